@@ -1,11 +1,12 @@
-//! `drive TARGET SECONDS [SEED]`: runs a target on random bytes, without a fuzzer; `drive TARGET FILE` on those of a file.
+//! `drive TARGET SECONDS [SEED]` runs a target on random bytes, without a fuzzer; `drive TARGET FILE` runs it on the
+//! bytes of a file.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use icefield_torture::rng::Rng;
 
-/// No input is longer.
+/// The maximum length of an input.
 const LONGEST: usize = 600;
 
 fn main() -> ExitCode {
@@ -37,7 +38,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// A random byte; of rows one that means something, more often than not.
+/// Returns a random byte. For targets that read rows, it is usually a character with a meaning in CSV or NDJSON.
 fn byte(target: &str, rng: &mut Rng) -> u8 {
     if target.ends_with("rows") && !rng.one_in(4) {
         return *rng.pick(b"{}[]\":,;\n\r\t\\0123456789.e-abu ");

@@ -1,5 +1,5 @@
-//! The fuzzers' targets: functions of bytes that panic when something happens that must not. `scripts/fuzz.sh` runs them,
-//! under cargo-fuzz where that can be had, else by `drive`, with random bytes.
+//! The targets of the fuzzers: functions of bytes that panic when they find a fault. `scripts/fuzz.sh` runs them, with
+//! cargo-fuzz if it is available, otherwise with `drive`, on random bytes.
 
 use icefield_torture::Failure;
 use icefield_torture::arsenal::{Arsenal, Records, arsenal};
@@ -7,8 +7,8 @@ use icefield_torture::arsenal::{Arsenal, Records, arsenal};
 /// The designs that have targets.
 const DESIGNS: [&str; 4] = ["dash-eh", "dash-lh", "iceberg", "plush"];
 
-/// The names of all targets: `DESIGN-files` opens damaged files, `DESIGN-operations` runs histories beside a map,
-/// `csv-rows` and `ndjson-rows` read what `icefield load` reads.
+/// Returns the names of all targets: `DESIGN-files` opens damaged files, `DESIGN-operations` runs histories and
+/// compares them with a map, `csv-rows` and `ndjson-rows` read input as `icefield load` does.
 pub fn targets() -> impl Iterator<Item = String> {
     let kinds = |design| ["files", "operations"].map(|kind| format!("{design}-{kind}"));
     let rows = ["csv-rows", "ndjson-rows"].map(str::to_owned);
@@ -18,7 +18,7 @@ pub fn targets() -> impl Iterator<Item = String> {
 /// Runs a target.
 ///
 /// # Errors
-/// The target found something; the words say what.
+/// The target found a fault; the message describes it.
 ///
 /// # Panics
 /// The target does not exist.
@@ -37,10 +37,10 @@ pub fn try_run(target: &str, data: &[u8]) -> Result<(), Failure> {
     }
 }
 
-/// As [`try_run`], for fuzzers: they see panics.
+/// Like [`try_run`], for fuzzers, which detect panics.
 ///
 /// # Panics
-/// The target found something.
+/// The target found a fault.
 pub fn run(target: &str, data: &[u8]) {
     if let Err(failure) = try_run(target, data) {
         panic!("{failure}");

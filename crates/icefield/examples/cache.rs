@@ -1,4 +1,4 @@
-//! A cache of costly answers that is still warm after a restart, on any disk.
+//! A cache of expensive answers that is still filled after a restart, on any disk.
 //!
 //! ```sh
 //! cargo run --release -p icefield --example cache
@@ -17,7 +17,7 @@ struct Cache {
 }
 
 impl Cache {
-    /// Answers are on the disk a tenth of a second later: a cache may lose some, so nobody waits.
+    /// Answers reach the disk a tenth of a second later. A cache may lose some, so calls need not wait for the disk.
     fn open(path: &Path, keep: Duration) -> icefield::Result<Self> {
         let options = Plush::options()
             .durability(Durability::Disk)
@@ -26,7 +26,7 @@ impl Cache {
         Ok(Self { answers: options.open_or_create(path)?, keep })
     }
 
-    /// The answer to `question`, computed if nobody knows it.
+    /// Returns the answer to `question`; computes it if it is not in the cache.
     fn get(&self, question: &str, compute: impl FnOnce() -> String) -> icefield::Result<String> {
         let now = seconds();
         // Looks at the bytes in place; only a fresh answer is copied.
@@ -45,7 +45,7 @@ impl Cache {
         Ok(answer)
     }
 
-    /// Drops the stale answers and returns how many there were.
+    /// Removes the stale answers and returns their number.
     fn sweep(&self) -> icefield::Result<usize> {
         let now = seconds();
         self.answers.retain(|_, value| {
@@ -55,7 +55,7 @@ impl Cache {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // Not among the temporary files, which are in memory on some systems: no sync would make them survive a power cut.
+    // Not in the temporary directory: on some systems it is in memory, where no sync makes files survive a power cut.
     let directory = tempfile::tempdir_in(".")?;
     let path = directory.path().join("answers.ice");
     for run in ["cold", "warm"] {

@@ -1,6 +1,6 @@
-//! A service of durable counters: whoever reads an answer can rely on it, whatever happens to the server.
+//! A service of durable counters: an answer stays valid whatever happens to the server.
 //!
-//! Clients send lines: `add NAME NUMBER` answers with the new count, `get NAME` with the present one.
+//! Clients send lines: `add NAME NUMBER` returns the new count, `get NAME` the present one.
 //!
 //! ```sh
 //! cargo run --release -p icefield --example counters                      # a server, four clients, a restart
@@ -49,7 +49,7 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Serves so many connections, each on a thread of its own.
+/// Serves `connections` connections, each on its own thread.
 fn serve(counters: &Counters, listener: &TcpListener, connections: usize) -> Result<(), Failure> {
     thread::scope(|scope| {
         for connection in listener.incoming().take(connections) {
@@ -77,7 +77,7 @@ fn converse(counters: &Counters, mut connection: &TcpStream) -> io::Result<()> {
 
 fn answer(counters: &Counters, line: &str) -> Result<u64, Failure> {
     match line.split_whitespace().collect::<Vec<_>>()[..] {
-        // Durable when it returns, so the client is told nothing that a crash could take back.
+        // Durable when it returns, so a crash cannot revoke the answer to the client.
         ["add", name, number] => {
             let number = number.parse()?;
             Ok(counters.fetch_add(name, number)?.wrapping_add(number))

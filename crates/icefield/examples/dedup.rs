@@ -1,4 +1,4 @@
-//! A stage of a pipeline that lets each line pass once, ever: what earlier runs have seen, this one knows.
+//! A pipeline stage that passes each line once: lines that earlier runs have seen are dropped, too.
 //!
 //! ```sh
 //! cargo run --release -p icefield --example dedup -- seen.ice < events.log > new-events.log
@@ -10,7 +10,7 @@ use std::{env, iter};
 
 use icefield::Iceberg;
 
-/// Lines that share the wait for the medium. More would only wait longer for the first one.
+/// Lines that share one wait for the medium. A larger batch would only delay the first line.
 const BATCH: usize = 512;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Copies the lines of `input` that `seen` does not know yet; tells how many were read, and how many passed.
+/// Copies the lines of `input` that are not in `seen`; returns how many lines were read, and how many were copied.
 fn dedup(
     seen: &Iceberg<str, u64>,
     input: impl BufRead,
@@ -48,7 +48,7 @@ fn dedup(
         }
         let records: Vec<_> = iter::zip(batch.iter().map(String::as_str), read..).collect();
         let mut outcomes = vec![Ok(()); batch.len()];
-        // A line that comes twice in one batch passes once: batches behave as their calls one after the other.
+        // A line that occurs twice in a batch passes once: a batch has the same results as single calls in order.
         seen.try_insert_batch(&records, &mut outcomes)?;
         for (line, _) in iter::zip(&batch, &outcomes).filter(|(_, outcome)| outcome.is_ok()) {
             writeln!(output, "{line}")?;

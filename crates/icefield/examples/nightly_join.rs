@@ -1,4 +1,4 @@
-//! The same join every night: orders against their customers, by an index that is built in the first night only.
+//! The same join every night: orders with their customers, by an index that is built only in the first night.
 //!
 //! ```sh
 //! cargo run --release -p icefield --example nightly_join
@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("customers.ice");
 
-    // A table of customers as columns: their numbers, and what each has to pay for shipping.
+    // A table of customers as columns: their numbers, and the shipping cost of each.
     let mut customers: Vec<u64> = (0..CUSTOMERS).map(number_of).collect();
     let mut shipping: Vec<u64> = (0..CUSTOMERS).map(|row| 300 + row % 7 * 50).collect();
     let rows: Vec<u64> = (0..CUSTOMERS).collect();
@@ -30,7 +30,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         let index = JoinIndex::<u64>::open(&path)?;
         println!("night {night}: opened in {:.1} ms", milliseconds(begun));
 
-        // Who came since yesterday. Visible to probes at once, and durable; merged at the end of the night.
+        // Customers added since yesterday. They are durable and visible to probes at once, and merged at the end of the
+        // night.
         let first = customers.len() as u64;
         let new: Vec<(u64, u64)> =
             (first..first + NEW_CUSTOMERS).map(|row| (number_of(row), row)).collect();

@@ -1,4 +1,4 @@
-//! In place of `Mutex<HashMap<String, u64>>`: counts the words of files, one thread a file.
+//! Replaces `Mutex<HashMap<String, u64>>`: counts the words of files, with one thread for each file.
 //!
 //! ```sh
 //! cargo run --release -p icefield --example word_count -- README.md docs/*.md
@@ -41,12 +41,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Adds a text's words. The guard keeps what it has shown alive, so one for the whole text will do.
+/// Adds the words of a text. The guard keeps the returned references alive, so one guard for the whole text is enough.
 fn count(counts: &DlhtMap<String, AtomicU64>, text: &str) {
     let guard = counts.pin();
     for word in text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty())
     {
-        // Most words are there already: those take no lock, no copy of the word, and one addition in place.
+        // Most words are present already: they need no lock and no copy, only one atomic addition.
         let count = match counts.get(word, &guard) {
             Some(count) => count,
             None => counts.get_or_insert(word.to_owned(), AtomicU64::new(0), &guard),

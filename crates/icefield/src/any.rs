@@ -1,4 +1,4 @@
-//! A table whose types are found in its superblock: bytes in, bytes out.
+//! Tables whose design and types are read from the superblock at run time. Keys and values are bytes.
 
 mod designs;
 mod erased;
@@ -17,8 +17,8 @@ use crate::table::{
 };
 use crate::{Error, Result};
 
-/// How [`AnyTable::create`] makes a table, and [`AnyTable::open_with`] opens one; the fields mean what they mean on the
-/// typed tables' options.
+/// Options of [`AnyTable::create`] and [`AnyTable::open_with`]. The fields have the same meaning as the options of the
+/// typed tables.
 ///
 /// ```
 /// use icefield::{AnyOptions, AnyTable};
@@ -30,19 +30,19 @@ use crate::{Error, Result};
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct AnyOptions {
-    /// How many records it is made for; it grows beyond them.
+    /// The number of records that a new table takes before it must grow.
     pub capacity: Option<u64>,
-    /// What it shall survive.
+    /// The medium, which determines what the table survives.
     pub durability: Durability,
-    /// When writes are acknowledged, on [`Durability::Disk`].
+    /// When writes are acknowledged with [`Durability::Disk`].
     pub sync: SyncMode,
-    /// How many bytes it may take at most.
+    /// The maximum total size of the table's files, in bytes.
     pub max_bytes: Option<u64>,
-    /// Reads verify the checksums of keys and values that have one, and fail where one does not fit.
+    /// If `true`, reads verify the checksums of keys and values that have one, and fail if a checksum is wrong.
     pub verify: bool,
 }
 
-/// A part of a table, from [`AnyTable::scan`].
+/// One page of records, from [`AnyTable::scan`].
 ///
 /// ```
 /// use icefield::{AnyOptions, AnyTable, Cursor};
@@ -56,16 +56,16 @@ pub struct AnyOptions {
 /// ```
 #[derive(Clone, Debug)]
 pub struct AnyPage {
-    /// The records, key and value, in the table's own order.
+    /// The records, each a key and a value, in the order of the table's structure.
     pub records: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Records whose stored bytes are no key or no value of the table's types.
+    /// Records whose key or value cannot be read, or is not valid for the table's types.
     pub damaged: Vec<AnyDamage>,
-    /// Where the next page begins; `None` after the last one.
+    /// The cursor of the next page; `None` after the last one.
     pub next: Option<Cursor>,
 }
 
-/// A record that cannot be read, or that holds no key or no value of the table's types. With [`AnyOptions::verify`], also
-/// one whose checksum is wrong.
+/// A record that cannot be read, or whose key or value is not valid for the table's types. With [`AnyOptions::verify`],
+/// also a record with a wrong checksum.
 ///
 /// ```
 /// use icefield::{AnyOptions, AnyTable, Cursor};
@@ -80,26 +80,26 @@ pub struct AnyPage {
 /// ```
 #[derive(Clone, Debug)]
 pub struct AnyDamage {
-    /// The key, if at least that is one.
+    /// The key, if it is readable and valid.
     pub key: Option<Vec<u8>>,
-    /// What is wrong.
+    /// The fault.
     pub detail: String,
 }
 
-/// A table of any design and any types, for programs that learn only at run time what they open, the command line first
-/// of all. The calls mean what they mean on [`Table`](crate::Table) and [`Durable`](crate::Durable), and fail as they
-/// do there. Each type has one form in bytes:
+/// A table of any design and any types, for programs that learn the types at run time, such as the command line tool.
+/// The methods do the same as those of [`Table`](crate::Table) and [`Durable`](crate::Durable), and return the same
+/// errors. Each type has one representation in bytes:
 ///
 /// | type | bytes |
 /// |---|---|
 /// | `u8` .. `u64`, `i8` .. `i64`, `u128` | the integer's own width, little-endian |
 /// | `f32`, `f64` | the bits, little-endian |
-/// | `bool`, `char` | 1 byte, 0 or 1; the 4 bytes of its number, little-endian |
+/// | `bool`, `char` | 1 byte, 0 or 1; the 4 bytes of the scalar value, little-endian |
 /// | `[u8; N]` | the N bytes |
-/// | `bytes`, `str` | the bytes, as many as there are |
+/// | `bytes`, `str` | the bytes, of any number |
 /// | a user's [`Word`](crate::Word) | the 8 bytes of its word, little-endian |
 ///
-/// Bytes of another length, or that stand for nothing (a `bool` of 2), are refused with [`Error::InvalidOption`].
+/// Bytes of another length, or that represent no value (a `bool` of 2), are refused with [`Error::InvalidOption`].
 ///
 /// ```
 /// # fn main() -> icefield::Result<()> {
@@ -123,7 +123,7 @@ pub struct AnyTable {
     value: DataType,
 }
 
-/// Records one by one and in batches, with bytes for keys and values:
+/// Operations on records, one by one and in batches:
 ///
 /// ```
 /// use icefield::{AnyOptions, AnyTable, Occupied};
@@ -170,14 +170,13 @@ pub struct AnyTable {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 impl AnyTable {
-    /// The designs that can be created and opened, by name.
+    /// The names of the designs that can be created and opened.
     pub const DESIGNS: &'static [&'static str] = designs::NAMES;
 
-    /// Makes a new table at `path`, where nothing may be yet. The types are given by their names in the table
-    /// above.
+    /// Creates a table at `path`, where nothing may exist yet. The types are named as in the table above.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] for a design or type that does not exist; else as the design's own `create`.
+    /// [`Error::InvalidOption`] if the design or a type does not exist; otherwise as the design's own `create`.
     pub fn create(
         path: impl AsRef<Path>,
         design: &str,
@@ -196,21 +195,23 @@ impl AnyTable {
         known.create(path.as_ref(), key, value, options)
     }
 
-    /// Opens the table at `path` for reading and writing. Nobody else may write to its files meanwhile.
+    /// Opens the table at `path` for reading and writing.
     ///
-    /// No other program may write to its files while it is open; a copy made meanwhile by other means than
+    /// While it is open, no other program may write to its files. A copy of the open files made by other means than
     /// [`AnyTable::backup`] opens without an error and may hold wrong values, which [`AnyTable::check`] finds.
     ///
     /// # Errors
-    /// As the design's own `open`, types excepted: any are welcome.
+    /// As the design's own `open`, except that tables of any types are accepted.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(path, &AnyOptions::default())
     }
 
-    /// [`AnyTable::open`], with another durability than [`Durability::Auto`], or a bound on the table's bytes.
+    /// Opens the table as [`AnyTable::open`] does, with options: another durability than [`Durability::Auto`], a limit
+    /// on the table's bytes.
     ///
     /// # Errors
-    /// As [`AnyTable::open`]; [`Error::Unsupported`] for [`Durability::Disk`] and a design that does not offer it.
+    /// As [`AnyTable::open`]; [`Error::Unsupported`] if [`Durability::Disk`] is requested and the design does not
+    /// support it.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in(".")?;
@@ -230,8 +231,8 @@ impl AnyTable {
         designs::open(path.as_ref(), false, options)
     }
 
-    /// Opens the table at `path` for reading: nothing in its directory is modified. Nobody else may write to its files
-    /// meanwhile.
+    /// Opens the table at `path` for reading. Nothing in its directory is modified. While it is open, no other program
+    /// may write to its files.
     ///
     /// # Errors
     /// As [`AnyTable::open`].
@@ -239,7 +240,7 @@ impl AnyTable {
         Self::open_read_only_with(path, &AnyOptions::default())
     }
 
-    /// [`AnyTable::open_read_only`], with reads that verify checksums.
+    /// Opens the table as [`AnyTable::open_read_only`] does, with options: reads that verify checksums.
     ///
     /// ```
     /// use icefield::{AnyOptions, AnyTable};
@@ -258,9 +259,9 @@ impl AnyTable {
         designs::open(path.as_ref(), true, options)
     }
 
-    /// Copies what can still be read of the table at `path` to a new one at `new`, where nothing may be yet. The files
-    /// need not open as a table: what is missing of them is made up for in memory, from what the others say. Nothing at
-    /// `path` changes.
+    /// Copies everything that can still be read of the table at `path` to a new table at `new`, where nothing may exist
+    /// yet. The files need not open as a table: missing parts are reconstructed in memory from the other files. Nothing
+    /// at `path` changes.
     ///
     /// ```
     /// use icefield::{AnyOptions, AnyTable};
@@ -278,39 +279,40 @@ impl AnyTable {
     /// ```
     ///
     /// # Errors
-    /// The superblock is damaged in both copies, or names no design that opens by name; the new table cannot be made.
+    /// Both copies of the superblock are damaged, or the design cannot be opened by name; the new table cannot be
+    /// created.
     pub fn salvage_files(path: impl AsRef<Path>, new: impl AsRef<Path>) -> Result<SalvageReport> {
         designs::salvage(path.as_ref(), new.as_ref())
     }
 
-    /// The design's name.
+    /// Returns the design's name.
     #[must_use]
     pub fn design(&self) -> &'static str {
         self.design
     }
 
-    /// The name of the key type.
+    /// Returns the name of the key type.
     #[must_use]
     pub fn key_type(&self) -> &str {
         self.key.name()
     }
 
-    /// The name of the value type.
+    /// Returns the name of the value type.
     #[must_use]
     pub fn value_type(&self) -> &str {
         self.value.name()
     }
 
-    /// The value of `key`.
+    /// Returns the value of `key`.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] when the bytes are no key; as [`Table::get`](crate::Table::get).
+    /// [`Error::InvalidOption`] if the bytes are not a valid key; as [`Table::get`](crate::Table::get).
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.key.check(KEY, key)?;
         self.values_out(self.table.get(key)?)
     }
 
-    /// Whether `key` is present.
+    /// Returns `true` if `key` is present.
     ///
     /// # Errors
     /// As [`AnyTable::get`].
@@ -319,10 +321,10 @@ impl AnyTable {
         self.table.contains(key)
     }
 
-    /// Inserts `key` only if it is absent; else gives the present value.
+    /// Inserts `key` only if it is absent; otherwise returns the present value.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] when the bytes are no key or no value; as
+    /// [`Error::InvalidOption`] if the bytes are not a valid key or value; as
     /// [`Table::try_insert`](crate::Table::try_insert).
     pub fn try_insert(&self, key: &[u8], value: &[u8]) -> Result<TryInsert<[u8]>> {
         self.check_record(key, value)?;
@@ -332,7 +334,7 @@ impl AnyTable {
         }
     }
 
-    /// Inserts or replaces; gives the previous value.
+    /// Inserts `key` or replaces its value; returns the previous value.
     ///
     /// # Errors
     /// As [`AnyTable::try_insert`].
@@ -341,7 +343,7 @@ impl AnyTable {
         self.values_out(self.table.insert(key, value)?)
     }
 
-    /// Inserts or replaces, saying nothing of the previous value.
+    /// Inserts `key` or replaces its value, without returning the previous value.
     ///
     /// # Errors
     /// As [`AnyTable::try_insert`].
@@ -350,7 +352,7 @@ impl AnyTable {
         self.table.put(key, value)
     }
 
-    /// Replaces the value only if `key` is present; gives the previous one.
+    /// Replaces the value only if `key` is present; returns the previous value.
     ///
     /// # Errors
     /// As [`AnyTable::try_insert`].
@@ -359,16 +361,16 @@ impl AnyTable {
         self.values_out(self.table.update(key, value)?)
     }
 
-    /// Removes `key`; gives the value it had.
+    /// Removes `key`; returns its value.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] when the bytes are no key; as [`Table::remove`](crate::Table::remove).
+    /// [`Error::InvalidOption`] if the bytes are not a valid key; as [`Table::remove`](crate::Table::remove).
     pub fn remove(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.key.check(KEY, key)?;
         self.values_out(self.table.remove(key)?)
     }
 
-    /// How many records there are.
+    /// Returns the number of records.
     ///
     /// # Errors
     /// As [`Table::len`](crate::Table::len).
@@ -376,7 +378,7 @@ impl AnyTable {
         self.table.len()
     }
 
-    /// Whether there is no record.
+    /// Returns `true` if the table holds no record.
     ///
     /// # Errors
     /// As [`Table::len`](crate::Table::len).
@@ -384,19 +386,19 @@ impl AnyTable {
         Ok(self.len()? == 0)
     }
 
-    /// How many records fit before the table must grow.
+    /// Returns the number of records that fit before the table must grow.
     #[must_use]
     pub fn capacity(&self) -> u64 {
         self.table.capacity()
     }
 
-    /// What the table is made of. Constant time.
+    /// Returns sizes and counters of the table. Constant time.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.table.stats()
     }
 
-    /// About `n` records from `cursor` on, the damaged ones apart as far as they are found.
+    /// Returns about `n` records from `cursor` on. Damaged records, as far as they are found, are listed separately.
     ///
     /// # Errors
     /// As [`Table::scan`](crate::Table::scan).
@@ -420,7 +422,7 @@ impl AnyTable {
         Ok(AnyPage { records, damaged, next })
     }
 
-    /// Removes every record, all at once.
+    /// Removes every record at once: a crash leaves all of them or none.
     ///
     /// # Errors
     /// As [`Table::clear`](crate::Table::clear).
@@ -436,7 +438,7 @@ impl AnyTable {
         self.table.reserve(additional)
     }
 
-    /// Gives space back that the records do not need, as far as the design can.
+    /// Frees space that the records do not need, as far as the design can.
     ///
     /// # Errors
     /// As [`Table::shrink_to_fit`](crate::Table::shrink_to_fit).
@@ -444,7 +446,7 @@ impl AnyTable {
         self.table.shrink_to_fit()
     }
 
-    /// [`AnyTable::get`] of each key, memory latencies overlapped.
+    /// Runs [`AnyTable::get`] for each key, with overlapping memory latencies.
     ///
     /// # Errors
     /// As [`AnyTable::get`].
@@ -453,8 +455,8 @@ impl AnyTable {
         self.table.get_batch(keys)?.into_iter().map(|value| self.values_out(value)).collect()
     }
 
-    /// [`AnyTable::insert`] of each record in order; durable when it returns. Nothing is inserted when any of the records
-    /// has bytes that are no key or no value.
+    /// Runs [`AnyTable::insert`] for each record in order; all are durable when the call returns. Nothing is inserted
+    /// if any record has bytes that are not a valid key or value.
     ///
     /// # Errors
     /// As [`AnyTable::insert`]; the operations before the failing one are durable.
@@ -463,7 +465,7 @@ impl AnyTable {
         self.table.insert_batch(records)?.into_iter().map(|value| self.values_out(value)).collect()
     }
 
-    /// [`AnyTable::put`] of each record, as [`AnyTable::insert_batch`].
+    /// Runs [`AnyTable::put`] for each record, as [`AnyTable::insert_batch`] does.
     ///
     /// # Errors
     /// As [`AnyTable::insert_batch`].
@@ -472,7 +474,7 @@ impl AnyTable {
         self.table.put_batch(records)
     }
 
-    /// [`AnyTable::remove`] of each key, as [`AnyTable::insert_batch`].
+    /// Runs [`AnyTable::remove`] for each key, as [`AnyTable::insert_batch`] does.
     ///
     /// # Errors
     /// As [`AnyTable::remove`]; the operations before the failing one are durable.
@@ -481,7 +483,7 @@ impl AnyTable {
         self.table.remove_batch(keys)?.into_iter().map(|value| self.values_out(value)).collect()
     }
 
-    /// Returns when everything done before is durable.
+    /// Returns when every earlier operation is durable.
     ///
     /// # Errors
     /// As [`Durable::sync`](crate::Durable::sync).
@@ -489,7 +491,7 @@ impl AnyTable {
         self.table.sync()
     }
 
-    /// Checks every invariant and checksum, changing nothing.
+    /// Checks every invariant and checksum, without changing a record.
     ///
     /// # Errors
     /// As [`Durable::check`](crate::Durable::check).
@@ -497,7 +499,7 @@ impl AnyTable {
         self.table.check()
     }
 
-    /// Copies whatever can still be read to a new table at `path`.
+    /// Copies everything that can still be read to a new table at `path`.
     ///
     /// # Errors
     /// As [`Durable::salvage`](crate::Durable::salvage).
@@ -505,7 +507,7 @@ impl AnyTable {
         self.table.salvage(path.as_ref())
     }
 
-    /// Makes a copy of the table's directory at `path` that opens as a table.
+    /// Copies the table's directory to `path`, where the copy opens as a table.
     ///
     /// # Errors
     /// As [`Durable::backup`](crate::Durable::backup).
@@ -513,13 +515,13 @@ impl AnyTable {
         self.table.backup(path.as_ref())
     }
 
-    /// The table's directory.
+    /// Returns the table's directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.table.path()
     }
 
-    /// What opening found and did.
+    /// Returns what opening found and did.
     #[must_use]
     pub fn recovery(&self) -> RecoveryReport {
         self.table.recovery()
@@ -542,7 +544,7 @@ impl AnyTable {
         value.map(|value| self.out(&self.value, value)).transpose()
     }
 
-    /// Stored bytes towards the user.
+    /// Converts stored bytes to the user's bytes.
     fn out(&self, data_type: &DataType, bytes: Bytes) -> Result<Bytes> {
         data_type.decode(bytes).ok_or_else(|| {
             Error::corrupt(self.path(), 0, format!("a record that is no {}", data_type.name()))

@@ -1,4 +1,4 @@
-//! What can go wrong, in words that say what to do.
+//! Errors. Their messages say what to do.
 
 use std::fmt;
 use std::io;
@@ -14,7 +14,8 @@ use std::path::PathBuf;
 /// ```
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why an operation on a table failed. Nothing was changed unless the variant says otherwise.
+/// The reason why an operation on a table failed. The table is unchanged unless the variant's documentation says
+/// otherwise.
 ///
 /// ```
 /// use icefield::{DashEh, Error};
@@ -32,20 +33,20 @@ pub enum Error {
     /// A system call failed.
     #[error("{}: {source}", path.display())]
     Io {
-        /// The file or directory that the call was about.
+        /// The file or directory of the call.
         path: PathBuf,
-        /// What the system answered.
+        /// The error that the system returned.
         #[source]
         source: io::Error,
     },
-    /// A file does not hold what it must hold.
+    /// The content of a file is invalid.
     #[error("{}: corrupt at byte {offset}: {detail}{ADVICE}", file.display())]
     Corrupt {
         /// The file.
         file: PathBuf,
-        /// The byte in the file at which the fault was noticed.
+        /// The byte in the file at which the fault was found.
         offset: u64,
-        /// What is wrong there.
+        /// The fault.
         detail: String,
     },
     /// Another process (or another handle of this one) has the table open.
@@ -58,14 +59,14 @@ pub enum Error {
         /// The process that holds the lock; 0 when it could not be read.
         pid: u32,
     },
-    /// The table on disk has another design, other key or other value types.
+    /// The table on disk has another design, or other key or value types.
     #[error("{}: this is a {found}, not a {expected}; open it as what it is", path.display())]
     TypeMismatch {
         /// The table's directory.
         path: PathBuf,
-        /// What was asked for, e.g. `dash-eh<u64, bytes>`.
+        /// The requested table type, for example `dash-eh<u64, bytes>`.
         expected: String,
-        /// What the superblock says.
+        /// The type that the superblock names.
         found: String,
     },
     /// The table was written by another version of the file format.
@@ -91,12 +92,12 @@ pub enum Error {
         path: PathBuf,
     },
     /// The file system, or the table's `max_bytes`, has no room left. The table stays open, readable and consistent,
-    /// and works again when there is space.
+    /// and accepts changes again when there is space.
     #[error("{}: no space for {needed_bytes} more bytes; free some, or raise max_bytes", path.display())]
     NoSpace {
         /// The file that could not grow.
         path: PathBuf,
-        /// How many bytes were asked for.
+        /// The number of bytes requested.
         needed_bytes: u64,
     },
     /// A table of fixed size has no slot left for this key.
@@ -105,38 +106,38 @@ pub enum Error {
     /// A shadow insert that has neither committed nor aborted holds the key.
     #[error("a shadow insert holds the key until it commits or aborts")]
     Shadowed,
-    /// The system has no memory for a larger table in DRAM. The table is as it was, and takes records again when there is
-    /// memory.
+    /// The system has no memory for a larger table in DRAM. The table is unchanged, and accepts records again when
+    /// there is memory.
     #[error("no memory for {needed_bytes} more bytes; free some, and try again")]
     NoMemory {
-        /// How many bytes were asked for.
+        /// The number of bytes requested.
         needed_bytes: u64,
     },
-    /// A key is longer than the design stores.
+    /// The key is longer than the design can store.
     #[error(
         "a key of {len} bytes; at most {max} are possible: store a hash of it, and the key in the value"
     )]
     KeyTooLong {
-        /// Its length in bytes.
+        /// The length of the key in bytes.
         len: usize,
-        /// The longest key that the design stores.
+        /// The maximum length of a key.
         max: usize,
     },
-    /// A value is longer than the design stores.
+    /// The value is longer than the design can store.
     #[error(
         "a value of {len} bytes; at most {max} are possible: store it in parts, or in a file and its name here"
     )]
     ValueTooLong {
-        /// Its length in bytes.
+        /// The length of the value in bytes.
         len: usize,
-        /// The longest value that the design stores.
+        /// The maximum length of a value.
         max: usize,
     },
-    /// A change was asked of a table that was opened read-only.
+    /// The table was opened read-only and cannot be changed.
     #[error("the table is open read-only; open it for writing to change it")]
     ReadOnly,
-    /// An earlier sync failed, so what the medium holds is unknown. Reads go on; every change fails until the table is
-    /// opened anew.
+    /// An earlier sync failed, so the content of the medium is unknown. Reads still work; every change fails until the
+    /// table is opened again.
     #[error("an earlier sync failed: close the table and open it again to see what survived")]
     Poisoned,
     /// The table was opened by the parent of this process. Only the parent may change it.
@@ -144,35 +145,35 @@ pub enum Error {
         "this process was forked from the one that opened the table: open it again here, after the parent closed it"
     )]
     Forked,
-    /// The design cannot do what was asked, on any machine.
+    /// The design does not support the operation on any machine.
     #[error("{0}")]
     Unsupported(String),
-    /// The delta store of a join index has as many entries as it may, and may not merge by itself.
+    /// The delta store of a join index is full, and the index may not merge it automatically.
     #[error("the delta store is full: merge it, or let inserts do so")]
     DeltaFull,
-    /// What a join index was to be built from could not be read.
+    /// The source of a join index could not be read.
     #[error("the source of pairs: {detail}")]
     Source {
-        /// What is wrong with it.
+        /// The fault.
         detail: String,
     },
-    /// An option or argument has a value that makes no sense.
+    /// An option or argument has an invalid value.
     #[error("{option}: {detail}")]
     InvalidOption {
         /// The option or argument.
         option: &'static str,
-        /// What is wrong with its value.
+        /// The reason why the value is invalid.
         detail: String,
     },
 }
 
 impl Error {
-    /// Wraps what the system answered about `path`; a full device becomes [`Error::NoSpace`].
+    /// Wraps the system's error for `path`.
     pub(crate) fn io(path: impl Into<PathBuf>, source: impl Into<io::Error>) -> Self {
         Self::Io { path: path.into(), source: source.into() }
     }
 
-    /// A fault found at byte `offset` of `file`.
+    /// Returns an error for a fault at byte `offset` of `file`.
     pub(crate) fn corrupt(
         file: impl Into<PathBuf>,
         offset: u64,
@@ -186,7 +187,7 @@ impl Error {
 const ADVICE: &str =
     "; `icefield check` lists every fault, `icefield salvage` rescues what is readable";
 
-/// A message without [`ADVICE`]: reports of `check` and `salvage` are its result.
+/// Returns a message without [`ADVICE`], for reports that list damage: following the advice produced them.
 pub(crate) fn without_advice(words: impl fmt::Display) -> String {
     let mut words = words.to_string();
     if let Some(at) = words.find(ADVICE) {

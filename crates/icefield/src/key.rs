@@ -1,7 +1,7 @@
-//! What can be a key or a value, and how it crosses the border between Rust types and stored words or bytes.
+//! Key and value types, and their conversion to and from stored words and bytes.
 //!
-//! Every type takes one of three [`Form`]s: a 64-bit word that is stored in the slot itself, a fixed number of bytes,
-//! or bytes of any length. Tables see only forms; the types below are the whole of the conversion.
+//! Every type has one of three [`Form`]s: a 64-bit word that is stored in the slot itself, a fixed number of bytes, or
+//! bytes of any length. Tables handle forms only; all conversions are in this module.
 
 use std::fmt;
 use std::ops::Deref;
@@ -18,13 +18,13 @@ use std::ops::Deref;
 pub enum Form {
     /// In the slot, as a 64-bit word.
     Word,
-    /// So many bytes, always.
+    /// This number of bytes, always.
     Fixed(usize),
     /// Any number of bytes up to the design's limit.
     Variable,
 }
 
-/// A key or value on its way between the user and a slot.
+/// A key or value in its stored form, as it is passed to and from a table.
 ///
 /// ```
 /// use icefield::Data;
@@ -39,15 +39,15 @@ pub enum Raw<'a> {
     Slice(&'a [u8]),
     /// The bytes of a fixed-size type that was passed by value.
     Array {
-        /// The buffer; its first `len` bytes count.
+        /// The buffer; only its first `len` bytes are used.
         bytes: [u8; 64],
-        /// How many bytes count.
+        /// The number of bytes used.
         len: u8,
     },
 }
 
 impl Raw<'_> {
-    /// The word, or 0 for bytes.
+    /// Returns the word, or 0 for bytes.
     #[inline]
     #[must_use]
     pub fn word(&self) -> u64 {
@@ -57,7 +57,7 @@ impl Raw<'_> {
         }
     }
 
-    /// The bytes as they are stored, those of a word little-endian.
+    /// Returns the bytes as they are stored; a word is little-endian.
     pub(crate) fn stored(&self) -> Vec<u8> {
         match self {
             Raw::Word(word) => word.to_le_bytes().to_vec(),
@@ -65,7 +65,7 @@ impl Raw<'_> {
         }
     }
 
-    /// The bytes, or nothing for a word.
+    /// Returns the bytes, or an empty slice for a word.
     #[inline]
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
@@ -77,10 +77,10 @@ impl Raw<'_> {
     }
 }
 
-/// What a table stores: the common part of [`Key`] and [`Value`].
+/// A type that a table can store: the common part of [`Key`] and [`Value`].
 ///
-/// Implemented here for every [`Word`], for `u128` and byte arrays of 16, 32 and 64, for `[u8]` and for `str`; user
-/// types join by implementing [`Word`].
+/// Implemented for every [`Word`], for `u128` and byte arrays of 16, 32 and 64 bytes, for `[u8]` and for `str`.
+/// Implement [`Word`] to store a type of your own.
 ///
 /// ```
 /// use icefield::Data;
@@ -91,29 +91,29 @@ impl Raw<'_> {
 /// assert_eq!(str::view(str::raw(str::arg(&owned)), str::len), Some(5)); // In place, not copied.
 /// ```
 pub trait Data: 'static {
-    /// How calls take it: by value for words and arrays, `&[u8]`, `&str`.
+    /// The type in which calls take a value: by value for words and arrays, `&[u8]`, `&str`.
     type Arg<'a>: Copy + fmt::Debug + Send + Sync;
-    /// How calls give it back: by value, `Vec<u8>`, `String`.
+    /// The type in which calls return a value: by value for words and arrays, `Vec<u8>`, `String`.
     type Owned: Clone + PartialEq + fmt::Debug + Send + Sync + 'static;
-    /// The type's name in superblocks, in the CLI and in messages.
+    /// The type's name in superblocks, in the command line tool and in messages.
     const TYPE: &'static str;
-    /// How it is stored.
+    /// The form in which the type is stored.
     const FORM: Form;
-    /// Room for the words of a value, where tables keep them in words: one for a reference.
+    /// The words of one value, for tables that keep values in words; one word for a reference.
     #[doc(hidden)]
     type Words: WordArray;
 
-    /// Towards the slot.
+    /// Converts an argument to its stored form.
     fn raw<'a>(arg: Self::Arg<'a>) -> Raw<'a>;
-    /// An owned value as an argument.
+    /// Returns an owned value as an argument.
     fn arg(owned: &Self::Owned) -> Self::Arg<'_>;
-    /// Shows stored `raw` to `f`; `None` when it is no value of this type (a corrupt file).
+    /// Calls `f` with the stored value; returns `None` if `raw` is not a value of this type (a corrupt file).
     fn view<R>(raw: Raw<'_>, f: impl FnOnce(&Self) -> R) -> Option<R>;
-    /// A shown value as an owned one.
+    /// Returns an owned copy.
     fn own_ref(&self) -> Self::Owned;
-    /// Takes stored `raw` out; `None` when it is no value of this type (a corrupt file).
+    /// Returns the stored value; `None` if `raw` is not a value of this type (a corrupt file).
     fn own(raw: Raw<'_>) -> Option<Self::Owned>;
-    /// [`Data::own`] of bytes that the caller can do without.
+    /// Like [`Data::own`], but takes the bytes by value to avoid a copy.
     #[doc(hidden)]
     #[inline]
     fn own_vec(bytes: Vec<u8>) -> Option<Self::Owned> {
@@ -121,12 +121,12 @@ pub trait Data: 'static {
     }
 }
 
-/// So many words.
+/// An array of words.
 #[doc(hidden)]
 pub trait WordArray:
     Copy + Eq + fmt::Debug + Send + Sync + 'static + AsRef<[u64]> + AsMut<[u64]>
 {
-    /// All of them 0.
+    /// The array in which every word is 0.
     const ZERO: Self;
 }
 
@@ -145,7 +145,7 @@ impl<const N: usize> WordArray for [u64; N] {
 /// # Ok::<(), icefield::Error>(())
 /// ```
 pub trait Key: Data {
-    /// Does not compile for a word whose equal values may have different bits.
+    /// Fails to compile for a word type whose equal values may have different bits.
     #[doc(hidden)]
     const USABLE: () = ();
 }
@@ -164,9 +164,9 @@ pub trait Value: Data {}
 
 /// A type that fits into 64 bits and is stored in the slot itself.
 ///
-/// Conversions may run while a batch holds locks: they must not call the table.
+/// Conversions may run while a batch holds locks, so they must not call the table.
 ///
-/// Implement it for a newtype to use that as a key or value:
+/// Implement it for a newtype to use the newtype as a key or value:
 /// ```
 /// use icefield::Word;
 /// #[derive(Clone, Copy, Debug, PartialEq)]
@@ -186,13 +186,13 @@ pub trait Value: Data {}
     note = "a newtype of at most 64 bits is a word once it implements `icefield::Word`"
 )]
 pub trait Word: Copy + PartialEq + fmt::Debug + Send + Sync + 'static {
-    /// The type's name in superblocks and messages; a table opens only under the name it was created with.
+    /// The type's name in superblocks and messages. A table opens only under the name with which it was created.
     const TYPE: &'static str;
-    /// Whether it can be a key: equal values must have equal words, which floats do not promise.
+    /// `true` if the type can be a key: equal values must have equal words, which floats do not guarantee.
     const IS_KEY: bool = true;
-    /// The word that stands for it.
+    /// Returns the word that represents the value.
     fn to_word(self) -> u64;
-    /// The inverse of [`Word::to_word`]; `None` for a word that stands for nothing.
+    /// The inverse of [`Word::to_word`]; returns `None` for a word that represents no value.
     fn from_word(word: u64) -> Option<Self>;
 }
 
@@ -322,7 +322,7 @@ macro_rules! word_as_array {
 }
 word_as_array!(1, 2, 3, 4, 5, 6, 7, 8);
 
-/// A fixed-size type as an array: the buffer that [`Raw::Array`] carries.
+/// Copies a fixed-size type into the buffer of [`Raw::Array`].
 fn raw_array(bytes: &[u8]) -> Raw<'static> {
     let mut buffer = [0; 64];
     buffer[..bytes.len()].copy_from_slice(bytes);

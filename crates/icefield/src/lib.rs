@@ -1,6 +1,7 @@
 //! Crash-safe, memory-aware, concurrent hash tables.
 //!
-//! Published designs, complete, under one interface: [`Table`] and, for those that live in a directory, [`Durable`].
+//! Five published designs, implemented completely. The tables of records implement one trait, [`Table`]; those that can
+//! live in a directory also implement [`Durable`].
 //!
 //! ```
 //! use icefield::DashEh;
@@ -16,20 +17,20 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! | table | design | lives in | keys and values |
+//! | table | design | stored in | keys and values |
 //! |---|---|---|---|
 //! | [`DashEh`] | Dash, extendible hashing | a directory, or memory | any [`Key`] and [`Value`] |
 //! | [`DashLh`] | Dash, linear hashing | a directory, or memory | any [`Key`] and [`Value`] |
 //! | [`Iceberg`] | IcebergHT | a directory, or memory | any [`Key`] and [`Value`] |
 //! | [`Plush`] | Plush | a directory, or memory | any [`Key`] and [`Value`] |
-//! | [`JoinIndex`] | SPAR-HT, for joins | a directory, or memory | any [`Word`], any number of times; rows |
+//! | [`JoinIndex`] | SPAR-HT, for joins | a directory, or memory | [`Word`] keys, duplicates allowed; `u64` payloads |
 //! | [`Dlht`], [`DlhtLocal`] | DLHT, inlined | memory | any [`Word`] |
 //! | [`DlhtSet`] | DLHT, keys only | memory | any [`Word`] |
-//! | [`DlhtMap`] | DLHT, records by reference | memory | anything |
+//! | [`DlhtMap`] | DLHT, records by reference | memory | keys that are `Eq + Hash`, any values |
 //!
-//! What a returned call promises, on which medium, is in `docs/crash-model.md`; [`Durability`] lists the media. The
-//! modules `base` and `pm` are what tables are made of: public with the feature `unstable-internals` only, for this
-//! library's tests and tools.
+//! `docs/crash-model.md` states what a returned call guarantees on each medium; [`Durability`] lists the media. The
+//! modules `base` and `pm` contain the building blocks of the tables. They are public only with the feature
+//! `unstable-internals`, for this library's tests and tools.
 
 /// Compiles the example of the crate's README.
 #[cfg(doctest)]
@@ -41,7 +42,7 @@ pub mod base;
 #[cfg(feature = "unstable-internals")]
 pub mod pm;
 
-// The tests' and tools' part of both has no user without the feature.
+// Without the feature, the parts of both modules that are for tests and tools are unused.
 #[cfg(not(feature = "unstable-internals"))]
 #[allow(dead_code, unused_imports)]
 mod base;

@@ -1,7 +1,7 @@
-//! What must not compile. Each program is right but for the line that is named, and the error is the one
-//! that is named (which only a nightly compiler checks).
+//! Programs that must not compile. Each is correct except for the marked line, and must fail with the given error code.
+//! Only a nightly compiler checks the code.
 //!
-//! A table for one thread, used by two:
+//! A single-threaded table, used by two threads:
 //! ```compile_fail,E0277
 //! let table = icefield::DlhtLocal::<u64, u64>::new();
 //! std::thread::scope(|scope| {
@@ -9,31 +9,31 @@
 //! });
 //! ```
 //!
-//! Keys that are no words, in a table of words:
+//! Keys that are not words, in a table of words:
 //! ```compile_fail,E0599
 //! let table = icefield::Dlht::<String, u64>::new(); // Here: `DlhtMap` takes them.
 //! ```
 //!
-//! Keys that are not equal to themselves:
+//! Floats as keys: equal floats may have different bits:
 //! ```compile_fail,E0080
 //! let table = icefield::DashEh::<f64, u64>::in_memory()?; // Here: values only.
 //! # Ok::<(), icefield::Error>(())
 //! ```
 //!
-//! Rows of a join found by names:
+//! A join index with string keys:
 //! ```compile_fail,E0277
 //! let index = icefield::JoinIndex::<str>::in_memory(&[], &[])?; // Here: `HashedJoinIndex` takes them.
 //! # Ok::<(), icefield::Error>(())
 //! ```
 //!
-//! Sums of what are no numbers:
+//! `fetch_add` on values that are not numbers:
 //! ```compile_fail,E0277
 //! let table = icefield::DashEh::<u64, char>::in_memory()?;
 //! table.fetch_add(1, 'a')?; // Here.
 //! # Ok::<(), icefield::Error>(())
 //! ```
 //!
-//! A value of `DlhtMap` kept longer than the guard that keeps it alive:
+//! A value of `DlhtMap`, used after the guard that keeps it alive:
 //! ```compile_fail,E0505
 //! let map = icefield::DlhtMap::<u64, String>::new();
 //! let guard = map.pin();
@@ -42,7 +42,7 @@
 //! assert!(value.is_none());
 //! ```
 //!
-//! A guard handed to another thread:
+//! A guard, moved to another thread:
 //! ```compile_fail,E0277
 //! let map = icefield::DlhtMap::<u64, String>::new();
 //! let guard = map.pin();
@@ -51,7 +51,7 @@
 //! });
 //! ```
 //!
-//! A value shown in place, carried out of the closure:
+//! A value that `get_with` passes to its closure, kept after the closure returns:
 //! ```compile_fail
 //! let table = icefield::DashEh::<u64, [u8]>::in_memory()?;
 //! let mut shown: &[u8] = &[];
@@ -59,7 +59,7 @@
 //! # Ok::<(), icefield::Error>(())
 //! ```
 //!
-//! An iterator that outlives its table:
+//! An iterator, used after its table is dropped:
 //! ```compile_fail,E0505
 //! let table = icefield::Plush::<u64, u64>::in_memory()?;
 //! let records = table.iter();
@@ -68,7 +68,7 @@
 //! # Ok::<(), icefield::Error>(())
 //! ```
 //!
-//! A shadow that outlives its table:
+//! A shadow insert, used after its table is dropped:
 //! ```compile_fail,E0505
 //! let table = icefield::Dlht::<u64, u64>::new();
 //! let shadow = table.try_insert_shadow(1, 10);
@@ -76,14 +76,14 @@
 //! drop(shadow);
 //! ```
 //!
-//! Batches whose records are of other types than the table:
+//! A batch of records of other types than the table's:
 //! ```compile_fail,E0308
 //! let table = icefield::DashEh::<str, u64>::in_memory()?;
 //! table.put_batch(&[(1, 10)])?; // Here.
 //! # Ok::<(), icefield::Error>(())
 //! ```
 //!
-//! A medium of one's own, whose stores a table would have to believe:
+//! A medium implemented outside the crate, whose stores a table would have to trust:
 //! ```compile_fail,E0277
 //! use icefield::pm::{Durability, Medium, Region};
 //! struct Mine;
@@ -93,7 +93,7 @@
 //! }
 //! ```
 //!
-//! A store to the bytes behind a region:
+//! A safe store to the bytes behind a region:
 //! ```compile_fail,E0133
 //! use icefield::pm::{Mapped, MappedOptions, Medium};
 //! let pm = Mapped::anonymous(MappedOptions::default())?;

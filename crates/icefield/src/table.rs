@@ -1,4 +1,4 @@
-//! The one interface over all tables: operations, their outcomes, reports.
+//! The traits [`Table`] and [`Durable`], and the types of their arguments, outcomes and reports.
 
 mod held;
 mod iter;
@@ -18,7 +18,7 @@ pub use held::{HeldKeys, NotShadowed};
 pub use iter::Iter;
 pub(crate) use mixed::run_mixed;
 
-/// How calls take a `D`.
+/// The type in which calls take a `D`: a word or array by value, `&str` for `str`, `&[u8]` for `[u8]`.
 ///
 /// ```
 /// use icefield::{Arg, DashEh, Key};
@@ -31,7 +31,7 @@ pub(crate) use mixed::run_mixed;
 /// # Ok::<(), icefield::Error>(())
 /// ```
 pub type Arg<'a, D> = <D as Data>::Arg<'a>;
-/// How calls give a `D` back.
+/// The type in which calls return a `D`: a word or array by value, `String` for `str`, `Vec<u8>` for `[u8]`.
 ///
 /// ```
 /// let names = icefield::DashEh::<u64, str>::in_memory()?;
@@ -42,7 +42,7 @@ pub type Arg<'a, D> = <D as Data>::Arg<'a>;
 /// ```
 pub type Owned<D> = <D as Data>::Owned;
 
-/// A key and its value, as batches take them.
+/// A key and its value as an argument of a batch.
 ///
 /// ```
 /// let table = icefield::DashEh::<u64, u64>::in_memory()?;
@@ -53,7 +53,7 @@ pub type Owned<D> = <D as Data>::Owned;
 /// ```
 pub type RecordArg<'a, K, V> = (Arg<'a, K>, Arg<'a, V>);
 
-/// The key is present; holds its value.
+/// The error of an insert whose key is present; holds the present value.
 ///
 /// ```
 /// let table = icefield::DashEh::<u64, u64>::in_memory()?;
@@ -65,7 +65,7 @@ pub type RecordArg<'a, K, V> = (Arg<'a, K>, Arg<'a, V>);
 pub struct Occupied<O>(pub O);
 
 impl<O> Occupied<O> {
-    /// The present value.
+    /// Returns the present value.
     ///
     /// ```
     /// let table = icefield::Dlht::<u64, u64>::new();
@@ -86,7 +86,7 @@ impl<O> fmt::Display for Occupied<O> {
 
 impl<O: fmt::Debug> std::error::Error for Occupied<O> {}
 
-/// What [`Table::try_insert`] says of one key.
+/// The outcome of [`Table::try_insert`] for one key; `Err` holds the present value.
 ///
 /// ```
 /// let table = icefield::DashEh::<u64, u64>::in_memory()?;
@@ -97,7 +97,7 @@ impl<O: fmt::Debug> std::error::Error for Occupied<O> {}
 /// ```
 pub type TryInsert<V> = std::result::Result<(), Occupied<Owned<V>>>;
 
-/// The outcome of a compare-and-exchange: `Err` holds the value that was there instead, if there was one.
+/// The outcome of a compare-and-exchange; `Err` holds the present value, or `None` if the key is absent.
 ///
 /// ```
 /// use icefield::{DashEh, Exchanged};
@@ -109,7 +109,7 @@ pub type TryInsert<V> = std::result::Result<(), Occupied<Owned<V>>>;
 /// ```
 pub type Exchanged<V> = std::result::Result<(), Option<Owned<V>>>;
 
-/// What a [`Table::compute`] closure decides.
+/// The decision of a [`Table::compute`] closure.
 ///
 /// ```
 /// let table = icefield::DashEh::<u64, u64>::in_memory()?;
@@ -134,7 +134,7 @@ pub enum Decision<O> {
     Remove,
 }
 
-/// What [`Table::compute`] did, with the value before.
+/// The outcome of [`Table::compute`], with the value before the call.
 ///
 /// ```
 /// let table = icefield::DashEh::<u64, u64>::in_memory()?;
@@ -145,16 +145,16 @@ pub enum Decision<O> {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Computed<O> {
-    /// Nothing; the value, if present.
+    /// Nothing was changed; holds the value, or `None` if the key is absent.
     Kept(Option<O>),
-    /// Put a value; the one it replaced.
+    /// A value was stored; holds the one it replaced, or `None` if the key was absent.
     Put(Option<O>),
-    /// Removed the key; the value it had.
+    /// The key was removed; holds its value, or `None` if the key was absent.
     Removed(Option<O>),
 }
 
 impl<O> Computed<O> {
-    /// The value before the call.
+    /// Returns the value before the call.
     pub fn before(self) -> Option<O> {
         match self {
             Self::Kept(before) | Self::Put(before) | Self::Removed(before) => before,
@@ -162,7 +162,8 @@ impl<O> Computed<O> {
     }
 }
 
-/// One operation of a mixed batch ([`Table::execute`]); the last field of each is filled in when it runs.
+/// One operation of a mixed batch ([`Table::execute`]). Running it fills in its last field, except for `Put`, which has
+/// no result.
 ///
 /// ```
 /// let table = icefield::DashEh::<u64, u64>::in_memory()?;
@@ -187,12 +188,12 @@ pub enum Op<'a, K: Key + ?Sized, V: Value + ?Sized> {
     Update(Arg<'a, K>, Arg<'a, V>, Option<Owned<V>>),
     /// [`Table::remove`], with the value removed.
     Remove(Arg<'a, K>, Option<Owned<V>>),
-    /// A shadow insert on a DLHT table, held by the [`Shadows`](crate::Shadows) whose keys these are; `Ok` until it
-    /// runs.
+    /// A shadow insert into a DLHT table. The third field belongs to the [`Shadows`](crate::Shadows) that holds the key
+    /// until it commits or aborts. The outcome is `Ok` until the operation runs.
     Shadow(Arg<'a, K>, Arg<'a, V>, &'a HeldKeys, Result<(), NotShadowed<Owned<V>>>),
 }
 
-/// Each makes an operation that has not run yet.
+/// Constructors for operations that have not run yet, and their accessors.
 ///
 /// ```
 /// use icefield::{OnFailure, Op};
@@ -221,11 +222,11 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Op<'a, K, V> {
     pub fn try_insert(key: Arg<'a, K>, value: Arg<'a, V>) -> Self {
         Self::TryInsert(key, value, Ok(()))
     }
-    /// Inserts or replaces, telling the previous value.
+    /// Inserts or replaces, and returns the previous value.
     pub fn insert(key: Arg<'a, K>, value: Arg<'a, V>) -> Self {
         Self::Insert(key, value, None)
     }
-    /// Inserts or replaces, blindly.
+    /// Inserts or replaces, without returning the previous value.
     pub fn put(key: Arg<'a, K>, value: Arg<'a, V>) -> Self {
         Self::Put(key, value)
     }
@@ -237,8 +238,9 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Op<'a, K, V> {
     pub fn remove(key: Arg<'a, K>) -> Self {
         Self::Remove(key, None)
     }
-    /// Inserts `key` so that only `shadows` knows, which is what commits or aborts it. Tables other than
-    /// [`DlhtTable`](crate::DlhtTable) refuse the batch with [`Error::Unsupported`] before anything runs.
+    /// Inserts `key` as a shadow: readers see it only after `shadows` has committed, and aborting `shadows` removes it.
+    /// Tables other than [`DlhtTable`](crate::DlhtTable) refuse the batch with [`Error::Unsupported`] before any
+    /// operation runs.
     ///
     /// ```
     /// use icefield::{Dlht, OnFailure, Op};
@@ -253,7 +255,7 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Op<'a, K, V> {
     pub fn shadow(key: Arg<'a, K>, value: Arg<'a, V>, shadows: &'a impl AsRef<HeldKeys>) -> Self {
         Self::Shadow(key, value, shadows.as_ref(), Ok(()))
     }
-    /// The operation's key.
+    /// Returns the operation's key.
     pub fn key(&self) -> Arg<'a, K> {
         match self {
             Self::Get(key, _)
@@ -265,8 +267,8 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Op<'a, K, V> {
             | Self::Shadow(key, ..) => *key,
         }
     }
-    /// Whether the operation, having run, found its key occupied (`TryInsert`; `Shadow`, also by another shadow insert)
-    /// or absent (`Get`, `Update`, `Remove`).
+    /// Returns whether the operation found its key occupied (`TryInsert`; `Shadow`, also by another shadow insert) or
+    /// absent (`Get`, `Update`, `Remove`). Meaningful only after the operation has run.
     pub fn failed(&self) -> bool {
         match self {
             Self::Get(_, found) | Self::Update(_, _, found) | Self::Remove(_, found) => {
@@ -279,7 +281,7 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Op<'a, K, V> {
     }
 }
 
-/// Whether a mixed batch goes on after an operation that found its key occupied or absent.
+/// The action of a mixed batch after an operation that failed ([`Op::failed`]).
 ///
 /// ```
 /// let table = icefield::DashEh::<u64, u64>::in_memory()?;
@@ -293,11 +295,11 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Op<'a, K, V> {
 pub enum OnFailure {
     /// Run every operation.
     Continue,
-    /// End after the first such operation.
+    /// Stop after the first operation that failed.
     Stop,
 }
 
-/// Where a [`Table::scan`] goes on. Survives resizes, splits and reopening.
+/// A position in a [`Table::scan`]. It stays valid across resizes, splits and reopening.
 ///
 /// ```
 /// let table = icefield::DashEh::<u64, u64>::in_memory()?;
@@ -315,11 +317,11 @@ pub enum OnFailure {
 pub struct Cursor(pub u64);
 
 impl Cursor {
-    /// The beginning of the table.
+    /// The beginning of a table.
     pub const START: Self = Self(0);
 }
 
-/// A part of a table, from [`Table::scan`].
+/// One page of records, from [`Table::scan`].
 ///
 /// ```
 /// let table = icefield::DashEh::<u64, u64>::in_memory()?;
@@ -330,17 +332,18 @@ impl Cursor {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Page<K: Key + ?Sized, V: Value + ?Sized> {
-    /// The records, in the table's own order.
+    /// The records, in the order of the table's structure.
     pub records: Vec<(Owned<K>, Owned<V>)>,
-    /// Where the next page begins; `None` after the last one.
+    /// The cursor of the next page; `None` after the last one.
     pub next: Option<Cursor>,
 }
 
-/// Gets the key of a damaged record of a scan, if that can be read, and the error; an error that it returns ends the scan.
+/// The callback of a scan for a damaged record: takes its key, if that can be read, and the error. An error that it
+/// returns ends the scan.
 pub(crate) type OnDamage<'a, K> = dyn FnMut(Option<Owned<K>>, Error) -> Result<()> + 'a;
 
 impl<K: Key + ?Sized, V: Value + ?Sized> Page<K, V> {
-    /// Adds a record as it could be read.
+    /// Adds a record, or passes it to `damaged` if its key or value cannot be read.
     #[inline]
     pub(crate) fn add(
         &mut self,
@@ -359,7 +362,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Page<K, V> {
     }
 }
 
-/// What a table is made of just now. Constant time.
+/// Sizes and counters of a table at one moment, from [`Table::stats`].
 ///
 /// ```
 /// let table = icefield::DashEh::<u64, u64>::in_memory()?;
@@ -371,22 +374,24 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Page<K, V> {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Stats {
-    /// About how many records there are: exact when quiescent and cleanly opened; after a crash it counts from the last
-    /// exact count until [`Table::len`] is called.
+    /// Estimated number of records. Exact on a quiescent table that was closed cleanly, except in Plush, whose blind
+    /// writes do not check whether their keys are present. After a crash, Dash counts only the changes since opening
+    /// until [`Table::len`] is called, IcebergHT counts its records during recovery, and Plush estimates them from a
+    /// sample.
     pub len_estimate: u64,
-    /// How many records fit before the table must grow.
+    /// Number of records that fit before the table must grow.
     pub capacity: u64,
-    /// Bytes of the table's regions on the medium (their lengths).
+    /// Total length of the table's regions on the medium, in bytes.
     pub pm_bytes: u64,
-    /// Bytes of DRAM that the table keeps beside them.
+    /// DRAM that the table uses in addition to its regions, in bytes.
     pub dram_bytes: u64,
-    /// The medium.
+    /// The medium; `None` for tables that have no regions.
     pub durability: Option<Durability>,
-    /// The design's own counts (segments, depth, splits ...), by name.
+    /// Counters that are specific to the design (segments, depth, splits ...), by name.
     pub details: Vec<(&'static str, u64)>,
 }
 
-/// What opening found, and what it did.
+/// The result of opening a table, from [`Durable::recovery`].
 ///
 /// ```
 /// let table = icefield::DashEh::<u64, u64>::in_memory()?;
@@ -397,20 +402,20 @@ pub struct Stats {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct RecoveryReport {
-    /// Whether the table had been closed properly.
+    /// `true` if the table had been closed cleanly.
     pub was_clean: bool,
-    /// How often the table has been opened, this time included.
+    /// Number of times that the table has been opened, this time included.
     pub generation: u64,
-    /// Structure changes that a crash had interrupted and that opening finished or undid.
+    /// Number of structure changes that a crash had interrupted and that opening completed or undid.
     pub resolved: u64,
-    /// How long opening took.
+    /// Duration of the opening.
     pub open_time: Duration,
 }
 
-/// More faults than this are not told.
+/// The number of faults that a report lists one by one.
 const FAULTS_TOLD: usize = 100;
 
-/// What [`Durable::check`] found.
+/// The result of [`Durable::check`].
 ///
 /// ```
 /// let table = icefield::DashEh::<u64, u64>::in_memory()?;
@@ -421,22 +426,23 @@ const FAULTS_TOLD: usize = 100;
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct CheckReport {
-    /// Records seen.
+    /// Number of records seen.
     pub records: u64,
-    /// Every broken invariant, by its number in the table's header, in words.
+    /// The broken invariants, each with its number in the table's module header. At most 100 are listed; a last entry
+    /// reports that there are more.
     pub faults: Vec<String>,
-    /// Blocks that belong neither to the table nor to a free list. Any is a fault.
+    /// Blocks that belong neither to the table nor to a free list. Any such block is a fault.
     pub leaked: u64,
 }
 
 impl CheckReport {
-    /// Whether nothing is wrong.
+    /// Returns `true` if there is no fault and no leaked block.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.faults.is_empty() && self.leaked == 0
     }
 
-    /// Tells of a fault, unless there have been many: a table that is wholly broken has more than anybody reads.
+    /// Adds a fault, up to a limit: a table that is badly damaged has more faults than a reader can use.
     pub(crate) fn fault(&mut self, words: String) {
         match self.faults.len() {
             0..FAULTS_TOLD => self.faults.push(without_advice(words)),
@@ -446,7 +452,7 @@ impl CheckReport {
     }
 }
 
-/// What [`Durable::backup`] did.
+/// The result of [`Durable::backup`].
 ///
 /// ```
 /// let directory = tempfile::tempdir()?;
@@ -458,13 +464,13 @@ impl CheckReport {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct BackupReport {
-    /// Bytes copied.
+    /// Number of bytes copied.
     pub bytes: u64,
-    /// How long writers had to wait.
+    /// Duration for which writers had to wait.
     pub pause: Duration,
 }
 
-/// What [`Durable::salvage`] rescued.
+/// The result of [`Durable::salvage`].
 ///
 /// ```
 /// let directory = tempfile::tempdir()?;
@@ -478,21 +484,22 @@ pub struct BackupReport {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct SalvageReport {
-    /// Records copied to the new table.
+    /// Number of records copied to the new table.
     pub records: u64,
-    /// What could not be read, or not be trusted, in words: damaged records, and parts of the files that are gone.
+    /// Descriptions of everything that was not copied: damaged records, and parts of the files that are missing or
+    /// unreadable.
     pub lost: Vec<String>,
-    /// The damaged ones of the lost records, with what is left of them.
+    /// The damaged records, with the bytes that are left of them. Each is also listed in `lost`.
     pub damaged: Vec<DamagedRecord>,
 }
 
 impl SalvageReport {
-    /// Lists a part of the files that cannot be read.
+    /// Adds a part of the files that cannot be read.
     pub(crate) fn lose(&mut self, words: impl fmt::Display) {
         self.lost.push(without_advice(words));
     }
 
-    /// Lists a record that is left out.
+    /// Adds a record that is left out.
     pub(crate) fn damaged(&mut self, mut record: DamagedRecord) {
         record.reason = without_advice(record.reason);
         self.lost.push(record.to_string());
@@ -500,8 +507,7 @@ impl SalvageReport {
     }
 }
 
-/// A record that [`Durable::salvage`] found and left out, because it is not what was written. Displayed as in
-/// [`SalvageReport::lost`].
+/// A damaged record that [`Durable::salvage`] found and left out. `Display` formats it as in [`SalvageReport::lost`].
 ///
 /// ```
 /// # use icefield::{DamagedRecord, SalvageReport};
@@ -514,14 +520,14 @@ impl SalvageReport {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DamagedRecord {
-    /// The bytes where the key is stored (a word little-endian); `None` when they cannot be reached. Either part may be
-    /// the damaged one.
+    /// The stored bytes of the key (a word is little-endian); `None` if they cannot be read. Either the key or the
+    /// value may be the damaged part.
     pub key: Option<Vec<u8>>,
-    /// The bytes where the value is stored, likewise.
+    /// The stored bytes of the value, in the same form.
     pub value: Option<Vec<u8>>,
     /// The part of the files that refers to the record, in the design's terms.
     pub place: String,
-    /// What is wrong.
+    /// The fault.
     pub reason: String,
 }
 
@@ -531,10 +537,14 @@ impl fmt::Display for DamagedRecord {
     }
 }
 
-/// Every operation, on every map of this crate. All calls may be made by any number of threads at once; each is
-/// linearizable, and on a durable table what a returned call did, or told, survives any crash that the medium covers.
+/// The operations of a hash table of records, implemented by [`DashEh`](crate::DashEh), [`DashLh`](crate::DashLh),
+/// [`Iceberg`](crate::Iceberg), [`Plush`](crate::Plush) and [`Dlht`](crate::Dlht).
 ///
-/// The types' inherent methods have the same names, so the trait is only needed for generic code.
+/// Any number of threads may call a table at once. Every operation on a key is linearizable. On a durable table, the
+/// effect of a returned call survives every crash that the medium covers, and so does every result that a call
+/// returned; only relaxed writes, which Plush offers, wait for a sync.
+///
+/// The types' inherent methods have the same names, so the trait is needed only for generic code.
 ///
 /// Operations on one key:
 ///
@@ -567,7 +577,7 @@ impl fmt::Display for DamagedRecord {
 /// # Ok::<(), icefield::Error>(())
 /// ```
 ///
-/// Batches, the fast path:
+/// Batches, which overlap memory latencies and share fences:
 ///
 /// ```
 /// use icefield::{DashEh, Occupied, OnFailure, Op, Table};
@@ -629,7 +639,7 @@ impl fmt::Display for DamagedRecord {
 /// # Ok::<(), icefield::Error>(())
 /// ```
 ///
-/// Generic code over it:
+/// Generic code:
 ///
 /// ```
 /// use icefield::{DashEh, Table};
@@ -650,16 +660,16 @@ pub trait Table: Send + Sync {
     /// The value type.
     type Value: Value + ?Sized;
 
-    /// The value of `key`.
+    /// Returns the value of `key`.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when a file was damaged.
+    /// [`Error::Corrupt`] if a file is damaged.
     fn get(&self, key: Arg<'_, Self::Key>) -> Result<Option<Owned<Self::Value>>> {
         self.get_with(key, Self::Value::own_ref)
     }
 
-    /// Shows the value of `key` to `f`, in memory where it is, from files as a copy. No lock is held meanwhile: `f` may
-    /// call the table.
+    /// Calls `f` with the value of `key` and returns the result, or `None` if the key is absent. `f` may get a copy of
+    /// the value. No lock is held while `f` runs, so `f` may call the table.
     ///
     /// # Errors
     /// As [`Table::get`].
@@ -669,7 +679,7 @@ pub trait Table: Send + Sync {
         f: impl FnOnce(&Self::Value) -> R,
     ) -> Result<Option<R>>;
 
-    /// Whether `key` is present.
+    /// Returns `true` if `key` is present.
     ///
     /// # Errors
     /// As [`Table::get`].
@@ -677,18 +687,18 @@ pub trait Table: Send + Sync {
         Ok(self.get_with(key, |_| ())?.is_some())
     }
 
-    /// Inserts `key` only if it is absent; else gives the present value.
+    /// Inserts `key` only if it is absent; otherwise returns the present value.
     ///
     /// # Errors
-    /// [`Error::NoSpace`], [`Error::ReadOnly`], [`Error::Poisoned`], [`Error::KeyTooLong`], ...; nothing was changed
-    /// then.
+    /// [`Error::NoSpace`], [`Error::ReadOnly`], [`Error::Poisoned`], [`Error::KeyTooLong`] and others. The table is
+    /// unchanged.
     fn try_insert(
         &self,
         key: Arg<'_, Self::Key>,
         value: Arg<'_, Self::Value>,
     ) -> Result<TryInsert<Self::Value>>;
 
-    /// Inserts or replaces; gives the previous value.
+    /// Inserts `key` or replaces its value; returns the previous value.
     ///
     /// # Errors
     /// As [`Table::try_insert`].
@@ -698,13 +708,13 @@ pub trait Table: Send + Sync {
         value: Arg<'_, Self::Value>,
     ) -> Result<Option<Owned<Self::Value>>>;
 
-    /// Inserts or replaces, saying nothing of the previous value.
+    /// Inserts `key` or replaces its value, without returning the previous value.
     ///
     /// # Errors
     /// As [`Table::try_insert`].
     fn put(&self, key: Arg<'_, Self::Key>, value: Arg<'_, Self::Value>) -> Result<()>;
 
-    /// Replaces the value only if `key` is present; gives the previous one.
+    /// Replaces the value only if `key` is present; returns the previous value.
     ///
     /// # Errors
     /// As [`Table::try_insert`].
@@ -714,20 +724,20 @@ pub trait Table: Send + Sync {
         value: Arg<'_, Self::Value>,
     ) -> Result<Option<Owned<Self::Value>>>;
 
-    /// Removes `key`; gives the value it had.
+    /// Removes `key`; returns its value.
     ///
     /// # Errors
     /// [`Error::ReadOnly`], [`Error::Poisoned`], [`Error::Corrupt`].
     fn remove(&self, key: Arg<'_, Self::Key>) -> Result<Option<Owned<Self::Value>>>;
 
-    /// Removes `key`, saying nothing of whether it was there.
+    /// Removes `key`, without returning whether it was present.
     ///
     /// # Errors
     /// As [`Table::remove`].
     fn delete(&self, key: Arg<'_, Self::Key>) -> Result<()>;
 
-    /// Atomic read-modify-write: shows the present value to `f` and does what it decides, calling `f` again when
-    /// another thread came between. No lock is held while `f` runs.
+    /// Reads, modifies and writes the value of `key` atomically: calls `f` with the present value, then applies its
+    /// decision. If another thread changes the value in between, `f` is called again. No lock is held while `f` runs.
     ///
     /// # Errors
     /// As [`Table::try_insert`].
@@ -737,8 +747,8 @@ pub trait Table: Send + Sync {
         f: impl FnMut(Option<&Self::Value>) -> Decision<Owned<Self::Value>>,
     ) -> Result<Computed<Owned<Self::Value>>>;
 
-    /// Replaces the value by `new` if it equals `current`; otherwise `Err` holds the present value, `None` when the key
-    /// is absent. Values of bytes are compared as a whole.
+    /// Replaces the value by `new` if it equals `current`. Otherwise `Err` holds the present value, or `None` if the
+    /// key is absent. Byte values are compared as a whole.
     ///
     /// # Errors
     /// As [`Table::try_insert`].
@@ -762,7 +772,7 @@ pub trait Table: Send + Sync {
         })
     }
 
-    /// Adds `delta` to the value of `key` (absent counts as zero), wrapping around; gives the value before.
+    /// Adds `delta` to the value of `key`, wrapping around; returns the value before. An absent key counts as zero.
     ///
     /// # Errors
     /// As [`Table::try_insert`].
@@ -776,13 +786,14 @@ pub trait Table: Send + Sync {
         Ok(computed.before().unwrap_or(Self::Value::ZERO))
     }
 
-    /// How many records there are: exact when quiescent. After a crash the first call counts them all.
+    /// Returns the number of records, which is exact when the table is quiescent. The first call after a crash may scan
+    /// the table; [`Plush`](crate::Plush) scans it in every call.
     ///
     /// # Errors
     /// As [`Table::get`].
     fn len(&self) -> Result<u64>;
 
-    /// Whether there is no record.
+    /// Returns `true` if the table holds no record.
     ///
     /// # Errors
     /// As [`Table::get`].
@@ -790,20 +801,20 @@ pub trait Table: Send + Sync {
         Ok(self.len()? == 0)
     }
 
-    /// How many records fit before the table must grow.
+    /// Returns the number of records that fit before the table must grow.
     fn capacity(&self) -> u64;
 
-    /// What the table is made of. Constant time.
+    /// Returns sizes and counters of the table. Constant time.
     fn stats(&self) -> Stats;
 
-    /// About `n` records from `cursor` on. Weakly consistent: over a whole pass every key that is present throughout is
-    /// seen exactly once, also across splits.
+    /// Returns about `n` records from `cursor` on. Weakly consistent: a pass over the whole table returns every key
+    /// that is present throughout exactly once, also across splits.
     ///
     /// # Errors
     /// As [`Table::get`].
     fn scan(&self, cursor: Cursor, n: usize) -> Result<Page<Self::Key, Self::Value>>;
 
-    /// The records, as [`Table::scan`] sees them.
+    /// Returns an iterator over the records, as consistent as [`Table::scan`].
     fn iter(&self) -> Iter<'_, Self>
     where
         Self: Sized,
@@ -811,7 +822,7 @@ pub trait Table: Send + Sync {
         Iter::new(self)
     }
 
-    /// Calls `f` with every record, as [`Table::scan`] sees them, until it breaks. No lock is held meanwhile.
+    /// Calls `f` with every record until it breaks, as consistent as [`Table::scan`]. No lock is held while `f` runs.
     ///
     /// # Errors
     /// As [`Table::get`].
@@ -832,27 +843,28 @@ pub trait Table: Send + Sync {
         Ok(())
     }
 
-    /// Removes every record, all at once: a crash leaves all or none of them.
+    /// Removes every record at once: a crash leaves all of them or none.
     ///
     /// # Errors
     /// As [`Table::try_insert`].
     fn clear(&self) -> Result<()>;
 
-    /// Makes room for `additional` more records, so that inserting them meets few splits or none.
+    /// Makes room for `additional` more records, so that inserting them causes few splits or none.
     ///
     /// # Errors
-    /// [`Error::NoSpace`]; what room was made stays.
+    /// [`Error::NoSpace`]; the room that was already made is kept.
     fn reserve(&self, additional: u64) -> Result<()>;
 
-    /// Gives space back that the records do not need, as far as the design can; by default: not at all.
+    /// Frees space that the records do not need, as far as the design can. By default it does nothing.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`], [`Error::Io`]; every record is where it was or where it shall be.
+    /// [`Error::ReadOnly`], [`Error::Io`]; no record is lost.
     fn shrink_to_fit(&self) -> Result<()> {
         Ok(())
     }
 
-    /// Removes the records for which `f` returns `false`, each by an operation of its own; returns how many it removed.
+    /// Removes the records for which `f` returns `false`, each by a separate operation; returns the number of removed
+    /// records.
     ///
     /// # Errors
     /// As [`Table::remove`].
@@ -874,34 +886,35 @@ pub trait Table: Send + Sync {
         Ok(removed)
     }
 
-    /// [`Table::get`] of each key in order, memory latencies overlapped.
+    /// Runs [`Table::get`] for each key in order, with overlapping memory latencies.
     ///
     /// # Errors
-    /// As [`Table::get`]; [`Error::InvalidOption`] when the slices differ in length.
+    /// As [`Table::get`]; [`Error::InvalidOption`] if the slices differ in length.
     fn get_batch(
         &self,
         keys: &[Arg<'_, Self::Key>],
         found: &mut [Option<Owned<Self::Value>>],
     ) -> Result<()>;
 
-    /// [`Table::insert`] of each record in order; durable when it returns, the flushes sharing fences. After a crash
-    /// inside it any subset of the keys may have been inserted, per key a prefix.
+    /// Runs [`Table::insert`] for each record in order. All are durable when the call returns; their flushes share
+    /// fences. After a crash during the call, any subset of the keys may have been inserted; the operations on one key
+    /// survive as a prefix.
     ///
     /// # Errors
-    /// As [`Table::try_insert`]; the operations before the failing one are durable and filled in.
+    /// As [`Table::try_insert`]; the operations before the failing one are durable, and their results are filled in.
     fn insert_batch(
         &self,
         records: &[RecordArg<'_, Self::Key, Self::Value>],
         previous: &mut [Option<Owned<Self::Value>>],
     ) -> Result<()>;
 
-    /// [`Table::put`] of each record, as [`Table::insert_batch`].
+    /// Runs [`Table::put`] for each record, as [`Table::insert_batch`] does.
     ///
     /// # Errors
     /// As [`Table::insert_batch`].
     fn put_batch(&self, records: &[RecordArg<'_, Self::Key, Self::Value>]) -> Result<()>;
 
-    /// [`Table::update`] of each record, as [`Table::insert_batch`].
+    /// Runs [`Table::update`] for each record, as [`Table::insert_batch`] does.
     ///
     /// # Errors
     /// As [`Table::insert_batch`].
@@ -911,7 +924,7 @@ pub trait Table: Send + Sync {
         previous: &mut [Option<Owned<Self::Value>>],
     ) -> Result<()>;
 
-    /// [`Table::try_insert`] of each record, as [`Table::insert_batch`].
+    /// Runs [`Table::try_insert`] for each record, as [`Table::insert_batch`] does.
     ///
     /// # Errors
     /// As [`Table::insert_batch`].
@@ -921,7 +934,7 @@ pub trait Table: Send + Sync {
         outcomes: &mut [TryInsert<Self::Value>],
     ) -> Result<()>;
 
-    /// [`Table::remove`] of each key, as [`Table::insert_batch`].
+    /// Runs [`Table::remove`] for each key, as [`Table::insert_batch`] does.
     ///
     /// # Errors
     /// As [`Table::insert_batch`].
@@ -931,18 +944,20 @@ pub trait Table: Send + Sync {
         removed: &mut [Option<Owned<Self::Value>>],
     ) -> Result<()>;
 
-    /// Runs a mixed batch strictly in order and tells how many operations ran. What ran is durable and filled in.
+    /// Runs a mixed batch strictly in order; returns the number of operations that ran. These are durable, and their
+    /// results are filled in.
     ///
     /// # Errors
-    /// As [`Table::insert_batch`]; [`Error::Unsupported`], before anything ran, when there is an [`Op::Shadow`] and the
-    /// design has no shadow inserts; [`Error::InvalidOption`] at one that names the shadows of another table.
+    /// As [`Table::insert_batch`]; [`Error::Unsupported`], before any operation runs, if there is an [`Op::Shadow`] and
+    /// the table has no shadow inserts; [`Error::InvalidOption`] at an operation that names the shadows of another
+    /// table.
     fn execute(
         &self,
         ops: &mut [Op<'_, Self::Key, Self::Value>],
         on_failure: OnFailure,
     ) -> Result<usize>;
 
-    /// Hints that `key` will be asked for soon.
+    /// Prefetches the memory that a read of `key` will access.
     ///
     /// ```
     /// use icefield::{DashEh, Table};
@@ -953,7 +968,7 @@ pub trait Table: Send + Sync {
     /// ```
     fn prefetch(&self, key: Arg<'_, Self::Key>);
 
-    /// Prefetches, yields to the executor once, then reads.
+    /// Prefetches `key`, yields to the executor once, then reads the value.
     ///
     /// # Errors
     /// As [`Table::get`].
@@ -988,11 +1003,11 @@ pub trait Table: Send + Sync {
     }
 }
 
-/// What a durable table can do beyond [`Table`].
+/// The operations of a table that can live in files, in addition to [`Table`].
 ///
-/// A table's files belong to it while it is open. No other program may write to them, truncate or replace them; what it
-/// writes can be read as values. A copy that is made meanwhile by other means than [`Durable::backup`] (`cp -r`, `rsync`)
-/// opens without an error and may hold wrong values, which [`Durable::check`] finds.
+/// An open table owns its files. No other program may write, truncate or replace them: the table would read foreign
+/// bytes as values. A copy of the open files made by other means than [`Durable::backup`] (`cp -r`, `rsync`) opens
+/// without an error and may hold wrong values, which [`Durable::check`] finds.
 ///
 /// ```
 /// use icefield::{DashEh, Durable};
@@ -1018,20 +1033,21 @@ pub trait Table: Send + Sync {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Durable: Table {
-    /// Returns when everything done before is durable. Needed only after relaxed writes; otherwise every call is
-    /// durable when it returns.
+    /// Returns when every earlier operation is durable. Needed only after relaxed writes; any other call is durable
+    /// when it returns.
     ///
     /// # Errors
-    /// [`Error::Poisoned`] when a sync failed.
+    /// [`Error::Poisoned`] if a sync failed.
     fn sync(&self) -> Result<()>;
 
-    /// Checks every invariant and checksum, changing nothing. Call it on a quiescent table.
+    /// Checks every invariant and checksum, without changing a record. Call it on a quiescent table.
     ///
     /// # Errors
-    /// [`Error::Io`] when the files cannot be read at all.
+    /// [`Error::Io`] if the files cannot be read at all.
     fn check(&self) -> Result<CheckReport>;
 
-    /// As [`Table::scan`], but continues after a damaged record: `damaged` gets its key, if that can be read, and the error.
+    /// Scans as [`Table::scan`] does, but continues after a damaged record: calls `damaged` with its key, if that can
+    /// be read, and the error.
     #[doc(hidden)]
     fn scan_whole(
         &self,
@@ -1043,26 +1059,27 @@ pub trait Durable: Table {
         self.scan(cursor, n)
     }
 
-    /// Copies whatever can still be read to a new table at `path`.
+    /// Copies everything that can still be read to a new table at `path`.
     ///
     /// # Errors
-    /// The new table could not be written.
+    /// The new table cannot be written.
     fn salvage(&self, path: &Path) -> Result<SalvageReport>;
 
-    /// Makes a copy of the table's directory at `path` that opens as a table. Writers pause, readers go on.
+    /// Copies the table's directory to `path`, where the copy opens as a table. Writers wait during the copy; readers
+    /// do not.
     ///
     /// # Errors
-    /// The copy could not be written; nothing is left at `path` then.
+    /// The copy cannot be written; nothing is left at `path`.
     fn backup(&self, path: &Path) -> Result<BackupReport>;
 
-    /// The table's directory.
+    /// Returns the table's directory.
     fn path(&self) -> &Path;
 
-    /// What opening found and did.
+    /// Returns what opening found and did.
     fn recovery(&self) -> RecoveryReport;
 }
 
-/// A word that can be added to.
+/// A word type with addition, for [`Table::fetch_add`].
 ///
 /// ```
 /// use icefield::Counter;
@@ -1073,9 +1090,9 @@ pub trait Durable: Table {
 /// # Ok::<(), icefield::Error>(())
 /// ```
 pub trait Counter: Word {
-    /// Nothing.
+    /// Zero.
     const ZERO: Self;
-    /// The sum, wrapping around at the type's width.
+    /// Returns the sum, wrapping around at the type's width.
     #[must_use]
     fn wrapping_add(self, delta: Self) -> Self;
 }
@@ -1093,15 +1110,14 @@ macro_rules! counter {
 }
 counter!(u8, u16, u32, u64, i8, i16, i32, i64);
 
-/// Records per page of a whole-table pass.
+/// Number of records in a page when the library scans a whole table.
 pub(crate) const SCAN_PAGE: usize = 1024;
 
-/// A future that is pending exactly once.
+/// Returns a future that is pending exactly once.
 pub(crate) fn yield_once() -> impl Future<Output = ()> + Send {
     YieldOnce(false)
 }
 
-/// As [`yield_once`] says.
 struct YieldOnce(bool);
 
 impl Future for YieldOnce {
@@ -1120,7 +1136,7 @@ impl Future for YieldOnce {
     }
 }
 
-/// Refuses batches with shadow inserts, for tables that have none.
+/// Returns an error if a batch has shadow inserts, for tables that do not support them.
 pub(crate) fn no_shadows<K: Key + ?Sized, V: Value + ?Sized>(ops: &[Op<'_, K, V>]) -> Result<()> {
     if ops.iter().any(|op| matches!(op, Op::Shadow(..))) {
         let detail = "only DLHT tables of words have shadow inserts";
@@ -1129,7 +1145,7 @@ pub(crate) fn no_shadows<K: Key + ?Sized, V: Value + ?Sized>(ops: &[Op<'_, K, V>
     Ok(())
 }
 
-/// Refuses slices of different lengths by name.
+/// Returns an error that names the argument if the slices differ in length.
 pub(crate) fn same_length(keys: usize, results: usize) -> Result<()> {
     if keys == results {
         return Ok(());

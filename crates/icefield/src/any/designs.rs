@@ -1,4 +1,4 @@
-//! The designs that can be opened by name, in one place.
+//! The designs that can be opened by name.
 
 use std::path::Path;
 
@@ -15,14 +15,14 @@ use crate::record::opening::refusal_of_disks;
 use crate::table::SalvageReport;
 use crate::{Error, Result};
 
-/// A table whose types are known no more.
+/// A table whose types have been erased.
 type AnyBox = Box<dyn Erased>;
 
-/// A design as the functions below need it.
+/// The functions of a design that can be created and opened by name.
 trait Design {
-    /// Its name in superblocks and commands.
+    /// The name in superblocks and commands.
     const NAME: &'static str;
-    /// Whether it is right on media that reorder the stores within a line.
+    /// `true` if the design is correct on media that reorder the stores within a line.
     const DISKS: bool;
 
     fn create<K, V>(path: &Path, types: Types<'_>, options: &AnyOptions) -> Result<AnyBox>
@@ -41,14 +41,14 @@ trait Design {
         V: Untyped + Value + ?Sized;
 }
 
-/// Key and value type of a new table, by name and form.
+/// The key and value types of a new table, by name and form.
 #[derive(Clone, Copy)]
 struct Types<'a> {
     key: (&'a str, Form),
     value: (&'a str, Form),
 }
 
-/// The designs of the library: options and tables have no common trait, so each is written out by the compiler.
+/// Implements [`Design`] for each design. A macro, because the designs' options and tables have no common trait.
 macro_rules! designs {
     ($($design:ident: $name:literal, $table:ident, disks: $disks:literal;)*) => {
         /// Every design that can be created and opened.
@@ -106,7 +106,7 @@ designs! {
     PlushHt: "plush", Plush, disks: true;
 }
 
-/// Their names.
+/// The names of the designs.
 pub(super) const NAMES: &[&str] = &{
     let mut names = [""; KNOWN.len()];
     let mut at = 0;
@@ -117,7 +117,7 @@ pub(super) const NAMES: &[&str] = &{
     names
 };
 
-/// A design that is known by its name.
+/// A design as a table of functions.
 #[derive(Clone, Copy)]
 pub(super) struct Known {
     name: &'static str,
@@ -138,12 +138,10 @@ impl Known {
         }
     }
 
-    /// The design of that name.
     pub(super) fn named(name: &str) -> Option<Self> {
         KNOWN.iter().copied().find(|known| known.name == name)
     }
 
-    /// Makes a table.
     pub(super) fn create(
         self,
         path: &Path,
@@ -157,7 +155,7 @@ impl Known {
     }
 }
 
-/// Opens whatever table is at `path`.
+/// Opens the table at `path`, whatever its design.
 pub(super) fn open(path: &Path, read_only: bool, options: &AnyOptions) -> Result<AnyTable> {
     let (wanted, verify) = (options.durability, options.verify);
     let options = MappedOptions {
@@ -181,7 +179,7 @@ pub(super) fn open(path: &Path, read_only: bool, options: &AnyOptions) -> Result
     Ok(AnyTable { table, design: known.name, key, value })
 }
 
-/// Copies what the files of whatever table is at `path` still hold.
+/// Salvages the files of the table at `path`, whatever its design.
 pub(super) fn salvage(path: &Path, new: &Path) -> Result<SalvageReport> {
     let pm = Mapped::open_read_only(path, MappedOptions::default())?;
     let (known, identity) = named(&pm, path)?;
@@ -190,7 +188,7 @@ pub(super) fn salvage(path: &Path, new: &Path) -> Result<SalvageReport> {
     (known.salvage)(pm, (key.form(), value.form()), new)
 }
 
-/// The design of the table.
+/// Returns the design that the superblock names.
 fn named(pm: &Mapped, path: &Path) -> Result<(Known, Identity)> {
     let (_, identity) = superblock::read(pm)?;
     let known = Known::named(&identity.design).ok_or_else(|| {

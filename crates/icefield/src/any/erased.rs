@@ -1,4 +1,4 @@
-//! Typed tables behind one object-safe face of bytes.
+//! Object-safe access to typed tables, with bytes as keys and values.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::table::{
 };
 use crate::{Arg, Error, Owned, Result};
 
-/// Any type that is stored as a word. Its empty name stands for all of them.
+/// Represents any type that is stored as a word. Its empty name matches all of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct AnyWord(u64);
 
@@ -24,7 +24,7 @@ impl Word for AnyWord {
     }
 }
 
-/// Any type that is stored as bytes, of fixed or variable length. Its empty name stands for all of them.
+/// Represents any type that is stored as bytes, of fixed or variable length. Its empty name matches all of them.
 #[repr(transparent)]
 pub(super) struct AnyBytes([u8]);
 
@@ -33,7 +33,7 @@ impl Data for AnyBytes {
     type Owned = Vec<u8>;
     const TYPE: &'static str = "";
     const FORM: Form = Form::Variable;
-    /// Those of the widest type.
+    /// As many as the widest type needs.
     type Words = [u64; 8];
 
     fn raw<'a>(arg: Self::Arg<'a>) -> Raw<'a> {
@@ -62,7 +62,7 @@ impl Data for AnyBytes {
 impl Key for AnyBytes {}
 impl Value for AnyBytes {}
 
-/// [`AnyWord`] or [`AnyBytes`]: crosses between the table's types and bytes (8 for a word).
+/// Implemented by [`AnyWord`] and [`AnyBytes`]: converts between a table's types and bytes (8 for a word).
 pub(super) trait Untyped: Data {
     fn from_bytes(bytes: &[u8]) -> Arg<'_, Self>;
     fn into_bytes(owned: Owned<Self>) -> Vec<u8>;
@@ -86,16 +86,16 @@ impl Untyped for AnyBytes {
     }
 }
 
-/// A key or value.
 pub(super) type Bytes = Vec<u8>;
-/// A part of a table: records, and where the next part begins.
+/// A page of records, and the cursor of the next page.
 pub(super) type Part = (Vec<(Bytes, Bytes)>, Option<Cursor>);
-/// Takes a damaged record: its key, if that can be read, and what is wrong.
+/// The callback for a damaged record: takes its key, if that can be read, and the error.
 pub(super) type OnDamage<'a> = dyn FnMut(Option<Bytes>, Error) + 'a;
-/// Records on their way into a `T`.
+/// Records as arguments of a `T`.
 type RecordArgs<'a, T> = Vec<(Arg<'a, <T as Table>::Key>, Arg<'a, <T as Table>::Value>)>;
 
-/// [`Table`] and [`Durable`] in bytes. Words have 8 bytes on the way out and at most 8 on the way in.
+/// [`Table`] and [`Durable`] with bytes as keys and values. A word has 8 bytes as a result, and at most 8 as an
+/// argument.
 pub(super) trait Erased: Send + Sync {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>>;
     fn contains(&self, key: &[u8]) -> Result<bool>;

@@ -1,17 +1,17 @@
-//! The types that a superblock can name, as widths and checks.
+//! The types that a superblock can name, with their widths and validity checks.
 
 use crate::key::{Data, Form, Raw, Word};
 use crate::{Error, Result};
 
-/// What is known of a type by its name.
+/// A type that this crate provides.
 #[derive(Clone, Copy)]
 struct Known {
     name: &'static str,
     form: Form,
-    /// Bytes of a word or fixed-size type.
+    /// The number of bytes of a word or fixed-size type; 0 for any length.
     width: usize,
     is_key: bool,
-    /// Whether the bytes are a value of the type, beyond their number.
+    /// Checks that bytes of the right number are a value of the type.
     valid: fn(Raw<'_>) -> bool,
 }
 
@@ -68,7 +68,7 @@ const KNOWN: [Known; 26] = [
     data::<str>(),
 ];
 
-/// A key or value type, by the name that its table's superblock gives it.
+/// A key or value type, under its name in the table's superblock.
 #[derive(Clone)]
 pub(super) struct DataType {
     name: String,
@@ -76,8 +76,8 @@ pub(super) struct DataType {
 }
 
 impl DataType {
-    /// The type named in a superblock. A name that this crate does not know is a user's [`Word`] (nothing else can be
-    /// added from outside), so it is taken as a word of 8 bytes.
+    /// Returns the type that a superblock names. A name that is not in this crate is a user's [`Word`], because no
+    /// other types can be added from outside; it is treated as a word of 8 bytes.
     pub(super) fn stored(name: &str) -> Self {
         let known = KNOWN.into_iter().find(|known| known.name == name);
         Self {
@@ -86,7 +86,7 @@ impl DataType {
         }
     }
 
-    /// The type to create a table with; only names that this crate knows.
+    /// Returns the type for a new table; only types of this crate are accepted.
     pub(super) fn new(option: &'static str, name: &str) -> Result<Self> {
         let known = KNOWN.into_iter().find(|known| known.name == name).ok_or_else(|| {
             Error::InvalidOption {
@@ -114,7 +114,7 @@ impl DataType {
         self.known.form
     }
 
-    /// Refuses bytes that are no value of this type.
+    /// Returns an error unless `bytes` are a value of this type.
     pub(super) fn check(&self, option: &'static str, bytes: &[u8]) -> Result<()> {
         let width = self.known.width;
         if width != 0 && bytes.len() != width {
@@ -130,7 +130,7 @@ impl DataType {
         Ok(())
     }
 
-    /// Stored bytes (8 for a word) as the bytes of this type; `None` when they are no value of it.
+    /// Converts stored bytes (8 for a word) to the bytes of this type; returns `None` if they are not a value of it.
     pub(super) fn decode(&self, mut bytes: Vec<u8>) -> Option<Vec<u8>> {
         if self.known.form == Form::Word {
             if bytes[self.known.width..].iter().any(|&byte| byte != 0) {
@@ -154,7 +154,7 @@ pub(super) const KEY: &str = "key";
 /// The name of the value argument in errors.
 pub(super) const VALUE: &str = "value";
 
-/// At most 8 little-endian bytes as a word.
+/// Converts at most 8 little-endian bytes to a word.
 pub(super) fn word_of(bytes: &[u8]) -> u64 {
     let mut word = [0; 8];
     let len = bytes.len().min(8);

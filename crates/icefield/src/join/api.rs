@@ -15,13 +15,13 @@ use crate::pm::Medium;
 use crate::table::{BackupReport, RecoveryReport};
 use crate::{Error, Result};
 
-/// Buckets whose lengths are told one by one in [`JoinStats::bucket_sizes`]; the last counts all longer ones.
+/// Number of entries in [`JoinStats::bucket_sizes`]. The last one also counts all longer buckets.
 const SIZES: usize = 33;
-/// Groups that are looked at for the statistics, at most.
+/// Maximum number of groups that are sampled for the statistics.
 const SAMPLED_GROUPS: usize = 1 << 16;
 
 impl<K: Word> JoinIndex<K> {
-    /// How an index is built or opened, step by step.
+    /// Returns the options for building or opening an index.
     ///
     /// ```
     /// let options = icefield::JoinIndex::<i64>::options().threads(1).verify(true);
@@ -34,7 +34,7 @@ impl<K: Word> JoinIndex<K> {
         JoinOptions::default()
     }
 
-    /// Builds an index of `keys`, each with the payload at the same position, at `path`.
+    /// Builds an index of `keys` at `path`. Each key has the payload at the same position.
     ///
     /// ```
     /// let directory = tempfile::tempdir()?;
@@ -88,7 +88,7 @@ impl<K: Word> JoinIndex<K> {
         Self::options().open_read_only(path)
     }
 
-    /// Builds an index in anonymous memory, gone when it is dropped.
+    /// Builds an index in anonymous memory, which is freed when the index is dropped.
     ///
     /// ```
     /// let index = icefield::JoinIndex::in_memory(&[1_u32, 2], &[10, 20])?;
@@ -104,8 +104,8 @@ impl<K: Word> JoinIndex<K> {
 }
 
 impl<K: Word, M: Medium> JoinIndex<K, M> {
-    /// How many pairs of a probe key and an equal key of the index there are: the result's length of an inner join.
-    /// Duplicates count, on both sides.
+    /// Returns the number of pairs of a probe key and an equal key of the index: the number of rows of an inner join.
+    /// Duplicates count on both sides.
     ///
     /// ```
     /// let index = icefield::JoinIndex::in_memory(&[1, 2, 2], &[10, 20, 21])?;
@@ -120,8 +120,8 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
         Ok(counts.into_iter().map(|Count(count)| count).sum())
     }
 
-    /// Calls `visit` with the position of a probe key and the payload of an equal key, for all such pairs, in no order,
-    /// and from several threads at once. `visit` may use the index as it likes.
+    /// Calls `visit` with the position of a probe key and the payload of an equal key, for every such pair. The order
+    /// is undefined, and several threads call `visit` at once. `visit` may use the index.
     ///
     /// ```
     /// use std::sync::Mutex;
@@ -135,12 +135,12 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Corrupt`]; some pairs may have been shown then.
+    /// [`Error::Corrupt`]; `visit` may have been called for some pairs.
     pub fn probe(&self, keys: &[K], visit: impl Fn(usize, u64) + Sync) -> Result<()> {
         self.core.view().probe(keys, self.core.threads(), || Show(&visit)).map(drop)
     }
 
-    /// Which probe keys are in the index: a semi-join.
+    /// Returns which probe keys are in the index: a semi-join.
     ///
     /// ```
     /// let index = icefield::JoinIndex::in_memory(&[1, 2, 2], &[10, 20, 21])?;
@@ -154,8 +154,8 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
         self.core.view().mark(keys, self.core.threads())
     }
 
-    /// Which probe keys are in the index, and how many pairs they have: [`semi`](Self::semi) and
-    /// [`probe_count`](Self::probe_count) in one pass, of one state of the index.
+    /// Returns which probe keys are in the index, and how many pairs they have: [`semi`](Self::semi) and
+    /// [`probe_count`](Self::probe_count) in one pass, on one state of the index.
     ///
     /// ```
     /// let index = icefield::JoinIndex::in_memory(&[1, 2, 2], &[10, 20, 21])?;
@@ -170,7 +170,7 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
         self.core.view().mark_and_count(keys, self.core.threads())
     }
 
-    /// Which probe keys are not in the index: an anti-join.
+    /// Returns which probe keys are not in the index: an anti-join.
     ///
     /// ```
     /// let index = icefield::JoinIndex::in_memory(&[1, 2, 2], &[10, 20, 21])?;
@@ -184,7 +184,7 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
         Ok(self.semi(keys)?.inverted())
     }
 
-    /// Adds a pair; one that is there already is there twice then. Durable and visible when it returns.
+    /// Adds a pair. A pair that is already present is then present twice. Durable and visible when the call returns.
     ///
     /// ```
     /// let index = icefield::JoinIndex::in_memory(&[1], &[10])?;
@@ -194,15 +194,15 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::DeltaFull`] when the delta store has as many changes as it may and shall not merge,
-    /// [`Error::ReadOnly`], [`Error::Locked`], [`Error::NoSpace`], [`Error::NoMemory`], [`Error::Poisoned`]. What
-    /// merges first may also fail with [`Error::Corrupt`].
+    /// [`Error::DeltaFull`] if the delta store is full and may not be merged automatically, [`Error::ReadOnly`],
+    /// [`Error::Locked`], [`Error::NoSpace`], [`Error::NoMemory`], [`Error::Poisoned`]. If the call merges first, also
+    /// [`Error::Corrupt`].
     pub fn insert(&self, key: K, payload: u64) -> Result<()> {
         self.core.change(&[Change::Insert(key.to_word(), payload)]).map(drop)
     }
 
-    /// Adds pairs, many with one fence. Durable and visible when it returns; after a crash or an error in between,
-    /// those up to some pair of the batch are there.
+    /// Adds pairs; many of them share a fence. Durable and visible when the call returns. After a crash or an error
+    /// during the call, a prefix of the batch may have been added.
     ///
     /// ```
     /// let index = icefield::JoinIndex::in_memory(&[1], &[10])?;
@@ -221,7 +221,7 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
         Ok(())
     }
 
-    /// Removes all pairs of a key; tells how many there were.
+    /// Removes all pairs of a key; returns their number.
     ///
     /// ```
     /// let index = icefield::JoinIndex::in_memory(&[1, 2, 2], &[10, 20, 21])?;
@@ -235,7 +235,7 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
         self.core.change(&[Change::Remove(key.to_word())])
     }
 
-    /// Removes one pair, and only one if it is there several times; tells whether it was there.
+    /// Removes one pair, and only one if it is present several times; returns whether it was present.
     ///
     /// ```
     /// let index = icefield::JoinIndex::in_memory(&[2, 2], &[20, 21])?;
@@ -250,10 +250,10 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
         self.core.change(&[Change::RemovePair(key.to_word(), payload)]).map(|pairs| pairs > 0)
     }
 
-    /// Makes the next generation, of the present one and its delta store, while probes go on; other changes wait. Tells
-    /// whether that was done bucket by bucket or by building anew. A crash before its end leaves the present generation
-    /// and its delta store. There are two generations on the medium for a moment; the space of a large old one may come
-    /// back shortly after the call has returned.
+    /// Merges the present generation and its delta store into the next generation. Probes continue meanwhile; other
+    /// changes wait. The report contains whether the merge went bucket by bucket or rebuilt the index. A crash during
+    /// the call leaves the present generation and its delta store. Two generations are on the medium for a moment; the
+    /// space of a large old one may be freed shortly after the call has returned.
     ///
     /// ```
     /// let index = icefield::JoinIndex::in_memory(&[2, 2], &[20, 21])?;
@@ -263,13 +263,13 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when the present generation is damaged; [`Error::NoSpace`], [`Error::NoMemory`],
-    /// [`Error::ReadOnly`], [`Error::Locked`], [`Error::Poisoned`]. The present generation stays.
+    /// [`Error::Corrupt`] if the present generation is damaged; [`Error::NoSpace`], [`Error::NoMemory`],
+    /// [`Error::ReadOnly`], [`Error::Locked`], [`Error::Poisoned`]. The present generation is kept.
     pub fn merge(&self) -> Result<MergeReport> {
         self.core.merge()
     }
 
-    /// Shows every pair to `visit`, in no order.
+    /// Calls `visit` with every pair, in undefined order.
     ///
     /// ```
     /// let index = icefield::JoinIndex::in_memory(&[2, 2], &[20, 21])?;
@@ -280,7 +280,7 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Corrupt`], also where a key is no `K`; some pairs may have been shown then.
+    /// [`Error::Corrupt`], also if a key is not a valid `K`; `visit` may have been called for some pairs.
     pub fn for_each(&self, mut visit: impl FnMut(K, u64)) -> Result<()> {
         let view = self.core.view();
         view.for_each(&mut |keys, payloads| {
@@ -295,7 +295,7 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
         })
     }
 
-    /// How many pairs there are.
+    /// Returns the number of pairs.
     ///
     /// ```
     /// assert_eq!(icefield::JoinIndex::in_memory(&[2, 2], &[20, 21])?.len(), 2);
@@ -306,7 +306,7 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
         self.core.view().len()
     }
 
-    /// Whether there are no pairs.
+    /// Returns `true` if the index holds no pairs.
     ///
     /// ```
     /// assert!(icefield::JoinIndex::<u64>::in_memory(&[], &[])?.is_empty());
@@ -317,7 +317,8 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
         self.len() == 0
     }
 
-    /// The number of the present generation, from 1: one more with each merge, and with each build at the same place.
+    /// Returns the number of the present generation. It starts at 1 and grows by one with each merge, and with each
+    /// build that replaces the index.
     ///
     /// ```
     /// let index = icefield::JoinIndex::in_memory(&[1], &[10])?;
@@ -331,7 +332,8 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
         self.core.view().root.generation
     }
 
-    /// Tells indexes apart, whatever their paths; generations of one index have the same.
+    /// Returns an identifier of the index that does not depend on its path. All generations of an index have the same
+    /// one.
     ///
     /// ```
     /// let [one, other] = [(); 2].map(|()| icefield::JoinIndex::in_memory(&[1], &[10]).unwrap());
@@ -343,7 +345,7 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
         u128::from(high) << 64 | u128::from(low)
     }
 
-    /// How many threads a probe or merge may use from now on; as [`JoinOptions::threads`].
+    /// Sets the number of threads that a probe or merge may use, as [`JoinOptions::threads`] does.
     ///
     /// ```
     /// let index = icefield::JoinIndex::in_memory(&[1], &[10])?;
@@ -356,7 +358,7 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
         self.core.threads.store(sensible_threads(threads), Relaxed);
     }
 
-    /// How many threads a probe or merge may use.
+    /// Returns the number of threads that a probe or merge may use.
     ///
     /// ```
     /// let options = icefield::JoinIndex::<u64>::options().threads(3);
@@ -368,7 +370,7 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
         self.core.threads()
     }
 
-    /// The directory of the index; made up for one in memory.
+    /// Returns the directory of the index; an invented name for an index in memory.
     ///
     /// ```
     /// let directory = tempfile::tempdir()?;
@@ -381,7 +383,7 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
         self.core.view().frame.pm.path().to_owned()
     }
 
-    /// What the opening found.
+    /// Returns what opening found.
     ///
     /// ```
     /// let index = icefield::JoinIndex::in_memory(&[1], &[10])?;
@@ -393,7 +395,7 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
         &self.recovery
     }
 
-    /// Returns when all changes are durable: at once, as they are when their calls return.
+    /// Returns when all changes are durable. Every change is durable when its call returns, so this returns at once.
     ///
     /// ```
     /// icefield::JoinIndex::in_memory(&[1], &[10])?.sync()?;
@@ -406,9 +408,9 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
         self.core.sync()
     }
 
-    /// Copies the index into a new directory at `path`, verifies the copy, then gives it its name. Changes through this
-    /// handle wait meanwhile, probes do not. Where another handle changes the index, in this process or another, nothing
-    /// waits, and the copy has a state that the index had during the call.
+    /// Copies the index to a new directory at `path`. The copy gets its name after it has been verified. Changes
+    /// through this handle wait meanwhile; probes do not. If another handle changes the index, in this process or
+    /// another, nothing waits, and the copy holds a state that the index had during the call.
     ///
     /// ```
     /// use icefield::JoinIndex;
@@ -420,15 +422,15 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::AlreadyExists`], [`Error::NoSpace`], [`Error::Io`]; [`Error::Corrupt`] when the index is damaged. Nothing
-    /// is left at `path` then.
+    /// [`Error::AlreadyExists`], [`Error::NoSpace`], [`Error::Io`]; [`Error::Corrupt`] if the index is damaged. Nothing
+    /// is left at `path`.
     pub fn backup(&self, path: impl AsRef<Path>) -> Result<BackupReport> {
         let copy = |view: &View<M>| view.copy_to(path.as_ref(), self.core.threads());
         let (bytes, pause) = self.core.with_present(copy)?;
         Ok(BackupReport { bytes, pause })
     }
 
-    /// What the index is made of: counts, and the lengths of the buckets in a sample of 65536 groups.
+    /// Returns statistics: counts, and the lengths of the buckets in a sample of at most 65536 groups.
     ///
     /// ```
     /// let keys: Vec<u64> = (0..100_000).collect();

@@ -1,4 +1,4 @@
-//! A sealed generation: found, bounded, read, verified.
+//! A sealed generation: opening, bounds checks, reads and verification.
 
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
@@ -14,15 +14,15 @@ use crate::base::hash::Hash;
 use crate::pm::{Cell64, CellLine, Medium, Region};
 use crate::{Error, Result};
 
-/// The files of one generation, never changed again.
+/// The file of one generation, which is never changed again.
 pub(super) struct Base {
     pub(super) region: Region,
     pub(super) sealed: Sealed,
-    /// One bit for each block that was found whole; empty where nobody asks.
+    /// One bit for each block that has been verified; empty if probes do not verify.
     verified: Box<[AtomicU64]>,
 }
 
-/// The areas of a generation, for whoever reads much.
+/// The areas of a generation's file, resolved once for many reads.
 #[derive(Clone, Copy)]
 pub(super) struct Areas<'a> {
     pub(super) groups: &'a [CellLine],
@@ -31,17 +31,17 @@ pub(super) struct Areas<'a> {
     pub(super) records: u64,
 }
 
-/// The records of a bucket: where they begin, and end.
+/// The range of a bucket's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Extent {
     pub(super) start: u64,
     pub(super) end: u64,
-    /// The words that said so cannot be: nothing is in it then.
+    /// `true` if the words that describe the range are invalid. The range is empty then.
     pub(super) bad: bool,
 }
 
 impl Base {
-    /// The generation that `root` names.
+    /// Opens the generation that `root` names.
     pub(super) fn open(
         pm: &impl Medium,
         root: &Root,
@@ -67,7 +67,7 @@ impl Base {
         Ok(base)
     }
 
-    /// A generation of which nothing but the header is known to be whole.
+    /// Returns a generation of which only the header has been verified.
     pub(super) fn unverified(region: Region, sealed: Sealed) -> Self {
         Self { region, sealed, verified: Box::default() }
     }
@@ -76,7 +76,7 @@ impl Base {
         self.sealed.layout
     }
 
-    /// The areas, which the header has been found to have room for.
+    /// Returns the areas. The file is long enough for them, which was checked with the header.
     pub(super) fn areas(&self, pm: &impl Medium) -> Result<Areas<'_>> {
         let layout = self.layout();
         let lines = layout.records.div_ceil(LINE_RECORDS);
@@ -92,28 +92,28 @@ impl Base {
         }
     }
 
-    /// The records one by one.
+    /// Returns the records one by one.
     pub(super) fn pairs(&self, pm: &impl Medium) -> Result<&[Record]> {
         let layout = self.layout();
         let pairs = self.region.slice_at(layout.records_at(), layout.records as usize);
         pairs.ok_or_else(|| short(pm, &self.region))
     }
 
-    /// The bytes of a range of the file.
+    /// Returns the bytes of a range of the file.
     pub(super) fn bytes(&self, pm: &impl Medium, offset: u64, bytes: u64) -> Result<&[u8]> {
-        // SAFETY: sealed, and then never written again: by the builder before this generation was named, or by another
-        // process, which has the lock that keeps others from writing.
+        // SAFETY: the file is sealed and never written again. Its builder wrote it before this generation was named,
+        // here or in another process, which has the lock that excludes other writers.
         let bytes = unsafe { pm.read_bytes(&self.region, offset, bytes as usize) };
         bytes.ok_or_else(|| short(pm, &self.region))
     }
 
-    /// The bytes of a range of records.
+    /// Returns the bytes of a range of records.
     pub(super) fn record_bytes(&self, pm: &impl Medium, range: Range<u64>) -> Result<&[u8]> {
         let at = self.layout().records_at() + range.start * RECORD_BYTES;
         self.bytes(pm, at, (range.end - range.start) * RECORD_BYTES)
     }
 
-    /// Fails unless the area of checksums is whole.
+    /// Returns an error unless the area of checksums is intact.
     pub(super) fn verify_sums(&self, pm: &impl Medium, sums: &Hash) -> Result<()> {
         let layout = self.layout();
         let area = self.bytes(pm, layout.sums_at(), layout.sums_bytes())?;
@@ -123,7 +123,7 @@ impl Base {
         Err(corrupt(pm, &self.region, layout.sums_at(), "the area of checksums is damaged"))
     }
 
-    /// Fails unless a block is whole. The header's is, once it was read.
+    /// Returns an error unless a block is intact. Not for the header's block, which is verified when it is read.
     pub(super) fn verify_block(&self, pm: &impl Medium, sums: &Hash, block: u64) -> Result<()> {
         let offset = block * BLOCK_BYTES;
         let at = self.layout().sums_at() + block * 8;
@@ -134,12 +134,12 @@ impl Base {
         Err(corrupt(pm, &self.region, offset, "a block's checksum is wrong"))
     }
 
-    /// Fails unless all blocks of a range of the file are whole, looking at each once.
+    /// Returns an error unless all blocks of a range of the file are intact. Verifies each block once.
     fn verify(&self, pm: &impl Medium, sums: &Hash, range: Range<u64>) -> Result<()> {
         for block in range.start / BLOCK_BYTES..range.end.div_ceil(BLOCK_BYTES) {
             let Some(word) = self.verified.get(block as usize / 64) else { continue };
             let bit = 1 << (block % 64);
-            // Relaxed: whoever does not see it looks again.
+            // Relaxed: a thread that does not see the bit verifies the block again.
             if word.load(Relaxed) & bit == 0 {
                 self.verify_block(pm, sums, block)?;
                 word.fetch_or(bit, Relaxed);
@@ -148,7 +148,7 @@ impl Base {
         Ok(())
     }
 
-    /// Fails unless all that a probe for `hash` reads is whole.
+    /// Returns an error unless everything that a probe for `hash` reads is intact.
     pub(super) fn verify_probe(&self, pm: &impl Medium, sums: &Hash, hash: u64) -> Result<()> {
         let (layout, areas) = (self.layout(), self.areas(pm)?);
         let group = share_of(hash, layout.groups);
@@ -172,14 +172,15 @@ impl Base {
         Ok(())
     }
 
-    /// A group whose words cannot be.
+    /// Returns the error for a group with invalid words.
     #[cold]
     pub(super) fn impossible(&self, pm: &impl Medium, group: u64) -> Error {
         let offset = Layout::GROUPS_AT + group * GROUP_BYTES;
         corrupt(pm, &self.region, offset, "a group's line is damaged")
     }
 
-    /// Shows the payloads of a key, in no order, until `visit` says no; fails where words cannot be.
+    /// Calls `visit` with the payloads of a key, in undefined order, until it returns `false`. Returns an error if the
+    /// group's words are invalid.
     pub(super) fn payloads(
         &self,
         pm: &impl Medium,
@@ -207,14 +208,14 @@ impl Base {
     }
 }
 
-/// Whether a group's filter lets a hash pass.
+/// Returns whether a hash passes a group's filter.
 #[inline(always)]
 pub(super) fn passes(pm: &impl Medium, group: &CellLine, hash: u64) -> bool {
     group.has_bits(pm, Native::default(), hash)
 }
 
 impl Areas<'_> {
-    /// Where a bucket's records are; within the records in any case.
+    /// Returns the range of a bucket's records, which is always within bounds.
     #[inline(always)]
     pub(super) fn extent(&self, pm: &impl Medium, group: &CellLine, bucket: usize) -> Extent {
         let first = group.load(pm, FIRST_WORD, Relaxed);
@@ -243,7 +244,7 @@ impl Areas<'_> {
         }
     }
 
-    /// Where all records of a group are.
+    /// Returns the range of all records of a group.
     pub(super) fn group_extent(&self, pm: &impl Medium, group: &CellLine) -> Extent {
         let (first, last) = (self.extent(pm, group, 0), self.extent(pm, group, BUCKETS - 1));
         match first.bad || last.bad || first.start > last.end {
@@ -253,7 +254,7 @@ impl Areas<'_> {
     }
 }
 
-/// The share of absent keys that a group's filter lets pass.
+/// Returns the share of absent keys that pass a group's filter.
 pub(super) fn pass_rate(pm: &impl Medium, group: &CellLine) -> f64 {
     let filled = |word: usize| {
         let bits = group.load(pm, FILTER_WORD + word, Relaxed).count_ones();

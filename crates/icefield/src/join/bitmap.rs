@@ -1,10 +1,10 @@
-//! One bit for each probe.
+//! Bitmaps of the keys of a probe.
 
 use std::fmt;
 
 /// A bit for each key of a probe, from [`JoinIndex::semi`](crate::JoinIndex::semi) and
-/// [`JoinIndex::anti`](crate::JoinIndex::anti): bit `i`, counted from the least significant of each word or byte, is
-/// that of the key at position `i`.
+/// [`JoinIndex::anti`](crate::JoinIndex::anti). Bit `i`, counted from the least significant bit of each word or byte,
+/// belongs to the key at position `i`.
 ///
 /// ```
 /// let index = icefield::JoinIndex::in_memory(&[1, 2, 2], &[10, 20, 21])?;
@@ -23,7 +23,7 @@ pub struct Bitmap {
 }
 
 impl Bitmap {
-    /// The bits of whole words, of which the first `len` count.
+    /// Returns a bitmap of the first `len` bits of `words`.
     pub(super) fn new(mut words: Vec<u64>, len: usize) -> Self {
         words.truncate(len.div_ceil(64));
         if let Some(last) = words.last_mut()
@@ -34,36 +34,36 @@ impl Bitmap {
         Self { words, len }
     }
 
-    /// The opposite of each bit.
+    /// Returns the bitmap with each bit inverted.
     pub(super) fn inverted(self) -> Self {
         Self::new(self.words.into_iter().map(|word| !word).collect(), self.len)
     }
 
-    /// How many bits there are.
+    /// Returns the number of bits.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Returns `true` if the bitmap has no bits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Bit `at`; `false` behind the end.
+    /// Returns bit `at`; `false` beyond the end.
     #[must_use]
     pub fn get(&self, at: usize) -> bool {
         self.words.get(at / 64).is_some_and(|word| word >> (at % 64) & 1 == 1)
     }
 
-    /// How many bits are set.
+    /// Returns the number of set bits.
     #[must_use]
     pub fn count_ones(&self) -> u64 {
         self.words.iter().map(|word| u64::from(word.count_ones())).sum()
     }
 
-    /// The positions of the bits that are set, in order.
+    /// Returns the positions of the set bits, in order.
     pub fn ones(&self) -> impl Iterator<Item = usize> + '_ {
         self.words.iter().enumerate().flat_map(|(at, &word)| {
             let mut left = word;
@@ -75,13 +75,13 @@ impl Bitmap {
         })
     }
 
-    /// The bits, 64 a word; those behind the end are zero.
+    /// Returns the bits, 64 in a word. Bits beyond the end are zero.
     #[must_use]
     pub fn as_words(&self) -> &[u64] {
         &self.words
     }
 
-    /// The bits, eight a byte, as Arrow has them; those behind the end are zero.
+    /// Returns the bits, eight in a byte, in the order of Arrow. Bits beyond the end are zero.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let bytes = self.words.iter().flat_map(|word| word.to_le_bytes());

@@ -1,16 +1,18 @@
 //! Building a generation: count, scatter, settle, seal.
 //!
-//! 1. *Count* (first reading). How many records fall into each share of the hashes, per part of the source: a histogram
-//!    of 2048 counters for each part. From these the number of groups, and the exact place of every (part, share).
-//! 2. *Scatter* (second reading). Each pair goes to its share's place in the file, sixteen at a time through a buffer,
-//!    without an atomic operation: no two parts share a range.
-//! 3. *Settle*. Share by share, which fit into a cache: records are counted into buckets and copied out, the groups'
-//!    lines follow from the counts, and each record is written to its bucket. Persisted as it fills. A share that keys
-//!    crowd into is permuted in its place instead: each move waits for the one before, which takes twice as long.
-//! 4. *Seal*. Wide groups, checksums of all blocks, header.
+//! 1. *Count* (first reading). Counts the records of each part of the source by share of the hash range: a histogram of
+//!    2048 counters for each part. The counts determine the number of groups, and the exact place of every (part,
+//!    share).
+//! 2. *Scatter* (second reading). Writes each pair to its share's place in the file, sixteen at a time through a
+//!    buffer, without an atomic operation: no two parts share a range.
+//! 3. *Settle*. Processes one share after the other; a share fits into a cache. Counts its records by bucket and copies
+//!    them out, derives the groups' lines from the counts, and writes each record to its bucket. Each share is
+//!    persisted when it is complete. A share with very many records is permuted in place instead: each move waits for
+//!    the one before, which takes twice as long.
+//! 4. *Seal*. Writes wide groups, checksums of all blocks, and the header.
 //!
-//! Beside the file this takes the histograms, a buffer of 256 bytes a share for each thread, and of the share that a
-//! thread settles 16 bytes a bucket and 24 a record, 24 MiB at most.
+//! Beside the file, a build takes the histograms, a buffer of 256 bytes a share for each thread, and for the share that
+//! a thread settles 16 bytes a bucket and 24 a record, at most 24 MiB.
 
 use std::ops::Range;
 
@@ -26,51 +28,51 @@ use crate::base::parallel::{Tasks, in_parallel, threads_for};
 use crate::pm::{Medium, Region};
 use crate::{Error, Result};
 
-/// Shares that the first reading distinguishes.
+/// Number of shares that the first reading distinguishes.
 const FINE_SHARES: usize = 2048;
-/// Records of a share that is settled at a time.
+/// Planned number of records in a share.
 const SHARE_RECORDS: u64 = 1 << 14;
-/// Records of a share up to which they are copied out.
+/// Maximum number of records in a share that is settled by copying it out.
 const MOST_COPIED: usize = 1 << 20;
 /// Records that are written to a share at once: 256 bytes, which media write as one block.
 const CHUNK: usize = 16;
-/// Parts of the source for each thread, so that none waits long for the last.
+/// Parts of the source for each thread; several, so that no thread waits long for the last one.
 const PARTS: usize = 4;
-/// Records that are worth another thread.
+/// Number of records that justify another thread.
 pub(super) const RECORDS_PER_THREAD: usize = 1 << 15;
 
-/// Where and how a generation is made.
+/// The parameters of building a generation.
 pub(super) struct Site<'a, M> {
     pub(super) pm: &'a M,
     pub(super) hash: &'a Hash,
-    /// What checksums are made with.
+    /// The hash function for checksums.
     pub(super) sums: &'a Hash,
     pub(super) uuid: [u64; 2],
     /// The number of the new generation.
     pub(super) generation: u64,
     pub(super) bits: FilterBits,
     pub(super) threads: usize,
-    /// Bytes that its file may have.
+    /// Maximum size of the generation's file, in bytes.
     pub(super) limit: u64,
 }
 
-/// The second reading of a source is not the first again.
+/// Returns the error for a source whose second reading differs from the first.
 #[cold]
 fn other_reading() -> Error {
     Error::Source { detail: "its second reading was not the first again".into() }
 }
 
-/// The records of plain words as bytes: what the cells hold that they go to.
+/// Returns records of plain words as bytes, in the form in which cells hold them.
 pub(super) fn as_bytes<const N: usize>(records: &[[u64; N]]) -> &[u8] {
     // SAFETY: words have no padding, and every byte is a valid `u8`.
     unsafe { std::slice::from_raw_parts(records.as_ptr().cast(), size_of_val(records)) }
 }
 
-/// How many records each part of the source has for each share, then where in the file those begin.
+/// The number of records of each part of the source in each share.
 struct Places {
     parts: usize,
     shares: usize,
-    /// Of part `p` and share `s` at `p * shares + s`.
+    /// The count of part `p` and share `s` is at `p * shares + s`.
     counts: Vec<u64>,
 }
 
@@ -79,14 +81,14 @@ impl Places {
         self.counts.iter().sum()
     }
 
-    /// The same of fewer shares: a power of two of neighbours become one.
+    /// Reduces the number of shares by joining neighbours, a power of two of them.
     fn coarsen(&mut self, shares: usize) {
         let together = self.shares / shares.max(1);
         self.counts = self.counts.chunks(together).map(|counts| counts.iter().sum()).collect();
         self.shares = shares;
     }
 
-    /// Where each share begins, and where the last one ends.
+    /// Returns where each share begins, and where the last one ends.
     fn starts(&self) -> Vec<u64> {
         let mut starts = vec![0; self.shares + 1];
         for (at, count) in self.counts.iter().enumerate() {
@@ -98,7 +100,7 @@ impl Places {
         starts
     }
 
-    /// The range of each share that a part fills.
+    /// Returns the range of each share that a part fills.
     fn ranges(&self, part: usize, starts: &[u64]) -> Vec<Range<u64>> {
         let range = |share: usize| {
             let count = |part: usize| self.counts[part * self.shares + share];
@@ -110,7 +112,8 @@ impl Places {
 }
 
 impl<M: Medium> Site<'_, M> {
-    /// Builds a generation of all pairs of `source`. Durable, and not yet named, when it returns.
+    /// Builds a generation of all pairs of `source`. The caller's next fence (P3) makes the last part of it durable,
+    /// before the root words name it.
     pub(super) fn build(&self, source: &dyn JoinSource) -> Result<Root> {
         let mut places = self.count(source)?;
         let records = places.total();
@@ -129,10 +132,10 @@ impl<M: Medium> Site<'_, M> {
         self.seal(&region, layout, wide, &Sums::none())
     }
 
-    /// An empty file for the generation, with space for so many bytes.
+    /// Creates an empty file for the generation, with space for this number of bytes.
     pub(super) fn new_file(&self, bytes: u64) -> Result<Region> {
         let name = BASES[(self.generation & 1) as usize];
-        // What an earlier attempt may have left.
+        // An earlier attempt may have left a file.
         self.pm.discard_region(name)?;
         let region = self.pm.region(name, self.limit)?;
         self.pm.grow_exactly(&region, bytes)?;
@@ -193,7 +196,7 @@ impl<M: Medium> Site<'_, M> {
         Ok(())
     }
 
-    /// Puts every record of every share into its bucket; gives the wide groups.
+    /// Moves every record of every share to its bucket; returns the wide groups.
     fn settle(&self, starts: &[u64], region: &Region, layout: Layout) -> Result<Vec<WideGroup>> {
         let tasks = Tasks::new(starts.len() - 1);
         let threads = threads_for(self.threads, layout.records as usize, RECORDS_PER_THREAD);
@@ -214,7 +217,8 @@ impl<M: Medium> Site<'_, M> {
                 }
                 self.pm.flush(records.as_ptr().cast(), size_of_val(records));
                 if self.pm.fence_syncs() {
-                    // What lies between two ranges would be synced, too, with each share again.
+                    // A sync covers everything between the ranges flushed. One for records and lines would write other
+                    // shares again.
                     self.pm.try_fence()?;
                 }
                 settler.write_lines(self, region)?;
@@ -231,7 +235,7 @@ impl<M: Medium> Site<'_, M> {
     }
 }
 
-/// One thread's buffers on the way to the shares.
+/// The buffers of one thread that scatters pairs to shares.
 struct Scatter<'a, M> {
     site: &'a Site<'a, M>,
     region: &'a Region,
@@ -247,7 +251,7 @@ impl<'a, M: Medium> Scatter<'a, M> {
         Self { site, region, records_at, chunks, fill, ranges: Vec::new() }
     }
 
-    /// Goes on with a part that has these ranges.
+    /// Begins a part, which fills these ranges.
     fn begin(&mut self, ranges: Vec<Range<u64>>) {
         self.ranges = ranges;
     }
@@ -270,12 +274,12 @@ impl<'a, M: Medium> Scatter<'a, M> {
         let at = self.records_at + range.start * RECORD_BYTES;
         range.start += records as u64;
         let bytes = as_bytes(&self.chunks[share][..records]);
-        // SAFETY: the range is this part's alone, the part this thread's, and nothing reads it before the threads end.
+        // SAFETY: the range belongs to this part, the part to this thread, and nothing reads it before the threads end.
         unsafe { self.site.pm.write_bytes(self.region, at, bytes) };
         Ok(())
     }
 
-    /// Writes what is left of the part, which must be as long as it was the first time.
+    /// Writes the rest of the part, which must be as long as in the first reading.
     fn end(&mut self) -> Result<()> {
         for share in 0..self.fill.len() {
             if self.fill[share] > 0 {
@@ -289,7 +293,7 @@ impl<'a, M: Medium> Scatter<'a, M> {
     }
 }
 
-/// One thread's workplace for settling shares.
+/// The working memory of one thread that settles shares.
 #[derive(Default)]
 struct Settler {
     first_group: u64,
@@ -317,7 +321,7 @@ impl Settler {
         self.lines.resize(groups, [0; 8]);
     }
 
-    /// The group of a hash in this share, and the bucket.
+    /// Returns the group of a hash in this share, and the bucket.
     #[inline(always)]
     fn place(&self, hash: u64, groups: u64) -> (usize, usize) {
         let group = share_of(hash, groups).wrapping_sub(self.first_group) as usize;
@@ -367,8 +371,8 @@ impl Settler {
         }
     }
 
-    /// Moves each record to its bucket: the one in hand takes the next place of its bucket, and what was there is in
-    /// hand next, until a record's place is the one that was taken first.
+    /// Moves each record to its bucket, cycle by cycle: the record in hand takes the next place of its bucket, and the
+    /// record that was there is in hand next. The cycle ends with a record that belongs to the place taken from first.
     fn permute<M: Medium>(
         &mut self,
         site: &Site<'_, M>,
@@ -415,15 +419,15 @@ impl Settler {
             }
         }
         let at = Layout::GROUPS_AT + self.first_group * GROUP_BYTES;
-        // SAFETY: the share's lines are this thread's alone.
+        // SAFETY: only this thread uses the lines of the share.
         unsafe { site.pm.write_bytes(region, at, as_bytes(&self.lines)) };
         site.flush(region, at, self.lines.len() as u64 * GROUP_BYTES);
-        // P2: the records are in their buckets, which the lines know.
+        // P2: the records are in the buckets that the lines describe.
         site.pm.try_fence()
     }
 }
 
-/// Lets the filter of a group's line know a hash.
+/// Adds a hash to the filter in a group's line.
 #[inline(always)]
 pub(super) fn set_filter(line: &mut [u64; 8], hash: u64, filtered: bool) {
     if filtered {
@@ -433,7 +437,7 @@ pub(super) fn set_filter(line: &mut [u64; 8], hash: u64, filtered: bool) {
     }
 }
 
-/// Lets everything pass.
+/// Sets all bits of the filter, so that every key passes.
 pub(super) fn open_filter(line: &mut [u64; 8]) {
     line[FILTER_WORD..].fill(u64::MAX);
 }

@@ -1,8 +1,8 @@
-//! The next generation group by group.
+//! Merging group by group.
 //!
-//! While one thread makes space for the file, which the kernel lets no two do, another partitions the changes and
-//! verifies the base. Then each thread copies piece after piece, changes among old records, into a buffer, sums the
-//! buffer's blocks, and writes it.
+//! One thread allocates space for the file, which the kernel does not do in parallel, while another partitions the
+//! changes; then both verify the base. After that, each thread copies piece after piece into a buffer, with the changes
+//! among the old records, computes the checksums of the buffer's blocks, and writes it.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
@@ -21,7 +21,7 @@ use crate::base::parallel::{Tasks, both, in_parallel, threads_for};
 use crate::pm::{Medium, Region};
 use crate::{Error, Result};
 
-/// Groups that are worth another thread.
+/// Number of groups that justify another thread.
 const GROUPS_PER_THREAD: usize = 1 << 11;
 
 const _: () = assert!((SHARE_GROUPS * GROUP_BYTES).is_multiple_of(BLOCK_BYTES));
@@ -33,7 +33,7 @@ impl<M: Medium> View<M> {
         let groups = old.groups;
         let layout = Layout { records: self.len(), groups, wide: 0 };
         let threads = threads_for(site.threads, groups as usize, GROUPS_PER_THREAD);
-        // A damaged base shall not get checksums that fit.
+        // A damaged base must not get checksums that fit.
         let checks = self.verification()?;
         let make_space = || {
             let region = site.new_file(layout.bytes())?;
@@ -55,7 +55,7 @@ impl<M: Medium> View<M> {
     }
 }
 
-/// Where merged groups go, and what goes among them.
+/// The destination of the merged groups, and the changes to merge into them.
 struct Target<'a, 's, M> {
     site: &'a Site<'s, M>,
     region: &'a Region,
@@ -65,7 +65,7 @@ struct Target<'a, 's, M> {
 }
 
 impl<M: Medium> Merged<'_, M> {
-    /// Writes all groups; gives the wide ones.
+    /// Writes all groups; returns the wide ones.
     fn write_all(&self, target: &Target<'_, '_, M>, threads: usize) -> Result<Vec<WideGroup>> {
         let groups = target.layout.groups;
         let starts = self.starts(groups, target.shares.growth())?;
@@ -90,7 +90,7 @@ impl<M: Medium> Merged<'_, M> {
         Ok(wide)
     }
 
-    /// Where the records of each share's groups will begin, and where the last ones end.
+    /// Returns where the records of each share's groups will begin, and where the last ones end.
     fn starts(&self, groups: u64, growth: &[i64]) -> Result<Vec<u64>> {
         let pm = &self.view.frame.pm;
         let mut starts = vec![0];
@@ -117,17 +117,17 @@ impl<M: Medium> Merged<'_, M> {
     }
 }
 
-/// One thread's way of merging groups.
+/// The state of one thread that merges groups.
 struct Writer<'a, 's, M> {
     merged: &'a Merged<'a, M>,
     target: &'a Target<'a, 's, M>,
-    /// Records that were not written yet.
+    /// Records that have not been written yet.
     out: Vec<u8>,
     wide: Vec<WideGroup>,
 }
 
 impl<M: Medium> Writer<'_, '_, M> {
-    /// Writes a share's groups with `changes`, whose records go to `records`.
+    /// Writes a share's groups with `changes`. The range of their records is `records`.
     fn write(
         &mut self,
         groups: Range<u64>,
@@ -154,11 +154,11 @@ impl<M: Medium> Writer<'_, '_, M> {
         self.put(Layout::GROUPS_AT + groups.start * GROUP_BYTES, as_bytes(&lines))
     }
 
-    /// Writes, sums and persists a part of the file.
+    /// Writes and persists a part of the file, and computes the checksums of its blocks.
     fn put(&self, at: u64, bytes: &[u8]) -> Result<()> {
         let Target { site, region, known, .. } = self.target;
         known.note(site.sums, at, bytes);
-        // SAFETY: a range of a share, which is this thread's alone; nobody has read from it, for the file is new.
+        // SAFETY: only this thread uses this range of a share, and nothing has read it, because the file is new.
         unsafe { site.pm.write_new_bytes(region, at, bytes) };
         site.flush(region, at, bytes.len() as u64);
         // P2: as in a build.
@@ -180,7 +180,7 @@ impl<M: Medium> Writer<'_, '_, M> {
         Ok(())
     }
 
-    /// Appends a group's records, the first of which becomes record `first`; gives its line.
+    /// Appends a group's records, the first of which becomes record `first`; returns the group's line.
     fn group(&mut self, group: u64, changes: &[Placed], first: u64) -> Result<[u64; 8]> {
         let (site, merged) = (self.target.site, self.merged);
         let (pm, old) = (site.pm, merged.line(group)?);
@@ -210,7 +210,8 @@ impl<M: Medium> Writer<'_, '_, M> {
         Ok(line)
     }
 
-    /// Lets the filter know what is in the group, and, when something was `lost`, nothing else.
+    /// Adds the keys of the changes to the group's filter. If pairs were `lost`, builds the filter anew from all
+    /// records.
     fn set_filter(&self, line: &mut [u64; 8], lost: bool, changes: &[Placed], start: usize) {
         let site = self.target.site;
         let filtered = site.bits.is_filter();
@@ -228,9 +229,9 @@ impl<M: Medium> Writer<'_, '_, M> {
     }
 }
 
-/// Appends a group's records, each added pair at the end of its bucket; gives the buckets' ends then, a byte each, as
-/// `ends` are those before. `None`, with something appended, where changes take pairs away, the line has no room for
-/// what comes out of it, or the ends are no ends.
+/// Appends a group's records, with each added pair at the end of its bucket. `ends` contains the old ends of the
+/// buckets, a byte each; returns the new ones. Returns `None`, possibly after appending something, if a change removes
+/// pairs, if the line has no room for the result, or if `ends` are invalid.
 fn with_added(records: &[u8], ends: u128, changes: &[Placed], out: &mut Vec<u8>) -> Option<u128> {
     const ONES: u128 = u128::from_ne_bytes([1; BUCKETS]);
     let mut after = ends;

@@ -1,4 +1,4 @@
-//! Looking for broken invariants.
+//! Checks of the invariants.
 
 use super::JoinIndex;
 use super::base::passes;
@@ -12,13 +12,13 @@ use crate::pm::{CellLine, Medium};
 use crate::table::CheckReport;
 use crate::{Error, Result};
 
-/// Faults of one kind that are told one by one.
+/// Maximum number of faults of one kind that are listed.
 const TOLD: usize = 20;
 
 impl<K: Word, M: Medium> JoinIndex<K, M> {
-    /// Checks every block's checksum and every invariant of the header in the documentation of this type, and changes
-    /// nothing. Any bit that was flipped in the files of an index that is closed, or that has been opened for changes
-    /// here and has none in its delta store, is found. Takes the time of reading the index.
+    /// Checks every block's checksum and every invariant, without changing anything. Finds every flipped bit in the
+    /// files of an index that is closed, or that this handle has opened for changes and whose delta store is empty.
+    /// Takes the time of reading the index.
     ///
     /// ```
     /// let index = icefield::JoinIndex::in_memory(&[7, 8], &[70, 80])?;
@@ -27,14 +27,14 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when the files are too short to be looked at.
+    /// [`Error::Corrupt`] if the files are too short to be checked.
     pub fn check(&self) -> Result<CheckReport> {
         self.core.while_still(|view, writes| {
             let mut report = CheckReport { records: view.len(), ..CheckReport::default() };
             let faults = &mut report.faults;
             let Frame { pm, table, .. } = &*view.frame;
             let end = superblock::session_end(pm, table)?;
-            // What a crash has left is settled by the next writer only.
+            // Only the next writer repairs what a crash has left.
             let settled = writes || end != SessionEnd::Open;
             check_superblock(&view.frame, settled, faults)?;
             if end == SessionEnd::Odd {
@@ -53,7 +53,7 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
     }
 }
 
-/// I1: what names the index is whole, twice.
+/// I1: both copies of the words that name the index are whole.
 fn check_superblock<M: Medium>(
     frame: &Frame<M>,
     settled: bool,
@@ -70,7 +70,7 @@ fn check_superblock<M: Medium>(
     Ok(())
 }
 
-/// I2: the file is as long as its header says, and every block is what it was when it was sealed.
+/// I2: the file is as long as its header says, and every block is as it was sealed.
 fn check_files<M: Medium>(view: &View<M>, threads: usize, faults: &mut Vec<String>) {
     let Frame { pm, sums, .. } = &*view.frame;
     let (region, layout) = (&view.base.region, view.base.layout());
@@ -87,7 +87,7 @@ fn check_files<M: Medium>(view: &View<M>, threads: usize, faults: &mut Vec<Strin
         faults.push(format!("I2: byte {at} of the header's block is not zero"));
     }
     if view.verify_all(threads).is_err() {
-        // One by one, to name them.
+        // Block by block, to list the damaged ones.
         let bad = |block: &u64| view.base.verify_block(pm, sums, *block).is_err();
         let blocks: Vec<u64> = (1..layout.blocks()).filter(bad).take(TOLD).collect();
         match blocks.is_empty() {
@@ -97,7 +97,7 @@ fn check_files<M: Medium>(view: &View<M>, threads: usize, faults: &mut Vec<Strin
     }
 }
 
-/// I3, I4: buckets follow one another, and records are where their hashes say; filters know them.
+/// I3, I4: buckets are contiguous, records are in the buckets of their hashes, and their keys pass the filters.
 fn check_groups<M: Medium>(view: &View<M>, faults: &mut Vec<String>) -> Result<()> {
     let pm = &view.frame.pm;
     let areas = view.base.areas(pm)?;
@@ -145,7 +145,7 @@ fn check_bucket<M: Medium>(
     Ok(())
 }
 
-/// I5: the delta log has no gap, and nothing follows on it; the pairs are as many as have been counted.
+/// I5: the delta log has no gap, nothing follows it, and the number of pairs is as counted.
 fn check_delta<M: Medium>(
     view: &View<M>,
     writes: bool,
@@ -156,7 +156,7 @@ fn check_delta<M: Medium>(
     let region = pm.region(DELTAS[view.root.slot()], *limit)?;
     let tail = log::replay(pm, &region, sums, view.root.generation, view.changes(), |_| Ok(()));
     match tail {
-        // A reader may be older than the log, whoever has closed it since.
+        // A reader's view may be older than the log, even if the index has been closed since.
         Ok(tail) if tail.records > view.changes() && writes => {
             faults.push("I5: the delta log has records that the delta store does not have".into());
         }

@@ -1,8 +1,8 @@
-//! Backups: one generation, with a prefix of its log.
+//! Backups: a copy of one generation, with a prefix of its log.
 //!
-//! Neither changes: a base is sealed, and a log only grows. So a copy needs no lock, and beside a merge it holds a
+//! Neither changes: a base is sealed, and a log only grows. So a copy needs no lock; beside a merge, it contains a
 //! generation that was the present one. The superblock and the root words are written anew, because those of the source
-//! may be in the middle of a change.
+//! may be changing.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use crate::pm::{Mapped, Medium, superblock};
 use crate::{Error, Result};
 
 impl<M: Medium> View<M> {
-    /// Copies this generation and its present changes into a new, closed index, which gets the name `path` when it has
-    /// been verified. Returns its bytes.
+    /// Copies this generation and its present changes to a new, closed index, which gets the name `path` after it has
+    /// been verified. Returns the number of bytes copied.
     pub(super) fn copy_to(&self, path: &Path, threads: usize) -> Result<u64> {
         let Frame { pm, identity, sums, limit, .. } = &*self.frame;
         let (root, changes) = (self.root, self.changes());
@@ -39,7 +39,7 @@ impl<M: Medium> View<M> {
         Ok(bytes)
     }
 
-    /// Names the source's file in an error: the copy is gone.
+    /// Names the source's file in an error instead of the copy's, because the copy is removed.
     fn blame(&self, error: Error) -> Error {
         match error {
             Error::Corrupt { file, offset, detail } => {
@@ -51,7 +51,7 @@ impl<M: Medium> View<M> {
     }
 }
 
-/// Fails unless an index opens and is whole.
+/// Returns an error unless an index opens and is intact.
 fn verify(frame: &Arc<Frame<Mapped>>, threads: usize) -> Result<()> {
     let (view, ..) = View::load(frame, frame.root()?)?;
     view.verify_all(threads)

@@ -1,4 +1,4 @@
-//! One opened index: the generation that probes use, and the one writer.
+//! An opened index: the generation that probes use, and the writer.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicUsize;
@@ -17,7 +17,7 @@ use super::view::{ChangeEffect, Frame, View};
 use crate::pm::{Medium, Region, sound, superblock};
 use crate::{Error, Result};
 
-/// What an insert does when the delta store is full.
+/// The action of a change when the delta store is full.
 ///
 /// ```
 /// use icefield::{Error, JoinIndex, OnFull};
@@ -30,19 +30,19 @@ use crate::{Error, Result};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnFull {
-    /// Merges first, however long that takes.
+    /// Merge first, however long that takes.
     #[default]
     Merge,
-    /// Answers [`Error::DeltaFull`].
+    /// Return [`Error::DeltaFull`].
     Refuse,
 }
 
-/// Opens the directory of an index again, for an index that was opened without the directory's lock. The directory is the
-/// frame's, not the one that its path leads to by now.
+/// Opens the directory of an index again, for an index that was opened without the directory's lock. Uses the directory
+/// that the frame holds open, because its path may name another one by now.
 pub(super) struct Reopen<M: Medium> {
-    /// Finds the generation that is there by now.
+    /// Finds the present generation.
     pub(super) look: Box<LookAgain<M>>,
-    /// Gets a medium that may be changed. `None`: the index is open for reading only.
+    /// Opens a medium that may be changed. `None` if the index is open for reading only.
     pub(super) take_over: Option<Box<TakeOver<M>>>,
 }
 
@@ -53,51 +53,52 @@ type TakeOver<M> = dyn Fn(&Frame<M>) -> Result<Arc<Frame<M>>> + Send + Sync;
 
 /// An opened index.
 pub(super) struct Core<M: Medium> {
-    /// What probes use. Held for the time of a clone.
+    /// The generation that probes use. The lock is held only to clone the `Arc`.
     present: RwLock<Arc<View<M>>>,
     /// `None` until the first change.
     writer: Mutex<Option<Writer<M>>>,
-    /// `None` for an index that has been writable from the beginning, and one on a medium of another kind.
+    /// `None` for an index that was writable from the beginning, and on media other than `Mapped`.
     reopen: Option<Reopen<M>>,
     pub(super) threads: AtomicUsize,
     on_full: OnFull,
 }
 
-/// Who may change the index. Holds what only one may have.
+/// The state that only the one writer of an index has.
 struct Writer<M> {
     view: Arc<View<M>>,
     log: Log,
     clearing: Clearing,
 }
 
-/// From how many bytes on a file is unmapped by a thread of its own.
+/// Size from which a separate thread frees the file of an old generation.
 const CLEARED_BYTES: u64 = 16 << 20;
 
-/// A thread that lets go of a generation that was the present one: its files have no names any more, but freeing their
-/// pages takes a kernel long. Whoever needs the space, or closes the index, waits for it. With the process that has it.
+/// A thread that frees the previous generation. The names of its files are removed already, but the kernel takes long
+/// to free their pages. Calls that need the space, and closing the index, wait for the thread. The number is the id of
+/// the process that started it.
 #[derive(Default)]
 struct Clearing(Option<(JoinHandle<()>, u32)>);
 
 impl Clearing {
-    /// Lets go of `old` and its log; here, if they are small or `threads` shall be one.
+    /// Frees `old` and its log: in this thread if the file is small or `threads` is 1, otherwise in a new thread.
     fn begin<M: Medium>(old: Arc<View<M>>, log: Log, threads: usize) -> Self {
         if threads < 2 || old.base.layout().bytes() < CLEARED_BYTES {
             return Self::default();
         }
-        // Without a thread, they are dropped with the closure.
+        // If no thread can be started, both are dropped with the closure.
         let thread = std::thread::Builder::new().spawn(move || drop((old, log)));
         Self(thread.ok().map(|thread| (thread, std::process::id())))
     }
 
-    /// Returns when it is done; whether anything was.
+    /// Waits until the thread has ended. Returns whether there was one.
     fn finish(&mut self) -> bool {
         let Some((thread, process)) = self.0.take() else { return false };
         if std::process::id() != process {
-            // A forked child has no such thread: it would wait for ever.
+            // A forked child does not have this thread: joining it would wait forever.
             std::mem::forget(thread);
             return false;
         }
-        // What it does cannot panic.
+        // The thread cannot panic.
         thread.join().is_ok()
     }
 }
@@ -124,7 +125,7 @@ impl<M: Medium> Core<M> {
         }
     }
 
-    /// The present generation; stays as it is while it is held.
+    /// Returns the present generation, which stays unchanged while it is held.
     pub(super) fn view(&self) -> Arc<View<M>> {
         Arc::clone(&self.present.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -133,18 +134,18 @@ impl<M: Medium> Core<M> {
         *self.present.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(view);
     }
 
-    /// How many threads an operation may use.
+    /// Returns the number of threads that an operation may use.
     pub(super) fn threads(&self) -> usize {
         // Relaxed: a setting.
         self.threads.load(Relaxed)
     }
 
     fn writer(&self) -> MutexGuard<'_, Option<Writer<M>>> {
-        // A writer is taken out while anything is done that could leave it half-changed.
+        // A lock poisoned by a caller's `JoinSource` is usable: the writer changes only after a source has been read.
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a session with a generation that was loaded for writing; how much a crash had left to settle.
+    /// Begins a session with a generation that was loaded for writing. Returns the number of repairs after a crash.
     pub(super) fn begin(&self, view: Arc<View<M>>, region: Region, tail: &Tail) -> Result<u64> {
         let mut writer = self.writer();
         let (begun, settled) = self.begun(view, region, tail)?;
@@ -175,12 +176,12 @@ impl<M: Medium> Core<M> {
         *self.writer() = Some(Writer { view: self.view(), log, clearing });
     }
 
-    /// Lets `change` have the writer, which is made one if nobody has been.
+    /// Calls `change` with the writer. If there is none yet, this handle becomes the writer.
     fn with_writer<T>(&self, change: impl FnOnce(&mut Writer<M>) -> Result<T>) -> Result<T> {
         let mut writer = self.writer();
         if writer.is_none() {
             let view = self.view();
-            // A forked child must not become a writer through the parent's handle, though its pages are private.
+            // A forked child must not become a writer through the parent's handle, even though its pages are private.
             if let Err(error @ Error::Forked) = view.frame.pm.writable() {
                 return Err(error);
             }
@@ -193,22 +194,22 @@ impl<M: Medium> Core<M> {
         change(writer)
     }
 
-    /// Goes on with a medium that may be changed.
+    /// Makes this handle the writer, on a medium that may be changed.
     fn take_over(&self, frame: Arc<Frame<M>>) -> Result<Writer<M>> {
         let (view, region, tail) = View::load(&frame, frame.root()?)?;
         self.begun(Arc::new(view), region, &tail).map(|(writer, _)| writer)
     }
 
-    /// Makes changes durable, then visible; gives how many pairs were added or removed. Fewer than all are made when it
-    /// fails in between.
+    /// Makes changes durable, then visible; returns the number of pairs that were added or removed. If it fails, some
+    /// of the changes may have been made.
     pub(super) fn change(&self, changes: &[Change]) -> Result<u64> {
         self.with_writer(|writer| {
             self.change_with(writer, changes, |view, change| view.effect(change))
         })
     }
 
-    /// Removes pairs of one key, as far as they are there; how many there were. One log record does it where these are
-    /// all the pairs that the key has.
+    /// Removes pairs of one key, as far as they are present; returns their number. If these are all the pairs of the
+    /// key, one log record removes them.
     pub(super) fn remove_pairs(&self, key: u64, payloads: &[u64]) -> Result<u64> {
         self.with_writer(|writer| {
             let hash = writer.view.frame.hash.word(key);
@@ -233,7 +234,7 @@ impl<M: Medium> Core<M> {
         })
     }
 
-    /// Makes changes, whose effects `effect` finds out.
+    /// Makes changes. `effect` returns the effect of each.
     fn change_with(
         &self,
         writer: &mut Writer<M>,
@@ -285,26 +286,27 @@ impl<M: Medium> Core<M> {
         })
     }
 
-    /// Shows the generation that has been named, and takes the old one away.
+    /// Makes the generation visible that the root words name by now, and removes the old one.
     fn go_on(&self, writer: &mut Writer<M>, next: Next<M>) {
         let Next { view, log } = next;
         self.show(&view);
         let old = std::mem::replace(&mut writer.view, view);
         let old_log = std::mem::replace(&mut writer.log, log);
-        // What stays is taken away by the next merge or opening.
+        // The next merge or opening removes files that remain.
         let _ = writer.view.discard_others();
         writer.clearing = Clearing::begin(old, old_log, self.threads());
     }
 
-    /// Returns when everything that was written is durable, which it is when the call that wrote it returns.
+    /// Returns when all written data is durable. Every change is durable when its call returns, so this waits for
+    /// nothing.
     pub(super) fn sync(&self) -> Result<()> {
         let view = self.view();
         view.frame.pm.try_fence()?;
         sound(&view.frame.pm)
     }
 
-    /// Runs `copy` with the present generation, and returns how long changes through this handle waited. A handle that has
-    /// changed nothing looks for the present generation first: another handle may have merged.
+    /// Runs `copy` with the present generation; returns how long changes through this handle waited. A handle that has
+    /// changed nothing first looks for the present generation, because another handle may have merged.
     pub(super) fn with_present<T>(
         &self,
         copy: impl FnOnce(&View<M>) -> Result<T>,
@@ -321,7 +323,8 @@ impl<M: Medium> Core<M> {
         }
     }
 
-    /// Runs `look` while nobody changes anything here; it is told whether anybody has.
+    /// Runs `look` while no change is made through this handle. Its second argument is `true` if this handle is the
+    /// writer.
     pub(super) fn while_still<T>(
         &self,
         look: impl FnOnce(&View<M>, bool) -> Result<T>,
@@ -332,8 +335,8 @@ impl<M: Medium> Core<M> {
 }
 
 impl<M: Medium> Writer<M> {
-    /// Makes at most a window of changes, whose effects do not depend on one another (those of insertions never do);
-    /// nothing is done for those that would change nothing.
+    /// Makes at most a window of changes. Their effects must not depend on one another; those of insertions never do.
+    /// Changes without effect are skipped.
     fn change(
         &mut self,
         changes: &[Change],
@@ -368,9 +371,9 @@ impl<M: Medium> Writer<M> {
     }
 }
 
-/// Gives back what a next generation has taken that came to nothing.
+/// Frees the files of an incomplete next generation if `made` is an error.
 fn cleaned_up<M: Medium, T>(present: &View<M>, made: Result<T>) -> Result<T> {
-    // Poisoned, it may have been named all the same: then the next opening sees to it.
+    // If the medium is poisoned, the root words may name the generation. The next opening then cleans up.
     if made.is_err() && present.frame.pm.writable().is_ok() {
         let _ = present.discard_others();
     }
@@ -381,11 +384,11 @@ impl<M: Medium> Drop for Core<M> {
     fn drop(&mut self) {
         let writer = self.writer.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(Writer { view, log, clearing }) = writer {
-            // It has a hold on the directory's lock.
+            // The thread holds the medium, and so the directory's lock.
             drop(clearing);
             let Frame { pm, table, .. } = &*view.frame;
             if pm.writable().is_ok() {
-                // Should it fail, the next opening finds an index that was not closed.
+                // If this fails, the next opening finds an index that was not closed.
                 let _ = superblock::end_session(pm, table, log.records());
             }
             pm.close();

@@ -1,9 +1,9 @@
-//! The delta store in DRAM: what was added to a generation and what was taken from it, found by key.
+//! The delta store in DRAM: pairs that were added to a generation and pairs that were removed from it, found by key.
 //!
-//! An entry adds a pair, hides one pair of the base, or hides all pairs of a key in the base. Entries of a key do not
-//! depend on their order: whoever takes away what an entry added kills that entry, and hiding a whole key kills those
-//! that hide single pairs. So a key's pairs are those of the base that are not hidden, and those that living entries
-//! add. Entries of keys with equal hash bits form a chain.
+//! An entry adds a pair, hides one pair of the base, or hides all pairs of a key in the base. The order of a key's
+//! entries does not matter: removing a pair that an entry added kills that entry, and hiding a whole key kills the
+//! entries that hide single pairs. So a key has the pairs of the base that are not hidden, and those that living
+//! entries add. Entries of keys with equal hash bits form a chain.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
@@ -15,12 +15,12 @@ use crate::base::memory::ZeroedArray;
 use crate::base::pipeline::prefetch_write;
 use crate::{Error, Result};
 
-/// No entry.
+/// Marks the end of a chain.
 const NONE: u32 = u32::MAX;
-/// The most entries there can be.
+/// Maximum number of entries.
 pub(super) const MAX_ENTRIES: u64 = 1 << 31;
 
-/// What is asked of a delta store; what its log keeps.
+/// A change of the delta store, as its log records it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     /// Adds a pair.
@@ -52,16 +52,16 @@ impl Change {
     }
 }
 
-/// What an entry does.
+/// The effect of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Effect {
     /// Adds the pair.
     Add,
     /// Hides one pair of the base with this payload.
     Hide,
-    /// Hides all pairs of the key in the base; the payload says how many there are.
+    /// Hides all pairs of the key in the base; the payload is their number.
     HideAll,
-    /// Nothing any more.
+    /// None: the entry is dead.
     Dead,
 }
 
@@ -73,7 +73,7 @@ pub(super) struct Entry {
     pub(super) effect: Effect,
 }
 
-/// The entries, and where the chains begin.
+/// The entries and the heads of their chains.
 #[derive(Default)]
 pub(super) struct Delta {
     pub(super) entries: Vec<Entry>,
@@ -81,18 +81,18 @@ pub(super) struct Delta {
     dead: u64,
 }
 
-/// What the delta store says of one key.
+/// The content of the delta store for one key.
 #[derive(Default)]
 pub(super) struct KeyDelta {
-    /// All pairs of the base are hidden; how many there are.
+    /// Number of pairs in the base, if all of them are hidden.
     pub(super) hides_all: Option<u64>,
-    /// How many pairs of the base with these payloads are hidden.
+    /// Number of hidden pairs of the base, by payload.
     pub(super) hidden: HashMap<u64, u64>,
     pub(super) added: Vec<u64>,
 }
 
 impl KeyDelta {
-    /// Whether a pair of the base is there; one that is hidden is hidden once.
+    /// Returns whether a pair of the base is visible. Each hidden pair is hidden only once.
     pub(super) fn shows(&mut self, payload: u64) -> bool {
         if self.hides_all.is_some() {
             return false;
@@ -120,11 +120,11 @@ pub(super) enum PayloadDelta {
 
 impl Delta {
     fn head(&self, hash: u64) -> usize {
-        // The top bits, which choose the group, are no better than others.
+        // Any bits of the hash are equally good.
         (hash >> 20) as usize & (self.heads.len() - 1)
     }
 
-    /// Asks for the line of a hash's head.
+    /// Prefetches the head of a hash's chain.
     #[inline(always)]
     pub(super) fn prefetch(&self, hash: u64) {
         if !self.heads.is_empty() {
@@ -142,7 +142,7 @@ impl Delta {
         })
     }
 
-    /// What there is about a key, added to `into`, which is empty.
+    /// Adds the entries of a key to `into`, which must be empty.
     pub(super) fn look_up(&self, hash: u64, key: u64, into: &mut KeyDelta) {
         for entry in self.chain(hash).map(|at| self.entries[at]).filter(|entry| entry.key == key) {
             match entry.effect {
@@ -170,10 +170,10 @@ impl Delta {
         known
     }
 
-    /// Makes room for so many entries more.
+    /// Makes room for `more` entries.
     ///
     /// # Errors
-    /// [`Error::NoMemory`], and nothing has changed.
+    /// [`Error::NoMemory`]; nothing has changed.
     pub(super) fn reserve(&mut self, hash: &Hash, more: usize) -> Result<()> {
         let needed = self.entries.len() + more;
         let no_memory = |bytes: usize| move |_| Error::NoMemory { needed_bytes: bytes as u64 };
@@ -198,8 +198,8 @@ impl Delta {
         Ok(())
     }
 
-    /// Does a change; there is room for an entry. `in_base` says how many pairs of the key the base has, for a key that
-    /// is removed.
+    /// Applies a change; there must be room for an entry. `in_base` is the number of pairs in the base of a key that is
+    /// removed.
     pub(super) fn apply(&mut self, change: Change, hash: u64, in_base: u64) {
         match change {
             Change::Insert(key, payload) => self.push(hash, key, payload, Effect::Add),
@@ -244,12 +244,12 @@ impl Delta {
                 None => self.push(hash, key, payload, Effect::Hide),
             }
         }
-        // The dead leave the chain.
+        // Dead entries leave the chain.
         self.kill(hash, usize::MAX, |_| false);
     }
 
-    /// Ends at most `most` entries and returns their number. Dead entries leave the chain: inserting and removing a key
-    /// repeatedly must not make it longer.
+    /// Kills at most `most` entries and returns their number. Dead entries leave the chain, so that inserting and
+    /// removing a key repeatedly does not make it longer.
     fn kill(&mut self, hash: u64, most: usize, which: impl Fn(&Entry) -> bool) -> usize {
         if self.heads.is_empty() {
             return 0;
@@ -284,26 +284,26 @@ impl Delta {
         self.entries.push(entry);
     }
 
-    /// How many entries live.
+    /// Returns the number of living entries.
     pub(super) fn living(&self) -> u64 {
         self.entries.len() as u64 - self.dead
     }
 
-    /// Bytes that it takes.
+    /// Returns the size in bytes.
     pub(super) fn bytes(&self) -> u64 {
         let entries = self.entries.capacity() * size_of::<Entry>();
         (entries + self.heads.capacity() * size_of::<u32>()) as u64
     }
 }
 
-/// Which keys the delta store may say something of: two bits of a word for each. Bits are set before the call that
-/// needs them returns, and never cleared.
+/// A filter of the keys that may have entries: each key sets two bits of a word. Bits are set before the call that adds
+/// the entry returns, and never cleared.
 pub(super) struct DeltaFilter {
     words: ZeroedArray<AtomicU64>,
 }
 
 impl DeltaFilter {
-    /// For so many entries, of 16 bits each. Untouched, it takes no memory.
+    /// Returns a filter for this number of entries, with 16 bits each. Untouched pages take no memory.
     pub(super) fn new(entries: u64) -> Result<Self> {
         let words = entries.div_ceil(4).max(1) as usize;
         let words = ZeroedArray::sparse(words)
@@ -311,10 +311,10 @@ impl DeltaFilter {
         Ok(Self { words })
     }
 
-    /// The word of a hash.
+    /// Returns the word of a hash.
     #[inline(always)]
     pub(super) fn word(&self, hash: u64) -> &AtomicU64 {
-        // In bounds: a share of as many.
+        // In bounds: `share_of` returns less than the number of words.
         &self.words[share_of(hash, self.words.len() as u64) as usize]
     }
 
@@ -324,8 +324,8 @@ impl DeltaFilter {
     }
 
     pub(super) fn set(&self, hash: u64) {
-        // Relaxed, and not at once: set under the store's lock before the entry is there; who learnt of the entry from
-        // the call that made it has the bits, too.
+        // Relaxed, and no read-modify-write: only the holder of the store's lock sets bits, before it adds the entry. A
+        // thread that learnt of the entry from the call that added it sees the bits as well.
         let word = self.word(hash);
         word.store(word.load(Relaxed) | Self::bits(hash), Relaxed);
     }
@@ -346,7 +346,7 @@ mod tests {
     use super::*;
     use crate::base::hash::HashKind;
 
-    /// Lengths of chains are what changes and reads of a key take.
+    /// The length of a chain determines the time of changes and reads of a key.
     #[test]
     fn the_dead_leave_their_chain() {
         let hash = Hash::new(HashKind::Strong, [1, 2]);

@@ -1,4 +1,4 @@
-//! Keys of bytes: by a 64-bit hash of the caller's, and a look at what the payload stands for.
+//! Byte keys: the index stores a 64-bit hash computed by the caller, and the caller compares keys by payload.
 
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
@@ -16,11 +16,11 @@ use crate::key::Word;
 /// Keys hashed at a time; a multiple of 64, so that batches share no word of a bitmap.
 const BATCH: usize = 1 << 16;
 const _: () = assert!(BATCH.is_multiple_of(64));
-/// What a hash function is known by: the hash of these bytes.
+/// The bytes whose hash identifies the caller's hash function.
 const TOKEN: &[u8] = b"icefield";
 
-/// The hash of a key of bytes, as such an index stores it. Has a name of its own, so that the index is not opened as
-/// one of numbers.
+/// The hash of a byte key, as a [`HashedJoinIndex`] stores it. It is a separate type so that the index cannot be
+/// opened as an index of numbers.
 ///
 /// ```
 /// use icefield::{KeyHash, Word};
@@ -42,9 +42,9 @@ impl Word for KeyHash {
     }
 }
 
-/// A [`JoinIndex`] with keys of bytes, from [`JoinOptions::build_with_hash`]: it stores their hashes. Each pair that it
-/// finds for a hash is shown to `verify`, with the key and the payload, which says whether the row that the payload
-/// stands for has that key: so different keys with equal hashes are told apart.
+/// A [`JoinIndex`] with byte keys, from [`JoinOptions::build_with_hash`]. It stores the hashes of the keys. For each
+/// pair with an equal hash, it calls `verify` with the key and the payload; `verify` returns whether the payload's row
+/// has that key. So different keys with equal hashes are distinguished.
 ///
 /// ```
 /// use icefield::JoinIndex;
@@ -75,7 +75,7 @@ pub struct HashedJoinIndex<H, V> {
     verify: V,
 }
 
-/// Byte keys on their way into an index.
+/// Byte keys as a source of hashes.
 struct Hashes<'a, B, H> {
     keys: &'a [B],
     payloads: &'a [u64],
@@ -102,8 +102,8 @@ impl<B: AsRef<[u8]> + Sync, H: Fn(&[u8]) -> u64 + Sync> JoinSource for Hashes<'_
 }
 
 impl<K: Word> JoinOptions<K> {
-    /// Builds an index whose keys are bytes: it stores their hashes, which `hash` makes, the same in every process.
-    /// `verify` says whether the row that a payload stands for has a key. See [`HashedJoinIndex`] for an example.
+    /// Builds an index whose keys are bytes. It stores their hashes; `hash` must return the same hashes in every
+    /// process. `verify` returns whether the row of a payload has a key. See [`HashedJoinIndex`] for an example.
     ///
     /// # Errors
     /// As [`build`](Self::build).
@@ -126,7 +126,7 @@ impl<K: Word> JoinOptions<K> {
         Ok(HashedJoinIndex { index, hash, verify })
     }
 
-    /// Opens an index whose keys are bytes, with the `hash` that it was built with.
+    /// Opens an index whose keys are bytes. `hash` must be the function with which it was built.
     ///
     /// ```
     /// use icefield::JoinIndex;
@@ -144,7 +144,7 @@ impl<K: Word> JoinOptions<K> {
     /// No other program may write to its files while it is open; see [`open`](Self::open).
     ///
     /// # Errors
-    /// As [`open`](Self::open); [`Error::InvalidOption`](crate::Error::InvalidOption) for another hash function.
+    /// As [`open`](Self::open); [`Error::InvalidOption`](crate::Error::InvalidOption) if `hash` is another function.
     pub fn open_with_hash<H, V>(
         &self,
         path: impl AsRef<Path>,
@@ -161,7 +161,7 @@ impl<K: Word> JoinOptions<K> {
 }
 
 impl<K: Word> JoinOptions<K> {
-    /// As [`open_with_hash`](Self::open_with_hash), for reading only.
+    /// Opens an index as [`open_with_hash`](Self::open_with_hash) does, for reading only.
     ///
     /// ```
     /// use icefield::{Error, JoinIndex};
@@ -201,7 +201,7 @@ where
         KeyHash((self.hash)(key))
     }
 
-    /// Hashes keys batch by batch; `each` gets where a batch begins, its hashes and its keys.
+    /// Hashes keys batch by batch; calls `each` with the position of a batch, its hashes and its keys.
     fn in_batches<B: AsRef<[u8]>>(
         &self,
         keys: &[B],
@@ -216,7 +216,7 @@ where
         Ok(())
     }
 
-    /// As [`JoinIndex::probe`].
+    /// Calls `visit` for every pair with an equal key, as [`JoinIndex::probe`] does.
     ///
     /// # Errors
     /// As [`JoinIndex::probe`].
@@ -234,20 +234,21 @@ where
         })
     }
 
-    /// As [`JoinIndex::probe_count`].
+    /// Returns the number of pairs with equal keys, as [`JoinIndex::probe_count`] does.
     ///
     /// # Errors
     /// As [`JoinIndex::probe`].
     pub fn probe_count<B: AsRef<[u8]> + Sync>(&self, keys: &[B]) -> Result<u64> {
         let count = AtomicU64::new(0);
-        // Relaxed: read when all threads have ended.
+        // Relaxed: read after all threads have ended.
         self.probe(keys, |_, _| {
             count.fetch_add(1, Relaxed);
         })?;
         Ok(count.into_inner())
     }
 
-    /// As [`JoinIndex::semi`]. Of a key's pairs, those up to the first that `verify` accepts are shown to it.
+    /// Returns which keys are in the index, as [`JoinIndex::semi`] does. `verify` is called for the pairs of a key
+    /// until it accepts one.
     ///
     /// # Errors
     /// As [`JoinIndex::probe`].
@@ -261,13 +262,13 @@ where
         Ok(marked(words, keys.len()))
     }
 
-    /// As [`JoinIndex::semi_count`].
+    /// Returns which keys are in the index and their number of pairs, as [`JoinIndex::semi_count`] does.
     ///
     /// # Errors
     /// As [`JoinIndex::probe`].
     pub fn semi_count<B: AsRef<[u8]> + Sync>(&self, keys: &[B]) -> Result<(Bitmap, u64)> {
         let (words, pairs) = (no_marks(keys.len()), AtomicU64::new(0));
-        // Relaxed: read when all threads have ended.
+        // Relaxed: read after all threads have ended.
         self.probe(keys, |at, _| {
             words[at / 64].fetch_or(1 << (at % 64), Relaxed);
             pairs.fetch_add(1, Relaxed);
@@ -275,7 +276,7 @@ where
         Ok((marked(words, keys.len()), pairs.into_inner()))
     }
 
-    /// As [`JoinIndex::anti`].
+    /// Returns which keys are not in the index, as [`JoinIndex::anti`] does.
     ///
     /// # Errors
     /// As [`JoinIndex::probe`].
@@ -283,7 +284,7 @@ where
         Ok(self.semi(keys)?.inverted())
     }
 
-    /// As [`JoinIndex::insert`].
+    /// Adds a pair, as [`JoinIndex::insert`] does.
     ///
     /// # Errors
     /// As [`JoinIndex::insert`].
@@ -291,7 +292,8 @@ where
         self.index.insert(self.key(key), payload)
     }
 
-    /// As [`JoinIndex::remove`]. Where another key has the same hash, pair by pair: a crash in between leaves some.
+    /// Removes all pairs of a key, as [`JoinIndex::remove`] does. If another key has the same hash, the pairs are
+    /// removed one by one, and a crash may leave some of them.
     ///
     /// # Errors
     /// As [`JoinIndex::insert`].
@@ -304,7 +306,7 @@ where
         self.index.core.remove_pairs(self.key(key).0, &payloads)
     }
 
-    /// As [`JoinIndex::remove_pair`].
+    /// Removes one pair, as [`JoinIndex::remove_pair`] does.
     ///
     /// # Errors
     /// As [`JoinIndex::insert`].
@@ -312,7 +314,7 @@ where
         Ok((self.verify)(key, payload) && self.index.remove_pair(self.key(key), payload)?)
     }
 
-    /// As [`JoinIndex::merge`].
+    /// Merges the delta store into the next generation, as [`JoinIndex::merge`] does.
     ///
     /// # Errors
     /// As [`JoinIndex::merge`].
@@ -320,17 +322,17 @@ where
         self.index.merge()
     }
 
-    /// How many pairs there are.
+    /// Returns the number of pairs.
     pub fn len(&self) -> u64 {
         self.index.len()
     }
 
-    /// Whether there are no pairs.
+    /// Returns `true` if the index holds no pairs.
     pub fn is_empty(&self) -> bool {
         self.index.is_empty()
     }
 
-    /// The index of hashes, for everything else.
+    /// Returns the index of the hashes, for all other operations.
     pub fn hashes(&self) -> &JoinIndex<KeyHash> {
         &self.index
     }

@@ -1,4 +1,5 @@
-//! What lies where: the files of a generation, the lines of its groups, the words that name the present generation.
+//! The layout of an index: the files of a generation, the lines of its groups, the words that name the present
+//! generation.
 
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -8,12 +9,12 @@ use crate::pm::superblock::{ROOT_OFFSET, TABLE_REGION};
 use crate::pm::{Cell64, CellLine, Medium, Region};
 use crate::{Error, Result};
 
-/// The regions of generations with even and odd numbers.
+/// The base regions of generations with even and odd numbers.
 pub(super) const BASES: [&str; 2] = ["base-0.ice", "base-1.ice"];
 /// Their delta logs.
 pub(super) const DELTAS: [&str; 2] = ["delta-0.ice", "delta-1.ice"];
 
-/// The unit of checksums, and what areas are aligned to.
+/// The unit of checksums and of the areas' alignment.
 pub(super) const BLOCK_BYTES: u64 = 4096;
 /// Bytes of a record: key and payload.
 pub(super) const RECORD_BYTES: u64 = 16;
@@ -25,13 +26,13 @@ pub(super) const GROUP_BYTES: u64 = 64;
 pub(super) const BUCKETS: usize = 16;
 /// Words of a group's filter.
 pub(super) const FILTER_WORDS: usize = 5;
-/// Records of a group beyond which its ends do not fit into its line.
+/// Maximum number of records in a group whose ends fit into its line.
 pub(super) const NARROW_RECORDS: u64 = 255;
-/// Words of a wide group: where its buckets begin, and where the last one ends.
+/// Words of a wide group: the beginning of each bucket, and the end of the last one.
 pub(super) const WIDE_WORDS: usize = BUCKETS + 1;
 /// Bytes that a wide group takes in the wide area.
 pub(super) const WIDE_BYTES: u64 = 192;
-/// More records than an index can have.
+/// A number of records that no index reaches.
 pub(super) const MAX_RECORDS: u64 = 1 << 48;
 
 const _: () =
@@ -39,15 +40,16 @@ const _: () =
 const _: () = assert!(8 + BUCKETS + FILTER_WORDS * 8 == GROUP_BYTES as usize);
 const _: () = assert!(size_of::<CellLine>() as u64 == GROUP_BYTES);
 
-/// The word of a group's line in which its first record and [`WIDE`] are.
+/// The word of a group's line with the number of its first record, and [`WIDE`].
 pub(super) const FIRST_WORD: usize = 0;
-/// The first word of a group's line with ends; in a wide group, the word with its number among the wide ones.
+/// The first word of a group's line with the ends of its buckets; in a wide group, its number among the wide groups.
 pub(super) const ENDS_WORD: usize = 1;
 /// The first word of a group's filter.
 pub(super) const FILTER_WORD: usize = 3;
-/// The group's ends are in the wide area. The byte above stays zero: it is the end of the bucket before the first.
+/// Set if the group's ends are in the wide area. The byte above stays zero: it is the end of the bucket before the
+/// first.
 pub(super) const WIDE: u64 = 1 << 48;
-/// The first record of a group.
+/// The bits of the first record's number.
 pub(super) const FIRST_MASK: u64 = MAX_RECORDS - 1;
 
 /// A pair on the medium.
@@ -59,38 +61,39 @@ unsafe impl Overlay for Record {}
 
 impl Record {
     pub(super) fn load(&self, pm: &impl Medium) -> [u64; 2] {
-        // Relaxed: written before this thread learnt of it.
+        // Relaxed: the record was complete before this thread could learn of it.
         [self.0[0].load(pm, Relaxed), self.0[1].load(pm, Relaxed)]
     }
 
     pub(super) fn store(&self, pm: &impl Medium, pair: [u64; 2]) {
         for (cell, word) in self.0.iter().zip(pair) {
-            // Relaxed: nobody trusts it before it is sealed.
+            // Relaxed: the record is not used before it is sealed.
             cell.store(pm, word, Relaxed);
         }
     }
 }
 
-/// The bits of a hash that set a key's filter bits: one in each word.
+/// Returns the bit that a hash sets in a word of the filter; it sets one bit in each word.
 #[inline(always)]
 pub(super) fn filter_bit(hash: u64, word: usize) -> u32 {
     (hash >> (4 + 6 * word)) as u32 & 63
 }
 
-/// The bucket of a hash, in its group.
+/// Returns the bucket of a hash in its group.
 #[inline(always)]
 pub(super) fn bucket_of(hash: u64) -> usize {
     hash as usize & (BUCKETS - 1)
 }
 
-/// Which of `count` equal shares of all hashes this one is in. Shares of shares nest: with `count = a * b`, it is the
-/// share among `a`, times `b`, and something.
+/// Returns which of `count` equal shares of the hash range a hash is in. Shares nest: with `count = a * b`, the result
+/// divided by `b` is the share among `a`.
 #[inline(always)]
 pub(super) fn share_of(hash: u64, count: u64) -> u64 {
     ((u128::from(hash) * u128::from(count)) >> 64) as u64
 }
 
-/// Where the areas of a generation's file begin: header, groups, records, wide groups, checksums of the blocks before.
+/// The sizes of the areas of a generation's file. They follow one another: header, groups, records, wide groups,
+/// checksums of the blocks before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     pub(super) records: u64,
@@ -112,12 +115,12 @@ impl Layout {
         (self.records_at() + self.records * RECORD_BYTES).next_multiple_of(BLOCK_BYTES)
     }
 
-    /// Where the checksums begin; one word for each block before.
+    /// Where the checksums begin: one word for each block before.
     pub(super) fn sums_at(&self) -> u64 {
         (self.wide_at() + self.wide * WIDE_BYTES).next_multiple_of(BLOCK_BYTES)
     }
 
-    /// Blocks that have checksums, the header's among them.
+    /// Number of blocks before the checksums, including the header.
     pub(super) fn blocks(&self) -> u64 {
         self.sums_at() / BLOCK_BYTES
     }
@@ -132,7 +135,7 @@ impl Layout {
         self.sums_at() + self.sums_bytes()
     }
 
-    /// Whether the numbers can be: everything computed from them is far from overflowing then.
+    /// Returns whether the numbers are plausible. If they are, nothing computed from them overflows.
     fn is_possible(&self) -> bool {
         self.records < MAX_RECORDS
             && (1..MAX_RECORDS).contains(&self.groups)
@@ -140,10 +143,10 @@ impl Layout {
     }
 }
 
-/// Marks a sealed generation.
+/// The magic word of a sealed generation.
 const MAGIC: u64 = u64::from_le_bytes(*b"joinbase");
 
-/// The header's words that say something; the rest of the block is zero.
+/// The words of the header. The rest of the block is zero.
 #[repr(C)]
 pub(super) struct Header {
     magic: Cell64,
@@ -152,9 +155,9 @@ pub(super) struct Header {
     records: Cell64,
     groups: Cell64,
     wide: Cell64,
-    /// Of the area of checksums.
+    /// The checksum of the area of checksums.
     sums_sum: Cell64,
-    /// Of the words before.
+    /// The checksum of the words before.
     sum: Cell64,
     rest: [Cell64; (BLOCK_BYTES / 8 - 9) as usize],
 }
@@ -164,7 +167,7 @@ unsafe impl Overlay for Header {}
 
 const _: () = assert!(size_of::<Header>() as u64 == BLOCK_BYTES);
 
-/// What a header says.
+/// The content of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sealed {
     pub(super) generation: u64,
@@ -180,13 +183,13 @@ impl Sealed {
         [MAGIC, self.generation, first, second, records, groups, wide, self.sums_sum]
     }
 
-    /// The checksum of the header, by which the root names it.
+    /// Returns the checksum of the header, which the root words contain.
     pub(super) fn sum(&self, sums: &Hash) -> u64 {
         words_sum(sums, &self.words())
     }
 
-    /// Writes and flushes the header of a file whose other blocks are durable, or flushed by this thread. Its next fence
-    /// makes them so (P3), before the root words name the file.
+    /// Writes and flushes the header of a file. The other blocks are durable, or flushed by this thread. This thread's
+    /// next fence makes all of them durable (P3), before the root words name the file.
     pub(super) fn write(&self, pm: &impl Medium, region: &Region, sums: &Hash) -> Result<()> {
         let header = region.at::<Header>(0).ok_or_else(|| short(pm, region))?;
         let [magic, generation, first, second, records, groups, wide, sums_sum] = self.words();
@@ -202,14 +205,14 @@ impl Sealed {
             (&header.magic, magic),
         ];
         for (cell, word) in cells {
-            // Relaxed: the checksum holds them together.
+            // Relaxed: the checksum binds the words together.
             cell.store(pm, word, Relaxed);
         }
         pm.flush_object(header);
         pm.writable()
     }
 
-    /// Reads a header, believing nothing, of a file that is as long as it says.
+    /// Reads and validates a header, and checks that the file is not shorter than the header says.
     pub(super) fn read(pm: &impl Medium, region: &Region, sums: &Hash) -> Result<Self> {
         let sealed = Self::header(pm, region, sums)?;
         if region.len() < sealed.layout.bytes() {
@@ -219,7 +222,7 @@ impl Sealed {
         Ok(sealed)
     }
 
-    /// As [`Sealed::read`], of a file that may be too short.
+    /// Like [`Sealed::read`], for a file that may be too short.
     pub(super) fn header(pm: &impl Medium, region: &Region, sums: &Hash) -> Result<Self> {
         let header = region.at::<Header>(0).ok_or_else(|| short(pm, region))?;
         let load = |cell: &Cell64| cell.load(pm, Relaxed);
@@ -246,7 +249,7 @@ impl Sealed {
         Ok(sealed)
     }
 
-    /// The first word of the header's block that should be zero and is not, as its offset.
+    /// Returns the offset of the first word of the header's block that should be zero and is not.
     pub(super) fn stray(pm: &impl Medium, region: &Region) -> Option<u64> {
         let header = region.at::<Header>(0)?;
         let at = header.rest.iter().position(|cell| cell.load(pm, Relaxed) != 0)?;
@@ -254,14 +257,14 @@ impl Sealed {
     }
 }
 
-/// The present generation, as the root words name it: two copies of a line each.
+/// The present generation, as the root words name it. There are two copies, of a line each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Root {
-    /// Its number; its files are those of this number's parity.
+    /// Its number. Its files are those of the number's parity.
     pub(super) generation: u64,
     /// The checksum of its header.
     pub(super) header_sum: u64,
-    /// Bits of the filter for each key that the index was planned with; 0: no filter.
+    /// Planned filter bits for each key; 0 if there is no filter.
     pub(super) filter_bits: u64,
 }
 
@@ -274,12 +277,12 @@ impl Root {
         [self.generation, self.header_sum, self.filter_bits, 0, 0, 0, 0]
     }
 
-    /// Which of the two regions of a kind are its.
+    /// Returns which of the two regions of a kind belongs to the generation.
     pub(super) fn slot(&self) -> usize {
         (self.generation & 1) as usize
     }
 
-    /// Makes this the present generation: the commit point of a build or merge. Its files are durable before.
+    /// Makes this the present generation: the commit point of a build or merge. Its files must be durable.
     pub(super) fn publish(&self, pm: &impl Medium, table: &Region, sums: &Hash) -> Result<()> {
         for offset in ROOT_COPIES {
             let copy = table.at::<RootCopy>(offset).ok_or_else(|| short(pm, table))?;
@@ -287,7 +290,7 @@ impl Root {
             for (cell, word) in copy.iter().zip(words) {
                 cell.store(pm, word, Relaxed);
             }
-            // Release: nothing relies on it; the checksum tells whether the words belong together.
+            // Release: nothing relies on it; the checksum shows whether the words belong together.
             copy[7].store(pm, words_sum(sums, &words), Release);
             // P4, commit point: from the first copy on, a crash leaves the new generation.
             pm.try_persist(copy)?;
@@ -308,7 +311,7 @@ impl Root {
         Ok(found)
     }
 
-    /// The present generation; the newer one, when the copies differ.
+    /// Returns the present generation: the newer one if the copies differ.
     pub(super) fn read(pm: &impl Medium, table: &Region, sums: &Hash) -> Result<Self> {
         let copies = Self::copies(pm, table, sums)?;
         let newest = copies.into_iter().flatten().max_by_key(|root| root.generation);
@@ -317,13 +320,14 @@ impl Root {
         })
     }
 
-    /// Whether both copies say the same, as they do but for a crash between them.
+    /// Returns whether both copies are whole and equal. They differ only after a crash between their writes, or if
+    /// damaged.
     pub(super) fn is_settled(pm: &impl Medium, table: &Region, sums: &Hash) -> Result<bool> {
         let [first, second] = Self::copies(pm, table, sums)?;
         Ok(first.is_some() && first == second)
     }
 
-    /// The first word behind the copies and the watermark that is not zero, as its offset.
+    /// Returns the offset of the first nonzero word behind the copies and the watermark.
     pub(super) fn stray(pm: &impl Medium, table: &Region) -> Option<u64> {
         let start = WATERMARK + 8;
         let count = table.len().saturating_sub(start) / 8;
@@ -333,18 +337,18 @@ impl Root {
     }
 }
 
-/// Where the number of delta records is kept: a word that is stored when they are durable and never flushed, so that it
-/// is never too high, and right where nothing worse happens than the death of a process.
+/// The place of the watermark: the number of delta records. It is stored when they are durable, and never flushed. So
+/// it is never too high, and it is exact unless the power fails.
 const WATERMARK: u64 = ROOT_COPIES[1] + 64;
-/// Bits of the number; above are some of a checksum.
+/// Bits of the number. The bits above contain a part of a checksum.
 const WATERMARK_BITS: u32 = 40;
 
-/// What the watermark says.
+/// The content of the watermark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Watermark {
-    /// So many delta records were durable once.
+    /// This number of delta records has been durable.
     Records(u64),
-    /// It is none that this generation has had.
+    /// A word that this generation cannot have stored.
     Odd,
 }
 
@@ -355,7 +359,7 @@ fn watermark_word(sums: &Hash, generation: u64, records: u64) -> u64 {
     }
 }
 
-/// Keeps the number of delta records.
+/// Stores the number of delta records.
 pub(super) fn set_watermark(
     pm: &impl Medium,
     table: &Region,
@@ -368,15 +372,15 @@ pub(super) fn set_watermark(
     Ok(())
 }
 
-/// Forgets the number, before another generation is named. The fence is also that of the generation's header.
+/// Resets the number before another generation is named. The fence also makes the generation's header durable.
 pub(super) fn reset_watermark(pm: &impl Medium, table: &Region) -> Result<()> {
     let cell = table.at::<Cell64>(WATERMARK).ok_or_else(|| short(pm, table))?;
     cell.store(pm, 0, Relaxed);
-    // P3: the generation is what its header says, and its log has no records.
+    // P3: the generation's header is durable, and its log has no records.
     pm.try_persist(cell)
 }
 
-/// The number of delta records that was kept.
+/// Returns the stored number of delta records.
 pub(super) fn watermark(
     pm: &impl Medium,
     table: &Region,
@@ -392,7 +396,7 @@ pub(super) fn watermark(
     })
 }
 
-/// The checksum of some words.
+/// Returns the checksum of at most 8 words.
 pub(super) fn words_sum(sums: &Hash, words: &[u64]) -> u64 {
     let mut bytes = [0; 64];
     for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
@@ -401,13 +405,13 @@ pub(super) fn words_sum(sums: &Hash, words: &[u64]) -> u64 {
     sums.bytes(&bytes[..words.len() * 8])
 }
 
-/// A fault found in a region.
+/// Returns the error for a fault in a region.
 #[cold]
 pub(super) fn corrupt(pm: &impl Medium, region: &Region, offset: u64, detail: &str) -> Error {
     Error::corrupt(pm.path().join(region.name()), offset, detail)
 }
 
-/// A region that ends too early.
+/// Returns the error for a region that is too short.
 #[cold]
 pub(super) fn short(pm: &impl Medium, region: &Region) -> Error {
     let detail = if region.name() == TABLE_REGION {

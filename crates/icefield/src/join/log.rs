@@ -1,10 +1,9 @@
-//! The delta log: the changes of a generation in the order in which they were made, so that the delta store outlives
-//! its process.
+//! The delta log: the changes of a generation, in the order in which they were made. It makes the delta store durable.
 //!
-//! A record is four words: key, payload, kind, checksum over these, the record's number and the generation. It counts
-//! if its checksum fits, and no record before it is missing. The kind's word also says how many records before it were
-//! persisted with it: of these any may be missing after a crash, so a gap is the end of the log; a gap that a later
-//! record knows to have been durable is damage.
+//! A record is four words: key, payload, kind, and a checksum over these, the record's number and the generation. A
+//! record counts if its checksum fits and no earlier record is missing. The kind's word also contains the number of
+//! earlier records that were persisted with this one. Any of those may be missing after a crash, so a gap among them is
+//! the end of the log. A gap is damage if a later record proves that the missing record had been durable.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,17 +14,17 @@ use crate::base::hash::Hash;
 use crate::pm::{Cell64, Medium, Region};
 use crate::{Error, Result};
 
-/// Records that are persisted by one fence.
+/// Maximum number of records that are persisted by one fence.
 pub(super) const WINDOW: usize = 1024;
 /// Bytes of a record.
 pub(super) const RECORD_BYTES: u64 = 32;
-/// The log grows by at least, and at most, so much at a time.
+/// Minimum and maximum growth of the log at a time, in bytes.
 const GROWTH: (u64, u64) = (4096, 16 << 20);
 
 const INSERT: u64 = 1;
 const REMOVE: u64 = 2;
 const REMOVE_PAIR: u64 = 3;
-/// Where in the kind's word the number of records persisted with this one and before it begins.
+/// The lowest bit, in the kind's word, of the number of earlier records that were persisted with this one.
 const BACK_SHIFT: u32 = 8;
 
 /// A record on the medium.
@@ -35,15 +34,15 @@ type Slot = [Cell64; 4];
 pub(super) struct Log {
     region: Region,
     generation: u64,
-    /// How many records there are.
+    /// Number of records.
     tail: u64,
 }
 
-/// What a reading of a log found.
+/// The result of reading a log.
 pub(super) struct Tail {
-    /// How many records there are.
+    /// Number of records.
     pub(super) records: u64,
-    /// How many words behind them are not zero: what a crash has left of others.
+    /// Number of nonzero words behind the records, which a crash has left.
     pub(super) stray: u64,
 }
 
@@ -69,7 +68,7 @@ fn sum_of(sums: &Hash, words: [u64; 3], number: u64, generation: u64) -> u64 {
     words_sum(sums, &[key, payload, kind, number, generation])
 }
 
-/// The record numbered `number` if it is whole, with how many before it were persisted together with it.
+/// Returns record `number` if it is whole, with the number of earlier records that were persisted with it.
 fn read(
     pm: &impl Medium,
     sums: &Hash,
@@ -77,7 +76,7 @@ fn read(
     number: u64,
     generation: u64,
 ) -> Option<(Change, u64)> {
-    // Relaxed: the checksum tells whether the words belong together.
+    // Relaxed: the checksum shows whether the words belong together.
     let [key, payload, kind, sum] = std::array::from_fn(|word| slot[word].load(pm, Relaxed));
     let words = [key, payload, kind];
     let back = kind >> BACK_SHIFT;
@@ -87,7 +86,7 @@ fn read(
     decode(words).map(|change| (change, back))
 }
 
-/// The region of a generation's log.
+/// Returns the region of a generation's log.
 pub(super) fn region(pm: &impl Medium, generation: u64, limit: u64) -> Result<Region> {
     pm.region(DELTAS[(generation & 1) as usize], limit)
 }
@@ -97,7 +96,7 @@ fn slots<'r>(pm: &impl Medium, region: &'r Region) -> Result<&'r [Slot]> {
     region.slice_at(0, count as usize).ok_or_else(|| short(pm, region))
 }
 
-/// Shows the changes of a log, oldest first. There are `expected` at least.
+/// Calls `visit` with the changes of a log, oldest first. Fewer than `expected` records are an error.
 pub(super) fn replay(
     pm: &impl Medium,
     region: &Region,
@@ -112,7 +111,7 @@ pub(super) fn replay(
         if let Some((change, _)) = read(pm, sums, slot, records, generation) {
             visit(change)?;
         } else if let Some(later) = witness(pm, slots, sums, generation, records) {
-            // A writer may have been faster than this reader: then the record is there by now.
+            // A concurrent writer may have written the record after this thread looked; then it is there now.
             if read(pm, sums, slot, records, generation).is_some() {
                 continue;
             }
@@ -133,8 +132,8 @@ pub(super) fn replay(
     Ok(Tail { records, stray })
 }
 
-/// Shows the whole changes of a log, oldest first, also those behind damaged ones. Returns the numbers of the records
-/// that are missing: those below `expected`, and those that were durable before a later one.
+/// Calls `visit` with the whole changes of a log, oldest first, including those behind damaged ones. Returns the
+/// numbers of the missing records: those below `expected`, and those that had been durable before a later one.
 pub(super) fn rescue(
     pm: &impl Medium,
     region: &Region,
@@ -165,7 +164,7 @@ pub(super) fn rescue(
     Ok(missing)
 }
 
-/// A record that was begun when the missing one was durable.
+/// Returns a record that was begun after the missing one had become durable.
 fn witness(
     pm: &impl Medium,
     slots: &[Slot],
@@ -182,7 +181,7 @@ fn witness(
 }
 
 impl Log {
-    /// The log of a generation, with the records that were found in it. Removes what a crash has left behind them.
+    /// Resumes the log of a generation after the given records. Removes words that a crash has left behind them.
     pub(super) fn resume(
         pm: &impl Medium,
         region: Region,
@@ -195,7 +194,7 @@ impl Log {
                 cell.store(pm, 0, Relaxed);
             }
             pm.flush(rest.as_ptr().cast(), size_of_val(rest));
-            // P5: no record of a lost window follows on one to come.
+            // P5: no record of a lost window can follow a future record.
             pm.try_fence()?;
         }
         Ok(Self { region, generation, tail: tail.records })
@@ -205,7 +204,7 @@ impl Log {
         self.tail
     }
 
-    /// Appends changes, at most a window; durable when it returns.
+    /// Appends at most a window of changes, which are durable when the call returns.
     ///
     /// # Errors
     /// [`Error::NoSpace`], and nothing has changed; [`Error::Poisoned`].
@@ -227,7 +226,7 @@ impl Log {
             let words = [key, payload, kind | (back as u64) << BACK_SHIFT];
             let sum = sum_of(sums, words, self.tail + back as u64, self.generation);
             for (cell, word) in slot.iter().zip([words[0], words[1], words[2], sum]) {
-                // Relaxed: the checksum holds them together.
+                // Relaxed: the checksum binds the words together.
                 cell.store(pm, word, Relaxed);
             }
         }

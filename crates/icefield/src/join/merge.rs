@@ -1,9 +1,9 @@
-//! The next generation: the present one with its delta store.
+//! Merging: making the next generation from the present one and its delta store.
 //!
-//! Group by group when there are few changes: as many groups as before, so that no old key is hashed, scattered or
-//! sorted; records are copied in the order in which they lie, each group's changes with them. Anew when there are many,
-//! or when the groups would serve their records badly. Either way the old generation stays as it is until the root
-//! words name the new one.
+//! With few changes, a merge goes group by group. The number of groups stays the same, so that no old key is hashed,
+//! scattered or sorted: records are copied in the order in which they lie, with the changes of each group among them.
+//! With many changes, or if the groups would no longer suit their records, the index is rebuilt. In both cases the old
+//! generation stays unchanged until the root words name the new one.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,9 +22,9 @@ use crate::Result;
 use crate::base::parallel::{Tasks, in_parallel, threads_for};
 use crate::pm::{CellLine, Medium};
 
-/// Bytes of records that are written, or shown, at once.
+/// Bytes of records that are written, or passed to a callback, at once.
 pub(super) const WRITTEN_BYTES: usize = 1 << 17;
-/// Blocks verified at a time.
+/// Blocks of one verification task.
 const VERIFIED_BLOCKS: u64 = 256;
 
 /// How a merge made the new generation.
@@ -40,13 +40,13 @@ const VERIFIED_BLOCKS: u64 = 256;
 pub enum MergeKind {
     /// There was nothing to merge.
     Nothing,
-    /// Group by group: old records were copied, changes put among them.
+    /// Group by group: old records were copied, with the changes among them.
     PerBucket,
-    /// By building the index anew from old pairs and changes.
+    /// By rebuilding the index from old pairs and changes.
     Rebuild,
 }
 
-/// What [`JoinIndex::merge`](crate::JoinIndex::merge) did.
+/// The result of [`JoinIndex::merge`](crate::JoinIndex::merge).
 ///
 /// ```
 /// use icefield::{JoinIndex, MergeKind};
@@ -60,38 +60,38 @@ pub enum MergeKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MergeReport {
-    /// How it was done.
+    /// How the merge was done.
     pub kind: MergeKind,
-    /// Changes that the delta store had.
+    /// Number of changes that the delta store had.
     pub changes: u64,
-    /// Pairs that the index has now.
+    /// Number of pairs in the index after the merge.
     pub pairs: u64,
-    /// The generation that they are in.
+    /// Number of the generation after the merge.
     pub generation: u64,
-    /// Bytes of the new generation's file.
+    /// Size of the generation's file in bytes.
     pub bytes: u64,
-    /// How long it took.
+    /// Duration of the merge.
     pub time: Duration,
 }
 
-/// A generation that changes are put into.
+/// A generation into which changes are merged.
 pub(super) struct Merged<'a, M> {
     pub(super) view: &'a View<M>,
     pub(super) areas: Areas<'a>,
 }
 
-/// The pairs of a generation and its changes.
+/// The pairs of a generation and its changes, as a source.
 struct Pairs<'a, M> {
     merged: Merged<'a, M>,
     placed: Vec<Placed>,
 }
 
-/// A group on its way: its records' bytes are appended, its buckets' bounds noted, counted from its first record.
+/// The result of merging one group. The bounds of its buckets are counted from its first record.
 pub(super) struct GroupOut {
     pub(super) bounds: [u64; WIDE_WORDS],
-    /// Where its records are in the base.
+    /// The range of its old records in the base.
     pub(super) old: Range<u64>,
-    /// Whether pairs of the base were left out.
+    /// `true` if pairs of the base were left out.
     pub(super) lost: bool,
 }
 
@@ -105,7 +105,7 @@ impl<'a, M: Medium> Merged<'a, M> {
         line.ok_or_else(|| self.base().impossible(&self.view.frame.pm, group))
     }
 
-    /// Where the records of the groups before this one end.
+    /// Returns where the records of the groups before this one end.
     fn end_before(&self, group: u64) -> Result<u64> {
         let Some(before) = group.checked_sub(1) else { return Ok(0) };
         let pm = &self.view.frame.pm;
@@ -113,7 +113,7 @@ impl<'a, M: Medium> Merged<'a, M> {
         if extent.bad { Err(self.base().impossible(pm, before)) } else { Ok(extent.end) }
     }
 
-    /// Appends the records of a group with `changes`, all of them this group's.
+    /// Appends the records of a group to `out`, with `changes`, all of which belong to this group.
     pub(super) fn group(
         &self,
         group: u64,
@@ -128,7 +128,7 @@ impl<'a, M: Medium> Merged<'a, M> {
         let mut changes = changes;
         for bucket in 0..BUCKETS {
             let extent = self.areas.extent(pm, line, bucket);
-            // Buckets that overlap would give more pairs than there are.
+            // Buckets that overlap would yield more pairs than there are.
             if extent.bad || extent.start != done.old.end {
                 return Err(self.base().impossible(pm, group));
             }
@@ -173,7 +173,7 @@ fn append_shown(old: &[u8], changes: &[Placed], out: &mut Vec<u8>) {
     }
 }
 
-/// The words of a record's bytes.
+/// Returns the words of a record's bytes.
 pub(super) fn words(pair: &[u8]) -> [u64; 2] {
     let word = |at: usize| pair[at..].first_chunk().map_or(0, |chunk| u64::from_ne_bytes(*chunk));
     [word(0), word(8)]
@@ -220,7 +220,7 @@ impl<M: Medium> JoinSource for Pairs<'_, M> {
 }
 
 impl<M: Medium> View<M> {
-    /// Shows all pairs, those of the base and of the delta store, in no order.
+    /// Calls `show` with all pairs, of the base and of the delta store, in undefined order.
     #[expect(clippy::type_complexity, reason = "what `JoinSource::read` takes")]
     pub(super) fn for_each(
         &self,
@@ -234,7 +234,7 @@ impl<M: Medium> View<M> {
         Ok(Pairs { merged, placed: self.placed(self.base.layout().groups) })
     }
 
-    /// Fails unless the whole base is as it was sealed.
+    /// Returns an error unless the whole base is as it was sealed.
     pub(super) fn verify_all(&self, threads: usize) -> Result<()> {
         let tasks = self.verification()?;
         let blocks = self.base.layout().blocks() as usize;
@@ -244,14 +244,14 @@ impl<M: Medium> View<M> {
         Ok(())
     }
 
-    /// What there is to do for [`View::verify_some`], if the checksums themselves are as they were sealed.
+    /// Verifies the checksums themselves; returns the tasks for [`View::verify_some`].
     pub(super) fn verification(&self) -> Result<Tasks> {
         let Frame { pm, sums, .. } = &*self.frame;
         self.base.verify_sums(pm, sums)?;
         Ok(Tasks::new(self.base.layout().blocks().div_ceil(VERIFIED_BLOCKS) as usize))
     }
 
-    /// Fails unless all blocks that others leave to this thread are as they were sealed.
+    /// Verifies blocks until no task is left. Returns an error if a block is not as it was sealed.
     pub(super) fn verify_some(&self, tasks: &Tasks) -> Result<()> {
         let Frame { pm, sums, .. } = &*self.frame;
         while let Some(task) = tasks.take() {
@@ -277,7 +277,7 @@ impl<M: Medium> View<M> {
         }
     }
 
-    /// Makes the next generation of this one and its changes; the old one stays. Nobody changes this one meanwhile.
+    /// Makes the next generation from this one and its changes. This one is kept, and must not be changed meanwhile.
     pub(super) fn merge(&self, threads: usize) -> Result<(MergeKind, Next<M>)> {
         let layout = self.base.layout();
         let site = self.site(threads);
@@ -285,12 +285,12 @@ impl<M: Medium> View<M> {
         if merges_by_group(self.bits, layout.groups, records, self.living()) {
             return Ok((MergeKind::PerBucket, self.next(self.by_group(&site)?)?));
         }
-        // A damaged base shall not get checksums that fit.
+        // A damaged base must not get checksums that fit.
         self.verify_all(threads)?;
         Ok((MergeKind::Rebuild, self.next(site.build(&self.pairs()?)?)?))
     }
 
-    /// Builds the next generation of other pairs altogether.
+    /// Builds the next generation from the pairs of `source` alone.
     pub(super) fn replace(
         &self,
         source: &dyn JoinSource,
@@ -301,7 +301,7 @@ impl<M: Medium> View<M> {
         self.next(site.build(source)?)
     }
 
-    /// Everything that the generation of `root` needs, so that nothing can fail once it is named.
+    /// Prepares everything that the generation of `root` needs, then names it: nothing can fail after that.
     fn next(&self, root: Root) -> Result<Next<M>> {
         let Frame { pm, table, sums, limit, .. } = &*self.frame;
         pm.discard_region(DELTAS[root.slot()])?;
@@ -313,7 +313,7 @@ impl<M: Medium> View<M> {
         Ok(Next { view: Arc::new(view), log })
     }
 
-    /// Takes away what is left of the generation before this one.
+    /// Removes the files of the other parity: those of the previous generation, or of an incomplete next one.
     pub(super) fn discard_others(&self) -> Result<()> {
         let other = 1 - self.root.slot();
         self.frame.pm.discard_region(BASES[other])?;
@@ -327,7 +327,7 @@ pub(super) struct Next<M> {
     pub(super) log: Log,
 }
 
-/// What a merge that took place tells.
+/// Returns the report of a merge.
 pub(super) fn report<M: Medium>(
     kind: MergeKind,
     changes: u64,

@@ -1,36 +1,41 @@
 //! SPAR-HT (Chatterjee, Ray, Finlay, Zuzarte, Stoodley: *SPAR-HT: A PMem-Optimized Hash Table for Efficient Joins*,
-//! 2026): a hash index that is built once, and makes every later equi-join cost its probe only.
+//! 2026): a hash index that is built once, so that every later equi-join costs only its probe.
 //!
 //! # 1. What and when
 //!
-//! Best at: probing for many keys at once, of which few or many are there; opening, which maps what was built and reads
-//! nothing; sharing, as any number of processes map the same pages; space, 18.3 bytes a pair. Worst at: single changes,
-//! which are kept beside the index until they are merged, and a merge writes the whole index; single look-ups, which
-//! the ring cannot help (a Dash table finds them in one line less). Nothing is changed in place and everything is
-//! covered by checksums, so `Durability::Disk` will do.
+//! Strengths: probing for many keys at once, whether few or many of them are present; opening, which maps the base
+//! without reading it; sharing, as any number of processes map the same pages; space, 18.3 bytes a pair. Weaknesses:
+//! single changes, which are kept in a delta store until they are merged, and a merge writes the whole index; single
+//! lookups, which cannot profit from the ring (a Dash table reads one line less). Nothing is changed in place and
+//! checksums cover everything, so the design supports `Durability::Disk`.
 //!
 //! # 2. Origin
 //!
-//! The paper's section, our file; then what differs, and why.
+//! Each item names the section of the paper and our file, then the differences and their reasons.
 //!
-//! - §3 bitmap in DRAM (`layout`): on the medium, mapped, in the line that also says where the buckets are; a passing
-//!   key costs no other line for that. It is a blocked Bloom filter of five bits a key in 320 (the paper: one bit in 64
-//!   of a bucket, of which 12 % pass wrongly at 8 bits a key; here 0.6 % at 11).
-//! - §4.1 build, Algorithm 1 (`build`): the first pass counts shares of all hashes, not buckets, so that threads need
-//!   no counters of all buckets each, and no atomic ones; the second scatters to shares, which are then settled one by
-//!   one in a cache. Persisted are keys and payloads, by who wrote them, when all of a piece is written. Records begin
-//!   at a block; buckets are packed back to back within. There are no validity bits: a generation is sealed, or is not.
-//! - §4.2 probe, Algorithms 2 and 3 (`probe`): base *and* delta store are asked, for duplicates count; all pairs are
-//!   found (M:N), with payloads. SIMD compares two lines at a time, records interleaved with payloads. Keys that pass
-//!   are queued without a branch. The filter is not asked while most keys pass.
-//! - §4.3 delta store (`delta`, `log`): logged, so as durable as the rest; removals, too; bounded.
+//! - §3 bitmap in DRAM (`layout`): here on the medium and mapped, in the line that also contains the bounds of the
+//!   buckets, so that a key that passes reads no other line for them. It is a blocked Bloom filter of five bits a key
+//!   in 320. (The paper sets one bit in 64 of a bucket, which lets 12 % of absent keys pass at 8 bits a key; here 0.6 %
+//!   pass at 11.)
+//! - §4.1 build, Algorithm 1 (`build`): the first pass counts shares of the hash range, not buckets, so that threads
+//!   need neither counters for all buckets each nor atomic ones. The second pass scatters pairs to shares, which are
+//!   then sorted into buckets one by one in a cache. Each thread persists the keys and payloads that it has written,
+//!   when a piece is complete. Records begin at a block; buckets are packed back to back. There are no validity bits: a
+//!   generation is either sealed or not.
+//! - §4.2 probe, Algorithms 2 and 3 (`probe`): a probe reads the base *and* the delta store, because duplicates count.
+//!   It finds all pairs (M:N), with payloads. SIMD compares two lines at a time, records interleaved with payloads.
+//!   Keys that pass the filter are queued without a branch. The filter is bypassed while most keys pass.
+//! - §4.3 delta store (`delta`, `log`): logged, and so as durable as the base; it supports removals; its size is
+//!   bounded.
 //! - §4.3 merge, Algorithm 4 (`merge`): into a next generation, never in place (the paper appends at the *new* size,
-//!   and swings bucket pointers before their arrays are persistent). By group, or anew, as `plan` finds cheaper.
+//!   and switches bucket pointers before their arrays are persistent). By group or by a rebuild, whichever costs less
+//!   by the model in `plan`.
 //!
 //! # 3. Layout
 //!
-//! Regions of an index: `table.ice` (superblock, then two copies of [`layout::Root`]), and for generations of even and
-//! odd numbers `base-0.ice`, `base-1.ice` (sealed) and `delta-0.ice`, `delta-1.ice` (logs). `layout` asserts the sizes.
+//! The regions of an index: `table.ice` (superblock, then two copies of [`layout::Root`]); for generations with even
+//! and odd numbers, `base-0.ice` and `base-1.ice` (sealed), `delta-0.ice` and `delta-1.ice` (logs). `layout` asserts
+//! the sizes.
 //!
 //! ```text
 //! hash     group: its share of all hashes | ... | filter bits (5 x 6) | bucket (4)
@@ -45,28 +50,28 @@
 //!
 //! # 4. Invariants
 //!
-//! [`JoinIndex::check`] reports breaches under these numbers.
+//! [`JoinIndex::check`] reports violations under these numbers.
 //!
-//! - I1 Both copies of superblock and root words are whole and agree; what lies between is zero.
+//! - I1 Both copies of the superblock and of the root words are whole and equal; unused bytes are zero.
 //! - I2 The base is as long as its header says, and every block has the checksum with which it was sealed.
-//! - I3 Buckets follow one another without a gap, from the first record to the last.
-//! - I4 A record is in the group and bucket of its key's hash, and the group's filter knows it.
-//! - I5 The delta log has no gap, and zeros behind it; the index has as many pairs as it says.
-//! - I6 A generation's files are never written once it is sealed, but for its log's end.
+//! - I3 Buckets are contiguous, from the first record to the last.
+//! - I4 A record is in the group and bucket of its key's hash, and the key passes the group's filter.
+//! - I5 The delta log has no gap, and zeros follow it; the number of pairs is the number that the index reports.
+//! - I6 Once a generation is sealed, its files are never written again, except the end of its log.
 //!
 //! # 5. Operations
 //!
-//! Each with its linearization point. *probe* of a key: where the delta store may know the key, the look into it, under
-//! its lock; else the load of the generation, or of the delta store's filter. *insert*, *remove*: the change of the
-//! delta store, under its lock, after the log record is durable; a batch, window by window. *merge*: none, it changes
-//! nothing that can be seen. A probe uses one generation from its beginning to its end: a change that returned before
-//! it began is seen, one that comes meanwhile may be.
+//! The linearization points. *probe* of a key: if the delta store's filter contains the key, the lookup in the delta
+//! store, under its lock; otherwise the load of the generation, or of the delta store's filter. *insert*, *remove*: the
+//! change of the delta store, under its lock, after the log record is durable; a batch changes it window by window.
+//! *merge*: none, as it changes nothing that is visible. A probe uses one generation from its beginning to its end: it
+//! sees every change that returned before the probe began, and may see a concurrent one.
 //!
 //! # 6. Ordering
 //!
 //! | | store | load | what it publishes |
 //! |---|---|---|---|
-//! | E1 | the present generation, under its lock | the same | all that is in its files, durable |
+//! | E1 | the present generation, under its lock | the same | the content of its files, durable |
 //! | E2 | delta store, under its lock | the same | its entries, durable |
 //! | E3 | number of `changes`, and of pairs, `len` (Release) | the same (Acquire) | the delta filter's bits |
 //!
@@ -74,29 +79,31 @@
 //!
 //! | persist point | what holds from here on | a crash just before leaves |
 //! |---|---|---|
-//! | **P0** superblock, directory renamed | there is an index | nothing |
-//! | **P1** delta records | the changes are kept | some of the window's, which count up to the first gap |
+//! | **P0** superblock, directory renamed | the index exists | nothing |
+//! | **P1** delta records | the changes are kept | a subset of the window's records; those before the first gap count |
 //! | P2 records, then lines, piece by piece | they may be sealed | a file that nothing names |
 //! | P3 checksums, wide groups, header, watermark of 0 | the root words may name the generation | the same |
 //! | **P4** root words, first copy | the next generation is the present one | the present generation, with its log |
 //! | P5 zeros behind the log | records may be appended | words of a lost window, which the next writer removes |
 //!
-//! A log's records know the generation, their numbers and which of them were persisted together: so none is taken for
-//! another's, and a gap that a crash cannot have left is damage, told as such. The watermark, a word that is stored but
-//! not flushed when records are durable, tells damage of the last ones from a crash, unless that was a power cut. So does
-//! the number in the word of a clean close; where that word is damaged, nothing may follow on the log. The
-//! files of the generation before are removed after P4, at the latest by the next writer. Recovery repeats: it
-//! publishes the second copy, clears what follows on the log, and removes files.
+//! The checksum of a log record covers the generation and the record's number, and the record stores which records were
+//! persisted with it. So a record of another log is not mistaken for one of this log, and a gap that a crash cannot
+//! have left is reported as damage. The watermark is a word that is stored, but not flushed, when records are durable;
+//! it distinguishes damage of the last records from a crash, except after a power cut. The word of a clean close
+//! contains the number of records and does the same; if that word is damaged, no nonzero word may follow the log. The
+//! files of the previous generation are removed after P4, at the latest by the next writer. Recovery can be repeated:
+//! it publishes the second copy, clears the words behind the log, and removes files.
 //!
 //! # 8. Progress
 //!
-//! Probes wait for nobody, but for a delta store that is just being changed, and never while a caller's function runs.
-//! Changes exclude one another, and wait while a merge runs. An opening reads without a lock, beside a writer of
-//! another process: files are removed, never reused, so what it has mapped stays; it begins again when the root words
-//! have named another generation meanwhile. A backup beside a writer does the same, then copies what it has mapped
-//! (`copy`). A handle keeps its directory, wherever the path leads later. Names are removed before a merge returns; the pages of a large file are
-//! given back by a thread of their own, which a later merge, a full device and the closing wait for. Loops are bounded
-//! by the number of records, or of a bucket's.
+//! Probes wait only for a delta store that is being changed at the moment; no lock is held while a caller's function
+//! runs. Changes exclude one another, and wait while a merge runs. Opening reads without a lock, concurrently with a
+//! writer in another process: files are removed but never reused, so mapped pages stay intact. Opening starts again if
+//! the root words have named another generation meanwhile. A backup beside a writer does the same, then copies the
+//! files that it has mapped (`copy`). A handle keeps its directory open, even if the path later names another one. A
+//! merge removes the names of the old files before it returns; a separate thread frees the pages of a large file, and a
+//! later merge, an insert on a full device, and closing the index wait for it. All loops are bounded by the number of
+//! records, or of a bucket's records.
 //!
 //! # 9. Costs
 //!
@@ -154,8 +161,8 @@ pub use self::source::JoinSource;
 /// The design's name.
 pub(crate) const DESIGN: &str = "join";
 
-/// SPAR-HT: a durable index of pairs of key and payload (a row's number, usually), for joins. Keys may repeat; every
-/// value is a key and every value a payload.
+/// SPAR-HT: a durable index of pairs of key and payload for joins. A payload is usually the number of a row. Keys may
+/// repeat; every value of the key type is a valid key, and every `u64` a valid payload.
 ///
 /// ```
 /// use icefield::JoinIndex;
@@ -179,7 +186,7 @@ pub struct JoinIndex<K, M: Medium = Mapped> {
     key: PhantomData<fn(&K)>,
 }
 
-/// What a [`JoinIndex`] is made of just now.
+/// Statistics of a [`JoinIndex`] at one moment, from [`JoinIndex::stats`].
 ///
 /// ```
 /// let stats = icefield::JoinIndex::in_memory(&[1, 2, 2], &[10, 20, 21])?.stats()?;
@@ -189,29 +196,30 @@ pub struct JoinIndex<K, M: Medium = Mapped> {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct JoinStats {
-    /// Pairs, those of the base and of the delta store.
+    /// Number of pairs, in the base and the delta store.
     pub pairs: u64,
-    /// Pairs of the sealed base.
+    /// Number of pairs in the sealed base.
     pub base_pairs: u64,
-    /// Changes that the delta store has had since the last merge.
+    /// Number of changes in the delta store since the last merge.
     pub delta_changes: u64,
-    /// How many it may have.
+    /// Maximum number of changes in the delta store.
     pub delta_limit: u64,
     /// The number of the present generation.
     pub generation: u64,
-    /// Groups, of a line and 16 buckets each.
+    /// Number of groups. A group has one line and 16 buckets.
     pub groups: u64,
-    /// Groups with more than 255 records.
+    /// Number of groups with more than 255 records.
     pub wide_groups: u64,
-    /// Bits of the filter for each key, as planned; 0: there is no filter.
+    /// Planned filter bits for each key; 0 if there is no filter.
     pub filter_bits_per_key: u64,
-    /// The share of absent keys that the filter lets pass, in the sampled groups.
+    /// Share of absent keys that pass the filter, in the sampled groups.
     pub filter_pass_rate: f64,
-    /// How many buckets of the sampled groups have so many records; the last counts all longer ones.
+    /// Histogram of the bucket lengths in the sampled groups: entry `i` counts the buckets with `i` records. The last
+    /// entry also counts all longer buckets.
     pub bucket_sizes: Vec<u64>,
-    /// Bytes of the base's file.
+    /// Size of the base's file in bytes.
     pub file_bytes: u64,
-    /// Bytes of DRAM beside the mapping: the delta store.
+    /// DRAM used by the delta store, beside the mapping, in bytes.
     pub dram_bytes: u64,
     /// The medium.
     pub durability: Option<Durability>,

@@ -1,4 +1,4 @@
-//! Building and opening.
+//! The options of an index; building and opening.
 
 use std::marker::PhantomData;
 use std::path::Path;
@@ -22,13 +22,13 @@ use crate::pm::{Durability, FaultPlan, HugePages, Mapped, MappedOptions, Medium}
 use crate::table::RecoveryReport;
 use crate::{Error, Result};
 
-/// How often an opening beside a writer is tried again when that has merged meanwhile.
+/// Number of times that an opening is repeated if a writer merges meanwhile.
 const ATTEMPTS: u32 = 100;
 
-/// What a reader found: a view, and what its opening tells.
+/// The generation found by a reader, and the report of the opening.
 type Found = (Arc<View<Mapped>>, RecoveryReport);
 
-/// How a [`JoinIndex`] is built or opened: a builder, from [`JoinIndex::options`].
+/// Options for building or opening a [`JoinIndex`], from [`JoinIndex::options`].
 ///
 /// ```
 /// use icefield::{JoinIndex, OnFull};
@@ -43,7 +43,7 @@ type Found = (Arc<View<Mapped>>, RecoveryReport);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Options go for openings, too, as far as an index does not decide itself:
+/// Options also apply to openings, except those that the index itself determines:
 ///
 /// ```
 /// use icefield::{Durability, Error, JoinIndex};
@@ -70,7 +70,7 @@ pub struct JoinOptions<K> {
     hash: HashKind,
     hash_seed: Option<Seed>,
     faults: Option<Arc<FaultPlan>>,
-    /// What the caller's hash function makes of certain bytes, for keys that are hashes.
+    /// The hash of fixed bytes by the caller's hash function, for keys that are hashes.
     token: Option<u64>,
     key: PhantomData<fn(&K)>,
 }
@@ -103,74 +103,76 @@ impl<K> Default for JoinOptions<K> {
 }
 
 impl<K: Word> JoinOptions<K> {
-    /// What the index survives; see [`Durability`]. `Disk` syncs once for each piece that a thread has finished.
+    /// Sets what the index survives; see [`Durability`]. With `Disk`, a build syncs once for each piece that a thread
+    /// has finished.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
     }
 
-    /// No file of the index grows once all of them together have this many bytes; a merge needs room for two
-    /// generations.
+    /// Limits the total size of the index's files. When they have this many bytes, none of them grows. A merge needs
+    /// room for two generations.
     #[must_use]
     pub fn max_bytes(mut self, bytes: u64) -> Self {
         self.max_bytes = Some(bytes);
         self
     }
 
-    /// What of the files is in huge pages, where the kernel can (Linux 6.1 and later, in `tmpfs`; elsewhere nothing
-    /// happens): probes then wait for fewer page tables. Default: what is built or merged, which takes less time than in
-    /// small pages. `true`, for all: what is opened, too, which takes half a second to two seconds for a gigabyte, once;
-    /// later openings, and other processes, find it so. `false`: nothing.
+    /// Sets which parts of the files use huge pages. They need kernel support (Linux 6.1 or later, in `tmpfs`) and have
+    /// no effect elsewhere. With huge pages, probes cause fewer TLB misses. Default: files that are built or merged,
+    /// which takes less time than with small pages. `true`: all files, including existing ones at an opening;
+    /// converting a gigabyte takes half a second to two seconds, once, and later openings and other processes profit
+    /// from it. `false`: none.
     #[must_use]
     pub fn huge_pages(mut self, huge: impl Into<HugePages>) -> Self {
         self.huge_pages = huge.into();
         self
     }
 
-    /// How many threads a build, a merge or a probe may use, from 1 to 1024 (0 counts as 1, and more as 1024); all that
-    /// the machine has by default. Small work is done by fewer.
+    /// Sets the number of threads that a build, a merge or a probe may use, from 1 to 1024 (0 counts as 1, and more as
+    /// 1024). Default: all that the machine has. Small operations use fewer.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = Some(sensible_threads(threads));
         self
     }
 
-    /// Bits of the filter for each key, from 2 to 64, or 0 for no filter: for an index that is built. The cost model
-    /// chooses 11. More bits let fewer absent keys pass, make buckets shorter, and the file longer: a key takes 64
-    /// bytes divided by the records of a group, which are 320 divided by the bits.
+    /// Sets the filter bits for each key of an index that is built: from 2 to 64, or 0 for no filter. The default,
+    /// chosen by the cost model, is 11. With more bits, fewer absent keys pass and buckets are shorter, but the file is
+    /// longer: a group has 320 / bits records, which share a line of 64 bytes.
     #[must_use]
     pub fn filter_bits_per_key(mut self, bits: u32) -> Self {
         self.filter_bits = Some(bits);
         self
     }
 
-    /// How many changes the delta store takes, at most, before it must be merged, from 1 to 2^31 (0 counts as 1, and more
-    /// as 2^31). A quarter of the base by default, and 1024 at least.
+    /// Sets the maximum number of changes in the delta store before it must be merged, from 1 to 2^31 (0 counts as 1,
+    /// and more as 2^31). Default: a quarter of the base's pairs, but at least 1024.
     #[must_use]
     pub fn delta_limit(mut self, changes: u64) -> Self {
         self.delta_limit = Some(changes.max(1));
         self
     }
 
-    /// What a change does when the delta store is full.
+    /// Sets the action of a change when the delta store is full.
     #[must_use]
     pub fn on_full(mut self, on_full: OnFull) -> Self {
         self.on_full = on_full;
         self
     }
 
-    /// Whether probes verify the checksum of each block of the file, when they read it for the first time. They fail
-    /// with [`Error::Corrupt`] then, instead of answering wrongly. Costs another hash and another look at each line
-    /// that is read.
+    /// Sets whether probes verify the checksum of each block of the file when they read it for the first time. A probe
+    /// that reads a damaged block then fails with [`Error::Corrupt`] instead of returning wrong results. Costs a second
+    /// hash of each key and a second access to each line that is read.
     #[must_use]
     pub fn verify(mut self, verify: bool) -> Self {
         self.verify = verify;
         self
     }
 
-    /// Lets a build replace an index of the same key type that is at the path, atomically, by its next generation;
-    /// readers keep the generation that they have opened. Without this, the build fails with [`Error::AlreadyExists`].
+    /// Lets a build replace an existing index of the same key type at the path, atomically, by its next generation.
+    /// Readers keep the generation that they have opened. Without this, the build fails with [`Error::AlreadyExists`].
     ///
     /// ```
     /// use icefield::{Error, JoinIndex};
@@ -189,7 +191,7 @@ impl<K: Word> JoinOptions<K> {
         self
     }
 
-    /// The hash function of a new index.
+    /// Sets the hash function of a new index.
     #[doc(hidden)]
     #[must_use]
     pub fn hash(mut self, kind: HashKind) -> Self {
@@ -197,14 +199,15 @@ impl<K: Word> JoinOptions<K> {
         self
     }
 
-    /// The hash seed of a new index; random by default, which keeps adversaries from choosing colliding keys.
+    /// Sets the hash seed of a new index. It is random by default, which prevents adversaries from choosing colliding
+    /// keys.
     #[must_use]
     pub fn hash_seed(mut self, seed: [u64; 2]) -> Self {
         self.hash_seed = Some(Seed(seed));
         self
     }
 
-    /// System calls to fail, for tests.
+    /// Sets the system calls that fail, for tests.
     #[cfg(any(test, feature = "sim"))]
     #[doc(hidden)]
     #[must_use]
@@ -213,14 +216,14 @@ impl<K: Word> JoinOptions<K> {
         self
     }
 
-    /// Builds an index of pairs of key and payload at `path`. It appears there all at once, complete. With
-    /// [`replace`](Self::replace), an index that is there already becomes a next generation, and stays as it is should
-    /// the building fail.
+    /// Builds an index of pairs of key and payload at `path`. It appears there atomically, when it is complete. With
+    /// [`replace`](Self::replace), an existing index gets a next generation; if the build fails, the index is
+    /// unchanged.
     ///
     /// # Errors
     /// [`Error::InvalidOption`] unless there is a payload for each key; [`Error::NoSpace`], [`Error::Io`];
-    /// [`Error::AlreadyExists`] when something is at `path`. With [`replace`](Self::replace), [`Error::Locked`], and
-    /// [`Error::TypeMismatch`] for an index of other keys.
+    /// [`Error::AlreadyExists`] if something is at `path`. With [`replace`](Self::replace), [`Error::Locked`], and
+    /// [`Error::TypeMismatch`] for an index with other keys.
     pub fn build(
         &self,
         path: impl AsRef<Path>,
@@ -232,7 +235,7 @@ impl<K: Word> JoinOptions<K> {
         self.build_from(path, &slices)
     }
 
-    /// As [`build`](Self::build), of the pairs of a source: whatever does not fit into memory twice, or once.
+    /// Builds an index as [`build`](Self::build) does, from the pairs of a source, which need not fit into memory.
     ///
     /// ```
     /// use icefield::{JoinIndex, JoinSource, Result};
@@ -259,7 +262,7 @@ impl<K: Word> JoinOptions<K> {
     /// ```
     ///
     /// # Errors
-    /// As [`build`](Self::build), and what the source fails with.
+    /// As [`build`](Self::build), and the errors of the source.
     pub fn build_from(
         &self,
         path: impl AsRef<Path>,
@@ -279,20 +282,20 @@ impl<K: Word> JoinOptions<K> {
         self.build_on_frame(Mapped::create(path, self.mapped())?, source)
     }
 
-    /// Builds an index in anonymous memory, gone when it is dropped.
+    /// Builds an index in anonymous memory, which is freed when the index is dropped.
     ///
     /// # Errors
-    /// No memory, or [`Error::InvalidOption`].
+    /// The system has no memory, or [`Error::InvalidOption`].
     pub fn build_in_memory(&self, keys: &[K], payloads: &[u64]) -> Result<JoinIndex<K>> {
         let slices = Slices { keys, payloads };
         slices.matched()?;
         self.build_in_memory_from(&slices)
     }
 
-    /// As [`build_in_memory`](Self::build_in_memory), of the pairs of a source.
+    /// Builds an index as [`build_in_memory`](Self::build_in_memory) does, from the pairs of a source.
     ///
     /// # Errors
-    /// As [`build_in_memory`](Self::build_in_memory), and what the source fails with.
+    /// As [`build_in_memory`](Self::build_in_memory), and the errors of the source.
     pub fn build_in_memory_from(&self, source: &dyn JoinSource) -> Result<JoinIndex<K>> {
         let durability = match self.durability {
             Durability::PmemForced => Durability::PmemForced,
@@ -302,12 +305,12 @@ impl<K: Word> JoinOptions<K> {
         self.build_on_frame(pm, source)
     }
 
-    /// Opens the index at `path` in milliseconds, whatever its size, beside any number of others. The first change
-    /// makes this the one that may change it; a second such gets [`Error::Locked`] for its change, and goes on reading
-    /// the generation that it has opened. Nobody may write to its files but through such handles.
+    /// Opens the index at `path` in milliseconds, whatever its size, concurrently with any number of other openings. A
+    /// handle becomes the writer by its first change. A change through a second handle then fails with
+    /// [`Error::Locked`]; that handle continues to read the generation that it has opened.
     ///
-    /// No other program may write to the files of the index while it is open: what it writes can be read as pairs, and a
-    /// file that it truncates ends the process by SIGBUS.
+    /// While the index is open, its files may be changed only through such handles. Bytes that another program writes
+    /// can be read as pairs, and a file that it truncates ends the process by SIGBUS.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::TypeMismatch`], [`Error::FormatVersion`], [`Error::Corrupt`], [`Error::Io`].
@@ -333,7 +336,7 @@ impl<K: Word> JoinOptions<K> {
         self.build_on_frame(pm, source)
     }
 
-    /// Opens the index on a medium, for changes too.
+    /// Opens the index on a medium, for changes as well.
     #[doc(hidden)]
     pub fn open_on<M: Medium>(&self, pm: M) -> Result<JoinIndex<K, M>> {
         let started = Instant::now();
@@ -347,7 +350,7 @@ impl<K: Word> JoinOptions<K> {
         Ok(JoinIndex { core, recovery, key: PhantomData })
     }
 
-    /// Opens the index on a medium, for reading only: nothing is settled that a crash has left.
+    /// Opens the index on a medium, for reading only. Nothing that a crash has left is repaired.
     #[doc(hidden)]
     pub fn look_on<M: Medium>(&self, pm: M) -> Result<JoinIndex<K, M>> {
         let started = Instant::now();
@@ -358,7 +361,7 @@ impl<K: Word> JoinOptions<K> {
         Ok(JoinIndex { core, recovery, key: PhantomData })
     }
 
-    /// The same for keys that are hashes.
+    /// Returns the same options, for keys that are hashes.
     pub(super) fn with_hash(&self, token: u64) -> JoinOptions<KeyHash> {
         JoinOptions {
             durability: self.durability,
@@ -378,7 +381,7 @@ impl<K: Word> JoinOptions<K> {
         }
     }
 
-    /// The same for a new index like the one of `frame`: keys that are hashes stay what they are.
+    /// Returns the same options for a new index with the hash functions of the index of `frame`.
     pub(super) fn like<M>(&self, frame: &Frame<M>) -> Self {
         let Identity { hash_id, hash_seed, params, .. } = &frame.identity;
         Self {
@@ -420,7 +423,7 @@ impl<K: Word> JoinOptions<K> {
         }
     }
 
-    /// The frame of an index that is there.
+    /// Returns the frame of an existing index.
     pub(super) fn frame<M: Medium>(&self, pm: M) -> Result<Frame<M>> {
         let (table, identity) = superblock::read(&pm)?;
         let frame = Frame::new(pm, table, identity, self.limit(), self.verify, self.delta_limit)?;
@@ -445,13 +448,13 @@ impl<K: Word> JoinOptions<K> {
         let (uuid, limit, threads) = (identity.uuid, *limit, self.thread_count());
         let site = Site { pm, hash, sums, uuid, generation: 1, bits, threads, limit };
         let root: Root = site.build(source)?;
-        // P3 and P4 at once: nothing of it is an index before P0.
+        // P3 and P4 in one step: the directory is not an index before P0.
         root.publish(pm, table, sums)?;
         let view = Arc::new(View::fresh(&frame, root)?);
         let region = log::region(pm, root.generation, limit)?;
         let log = view.log(region, &log::Tail { records: 0, stray: 0 })?;
         superblock::begin_session(pm, table)?;
-        // P0, commit point of creation: there is an index.
+        // P0, commit point of creation: the index exists.
         superblock::seal(pm, table, identity)?;
         pm.publish_created()?;
         let mut recovery = report(&view, started)?;
@@ -461,13 +464,13 @@ impl<K: Word> JoinOptions<K> {
         Ok(JoinIndex { core, recovery, key: PhantomData })
     }
 
-    /// The generation at `path` for reading, beside whoever writes.
+    /// Finds the present generation at `path` for reading, concurrently with a writer.
     fn find(&self, path: &Path) -> Result<Found> {
         let options = MappedOptions { beside_writer: true, ..self.mapped() };
         self.find_on(|| Mapped::open_read_only(path, options.clone()))
     }
 
-    /// The generation that is present on a medium, which is opened anew for each try.
+    /// Finds the present generation on a medium, which is opened again for each attempt.
     fn find_on(&self, open: impl Fn() -> Result<Mapped>) -> Result<Found> {
         let started = Instant::now();
         let (mut failed, mut attempts) = (None, 0);
@@ -476,7 +479,8 @@ impl<K: Word> JoinOptions<K> {
             let root = frame.root()?;
             let loaded = View::load(&frame, root);
             attempts += 1;
-            // Files are taken away after the root words have named others: what is named still was there.
+            // Files are removed only after the root words name others. If they still name this generation, its files
+            // were there.
             let present = frame.root()?.generation == root.generation;
             match loaded {
                 Ok((view, ..)) if present => {
@@ -495,7 +499,7 @@ impl<K: Word> JoinOptions<K> {
         }
     }
 
-    /// How to open the directory of an index again.
+    /// Returns the functions that open the directory of an index again.
     fn reopen(&self, changes: bool) -> Reopen<Mapped> {
         let options: Self = self.clone();
         let look = move |frame: &Frame<Mapped>| {
@@ -514,15 +518,15 @@ impl<K: Word> JoinOptions<K> {
     }
 }
 
-/// Threads that one operation may use, at most.
+/// Maximum number of threads of one operation.
 const MOST_THREADS: usize = 1024;
 
-/// As many threads, if that can be.
+/// Limits a number of threads to the valid range.
 pub(super) fn sensible_threads(threads: usize) -> usize {
     threads.clamp(1, MOST_THREADS)
 }
 
-/// Fails when another index has been put into the directory.
+/// Returns an error if the directory now holds another index.
 fn same_index(found: &Frame<Mapped>, opened: &Frame<Mapped>) -> Result<()> {
     if found.identity.uuid == opened.identity.uuid {
         return Ok(());
@@ -532,7 +536,7 @@ fn same_index(found: &Frame<Mapped>, opened: &Frame<Mapped>) -> Result<()> {
     Err(Error::corrupt(file, 32, detail))
 }
 
-/// What an opening found.
+/// Returns the report of an opening.
 fn report<M: Medium>(view: &View<M>, started: Instant) -> Result<RecoveryReport> {
     let end = superblock::session_end(&view.frame.pm, &view.frame.table)?;
     Ok(RecoveryReport {

@@ -1,4 +1,4 @@
-//! The changes of a delta store on their way into the next generation, in the order of the buckets that they are about.
+//! The changes of a delta store in bucket order, for merging them into the next generation.
 
 use super::delta::{Delta, Effect, Entry};
 use super::layout::{BUCKETS, bucket_of, share_of};
@@ -8,13 +8,13 @@ use crate::base::hash::Hash;
 pub(super) const SHARE_GROUPS: u64 = 1 << 12;
 /// Places in a share.
 const SHARE_PLACES: usize = SHARE_GROUPS as usize * BUCKETS;
-/// Places for each change beyond which comparing changes is faster than counting places.
+/// A share with fewer changes than one for this number of places is sorted by comparing, otherwise by counting places.
 const SPARSE: usize = 16;
 
-/// A living entry, with the bucket that it is about.
+/// A living entry with its bucket.
 #[derive(Clone, Copy)]
 pub(super) struct Placed {
-    /// Group times buckets, and bucket.
+    /// The group's number times the buckets of a group, plus the bucket.
     pub(super) place: u64,
     pub(super) hash: u64,
     pub(super) key: u64,
@@ -27,23 +27,23 @@ pub(super) struct Shares<'a> {
     delta: &'a Delta,
     hash: &'a Hash,
     groups: u64,
-    /// Numbers of entries.
+    /// The indexes of the entries of each share.
     shares: Vec<Vec<u32>>,
-    /// How many pairs more each share has after the changes.
+    /// By how many pairs the changes make each share longer.
     growth: Vec<i64>,
 }
 
-/// Where a thread sorts shares.
+/// The buffers of a thread that sorts shares.
 #[derive(Default)]
 pub(super) struct Sorter {
     placed: Vec<Placed>,
     sorted: Vec<Placed>,
-    /// Where the next change about each place goes.
+    /// Where the next change of each place goes.
     next: Vec<u32>,
 }
 
 impl Delta {
-    /// The living entries by share of `groups` groups.
+    /// Returns the living entries by share of `groups` groups.
     pub(super) fn shares<'a>(&'a self, hash: &'a Hash, groups: u64) -> Shares<'a> {
         let count = groups.div_ceil(SHARE_GROUPS) as usize;
         let room = self.entries.len() / count;
@@ -62,7 +62,7 @@ impl Delta {
         Shares { delta: self, hash, groups, shares, growth }
     }
 
-    /// The living entries in the order of buckets.
+    /// Returns the living entries in bucket order.
     pub(super) fn placed(&self, hash: &Hash, groups: u64) -> Vec<Placed> {
         let shares = self.shares(hash, groups);
         let mut sorter = Sorter::default();
@@ -71,7 +71,7 @@ impl Delta {
 }
 
 impl Shares<'_> {
-    /// How many pairs more each share has after the changes.
+    /// Returns by how many pairs the changes make each share longer.
     pub(super) fn growth(&self) -> &[i64] {
         &self.growth
     }
@@ -85,7 +85,7 @@ impl Shares<'_> {
 }
 
 impl Sorter {
-    /// The entries of a share in the order of buckets.
+    /// Returns the entries of a share in bucket order.
     pub(super) fn sort(&mut self, shares: &Shares<'_>, share: usize) -> &[Placed] {
         let Self { placed, sorted, next } = self;
         placed.clear();
@@ -104,7 +104,7 @@ impl Sorter {
         for next in &mut *next {
             before += std::mem::replace(next, before);
         }
-        // Each is overwritten by the one that belongs there.
+        // The copy only provides the length: each element is overwritten by the one that belongs there.
         sorted.clone_from(placed);
         for placed in &*placed {
             let next = &mut next[index(placed)];

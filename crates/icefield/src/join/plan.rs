@@ -1,26 +1,27 @@
-//! The cost model: how many records a group holds, and with that how many filter bits a key has and how long buckets
-//! are. One number decides all three, because a group's line has room for 320 filter bits and the ends of 16 buckets.
+//! The cost model: how many records a group has. This number also determines the filter bits of a key and the length of
+//! buckets, because the line of a group has room for 320 filter bits and the ends of 16 buckets.
 //!
-//! A probe costs the group's line; where the filter passes the key, the lines of its bucket. With `m` records a group:
+//! A probe reads the group's line and, if the key passes the filter, the lines of its bucket. With `m` records in a
+//! group:
 //!
-//! - lines a probe:  `1 + pass(m) * (0.75 + (m / 16 + hit) / 4)`, where `pass = hit + (1 - hit) * (1 - e^(-m/64))^5`,
-//!   as buckets begin at any of the four records of a line, and a bucket that is hit has one record more;
-//! - bytes a key:    `16 + 64 / m`, and a block's checksum.
+//! - lines of a probe: `1 + pass(m) * (0.75 + (m / 16 + hit) / 4)`, where `pass = hit + (1 - hit) * (1 - e^(-m/64))^5`,
+//!   because a bucket can begin at any of the four records of a line, and a bucket with a hit has one record more;
+//! - bytes of a key: `16 + 64 / m`, and its share of a block's checksum.
 //!
-//! More records a group cost little of the first and save the second, until the filter fills up. The default is the
-//! largest filter of whole bits with which a file stays below 18.4 bytes a key: 11 bits and so 29 records, of which 0.6
-//! % pass wrongly, 1.8 records a bucket; 1.3 lines a probe at 20 %, 2.45 at 100 %.
+//! A larger `m` adds few lines and saves bytes, until the filter is nearly full. The default is the largest whole
+//! number of filter bits with which a file has less than 18.4 bytes a key: 11 bits. A group then has 29 records and a
+//! bucket 1.8; 0.6 % of absent keys pass; a probe reads 1.3 lines at 20 % hits and 2.45 at 100 %.
 
 use super::layout::{FILTER_WORDS, GROUP_BYTES};
 use crate::{Error, Result};
 
 /// Filter bits in a group.
 const GROUP_BITS: u64 = 64 * FILTER_WORDS as u64;
-/// Filter bits of a key, unless somebody says otherwise.
+/// Default number of filter bits of a key.
 const BITS: u64 = 11;
-/// Records of a group without a filter: nothing but the length of buckets counts.
+/// Records of a group without a filter, where only the length of buckets matters.
 const RECORDS_UNFILTERED: u64 = 40;
-/// Records that a group may grow to by merges, as a multiple of what it was planned for, and shrink to.
+/// The fractions of its planned number of records to which merges may let a group grow, and shrink.
 const GROWN: (u64, u64) = (3, 2);
 const SHRUNK: (u64, u64) = (1, 2);
 
@@ -29,7 +30,7 @@ const SHRUNK: (u64, u64) = (1, 2);
 pub(super) struct FilterBits(u64);
 
 impl FilterBits {
-    /// What an option asks for: `None` for the cost model's choice, 0 for no filter.
+    /// Returns the number for an option: `None` selects the cost model's choice, 0 selects no filter.
     pub(super) fn chosen(asked: Option<u32>) -> Result<Self> {
         match asked {
             None => Ok(Self(BITS)),
@@ -41,7 +42,7 @@ impl FilterBits {
         }
     }
 
-    /// What a file says.
+    /// Returns the number stored in a file, or `None` if it is invalid.
     pub(super) fn stored(bits: u64) -> Option<Self> {
         (bits == 0 || (2..=64).contains(&bits)).then_some(Self(bits))
     }
@@ -50,12 +51,12 @@ impl FilterBits {
         self.0
     }
 
-    /// Whether there is a filter at all.
+    /// Returns whether there is a filter.
     pub(super) fn is_filter(self) -> bool {
         self.0 > 0
     }
 
-    /// Records of a group.
+    /// Returns the planned number of records in a group.
     pub(super) fn group_records(self) -> u64 {
         match self.0 {
             0 => RECORDS_UNFILTERED,
@@ -63,12 +64,13 @@ impl FilterBits {
         }
     }
 
-    /// Groups for so many records.
+    /// Returns the number of groups for `records` records.
     pub(super) fn groups(self, records: u64) -> u64 {
         records.div_ceil(self.group_records()).max(1)
     }
 
-    /// Whether `groups` still serve `records`: neither is the filter too full nor the file too empty.
+    /// Returns whether `groups` groups still suit `records` records: the filter is not too full and the file not too
+    /// empty.
     pub(super) fn serves(self, groups: u64, records: u64) -> bool {
         let planned = self.groups(records);
         let too_few = planned * GROWN.1 > groups * GROWN.0;
@@ -77,14 +79,15 @@ impl FilterBits {
     }
 }
 
-/// What merging group by group costs for a pair of the base, relative to a pair of a rebuild: it copies, where a
-/// rebuild reads twice, scatters and sorts.
+/// The cost of a pair of the base in a merge by group, relative to a rebuild. The merge copies the pair; a rebuild
+/// reads it twice, scatters it and sorts it.
 const COPY_COST: f64 = 0.3;
-/// What a change costs then: it is found again, sorted, and parts what is copied together elsewhere.
+/// The cost of a change in a merge by group: it is looked up, sorted, and splits a run of records that is otherwise
+/// copied as one.
 const CHANGE_COST: f64 = 1.25;
 
-/// Whether the pairs of a base and `changes` are rather merged group by group into `groups` groups than built anew: by
-/// the cost of doing it, unless the groups would serve badly what is left. There are so many pairs before and after.
+/// Returns whether a merge by group, into `groups` groups, is better than a rebuild: it must cost less, and the groups
+/// must suit the remaining pairs. `before` and `after` are the numbers of pairs before and after the merge.
 pub(super) fn merges_by_group(
     bits: FilterBits,
     groups: u64,

@@ -1,10 +1,11 @@
-//! Probing: one line for a key that is not there, the lines of its bucket besides for one that may be.
+//! Probing reads one line for a key that is absent, and also the lines of its bucket for a key that may be present.
 //!
-//! Keys go through a ring: hashed, their groups' lines are asked for; when those have arrived, the filter is asked, all
-//! five words at once where the processor can, and keys that pass are noted, with no branch that depends on the data.
-//! Of a key that does not pass nothing else is done. When eight have passed their buckets' ends are read, which are in
-//! the same lines, and the buckets' lines asked for; when enough wait for those, the oldest are compared, two lines at a
-//! time. So nothing waits for anything, and no branch is mispredicted because a key is there or is not.
+//! Keys pass through a ring. Each key is hashed and the line of its group is prefetched. When the line has arrived, the
+//! filter is tested (all five words at once where the processor can), and a key that passes is recorded, without a
+//! branch that depends on the data. For a key that does not pass, nothing else is done. When eight keys have passed,
+//! the ends of their buckets are read from the same lines, and the lines of the buckets are prefetched. When enough
+//! keys wait for those lines, the oldest are compared, two lines at a time. So no step waits for memory, and neither
+//! hits nor misses cause mispredicted branches.
 
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
@@ -22,33 +23,33 @@ use crate::base::pipeline::prefetch_read;
 use crate::key::Word;
 use crate::pm::{CellLine, Medium};
 
-/// How far ahead of its test a group's line is asked for, and how many at a time.
+/// Distance, in keys, between the prefetch of a group's line and its test; number of keys handled at a time.
 const RING: usize = 64;
 const BURST: usize = 8;
-/// Keys that passed whose buckets are found at a time.
+/// Keys that have passed and whose buckets are located at a time.
 const OPENED: usize = 8;
 const PASSED: usize = OPENED + BURST;
 const _: () = assert!(PASSED.is_power_of_two() && OPENED >= BURST);
-/// Keys that wait while their buckets' lines arrive, and how many are compared then.
+/// Keys that wait for the lines of their buckets, and keys that are then compared at a time.
 const QUEUED: usize = 48;
 const COMPARED: usize = 8;
 const WAITING: usize = 64;
 const _: () = assert!(QUEUED + COMPARED + OPENED <= WAITING && WAITING.is_power_of_two());
 const _: () = assert!(BURST <= OPENED && OPENED <= COMPARED && RING.is_power_of_two());
 
-/// Keys between two decisions about the filter.
+/// Keys between two decisions about the use of the filter.
 const SEGMENT: usize = 1 << 14;
-/// Keys that a thread takes at a time; a multiple of 64, so that threads share no word of a bitmap.
+/// Keys of a task; a multiple of 64, so that threads share no word of a bitmap.
 const TASK: usize = 1 << 16;
-/// The share of keys that pass beyond which the filter is not worth asking, in percent.
+/// Percentage of passing keys above which the filter is bypassed.
 const MOST_PASS: usize = 75;
-/// Segments without the filter before it is asked again.
+/// Segments that bypass the filter before it is tried again.
 const BYPASSED: usize = 15;
 const _: () = assert!(TASK.is_multiple_of(SEGMENT) && SEGMENT.is_multiple_of(64));
 
-/// Where results go. Each call returns `true` when the other pairs of the key at `position` are not needed.
+/// The receiver of results. Each call returns `true` if the other pairs of the key at `position` are not needed.
 pub(super) trait Sink {
-    /// The records of `mask`'s even bits have the key: bit `2 * i` is record `first + i`.
+    /// The records of `mask`'s even bits have the key: bit `2 * i` represents record `first + i`.
     fn hits(
         &mut self,
         pm: &impl Medium,
@@ -76,7 +77,7 @@ fn any_payload(
     while left != 0 {
         let record = first + u64::from(left.trailing_zeros() / 2);
         left &= left - 1;
-        // A record that was compared: its line is there.
+        // The record has been compared, so its line is in bounds.
         let line = &areas.lines[(record / LINE_RECORDS) as usize];
         let word = 2 * (record % LINE_RECORDS) as usize + 1;
         if visit(line.load(pm, word, Relaxed)) {
@@ -103,7 +104,7 @@ impl Sink for Count {
     }
 }
 
-/// Shows pairs to a caller's function.
+/// Passes pairs to a caller's function.
 pub(super) struct Show<'f, F>(pub(super) &'f F);
 
 impl<F: Fn(usize, u64)> Sink for Show<'_, F> {
@@ -133,7 +134,7 @@ impl Mark<'_> {
     #[inline(always)]
     fn mark(&self, position: usize, found: bool) {
         let word = &self.0[position / 64];
-        // Relaxed, not at once: no other thread has positions of this word.
+        // Relaxed, and no read-modify-write: no other thread has positions in this word.
         word.store(word.load(Relaxed) | u64::from(found) << (position % 64), Relaxed);
     }
 }
@@ -151,7 +152,7 @@ impl Sink for Mark<'_> {
     }
 }
 
-/// Marks positions where a caller's function wants one of the pairs.
+/// Marks positions for which a caller's function accepts one of the pairs.
 struct MarkWanted<'b, 'f, F>(Mark<'b>, &'f F);
 
 impl<F: Fn(usize, u64) -> bool> Sink for MarkWanted<'_, '_, F> {
@@ -198,7 +199,7 @@ impl Sink for MarkAndCount<'_> {
 }
 
 impl<M: Medium> View<M> {
-    /// Probes for all keys, with as many threads as they are worth; gives each thread's sink.
+    /// Probes for all keys, with as many threads as their number justifies; returns each thread's sink.
     pub(super) fn probe<K: Word, S: Sink + Send>(
         &self,
         keys: &[K],
@@ -215,14 +216,14 @@ impl<M: Medium> View<M> {
         })
     }
 
-    /// A bit for each key, set when it has a pair.
+    /// Returns a bitmap in which the bit of each key that has a pair is set.
     pub(super) fn mark<K: Word>(&self, keys: &[K], threads: usize) -> Result<Bitmap> {
         let words = no_marks(keys.len());
         self.probe(keys, threads, || Mark(&words))?;
         Ok(marked(words, keys.len()))
     }
 
-    /// Sets the bit of each key that has a pair which is `wanted`; a word for each 64 keys.
+    /// Sets the bit of each key that has a pair for which `wanted` returns `true`. `words` has a word for each 64 keys.
     pub(super) fn mark_wanted<K: Word>(
         &self,
         keys: &[K],
@@ -233,7 +234,7 @@ impl<M: Medium> View<M> {
         self.probe(keys, threads, || MarkWanted(Mark(words), &wanted)).map(drop)
     }
 
-    /// The same as [`mark`](Self::mark), with the number of all pairs.
+    /// Like [`mark`](Self::mark), but also returns the number of all pairs.
     pub(super) fn mark_and_count<K: Word>(
         &self,
         keys: &[K],
@@ -255,15 +256,15 @@ pub(super) fn marked(words: Vec<AtomicU64>, keys: usize) -> Bitmap {
     Bitmap::new(words.into_iter().map(AtomicU64::into_inner).collect(), keys)
 }
 
-/// One thread's way through its keys.
+/// The state of one thread that probes.
 struct Prober<'a, M, K, S> {
     view: &'a View<M>,
     areas: Areas<'a>,
     keys: &'a [K],
     sink: S,
-    /// Segments to go without the filter.
+    /// Number of segments left that bypass the filter.
     bypass: usize,
-    /// Positions of keys that the delta store may know.
+    /// Positions of keys that may be in the delta store.
     flagged: Vec<usize>,
 }
 
@@ -271,7 +272,7 @@ impl<'a, M: Medium, K: Word, S: Sink> Prober<'a, M, K, S> {
     fn new(view: &'a View<M>, keys: &'a [K], sink: S) -> Result<Self> {
         let areas = view.base.areas(&view.frame.pm)?;
         let flagged = Vec::new();
-        // Without a filter there is nothing to ask.
+        // Without a filter, every segment bypasses it.
         let bypass = if view.bits.is_filter() { 0 } else { usize::MAX };
         Ok(Self { view, areas, keys, sink, bypass, flagged })
     }
@@ -326,7 +327,7 @@ impl<'a, M: Medium, K: Word, S: Sink> Prober<'a, M, K, S> {
         Ok(())
     }
 
-    /// Looks up the keys that the delta store may know, both there and in the base.
+    /// Looks up the keys that may be in the delta store, both there and in the base.
     #[cold]
     fn gather(&mut self, flagged: usize) -> Result<()> {
         for at in 0..flagged {
@@ -340,20 +341,20 @@ impl<'a, M: Medium, K: Word, S: Sink> Prober<'a, M, K, S> {
     }
 }
 
-/// A segment, for whichever instruction set there is.
+/// A segment to probe, with any instruction set.
 struct Run<'r, 'a, M, K, S, const FILTER: bool, const DELTA: bool> {
     prober: &'r mut Prober<'a, M, K, S>,
     segment: Range<usize>,
 }
 
-/// What a segment tells.
+/// The result of probing a segment.
 #[derive(Default)]
 struct Told {
-    /// Keys that passed.
+    /// Number of keys that passed.
     passed: usize,
-    /// Keys for the delta store.
+    /// Number of keys that may be in the delta store.
     flagged: usize,
-    /// The hash of a key whose group's line cannot be.
+    /// The hash of a key whose group's line is invalid.
     bad: Option<u64>,
 }
 
@@ -393,17 +394,17 @@ impl<M: Medium, K: Word, S: Sink, const FILTER: bool, const DELTA: bool> Kernel
     }
 }
 
-/// A segment on its way.
+/// The state of probing a segment.
 struct Segment<'r, 'q, M, K, S, I, const FILTER: bool, const DELTA: bool> {
     view: &'r View<M>,
     hash: Hash,
-    /// Hashes of keys whose groups' lines are on their way.
+    /// Hashes of keys whose groups' lines have been prefetched, and these lines.
     ring: [(u64, &'q CellLine); RING],
-    /// The last keys that passed: hashes and numbers.
+    /// The last keys that passed: hashes and indexes.
     passed: [(u64, usize); PASSED],
-    /// How many have passed.
+    /// Number of keys that have passed.
     count: usize,
-    /// How many eights of them have had their buckets found.
+    /// Number of sets of eight among them whose buckets have been located.
     begun: usize,
     queue: Queue<'q, M, K, S, I>,
     flagged: &'r mut [usize],
@@ -452,7 +453,7 @@ where
         Told { passed: self.count, flagged: self.flagged_count, bad: self.queue.bad }
     }
 
-    /// Hashes a key and asks for its group's line.
+    /// Hashes a key and prefetches its group's line.
     #[inline(always)]
     fn ask(&mut self, index: usize) {
         let hash = self.hash.word(self.queue.keys[index].to_word());
@@ -465,7 +466,7 @@ where
         self.ring[index % RING] = (hash, group);
     }
 
-    /// Asks the filter; a key that passes is noted, without a branch.
+    /// Tests the filter, and records a key that passes without a branch.
     #[inline(always)]
     fn test(&mut self, index: usize) {
         let (hash, group) = self.ring[index % RING];
@@ -487,7 +488,7 @@ where
         }
     }
 
-    /// Finds the buckets of keys that have passed and compares what has arrived, when there are enough of either.
+    /// Locates the buckets of keys that have passed, and compares waiting keys, if there are enough of either.
     #[inline(always)]
     fn go_on(&mut self) {
         if FILTER && self.count / OPENED > self.begun {
@@ -511,35 +512,35 @@ where
     }
 }
 
-/// A key that may be in a bucket whose lines are on their way.
+/// A key that may be in a bucket whose lines have been prefetched.
 #[derive(Clone, Copy, Default)]
 struct Candidate {
     start: u64,
     end: u64,
-    /// Of the key, in the segment.
+    /// The index of the key in the segment.
     index: usize,
 }
 
-/// Candidates.
+/// The candidates that wait for the lines of their buckets.
 struct Queue<'q, M, K, S, I> {
     isa: I,
     pm: &'q M,
     areas: Areas<'q>,
-    /// The segment's.
+    /// The keys of the segment.
     keys: &'q [K],
-    /// Where the segment begins.
+    /// The position at which the segment begins.
     first: usize,
     sink: &'q mut S,
     waiting: [Candidate; WAITING],
     opened: usize,
     compared: usize,
-    /// The hash of a key whose group's line cannot be.
+    /// The hash of a key whose group's line is invalid.
     bad: Option<u64>,
 }
 
 impl<M: Medium, K: Word, S: Sink, I: Isa> Queue<'_, M, K, S, I> {
-    /// Finds a key's bucket, asks for its lines, and appends the key, if it has `passed` and the bucket is not empty;
-    /// whether that is so changes no branch.
+    /// Locates a key's bucket, prefetches its lines, and appends the key if it has `passed` and the bucket is not
+    /// empty. No branch depends on these conditions.
     #[inline(always)]
     fn open(&mut self, hash: u64, group: &CellLine, index: usize, passed: bool) {
         let Extent { start, end, bad } = self.areas.extent(self.pm, group, bucket_of(hash));
@@ -548,7 +549,7 @@ impl<M: Medium, K: Word, S: Sink, I: Isa> Queue<'_, M, K, S, I> {
         }
         self.waiting[self.opened % WAITING] = Candidate { start, end, index };
         self.opened += usize::from((start < end) & passed);
-        // The bucket's first line and its last, which are its lines, if it is not long.
+        // The first and the last line of the bucket. These are all of its lines unless it is long.
         let record = |at: u64| {
             self.areas.lines.as_ptr().wrapping_byte_add(at.wrapping_mul(RECORD_BYTES) as usize)
         };
@@ -573,7 +574,7 @@ impl<M: Medium, K: Word, S: Sink, I: Isa> Queue<'_, M, K, S, I> {
         let next = last.min(first + 1);
         let one = self.areas.lines[first as usize].find_keys(self.pm, self.isa, key);
         let two = self.areas.lines[next as usize].find_keys(self.pm, self.isa, key);
-        // Bits of keys only, of the bucket's records only. With one line the second half is beyond the bucket.
+        // Keeps the bits of keys, and of the bucket's records. With one line, the second half is beyond the bucket.
         let records = (end - start).min(2 * LINE_RECORDS);
         let bucket = ((1_u32 << (2 * records)) - 1) << (2 * (start % LINE_RECORDS));
         let mask = (one & 0xFF | (two & 0xFF) << 8) & bucket & 0x5555;
@@ -584,7 +585,7 @@ impl<M: Medium, K: Word, S: Sink, I: Isa> Queue<'_, M, K, S, I> {
         }
     }
 
-    /// The lines of a long bucket behind its second, as far as they are needed.
+    /// Compares the lines of a long bucket after its second, until the sink needs no more.
     #[cold]
     fn compare_rest(&mut self, key: u64, lines: Range<u64>, end: u64, position: usize) {
         for line in lines {

@@ -1,7 +1,7 @@
 //! `salvage` copies the pairs of a damaged index that can be verified to a new one, and lists the losses.
 //!
-//! A pair of the base is verified by its block's checksum alone: groups, filters and the other blocks are not needed. A
-//! record of the delta log has its own checksum, so those behind a damaged one count, too.
+//! A pair of the base is verified by its block's checksum alone; groups, filters and other blocks are not needed. A
+//! record of the delta log has its own checksum, so records behind a damaged one count as well.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -20,16 +20,15 @@ use crate::pm::superblock::{self, SessionEnd};
 use crate::pm::{Mapped, Medium};
 use crate::table::SalvageReport;
 
-/// Pairs of key and payload.
 type Pairs = Vec<[u64; 2]>;
 /// How often each payload of a key occurs.
 type Payloads = HashMap<u64, u64>;
 
 impl<K: Word> JoinOptions<K> {
-    /// Copies what can still be verified of the index at `path` to a new one at `new`, where nothing may be yet. The
-    /// files need not open as an index. Nothing at `path` changes. [`SalvageReport`] lists what was lost: of a damaged
-    /// block of the base all pairs, up to 256; where a record of the delta log is damaged, the pair that it added is
-    /// missing, or those that it removed are back. Takes 16 bytes of memory for each pair.
+    /// Copies the pairs of the index at `path` that can still be verified to a new index at `new`, where nothing may
+    /// exist yet. The files need not open as an index. Nothing at `path` changes. [`SalvageReport`] lists what was
+    /// lost: a damaged block of the base loses all its pairs, up to 256; a damaged record of the delta log loses the
+    /// pair that it added, or restores the pairs that it removed. Takes 16 bytes of memory for each pair.
     ///
     /// ```
     /// use icefield::JoinIndex;
@@ -43,8 +42,8 @@ impl<K: Word> JoinOptions<K> {
     /// ```
     ///
     /// # Errors
-    /// The superblock is damaged in both copies; [`Error::Locked`](crate::Error::Locked) while a process may change the
-    /// index; as [`build`](Self::build).
+    /// Both copies of the superblock are damaged; [`Error::Locked`](crate::Error::Locked) while a process may change
+    /// the index; as [`build`](Self::build).
     pub fn salvage(&self, path: impl AsRef<Path>, new: impl AsRef<Path>) -> Result<SalvageReport> {
         let frame = self.frame(Mapped::open_read_only(path, self.mapped())?)?;
         let mut report = SalvageReport::default();
@@ -55,7 +54,7 @@ impl<K: Word> JoinOptions<K> {
     }
 }
 
-/// Rescued pairs, to build an index of.
+/// Rescued pairs as a source.
 struct Rescued(Pairs);
 
 impl JoinSource for Rescued {
@@ -75,7 +74,7 @@ impl JoinSource for Rescued {
     }
 }
 
-/// The pairs of the newest generation that can be verified.
+/// Returns the verified pairs of the newest generation.
 fn rescue<M: Medium>(frame: &Frame<M>, report: &mut SalvageReport) -> Result<Pairs> {
     let (generation, base) = newest(frame, report)?;
     let mut pairs = base.map_or_else(Vec::new, |base| whole_pairs(frame, &base, report));
@@ -118,8 +117,8 @@ fn rescue<M: Medium>(frame: &Frame<M>, report: &mut SalvageReport) -> Result<Pai
     Ok(pairs)
 }
 
-/// The generation that the root words name, with its base if the header is whole. Where both copies of the words are
-/// damaged: the newest one that is sealed, which holds all changes, named or not.
+/// Returns the generation that the root words name, and its base if the header is whole. If both copies of the root
+/// words are damaged, it is the newest sealed generation, named or not; it contains all changes.
 fn newest<M: Medium>(frame: &Frame<M>, report: &mut SalvageReport) -> Result<(u64, Option<Base>)> {
     let Frame { pm, identity, sums, limit, .. } = frame;
     let mut bases = Vec::new();
@@ -154,7 +153,7 @@ fn newest<M: Medium>(frame: &Frame<M>, report: &mut SalvageReport) -> Result<(u6
     Ok((generation, base))
 }
 
-/// Lists a run of records that cannot be read, unless it is empty.
+/// Lists a range of records that cannot be read, unless it is empty.
 fn lose(report: &mut SalvageReport, file: &str, of: &str, gap: &Range<u64>) {
     if gap.is_empty() {
         return;
@@ -165,7 +164,7 @@ fn lose(report: &mut SalvageReport, file: &str, of: &str, gap: &Range<u64>) {
     ));
 }
 
-/// The pairs in whole blocks of a base.
+/// Returns the pairs in the intact blocks of a base.
 fn whole_pairs<M: Medium>(frame: &Frame<M>, base: &Base, report: &mut SalvageReport) -> Pairs {
     let Frame { pm, sums, .. } = frame;
     let layout = base.layout();
@@ -193,7 +192,7 @@ fn whole_pairs<M: Medium>(frame: &Frame<M>, base: &Base, report: &mut SalvageRep
     pairs
 }
 
-/// The whole changes of a generation's log, oldest first.
+/// Returns the intact changes of a generation's log, oldest first.
 fn changes<M: Medium>(
     frame: &Frame<M>,
     generation: u64,

@@ -13,56 +13,56 @@ use crate::base::hash::Hash;
 use crate::base::parallel::{Tasks, in_parallel, threads_for};
 use crate::pm::{Cell64, CellLine, Medium, Region};
 
-/// Blocks summed at a time.
+/// Blocks of one task.
 const SUMMED_BLOCKS: u64 = 256;
 
-/// A group with more records than its line can tell the ends of.
+/// A group whose line cannot hold the ends of its buckets, because it has too many records.
 pub(super) struct WideGroup {
     pub(super) group: u64,
-    /// Where each bucket begins, and where the last one ends.
+    /// The beginning of each bucket, and the end of the last one.
     pub(super) bounds: [u64; WIDE_WORDS],
 }
 
-/// Checksums of blocks that were known when they were written, so that nobody has to read them again.
+/// Checksums of blocks that were computed when the blocks were written, so that they need not be read again.
 pub(super) struct Sums(Box<[AtomicU64]>);
 
 impl Sums {
-    /// Of no block.
+    /// Returns a set for no blocks.
     pub(super) fn none() -> Self {
         Self(Box::default())
     }
 
-    /// Of none yet of so many.
+    /// Returns a set for `blocks` blocks; none of their checksums is known yet.
     pub(super) fn of_blocks(blocks: u64) -> Self {
         Self((0..blocks).map(|_| AtomicU64::new(0)).collect())
     }
 
-    /// Notes those of the whole blocks in `bytes`, which go to byte `at` of the file.
+    /// Stores the checksums of the whole blocks in `bytes`, which are written at byte `at` of the file.
     pub(super) fn note(&self, sums: &Hash, at: u64, bytes: &[u8]) {
         let block = at.div_ceil(BLOCK_BYTES);
         let whole = bytes.get((block * BLOCK_BYTES - at) as usize..).unwrap_or_default();
         let known = self.0.get(block as usize..).unwrap_or_default();
         for (sum, bytes) in known.iter().zip(whole.chunks_exact(BLOCK_BYTES as usize)) {
-            // Relaxed: the threads are waited for before anybody asks.
+            // Relaxed: the threads have ended before the checksums are read.
             sum.store(sums.bytes(bytes), Relaxed);
         }
     }
 
-    /// Forgets a block's, which has changed.
+    /// Removes the checksum of a block that has changed.
     fn forget(&self, block: u64) {
         if let Some(sum) = self.0.get(block as usize) {
             sum.store(0, Relaxed);
         }
     }
 
-    /// That of a block. One that is 0 counts as unknown.
+    /// Returns the checksum of a block, if it is known. A checksum of 0 counts as unknown.
     fn of(&self, block: u64) -> Option<u64> {
         self.0.get(block as usize).map(|sum| sum.load(Relaxed)).filter(|sum| *sum != 0)
     }
 }
 
 impl<M: Medium> Site<'_, M> {
-    /// Writes what follows the records, and the header.
+    /// Writes the areas behind the records, and the header.
     pub(super) fn seal(
         &self,
         region: &Region,
@@ -76,12 +76,12 @@ impl<M: Medium> Site<'_, M> {
         let lines = lines.ok_or_else(|| short(self.pm, region))?;
         for (number, WideGroup { group, bounds }) in wide.iter().enumerate() {
             let at = layout.wide_at() + number as u64 * WIDE_BYTES;
-            // SAFETY: a part of the file that is this thread's alone.
+            // SAFETY: only this thread uses this part of the file.
             unsafe { self.pm.write_bytes(region, at, as_bytes(&[*bounds])) };
             lines[*group as usize].store(self.pm, ENDS_WORD, number as u64, Relaxed);
             self.pm.flush_object(&lines[*group as usize]);
             known.forget((Layout::GROUPS_AT + group * GROUP_BYTES) / BLOCK_BYTES);
-            // This thread's next fence makes them durable: P3's, if no other.
+            // This thread's next fence makes them durable, at the latest that of P3.
             self.flush(region, at, WIDE_BYTES);
         }
         let sums_sum = self.sum_blocks(region, layout, known)?;
@@ -92,7 +92,7 @@ impl<M: Medium> Site<'_, M> {
         Ok(Root { generation, header_sum, filter_bits: self.bits.get() })
     }
 
-    /// Writes the checksum of each block but the header's, flushed; gives that of the checksums.
+    /// Writes and flushes the checksum of each block except the header; returns the checksum of the checksums.
     fn sum_blocks(&self, region: &Region, layout: Layout, known: &Sums) -> Result<u64> {
         let blocks = layout.blocks();
         let cells = region.slice_at::<Cell64>(layout.sums_at(), blocks as usize);
@@ -114,20 +114,21 @@ impl<M: Medium> Site<'_, M> {
             }
             Ok(())
         })?;
-        // By this thread, whose next fence is P3's: the threads that wrote them would need a fence each.
+        // Flushed by this thread, whose next fence is that of P3: otherwise each thread that wrote checksums would need
+        // a fence.
         self.flush(region, layout.sums_at(), layout.sums_bytes());
         Ok(self.sums.bytes(self.read(region, layout.sums_at(), layout.sums_bytes())?))
     }
 
     fn read<'r>(&self, region: &'r Region, offset: u64, bytes: u64) -> Result<&'r [u8]> {
-        // SAFETY: the threads that wrote it have been waited for, and nobody writes it any more.
+        // SAFETY: the threads that wrote this range have ended, and no thread writes it any more.
         let bytes = unsafe { self.pm.read_bytes(region, offset, bytes as usize) };
         bytes.ok_or_else(|| short(self.pm, region))
     }
 }
 
-/// Writes into a group's line where its buckets are; gives the group if that does not fit. Its number among the wide
-/// ones is written when it is known.
+/// Writes the bounds of a group's buckets into its line. Returns the group as a wide one if they do not fit. The number
+/// of a wide group is written when it is known.
 pub(super) fn set_bounds(
     line: &mut [u64; 8],
     group: u64,

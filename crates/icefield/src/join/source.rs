@@ -1,15 +1,16 @@
-//! Where pairs come from: anything that can be read twice.
+//! Sources of pairs, which are read twice.
 
 use std::ops::Range;
 
 use crate::key::Word;
 use crate::{Error, Result};
 
-/// Pairs shown at once by the sources of this crate.
+/// Number of pairs that the sources of this crate show at once.
 const BATCH: usize = 4096;
 
-/// Pairs of key and payload that can be read twice, part by part: what a [`JoinIndex`](crate::JoinIndex) is built from.
-/// The first reading counts, the second one places; so nothing has to fit into memory but what is shown at a time.
+/// A source of pairs of key and payload, from which a [`JoinIndex`](crate::JoinIndex) is built. It is read twice, part
+/// by part: the first reading counts the pairs, the second one places them. So only the pairs shown at a time must fit
+/// into memory.
 ///
 /// ```
 /// use icefield::{JoinIndex, JoinSource, Result};
@@ -36,12 +37,12 @@ const BATCH: usize = 4096;
 /// # Ok::<(), icefield::Error>(())
 /// ```
 pub trait JoinSource: Sync {
-    /// Shows the pairs of one of `parts` parts to `show`, as slices of keys and payloads of equal length, and stops
-    /// when that fails. All parts together are all pairs, each once; several are read at the same time by different
-    /// threads. The same part of as many parts is the same pairs again the next time, in any order.
+    /// Calls `show` with the pairs of one of `parts` parts, as slices of keys and payloads of equal length, and stops
+    /// if `show` fails. The parts together contain every pair once; different threads may read several parts at the
+    /// same time. With an equal `parts`, a part must contain the same pairs in both readings, in any order.
     ///
     /// # Errors
-    /// What `show` failed with, or [`Error::Source`] when the pairs cannot be read.
+    /// The error of `show`, or [`Error::Source`] if the pairs cannot be read.
     #[expect(clippy::type_complexity, reason = "an alias would hide what implementors write")]
     fn read(
         &self,
@@ -51,13 +52,13 @@ pub trait JoinSource: Sync {
     ) -> Result<()>;
 }
 
-/// The `part`th of `parts` shares of `len` things.
+/// Returns the range of part number `part`, if `len` items are divided into `parts` parts.
 pub(super) fn share(len: usize, part: usize, parts: usize) -> Range<usize> {
     let at = |part: usize| (len as u128 * part as u128 / parts.max(1) as u128) as usize;
     at(part)..at(part + 1)
 }
 
-/// Fails unless there is a payload for each key.
+/// Returns an error unless there is a payload for each key.
 pub(super) fn matched(keys: usize, payloads: usize) -> Result<()> {
     if keys == payloads {
         return Ok(());
@@ -66,14 +67,14 @@ pub(super) fn matched(keys: usize, payloads: usize) -> Result<()> {
     Err(Error::InvalidOption { option: "payloads", detail })
 }
 
-/// Two slices.
+/// Two slices as a source.
 pub(super) struct Slices<'a, K> {
     pub(super) keys: &'a [K],
     pub(super) payloads: &'a [u64],
 }
 
 impl<K: Word> Slices<'_, K> {
-    /// Fails unless there is a payload for each key.
+    /// Returns an error unless there is a payload for each key.
     pub(super) fn matched(&self) -> Result<()> {
         matched(self.keys.len(), self.payloads.len())
     }

@@ -5,7 +5,7 @@ use crate::Error;
 use crate::base::hash::HashKind;
 use crate::pm::sim::{Sim, SimOptions};
 
-/// The pairs of an index, sorted.
+/// Returns the pairs of an index, sorted.
 fn pairs<M: Medium>(index: &JoinIndex<u64, M>) -> Vec<(u64, u64)> {
     let mut pairs = Vec::new();
     index.for_each(|key, payload| pairs.push((key, payload))).unwrap();
@@ -38,7 +38,7 @@ fn skewed_keys_make_wide_groups() {
     }
 }
 
-/// More records than are copied out of a share.
+/// The share has more records than are copied out.
 #[test]
 fn a_share_that_keys_crowd_into_is_settled_in_its_place() {
     const HOT: u64 = 1_100_000;
@@ -115,7 +115,8 @@ impl JoinSource for Fickle {
 fn a_fickle_source_is_an_error() {
     let fickle = Fickle(0.into());
     let built = JoinIndex::<u64>::options().threads(1).build_in_memory_from(&fickle);
-    // A hundred keys each time, of one share: only settling can tell, and need not, for all of them are in the file.
+    // Each reading has a hundred keys, all in one share. Only settling could detect the difference, and need not: all
+    // keys are in the file.
     if let Ok(index) = built {
         checked(&index);
         assert_eq!(index.len(), 100);

@@ -1,4 +1,4 @@
-//! What probes see: one generation, its base and its delta store.
+//! The state that probes read: one generation, that is, its base and its delta store.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -17,32 +17,31 @@ use crate::pm::{Medium, Region};
 use crate::record::opening::impossible;
 use crate::{Error, Result};
 
-/// Delta records that are always allowed, however small the base.
+/// Minimum number of delta records that are allowed, for a small base.
 const LEAST_LIMIT: u64 = 1024;
-/// More generations than an index comes to.
+/// A generation number that no index reaches.
 const MOST_GENERATIONS: u64 = 1 << 62;
-/// How many changes ahead of a change the lines are asked for that it will touch.
+/// Number of changes between the prefetch of a change's lines and the change.
 const AHEAD: usize = 16;
-/// The delta store's share of the base, unless somebody says otherwise.
+/// By default, the delta store may have one record for this number of pairs of the base.
 const DELTA_SHARE: u64 = 4;
 
-/// What stays the same from generation to generation.
+/// The part of an index that all generations share.
 pub(super) struct Frame<M> {
     pub(super) pm: M,
     pub(super) table: Region,
     pub(super) identity: Identity,
     pub(super) hash: Hash,
-    /// What checksums are made with: strong, whatever tests do to `hash`.
+    /// The hash function for checksums: always strong, whichever `hash` a test chooses.
     pub(super) sums: Hash,
-    /// Bytes that each file may have.
+    /// Maximum size of each file, in bytes.
     pub(super) limit: u64,
-    /// Whether probes verify what they read.
+    /// `true` if probes verify checksums.
     pub(super) verify: bool,
-    /// The most records of a delta log, if somebody says.
+    /// Maximum number of records in a delta log, if the caller sets one.
     pub(super) delta_limit: Option<u64>,
 }
 
-/// A generation.
 pub(super) struct View<M> {
     pub(super) frame: Arc<Frame<M>>,
     pub(super) root: Root,
@@ -50,16 +49,16 @@ pub(super) struct View<M> {
     pub(super) base: Base,
     delta: RwLock<Delta>,
     pub(super) filter: DeltaFilter,
-    /// Changes in the delta store: probes ask it when there are any.
+    /// Number of changes in the delta store. Probes look into it only if this is not 0.
     changes: AtomicU64,
-    /// Pairs, those of the base and of the delta store.
+    /// Number of pairs, in the base and the delta store.
     len: AtomicU64,
-    /// The most records that the delta log may have.
+    /// Maximum number of records in the delta log.
     pub(super) delta_limit: u64,
 }
 
 impl<M: Medium> Frame<M> {
-    /// Of an index that is on `pm`.
+    /// Returns the frame of the index on `pm`.
     pub(super) fn new(
         pm: M,
         table: Region,
@@ -75,8 +74,8 @@ impl<M: Medium> Frame<M> {
         Ok(Self { pm, table, identity, hash, sums, limit, verify, delta_limit })
     }
 
-    /// The generation that the root words name at the moment. Beside a merge a reader can find the first copy half
-    /// written, and then the second one: the next look finds the first one whole.
+    /// Returns the generation that the root words name. During a merge, a reader can read the first copy half written
+    /// and then the second copy half written; a second attempt finds the first copy whole.
     pub(super) fn root(&self) -> Result<Root> {
         let read = || Root::read(&self.pm, &self.table, &self.sums);
         read().or_else(|_| read())
@@ -84,7 +83,7 @@ impl<M: Medium> Frame<M> {
 }
 
 impl<M: Medium> View<M> {
-    /// A generation whose base is sealed, with an empty delta store.
+    /// Returns a generation with a sealed base and an empty delta store.
     pub(super) fn fresh(frame: &Arc<Frame<M>>, root: Root) -> Result<Self> {
         let Frame { pm, identity, sums, limit, verify, .. } = &**frame;
         if !(1..MOST_GENERATIONS).contains(&root.generation) {
@@ -109,7 +108,7 @@ impl<M: Medium> View<M> {
         })
     }
 
-    /// The generation that `root` names, with what its log says.
+    /// Loads the generation that `root` names, and replays its log.
     pub(super) fn load(frame: &Arc<Frame<M>>, root: Root) -> Result<(Self, Region, Tail)> {
         let view = Self::fresh(frame, root)?;
         let pm = &frame.pm;
@@ -122,7 +121,7 @@ impl<M: Medium> View<M> {
         let expected = closed.max(kept);
         let region = log::region(pm, root.generation, frame.limit)?;
         let mut replayed = 0;
-        // Removals of one key's pairs that follow one another are done together, as `apply` does them fast.
+        // Consecutive removals of pairs of one key are collected, because `apply` is fast if it gets all of them.
         let mut together: Vec<(Change, ChangeEffect)> = Vec::new();
         let tail = log::replay(pm, &region, &frame.sums, root.generation, expected, |change| {
             replayed += 1;
@@ -135,7 +134,7 @@ impl<M: Medium> View<M> {
                 together.clear();
             }
             let effect = match change {
-                // It had an effect, or it would not have been logged.
+                // The removal had an effect, otherwise it would not have been logged.
                 Change::RemovePair(key, _) => ChangeEffect::of_pair(frame.hash.word(key)),
                 change => view.effect(change)?,
             };
@@ -151,17 +150,17 @@ impl<M: Medium> View<M> {
         Ok((view, region, tail))
     }
 
-    /// The log of a generation that was loaded, or is new, to go on with.
+    /// Returns the log of a loaded or new generation, ready for appending.
     pub(super) fn log(&self, region: Region, tail: &Tail) -> Result<Log> {
         Log::resume(&self.frame.pm, region, self.root.generation, tail)
     }
 
     pub(super) fn read_delta(&self) -> RwLockReadGuard<'_, Delta> {
-        // Whoever panics while it changes has run out of nothing: room was made before.
+        // A poisoned lock is usable: room is reserved before a change, so a change cannot panic halfway.
         self.delta.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the delta store may have something to say.
+    /// Returns `true` if the delta store may have entries.
     pub(super) fn has_changes(&self) -> bool {
         // Acquire: pairs with the Release in `apply`.
         self.changes.load(Acquire) > 0
@@ -175,8 +174,8 @@ impl<M: Medium> View<M> {
         self.len.load(Acquire)
     }
 
-    /// Shows the payloads of a key, those of the delta store and of the base, until `visit` says no. No lock is held
-    /// meanwhile.
+    /// Calls `visit` with the payloads of a key, from the delta store and from the base, until it returns `false`. No
+    /// lock is held while `visit` runs.
     pub(super) fn gather(
         &self,
         hash: u64,
@@ -192,7 +191,7 @@ impl<M: Medium> View<M> {
             .payloads(&self.frame.pm, hash, key, |payload| !known.shows(payload) || visit(payload))
     }
 
-    /// What a change would do.
+    /// Returns the effect that a change would have.
     pub(super) fn effect(&self, change: Change) -> Result<ChangeEffect> {
         let hash = self.frame.hash.word(change.key());
         let mut effect = ChangeEffect { hash, pairs: 0, in_base: 0 };
@@ -217,7 +216,7 @@ impl<M: Medium> View<M> {
                 effect.pairs = match known {
                     PayloadDelta::Added => 1,
                     PayloadDelta::Hidden(hidden) => {
-                        // One more than are hidden: the first that is not.
+                        // The base must have one equal pair more than are hidden.
                         let mut left = hidden + 1;
                         self.base.payloads(&self.frame.pm, hash, key, |found| {
                             left -= u64::from(found == payload);
@@ -232,13 +231,13 @@ impl<M: Medium> View<M> {
         Ok(effect)
     }
 
-    /// Makes room for changes, so that they cannot fail once they are durable.
+    /// Makes room for changes, so that applying them cannot fail after they have become durable.
     pub(super) fn reserve(&self, changes: usize) -> Result<()> {
         let mut delta = self.delta.write().unwrap_or_else(PoisonError::into_inner);
         delta.reserve(&self.frame.hash, changes)
     }
 
-    /// Makes durable changes visible, all at once. One writer at a time.
+    /// Makes durable changes visible, all at once. Only one thread may do so at a time.
     pub(super) fn apply(&self, changes: &[(Change, ChangeEffect)]) -> Result<()> {
         if changes.is_empty() {
             return Ok(());
@@ -265,31 +264,32 @@ impl<M: Medium> View<M> {
                 Change::Remove(_) | Change::RemovePair(..) => removed += effect.pairs,
             }
         }
-        // Once for all: who changes something holds the lock. Release: pairs with the Acquire in `len`.
-        // A log that was made up may remove more than there is.
+        // One store for all changes: only the holder of the lock writes it. Release: pairs with the Acquire in `len`.
+        // Saturating, because a forged log may remove more pairs than there are.
         self.len.store((self.len() + added).saturating_sub(removed), Release);
-        // Release: who sees the count sees the filter's bits, and finds the lock taken or the entries there.
+        // Release: a thread that reads the count sees the filter's bits, and then waits for the lock or finds the
+        // entries.
         self.changes.fetch_add(changes.len() as u64, Release);
         Ok(())
     }
 
-    /// How many living entries the delta store has.
+    /// Returns the number of living entries in the delta store.
     pub(super) fn living(&self) -> u64 {
         self.read_delta().living()
     }
 
-    /// The living entries of the delta store in the order of buckets.
+    /// Returns the living entries of the delta store in bucket order.
     pub(super) fn placed(&self, groups: u64) -> Vec<Placed> {
         self.read_delta().placed(&self.frame.hash, groups)
     }
 
-    /// DRAM that it takes beside the mapping.
+    /// Returns the bytes of DRAM used beside the mapping.
     pub(super) fn dram_bytes(&self) -> u64 {
         let filter = if self.has_changes() { self.filter.bytes() } else { 0 };
         self.read_delta().bytes() + filter
     }
 
-    /// Fails when the hash of `K` is not what the index was made for.
+    /// Returns an error unless the index has this design and key type.
     pub(super) fn check_type(frame: &Frame<M>, design: &str, key: &str) -> Result<()> {
         let Identity { design: found, key_type, .. } = &frame.identity;
         if found == design && key_type == key {
@@ -303,24 +303,24 @@ impl<M: Medium> View<M> {
     }
 }
 
-/// What a change does, found out before it is made.
+/// The effect of a change, determined before the change is made.
 #[derive(Clone, Copy)]
 pub(super) struct ChangeEffect {
     pub(super) hash: u64,
-    /// How many pairs it adds or removes.
+    /// Number of pairs that it adds or removes.
     pub(super) pairs: u64,
-    /// How many pairs of a removed key the base has.
+    /// Number of pairs in the base of a key that is removed.
     pub(super) in_base: u64,
 }
 
 impl ChangeEffect {
-    /// That of removing a pair which is there.
+    /// Returns the effect of removing a pair that is present.
     pub(super) fn of_pair(hash: u64) -> Self {
         Self { hash, pairs: 1, in_base: 0 }
     }
 }
 
-/// The key, and its hash, when there are several changes and all of them remove pairs of one key.
+/// Returns the key and its hash if there are several changes and all of them remove pairs of this key.
 fn removed_of(changes: &[(Change, ChangeEffect)]) -> Option<(u64, u64)> {
     let [(first, effect), _, ..] = changes else { return None };
     let key = first.key();

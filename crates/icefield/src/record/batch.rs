@@ -1,4 +1,4 @@
-//! Batches, as far as they do not depend on the table: results, and the mixed batch.
+//! The parts of batches that do not depend on the table: results, and mixed batches.
 
 use super::engine::{Engine, Mode, Wrote};
 use super::{Pin, Probe, Unlinked};
@@ -8,20 +8,20 @@ use crate::table::{
 };
 use crate::{Error, Result};
 
-/// How far ahead of a mixed batch its keys are asked for.
+/// Number of operations of a mixed batch between the prefetch of a key and its operation.
 const HINT_DISTANCE: usize = 16;
 
-/// A write as a window sees it.
+/// A write that a window can stage.
 #[derive(Clone, Copy)]
 pub(crate) enum Write {
     Put(Mode, Unlinked),
     Remove,
 }
 
-/// The writes of a batch in the making: up to a window of them are staged, then committed together.
+/// Executes the writes of a batch: up to a window of them are staged, then committed together.
 pub(crate) trait BatchWriter {
-    /// Runs one write: in the open window, in a new one, or alone. `write` says nothing: remove. `answer` gets what
-    /// became of earlier ones, in order, once they are durable.
+    /// Executes one write: in the open window, in a new one, or alone. If `write` is `None`, it is a removal. `answer`
+    /// is called with the outcomes of earlier writes, in order, once they are durable.
     fn run(
         &mut self,
         index: usize,
@@ -30,31 +30,31 @@ pub(crate) trait BatchWriter {
         answer: &mut impl FnMut(usize, Wrote) -> Result<()>,
     ) -> Result<()>;
 
-    /// Commits the window and gives out its answers.
+    /// Commits the open window and calls `answer` with its outcomes.
     fn commit(&mut self, answer: &mut impl FnMut(usize, Wrote) -> Result<()>) -> Result<()>;
 
-    /// Whether a read of a key with this hash must come after the open window: it has an operation on the key, or a
-    /// lock for which reads wait, or has been open for long enough.
+    /// Returns whether a read of a key with this hash must wait for the open window to be committed: the window
+    /// contains an operation on the key or a lock for which reads wait, or has been open for long enough.
     fn holds_up(&mut self, hash: u64) -> bool;
 
-    /// What will be the answer of an operation that was staged last.
+    /// Returns the future outcome of operation `index` if it was the last one staged.
     fn staged_answer(&self, index: usize) -> Option<Wrote>;
 }
 
-/// What a table does itself for batches.
+/// The methods that a table implements itself for batches.
 pub(crate) trait BatchEngine<K: Key + ?Sized, V: Value + ?Sized>: Engine<K, V> {
-    /// Takes the writes of one batch.
+    /// The writer of one batch.
     type Writer<'t>: BatchWriter
     where
         Self: 't;
 
     fn writer(&self) -> Self::Writer<'_>;
 
-    /// Asks for what a write of a key with this hash will touch.
+    /// Prefetches the memory that a write of a key with this hash will access.
     fn hint(&self, hash: u64);
 
-    /// Runs `count` writes of one kind (no mode: removals, whose values nobody asks for) in order. `answer` gets what
-    /// became of each, in order, once it is durable.
+    /// Runs `count` writes of one kind in order. Without a mode they are removals, whose value is ignored. `answer` is
+    /// called with the outcome of each, in order, once it is durable.
     fn write_batch<'k, 'v>(
         &self,
         mode: Option<Mode>,
@@ -66,7 +66,7 @@ pub(crate) trait BatchEngine<K: Key + ?Sized, V: Value + ?Sized>: Engine<K, V> {
     where
         K: 'k;
 
-    /// One write the single way, for what no window can do.
+    /// Runs one write outside of windows, for a write that no window can stage.
     #[cold]
     fn write_alone(&self, pin: &Pin<'_>, probe: &Probe<'_>, write: Write) -> Result<Wrote> {
         match write {
@@ -78,8 +78,9 @@ pub(crate) trait BatchEngine<K: Key + ?Sized, V: Value + ?Sized>: Engine<K, V> {
         }
     }
 
-    /// Whether a write of this mode may need its key written; `is_present` is a guess at whether a key by reference is
-    /// there already. When it was wrong, the window leaves the record to [`BatchEngine::write_alone`].
+    /// Returns whether a write of this mode may need its key to be written. `is_present` returns a guess at whether a
+    /// key by reference is present. If the guess is wrong, the window leaves the record to
+    /// [`BatchEngine::write_alone`].
     #[inline]
     fn needs_key(&self, mode: Mode, is_present: impl FnOnce() -> Result<bool>) -> Result<bool> {
         Ok(match mode {
@@ -90,8 +91,8 @@ pub(crate) trait BatchEngine<K: Key + ?Sized, V: Value + ?Sized>: Engine<K, V> {
         })
     }
 
-    /// Writes what a record needs beyond its slot, while locks may be held. Only with no lock held may the blob store
-    /// ask the table about old blocks: where it has to, `let_go` lets go of them.
+    /// Writes the blobs of a record while bucket locks may be held. The blob store may call the table about old blocks
+    /// only when no lock is held; when it has to, `let_go` releases the locks first.
     fn prepare_beside(
         &self,
         probe: &Probe<'_>,
@@ -162,7 +163,6 @@ pub(crate) trait BatchEngine<K: Key + ?Sized, V: Value + ?Sized>: Engine<K, V> {
         }
     }
 
-    /// A mixed batch.
     fn execute_all(&self, ops: &mut [Op<'_, K, V>], on_failure: OnFailure) -> Result<usize> {
         no_shadows(ops)?;
         let mut writer = self.writer();
@@ -172,12 +172,12 @@ pub(crate) trait BatchEngine<K: Key + ?Sized, V: Value + ?Sized>: Engine<K, V> {
             }
             self.execute_one(&mut writer, ops, index)
         });
-        // What came before a failure is made durable and filled in.
+        // The operations before a failure are made durable, and their results are filled in.
         let finished = writer.commit(&mut |index, wrote| self.fill_in(&mut ops[index], wrote));
         result.and(finished).map(|()| ran)
     }
 
-    /// Runs or stages one operation; says whether it found its key occupied or absent.
+    /// Runs or stages one operation; returns whether it found its key occupied or absent.
     fn execute_one<'t>(
         &'t self,
         writer: &mut Self::Writer<'t>,
@@ -206,7 +206,7 @@ pub(crate) trait BatchEngine<K: Key + ?Sized, V: Value + ?Sized>: Engine<K, V> {
             Op::Insert(_, value, _) | Op::Put(_, value) => Some((Mode::Upsert, V::raw(*value))),
             Op::Update(_, value, _) => Some((Mode::Update, V::raw(*value))),
             Op::Remove(..) => None,
-            // Refused before the batch began.
+            // Such a batch was refused before its first operation.
             Op::Shadow(..) => return Ok(false),
         };
         let mut answer = |index: usize, wrote| self.fill_in(&mut ops[index], wrote);
@@ -217,8 +217,8 @@ pub(crate) trait BatchEngine<K: Key + ?Sized, V: Value + ?Sized>: Engine<K, V> {
         })
     }
 
-    /// The value of a key beside an open window, whose locks another thread may be waiting for: `None` where the answer
-    /// would have to wait in turn.
+    /// Reads a key while a window is open, whose locks another thread may be waiting for. Returns `None` if the read
+    /// would have to wait for such a thread.
     fn get_at_once(&self, probe: &Probe<'_>) -> Result<Option<Option<Owned<V>>>> {
         let pin = self.records().pin();
         let Some(word) = self.find_word_at_once(&pin, probe)? else { return Ok(None) };

@@ -1,5 +1,5 @@
-//! The operations on one key, for every table whose slots hold the two words of a record: what does not depend on where
-//! a record lies.
+//! The operations on one key, for every table whose slots hold the two words of a record: everything that does not
+//! depend on where a record lies.
 
 use super::{Pin, Probe, Records, Unlinked};
 use crate::key::{Data, Key, Raw, Value};
@@ -10,7 +10,7 @@ use crate::table::{
 };
 use crate::{Error, Result};
 
-/// What to do with a key.
+/// The condition under which a write of a key takes place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// Insert only if absent.
@@ -21,12 +21,12 @@ pub(crate) enum Mode {
     Update,
 }
 
-/// What a write found and did. Words of by-reference values are good while the caller's pin lasts.
+/// The outcome of a write. Words of by-reference values are valid while the caller's pin is held.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Wrote {
     /// The key was absent and is now present.
     Inserted,
-    /// The key had this value word, and has another now (or, removed, none).
+    /// The key had this value word. It has another one now, or was removed.
     Replaced(u64),
     /// The key has this value word; nothing was written.
     Occupied(u64),
@@ -34,32 +34,34 @@ pub(crate) enum Wrote {
     Absent,
 }
 
-/// What a table does itself; every operation on one key follows. Each method is durable when it returns.
+/// The methods that a table implements itself; every operation on one key is built on them. Each method that changes
+/// the table is durable when it returns.
 pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
-    /// Where the table is.
+    /// The table's medium.
     type Medium: Medium;
 
     fn pm(&self) -> &Self::Medium;
     fn records(&self) -> &Records<K, V>;
 
-    /// A fault in the region of the slots.
+    /// Returns an error for a fault in the region of the slots.
     fn fault_in_slot(&self, detail: String) -> Error;
 
-    /// Asks for what a write of a key with this hash will touch, where that is worth it for a single one; `None` for a
-    /// removal.
+    /// Prefetches the memory that a single write of a key with this hash will access, if the table profits from it. The
+    /// mode is `None` for a removal.
     #[inline(always)]
     fn look_ahead(&self, _hash: u64, _mode: Option<Mode>) {}
 
-    /// The value word of a key, without a lock. Good while the pin lasts.
+    /// Returns the value word of a key, without taking a lock. The word is valid while the pin is held.
     fn find_word(&self, pin: &Pin<'_>, probe: &Probe<'_>) -> Result<Option<u64>>;
 
-    /// [`Engine::find_word`] for a thread that may hold locks: `None` where that would wait for another thread's.
+    /// Like [`Engine::find_word`], for a thread that may hold locks: returns `None` if the lookup would have to wait
+    /// for another thread's lock.
     #[inline]
     fn find_word_at_once(&self, pin: &Pin<'_>, probe: &Probe<'_>) -> Result<Option<Option<u64>>> {
         self.find_word(pin, probe).map(Some)
     }
 
-    /// Links a prepared record, which lacks no key unless the mode is `Update`.
+    /// Links a prepared record, which has its key unless the mode is `Update`.
     fn write_prepared(
         &self,
         pin: &Pin<'_>,
@@ -68,7 +70,7 @@ pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
         mode: Mode,
     ) -> Result<Wrote>;
 
-    /// Replaces the value word of a key if it is still `before`; else answers [`Wrote::Absent`].
+    /// Replaces the value word of a key if it is still `before`; otherwise returns [`Wrote::Absent`].
     fn replace_still(
         &self,
         pin: &Pin<'_>,
@@ -77,13 +79,14 @@ pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
         value: u64,
     ) -> Result<Wrote>;
 
-    /// Removes a key; its former value word is good while `pin` lasts.
+    /// Removes a key; returns its former value word, which is valid while `pin` is held.
     fn remove_probed(&self, pin: &Pin<'_>, probe: &Probe<'_>) -> Result<Option<u64>>;
 
-    /// Removes a key if its value word is still `before`; for `None`, tells whether it is still absent.
+    /// Removes a key if its value word is still `before`. If `before` is `None`, returns whether the key is still
+    /// absent.
     fn remove_still(&self, pin: &Pin<'_>, probe: &Probe<'_>, before: Option<u64>) -> Result<bool>;
 
-    /// The value behind a word, as the user's type.
+    /// Returns the value behind a word, as the user's type.
     #[inline]
     fn own_value(&self, word: u64) -> Result<V::Owned> {
         self.records()
@@ -91,15 +94,15 @@ pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
             .ok_or_else(|| self.fault_in_slot(format!("a stored value is no {}", V::TYPE)))
     }
 
-    /// The key behind a word, as the user's type.
+    /// Returns the key behind a word, as the user's type.
     fn own_key(&self, word: u64) -> Result<K::Owned> {
         self.records()
             .own_key(self.pm(), word)?
             .ok_or_else(|| self.fault_in_slot(format!("a stored key is no {}", K::TYPE)))
     }
 
-    /// Hands a slot's record to `put` if all of it is what was written and it is at home there; else tells that it is
-    /// damaged.
+    /// Passes a slot's record to `put` if all its checksums fit and `is_home` accepts its hash; otherwise adds it to
+    /// the report as damaged.
     fn rescue(
         &self,
         (key, value): (u64, u64),
@@ -125,7 +128,7 @@ pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
         }
     }
 
-    /// The value of `key`, copied out.
+    /// Returns a copy of the value of `key`.
     fn get_owned(&self, key: Arg<'_, K>) -> Result<Option<Owned<V>>> {
         let probe = self.records().probe(key);
         self.get_probed(&probe)
@@ -155,8 +158,8 @@ pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
         Ok(self.find_word(&self.records().pin(), &probe)?.is_some())
     }
 
-    /// Writes one record. What is stored by reference is written to the blob store before any lock is taken, unless a look
-    /// without locks already tells that it will not be needed: the key of a record that is there has been written.
+    /// Writes one record. Blobs are written before any lock is taken. A lookup without locks first finds out which are
+    /// needed: a key that is present has been written already.
     #[inline]
     fn write(&self, pin: &Pin<'_>, probe: &Probe<'_>, value: Raw<'_>, mode: Mode) -> Result<Wrote> {
         self.look_ahead(probe.hash, Some(mode));
@@ -176,7 +179,7 @@ pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
         self.link(pin, probe, record, mode)
     }
 
-    /// Links a prepared record, or gives back what is not linked. Under no lock.
+    /// Links a prepared record, and frees the blobs that were not linked. The caller holds no lock.
     #[inline]
     fn link(
         &self,
@@ -194,10 +197,10 @@ pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
         wrote
     }
 
-    /// [`Engine::link`] of a record whose key was there.
+    /// Like [`Engine::link`], for a record whose key was found present, and so was not written.
     fn link_value(&self, pin: &Pin<'_>, probe: &Probe<'_>, record: &mut Unlinked) -> Result<Wrote> {
         match self.write_prepared(pin, probe, *record, Mode::Update)? {
-            // Another thread has removed it.
+            // Another thread has removed the key.
             Wrote::Absent => {
                 self.records().add_key(self.pm(), self, probe, record)?;
                 self.write_prepared(pin, probe, *record, Mode::Upsert)
@@ -206,7 +209,7 @@ pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
         }
     }
 
-    /// Gives back what a write did not link.
+    /// Frees the blobs that a write did not link.
     #[inline]
     fn settle(&self, wrote: &Result<Wrote>, record: Unlinked) {
         let inserted = matches!(wrote, Ok(Wrote::Inserted));
@@ -226,7 +229,7 @@ pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
         })
     }
 
-    /// `insert` and `update`.
+    /// Implements `insert` and `update`.
     fn write_one(
         &self,
         key: Arg<'_, K>,
@@ -258,8 +261,8 @@ pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
         self.remove_probed(&pin, &probe).map(|_| ())
     }
 
-    /// Shows the value to `f` without a lock, then does what it decided if the value word is still the same; for words
-    /// that is equality, for references identity (the pin keeps a reference from being reused).
+    /// Calls `f` with the value, without a lock, then applies its decision if the value word is still the same. For
+    /// words this compares values, for references identity: the pin keeps a reference from being reused.
     fn compute_one(
         &self,
         key: Arg<'_, K>,
@@ -315,8 +318,8 @@ pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
         Ok(matches!(wrote?, Wrote::Inserted | Wrote::Replaced(_)))
     }
 
-    /// Makes the blobs of a prepared record durable before a slot comes to refer to them, where the table's own write has
-    /// no fence before its commit point: in Dash an update, in IcebergHT every write.
+    /// Makes the blobs of a prepared record durable before a slot refers to them. Needed where the table's own write
+    /// has no fence before its commit point: updates in Dash, every write in IcebergHT.
     #[inline]
     fn persist_prepared(&self) {
         if self.records().blobs().is_some() {

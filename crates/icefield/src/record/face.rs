@@ -1,10 +1,11 @@
-//! The public face of tables whose slots hold the two words of a record: the inherent methods and the common traits
-//! over them, once. A macro, because inherent methods have to be each type's own.
+//! The public methods and trait implementations of the tables of records (Dash, IcebergHT, Plush), written once. This
+//! is a macro because inherent methods belong to one type.
 
-/// Gives a table its public face. The table has [`BatchEngine`](super::batch::BatchEngine) and, of its own, what follows
-/// here by other names: `count`, `room`, `make_room_for`, `shrink`, `prefetch_key`, `stats_now`, `scan_page`,
-/// `clear_all`, `read_batch`, `sync_now`, `check_all`, `salvage_to`, `backup_to`, `core.pm` and `recovery`. The documents say what
-/// differs: costs, and the paper's sections.
+/// Implements the public interface of a table. The table provides the private methods that the expansion calls. Dash
+/// and IcebergHT get most of them from [`BatchEngine`](super::batch::BatchEngine); Plush defines the same methods
+/// itself. Each table also defines `count`, `room`, `make_room_for`, `shrink`, `prefetch_key`, `stats_now`,
+/// `scan_page`, `clear_all`, `read_batch`, `sync_now`, `check_all`, `salvage_to` and `backup_to`, and has the fields
+/// `core.pm`, `core.table` and `recovery`. The literals document where tables differ: costs, and the paper's sections.
 macro_rules! public_face {
     (
         table: $table:ident,
@@ -26,7 +27,7 @@ macro_rules! public_face {
         check: $doc_check:literal,
     ) => {
         impl<K: Key + ?Sized, V: Value + ?Sized $(, $policy: $bound)?> $table<K, V $(, $policy)?, Mapped> {
-            /// A builder for tables of this type.
+            /// Returns a builder for tables of this type.
             #[must_use]
             pub fn options() -> $options<K, V $(, $policy)?> {
                 $options::default()
@@ -102,12 +103,13 @@ macro_rules! public_face {
             }
         }
 
-        /// The operations, with the meanings of [`Table`] and [`Durable`]; each is durable when it returns.
+        /// The operations, as documented for [`Table`] and [`Durable`]. Each is durable when it returns, unless the
+        /// table was opened with a relaxed [`SyncMode`](crate::SyncMode).
         impl<K: Key + ?Sized, V: Value + ?Sized $(, $policy: $bound)?, M: Medium> $table<K, V $(, $policy)?, M> {
             #[doc = $doc_get]
             ///
             /// # Errors
-            /// [`crate::Error::Corrupt`] when a file was damaged.
+            /// [`crate::Error::Corrupt`] if a file is damaged.
             ///
             /// ```
             #[doc = concat!(" let table = icefield::", stringify!($public), "::<u64, u64>::in_memory()?;")]
@@ -118,8 +120,10 @@ macro_rules! public_face {
                 self.get_owned(key)
             }
 
-            /// Shows the value of `key` to `f`: a value by reference as a copy, which takes no allocation if it is short.
-            /// No lock is held meanwhile, and nothing kept from being reclaimed: `f` may call the table, and take its time.
+            /// Calls `f` with the value of `key` and returns the result, or `None` if the key is absent. No lock is
+            /// held while `f` runs, so `f` may call the table. Dash and IcebergHT pass a copy of a value that is stored
+            /// by reference (on the stack if it is short) and hold back no reclamation meanwhile. Plush passes its
+            /// bytes in place, and reuses no chunk of the payload log that can be read now before `f` returns.
             ///
             /// # Errors
             /// As [`get`](Self::get).
@@ -134,7 +138,7 @@ macro_rules! public_face {
                 self.get_shown(key, f)
             }
 
-            /// Whether `key` is present.
+            /// Returns `true` if `key` is present.
             ///
             /// # Errors
             /// As [`get`](Self::get).
@@ -153,7 +157,8 @@ macro_rules! public_face {
             ///
             /// # Errors
             /// [`crate::Error::NoSpace`], [`crate::Error::ReadOnly`], [`crate::Error::KeyTooLong`],
-            /// [`crate::Error::ValueTooLong`], [`crate::Error::Forked`], [`crate::Error::Corrupt`]; nothing was changed then.
+            /// [`crate::Error::ValueTooLong`], [`crate::Error::Forked`], [`crate::Error::Corrupt`]; the table is
+            /// unchanged.
             ///
             /// ```
             /// use icefield::Occupied;
@@ -166,7 +171,7 @@ macro_rules! public_face {
                 self.try_insert_one(key, value)
             }
 
-            /// Inserts or replaces; gives the previous value.
+            /// Inserts `key` or replaces its value; returns the previous value.
             ///
             /// # Errors
             /// As [`try_insert`](Self::try_insert).
@@ -181,7 +186,7 @@ macro_rules! public_face {
                 self.write_one(key, value, Mode::Upsert)
             }
 
-            /// Inserts or replaces, saying nothing of the previous value (which need not be read then).
+            /// Inserts `key` or replaces its value, without returning the previous value, which need not be read.
             ///
             /// # Errors
             /// As [`try_insert`](Self::try_insert).
@@ -197,7 +202,8 @@ macro_rules! public_face {
                 self.put_one(key, value)
             }
 
-            /// Replaces the value only if `key` is present; gives the previous one. One flush, one fence.
+            /// Replaces the value only if `key` is present; returns the previous value. About one flush, and one
+            /// fence, if the record consists of words.
             ///
             /// # Errors
             /// As [`try_insert`](Self::try_insert).
@@ -228,7 +234,7 @@ macro_rules! public_face {
                 self.remove_one(key)
             }
 
-            /// Removes `key`, saying nothing of whether it was there.
+            /// Removes `key`, without returning whether it was present.
             ///
             /// # Errors
             /// As [`remove`](Self::remove).
@@ -242,8 +248,9 @@ macro_rules! public_face {
                 self.delete_one(key)
             }
 
-            /// Atomic read-modify-write: shows the present value to `f` and does what it decides, calling `f` again when
-            /// another thread came between. No lock is held while `f` runs.
+            /// Reads, modifies and writes the value of `key` atomically: calls `f` with the present value, then applies
+            /// its decision. If another thread changes the value in between, `f` is called again. No lock is held while
+            /// `f` runs.
             ///
             /// # Errors
             /// As [`try_insert`](Self::try_insert).
@@ -265,8 +272,8 @@ macro_rules! public_face {
                 self.compute_one(key, f)
             }
 
-            /// Replaces the value by `new` if it equals `current`; otherwise `Err` holds the present value, `None` when
-            /// the key is absent. Values of bytes are compared as a whole.
+            /// Replaces the value by `new` if it equals `current`. Otherwise `Err` holds the present value, or `None`
+            /// if the key is absent. Byte values are compared as a whole.
             ///
             /// # Errors
             /// As [`try_insert`](Self::try_insert).
@@ -288,7 +295,8 @@ macro_rules! public_face {
                 Table::compare_exchange(self, key, current, new)
             }
 
-            /// Adds `delta` to the value of `key` (absent counts as zero), wrapping around; gives the value before.
+            /// Adds `delta` to the value of `key`, wrapping around; returns the value before. An absent key counts as
+            /// zero.
             ///
             /// # Errors
             /// As [`try_insert`](Self::try_insert).
@@ -321,7 +329,7 @@ macro_rules! public_face {
                 self.count()
             }
 
-            /// Whether there is no record.
+            /// Returns `true` if the table holds no record.
             ///
             /// # Errors
             /// As [`len`](Self::len).
@@ -345,7 +353,7 @@ macro_rules! public_face {
                 self.room()
             }
 
-            /// What the table is made of. Constant time.
+            /// Returns sizes and counters of the table. Constant time.
             ///
             /// ```
             #[doc = concat!(" let table = icefield::", stringify!($public), "::<u64, u64>::in_memory()?;")]
@@ -369,7 +377,8 @@ macro_rules! public_face {
                 crate::Iter::new(self)
             }
 
-            /// Calls `f` with every record, as [`iter`](Self::iter) sees them, until it breaks. No lock is held meanwhile.
+            /// Calls `f` with every record until it breaks, as consistent as [`iter`](Self::iter). No lock is held
+            /// while `f` runs.
             ///
             /// # Errors
             /// As [`get`](Self::get).
@@ -423,7 +432,7 @@ macro_rules! public_face {
             #[doc = $doc_reserve]
             ///
             /// # Errors
-            /// [`crate::Error::NoSpace`]; what room was made stays.
+            /// [`crate::Error::NoSpace`]; the room that was already made is kept.
             ///
             /// ```
             #[doc = concat!(" let table = icefield::", stringify!($public), "::<u64, u64>::in_memory()?;")]
@@ -435,8 +444,8 @@ macro_rules! public_face {
                 self.make_room_for(additional)
             }
 
-            /// Removes the records for which `f` returns `false`, each by an operation of its own; returns how many it
-            /// removed.
+            /// Removes the records for which `f` returns `false`, each by a separate operation; returns the number of
+            /// removed records.
             ///
             /// # Errors
             /// As [`remove`](Self::remove).
@@ -452,10 +461,10 @@ macro_rules! public_face {
                 Table::retain(self, f)
             }
 
-            /// [`get`](Self::get) of each key in order, memory latencies overlapped.
+            /// Runs [`get`](Self::get) for each key in order, with overlapping memory latencies.
             ///
             /// # Errors
-            /// As [`get`](Self::get); [`crate::Error::InvalidOption`] when the slices differ in length.
+            /// As [`get`](Self::get); [`crate::Error::InvalidOption`] if the slices differ in length.
             ///
             /// ```
             #[doc = concat!(" let table = icefield::", stringify!($public), "::<u64, u64>::in_memory()?;")]
@@ -472,7 +481,8 @@ macro_rules! public_face {
             #[doc = $doc_insert_batch]
             ///
             /// # Errors
-            /// As [`try_insert`](Self::try_insert); the operations before the failing one are durable and filled in.
+            /// As [`try_insert`](Self::try_insert); the operations before the failing one are durable, and their
+            /// results are filled in.
             ///
             /// ```
             #[doc = concat!(" let table = icefield::", stringify!($public), "::<u64, u64>::in_memory()?;")]
@@ -489,7 +499,7 @@ macro_rules! public_face {
                 self.upsert_batch(records, Mode::Upsert, Some(previous))
             }
 
-            /// [`put`](Self::put) of each record, as [`insert_batch`](Self::insert_batch).
+            /// Runs [`put`](Self::put) for each record, as [`insert_batch`](Self::insert_batch) does.
             ///
             /// # Errors
             /// As [`insert_batch`](Self::insert_batch).
@@ -504,7 +514,7 @@ macro_rules! public_face {
                 self.upsert_batch(records, Mode::Upsert, None)
             }
 
-            /// [`update`](Self::update) of each record, as [`insert_batch`](Self::insert_batch).
+            /// Runs [`update`](Self::update) for each record, as [`insert_batch`](Self::insert_batch) does.
             ///
             /// # Errors
             /// As [`insert_batch`](Self::insert_batch).
@@ -525,7 +535,7 @@ macro_rules! public_face {
                 self.upsert_batch(records, Mode::Update, Some(previous))
             }
 
-            /// [`try_insert`](Self::try_insert) of each record, as [`insert_batch`](Self::insert_batch).
+            /// Runs [`try_insert`](Self::try_insert) for each record, as [`insert_batch`](Self::insert_batch) does.
             ///
             /// # Errors
             /// As [`insert_batch`](Self::insert_batch).
@@ -546,7 +556,7 @@ macro_rules! public_face {
                 self.try_insert_all(records, outcomes)
             }
 
-            /// [`remove`](Self::remove) of each key, as [`insert_batch`](Self::insert_batch).
+            /// Runs [`remove`](Self::remove) for each key, as [`insert_batch`](Self::insert_batch) does.
             ///
             /// # Errors
             /// As [`insert_batch`](Self::insert_batch).
@@ -567,11 +577,12 @@ macro_rules! public_face {
                 self.remove_all(keys, removed)
             }
 
-            /// Runs a mixed batch strictly in order and tells how many operations ran. What ran is durable and filled in.
+            /// Runs a mixed batch strictly in order; returns the number of operations that ran. These are durable, and
+            /// their results are filled in.
             ///
             /// # Errors
-            /// As [`insert_batch`](Self::insert_batch); [`Error::Unsupported`](crate::Error::Unsupported), before anything ran, when there is
-            /// an [`Op::Shadow`].
+            /// As [`insert_batch`](Self::insert_batch); [`Error::Unsupported`](crate::Error::Unsupported), before any
+            /// operation runs, if there is an [`Op::Shadow`].
             ///
             /// ```
             /// use icefield::{OnFailure, Op};
@@ -585,7 +596,7 @@ macro_rules! public_face {
                 self.execute_all(ops, on_failure)
             }
 
-            /// Hints that `key` will be asked for soon.
+            /// Prefetches the memory that a read of `key` will access.
             ///
             /// ```
             #[doc = concat!(" let table = icefield::", stringify!($public), "::<u64, u64>::in_memory()?;")]
@@ -596,7 +607,7 @@ macro_rules! public_face {
                 self.prefetch_key(key);
             }
 
-            /// Prefetches, yields to the executor once, then reads.
+            /// Prefetches `key`, yields to the executor once, then reads the value.
             ///
             /// # Errors
             /// As [`get`](Self::get).
@@ -624,7 +635,7 @@ macro_rules! public_face {
             #[doc = $doc_sync]
             ///
             /// # Errors
-            /// [`Error::Poisoned`](crate::Error::Poisoned) when a sync failed.
+            /// [`Error::Poisoned`](crate::Error::Poisoned) if a sync failed.
             ///
             /// ```
             #[doc = concat!(" icefield::", stringify!($public), "::<u64, u64>::in_memory()?.sync()?;")]
@@ -637,7 +648,7 @@ macro_rules! public_face {
             #[doc = $doc_check]
             ///
             /// # Errors
-            /// Words that lead to everything else cannot be read at all.
+            /// The words that lead to the rest of the table cannot be read.
             ///
             /// ```
             #[doc = concat!(" assert!(icefield::", stringify!($public), "::<u64, u64>::in_memory()?.check()?.is_clean());")]
@@ -651,10 +662,10 @@ macro_rules! public_face {
                 Ok(report)
             }
 
-            /// Copies whatever can still be read to a new table at `path`.
+            /// Copies everything that can still be read to a new table at `path`.
             ///
             /// # Errors
-            /// The new table could not be written.
+            /// The new table cannot be written.
             ///
             /// ```
             #[doc = concat!(" let table = icefield::", stringify!($public), "::<u64, u64>::in_memory()?;")]
@@ -667,10 +678,11 @@ macro_rules! public_face {
                 self.salvage_to(path.as_ref())
             }
 
-            /// Makes a copy of the table's directory at `path` that opens as a table. Writers pause, readers go on.
+            /// Copies the table's directory to `path`, where the copy opens as a table. Writers wait during the copy;
+            /// readers do not.
             ///
             /// # Errors
-            /// The copy could not be written; nothing is left at `path` then.
+            /// The copy cannot be written; nothing is left at `path`.
             ///
             /// ```
             #[doc = concat!(" use icefield::", stringify!($public), ";")]
@@ -685,7 +697,7 @@ macro_rules! public_face {
                 self.backup_to(path.as_ref())
             }
 
-            /// The table's directory; a made-up name for a table in memory.
+            /// Returns the table's directory; an invented name for a table in memory.
             ///
             /// ```
             #[doc = concat!(" println!(\"{}\", icefield::", stringify!($public), "::<u64, u64>::in_memory()?.path().display());")]
@@ -695,7 +707,7 @@ macro_rules! public_face {
                 self.core.pm.path()
             }
 
-            /// What opening found and did.
+            /// Returns what opening found and did.
             ///
             /// ```
             #[doc = concat!(" assert!(icefield::", stringify!($public), "::<u64, u64>::in_memory()?.recovery().was_clean);")]

@@ -1,4 +1,4 @@
-//! How many records there are, without a shared counter on the way of every insert.
+//! The number of records, kept without a shared counter in the path of every insert.
 
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -8,30 +8,31 @@ use std::sync::atomic::{AtomicBool, AtomicI64};
 use crate::Result;
 use crate::base::counter::ShardedCounter;
 
-/// One count per parity of the generation, so that a writer which `clear` overtakes counts where nobody looks.
+/// One count for each parity of the generation: a writer that `clear` overtakes adds to the count of the old
+/// generation, which is not read any more.
 pub(crate) struct Length {
     counts: [Count; 2],
-    /// Serialises counting.
+    /// Serialises scans that count all records.
     counting: Mutex<()>,
 }
 
 #[derive(Default)]
 struct Count {
-    /// Records at the beginning of the session, when `known`.
+    /// The number of records at the beginning of the session, if `known`.
     base: AtomicI64,
     known: AtomicBool,
-    /// Inserted less removed since.
+    /// Records inserted minus records removed since then.
     change: ShardedCounter,
 }
 
 impl Length {
-    /// `records`: what the last clean shutdown wrote down.
+    /// Creates the counts of a session. `records` is the number that the last clean shutdown stored.
     pub(crate) fn new(generation: u64, records: Option<u64>) -> Self {
         let length =
             Self { counts: [Count::default(), Count::default()], counting: Mutex::new(()) };
         let count = length.count(generation);
         count.base.store(records.unwrap_or(0) as i64, Relaxed);
-        // Release: pairs with the Acquire in `known`; who sees that it is known sees `base`.
+        // Release: pairs with the Acquire in `known`; a thread that reads `true` also sees `base`.
         count.known.store(records.is_some(), Release);
         length
     }
@@ -45,20 +46,23 @@ impl Length {
         self.count(generation).change.add(records);
     }
 
-    /// Constant time; `None` while the number at the beginning of the session is unknown.
+    /// Returns the number of records in constant time; `None` while the number at the beginning of the session is
+    /// unknown.
     pub(crate) fn known(&self, generation: u64) -> Option<u64> {
         let count = self.count(generation);
         // Acquire: pairs with the Release that follows the store of `base`.
         count.known.load(Acquire).then(|| self.estimate(generation))
     }
 
-    /// Constant time; lacks what was there at the beginning of the session while that is unknown.
+    /// Returns an estimate in constant time. While the number at the beginning of the session is unknown, it is not
+    /// included.
     pub(crate) fn estimate(&self, generation: u64) -> u64 {
         let count = self.count(generation);
         u64::try_from(count.base.load(Relaxed) + count.change.sum()).unwrap_or(0)
     }
 
-    /// Exact when quiescent; calls `scan` to count all records when the number at the beginning is unknown.
+    /// Returns the number of records, exact when quiescent. Calls `scan` to count them if the number at the beginning
+    /// of the session is unknown.
     pub(crate) fn exact(&self, generation: u64, scan: impl FnOnce() -> Result<u64>) -> Result<u64> {
         if let Some(known) = self.known(generation) {
             return Ok(known);
@@ -75,7 +79,7 @@ impl Length {
         Ok(counted)
     }
 
-    /// A generation begins, empty.
+    /// Begins a new, empty generation.
     pub(crate) fn start(&self, generation: u64) {
         let count = self.count(generation);
         count.base.store(-count.change.sum(), Relaxed);

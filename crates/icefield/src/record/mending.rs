@@ -1,5 +1,5 @@
-//! Opening what is damaged, for salvage: files that are missing or too short are made up for in private copies of their
-//! pages, so that what the other files hold can be read. Nothing of it reaches the disk.
+//! Opening damaged files for salvage. Missing parts of files are replaced by zeros in private copies of their pages, so
+//! that the remaining content can be read. Nothing of this reaches the disk.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,7 +7,7 @@ use crate::Result;
 use crate::pm::superblock::{self, SessionEnd};
 use crate::pm::{Medium, Region};
 
-/// Collects descriptions of the parts that were missing. Clones share them.
+/// Collects descriptions of the parts that were missing. Clones share one list.
 #[derive(Clone, Debug, Default)]
 pub struct Mending(Arc<Mutex<Vec<String>>>);
 
@@ -21,7 +21,7 @@ impl Mending {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Extends `region` to `bytes` by zeros if it is shorter, and notes that.
+    /// Extends `region` with zeros to `bytes` if it is shorter, and notes that.
     pub(crate) fn lengthen(&self, pm: &impl Medium, region: &Region, bytes: u64) -> Result<()> {
         let len = region.len();
         if len < bytes {
@@ -35,8 +35,8 @@ impl Mending {
         Ok(())
     }
 
-    /// As [`Mending::lengthen`], for `used` blocks of `block_bytes` bytes. Returns `used`, or the number of blocks in the
-    /// file if the region cannot hold `used` blocks.
+    /// Like [`Mending::lengthen`], for `used` blocks of `block_bytes` bytes. Returns `used`, or the number of blocks in
+    /// the file if the region cannot hold `used` blocks.
     pub(crate) fn lengthen_blocks(
         &self,
         pm: &impl Medium,
@@ -59,11 +59,12 @@ impl Mending {
     }
 }
 
-/// How many records the table had when it was closed; `None` after a crash, and of designs that count by estimates.
+/// Returns the number of records that the table had when it was closed; `None` after a crash, and for designs that only
+/// estimate it.
 pub(crate) fn recorded(pm: &impl Medium) -> Option<u64> {
     let (region, identity) = superblock::read(pm).ok()?;
     match superblock::session_end(pm, &region) {
-        // A blind put of Plush does not say whether its key was there.
+        // A blind put of Plush does not check whether its key is present.
         Ok(SessionEnd::Clean(records)) if identity.design != "plush" => Some(records),
         _ => None,
     }

@@ -1,9 +1,12 @@
-//! Keys and values as the two words of a slot: the words themselves, or references into the blob store; and everything
-//! that tables with such slots share, wherever their slots lie.
+//! Records as the two words of a slot. Each word is a key or value of at most 64 bits, or a reference into the blob
+//! store.
 //!
-//! Here: how records are hashed, compared, stored and dropped. Below: `engine`, the operations on one key; `batch`;
-//! `length`, how many records there are; `mending`, opening what is damaged; `types`, the types in the superblock; `opening`, what the options have in
-//! common; `face`, the public methods; `iter`, the iterator.
+//! This module holds everything that tables with such slots (Dash and IcebergHT) share, wherever their slots lie. Plush
+//! stores its records in another form and uses only the options, the public methods and the stored types.
+//!
+//! [`Records`] hashes, compares, stores and drops records. The modules below: `engine`, the operations on one key;
+//! `batch`, batches; `length`, the number of records; `mending`, opening damaged files for salvage; `types`, the key
+//! and value types in the superblock; `opening`, the options that all tables have; `face`, the public methods.
 
 pub(crate) mod batch;
 pub(crate) mod engine;
@@ -24,44 +27,44 @@ use crate::pm::blob::{BlobParams, BlobRef, BlobStore, Owner};
 use crate::pm::{Medium, SharedBytes};
 use crate::{Error, Result};
 
-/// The longest key or value.
+/// The maximum length of a key or value.
 pub(crate) const MAX_BYTES: usize = 16 << 20;
-/// Values of at most so many bytes are shown from a copy on the stack.
+/// Values of up to this length are copied to the stack, not to the heap.
 const SHORT_BYTES: usize = 512;
 
-/// A key on its way through the table.
+/// A key with its hash, as the operations of a table take it.
 #[derive(Clone, Copy)]
 pub(crate) struct Probe<'a> {
     pub(crate) hash: u64,
     pub(crate) key: Raw<'a>,
 }
 
-/// A new record's words, written to the medium but not yet linked to by any slot.
+/// The words of a new record. Its blobs have been written to the medium, but no slot refers to them yet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Unlinked {
-    /// 0, which is no reference, while a key by reference has not been written: its slot is expected to have it.
+    /// 0, which is not a valid reference, if a key by reference has not been written because its slot is expected to
+    /// hold it.
     pub(crate) key: u64,
     pub(crate) value: u64,
 }
 
-/// How the table `K -> V` hashes, compares, stores and drops its records.
+/// Hashes, compares, stores and drops the records of the table `K -> V`.
 pub(crate) struct Records<K: ?Sized, V: ?Sized> {
     pub(crate) hash: Hash,
-    /// Present when either type is stored by reference.
+    /// `None` if both types are words.
     blobs: Option<BlobStore>,
     reclaimer: Arc<Reclaimer>,
-    /// Whether words are pinned, too: the table gives more back than records.
+    /// Operations pin even if both types are words, because the table reclaims more than records.
     always_pinned: bool,
-    /// Whether reads verify the checksums of blobs.
     verifies: bool,
     types: PhantomData<fn(&K, &V)>,
 }
 
-/// Tells whoever reclaims that somebody is here. Empty for words, unless the table asks for it.
+/// Keeps memory from being reclaimed while it is held (an epoch guard). Empty for words, unless the table always pins.
 pub struct Pin<'a>(Option<Guard<'a>>);
 
 impl Pin<'_> {
-    /// Runs `reclaim` once everybody who is pinned now has left, soon after. At once where nobody is ever pinned.
+    /// Runs `reclaim` soon after every thread that is pinned now has unpinned. Runs it at once if the table never pins.
     pub(crate) fn defer(&self, reclaim: impl FnOnce() + Send + 'static) {
         match &self.0 {
             Some(guard) => {
@@ -95,22 +98,22 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
         })
     }
 
-    /// Has operations on words pinned as well.
+    /// Makes operations on words pin as well.
     pub(crate) fn always_pinned(self) -> Self {
         Self { always_pinned: true, ..self }
     }
 
-    /// Has reads verify checksums, or not.
+    /// Sets whether reads verify checksums.
     pub(crate) fn verifying(self, verifies: bool) -> Self {
         Self { verifies, ..self }
     }
 
-    /// The blob store, for checks and statistics.
+    /// Returns the blob store, for checks and statistics.
     pub(crate) fn blobs(&self) -> Option<&BlobStore> {
         self.blobs.as_ref()
     }
 
-    /// The store that every by-reference type has.
+    /// Returns the blob store; a type by reference always has one.
     #[inline]
     fn store(&self) -> Result<&BlobStore> {
         self.blobs
@@ -118,8 +121,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
             .ok_or_else(|| Error::Unsupported("a table of words has no blob store".into()))
     }
 
-    /// Keeps blobs that can be reached now from being reused until the pin is dropped, and whatever else the table may
-    /// give back.
+    /// Pins the current thread: until the pin is dropped, blobs that can be reached now are not reused, nor is anything
+    /// else that the table reclaims.
     #[inline]
     pub(crate) fn pin(&self) -> Pin<'_> {
         let pinned = !Self::KEY_IS_WORD || !Self::VALUE_IS_WORD || self.always_pinned;
@@ -137,7 +140,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
         Probe { hash, key }
     }
 
-    /// Refuses keys and values that the design does not store.
+    /// Returns an error for keys and values that are too long.
     #[inline]
     pub(crate) fn fits(&self, key: Raw<'_>, value: Raw<'_>) -> Result<()> {
         if !Self::KEY_IS_WORD && key.bytes().len() > MAX_BYTES {
@@ -149,23 +152,23 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
         Ok(())
     }
 
-    /// The upper 16 bits of a key's reference: hash bits that neither bucket nor fingerprint use, so that a record of
-    /// another key is fetched once in 2^24 fingerprint comparisons.
+    /// The upper 16 bits of a key's reference: hash bits that neither bucket nor fingerprint use. With them, a record
+    /// of another key is fetched only once in 2^24 fingerprint comparisons.
     #[inline]
     fn tag(hash: u64) -> u64 {
         (hash >> 24) << 48
     }
 
-    /// The bytes behind a reference, to be copied out or compared. Under a pin taken before the word was loaded from an
-    /// allocated slot, or under the lock of the word's bucket: a word is stored to a slot only after its blob has been
-    /// written, and a stored word is always published and later retired, never discarded, so the blob stays as it is
-    /// while the pin or the lock is held.
+    /// Returns the bytes behind a reference, to be copied or compared. The caller holds a pin taken before it loaded
+    /// the word from an allocated slot, or the lock of the word's bucket. The bytes then stay unchanged while the pin
+    /// or lock is held: a word is stored to a slot only after its blob has been written, and a stored word is always
+    /// published and later retired, never discarded.
     #[inline]
     fn bytes(&self, pm: &impl Medium, word: u64) -> Result<SharedBytes<'_>> {
         self.store()?.read(pm, BlobRef::from_word(word))
     }
 
-    /// Shows a copy of the bytes behind a reference. `copied` is called when it has been made.
+    /// Copies the bytes behind a reference, calls `copied`, then calls `show` with the copy.
     #[inline]
     fn show_bytes<R>(
         &self,
@@ -188,7 +191,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
         Ok(show(copy))
     }
 
-    /// Where reads verify: refuses bytes that are not what was written behind this reference.
+    /// If reads verify, returns an error for bytes that are not those written behind this reference.
     #[inline]
     fn vouch(&self, pm: &impl Medium, word: u64, copy: &[u8]) -> Result<()> {
         if !self.verifies {
@@ -209,7 +212,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
         }
     }
 
-    /// Lets the blob store do a bounded part of its background work and get room for what is about to be written.
+    /// Runs a bounded part of the blob store's background work, and obtains room for the blobs that will be written.
     #[inline]
     fn make_ready(
         &self,
@@ -230,7 +233,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
         Ok(())
     }
 
-    /// Whether a slot's key word stands for the probed key. Under a [`Pin`] or the bucket's lock.
+    /// Returns whether a slot's key word is that of the probed key. Under a [`Pin`] or the bucket's lock.
     #[inline]
     pub(crate) fn matches(&self, pm: &impl Medium, word: u64, probe: &Probe<'_>) -> Result<bool> {
         if Self::KEY_IS_WORD {
@@ -242,7 +245,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
         self.is_key(pm, word, probe)
     }
 
-    /// [`Records::matches`], of a reference that may be any other key's: follows it in any case.
+    /// Like [`Records::matches`], but follows the reference even if its hash bits differ.
     #[inline]
     pub(crate) fn is_key(&self, pm: &impl Medium, word: u64, probe: &Probe<'_>) -> Result<bool> {
         if Self::KEY_IS_WORD {
@@ -251,25 +254,25 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
         let stored = self.bytes(pm, word)?;
         let same = stored.equal(probe.key.bytes());
         if !same && self.verifies {
-            // No other key has these hash bits, as a rule: it may be the one that is sought, and damaged.
+            // Other keys rarely have these hash bits, so this may be the probed key with damaged bytes.
             self.vouch(pm, word, &stored.to_vec())?;
         }
         Ok(same)
     }
 
-    /// Whether keys are words, not references.
+    /// Returns whether keys are words, not references.
     #[inline(always)]
     pub(crate) fn keys_are_words(&self) -> bool {
         Self::KEY_IS_WORD
     }
 
-    /// Whether the probed key's word is `word`; a key by reference has none of its own.
+    /// Returns whether the probed key is the word `word`; always `false` for keys by reference.
     #[inline(always)]
     pub(crate) fn is_key_word(&self, probe: &Probe<'_>, word: u64) -> bool {
         Self::KEY_IS_WORD && probe.key.word() == word
     }
 
-    /// The hash of a stored key.
+    /// Returns the hash of a stored key.
     #[inline]
     pub(crate) fn hash_of(&self, pm: &impl Medium, word: u64) -> Result<u64> {
         if Self::KEY_IS_WORD {
@@ -278,8 +281,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
         self.store()?.owner_of(pm, BlobRef::from_word(word))
     }
 
-    /// The hash of a slot's record, when everything that has a checksum is what was written for that key. Reads all of
-    /// it. Under a [`Pin`] or the bucket's lock.
+    /// Reads a slot's record completely and returns its hash, if every checksum fits and belongs to that key. Under a
+    /// [`Pin`] or the bucket's lock.
     pub(crate) fn verify(&self, pm: &impl Medium, key: u64, value: u64) -> Result<u64> {
         let hash = match Self::KEY_IS_WORD {
             true => self.hash.word(key),
@@ -291,7 +294,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
         Ok(hash)
     }
 
-    /// The bytes that stand for a slot's key and for its value, as far as they can be reached.
+    /// Returns the bytes of a slot's key and of its value, as far as they can be read.
     pub(crate) fn remains(&self, pm: &impl Medium, key: u64, value: u64) -> [Option<Vec<u8>>; 2] {
         let bytes = |is_word, word: u64| match is_word {
             true => Some(word.to_le_bytes().to_vec()),
@@ -300,19 +303,21 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
         [bytes(Self::KEY_IS_WORD, key), bytes(Self::VALUE_IS_WORD, value)]
     }
 
-    /// The key behind a slot's word, copied out; `None` if it is no `K`. Under a [`Pin`] or the bucket's lock.
+    /// Returns a copy of the key behind a slot's word; `None` if the bytes are not a valid `K`. Under a [`Pin`] or the
+    /// bucket's lock.
     pub(crate) fn own_key(&self, pm: &impl Medium, word: u64) -> Result<Option<K::Owned>> {
         self.own::<K>(pm, word)
     }
 
-    /// The value behind a slot's word, copied out; `None` if it is no `V`. Under a [`Pin`] or the bucket's lock.
+    /// Returns a copy of the value behind a slot's word; `None` if the bytes are not a valid `V`. Under a [`Pin`] or
+    /// the bucket's lock.
     #[inline]
     pub(crate) fn own_value(&self, pm: &impl Medium, word: u64) -> Result<Option<V::Owned>> {
         self.own::<V>(pm, word)
     }
 
-    /// Shows the value behind a slot's word to `f`; `None` if it is no `V`. Under a [`Pin`]; one that is given is dropped
-    /// before `f` runs, which sees a copy.
+    /// Calls `f` with the value behind a slot's word; returns `None` if the bytes are not a valid `V`. Under a [`Pin`].
+    /// If `pin` is given, it is dropped before `f` runs, because `f` gets a copy.
     #[inline]
     pub(crate) fn show_value<R>(
         &self,
@@ -328,7 +333,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
         self.show_bytes(pm, word, || drop(pin), |bytes| V::view(Raw::Slice(bytes), f))
     }
 
-    /// Whether two slots' words stand for the same key.
+    /// Returns whether two slots' words are those of the same key.
     pub(crate) fn is_same_key(&self, pm: &impl Medium, one: u64, other: u64) -> Result<bool> {
         if Self::KEY_IS_WORD {
             return Ok(one == other);
@@ -336,8 +341,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
         Ok(self.bytes(pm, one)?.equal(&self.bytes(pm, other)?.to_vec()))
     }
 
-    /// Writes what a record needs beyond its slot: its value, and its key if that `needs_key`. Flushed, made durable by
-    /// the caller's next fence. Holds no lock and must be called under none: the blob store may ask the table which
+    /// Writes the blobs of a record: its value, and its key if `needs_key`. They are flushed; the caller's next fence
+    /// makes them durable. The caller must hold no lock, because the blob store may call the table to find out which
     /// blocks are live.
     #[inline]
     pub(crate) fn prepare(
@@ -350,7 +355,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
     ) -> Result<Unlinked> {
         self.make_ready(pm, owner, probe, value, needs_key)?;
         match self.write(pm, probe, value, needs_key) {
-            // Blocks of former sessions may be free without anybody knowing yet.
+            // Blocks of earlier sessions may be free without having been found yet.
             Err(Error::NoSpace { .. }) if self.blobs.is_some() => {
                 self.store()?.make_room(pm, owner)?;
                 self.write(pm, probe, value, needs_key)
@@ -359,7 +364,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
         }
     }
 
-    /// [`Records::prepare`] without the blob store's background work: may be called while holding bucket locks.
+    /// Like [`Records::prepare`], but without the blob store's background work, so the caller may hold bucket locks.
     #[inline]
     pub(crate) fn write(
         &self,
@@ -387,13 +392,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
         Ok(blob.word() | Self::tag(probe.hash))
     }
 
-    /// Whether a record's key has not been written: no slot can take it.
+    /// Returns whether the key of a record has not been written. No slot can take such a record as a new one.
     #[inline(always)]
     pub(crate) fn lacks_key(&self, record: &Unlinked) -> bool {
         !Self::KEY_IS_WORD && record.key == 0
     }
 
-    /// Writes the key of a record that lacks it. Under no lock, as [`Records::prepare`].
+    /// Writes the key of a record that lacks it. The caller holds no lock, as for [`Records::prepare`].
     #[cold]
     pub(crate) fn add_key(
         &self,
@@ -422,7 +427,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
         Ok(self.store()?.write(pm, probe.hash, value.bytes())?.word())
     }
 
-    /// Gives back a key that no slot came to refer to.
+    /// Frees a key that was never stored to a slot.
     #[inline]
     pub(crate) fn discard_key(&self, word: u64) {
         if !Self::KEY_IS_WORD
@@ -432,7 +437,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
         }
     }
 
-    /// Gives back a value that no slot came to refer to.
+    /// Frees a value that was never stored to a slot.
     #[inline]
     pub(crate) fn discard_value(&self, word: u64) {
         if !Self::VALUE_IS_WORD
@@ -442,7 +447,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
         }
     }
 
-    /// Gives back a key to which no slot refers any more, durably, once all readers have left. Under the bucket's lock.
+    /// Frees a key that no slot refers to any more, durably, after all current readers have unpinned. Under the
+    /// bucket's lock.
     #[inline]
     pub(crate) fn retire_key(&self, pin: &Pin<'_>, word: u64) {
         if !Self::KEY_IS_WORD
@@ -452,7 +458,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
         }
     }
 
-    /// As [`Records::retire_key`], for a value.
+    /// Like [`Records::retire_key`], for a value.
     #[inline]
     pub(crate) fn retire_value(&self, pin: &Pin<'_>, word: u64) {
         if !Self::VALUE_IS_WORD
@@ -462,13 +468,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
         }
     }
 
-    /// Whether a slot's words refer to the blob.
+    /// Returns whether a slot's words refer to the blob.
     pub(crate) fn refers(&self, key: u64, value: u64, blob: BlobRef) -> bool {
         (!Self::KEY_IS_WORD && BlobRef::from_word(key).same_block(blob))
             || (!Self::VALUE_IS_WORD && BlobRef::from_word(value).same_block(blob))
     }
 
-    /// The word that replaces one of a slot's words, if that refers to `blob`, when `copy` takes its place.
+    /// Returns the word that replaces `word` when `copy` takes the place of `blob`; `None` if `word` does not refer to
+    /// `blob`.
     pub(crate) fn relinked(
         &self,
         word: u64,
@@ -481,12 +488,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
         (!is_word && stored.same_block(blob)).then(|| copy.with_tag(stored.tag()).word())
     }
 
-    /// Moves blobs together and gives the space of what they leave back. Under no lock.
+    /// Moves blobs into fewer chunks and frees the space of the others. The caller holds no lock.
     pub(crate) fn compact(&self, pm: &impl Medium, owner: &impl Owner) -> Result<()> {
         self.blobs.as_ref().map_or(Ok(()), |blobs| blobs.compact(pm, owner))
     }
 
-    /// The blobs that a slot's words refer to.
+    /// Returns the blobs that a slot's words refer to.
     pub(crate) fn references(&self, key: u64, value: u64) -> impl Iterator<Item = BlobRef> {
         let key = (!Self::KEY_IS_WORD).then(|| BlobRef::from_word(key));
         let value = (!Self::VALUE_IS_WORD).then(|| BlobRef::from_word(value));

@@ -1,4 +1,4 @@
-//! Making and opening tables: what the options of every table of two-word records have in common.
+//! Creating and opening tables: the options that Dash, IcebergHT and Plush have in common.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,7 +16,7 @@ use crate::{Error, Result};
 /// The superblock parameter that holds the chunk size of the blob store.
 const CHUNK_BYTES: usize = 3;
 
-/// Why `table` is not to be had on a disk.
+/// Returns the error for a table that does not support [`Durability::Disk`].
 pub(crate) fn refusal_of_disks(table: &str) -> Error {
     Error::Unsupported(format!(
         "{table} needs a medium that keeps the order of stores within a cache line: choose durability pmem, process or \
@@ -24,7 +24,6 @@ pub(crate) fn refusal_of_disks(table: &str) -> Error {
     ))
 }
 
-/// The options that every table has.
 #[derive(Clone, Debug)]
 pub(crate) struct Common {
     pub(crate) capacity: u64,
@@ -35,13 +34,13 @@ pub(crate) struct Common {
     pub(crate) hash: HashKind,
     pub(crate) hash_seed: Option<Seed>,
     pub(crate) blob_chunk_bytes: u32,
-    /// Whether reads verify the checksums of what is stored by reference.
+    /// `true` if reads verify the checksums of blobs.
     pub(crate) verify: bool,
     pub(crate) faults: Option<Arc<FaultPlan>>,
     pub(crate) stored_types: StoredTypes,
-    /// Whether the design is right on media that reorder the stores within a line.
+    /// `true` if the design is correct on media that reorder the stores within a line.
     pub(crate) allows_disk: bool,
-    /// Present when the table is opened for salvage only.
+    /// Set if the table is opened for salvage only.
     pub(crate) mending: Option<Mending>,
 }
 
@@ -66,7 +65,7 @@ impl Default for Common {
 }
 
 impl Common {
-    /// The medium's options; `table` names who refuses `Disk`.
+    /// Returns the medium's options. `table` is the name in the error if the design does not support `Disk`.
     pub(crate) fn mapped(&self, table: &str) -> Result<MappedOptions> {
         if self.durability == Durability::Disk && !self.allows_disk {
             return Err(refusal_of_disks(table));
@@ -81,7 +80,7 @@ impl Common {
         })
     }
 
-    /// The same for anonymous memory.
+    /// Like [`Common::mapped`], for anonymous memory.
     pub(crate) fn anonymous(&self, table: &str) -> Result<MappedOptions> {
         let durability = match self.durability {
             Durability::PmemForced => Durability::PmemForced,
@@ -90,12 +89,12 @@ impl Common {
         Ok(MappedOptions { durability, ..self.mapped(table)? })
     }
 
-    /// The address space of a table, in bytes.
+    /// Returns the address space that a table may use, in bytes.
     pub(crate) fn limit(&self) -> u64 {
         self.max_bytes.unwrap_or(1 << 40).clamp(1 << 20, 1 << 44)
     }
 
-    /// What a new table is; the first superblock parameters are the design's own.
+    /// Returns the identity of a new table. The first superblock parameters are specific to the design.
     pub(crate) fn identity<K, V>(&self, design: &str, own: [u32; CHUNK_BYTES]) -> Identity
     where
         K: Key + ?Sized,
@@ -116,7 +115,8 @@ impl Common {
         identity
     }
 
-    /// Takes over what an existing table decides itself, and gives the parameters that are the design's own.
+    /// Takes over the options that an existing table determines; returns the parameters that are specific to the
+    /// design.
     pub(crate) fn adopt(
         &mut self,
         pm: &impl Medium,
@@ -133,7 +133,7 @@ impl Common {
         Ok(std::array::from_fn(narrow))
     }
 
-    /// How the table's blob store is opened.
+    /// Returns the parameters of the table's blob store.
     pub(crate) fn blobs(&self, session: u64) -> BlobParams {
         BlobParams {
             chunk_bytes: self.blob_chunk_bytes,
@@ -144,13 +144,13 @@ impl Common {
     }
 }
 
-/// A superblock that passes its checksum and still cannot be.
+/// Returns the error for a superblock with a valid checksum and an impossible value.
 pub(crate) fn impossible(pm: &impl Medium, what: &str) -> Error {
     let detail = format!("the superblock has an impossible {what}");
     Error::corrupt(pm.path().join(superblock::TABLE_REGION), 0, detail)
 }
 
-/// What an opening tells afterwards.
+/// Returns the report of an opening.
 pub(crate) fn report(session: SessionStart, resolved: u64, started: Instant) -> RecoveryReport {
     RecoveryReport {
         was_clean: session.was_clean,
@@ -160,8 +160,8 @@ pub(crate) fn report(session: SessionStart, resolved: u64, started: Instant) -> 
     }
 }
 
-/// Gives options that have a `common: Common` its setters, and the ways to a table that are by `create_on` and
-/// `open_on`.
+/// Adds the setters to an options type that has a field `common: Common`, and the functions that create and open a
+/// table through its `create_on` and `open_on`.
 macro_rules! common_options {
     (
         options: $options:ident,
@@ -202,27 +202,27 @@ macro_rules! common_options {
                 self
             }
 
-            /// When writes are acknowledged, for openings by name.
+            /// Sets when writes are acknowledged, for tables that are opened by name.
             #[must_use]
             pub(crate) fn acknowledging(mut self, mode: $crate::pm::SyncMode) -> Self {
                 self.common.sync = mode;
                 self
             }
 
-            /// No file of the table grows once all of them together have this many bytes; inserts then fail with
-            /// [`Error::NoSpace`]. Space that the table has given back since it was opened does not count.
+            /// Limits the total size of the table's files. When they have this many bytes, none of them grows, and
+            /// inserts fail with [`Error::NoSpace`]. Space that the table has freed since it was opened does not count.
             #[must_use]
             pub fn max_bytes(mut self, bytes: u64) -> Self {
                 self.common.max_bytes = Some(bytes);
                 self
             }
 
-            /// What of the files is in huge pages, where the kernel can (Linux 6.1 and later, in `tmpfs`; elsewhere
-            /// nothing happens): random access then waits for fewer page tables. Default: what they are made with, and
-            /// grow by up to 64 MiB at a time, which takes less time than small pages and their first touches do.
-            /// `true`, for all: what there is at an opening, too, which takes half a second to two seconds for a
-            /// gigabyte, once; later openings, and other processes, find it so. `false`: nothing. Memory without files
-            /// always asks for huge pages.
+            /// Sets which parts of the files use huge pages. They need kernel support (Linux 6.1 or later, in `tmpfs`)
+            /// and have no effect elsewhere. With huge pages, random access causes fewer TLB misses. Default: newly
+            /// created files, and growth by up to 64 MiB at a time, which takes less time than small pages and their
+            /// first touches. `true`: all files, including existing ones at an opening; converting a gigabyte takes
+            /// half a second to two seconds, once, and later openings and other processes profit from it. `false`:
+            /// none. Tables in memory always ask for huge pages.
             #[must_use]
             pub fn huge_pages(mut self, huge: impl Into<$crate::pm::HugePages>) -> Self {
                 self.common.huge_pages = huge.into();
@@ -246,7 +246,7 @@ macro_rules! common_options {
                 }
             )?
 
-            /// The hash function of a new table.
+            /// Sets the hash function of a new table.
             #[doc(hidden)]
             #[must_use]
             pub fn hash(mut self, kind: HashKind) -> Self {
@@ -254,14 +254,15 @@ macro_rules! common_options {
                 self
             }
 
-            /// The hash seed of a new table; random by default, which keeps adversaries from choosing colliding keys.
+            /// Sets the hash seed of a new table. It is random by default, which prevents adversaries from choosing
+            /// colliding keys.
             #[must_use]
             pub fn hash_seed(mut self, seed: [u64; 2]) -> Self {
                 self.common.hash_seed = Some($crate::base::hash::Seed(seed));
                 self
             }
 
-            /// The chunk size of a new table's blob store, for tests.
+            /// Sets the chunk size of a new table's blob store, for tests.
             #[doc(hidden)]
             #[must_use]
             pub fn blob_chunk_bytes(mut self, bytes: u32) -> Self {
@@ -269,7 +270,7 @@ macro_rules! common_options {
                 self
             }
 
-            /// System calls to fail, for tests.
+            /// Sets the system calls that fail, for tests.
             #[cfg(any(test, feature = "sim"))]
             #[doc(hidden)]
             #[must_use]
@@ -278,26 +279,26 @@ macro_rules! common_options {
                 self
             }
 
-            /// The types that a new table shall have in its superblock, for `K` and `V` that stand for any type of a form.
+            /// Sets the type names in the superblock of a new table, for `K` and `V` that represent any type of a form.
             #[must_use]
             pub(crate) fn stored_types(mut self, key: (&str, Form), value: (&str, Form)) -> Self {
                 self.common.stored_types = StoredTypes::named(key, value);
                 self
             }
 
-            /// The types of a new table are those of another.
+            /// Gives a new table the types of another table.
             #[must_use]
             pub(super) fn types_of(mut self, identity: &Identity) -> Self {
                 self.common.stored_types = StoredTypes::of(identity);
                 self
             }
 
-            /// Makes a table at `path` that survives the end of any process, but a power cut only on persistent memory
-            /// or with [`Durability::Disk`].
+            /// Creates a table at `path`. It survives the end of any process; it survives a power cut only on
+            /// persistent memory or with [`Durability::Disk`].
             ///
-            /// There must be nothing at `path`, or an empty directory. The table appears there all at once, complete.
-            /// [`Stats::durability`](crate::Stats::durability) says what it survives, and so does a warning through the
-            /// `log` crate when [`Durability::Auto`] finds no persistent memory.
+            /// `path` must not exist, or be an empty directory. The table appears there atomically, when it is
+            /// complete. [`Stats::durability`](crate::Stats::durability) reports what the table survives. If
+            /// [`Durability::Auto`] finds no persistent memory, a warning is written to the `log` crate.
             ///
             /// ```
             #[doc = concat!(" use icefield::", stringify!($public), ";")]
@@ -321,14 +322,14 @@ macro_rules! common_options {
             }
 
             #[doc = $doc_open]
-            /// Its changes survive the end of any process, but a power cut only on persistent memory or with
+            /// Changes survive the end of any process; they survive a power cut only on persistent memory or with
             /// [`Durability::Disk`].
             ///
-            /// No other process may write to the files in the directory, truncate or replace them, while the table is open;
-            /// nor may this process, but through the table. The lock keeps other openings away, not other programs:
-            /// what they write can be read as values, and a truncated file ends the process by SIGBUS. A copy that is
-            /// made meanwhile by other means than [`Durable::backup`](crate::Durable::backup) (`cp -r`, `rsync`) opens
-            /// without an error and may hold wrong values; `check` finds them.
+            /// While the table is open, no other process may write, truncate or replace its files, and this process may
+            /// do so only through the table. The lock keeps out other openings, not other programs: bytes that they
+            /// write can be read as values, and a truncated file ends the process by SIGBUS. A copy of the open files
+            /// made by other means than [`Durable::backup`](crate::Durable::backup) (`cp -r`, `rsync`) opens without an
+            /// error and may hold wrong values; `check` finds them.
             ///
             /// # Errors
             /// [`Error::NotFound`], [`Error::Locked`], [`Error::TypeMismatch`], [`Error::FormatVersion`], [`Error::Corrupt`],
@@ -338,7 +339,7 @@ macro_rules! common_options {
                 self.open_on(pm)
             }
 
-            /// Opens the table at `path`, or makes one when there is nothing or an empty directory.
+            /// Opens the table at `path`, or creates one if there is nothing or an empty directory.
             ///
             /// # Errors
             /// As [`open`](Self::open) and [`create`](Self::create).
@@ -347,9 +348,9 @@ macro_rules! common_options {
                 match self.clone().open(path) {
                     Err(Error::NotFound { .. }) => match self.clone().create(path) {
                         Err(exists @ Error::AlreadyExists { .. }) => match self.open(path) {
-                            // There is something else at the path.
+                            // Something other than a table is at the path.
                             Err(Error::NotFound { .. }) => Err(exists),
-                            // Another thread or process was faster.
+                            // Another thread or process has created the table.
                             opened => opened,
                         },
                         created => created,
@@ -358,8 +359,8 @@ macro_rules! common_options {
                 }
             }
 
-            /// Opens the table at `path` for reading, beside any number of other readers. Nothing in the directory changes.
-            /// What [`open`](Self::open) says of other programs that write to the files holds here, too.
+            /// Opens the table at `path` for reading, concurrently with any number of other readers. Nothing in the
+            /// directory changes. The restrictions of [`open`](Self::open) on other programs apply.
             ///
             /// # Errors
             /// As [`open`](Self::open).
@@ -368,9 +369,9 @@ macro_rules! common_options {
                 self.open_on(pm)
             }
 
-            /// Copies what can still be read of the table at `path` to a new one at `new`, where nothing may be yet. The
-            /// files need not open as a table: what is missing of them is made up for in memory, from what the others
-            /// say. Nothing at `path` changes. [`SalvageReport`](crate::SalvageReport) lists what was lost.
+            /// Copies everything that can still be read of the table at `path` to a new table at `new`, where nothing
+            /// may exist yet. The files need not open as a table: missing parts are reconstructed in memory from the
+            /// other files. Nothing at `path` changes. [`SalvageReport`](crate::SalvageReport) lists what was lost.
             ///
             /// ```
             #[doc = concat!(" use icefield::", stringify!($public), ";")]
@@ -394,7 +395,7 @@ macro_rules! common_options {
                 self.salvage_on(pm, new.as_ref())
             }
 
-            /// [`salvage`](Self::salvage) of what was opened for reading.
+            /// Implements [`salvage`](Self::salvage) for a medium that was opened for reading.
             pub(crate) fn salvage_on(mut self, pm: Mapped, new: &Path) -> Result<$crate::SalvageReport> {
                 let mending = $crate::record::mending::Mending::default();
                 self.common.mending = Some(mending.clone());
@@ -410,10 +411,10 @@ macro_rules! common_options {
                 Ok(report)
             }
 
-            /// Makes a table in anonymous memory, gone when it is dropped.
+            /// Creates a table in anonymous memory, which is freed when the table is dropped.
             ///
             /// # Errors
-            /// No memory, or [`Error::InvalidOption`].
+            /// The system has no memory, or [`Error::InvalidOption`].
             pub fn in_memory(self) -> Result<$table<K, V $(, $policy)?>> {
                 let pm = Mapped::anonymous(self.common.anonymous($name)?)?;
                 self.create_on(pm)

@@ -1,15 +1,15 @@
-//! Key and value types as a superblock names them: by a name and by the form of their words.
+//! The key and value types in a superblock: their names, and the forms in which they are stored.
 
 use crate::key::{Form, Key, Value};
 use crate::pm::Medium;
 use crate::pm::superblock::Identity;
 use crate::{Error, Result};
 
-/// The superblock parameters that hold the forms of key and value.
+/// The superblock parameters with the forms of keys and values.
 const KEY_FORM: usize = 4;
 const VALUE_FORM: usize = 5;
 
-/// A form as a superblock parameter.
+/// Encodes a form as a superblock parameter.
 fn form_code(form: Form) -> u64 {
     match form {
         Form::Word => 1,
@@ -27,27 +27,27 @@ fn form_of(code: u64) -> Option<Form> {
     }
 }
 
-/// The forms of a table's keys and values; `None` when its superblock says the impossible.
+/// Returns the forms of a table's keys and values; `None` if the superblock's values are invalid.
 pub(crate) fn forms(identity: &Identity) -> Option<[Form; 2]> {
     Some([form_of(identity.params[KEY_FORM])?, form_of(identity.params[VALUE_FORM])?])
 }
 
-/// Whether a table's keys are words.
+/// Returns whether a table's keys are words.
 pub(crate) fn key_is_word(identity: &Identity) -> bool {
     identity.params[KEY_FORM] == form_code(Form::Word)
 }
 
-/// The types that a new table shall have in its superblock, where they are not those of `K` and `V`.
+/// The types to store in a new table's superblock, if they are not those of `K` and `V`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StoredTypes(Option<[(String, u64); 2]>);
 
 impl StoredTypes {
-    /// For `K` and `V` that stand for any type of a form.
+    /// Returns the given types, for `K` and `V` that represent any type of a form.
     pub(crate) fn named(key: (&str, Form), value: (&str, Form)) -> Self {
         Self(Some([key, value].map(|(name, form)| (name.to_owned(), form_code(form)))))
     }
 
-    /// Those of another table.
+    /// Returns the types of another table.
     pub(crate) fn of(identity: &Identity) -> Self {
         Self(Some([
             (identity.key_type.clone(), identity.params[KEY_FORM]),
@@ -55,7 +55,7 @@ impl StoredTypes {
         ]))
     }
 
-    /// Writes the types down.
+    /// Stores the types in `identity`.
     pub(crate) fn inscribe<K: Key + ?Sized, V: Value + ?Sized>(&self, identity: &mut Identity) {
         let own =
             || [(K::TYPE.to_owned(), form_code(K::FORM)), (V::TYPE.to_owned(), form_code(V::FORM))];
@@ -66,7 +66,8 @@ impl StoredTypes {
     }
 }
 
-/// Refuses another design, or other types. An empty type name stands for any type of the same form.
+/// Returns an error if the table has another design or other types. An empty type name matches every type whose form is
+/// a word, or every type whose form is not.
 pub(crate) fn check_types<K: Key + ?Sized, V: Value + ?Sized>(
     pm: &impl Medium,
     identity: &Identity,

@@ -1,11 +1,11 @@
-//! What shadow inserts in batches leave with their caller. The tables that have them settle it.
+//! The shadow inserts of batches: the keys that the caller of a batch holds until it commits or aborts them.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::{Error, Result};
 
-/// Why a shadow insert was not made.
+/// The reason why a shadow insert was not made.
 ///
 /// ```
 /// use icefield::{Dlht, NotShadowed};
@@ -34,7 +34,8 @@ impl<V> fmt::Display for NotShadowed<V> {
 
 impl<V: fmt::Debug> std::error::Error for NotShadowed<V> {}
 
-/// The keys that a [`Shadows`](crate::Shadows) holds, as the operations of a batch refer to them ([`Op::shadow`](crate::Op::shadow)).
+/// The keys that a [`Shadows`](crate::Shadows) holds, to which the operations of a batch refer
+/// ([`Op::shadow`](crate::Op::shadow)).
 ///
 /// ```
 /// use icefield::{Dlht, OnFailure, Op};
@@ -48,24 +49,24 @@ impl<V: fmt::Debug> std::error::Error for NotShadowed<V> {}
 /// ```
 #[derive(Debug)]
 pub struct HeldKeys {
-    /// Where the table is, which cannot move while somebody borrows this.
+    /// The address of the table, which cannot move while this is borrowed.
     table: usize,
-    /// Keys and values, as words.
+    /// The keys and values, as words.
     records: Mutex<Vec<(u64, u64)>>,
 }
 
 impl HeldKeys {
-    /// No keys yet, of `table`.
+    /// Returns an empty set of keys of `table`.
     pub(crate) fn of<T>(table: &T) -> Self {
         Self { table: std::ptr::from_ref(table).addr(), records: Mutex::default() }
     }
 
-    /// What is held now.
+    /// Locks and returns the held records.
     pub(crate) fn records(&self) -> MutexGuard<'_, Vec<(u64, u64)>> {
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Refuses the keys of another table.
+    /// Returns an error unless the keys are held in `table`.
     pub(crate) fn must_be_of<T>(&self, table: &T) -> Result<()> {
         if self.table == std::ptr::from_ref(table).addr() {
             return Ok(());
@@ -74,7 +75,7 @@ impl HeldKeys {
         Err(Error::InvalidOption { option: "shadows", detail })
     }
 
-    /// Takes over a shadow insert that has just been made.
+    /// Adds a shadow insert that has just been made.
     pub(crate) fn add(&self, key: u64, value: u64) {
         self.records().push((key, value));
     }

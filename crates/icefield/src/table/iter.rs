@@ -1,12 +1,12 @@
-//! The iterator over any table's records.
+//! The iterator over the records of any table.
 
 use super::{Cursor, Owned, SCAN_PAGE, Table};
 use crate::Result;
 
 type Record<T> = (Owned<<T as Table>::Key>, Owned<<T as Table>::Value>);
 
-/// An iterator over a table's records, from [`Table::iter`] and the tables' own `iter()`; reads ahead a page at a time. Sees what
-/// [`Table::scan`] does.
+/// An iterator over a table's records, from [`Table::iter`] and the tables' own `iter()`. Reads one page of records
+/// ahead, and is as consistent as [`Table::scan`].
 ///
 /// ```
 /// let table = icefield::DashEh::<u64, u64>::in_memory()?;

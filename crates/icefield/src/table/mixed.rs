@@ -1,11 +1,12 @@
-//! What mixed batches of all tables with windows share: running in order, and answers that come later.
+//! The parts of mixed batches that all tables with windows share: the loop over the operations, and results that are
+//! filled in after the operation has run.
 
 use super::{Occupied, OnFailure, Op, Owned};
 use crate::Result;
 use crate::key::{Key, Value};
 
-/// Runs the operations of a mixed batch in order; `run_one` says whether one found its key occupied or absent. How many
-/// ran, and the error of the one after them, if any.
+/// Runs the operations of a mixed batch in order. `run_one` returns `true` if an operation found its key occupied or
+/// absent. Returns the number of operations that ran, and the error of the next one, if any.
 pub(crate) fn run_mixed(
     count: usize,
     on_failure: OnFailure,
@@ -22,7 +23,7 @@ pub(crate) fn run_mixed(
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized> Op<'_, K, V> {
-    /// The operation's answer, given the value that its key had before.
+    /// Fills in the result of the operation, given the value that its key had before.
     pub(crate) fn fill(&mut self, before: Option<Owned<V>>) {
         match self {
             Self::Get(_, found)
