@@ -63,8 +63,8 @@ impl Expect {
         expect
     }
 
-    /// Allows the reference, the values since the last sync, and for `step`, which is in flight, each of its effects
-    /// or none.
+    /// Allows for every key the reference's value, the values since the last sync, and each value that `step`, which
+    /// is in flight, gives the key.
     pub(super) fn in_flight(keys: &[u64], right: &Reference, past: &Past, step: &Step) -> Self {
         let mut expect = Self::open();
         let mut after = right.clone();
