@@ -21,10 +21,10 @@ const SEED: [u64; 2] = [0x1CE_F1E1D, 0xDA5_4E4];
 /// cheap.
 const SIM_BYTES: u64 = 1 << 23;
 
-/// Implements the traits for a persistent table, given its name, its exempt regions, and the options of a variant:
-/// tiny for the simulated medium and larger for files. Opening uses variant 0, because a table opens with the
-/// geometry of its creation. Designs that support disks also give their relaxed put, the name of the option for it,
-/// and their own pass over all records.
+/// Implements the traits for a persistent table, given its name, its exempt regions, and the options of a variant: tiny
+/// for the simulated medium and larger for files. An opened table keeps the geometry of its creation, whatever the
+/// options say. Designs that support disks also give their relaxed put, the name of the option for it, and their own
+/// pass over all records.
 macro_rules! subjects {
     (
         $table:ident, name: $name:literal, exempt: $exempt:expr, tiny: $tiny:expr, larger: $larger:expr,

@@ -1,4 +1,4 @@
-//! Wakers that use the table, or panic.
+//! Wakers that use the table, wait for it, drop it, or panic.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
