@@ -1,5 +1,5 @@
-//! Every scenario for every persistent table, compiled once: whoever runs them calls through function pointers and
-//! instantiates no table of its own, which takes the compiler minutes for each program.
+//! All scenarios for all persistent tables, compiled once. Programs call them through function pointers and
+//! instantiate no tables themselves, which would take the compiler minutes per program.
 
 use std::path::Path;
 use std::process::Command;
@@ -16,14 +16,14 @@ use crate::pool::Pool;
 use crate::subject::Subject;
 use crate::{Failure, corrupt, faults, hostile, iterate, kill, linear, model, syncs};
 
-/// What keys and values are made of.
+/// The types of keys and values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Records {
-    /// Both are words.
+    /// Keys and values are words.
     Words,
-    /// Both are bytes.
+    /// Keys and values are byte strings.
     Bytes,
-    /// Keys of 16 bytes, values of 32: of tables that keep them in their slots.
+    /// Keys of 16 and values of 32 bytes, for tables that store them in their slots.
     Wide,
 }
 
@@ -32,15 +32,15 @@ pub enum Records {
 pub struct Arsenal {
     /// The design.
     pub table: &'static str,
-    /// What the records are made of.
+    /// The kind of records.
     pub records: Records,
-    /// Whether the table also lives on disks.
+    /// The design supports disks.
     pub disks: bool,
     /// [`model::scenario`] on the simulated medium: seed, length, crash model.
     pub model_simulated: fn(u64, usize, Model, &Memory) -> Result<model::Counts, Failure>,
     /// [`model::scenario`] in anonymous memory.
     pub model_in_memory: ModelInMemory,
-    /// [`model::scenario`] in a directory, which is not there yet: seed, length.
+    /// [`model::scenario`] in a directory, which must not exist yet: seed, length.
     pub model_in_files: fn(u64, usize, &Path) -> Result<model::Counts, Failure>,
     /// [`iterate::scenario`].
     pub iterate: fn(u64, &Pool, &Memory) -> Result<iterate::Counts, Failure>,
@@ -70,7 +70,7 @@ pub struct Arsenal {
     pub fuzz_operations: fn(&[u8]) -> Result<(), Failure>,
     /// [`faults::scenario`].
     pub faults: fn(u64, &Path) -> Result<faults::Counts, Failure>,
-    /// [`syncs::tables`], of designs that live on disks.
+    /// [`syncs::tables`], for designs that support disks.
     pub syncs: fn(&syncs::Options, &Path) -> Result<syncs::Counts, Failure>,
 }
 
@@ -116,10 +116,11 @@ fn in_memory<F: FileSubject>(seed: u64, length: usize) -> Result<model::Counts, 
     model::scenario::<F, _>(seed, length, || MemoryPlace(seed))
 }
 
-/// Every scenario for every kind of records that a design has; `wide` are those with room for more than words.
+/// Lists every scenario for every kind of records that a design supports. `wide` designs also store records wider
+/// than words.
 macro_rules! arsenals {
     (all: $($table:ident),*; wide: $($wide:ident),*) => {
-        /// All designs with words and with bytes, and those with room for more than words.
+        /// All designs with words and with bytes, and the `wide` ones with wide records.
         pub static ARSENALS: &[Arsenal] = &[
             $(
                 Arsenal::of::<$table<u64, u64, Sim>, $table<u64, u64>>(Records::Words),
@@ -128,13 +129,13 @@ macro_rules! arsenals {
             $(Arsenal::of::<$wide<[u8; 16], [u8; 32], Sim>, $wide<[u8; 16], [u8; 32]>>(Records::Wide),)*
         ];
 
-        /// The `model_in_memory` of tables whose keys are words and whose values are bytes, or the other way round.
+        /// [`Mixed`] for tables with byte keys and word values, and with word keys and byte values.
         pub static MIXED: &[Mixed] = &[$(Mixed::of::<$table<[u8], u64>, $table<u64, [u8]>>()),*];
     };
 }
 arsenals! { all: DashEh, DashLh, Iceberg, Plush; wide: Plush }
 
-/// The scenarios for a design's tables; none, when no persistent design of this name has such records.
+/// Returns the scenarios for a design's tables, or `None` if no persistent design of this name has such records.
 #[must_use]
 pub fn arsenal(table: &str, records: Records) -> Option<&'static Arsenal> {
     ARSENALS.iter().find(|arsenal| arsenal.table == table && arsenal.records == records)
@@ -143,21 +144,21 @@ pub fn arsenal(table: &str, records: Records) -> Option<&'static Arsenal> {
 /// [`model::scenario`] in anonymous memory: seed, length.
 pub type ModelInMemory = fn(u64, usize) -> Result<model::Counts, Failure>;
 
-/// The same of tables whose keys or values are wide, beside words or bytes.
+/// The same for tables that combine wide keys or values with words or bytes.
 pub static UNEVEN: [(&str, ModelInMemory); 3] = [
     ("plush, word keys and wide values", in_memory::<Plush<u64, [u8; 64]>>),
     ("plush, wide keys and word values", in_memory::<Plush<[u8; 64], u64>>),
     ("plush, wide keys and byte values", in_memory::<Plush<[u8; 32], [u8]>>),
 ];
 
-/// What there is for tables with mixed records.
+/// The scenarios for tables with mixed records.
 #[derive(Debug)]
 pub struct Mixed {
     /// The design.
     pub table: &'static str,
-    /// With keys of bytes and values of words.
+    /// With byte keys and word values.
     pub byte_keys: ModelInMemory,
-    /// With keys of words and values of bytes.
+    /// With word keys and byte values.
     pub byte_values: ModelInMemory,
 }
 

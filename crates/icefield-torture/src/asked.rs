@@ -1,5 +1,5 @@
-//! What is asked of a key in a concurrent history: the calls of every table, and the shadow inserts of those that have
-//! them. [`Asked::step`] is what both must answer.
+//! The operations of a concurrent history: the calls of every table, and shadow inserts for the tables that have
+//! them. [`Asked::step`] specifies both.
 
 use icefield::{Decision, NotShadowed};
 
@@ -10,44 +10,45 @@ use crate::call::{Action, Reply};
 pub enum Asked {
     /// A call of [`Table`](icefield::Table).
     Call(Action),
-    /// A shadow insert of a value; if it is made, its thread holds it.
+    /// A shadow insert of a value. If it succeeds, its thread owns it.
     Shadow(u64),
-    /// The shadow insert, which the calling thread holds, becomes a record.
+    /// Commits the shadow insert that the calling thread owns.
     Commit,
-    /// It goes.
+    /// Aborts the shadow insert that the calling thread owns.
     Abort,
 }
 
-/// What was answered.
+/// The result of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// That of a call.
+    /// The reply of a call.
     Reply(Reply),
     /// The outcome of a shadow insert.
     Shadow(Result<(), NotShadowed<u64>>),
-    /// A call was refused, because a shadow insert holds the key.
+    /// The call was refused because of a shadow insert on the key.
     Refused,
-    /// A shadow insert of this value came to its end.
+    /// A shadow insert of this value was committed or aborted.
     Settled(u64),
 }
 
 impl Answer {
-    /// Whether it tells of a shadow insert.
+    /// Returns whether a shadow insert is involved.
     #[must_use]
     pub fn is_of_shadow(&self) -> bool {
         !matches!(self, Self::Reply(_))
     }
 }
 
-/// What a key holds.
+/// The state of a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Holding {
-    /// Nothing.
+    /// The key is absent.
     #[default]
     Absent,
-    /// A value.
+    /// The key has this value.
     Present(u64),
-    /// A shadow insert of this value: nothing for reads, updates and removals, and no other insert may have the key.
+    /// A shadow insert of this value is pending. Reads, updates and removals treat the key as absent; other inserts
+    /// fail.
     Shadowed(u64),
 }
 
@@ -58,8 +59,8 @@ impl From<Option<u64>> for Holding {
 }
 
 impl Asked {
-    /// The specification: what the key holds after the operation, and the answer, given what it held before. `None`
-    /// where nobody could have asked: what ends is held.
+    /// Specifies the operation: returns the key's state after it and the answer, given the state before. Returns
+    /// `None` if there is no shadow insert to commit or abort.
     #[must_use]
     pub fn step(self, before: Holding) -> Option<(Holding, Answer)> {
         Some(match (self, before) {
@@ -89,7 +90,7 @@ fn stepped(action: Action, value: Option<u64>) -> (Holding, Answer) {
     (after.into(), Answer::Reply(reply))
 }
 
-/// A call on a key that a shadow insert holds: as on an absent one, but that it cannot be inserted.
+/// Returns the answer of a call on a key with a pending shadow insert. The key is absent, but cannot be inserted.
 fn under_shadow(action: Action) -> Answer {
     let inserts = match action {
         Action::TryInsert(_) | Action::Insert(_) | Action::Put(_) => true,

@@ -1,9 +1,10 @@
-//! Threads that take turns: one runs at a time, and whoever runs hands over at moments drawn from a seed.
+//! A scheduler for deterministic interleavings: one thread runs at a time and hands over at moments drawn from a
+//! seed.
 //!
-//! Real threads on few processors hardly meet inside operations of a microsecond, and the system decides when; here
-//! every history is interleaved finely, as its seed says. A thread that is stopped while it holds a lock of the system
-//! would stop all others for ever, so one that has waited in vain takes the baton by itself; then two run at once, as
-//! threads may.
+//! On few processors, real threads rarely overlap inside operations of a microsecond, and the operating system
+//! decides when. Here the seed determines a fine interleaving. A thread that is suspended while it holds an operating
+//! system lock could block all others forever. Therefore a waiting thread takes the baton itself after a timeout;
+//! then two threads run at once, which is allowed.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -13,49 +14,50 @@ use std::time::{Duration, Instant};
 
 use crate::rng::{Rng, mix};
 
-/// How long nobody may have handed over before a waiting thread goes on all the same.
+/// Time without a hand-over after which a waiting thread takes the baton.
 const STALL: Duration = Duration::from_micros(500);
-/// Looks at the baton before going to sleep.
+/// Checks of the baton before a waiting thread parks.
 const SPINS: u32 = 200;
-/// An operation hands over within so many ticks: about what the shortest ones take, so that hardly one runs alone.
+/// Maximum ticks from the start of an operation to its hand-over. The shortest operations take about as many, so that
+/// few operations run without interruption.
 const TICKS_IN_OPERATION: u64 = 3;
-/// And again within so many: long operations, and those that wait for a lock.
+/// Maximum ticks to each further hand-over, for long operations and those that wait for a lock.
 const TICKS_AFTERWARDS: u64 = 100;
-/// Nobody has the baton.
+/// No thread holds the baton.
 const NOBODY: usize = usize::MAX;
 
 thread_local! {
-    /// The baton that this thread runs under.
+    /// The baton under which this thread runs.
     static MINE: RefCell<Option<Mine>> = const { RefCell::new(None) };
 }
 
-/// A thread's part in a baton.
+/// A thread's share in a baton.
 struct Mine {
     baton: Arc<Baton>,
     me: usize,
     rng: Rng,
-    /// Ticks until it hands over.
+    /// Ticks until the next hand-over.
     left: u64,
 }
 
-/// Whose turn it is.
+/// The shared state of the threads that take turns.
 #[derive(Debug)]
 pub struct Baton {
     holder: AtomicUsize,
-    /// One bit for each thread that still runs.
+    /// A bit for each thread that has not finished.
     running: AtomicU64,
-    /// Times that the baton was handed over.
+    /// Number of hand-overs.
     passes: AtomicU64,
-    /// Times that it was taken because nobody handed it over.
+    /// Number of times that a waiting thread took the baton after the timeout.
     stalls: AtomicU64,
     seed: u64,
     threads: Vec<OnceLock<Thread>>,
-    /// Operations that each thread has begun.
+    /// Operations that each thread has started.
     begun: Vec<AtomicU64>,
 }
 
 impl Baton {
-    /// A baton for `threads` threads (at most 64); the first turn and all others follow from `seed`.
+    /// Creates a baton for `threads` threads (at most 64). `seed` determines the first turn and all others.
     #[must_use]
     pub fn new(seed: u64, threads: usize) -> Arc<Self> {
         assert!((1..=64).contains(&threads), "{threads} threads cannot share a baton");
@@ -70,9 +72,9 @@ impl Baton {
         })
     }
 
-    /// Runs `work` as thread number `me`, in turns with the others.
+    /// Runs `work` as thread number `me`, in turns with the other threads.
     pub fn take_turns(self: &Arc<Self>, me: usize, work: impl FnOnce()) {
-        // Set once: a baton serves one round of threads.
+        // This is the first call, because a baton serves one set of threads.
         let _ = self.threads[me].set(std::thread::current());
         let mine =
             Mine { baton: Arc::clone(self), me, rng: Rng::fork(self.seed, me as u64), left: 1 };
@@ -82,7 +84,7 @@ impl Baton {
         work();
     }
 
-    /// Times that a waiting thread went on because nobody handed over.
+    /// Returns how often a waiting thread took the baton after the timeout.
     #[must_use]
     pub fn stalls(&self) -> u64 {
         self.stalls.load(Ordering::Relaxed)
@@ -99,8 +101,8 @@ impl Baton {
         self.await_turn(me);
     }
 
-    /// A running thread but `me`, or `me` if there is none: mostly the one that has begun the fewest operations, so
-    /// that none is left to end alone.
+    /// Selects a running thread other than `me`, or `me` if there is none. Mostly it is the thread that has started
+    /// the fewest operations, so that no thread is left to finish alone.
     fn next(&self, me: usize) -> usize {
         let running = self.running.load(Ordering::Acquire) & !(1 << me);
         let others = || (0..self.threads.len()).filter(move |other| running & (1 << other) != 0);
@@ -133,7 +135,8 @@ impl Baton {
         let mut passes = self.passes.load(Ordering::Relaxed);
         let mut since = Instant::now();
         loop {
-            // May return at once for a baton that was seen before it was handed over.
+            // May return immediately: a thread can see that it is the holder, and continue, before the unpark for
+            // that hand-over.
             std::thread::park_timeout(STALL);
             if self.holder.load(Ordering::Acquire) == me {
                 return;
@@ -150,7 +153,7 @@ impl Baton {
     }
 }
 
-/// Ends a thread's turns, also when it panics.
+/// Ends a thread's participation, also when the thread panics.
 struct Leave<'a> {
     baton: &'a Baton,
     me: usize,
@@ -167,7 +170,7 @@ impl Drop for Leave<'_> {
     }
 }
 
-/// Begins an operation of the calling thread: it will hand over after a few of its [`tick`]s.
+/// Marks the start of an operation of the calling thread, which then hands over after a few [`tick`]s.
 pub fn begin() {
     MINE.with(|mine| {
         if let Some(mine) = &mut *mine.borrow_mut() {
@@ -177,7 +180,7 @@ pub fn begin() {
     });
 }
 
-/// Counts one step of an operation, and hands over when the time has come. Without a baton it gives up the processor.
+/// Counts one step of an operation and hands over when it is due. Without a baton, yields the processor.
 pub fn tick() {
     let due = MINE.with(|mine| match &mut *mine.borrow_mut() {
         None => true,
@@ -195,7 +198,7 @@ pub fn tick() {
     }
 }
 
-/// Hands over to another thread, where the calling thread runs under a baton; else gives up the processor.
+/// Hands over to another thread. Without a baton, yields the processor.
 pub fn pass() {
     let mine =
         MINE.with(|mine| mine.borrow().as_ref().map(|mine| (Arc::clone(&mine.baton), mine.me)));
@@ -232,7 +235,7 @@ mod tests {
 
     #[test]
     fn threads_interleave_as_the_seed_says() {
-        // A busy machine may stall a thread, and then the order is not the seed's.
+        // On a busy machine a thread may time out; the order then differs from that of the seed.
         let undisturbed =
             |seed| (0..50).map(|_| interleaving(seed)).find(|order| !order.is_empty());
         let (one, other) = (undisturbed(1), undisturbed(1));

@@ -1,8 +1,8 @@
-//! How long a loop of scenarios may go on.
+//! Limits for loops of scenarios.
 
 use std::time::{Duration, Instant};
 
-/// A number of rounds, a time, or both: whichever ends first.
+/// A number of rounds, a time, or both; the first limit reached ends the loop.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
     end: Option<Instant>,
@@ -12,31 +12,32 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// At most `rounds` rounds, however long they take.
+    /// Allows `rounds` rounds, without a time limit.
     #[must_use]
     pub fn rounds(rounds: u64) -> Self {
         Self { end: None, least: 0, rounds, done: 0 }
     }
 
-    /// As many rounds as fit into `time`, and one at least.
+    /// Allows as many rounds as fit into `time`, and at least one.
     #[must_use]
     pub fn time(time: Duration) -> Self {
         Self { end: Instant::now().checked_add(time), least: 1, rounds: u64::MAX, done: 0 }
     }
 
-    /// So many rounds in any case, however slow the machine is.
+    /// Allows at least `rounds` rounds, even after the time limit.
     #[must_use]
     pub fn at_least(self, rounds: u64) -> Self {
         Self { least: self.least.max(rounds), ..self }
     }
 
-    /// At most so many rounds.
+    /// Limits the number of rounds.
     #[must_use]
     pub fn at_most(self, rounds: u64) -> Self {
         Self { rounds: self.rounds.min(rounds), ..self }
     }
 
-    /// The number of the next chunk of at most `size` rounds, with its size; `None` when the budget is spent.
+    /// Returns the number of the first round of the next chunk and the chunk's size, at most `size`. Returns `None`
+    /// when the budget is spent.
     pub fn chunk(&mut self, size: u64) -> Option<(u64, u64)> {
         let late = self.done >= self.least && self.end.is_some_and(|end| Instant::now() >= end);
         let size = size.min(self.rounds - self.done);

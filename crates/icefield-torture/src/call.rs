@@ -1,7 +1,7 @@
-//! One operation on one key, as plain numbers: what the table is asked, what it answers, and what it must answer.
+//! One operation on one key, as plain numbers: the call, the table's reply, and the correct reply.
 //!
-//! [`Action::step`] is the whole sequential specification of a key: the reference map, the linearizability checker and
-//! the crash and kill checkers all judge by it.
+//! [`Action::step`] is the complete sequential specification of a key. The reference map, the linearizability checker
+//! and the crash and kill checkers all use it.
 
 use std::task::{Context, Poll, Waker};
 
@@ -10,19 +10,19 @@ use icefield::{Arg, Computed, Data, Decision, OnFailure, Op, Result, Table};
 use crate::rng::Rng;
 use crate::subject::Sample;
 
-/// Stands for a value that nobody wrote; scenarios never write it.
+/// The number of a value that no scenario wrote.
 pub const FOREIGN: u64 = u64::MAX;
 
 /// An operation on the key with number `key`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// Which key, as [`Sample`] numbers them.
+    /// The key, as [`Sample`] numbers it.
     pub key: u64,
-    /// What is asked of it.
+    /// The operation.
     pub action: Action,
 }
 
-/// What is asked of a key; values by their numbers.
+/// An operation on a key; values by their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the variants are the calls of `Table` of the same names")]
 pub enum Action {
@@ -41,9 +41,9 @@ pub enum Action {
 }
 
 impl Action {
-    /// Any of them, those that are wanted most often more often; what it writes is `value`.
+    /// Returns a random action, frequent ones more often. A write gets the value `value`.
     pub fn any(rng: &mut Rng, value: u64) -> Self {
-        // Values are numbered as they are drawn: one of the last few may be there.
+        // Values are numbered in the order of their creation, so one of the last few may be present.
         let current = value.saturating_sub(1 + rng.below(6));
         *rng.pick(&[
             Action::Get,
@@ -67,10 +67,10 @@ impl Action {
     }
 }
 
-/// How a [`Action::Compute`] decides.
+/// The decision rule of an [`Action::Compute`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// Keeps whatever there is.
+    /// Keeps the present state.
     Keep,
     /// Puts a value.
     Put(u64),
@@ -85,7 +85,7 @@ pub enum Rule {
 }
 
 impl Rule {
-    /// The decision on the present value.
+    /// Returns the decision for the present value.
     #[must_use]
     pub fn decide(self, value: Option<u64>) -> Decision<u64> {
         match (self, value) {
@@ -99,14 +99,14 @@ impl Rule {
     }
 }
 
-/// What a table answered; values by their numbers.
+/// The result of an operation; values by their numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// Nothing was said.
+    /// The call returns no value.
     Done,
-    /// Whether the key was present.
+    /// `true` if the key was present.
     Present(bool),
-    /// The value found, or the one before.
+    /// The value found, or the previous one.
     Value(Option<u64>),
     /// The outcome of a `try_insert`.
     TryInsert(std::result::Result<(), u64>),
@@ -117,7 +117,7 @@ pub enum Reply {
 }
 
 impl Action {
-    /// The specification: the value after the operation, and the answer, given the value before.
+    /// Specifies the operation: returns the value after it and the reply, given the value before.
     #[must_use]
     pub fn step(self, value: Option<u64>) -> (Option<u64>, Reply) {
         match self {
@@ -144,7 +144,7 @@ impl Action {
         }
     }
 
-    /// Whether the operation, answered so, counts as failed for [`OnFailure::Stop`].
+    /// Returns whether an operation with this reply counts as failed for [`OnFailure::Stop`].
     #[must_use]
     pub fn failed(self, reply: &Reply) -> bool {
         match reply {
@@ -154,7 +154,7 @@ impl Action {
         }
     }
 
-    /// Whether the operation may change the key.
+    /// Returns whether the operation may change the key.
     #[must_use]
     pub fn writes(self) -> bool {
         !matches!(
@@ -178,7 +178,7 @@ pub enum BatchKind {
 }
 
 impl BatchKind {
-    /// All of them.
+    /// All kinds of batches.
     pub const ALL: [Self; 8] = [
         Self::Get,
         Self::Insert,
@@ -190,7 +190,7 @@ impl BatchKind {
         Self::Execute(OnFailure::Stop),
     ];
 
-    /// Turns `action` into the one that this batch can carry, keeping its value.
+    /// Converts `action` into one that this kind of batch supports, with the same value.
     #[must_use]
     pub fn action(self, action: Action, value: u64) -> Action {
         match self {
@@ -221,10 +221,10 @@ fn numbers<D: Sample + ?Sized>(owned: &[Option<D::Owned>]) -> Vec<Reply> {
     owned.iter().map(|found| Reply::Value(found.as_ref().map(number::<D>))).collect()
 }
 
-/// Asks `table`.
+/// Executes `call` on `table`.
 ///
 /// # Errors
-/// The table's.
+/// Returns the table's error.
 pub fn ask<T>(table: &T, call: Call) -> Result<Reply>
 where
     T: Table<Key: Sample, Value: Sample>,
@@ -262,7 +262,7 @@ where
     }
 }
 
-/// The outcome of a future that waits for nothing but its next turn.
+/// Polls a future to completion. It must be ready again whenever it returns pending.
 fn at_once<F: Future>(future: F) -> F::Output {
     let mut future = std::pin::pin!(future);
     let mut context = Context::from_waker(Waker::noop());
@@ -293,10 +293,10 @@ where
     }))
 }
 
-/// Asks `table` for a whole batch; the answers of the operations that ran, in order.
+/// Executes a batch on `table`. Returns the replies of the operations that ran, in order.
 ///
 /// # Errors
-/// The table's.
+/// Returns the table's error.
 pub fn ask_batch<T>(table: &T, kind: BatchKind, calls: &[Call]) -> Result<Vec<Reply>>
 where
     T: Table<Key: Sample, Value: Sample>,
@@ -377,7 +377,7 @@ where
         Op::TryInsert(_, _, outcome) => {
             Reply::TryInsert(outcome.clone().map_err(|present| number::<V>(&present.0)))
         }
-        // `op_of` makes no shadow inserts: they are not asked of every table.
+        // `op_of` creates no shadow inserts, because not every table has them.
         Op::Put(..) | Op::Shadow(..) => Reply::Done,
     }
 }

@@ -1,5 +1,6 @@
-//! A table of constant size whose records come and go for long: what its files take reaches a plateau. Then most
-//! records go and the table is shrunk, and its files with it. Readers run all the while.
+//! Replaces the records of a table of constant size for a long time and checks that the size of its files reaches a
+//! plateau. Then it removes most records, shrinks the table and checks that the files shrink too. Readers run all the
+//! time.
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -14,33 +15,33 @@ use crate::pool::lock;
 use crate::rng::Rng;
 use crate::subject::Sample;
 
-/// The scenario's name.
+/// The name of the scenario.
 pub const NAME: &str = "churn";
-/// Bytes that files may take besides what the records account for.
+/// Bytes that the files may take in addition to the allowance for the records.
 pub const CONSTANT: u64 = 15 << 20;
-/// The files of a table of constant size may take so many times the bytes of its records.
+/// Allowed size of the files of a table of constant size, as a multiple of the bytes of its records.
 pub const TIMES_LIVE: u64 = 4;
-/// And so many times after `shrink_to_fit`.
+/// Allowed size after `shrink_to_fit`, as a multiple of the bytes of the records.
 pub const TIMES_SHRUNK: u64 = 2;
-/// Of a hundred records, those that go before the table is shrunk.
+/// Percentage of the records that are removed before the table is shrunk.
 const REMOVED_PERCENT: u64 = 93;
 /// The largest batch.
 const MOST_IN_BATCH: u64 = 100_000;
-/// Keys from here on, so that no two tables agree by chance.
+/// The first key. It is large, so that no two tables agree by chance.
 const FIRST_KEY: u64 = 1 << 20;
-/// Records of a page of a reader's scan.
+/// Records in a page of a reader's scan.
 const PAGE: usize = 64;
 
-/// How long a table is churned.
+/// Options of a churn run.
 #[derive(Clone, Copy, Debug)]
 pub struct ChurnOptions {
-    /// Picks keys, batches and readers' calls.
+    /// Determines keys, batches and readers' calls.
     pub seed: u64,
     /// Live records.
     pub records: u64,
-    /// How often each of them is replaced by another.
+    /// How often each record is replaced.
     pub turnovers: u64,
-    /// Threads that read.
+    /// Reader threads.
     pub readers: usize,
 }
 
@@ -50,33 +51,33 @@ impl Default for ChurnOptions {
     }
 }
 
-/// How much was written and read, and the size of the files.
+/// Results of a churn run, and the sizes of the files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Records put or removed.
     pub writes: u64,
-    /// Calls of readers.
+    /// Calls made by readers.
     pub reads: u64,
-    /// Bytes of the live records: words count eight.
+    /// Bytes of the live records; a word counts as eight.
     pub live_bytes: u64,
-    /// Most bytes that the files took in the first quarter of the turnovers.
+    /// Maximum size of the files in the first quarter of the turnovers.
     pub early_bytes: u64,
-    /// Most bytes that they took while the table had one size.
+    /// Maximum size of the files while the table had a constant size.
     pub most_bytes: u64,
-    /// Bytes of the records that were left.
+    /// Bytes of the records left after the removal.
     pub left_bytes: u64,
-    /// Bytes of the files when the table was shrunk to these.
+    /// Size of the files after the table was shrunk to these records.
     pub shrunk_bytes: u64,
-    /// Bytes of the files when it was cleared and shrunk.
+    /// Size of the files after the table was cleared and shrunk.
     pub cleared_bytes: u64,
 }
 
-/// Churns a table at `path`, which is removed first.
+/// Churns a table at `path`. An existing directory there is removed first.
 ///
 /// # Errors
-/// Files that outgrow their bounds, a record that is missing or wrong, or the table's own error.
+/// Returns files that exceed their bounds, a record that is missing or wrong, or the table's error.
 pub fn scenario<T: FileSubject>(options: &ChurnOptions, path: &Path) -> Result<Counts, Failure> {
-    // Nothing there is the usual case, and whatever else went wrong shows when the table is created.
+    // Usually the directory does not exist. Any other failure shows when the table is created.
     let _ = std::fs::remove_dir_all(path);
     let done = guarded(NAME, options.seed, || {
         let table = T::create_whole(path).map_err(|error| error.to_string());
@@ -115,7 +116,7 @@ fn churn<T: FileSubject>(table: &T, options: &ChurnOptions, path: &Path) -> Resu
     }
 }
 
-/// Ends the readers, also when the writer panics.
+/// Stops the readers, also when the writer panics.
 struct End<'a>(&'a AtomicBool);
 
 impl Drop for End<'_> {
@@ -128,7 +129,7 @@ struct Stage<'a, T> {
     table: &'a T,
     options: &'a ChurnOptions,
     path: &'a Path,
-    /// Every key from here up to the newest is there.
+    /// All keys from here to `newest` are present.
     oldest: AtomicU64,
     newest: AtomicU64,
     done: AtomicBool,
@@ -140,7 +141,7 @@ fn in_words(error: Error) -> String {
     error.to_string()
 }
 
-/// The value of a key, one of two: an update writes either.
+/// Returns one of the two values of a key; an update writes either.
 fn value_of(key: u64, updated: bool) -> u64 {
     2 * key + u64::from(updated)
 }
@@ -185,7 +186,7 @@ impl<T: FileSubject> Stage<'_, T> {
             ));
         }
         self.compare()?;
-        // Nothing may be missed from here on.
+        // From here on every key may be missing.
         self.oldest.store(u64::MAX, Ordering::SeqCst);
         self.table.clear().map_err(in_words)?;
         self.table.shrink_to_fit().map_err(in_words)?;
@@ -199,7 +200,7 @@ impl<T: FileSubject> Stage<'_, T> {
         Ok(counts)
     }
 
-    /// Replaces as many records as there are, by batches of all sizes.
+    /// Replaces as many records as the table has, in batches of all sizes.
     fn turn_over(&self, rng: &mut Rng, counts: &mut Counts) -> Result<(), String> {
         let mut left = self.options.records;
         while left > 0 {
@@ -211,7 +212,7 @@ impl<T: FileSubject> Stage<'_, T> {
         Ok(())
     }
 
-    /// Gives every record another value.
+    /// Updates every record.
     fn update(&self, rng: &mut Rng, counts: &mut Counts) -> Result<(), String> {
         let (oldest, newest) = self.live();
         let mut next = oldest;
@@ -226,7 +227,7 @@ impl<T: FileSubject> Stage<'_, T> {
     }
 
     fn live(&self) -> (u64, u64) {
-        // Relaxed: the writer's own.
+        // Relaxed: only the writer stores them.
         (self.oldest.load(Ordering::Relaxed), self.newest.load(Ordering::Relaxed))
     }
 
@@ -236,7 +237,7 @@ impl<T: FileSubject> Stage<'_, T> {
             let batch = batch(rng).min(left);
             let newest = self.newest.load(Ordering::Relaxed);
             self.put(newest..newest + batch, false)?;
-            // Release: who sees the number finds the records.
+            // Release: a reader that loads the number finds the records.
             self.newest.store(newest + batch, Ordering::Release);
             (left, counts.writes) = (left - batch, counts.writes + batch);
         }
@@ -263,7 +264,7 @@ impl<T: FileSubject> Stage<'_, T> {
         while left > 0 {
             let batch = batch(rng).min(left);
             let oldest = self.oldest.load(Ordering::Relaxed);
-            // SeqCst, as the readers' look at it after a miss: a key below may be missed.
+            // SeqCst, as the readers' load after a miss: any key below may be missing from now on.
             self.oldest.store(oldest + batch, Ordering::SeqCst);
             let owned: Vec<_> = (oldest..oldest + batch).map(T::Key::sample).collect();
             let keys: Vec<Arg<'_, T::Key>> = owned.iter().map(T::Key::arg).collect();
@@ -282,7 +283,8 @@ impl<T: FileSubject> Stage<'_, T> {
         Ok(())
     }
 
-    /// Bytes of the live records, as words and bytes: the longer of each one's two values.
+    /// Returns the bytes of the live records as words or byte strings. Of each record's two values the longer one
+    /// counts.
     fn live_bytes(&self) -> u64 {
         let (oldest, newest) = self.live();
         let bytes = |key| {
@@ -293,12 +295,12 @@ impl<T: FileSubject> Stage<'_, T> {
         (oldest..newest).map(bytes).sum()
     }
 
-    /// The same, when it is worth its time.
+    /// Returns [`Self::live_bytes`] in every 64th turnover, otherwise 0, because it is slow.
     fn live_bytes_now_and_then(&self, turnover: u64) -> u64 {
         if turnover.is_multiple_of(64) { self.live_bytes() } else { 0 }
     }
 
-    /// An error if the table holds anything but the live records.
+    /// Checks that the table holds exactly the live records.
     fn compare(&self) -> Result<(), String> {
         let (oldest, newest) = self.live();
         let mut seen = 0;
@@ -336,10 +338,10 @@ impl<T: FileSubject> Stage<'_, T> {
         }
     }
 
-    /// A reader's calls until the writer has finished.
+    /// Makes a reader's calls until the writer has finished.
     fn read_on(&self, mut rng: Rng) {
         let mut cursor = Cursor::START;
-        // Acquire: pairs with the end of the writer.
+        // Acquire: pairs with the Release store at the end of the writer.
         while !self.done.load(Ordering::Acquire) {
             if let Err(trouble) = self.read(&mut rng, &mut cursor) {
                 lock(&self.trouble).get_or_insert(trouble);
@@ -359,7 +361,7 @@ impl<T: FileSubject> Stage<'_, T> {
             *cursor = page.next.unwrap_or(Cursor::START);
             return Ok(());
         }
-        // Acquire: the records below are there.
+        // Acquire: the records below `newest` are visible.
         let newest = self.newest.load(Ordering::Acquire);
         let oldest = self.oldest.load(Ordering::SeqCst);
         if oldest >= newest {
@@ -378,7 +380,7 @@ impl<T: FileSubject> Stage<'_, T> {
     }
 }
 
-/// The size of a batch, each order of magnitude as often as any other.
+/// Returns a random batch size; all orders of magnitude are equally frequent.
 fn batch(rng: &mut Rng) -> u64 {
     let most = 10_u64.pow(1 + rng.below(5) as u32).min(MOST_IN_BATCH);
     1 + rng.below(most)
@@ -391,15 +393,15 @@ fn bytes_of<D: Sample + ?Sized>(owned: &D::Owned) -> u64 {
     }
 }
 
-/// Bytes on the medium that the files of a table take.
+/// Returns the bytes that the files of a table occupy on the medium.
 ///
 /// # Errors
-/// The directory cannot be read, in words.
+/// Returns a description of the error if the directory cannot be read.
 pub fn disk_bytes(path: &Path) -> Result<u64, String> {
     let told = |error: std::io::Error| format!("{}: {error}", path.display());
     std::fs::read_dir(path).map_err(told)?.try_fold(0, |sum, entry| {
         let file = entry.and_then(|entry| entry.metadata()).map_err(told)?;
-        // `st_blocks` counts in 512 bytes, whatever the file system's block is.
+        // `st_blocks` counts units of 512 bytes, independent of the file system's block size.
         Ok(sum + file.blocks() * 512)
     })
 }

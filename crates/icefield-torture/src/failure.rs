@@ -1,12 +1,12 @@
-//! What a scenario says when it found something: enough to replay it, short enough to read.
+//! The failure report of a scenario: complete enough to replay it and short enough to read.
 
 use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Longest trace that is printed whole.
+/// Longest trace that is printed in full.
 const SHOWN_STEPS: usize = 40;
-/// Longest step that is printed whole.
+/// Longest step that is printed in full.
 const SHOWN_CHARS: usize = 600;
 
 /// A violation, with the seed that replays it.
@@ -14,21 +14,21 @@ const SHOWN_CHARS: usize = 600;
 pub struct Failure {
     /// The scenario.
     pub scenario: &'static str,
-    /// What the scenario function was called with.
+    /// The seed with which the scenario function was called.
     pub seed: u64,
-    /// What is wrong.
+    /// The description of the violation.
     pub what: String,
-    /// The steps that led there, in order.
+    /// The steps that led to the violation, in order.
     pub trace: Vec<String>,
 }
 
 impl Failure {
-    /// A violation without a trace.
+    /// Creates a violation without a trace.
     pub fn new(scenario: &'static str, seed: u64, what: impl Into<String>) -> Self {
         Self { scenario, seed, what: what.into(), trace: Vec::new() }
     }
 
-    /// The same with the steps that led to it.
+    /// Adds the steps that led to the violation.
     #[must_use]
     pub fn with_trace(mut self, steps: impl IntoIterator<Item = String>) -> Self {
         self.trace = steps.into_iter().collect();
@@ -56,10 +56,10 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Runs one scenario; a panic inside it is a failure like any other.
+/// Runs one scenario and converts a panic into a failure.
 ///
 /// # Errors
-/// What `run` found, or its panic.
+/// Returns the failure of `run`, or its panic as one.
 pub fn guarded<C>(
     scenario: &'static str,
     seed: u64,
@@ -73,7 +73,7 @@ pub fn guarded<C>(
     }
 }
 
-/// What a panic said.
+/// Returns the message of a panic.
 #[must_use]
 pub fn panic_text(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());

@@ -1,4 +1,4 @@
-//! What a table on real files must offer to be killed, starved and damaged.
+//! The interface that scenarios need of a table on real files: kills, failing system calls, and damaged files.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,54 +12,54 @@ use crate::subject::Sample;
 pub trait FileSubject: Durable<Key: Sample, Value: Sample> + Sized + 'static {
     /// The table's name in commands and reports.
     const NAME: &'static str;
-    /// Whether the design takes [`Durability::Disk`].
+    /// The design supports [`Durability::Disk`].
     const DISKS: bool = false;
 
-    /// A new table at `path`, of a small geometry picked by `how.variant`.
+    /// Creates a table at `path`, with a small geometry selected by `how.variant`.
     ///
     /// # Errors
-    /// The table's own.
+    /// Returns the table's error.
     fn create_at(path: &Path, how: FileOptions) -> Result<Self>;
 
-    /// A new table at `path`, as a program would make one that says nothing of shapes.
+    /// Creates a table at `path` with default geometry.
     ///
     /// # Errors
-    /// The table's own.
+    /// Returns the table's error.
     fn create_whole(path: &Path) -> Result<Self>;
 
     /// Opens the table at `path`.
     ///
     /// # Errors
-    /// The table's own.
+    /// Returns the table's error.
     fn open_at(path: &Path, how: FileOptions) -> Result<Self>;
 
-    /// Opens the table at `path` for reading only, changing nothing there.
+    /// Opens the table at `path` read-only, without changing its files.
     ///
     /// # Errors
-    /// The table's own.
+    /// Returns the table's error.
     fn open_to_read(path: &Path) -> Result<Self>;
 
-    /// A new table in anonymous memory.
+    /// Creates a table in anonymous memory.
     ///
     /// # Errors
-    /// The table's own.
+    /// Returns the table's error.
     fn in_memory(variant: u64) -> Result<Self>;
 }
 
-/// From this variant on tables that live on disks are as small as those on the simulated medium.
+/// From this variant on, tables of designs that support disks are as small as those on the simulated medium.
 pub const TINY: u64 = 1 << 32;
 
-/// How a [`FileSubject`] is created or opened.
+/// Options for creating or opening a [`FileSubject`].
 #[derive(Clone, Debug, Default)]
 pub struct FileOptions {
-    /// Picks the geometry when the table is created.
+    /// Selects the geometry of a new table.
     pub variant: u64,
     /// The medium.
     pub durability: Durability,
     /// When writes are acknowledged, on [`Durability::Disk`].
     pub sync: SyncMode,
-    /// Most bytes that the table's files may take together.
+    /// Maximum total size of the table's files.
     pub max_bytes: Option<u64>,
-    /// System calls that shall fail or kill.
+    /// System calls that fail or kill the process.
     pub faults: Option<Arc<FaultPlan>>,
 }

@@ -1,30 +1,30 @@
-//! Recorded concurrent histories and the judge of them.
+//! Recorded concurrent histories and the check of their linearizability.
 //!
 //! Operations on different keys are independent, so a history is linearizable if the part of each key is (Herlihy and
-//! Wing's locality); each part is searched for a legal order as by Wing and Gong, remembering the (set of operations
-//! done, what the key holds) pairs that led nowhere (Lowe).
+//! Wing's locality). The search for a legal order of each part is that of Wing and Gong. It remembers the pairs of
+//! (set of operations done, state of the key) that led nowhere (Lowe).
 
 use std::collections::{BTreeMap, HashSet};
 
 use crate::asked::{Answer, Asked, Holding};
 
-/// Most operations on one key that [`check`] can judge.
+/// Maximum number of operations on one key that [`check`] supports.
 pub const MAX_EVENTS: usize = 128;
 
-/// One finished operation. Stamps come from one counter that every thread steps.
+/// A completed operation. Time stamps come from one counter that all threads advance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Who called.
+    /// The calling thread.
     pub thread: usize,
-    /// When the call began.
+    /// Time stamp from before the call.
     pub began: u64,
-    /// When it had returned. The operations of a batch share both stamps.
+    /// Time stamp from after the return. The operations of a batch share both stamps.
     pub returned: u64,
-    /// Of which key.
+    /// The key.
     pub key: u64,
-    /// What was asked.
+    /// The operation.
     pub asked: Asked,
-    /// What was answered.
+    /// The answer.
     pub answer: Answer,
 }
 
@@ -33,12 +33,12 @@ pub struct Event {
 pub struct Violation {
     /// The key.
     pub key: u64,
-    /// Its operations, by beginning.
+    /// Its operations, by start.
     pub events: Vec<Event>,
 }
 
 impl Violation {
-    /// The operations, one a line.
+    /// Returns the operations, one per line.
     #[must_use]
     pub fn trace(&self) -> Vec<String> {
         let line = |event: &Event| {
@@ -49,14 +49,14 @@ impl Violation {
     }
 }
 
-/// Whether some order of `events`, which began with every key absent, explains every answer. Events of one thread are
-/// given in the order of its program.
+/// Checks that some order of `events` explains every answer. All keys are absent at the start. Events of one thread
+/// must be in program order.
 ///
 /// # Errors
-/// The first key without a legal order.
+/// Returns the first key without a legal order.
 ///
 /// # Panics
-/// A key has more than [`MAX_EVENTS`] operations.
+/// Panics if a key has more than [`MAX_EVENTS`] operations.
 pub fn check(events: &[Event]) -> Result<(), Violation> {
     for (key, events) in by_key(events) {
         assert!(
@@ -71,7 +71,7 @@ pub fn check(events: &[Event]) -> Result<(), Violation> {
     Ok(())
 }
 
-/// The operations of each key, by beginning; a thread's own order is kept.
+/// Groups the operations by key and sorts them by start. The order within a thread is preserved.
 fn by_key(events: &[Event]) -> BTreeMap<u64, Vec<Event>> {
     let mut keys: BTreeMap<u64, Vec<Event>> = BTreeMap::new();
     for event in events {
@@ -83,7 +83,7 @@ fn by_key(events: &[Event]) -> BTreeMap<u64, Vec<Event>> {
     keys
 }
 
-/// How many of `events` overlap an operation of another thread on the same key.
+/// Returns the number of `events` that overlap an operation of another thread on the same key.
 #[must_use]
 pub fn overlapping(events: &[Event]) -> usize {
     let overlap = |a: &Event, b: &Event| {
@@ -92,7 +92,7 @@ pub fn overlapping(events: &[Event]) -> usize {
     events.iter().filter(|event| events.iter().any(|other| overlap(event, other))).count()
 }
 
-/// The history with the answers of two operations exchanged.
+/// Returns the history with the answers of two operations exchanged.
 #[must_use]
 pub fn with_answers_swapped(events: &[Event], a: usize, b: usize) -> Vec<Event> {
     let mut swapped = events.to_vec();
@@ -104,7 +104,7 @@ pub fn with_answers_swapped(events: &[Event], a: usize, b: usize) -> Vec<Event> 
 /// The search for a legal order of one key's operations.
 struct Search<'a> {
     events: &'a [Event],
-    /// States that led nowhere: which operations were done, and what the key held then.
+    /// States that led nowhere: the set of operations done, and the state of the key.
     dead: HashSet<(u128, Holding)>,
 }
 
@@ -117,8 +117,8 @@ impl<'a> Search<'a> {
         self.explains_rest(0, Holding::Absent)
     }
 
-    /// Whether the operations outside `done` can follow, with the key `holding` what it does. Recursion is bounded by
-    /// [`MAX_EVENTS`].
+    /// Checks whether the operations outside `done` can follow, starting with `holding`. [`MAX_EVENTS`] bounds the
+    /// recursion.
     fn explains_rest(&mut self, done: u128, holding: Holding) -> bool {
         if done.count_ones() as usize == self.events.len() {
             return true;
@@ -137,7 +137,8 @@ impl<'a> Search<'a> {
         false
     }
 
-    /// The operations that may come next: begun before any pending one returned, and first of their thread.
+    /// Returns the operations that may be next: each started before any pending one returned, and is the first of its
+    /// thread.
     fn candidates(&self, done: u128) -> Vec<usize> {
         let pending = || (0..self.events.len()).filter(move |&at| done & (1 << at) == 0);
         let first_return = pending().map(|at| self.events[at].returned).min().unwrap_or(u64::MAX);

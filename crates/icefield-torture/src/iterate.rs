@@ -1,6 +1,6 @@
-//! Scans a table while other threads insert and remove: every key that is present throughout is seen exactly once, with
-//! its value, whatever splits and moves meanwhile. On every other table the simulator looks for answers that a crash
-//! could take back.
+//! Scans a table while other threads insert and remove. Every key that is present throughout must be returned exactly
+//! once, with its value, despite concurrent splits and moves. On every second table the simulator also looks for
+//! results that a crash could revert.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,36 +15,36 @@ use crate::pool::{Pool, lock};
 use crate::rng::Rng;
 use crate::subject::{Sample, Subject};
 
-/// The scenario's name.
+/// The name of the scenario.
 pub const NAME: &str = "iterate";
-/// Keys that stay.
+/// Keys that are never removed.
 const STABLE_KEYS: u64 = 40;
-/// Where the numbers of keys that come and go begin.
+/// First number of the keys that are inserted and removed.
 const CHURN_KEYS: u64 = 1000;
-/// Whole passes over one table.
+/// Passes over one table.
 pub const PASSES: u64 = 6;
-/// The simulated medium gives the processor away once in so many events.
+/// The simulated medium yields the processor once in this many events.
 const YIELD_ONE_IN: u32 = 20;
 
-/// Rounds of a hundred writes after which a writer leaves the scanner alone. All writers of a table together usually
-/// make a dozen.
+/// Rounds of a hundred writes after which a writer stops. All writers of a table together usually make a dozen before
+/// the scanner finishes.
 const MOST_ROUNDS: u64 = 300;
 
-/// What scans among writers did.
+/// Results of scans with concurrent writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Whole passes.
+    /// Complete passes.
     pub scans: u64,
-    /// Writes that other threads made meanwhile.
+    /// Concurrent writes.
     pub writes: u64,
-    /// Tables that grew under a scan.
+    /// Tables that grew during a scan.
     pub grown_tables: u64,
-    /// Writers that stopped after thousands of writes, before the scanner had finished.
+    /// Writers that stopped at their limit of rounds, before the scanner had finished.
     pub outrun: u64,
 }
 
 impl Counts {
-    /// Adds what other scans did.
+    /// Adds the results of other scans.
     pub fn add(&mut self, other: Self) {
         self.scans += other.scans;
         self.writes += other.writes;
@@ -53,10 +53,10 @@ impl Counts {
     }
 }
 
-/// Several passes over one table on the simulated medium: the first thread of `pool` scans, the others write.
+/// Makes several passes over one table on the simulated medium. The first thread of `pool` scans, the others write.
 ///
 /// # Errors
-/// A key that was missed or seen twice, or a wrong value.
+/// Returns a key that was missed or returned twice, or a wrong value.
 pub fn scenario<T: Subject>(seed: u64, pool: &Pool, memory: &Memory) -> Result<Counts, Failure> {
     guarded(NAME, seed, || {
         let fail = |what: String| Failure::new(NAME, seed, what);
@@ -78,10 +78,10 @@ pub fn scenario<T: Subject>(seed: u64, pool: &Pool, memory: &Memory) -> Result<C
     })
 }
 
-/// As [`scenario`], on `table`; `sim` is its medium, if it is the simulated one.
+/// Runs the scenario on `table`. `sim` is its medium, if it is simulated.
 ///
 /// # Errors
-/// What is wrong.
+/// Returns a description of the fault.
 pub fn passes_on<T>(seed: u64, table: T, pool: &Pool, sim: Option<Sim>) -> Result<Counts, String>
 where
     T: Table<Key: Sample, Value: Sample> + 'static,
@@ -135,7 +135,7 @@ impl<T: Table<Key: Sample, Value: Sample>> Stage<T> {
         }
     }
 
-    /// One call: the budget of steps is its own, and what it answers is durable.
+    /// Executes one call with a new step budget, and checks that its result is durable.
     fn call<R>(&self, call: impl FnOnce() -> Result<R, Error>) -> Result<R, String> {
         let Some(sim) = &self.sim else { return call().map_err(|error| error.to_string()) };
         sim.begin_op();
@@ -173,7 +173,8 @@ impl<T: Table<Key: Sample, Value: Sample>> Stage<T> {
         }
     }
 
-    /// Fills the table until it has grown a few times, and empties it again, until the scanner has finished.
+    /// Inserts until the table has grown a few times, then removes everything, and repeats until the scanner has
+    /// finished.
     fn churn(&self, thread: usize, rng: &mut Rng) -> Result<(), String> {
         let first = CHURN_KEYS * thread as u64;
         for round in 0..MOST_ROUNDS {

@@ -1,6 +1,6 @@
 //! Scenarios, checkers and workloads shared by Icefield's tests, benchmarks and torture runs.
 
-// The unit tests have a table of their own, and need not wait for all of these.
+// Unit tests use a toy table and do not need these instantiations.
 #[cfg(not(test))]
 pub mod arsenal;
 pub mod asked;
@@ -18,7 +18,7 @@ pub mod file_subject;
 pub mod history;
 pub mod hostile;
 pub mod iterate;
-// Instantiates scenarios, as the arsenal does.
+// Instantiates scenarios, as `arsenal` does.
 #[cfg(not(test))]
 pub mod join;
 pub mod kill;

@@ -1,4 +1,4 @@
-//! Passes over all records of a table, by each of the calls that make one, as plain numbers.
+//! Passes over all records of a table, by each of the calls that make one, with records as numbers.
 
 use std::cell::RefCell;
 use std::ops::ControlFlow;
@@ -8,23 +8,23 @@ use icefield::{Cursor, Data, Error, Table};
 use crate::rng::Rng;
 use crate::subject::{Sample, Subject};
 
-/// How to see every record.
+/// The call that makes the pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pass {
-    /// `scan`, by pages of about so many records.
+    /// `scan`, in pages of about this many records.
     Scan(usize),
     /// `iter`.
     Iter,
     /// `for_each`.
     ForEach,
-    /// `retain`, which keeps everything.
+    /// `retain` that keeps all records.
     Retain,
-    /// The design's own way, if it has one; else as `for_each`.
+    /// The design's own call, if it has one, otherwise `for_each`.
     Own,
 }
 
 impl Pass {
-    /// Any of them.
+    /// Returns a random kind of pass.
     pub fn any(rng: &mut Rng) -> Self {
         match rng.below(6) {
             0 => Self::Iter,
@@ -36,25 +36,25 @@ impl Pass {
     }
 }
 
-/// Numbers of keys and values.
+/// Records as numbers of keys and values.
 pub type Seen = Vec<(u64, u64)>;
 
-/// A design's own way to see all records of a table.
+/// A design's own call that returns all records of a table.
 pub type OwnPass<T> = fn(&T) -> icefield::Result<Option<Seen>>;
 
-/// The own pass of a [`Subject`].
+/// Makes the own pass of a [`Subject`].
 ///
 /// # Errors
-/// The table's.
+/// Returns the table's error.
 pub fn own<T: Subject>(table: &T) -> icefield::Result<Option<Seen>> {
     table.own_pass()
 }
 
-/// Sees every record, in the order in which the table shows them. `shown` is called after each page of a scan, while what
-/// it was made of is still fresh.
+/// Returns every record, in the order of the pass. `shown` is called after each page of a scan, before the next call
+/// of the table.
 ///
 /// # Errors
-/// The table's, or a record that the scenario never wrote, in words; what `shown` says.
+/// Returns the table's error, a record that the scenario never wrote, or the error of `shown`.
 pub fn see<T>(
     table: &T,
     pass: Pass,
@@ -113,7 +113,7 @@ where
                 let key = T::Key::own(T::Key::raw(key));
                 let record = key.and_then(|key| numbers::<T>(&key, &value.own_ref()));
                 let mut asked = asked.borrow_mut();
-                // Asked again of a key that another thread has changed meanwhile: the last time counts.
+                // `retain` repeats the call for a key that another thread has just changed; the last call counts.
                 let again = |last: &mut Option<(u64, u64)>| {
                     last.zip(record).is_some_and(|(last, record)| last.0 == record.0)
                 };
@@ -127,7 +127,7 @@ where
     Ok(seen)
 }
 
-/// A record in numbers; `None` if no sample is like it.
+/// Returns a record as numbers, or `None` if it is not a sample.
 fn numbers<T: Table<Key: Sample, Value: Sample>>(
     key: &<T::Key as Data>::Owned,
     value: &<T::Value as Data>::Owned,

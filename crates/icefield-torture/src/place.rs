@@ -1,4 +1,4 @@
-//! Where a scenario's table lives: on the simulated medium, in anonymous memory, or in a directory.
+//! The medium of a scenario's table: the simulated one, anonymous memory, or a directory.
 
 use std::marker::PhantomData;
 use std::path::PathBuf;
@@ -10,37 +10,37 @@ use crate::file_subject::{FileOptions, FileSubject};
 use crate::reference::Reference;
 use crate::subject::Subject;
 
-/// Makes tables and brings them back.
+/// Creates tables and reopens them.
 pub trait Place<T> {
-    /// A new table; what the place held before is gone.
+    /// Creates a table. The previous content of the place is lost.
     ///
     /// # Errors
-    /// The table's.
+    /// Returns the table's error.
     fn create(&mut self) -> Result<T>;
 
-    /// Closes `table` properly and opens it again; gives it back as it is where nothing outlives a table.
+    /// Closes `table` cleanly and opens it again. Returns it unchanged if the medium is not persistent.
     ///
     /// # Errors
-    /// The table's.
+    /// Returns the table's error.
     fn reopen(&mut self, table: T) -> Result<T>;
 
-    /// Looks for broken invariants, and counts the records.
+    /// Checks the invariants of the table and counts its records.
     ///
     /// # Errors
-    /// The table's.
+    /// Returns the table's error.
     fn check(&self, table: &T) -> Result<CheckReport>;
 
-    /// A random call, or a few that belong together, that only tables of this design have, beside the reference map;
+    /// Makes one or a few random calls that only this design has, on the table and on the reference map. Returns
     /// whether there was any.
     ///
     /// # Errors
-    /// A wrong answer, in words.
+    /// Returns a description of the wrong result.
     fn own_call(&self, _: &T, _seed: u64, _: &mut Reference) -> std::result::Result<bool, String> {
         Ok(false)
     }
 }
 
-/// Steps of one whole history, after which something hangs.
+/// Steps of one history after which it is reported as hanging.
 const STEP_BUDGET: u64 = 1_000_000_000;
 
 /// The simulated medium.
@@ -54,14 +54,14 @@ pub struct SimPlace {
 }
 
 impl SimPlace {
-    /// A place whose garbage and geometry follow from `seed`.
+    /// Creates a place with garbage and geometry determined by `seed`.
     #[must_use]
     pub fn new(seed: u64, model: Model, pool: &Pool) -> Self {
         Self { seed, model, variant: seed, pool: pool.clone(), sim: None }
     }
 
     fn options(&self) -> SimOptions {
-        // Recording finds stores that bypass the medium; it is slow, so not every history has it.
+        // Recording finds stores that bypass the medium. It is slow, so only some histories use it.
         let recording = self.variant.is_multiple_of(4);
         SimOptions {
             seed: self.seed,
@@ -99,7 +99,7 @@ impl<T: Subject> Place<T> for SimPlace {
 /// Anonymous memory.
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryPlace(
-    /// Picks the geometry.
+    /// Selects the geometry.
     pub u64,
 );
 
@@ -117,7 +117,7 @@ impl<T: FileSubject> Place<T> for MemoryPlace {
     }
 }
 
-/// A directory that the place owns: its table is made anew and removed at the end.
+/// A directory that the place owns. Each table is created anew, and the last one is removed at the end.
 #[derive(Debug)]
 pub struct FilePlace<T> {
     path: PathBuf,
@@ -126,14 +126,14 @@ pub struct FilePlace<T> {
 }
 
 impl<T> FilePlace<T> {
-    /// A place at `path`, where nothing is yet.
+    /// Creates a place at `path`, which must not exist yet.
     #[must_use]
     pub fn new(path: PathBuf, how: FileOptions) -> Self {
         Self { path, how, table: PhantomData }
     }
 
     fn remove(&self) {
-        // Nothing there is the usual case, and whatever else went wrong shows when the table is created.
+        // Usually the directory does not exist. Any other failure shows when the table is created.
         let _ = std::fs::remove_dir_all(&self.path);
     }
 }

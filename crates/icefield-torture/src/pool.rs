@@ -1,4 +1,5 @@
-//! Threads that stay: a scenario of a hundred thousand tiny concurrent histories cannot start threads for each.
+//! A pool of permanent threads, for scenarios with a hundred thousand tiny concurrent histories: starting threads for
+//! each history would take too long.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use crate::failure::panic_text;
 
-/// What every thread of the pool runs, told its index.
+/// The work of the pool's threads; the argument is the thread's index.
 pub type Job = Arc<dyn Fn(usize) + Send + Sync>;
 
 /// A pool of threads that run the same job at the same time.
@@ -19,22 +20,22 @@ pub struct Pool {
 
 #[derive(Default)]
 struct Shared {
-    /// Stepped for each job; threads wait for it to change.
+    /// Incremented for each job; threads wait for it to change.
     round: AtomicU64,
     job: Mutex<Option<Job>>,
-    /// Threads that stand at the line and wait for the others.
+    /// Threads that have reached the start barrier.
     ready: AtomicUsize,
     finished: AtomicUsize,
     panics: Mutex<Vec<String>>,
     ending: AtomicBool,
 }
 
-/// Locks a mutex whose data a panic leaves as good as before.
+/// Locks a mutex whose data remains valid if a thread panics while holding it.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits until `done`: hot first, for the pauses between jobs are short.
+/// Waits until `done`. Spins first, because the pauses between jobs are short.
 fn wait_until(done: impl Fn() -> bool) {
     for round in 0_u32.. {
         if done() {
@@ -71,7 +72,7 @@ impl Shared {
 }
 
 impl Pool {
-    /// A pool of `threads` threads.
+    /// Starts a pool of `threads` threads.
     #[must_use]
     pub fn new(threads: usize) -> Self {
         let shared = Arc::new(Shared::default());
@@ -83,16 +84,16 @@ impl Pool {
         Self { shared, threads }
     }
 
-    /// How many threads there are.
+    /// Returns the number of threads.
     #[must_use]
     pub fn threads(&self) -> usize {
         self.threads.len()
     }
 
-    /// Runs `job` on every thread, all starting together, and waits for them.
+    /// Runs `job` on every thread, with a common start, and waits for all of them.
     ///
     /// # Errors
-    /// What the threads said that panicked.
+    /// Returns the messages of threads that panicked.
     pub fn run(&self, job: Job) -> Result<(), String> {
         let shared = &self.shared;
         *lock(&shared.job) = Some(job);
@@ -111,7 +112,7 @@ impl Drop for Pool {
         self.shared.ending.store(true, Ordering::Release);
         self.shared.round.fetch_add(1, Ordering::AcqRel);
         for thread in self.threads.drain(..) {
-            // A panicking job was reported by `run`; nothing else can end a thread early.
+            // `run` has reported a panicking job, and a thread has no other reason to end early.
             let _ = thread.join();
         }
     }

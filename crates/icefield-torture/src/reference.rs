@@ -1,4 +1,4 @@
-//! The map that every table must agree with: a `HashMap` of numbers under [`Action::step`](crate::call::Action::step).
+//! The reference map for all tables: a `HashMap` of numbers under [`Action::step`](crate::call::Action::step).
 
 use std::collections::HashMap;
 
@@ -6,26 +6,26 @@ use icefield::OnFailure;
 
 use crate::call::{BatchKind, Call, Reply};
 
-/// The right answers.
+/// A map that returns the correct replies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reference {
     map: HashMap<u64, u64>,
 }
 
 impl Reference {
-    /// An empty map.
+    /// Creates an empty map.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What the key holds.
+    /// Returns the value of `key`.
     #[must_use]
     pub fn get(&self, key: u64) -> Option<u64> {
         self.map.get(&key).copied()
     }
 
-    /// Sets what the key holds.
+    /// Sets or removes the value of `key`.
     pub fn set(&mut self, key: u64, value: Option<u64>) {
         match value {
             Some(value) => self.map.insert(key, value),
@@ -33,14 +33,14 @@ impl Reference {
         };
     }
 
-    /// Does `call` and tells the right answer.
+    /// Executes `call` and returns the correct reply.
     pub fn ask(&mut self, call: Call) -> Reply {
         let (after, reply) = call.action.step(self.get(call.key));
         self.set(call.key, after);
         reply
     }
 
-    /// Does a batch and tells the right answers of the operations that run.
+    /// Executes a batch and returns the correct replies of the operations that run.
     pub fn ask_batch(&mut self, kind: BatchKind, calls: &[Call]) -> Vec<Reply> {
         let mut replies = Vec::with_capacity(calls.len());
         for &call in calls {
@@ -54,7 +54,7 @@ impl Reference {
         replies
     }
 
-    /// Removes everything.
+    /// Removes all keys.
     pub fn clear(&mut self) {
         self.map.clear();
     }
@@ -64,19 +64,19 @@ impl Reference {
         self.map.retain(|&key, value| keep(key, *value));
     }
 
-    /// How many keys there are.
+    /// Returns the number of keys.
     #[must_use]
     pub fn len(&self) -> usize {
         self.map.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether the map is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.map.is_empty()
     }
 
-    /// All pairs by key.
+    /// Returns all pairs, sorted by key.
     #[must_use]
     pub fn sorted(&self) -> Vec<(u64, u64)> {
         let mut pairs: Vec<_> = self.map.iter().map(|(&key, &value)| (key, value)).collect();

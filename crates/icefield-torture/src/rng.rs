@@ -1,4 +1,5 @@
-//! A small seeded generator: the same numbers on every machine, in every release, so that a printed seed replays.
+//! A small seeded generator. It returns the same numbers on every machine and in every release, so that a printed
+//! seed replays a run.
 
 /// Scrambles a word; a bijection (the finalizer of `SplitMix64`, by Steele, Lea and Flood).
 #[must_use]
@@ -9,17 +10,17 @@ pub fn mix(n: u64) -> u64 {
     n ^ (n >> 31)
 }
 
-/// A stream of random words: xoshiro256++ by Blackman and Vigna, seeded through [`mix`]; or the choices that a fuzzer
-/// makes.
+/// A stream of random words: xoshiro256++ by Blackman and Vigna, seeded through [`mix`]. A fuzzer's input can replace
+/// its first choices.
 #[derive(Clone, Debug)]
 pub struct Rng {
     state: [u64; 4],
-    /// Bytes that decide the first choices, last byte first.
+    /// Bytes that determine the first choices, last byte first.
     tape: Vec<u8>,
 }
 
 impl Rng {
-    /// The stream of `seed`.
+    /// Creates the stream of `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let mut state = [0; 4];
@@ -31,32 +32,32 @@ impl Rng {
         Self { state, tape: Vec::new() }
     }
 
-    /// A stream whose choices are read from `bytes`, as few bytes a choice as it needs, so that a fuzzer that changes a
-    /// byte changes one choice. After the last byte the stream goes on as that of seed 0.
+    /// Creates a stream whose choices are read from `bytes`, with as few bytes per choice as possible: a fuzzer that
+    /// changes a byte then changes one choice. After the last byte the stream continues as that of seed 0.
     #[must_use]
     pub fn of_bytes(bytes: &[u8]) -> Self {
         Self { tape: bytes.iter().rev().copied().collect(), ..Self::new(0) }
     }
 
-    /// Whether bytes are left of those that [`Rng::of_bytes`] was given.
+    /// Returns whether bytes of [`Rng::of_bytes`] are left.
     #[must_use]
     pub fn has_bytes(&self) -> bool {
         !self.tape.is_empty()
     }
 
-    /// The number in the next `count` bytes.
+    /// Returns the number in the next `count` bytes.
     #[cold]
     fn next_bytes(&mut self, count: usize) -> u64 {
         (0..count).fold(0, |number, _| number << 8 | u64::from(self.tape.pop().unwrap_or(0)))
     }
 
-    /// A stream of its own for part `part` of whatever `seed` drives.
+    /// Creates an independent stream for part `part` of the work that `seed` determines.
     #[must_use]
     pub fn fork(seed: u64, part: u64) -> Self {
         Self::new(seed ^ mix(part.wrapping_add(1)))
     }
 
-    /// The next word.
+    /// Returns the next word.
     pub fn word(&mut self) -> u64 {
         if self.has_bytes() {
             return self.next_bytes(8);
@@ -73,7 +74,7 @@ impl Rng {
         result
     }
 
-    /// A number below `limit`; 0 when `limit` is 0.
+    /// Returns a number below `limit`, or 0 if `limit` is 0.
     pub fn below(&mut self, limit: u64) -> u64 {
         if self.has_bytes() {
             let bytes = (u64::BITS - limit.saturating_sub(1).leading_zeros()).div_ceil(8);
@@ -82,25 +83,25 @@ impl Rng {
         ((u128::from(self.word()) * u128::from(limit)) >> 64) as u64
     }
 
-    /// As [`Rng::below`], for lengths and indices.
+    /// Returns a length or index below `limit`, as [`Rng::below`].
     pub fn index(&mut self, limit: usize) -> usize {
         self.below(limit as u64) as usize
     }
 
-    /// True once in `n` calls, on average.
+    /// Returns true once in `n` calls, on average.
     pub fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
 
-    /// A number in `0.0..1.0`.
+    /// Returns a number in `0.0..1.0`.
     pub fn unit(&mut self) -> f64 {
         (self.word() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// One of `items`.
+    /// Returns one of `items`.
     ///
     /// # Panics
-    /// There is none.
+    /// Panics if `items` is empty.
     pub fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
         &items[self.index(items.len())]
     }

@@ -1,11 +1,11 @@
-//! A directory for real files, in memory where the system has such a place: thousands of tables are made and removed
-//! there.
+//! Temporary directories for real files, on a memory file system where there is one: thousands of tables are created
+//! and removed there.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The usual place of a file system in memory.
+/// The usual mount point of a memory file system.
 const IN_MEMORY: &str = "/dev/shm";
 
 /// `tmpfs` and `ramfs`.
@@ -16,18 +16,19 @@ const MEMORY_MAGICS: [rustix::fs::FsWord; 2] = [0x0102_1994, 0x8584_58f6];
 pub struct Scratch(PathBuf);
 
 impl Scratch {
-    /// In memory if possible, else among the temporary files.
+    /// Creates a directory in memory if possible, otherwise among the temporary files.
     ///
     /// # Errors
-    /// The directory could not be made.
+    /// Returns the error if the directory could not be created.
     pub fn new() -> io::Result<Self> {
         Self::within(Path::new(IN_MEMORY)).or_else(|_| Self::within(&std::env::temp_dir()))
     }
 
-    /// Where a sync means something, which it does not in memory: for tables of `Durability::Disk`.
+    /// Creates a directory on a file system where a sync has an effect, unlike in memory, for tables of
+    /// `Durability::Disk`.
     ///
     /// # Errors
-    /// The directory could not be made, or all usual places are in memory.
+    /// Returns the error if the directory could not be created or all usual places are in memory.
     pub fn for_syncs() -> io::Result<Self> {
         let places = [std::env::temp_dir(), PathBuf::from("/var/tmp"), PathBuf::from(".")];
         let on_disk = |place: &&PathBuf| {
@@ -40,10 +41,10 @@ impl Scratch {
         Self::within(place.ok_or_else(nowhere)?)
     }
 
-    /// Inside `parent`, which must exist.
+    /// Creates a directory inside `parent`, which must exist.
     ///
     /// # Errors
-    /// The directory could not be made.
+    /// Returns the error if the directory could not be created.
     pub fn within(parent: &Path) -> io::Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -52,7 +53,7 @@ impl Scratch {
         Ok(Self(path))
     }
 
-    /// Where it is.
+    /// Returns the path of the directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0
@@ -61,7 +62,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What cannot be removed is temporary all the same.
+        // The directory is temporary, so a failure to remove it is harmless.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -1,9 +1,9 @@
-//! Makes a failing sequence of steps short enough to read, by leaving out runs of steps while it still fails.
+//! Shortens a failing sequence of steps by leaving out runs of steps while it still fails.
 
-/// Rounds of trying after which the present sequence is good enough.
+/// Maximum number of attempts.
 const MAX_TRIES: usize = 400;
 
-/// The shortest sequence found for which `fails` still holds; `steps` themselves must fail.
+/// Returns the shortest sequence found for which `fails` still holds. `steps` itself must fail.
 pub fn shrink<S: Clone>(mut steps: Vec<S>, mut fails: impl FnMut(&[S]) -> bool) -> Vec<S> {
     let mut run = steps.len() / 2;
     let mut tries = 0;

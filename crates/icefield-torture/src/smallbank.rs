@@ -4,57 +4,57 @@
 use crate::rng::Rng;
 use crate::workload::{Distribution, Stream};
 
-/// One of the six. Amounts are in cents; customers are numbers from 0.
+/// A transaction of one of the six kinds. Amounts are in cents; customers are numbers from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transaction {
     /// Reads both accounts of a customer.
     Balance {
-        /// Whose.
+        /// The customer.
         customer: u32,
     },
     /// Adds to the checking account.
     DepositChecking {
-        /// Whose.
+        /// The customer.
         customer: u32,
-        /// How much.
+        /// The amount.
         amount: u32,
     },
-    /// Adds to the savings account, or takes from it; not below nothing.
+    /// Adds to the savings account or withdraws from it, but not below zero.
     TransactSavings {
-        /// Whose.
+        /// The customer.
         customer: u32,
-        /// How much.
+        /// The amount.
         amount: i32,
     },
-    /// Moves all that one customer has to the checking account of another.
+    /// Moves the whole balance of one customer to the checking account of another.
     Amalgamate {
-        /// From whom.
+        /// The customer who pays.
         from: u32,
-        /// To whom; never the same.
+        /// The customer who receives; different from `from`.
         to: u32,
     },
-    /// Takes from the checking account, and a fee when both accounts together do not hold as much.
+    /// Withdraws from the checking account, with a fee if both accounts together do not cover the amount.
     WriteCheck {
-        /// Whose.
+        /// The customer.
         customer: u32,
-        /// How much.
+        /// The amount.
         amount: u32,
     },
-    /// Moves money between checking accounts, if there is enough.
+    /// Moves money between checking accounts, if the balance covers it.
     SendPayment {
-        /// From whom.
+        /// The customer who pays.
         from: u32,
-        /// To whom; never the same.
+        /// The customer who receives; different from `from`.
         to: u32,
-        /// How much.
+        /// The amount.
         amount: u32,
     },
 }
 
-/// What a check costs that is not covered, in cents.
+/// The fee for a check that is not covered, in cents.
 pub const OVERDRAFT_FEE: i64 = 100;
 
-/// An endless supply of transactions: 15 of 100 read, 25 send payments, the other four kinds have 15 each.
+/// An endless stream of transactions: 15 % reads, 25 % payments, and 15 % of each of the other four kinds.
 #[derive(Clone, Debug)]
 pub struct Smallbank {
     customers: Stream,
@@ -63,7 +63,7 @@ pub struct Smallbank {
 }
 
 impl Smallbank {
-    /// Transactions of so many customers, two at least.
+    /// Creates a stream of transactions for `customers` customers, at least two.
     #[must_use]
     pub fn new(customers: u32, distribution: Distribution, seed: u64) -> Self {
         let count = customers.max(2);
@@ -80,7 +80,7 @@ impl Smallbank {
         if from == to { (from, (to + 1) % self.count) } else { (from, to) }
     }
 
-    /// The next one.
+    /// Returns the next transaction.
     pub fn draw(&mut self) -> Transaction {
         let amount = self.rng.below(100) as u32 + 1;
         match self.rng.below(100) {

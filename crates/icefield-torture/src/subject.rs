@@ -1,5 +1,5 @@
-//! What a table must offer to be tortured: each scenario is generic over these traits, so a new table gets the whole
-//! arsenal by implementing them.
+//! The interface that the scenarios need of a table. Each scenario is generic over these traits, so a new table gets
+//! all scenarios by implementing them.
 
 use std::hash::Hash;
 
@@ -14,23 +14,23 @@ pub trait Subject: Durable<Key: Sample, Value: Sample> + Sized + 'static {
     /// The table's name in commands and reports, e.g. `dash-eh`.
     const NAME: &'static str;
 
-    /// Regions whose words may be read before they are persistent, because recovery is sure to redo what they say.
+    /// Regions whose words may be read before they are persistent, because recovery certainly repeats what they
+    /// record.
     const EXEMPT: &'static [&'static str] = &[];
 
-    /// Whether the table also lives on disks.
+    /// The design supports disks.
     const DISKS: bool = false;
 
-    /// A new table of the smallest geometry, so that every structure change happens within a few dozen operations.
-    /// `variant` picks among the geometries worth testing; any number is allowed.
+    /// Creates a table of the smallest geometry, so that every structure change happens within a few dozen
+    /// operations. `variant` selects one of the geometries worth testing; any number is allowed.
     ///
     /// # Errors
-    /// The table's own.
+    /// Returns the table's error.
     fn create_tiny(sim: Sim, variant: u64) -> Result<Self>;
 
-    /// One of the table's ways to put a record that is durable after the next `sync`, chosen by `way`.
-    ///
+    /// Puts a record that is durable after the next `sync`. `way` selects one of the table's calls that do so.
     /// # Errors
-    /// The table's own.
+    /// Returns the table's error.
     fn put_relaxed(
         &self,
         key: Arg<'_, Self::Key>,
@@ -40,10 +40,10 @@ pub trait Subject: Durable<Key: Sample, Value: Sample> + Sized + 'static {
         self.put(key, value)
     }
 
-    /// All records by a way that only this design has, if it has one.
+    /// Returns all records by a call that only this design has, if it has one.
     ///
     /// # Errors
-    /// The table's own.
+    /// Returns the table's error.
     fn own_pass(&self) -> Result<Option<Seen>> {
         Ok(None)
     }
@@ -51,30 +51,30 @@ pub trait Subject: Durable<Key: Sample, Value: Sample> + Sized + 'static {
     /// Opens the table that `sim` holds.
     ///
     /// # Errors
-    /// The table's own; also [`icefield::Error::NotFound`] when `sim` holds none, because its creation was cut short.
+    /// Returns the table's error, [`icefield::Error::NotFound`] if `sim` holds no table because a crash interrupted
+    /// its creation.
     fn open_on(sim: Sim) -> Result<Self>;
 }
 
-/// A key or value type that scenarios can make examples of.
+/// A key or value type for which scenarios can create examples.
 ///
-/// Distinct numbers give distinct samples, and a sample tells its number.
+/// Distinct numbers give distinct samples, and the number of a sample can be recovered from it.
 pub trait Sample: Data<Owned: Eq + Hash + Ord> {
-    /// The `n`th example.
+    /// Returns the `n`th example.
     fn sample(n: u64) -> Self::Owned;
 
-    /// The number whose sample `owned` is; `None` when it is nobody's, i.e. nothing that a scenario ever wrote.
+    /// Returns the number whose sample is `owned`, or `None` if no scenario ever wrote this value.
     fn number(owned: &Self::Owned) -> Option<u64>;
 
-    /// One that no other comes before, in the order of the type.
+    /// Returns the least value in the order of the type.
     #[must_use]
     fn least() -> Self::Owned {
         Self::sample(0)
     }
 
-    /// `compare_exchange`, in numbers; of values for which no table has it, a `compute` that does the same.
-    ///
+    /// Calls `compare_exchange` with numbers. Types without that call use a `compute` that does the same.
     /// # Errors
-    /// The table's own.
+    /// Returns the table's error.
     fn compare_exchange<T>(
         table: &T,
         key: Arg<'_, T::Key>,
@@ -100,11 +100,11 @@ pub trait Sample: Data<Owned: Eq + Hash + Ord> {
     }
 }
 
-/// What scenarios ask of a key type.
+/// A key type of the scenarios.
 pub trait SampleKey: Sample + Key {}
 impl<K: Sample + Key + ?Sized> SampleKey for K {}
 
-/// What scenarios ask of a value type.
+/// A value type of the scenarios.
 pub trait SampleValue: Sample + Value {}
 impl<V: Sample + Value + ?Sized> SampleValue for V {}
 
@@ -127,8 +127,8 @@ impl Sample for u64 {
     }
 }
 
-/// Nothing for 0, one byte below 256, else the number followed by bytes that depend on it: mostly few, sometimes
-/// hundreds, rarely thousands, so that inline, small and multi-block records all occur.
+/// No bytes for 0, one byte below 256, otherwise the number followed by bytes that depend on it: mostly few,
+/// sometimes hundreds, rarely thousands, so that inline, small and multi-block records all occur.
 impl Sample for [u8] {
     fn sample(n: u64) -> Vec<u8> {
         if n < 256 {
@@ -155,8 +155,8 @@ impl Sample for [u8] {
     }
 }
 
-/// Words that all depend on the number, so that a mixture of two samples is nobody's: the first is one of four, so that
-/// keys often begin alike, the second the number itself.
+/// Every word depends on the number, so that a mixture of two samples is not a sample. The first word is one of four,
+/// so that keys often share a prefix; the second is the number itself.
 macro_rules! wide_samples {
     ($($ty:ty),*) => {$(
         impl Sample for $ty {

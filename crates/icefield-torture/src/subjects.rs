@@ -1,4 +1,4 @@
-//! The tables of this repository as subjects.
+//! Implements the scenario traits for the tables of this repository.
 
 use std::path::Path;
 
@@ -14,15 +14,17 @@ use crate::file_subject::{FileOptions, FileSubject, TINY};
 use crate::pass::Seen;
 use crate::subject::{Sample, Subject};
 
-/// Hash seeds are fixed: a seed names a history completely.
+/// Hash seeds are fixed, so that a seed identifies a history completely.
 const SEED: [u64; 2] = [0x1CE_F1E1D, 0xDA5_4E4];
 
-/// Address space for a simulated table: enough for a few hundred records with equal hashes, little enough to be cheap.
+/// Address space for a simulated table: enough for a few hundred records with equal hashes, and small enough to be
+/// cheap.
 const SIM_BYTES: u64 = 1 << 23;
 
-/// A persistent table as a subject: its name, its exempt regions, and the options of a variant, tiny for the simulated
-/// medium and larger for files. A table that is opened goes by what it was made with. Those that live on disks, too, say
-/// how they put relaxedly, what their option for that is called, and their own way to see all records.
+/// Implements the traits for a persistent table, given its name, its exempt regions, and the options of a variant: tiny
+/// for the simulated medium and larger for files. An opened table keeps the geometry of its creation, whatever the
+/// options say. Designs that support disks also give their relaxed put, the name of the option for it, and their own
+/// pass over all records.
 macro_rules! subjects {
     (
         $table:ident, name: $name:literal, exempt: $exempt:expr, tiny: $tiny:expr, larger: $larger:expr,
@@ -77,7 +79,7 @@ macro_rules! subjects {
     };
 }
 
-/// Options of any table with what is asked of its files.
+/// Adds the file options to the options of any table.
 macro_rules! with_file_options {
     ($options:expr, $how:ident) => {{
         let options = $options.durability($how.durability);
@@ -95,7 +97,8 @@ macro_rules! with_file_options {
 subjects! {
     DashEh,
     name: "dash-eh",
-    // An entry leads to a whole and durable segment, and the split that stores it is rolled forward (`dash::eh`).
+    // A directory entry always leads to a complete and durable segment, and recovery completes the split that stores
+    // the entry (`dash::eh`).
     exempt: &["directory-0.ice", "directory-1.ice"],
     tiny: |variant| dash_options(variant, dash_geometry(variant)),
     larger: |variant| dash_options(variant, dash_file_geometry(variant)),
@@ -113,7 +116,7 @@ subjects! {
     Iceberg,
     name: "iceberg",
     exempt: &[],
-    // Simulated tables are many: no more address space than they use.
+    // There are many simulated tables, so each reserves little address space.
     tiny: |variant| iceberg_options(variant, iceberg_yards(variant)).max_depth(10),
     larger: |variant| iceberg_options(variant, iceberg_file_yards(variant)),
 }
@@ -129,8 +132,8 @@ subjects! {
     pass: all_in_order,
 }
 
-/// Now and then all keys have the same hash, more often crowded ones (few fingerprints), so that chains come and go and
-/// the overflow yard is in use.
+/// Selects the hash function. Some variants give all keys the same hash, more of them give few fingerprints, so that
+/// chains are created and freed and the overflow yard is used.
 fn hash_kind(variant: u64) -> HashKind {
     match variant % 11 {
         10 => HashKind::Constant,
@@ -143,14 +146,14 @@ fn hash_seed(variant: u64) -> [u64; 2] {
     [SEED[0] ^ variant, SEED[1]]
 }
 
-/// Dash geometries in which splits, displacements, stash overflow and chains are a few inserts away.
+/// Returns Dash geometries in which splits, displacements, stash overflow and chains occur after a few inserts.
 fn dash_geometry(variant: u64) -> Geometry {
     let shapes = [(2, 2, 1), (2, 5, 1), (4, 2, 1), (2, 1, 2), (4, 1, 3), (8, 1, 1), (4, 7, 2)];
     let (buckets, slots, stash) = shapes[(variant % shapes.len() as u64) as usize];
     Geometry { buckets, slots, stash }
 }
 
-/// Tiny and small segments, and the real ones: for scenarios with hundreds of records.
+/// Returns tiny, small and default segments, for scenarios with hundreds of records.
 fn dash_file_geometry(variant: u64) -> Geometry {
     match variant % 4 {
         0 => Geometry { buckets: 4, slots: 4, stash: 1 },
@@ -160,7 +163,7 @@ fn dash_file_geometry(variant: u64) -> Geometry {
     }
 }
 
-/// The options that both ways to grow have.
+/// Returns the options that both Dash designs share.
 fn dash_options<K: Key + ?Sized, V: Value + ?Sized, P: Directory>(
     variant: u64,
     geometry: Geometry,
@@ -169,7 +172,8 @@ fn dash_options<K: Key + ?Sized, V: Value + ?Sized, P: Directory>(
     options.hash_seed(hash_seed(variant)).blob_chunk_bytes(1 << 10)
 }
 
-/// First arrays and strides in which arrays of every size are a few expansions away; now and then a load bound.
+/// Selects the first array and the stride so that arrays of every size are a few expansions away. Some variants have
+/// a load bound.
 fn linear<K: Key + ?Sized, V: Value + ?Sized>(
     variant: u64,
     geometry: Geometry,
@@ -185,14 +189,14 @@ fn linear<K: Key + ?Sized, V: Value + ?Sized>(
     options.expansion(expansion)
 }
 
-/// Iceberg buckets so small that the back yard, the overflow yard and doublings are a few inserts away.
+/// Returns Iceberg buckets so small that the back yard, the overflow yard and doublings are a few inserts away.
 fn iceberg_yards(variant: u64) -> Yards {
     let shapes = [(2, 1), (1, 1), (4, 2), (3, 1), (2, 3), (8, 1), (5, 8)];
     let (front, back) = shapes[(variant % shapes.len() as u64) as usize];
     Yards { front, back }
 }
 
-/// Tiny and small buckets, and the real ones: for scenarios with hundreds of records.
+/// Returns tiny, small and default buckets, for scenarios with hundreds of records.
 fn iceberg_file_yards(variant: u64) -> Yards {
     match variant % 4 {
         0 => Yards { front: 4, back: 2 },
@@ -206,14 +210,14 @@ fn iceberg_options<K: Key + ?Sized, V: Value + ?Sized>(
     variant: u64,
     yards: Yards,
 ) -> IcebergOptions<K, V> {
-    // Sometimes a table doubles early, sometimes when it is full to the last slot.
+    // Some tables double early, some only when they are completely full.
     let load = [0.85, 0.5, 1.0][(variant / 7 % 3) as usize];
     let options = Iceberg::<K, V>::options().yards(yards).hash(hash_kind(variant));
     options.hash_seed(hash_seed(variant)).blob_chunk_bytes(1 << 10).max_load(load)
 }
 
-/// Plush tables whose entries hold so little that migrations, compactions, new levels, chains and the log's next rounds
-/// are a few writes away.
+/// Returns Plush shapes with entries so small that migrations, compactions, new levels, chains and the log's next
+/// rounds are a few writes away.
 fn plush_shape(variant: u64) -> Shape {
     let [root_bits, first_bits, fan_bits, slots, log_bits, log_chunks, log_records] = [
         [0, 0, 1, 1, 0, 2, 3],
@@ -229,7 +233,7 @@ fn plush_shape(variant: u64) -> Shape {
     Shape { root_bits, first_bits, fan_bits, slots, log_bits, log_chunks, log_records }
 }
 
-/// Tiny and small tables, and the real ones: for scenarios with hundreds of records.
+/// Returns tiny, small and default tables, for scenarios with hundreds of records.
 fn plush_file_shape(variant: u64) -> Shape {
     if let Some(variant) = variant.checked_sub(TINY) {
         return plush_shape(variant);
@@ -250,7 +254,7 @@ fn plush_options<K: Key + Sample + ?Sized, V: Value + ?Sized>(
     let options = Plush::<K, V>::options().shape(shape).hash(hash_kind(variant));
     let options = options.hash_seed(hash_seed(variant)).blob_chunk_bytes(1 << 10);
     let options = match variant % 5 {
-        // Among the keys of the scenarios, most of which are low numbers.
+        // Most keys of the scenarios are low numbers, so the range lies among them.
         4 if K::FORM == Form::Word => {
             let (first, last) = (K::sample(0), K::sample(1023));
             options.partition(Partition::Range).key_range(K::arg(&first), K::arg(&last))
@@ -258,17 +262,17 @@ fn plush_options<K: Key + Sample + ?Sized, V: Value + ?Sized>(
         4 => options.partition(Partition::Range),
         _ => options,
     };
-    // Most begin as tables do; some when the log epochs are about to wrap around, or to fill a round.
+    // Most tables start with the default epoch, some shortly before the log epochs wrap around or fill a round.
     let options = match variant % 4 {
         2 => options.first_epoch((1 << 48) - 1 - variant / 4 % 16),
         3 => options.first_epoch((1 << 20) - 1 - variant / 4 % 16),
         _ => options,
     };
-    // Filters in DRAM of no level, of some and of all; now and then all buckets at once.
+    // DRAM filters for none, some or all of the levels; some variants preallocate all buckets.
     options.dram_filters(variant as usize % 3).preallocate(usize::from(variant % 13 == 12))
 }
 
-/// Each of the ways to put a record that is durable after the next `sync`.
+/// Puts a record that is durable after the next `sync`, by one of the calls that do so.
 fn put_relaxed<K: Key + Sample + ?Sized, V: Value + Sample + ?Sized>(
     table: &Plush<K, V, Sim>,
     key: Arg<'_, K>,
@@ -278,7 +282,7 @@ fn put_relaxed<K: Key + Sample + ?Sized, V: Value + Sample + ?Sized>(
     match way % 3 {
         0 => table.put(key, value),
         1 => table.put_unlogged(key, value),
-        // Who does not await it learns nothing from it.
+        // The future is dropped without being awaited.
         _ => {
             drop(table.put_async(key, value));
             Ok(())
@@ -286,7 +290,7 @@ fn put_relaxed<K: Key + Sample + ?Sized, V: Value + Sample + ?Sized>(
     }
 }
 
-/// All records by `range`, of a table that has ranges.
+/// Returns all records by `range`, if the table has ranges.
 fn all_in_order<K: Key + Sample + ?Sized, V: Value + Sample + ?Sized>(
     table: &Plush<K, V, Sim>,
 ) -> Result<Option<Seen>> {

@@ -3,65 +3,66 @@
 
 use crate::rng::{Rng, mix};
 
-/// One of the seven. Subscribers are numbers from 0, types from 1 to 4, start times 0, 8 or 16 o'clock.
+/// A transaction of one of the seven kinds. Subscribers are numbers from 0, types are 1 to 4, start times are 0, 8 or
+/// 16 o'clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transaction {
     /// Reads a subscriber's row.
     GetSubscriberData {
-        /// Whose.
+        /// The subscriber.
         subscriber: u32,
     },
     /// Reads a special facility and, if it is active, a call forwarding of it.
     GetNewDestination {
-        /// Whose.
+        /// The subscriber.
         subscriber: u32,
-        /// Of which type.
+        /// The type of the facility.
         facility: u8,
-        /// From when on.
+        /// The start time.
         start: u8,
     },
     /// Reads access information.
     GetAccessData {
-        /// Whose.
+        /// The subscriber.
         subscriber: u32,
-        /// Of which type.
+        /// The type of the access information.
         access: u8,
     },
     /// Changes a subscriber's row and one of the special facilities.
     UpdateSubscriberData {
-        /// Whose.
+        /// The subscriber.
         subscriber: u32,
-        /// Of which type.
+        /// The type of the facility.
         facility: u8,
     },
-    /// Changes where a subscriber is.
+    /// Changes a subscriber's location.
     UpdateLocation {
-        /// Whose.
+        /// The subscriber.
         subscriber: u32,
-        /// Where.
+        /// The new location.
         location: u32,
     },
     /// Reads a subscriber's row and special facility, and adds a call forwarding to it.
     InsertCallForwarding {
-        /// Whose.
+        /// The subscriber.
         subscriber: u32,
-        /// Of which type.
+        /// The type of the facility.
         facility: u8,
-        /// From when on.
+        /// The start time.
         start: u8,
     },
     /// Removes a call forwarding.
     DeleteCallForwarding {
-        /// Whose.
+        /// The subscriber.
         subscriber: u32,
-        /// Of which type.
+        /// The type of the facility.
         facility: u8,
-        /// From when on.
+        /// The start time.
         start: u8,
     },
 }
 
-/// An endless supply of transactions, in the benchmark's shares: 80 of 100 read.
+/// An endless stream of transactions in the benchmark's proportions: 80 % reads.
 #[derive(Clone, Debug)]
 pub struct Tatp {
     subscribers: u32,
@@ -69,7 +70,7 @@ pub struct Tatp {
 }
 
 impl Tatp {
-    /// Transactions of so many subscribers, one at least.
+    /// Creates a stream of transactions for `subscribers` subscribers, at least one.
     #[must_use]
     pub fn new(subscribers: u32, seed: u64) -> Self {
         Self { subscribers: subscribers.max(1), rng: Rng::new(seed) }
@@ -79,7 +80,7 @@ impl Tatp {
         self.rng.below(4) as u8 + 1
     }
 
-    /// The next one.
+    /// Returns the next transaction.
     pub fn draw(&mut self) -> Transaction {
         let subscriber = self.rng.below(u64::from(self.subscribers)) as u32;
         let (facility, start) = (self.kind(), 8 * self.rng.below(3) as u8);
@@ -95,12 +96,12 @@ impl Tatp {
     }
 }
 
-/// Which of the four types a subscriber has, as bits from 0: one to four of them, as the benchmark says. `what` tells
-/// access information from special facilities.
+/// Returns the types that a subscriber has, one to four as the benchmark defines, as bits from 0. `what`
+/// distinguishes access information from special facilities.
 #[must_use]
 pub fn types_of(subscriber: u32, what: u64) -> u8 {
     let random = mix(u64::from(subscriber) ^ mix(what));
-    // As many as the low bits say, beginning where the next bits say.
+    // The low bits give the count, the next bits the first type.
     let count = (random & 3) + 1;
     (0..count).fold(0, |types, i| types | 1 << (((random >> 2) + i) & 3))
 }

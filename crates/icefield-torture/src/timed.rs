@@ -1,23 +1,23 @@
-//! Runs something that might never end.
+//! Runs a function that may never return.
 
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use crate::failure::panic_text;
 
-/// How something did not end well.
+/// The reason why a function did not return normally.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// It was still running when the patience was over; its thread goes on.
+    /// It was still running after the timeout; its thread continues.
     Stuck,
-    /// It panicked, with these words.
+    /// It panicked with this message.
     Panicked(String),
 }
 
-/// Runs `work` in a thread of its own for at most `patience`.
+/// Runs `work` on a new thread for at most `patience`.
 ///
 /// # Errors
-/// It did not end, or panicked.
+/// Returns an error if `work` did not return in time or panicked.
 pub fn within<R: Send + 'static>(
     patience: Duration,
     work: impl FnOnce() -> R + Send + 'static,
@@ -25,7 +25,7 @@ pub fn within<R: Send + 'static>(
     let (send, receive) = channel();
     let thread = std::thread::spawn(move || {
         let result = work();
-        // The receiver is gone only when it gave up waiting.
+        // The receiver is gone only after the timeout.
         let _ = send.send(result);
     });
     let received = receive.recv_timeout(patience);

@@ -1,4 +1,4 @@
-//! A table that is right by its simplicity, and wrong on demand: the checkers are tested on it.
+//! A simple correct table with optional bugs, for tests of the checkers.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,10 +11,9 @@ use icefield::{
 
 use crate::place::Place;
 
-/// What the toy gets wrong.
+/// The bug of the toy table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Bug {
-    /// Nothing.
     #[default]
     None,
     /// `update` inserts when the key is absent.
@@ -23,7 +22,7 @@ pub(crate) enum Bug {
     NeverStops,
     /// A scan skips the last record.
     ScanLoses,
-    /// `insert` lets another thread in between its read and its write.
+    /// `insert` lets another thread run between its read and its write.
     LostUpdate,
 }
 
@@ -44,7 +43,7 @@ impl Toy {
     }
 }
 
-/// Makes toys.
+/// Creates toy tables.
 pub(crate) struct ToyPlace(pub(crate) Bug);
 
 impl Place<Toy> for ToyPlace {
@@ -148,7 +147,7 @@ impl Table for Toy {
 
     fn scan(&self, cursor: Cursor, n: usize) -> Result<Page<u64, u64>> {
         let map = self.map();
-        // The cursor is one more than the last key seen; the greatest key of all comes first, under cursor 0.
+        // A cursor is one more than the last key returned. The greatest key comes first, under cursor 0.
         let order = |key: u64| key.wrapping_add(1);
         let mut keys: Vec<u64> =
             map.keys().copied().filter(|&key| order(key) >= cursor.0).collect();

@@ -1,34 +1,34 @@
-//! The keys of TPC-H's orders and line items, as its generator makes them, without the rest of the rows: their texts
-//! are cut from 300 MB, which take longer to make than all keys.
+//! The keys of TPC-H orders and line items, as the TPC-H generator creates them, without the rest of the rows: their
+//! texts are cut from 300 MB, which take longer to generate than all keys.
 
 use tpchgen::generators::OrderGenerator;
 
 /// Orders of scale factor 1.
 pub const ORDERS: u64 = 1_500_000;
 
-/// So many orders, and the line items that belong to them: one to seven each.
+/// A number of orders, and their line items: one to seven each.
 #[derive(Clone, Copy, Debug)]
 pub struct Orders(u64);
 
 impl Orders {
-    /// The first `count` orders, which are all of a scale factor.
+    /// Selects the first `count` orders, which are all orders of a scale factor.
     #[must_use]
     pub fn new(count: u64) -> Self {
         Self(count)
     }
 
-    /// The scale factor.
+    /// Returns the scale factor.
     #[must_use]
     pub fn scale(self) -> f64 {
         self.0 as f64 / ORDERS as f64
     }
 
-    /// `o_orderkey` of each order, in the order of the rows.
+    /// Returns `o_orderkey` of each order, in row order.
     pub fn keys(self) -> impl Iterator<Item = u64> {
         (1..=self.0 as i64).map(|row| OrderGenerator::make_order_key(row).unsigned_abs())
     }
 
-    /// `l_orderkey` of each line item, in the order of the rows: all of one order after another.
+    /// Returns `l_orderkey` of each line item, in row order: the items of an order are consecutive.
     pub fn lines(self) -> impl Iterator<Item = u64> {
         let mut count = OrderGenerator::create_line_count_random();
         self.keys().flat_map(move |key| {

@@ -1,26 +1,26 @@
-//! Streams of key indices: which of `keys` records each operation asks for.
+//! Streams of key indices: the record, out of `keys`, that each operation uses.
 //!
-//! Indices are `0..keys`; popular ones are scattered over the range, so that no table profits from neighbours.
+//! Indices are `0..keys`. Popular ones are scattered over the range, so that no table profits from their locality.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::rng::Rng;
 
-/// How popular the keys are.
+/// The popularity of the keys.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Distribution {
-    /// All alike.
+    /// All keys are equally popular.
     Uniform,
-    /// The `n`th most popular key is asked for in proportion to `n` to the power of minus the exponent.
+    /// The `n`th most popular key is drawn with a probability proportional to `n` to the power of minus the exponent.
     Zipf(f64),
-    /// As `Zipf`, with the key inserted last as the most popular one.
+    /// As `Zipf`, with the most recently inserted key as the most popular one.
     Latest(f64),
     /// A few keys get most of the operations.
     Hot {
-        /// How many keys are hot.
+        /// The number of hot keys.
         keys: u64,
-        /// The share of operations that they get.
+        /// The percentage of operations on them.
         percent: u64,
     },
 }
@@ -73,7 +73,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// The stream of `seed` over `keys` keys (at least one).
+    /// Creates the stream of `seed` over `keys` keys, at least one.
     #[must_use]
     pub fn new(distribution: Distribution, keys: u64, seed: u64) -> Self {
         let keys = keys.max(1);
@@ -86,7 +86,7 @@ impl Stream {
         Self { distribution, keys, zipf, rng: Rng::new(seed) }
     }
 
-    /// The next index.
+    /// Returns the next index.
     #[inline]
     pub fn draw(&mut self) -> u64 {
         match (self.distribution, &self.zipf) {
@@ -99,7 +99,7 @@ impl Stream {
         }
     }
 
-    /// Tells the stream that there are now `keys` keys, the last of them the newest.
+    /// Sets the number of keys to `keys`; the last one is the newest.
     pub fn grow(&mut self, keys: u64) {
         self.keys = keys.max(self.keys);
         if let Some(zipf) = &mut self.zipf {
@@ -108,21 +108,21 @@ impl Stream {
     }
 }
 
-/// Spreads ranks over the range; a bijection as long as `keys` is no multiple of the prime.
+/// Spreads ranks over the range. It is a bijection unless `keys` is a multiple of the prime.
 #[inline]
 fn scatter(rank: u64, keys: u64) -> u64 {
     const PRIME: u128 = 0xFFFF_FFFF_FFFF_FFC5;
     (u128::from(rank) * PRIME % u128::from(keys)) as u64
 }
 
-/// Zipf ranks by rejection-inversion (Hörmann and Derflinger 1996): constant time, nothing to tabulate.
+/// Zipf ranks by rejection-inversion (Hörmann and Derflinger 1996), which takes constant time and needs no table.
 #[derive(Clone, Copy, Debug)]
 struct Zipf {
     exponent: f64,
     /// The integral of the density up to half a rank past the last one, and from half a rank into the first.
     upper: f64,
     lower: f64,
-    /// Candidates this close to their rank are accepted without a look at the density.
+    /// Candidates this close to their rank are accepted without evaluating the density.
     shortcut: f64,
     ranks: f64,
 }
@@ -137,7 +137,7 @@ impl Zipf {
         zipf
     }
 
-    /// A rank from 0.
+    /// Returns a rank from 0.
     fn rank(&self, rng: &mut Rng) -> u64 {
         loop {
             let area = self.upper + rng.unit() * (self.lower - self.upper);
@@ -150,7 +150,7 @@ impl Zipf {
         }
     }
 
-    /// The integral of the density `x^-exponent` up to `x`, up to a constant.
+    /// Returns the integral of the density `x^-exponent` up to `x`, up to a constant.
     fn integral(&self, x: f64) -> f64 {
         let log = x.ln();
         expm1_over((1.0 - self.exponent) * log) * log
@@ -162,12 +162,12 @@ impl Zipf {
     }
 }
 
-/// `(e^x - 1) / x`, continued at 0.
+/// Returns `(e^x - 1) / x`, continued at 0.
 fn expm1_over(x: f64) -> f64 {
     if x.abs() > 1e-8 { x.exp_m1() / x } else { 1.0 + x / 2.0 }
 }
 
-/// `ln(1 + x) / x`, continued at 0.
+/// Returns `ln(1 + x) / x`, continued at 0.
 fn log1p_over(x: f64) -> f64 {
     if x.abs() > 1e-8 { x.ln_1p() / x } else { 1.0 - x / 2.0 }
 }

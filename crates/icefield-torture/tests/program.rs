@@ -1,4 +1,4 @@
-//! The command line of `icefield-torture`: what it prints, what it refuses, its exit status.
+//! The command line of `icefield-torture`: output, rejected arguments, exit status.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -8,7 +8,7 @@ fn run(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_icefield-torture")).args(args).output().unwrap()
 }
 
-/// Refused as bad usage, with a message.
+/// Checks that the arguments are rejected as bad usage, with a message.
 fn refused(args: &[&str]) {
     let ran = run(args);
     let message = String::from_utf8(ran.stderr).unwrap();
@@ -44,7 +44,7 @@ fn bad_usage_is_2() {
     }
 }
 
-/// The children of `kill` are this program.
+/// `kill` starts this program as its children.
 #[test]
 fn a_run_ends_with_a_line_of_counts() {
     for (kind, count) in [("model", "--histories"), ("kill", "--rounds")] {

@@ -1,4 +1,4 @@
-//! Tables opened by the types in their superblock, beside the same tables opened by their Rust types.
+//! Tables opened by the types in their superblock, compared with the same tables opened by their Rust types.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 

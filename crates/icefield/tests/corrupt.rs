@@ -1,4 +1,4 @@
-//! Damaged tables: no panic, no hang, no answer that nobody wrote from a table that calls itself clean.
+//! Damaged tables: no panic, no hang, and no invented result from a table whose check is clean.
 
 mod corrupt {
     mod lends;
@@ -61,7 +61,7 @@ fn damaged_images_of_linear_hashing() {
     images("dash-lh", Records::Bytes, 10_000_000);
 }
 
-/// Freeing a chain that had become a cycle went on for ever.
+/// Freeing a chain with a cycle once never ended.
 #[test]
 fn a_damaged_chain_ends() {
     let arsenal = arsenal("dash-lh", Records::Bytes).expect("a design");

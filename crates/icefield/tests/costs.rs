@@ -1,4 +1,4 @@
-//! The costs table of each table's header, asserted from the simulator's counters, and for tables in memory from a
+//! Checks the costs table in each table's header against the simulator's counters, and for tables in memory against a
 //! count of locked instructions.
 
 mod costs {
@@ -10,10 +10,10 @@ mod costs {
 use icefield::pm::sim::{Counters, Sim, SimOptions};
 use icefield::{Dash, DashOptions, Directory, Eh, Iceberg, Lh, Result, Table};
 
-/// What one call costs.
+/// The cost of one call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Cost {
-    /// Lines of the regions that hold records.
+    /// Lines read in the regions that hold records.
     bucket_lines: u64,
     flushes: u64,
     fences: u64,
@@ -41,7 +41,7 @@ fn total(counters: &Counters) -> Cost {
     }
 }
 
-/// The cost of one call of `operation`, each line read counted once.
+/// Returns the cost of one call of `operation`. Each line read counts once.
 fn cost<T>(sim: &Sim, operation: impl FnOnce() -> Result<T>) -> Cost {
     sim.begin_op();
     let before = total(&sim.counters());
@@ -164,7 +164,7 @@ fn windows_are_cheap<P: Directory>() {
     assert_eq!(fences, 2_000);
 }
 
-/// An Iceberg of 1024 buckets in each yard that never doubles, 95 % of its slots filled.
+/// Creates an Iceberg that never doubles, with 1024 buckets in each yard and 95 % of its slots filled.
 fn full_iceberg(sim: &Sim) -> (Iceberg<u64, u64, Sim>, u64) {
     let slots = 1024 * 72;
     let table = Iceberg::<u64, u64>::options()
@@ -204,7 +204,7 @@ fn every_write_of_an_iceberg_is_one_line_one_flush_one_fence() {
     assert!(table.check().expect("readable").is_clean());
 }
 
-/// Lines that the hits and the misses of all so many keys read; no read writes anything.
+/// Returns the lines read by a hit and by a miss of each key, in total. Reads must not write.
 fn lines_of_reads(sim: &Sim, table: &impl Table<Key = u64, Value = u64>, records: u64) -> [u64; 2] {
     let mut lines = [0; 2];
     for key in 0..records {
@@ -234,7 +234,7 @@ fn reads_of_an_iceberg_touch_one_line_and_misses_hardly_any() {
     assert!(each(misses) <= 0.31, "a miss reads at most 0.31 lines on average");
 }
 
-/// Fences and flushes of a thousand batches of 32 inserts.
+/// Returns the fences and flushes of a thousand batches of 32 inserts.
 fn iceberg_batches(sim: &Sim) -> (u64, u64) {
     let table = Iceberg::<u64, u64>::options()
         .capacity(60_000)
@@ -263,8 +263,8 @@ fn an_iceberg_shares_no_fence_that_costs_nothing() {
     assert_eq!(iceberg_batches(&Sim::new(free)), (32_000, 32_000));
 }
 
-/// How many of 10 000 records are in the front yard, and how many in the overflow yard, at 95 % fill, for the bucket
-/// sizes of Table 6: the order of the shares is the paper's.
+/// Compares the shares of 10 000 records in the front yard and in the overflow yard, at 95 % fill, for the bucket
+/// sizes of Table 6. Their order is that of the paper.
 #[test]
 fn levels_of_an_iceberg_fill_as_the_paper_says() {
     let share = |front: u32, back: u32| {

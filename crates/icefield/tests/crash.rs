@@ -57,7 +57,7 @@ fn plush_wide() {
     every_point("plush", Records::Wide);
 }
 
-/// On a disk, and with writes that are acknowledged before they are durable.
+/// Runs on a disk in all sync modes, two of which acknowledge writes before they are durable.
 fn plush_on_disk(records: Records) {
     let arsenal = arsenal("plush", records).expect("a design");
     for sync in [SyncMode::Always, SyncMode::Every(10), SyncMode::Never] {

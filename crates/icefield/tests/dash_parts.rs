@@ -1,5 +1,5 @@
-//! Dash without some of its techniques answers as it does with all of them, batches and threads included, and leaves
-//! files that Dash reads.
+//! Dash without some of its techniques returns the same results as complete Dash, also for batches and threads, and
+//! leaves files that complete Dash can read.
 
 use std::collections::HashMap;
 
@@ -30,7 +30,7 @@ without! {
     All { fingerprints, overflow_metadata, probing, balancing, optimistic }
 }
 
-/// Changes a table at random; counts how often a search of it had an answer.
+/// Changes a table at random. Returns the number of searches that found a record.
 fn churn<K, A: Ablation>(
     table: &Dash<K, u64, Eh<A>>,
     (first, seed): (u64, u64),
@@ -86,7 +86,7 @@ where
     println!("{:?} {geometry:?}: {found} found, {splits:?} splits", A::PARTS);
     assert!(found > 500 && splits > Some(3));
     drop(table);
-    // Whatever an ablated table does not use it keeps for others.
+    // An ablated table still maintains the parts that it does not use.
     let whole = DashEh::<K, u64>::open(&path)?;
     assert!(whole.check()?.is_clean());
     for (key, value) in models.iter().flatten() {

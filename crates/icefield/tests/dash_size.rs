@@ -1,5 +1,5 @@
-//! How Dash tables grow and shrink, in both of their ways: load factors, options, merges, space given back, crashes in
-//! a row.
+//! How Dash tables grow and shrink, in both of their designs: load factors, options, merges, freed space, repeated
+//! crashes.
 
 mod dash {
     mod read_only;
@@ -24,8 +24,8 @@ fn detail(stats: &Stats, name: &str) -> u64 {
     stats.details.iter().find(|(found, _)| *found == name).map_or(0, |(_, count)| *count)
 }
 
-/// Peak, mean and least load while a table grows tenfold, a record or a batch at a time. Chained buckets and segments
-/// that are there but not in use count as capacity.
+/// Returns the peak, mean and least load while a table grows tenfold by single records or batches. Chained buckets
+/// and allocated but unused segments count as capacity.
 fn loads(expansion: Expansion, batch: u64) -> Result<[f64; 3], Error> {
     const RECORDS: u64 = 2_000_000;
     let table = DashLh::<u64, u64>::options().hash_seed([1, 2]).expansion(expansion).in_memory()?;
@@ -54,7 +54,7 @@ fn loads(expansion: Expansion, batch: u64) -> Result<[f64; 3], Error> {
 
 #[test]
 fn linear_hashing_keeps_its_slots_in_use() -> Check {
-    // Batches use the stash before they move records; a segment without room makes up for it.
+    // Batches prefer the stash to moving records. A segment without room compensates for it.
     for batch in [1, 1_000] {
         let [peak, mean, least] = loads(Expansion::ChainedBucket, batch)?;
         assert!(peak >= 0.85 && mean >= 0.65 && least >= 0.45, "{peak} {mean} {least}");
@@ -130,7 +130,7 @@ fn generations_take_turns() -> Check {
     cleared_tables_start_anew(DashLh::<u64, u64>::options().first_array(4).stride(2))
 }
 
-/// Grows and shrinks again and again; what is reserved stays.
+/// Grows and shrinks a table repeatedly. Reserved capacity must stay.
 fn breathes<P: Directory>(options: DashOptions<u64, u64, P>) -> Check {
     let table = options.in_memory()?;
     let mut merges = 0;
@@ -172,7 +172,7 @@ fn tables_become_smaller_by_themselves() -> Check {
     breathes(DashLh::<u64, u64>::options().geometry(geometry).first_array(2).stride(2))
 }
 
-/// Allocated bytes of a table's files.
+/// Returns the allocated bytes of a table's files.
 fn allocated(path: &Path) -> Result<u64, std::io::Error> {
     let mut bytes = 0;
     for file in std::fs::read_dir(path)? {
@@ -181,7 +181,7 @@ fn allocated(path: &Path) -> Result<u64, std::io::Error> {
     Ok(bytes)
 }
 
-/// Most records go while others are read; the file system gets their space back.
+/// Removes most records during reads, and checks that the file system gets their space back.
 fn gives_back<P: Directory>(options: DashOptions<u64, u64, P>, records: u64) -> Check {
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("table.ice");
@@ -210,7 +210,7 @@ fn gives_back<P: Directory>(options: DashOptions<u64, u64, P>, records: u64) -> 
         table.shrink_to_fit()?;
         stop.store(true, Ordering::Relaxed);
         let reads = reader.join().map_err(|_| "the reader panicked")?;
-        // A reader that lost its processor within a read held some of it up.
+        // A reader that was suspended inside a read can have delayed some of it.
         table.shrink_to_fit()?;
         let left = allocated(&path)?;
         println!(
@@ -227,7 +227,7 @@ fn gives_back<P: Directory>(options: DashOptions<u64, u64, P>, records: u64) -> 
     drop(table);
     let table = DashOptions::<u64, u64, P>::default().open(&path)?;
     assert_eq!((table.len()?, table.iter().count() as u64), (records / 10, records / 10));
-    // Space that was given back is taken again.
+    // Freed space can be used again.
     table.put_batch(&all)?;
     assert!(table.check()?.is_clean());
     Ok(())
@@ -239,7 +239,7 @@ fn the_file_system_gets_space_back() -> Check {
     gives_back(DashLh::<u64, u64>::options().first_array(16), 400_000)
 }
 
-/// Each session inserts and removes a little, makes the table smaller or larger, and dies.
+/// Runs sessions that insert and remove a few records, shrink or grow the table, and crash.
 fn crashes_in_a_row<P: Directory>(options: DashOptions<u64, u64, P>) -> Check {
     const CRASHES: u64 = 600;
     let small = SimOptions { recording: false, ..SimOptions::default() };

@@ -1,5 +1,5 @@
-//! What every design on a medium does, end to end: words and bytes, growth, equal hashes, reopening, batches, threads.
-//! One body for all of them; what only one design does is in its own file.
+//! Behaviour that all persistent designs share, end to end: words and bytes, growth, equal hashes, reopening,
+//! batches, threads. The test bodies are generic; tests of one design are in its own file.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -19,20 +19,20 @@ mod designs {
 
 type Check = std::result::Result<(), Box<dyn std::error::Error>>;
 
-/// How large the parts of a table are.
+/// The size of a table's parts.
 #[derive(Clone, Copy)]
 enum Parts {
     /// Few slots: structure changes every few inserts.
     Tiny,
-    /// Some more.
+    /// Somewhat more slots.
     Small,
-    /// Those of real tables.
+    /// The default size.
     Usual,
 }
 
 const ALL_PARTS: [Parts; 3] = [Parts::Tiny, Parts::Small, Parts::Usual];
 
-/// A design, with any types.
+/// A design, generic over the types.
 trait Design {
     type Table<K: Key + ?Sized, V: Value + ?Sized>: Durable<Key = K, Value = V>;
 
@@ -47,11 +47,11 @@ trait Design {
     fn open_read_only<K: Key + ?Sized, V: Value + ?Sized>(path: &Path)
     -> Result<Self::Table<K, V>>;
 
-    /// How many records the iterator of `table` gives.
+    /// Returns the number of records that the iterator of `table` yields.
     fn iterated<K: Key + ?Sized, V: Value + ?Sized>(table: &Self::Table<K, V>) -> usize;
 }
 
-/// The tests of one design; `$parts` gives its options their [`Parts`].
+/// Generates the tests of one design. `$parts` gives its options their [`Parts`].
 macro_rules! design {
     ($module:ident, $table:ident, $parts:path) => {
         mod $module {
@@ -196,7 +196,7 @@ fn tiny_parts_grow_under_the_writes<D: Design>() -> Check {
     Ok(())
 }
 
-/// Whatever words a design sets aside for its own use.
+/// Covers the words that a design reserves for its own use.
 fn every_key_and_every_value_can_be_stored<D: Design>() -> Check {
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("table.ice");
@@ -252,7 +252,7 @@ fn equal_hashes_stay_within_bounds<D: Design>() -> Check {
     Ok(())
 }
 
-/// Among equal hashes too, where no structure change makes room for what stands in one place.
+/// Covers equal hashes, too, for which no structure change can make room in their buckets.
 fn room_is_made_ahead<D: Design>() -> Check {
     let table = D::made_of::<u64, u64>(Parts::Tiny, HashKind::Constant)?;
     for key in 0..500 {
@@ -363,7 +363,7 @@ fn threads_count_together<D: Design>() -> Check {
     assert_sound(&table)
 }
 
-/// No lock is held while a closure of the caller's runs, and nothing waits for it: it may do whatever changes the table.
+/// Closures run without a lock held, and no thread waits for them, so they may change the table in any way.
 fn closures_may_use_the_table<D: Design + 'static>() -> Check {
     let done = within(Duration::from_secs(60), || -> Result<()> {
         let table = D::made_of::<u64, [u8]>(Parts::Tiny, HashKind::Strong)?;

@@ -1,5 +1,5 @@
-//! DLHT: random sequences against a reference map, threads against one another, keys that defeat the hash function,
-//! tables that may not grow, snapshots, shadow inserts.
+//! DLHT: random sequences against a reference map, concurrent threads, keys that defeat the hash function, tables of
+//! fixed size, snapshots, shadow inserts.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ fn sorted(mut records: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     records
 }
 
-/// Model histories on tables of `T`, of every shape.
+/// Runs model histories on tables of type `T`, of every shape.
 fn histories<T>(what: &str, seconds: u64, first_seed: u64)
 where
     T: Table<Key = u64, Value = u64>,
@@ -71,7 +71,7 @@ fn one_thread_is_enough_for_the_local_table() {
             0 => assert_eq!(table.remove(key), right.remove(&key)),
             1 => assert_eq!(table.get(key), right.get(&key).copied()),
             2 => {
-                // The closure may use the table, even so that it grows.
+                // The closure may use the table, even in a way that makes it grow.
                 let inner = rng.below(5000);
                 table.compute(key, |present| {
                     table.put(inner, value);
@@ -118,8 +118,8 @@ fn scans_among_writers_see_what_stays() {
     assert!(counts.scans > 50 && counts.grown_tables > 5, "{counts:?}");
 }
 
-/// All these keys have one hash, or share a bin for any small number of bins: the table must not grow for them for
-/// ever.
+/// All these keys have one hash, or share a bin for every small number of bins. The table must not grow without bound
+/// for them.
 #[test]
 fn keys_that_crowd_cost_another_hash_function_and_no_memory() {
     const KEYS: u64 = 20_000;
@@ -136,7 +136,8 @@ fn keys_that_crowd_cost_another_hash_function_and_no_memory() {
         let mut next = Some(Cursor::START);
         for n in 0..KEYS {
             assert_eq!(table.try_insert(n * stride, n), Ok(()));
-            // A scan under way meets the change of the hash function; whatever was there when it began, it sees once.
+            // The change of the hash function happens during a scan, which must return the records present at its
+            // start once.
             if n == 10 {
                 let page = table.scan(Cursor::START, 3);
                 scanned.extend(page.records);
@@ -175,7 +176,7 @@ fn a_table_that_may_not_grow_says_so_and_stays_as_it_is() {
         }
         let len = 4000 - refused.len() as u64;
         assert!(len >= 900 && table.len() == len, "{len}");
-        // Everything else goes on: reads, updates, removals, and inserts into the slots that they free.
+        // All other calls still work: reads, updates, removals, and inserts into the slots that they free.
         assert!((0..4000).all(|key| table.contains(key) != refused.contains(&key)));
         let (first, present) = (refused[0], (0..4000).find(|key| !refused.contains(key)));
         assert_eq!(table.update(present.expect("many"), 7), present);
@@ -202,15 +203,15 @@ fn memory_that_is_not_there_is_an_error() {
     assert!(matches!(odd, Err(Error::InvalidOption { .. })), "{odd:?}");
 }
 
-/// Keys crowd, so the table changes its hash function; the new index is too small for all records, and there is no
-/// memory for a third. Scans go on all the same, also one that has begun in the old order.
+/// Keys crowd, so the table changes its hash function. The new index is too small for all records, and there is no
+/// memory for a third. Scans continue, including one that started in the old order.
 #[test]
 fn scans_need_no_memory_between_two_hash_functions() {
     let faults = fail_at(5, FaultMode::ForGood, Errno::NOMEM);
     let options = Dlht::<u64, u64>::options().hash(DlhtHash::Modulo).hash_seed([1, 2]);
     let options = options.link_ratio(0.0).geometry(12, 1).faults(Arc::clone(&faults));
     let table = options.build().expect("small");
-    // One bin is crowded, and moved; the others get more records than the next index takes.
+    // One bin is crowded and is transferred; the others get more records than the next index can hold.
     const BINS: u64 = 1 << 12;
     const CROWDED: u64 = 2000;
     let mut right: Vec<(u64, u64)> = (50..100).map(|bin| (bin, bin + 1)).collect();
@@ -262,7 +263,7 @@ fn shadows_hold_their_key_and_nothing_more() {
     assert_eq!(table.get(2), Some(20), "what came before in the batch was done");
     assert_eq!(table.try_insert_shadow(1, 12).err(), Some(NotShadowed::Shadowed));
     assert_eq!(table.try_insert_shadow(2, 12).err(), Some(NotShadowed::Occupied(20)));
-    // It survives growing, shrinking and clearing.
+    // The shadow insert survives growth, shrinking and clearing.
     (100..400).for_each(|key| table.put(key, key));
     table.clear();
     table.shrink_to_fit();
@@ -279,7 +280,7 @@ fn shadows_are_operations_of_batches() {
     let table = Dlht::<u64, u64>::options().geometry(0, 1).build().expect("small");
     table.put(5, 50);
     let shadows = table.shadows();
-    // Enough to make the table grow several times in the middle of the batch.
+    // Enough keys to make the table grow several times during the batch.
     let mut ops: Vec<Op<'_, u64, u64>> = Vec::new();
     for key in 0..200 {
         ops.extend([Op::shadow(key, 10 * key, &shadows), Op::get(key), Op::put(1000 + key, key)]);
@@ -294,7 +295,7 @@ fn shadows_are_operations_of_batches() {
         }
     }
     assert_eq!((shadows.len(), table.len(), table.iter().count()), (199, 201, 201));
-    // Held against the same batch again, and against everybody.
+    // The keys are locked against the same batch again, and against all other inserts.
     let others = table.shadows();
     let mut again = [Op::put(3000, 1), Op::shadow(7, 0, &others), Op::put(3001, 1)];
     assert_eq!(table.execute(&mut again, OnFailure::Stop), 2);
@@ -302,7 +303,7 @@ fn shadows_are_operations_of_batches() {
     let mut inserts = [Op::get(5), Op::try_insert(7, 0)];
     let refused = Table::execute(&table, &mut inserts, OnFailure::Continue);
     assert!(matches!(refused, Err(Error::Shadowed)));
-    // One apart, the others across a resize, all at the end.
+    // One is committed separately, another aborted, and the rest is committed after a resize.
     shadows.take(7).expect("held").commit();
     assert!(shadows.take(7).is_none() && table.get(7) == Some(70));
     drop(shadows.take(8).expect("held"));
@@ -337,14 +338,14 @@ fn shadows_of_another_table_are_refused() {
     assert!(matches!(refused, Err(Error::InvalidOption { option: "shadows", .. })), "{refused:?}");
     assert_eq!((table.len(), other.len(), shadows.len()), (1, 0, 0));
     assert_eq!((table.try_insert(2, 2), other.try_insert(2, 2)), (Ok(()), Ok(())));
-    // Tables without shadow inserts do nothing of such a batch.
+    // A table without shadow inserts executes nothing of such a batch.
     let dash = DashEh::<u64, u64>::in_memory().expect("memory");
     let refused = dash.execute(&mut ops, OnFailure::Continue);
     assert!(matches!(refused, Err(Error::Unsupported(_))), "{refused:?}");
     assert!(dash.is_empty().expect("readable"));
 }
 
-/// Threads lock overlapping sets of keys, all or nothing; who holds them all has them alone.
+/// Threads lock overlapping sets of keys, all or none of a set. A thread that holds a whole set has exclusive access.
 #[test]
 fn shadow_batches_exclude_one_another() {
     const ROUNDS: u64 = 4_000;
@@ -389,8 +390,8 @@ fn shadow_batches_exclude_one_another() {
     assert!(of_first.values().all(|&keys| keys == 4), "whole sets only");
 }
 
-/// Transfers between accounts, each two additions; a snapshot may see money on its way, never money that came from
-/// nowhere: every addition is preceded by its subtraction, and a snapshot is of one moment.
+/// Each transfer between accounts is a subtraction followed by an addition. A snapshot is atomic, so it may miss
+/// money in transfer, but it must not contain money before it was subtracted.
 #[test]
 fn snapshots_are_of_one_moment() {
     const ACCOUNTS: u64 = 500;
@@ -421,8 +422,8 @@ fn snapshots_are_of_one_moment() {
     assert_eq!(table.iter().map(|(_, value)| value).sum::<i64>(), 1000 * ACCOUNTS as i64);
 }
 
-/// Threads with keys of their own, on a table that grows under them and is cleared of nothing: each must find exactly
-/// what it left, by single calls and by batches.
+/// Threads use disjoint keys on a growing table. Each must find exactly what it wrote, by single calls and by
+/// batches.
 #[test]
 fn threads_do_not_disturb_one_another() {
     const KEYS: u64 = 40_000;

@@ -1,5 +1,5 @@
-//! Every system call of the persistent layer, and every allocation of a table in memory, fails in turn, once and for
-//! good.
+//! Each system call of the persistent layer, and each allocation of a table in memory, fails in turn, once and
+//! permanently.
 
 use std::ops::Range;
 use std::path::Path;
@@ -61,7 +61,7 @@ fn tables_in_memory_survive_every_failing_allocation() {
     }
 }
 
-/// Syncs of some histories fail, with so many images for each at most, and for each history.
+/// Fails every sync of some histories, and checks a limited number of images for each sync and for each history.
 fn every_sync(
     scenario: impl Fn(&syncs::Options, &Path) -> Result<syncs::Counts, Failure>,
     sync: SyncMode,
@@ -80,13 +80,13 @@ fn every_sync(
     }
 }
 
-/// Never by itself: when a thread of its own syncs is chance.
+/// No background sync, because the moment of a background sync is not deterministic.
 const LATE: SyncMode = SyncMode::Every(3_600_000);
 
 fn every_sync_of_plush(records: Records) {
     let scenario = arsenal("plush", records).expect("a design").syncs;
     every_sync(scenario, SyncMode::Always, 0..4);
-    // In these, what comes after the failure would write over a journal and an intent.
+    // In these histories, writes after the failure would overwrite a journal and an intent.
     every_sync(scenario, SyncMode::Always, 601..604);
     every_sync(scenario, LATE, 0..2);
 }

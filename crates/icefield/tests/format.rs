@@ -1,4 +1,4 @@
-//! `docs/format.md`, read back byte by byte.
+//! Reads files byte by byte as `docs/format.md` describes them.
 
 use std::fs;
 use std::path::Path;
@@ -59,7 +59,7 @@ fn the_superblock_is_as_documented() {
     assert_eq!(closed >> 40, icefield::pm::superblock::checksum(&words) >> 40);
 }
 
-/// A reader that knows nothing but the document finds every record.
+/// Finds every record with only the information in the document.
 #[test]
 fn every_record_is_where_the_document_says() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -90,13 +90,13 @@ fn every_record_is_where_the_document_says() {
         let found = in_segment(&segments, segment, hash, (key, value));
         assert!(found, "key {key}");
     }
-    // The allocator of segments: as many handed out as there are, none free, no intent left.
+    // The allocator of segments: as many handed out as exist, none free, no intent left.
     assert!(root.u64(4160) > 5);
     assert_eq!(root.u64(4160 + 16), 0);
     assert!((0..32).all(|intent| root.u64(4160 + 64 + 8 * intent) == 0));
 }
 
-/// Whether a segment's buckets, the chain aside, hold a record.
+/// Checks whether a segment's buckets, without the chain, hold a record.
 fn in_segment(segments: &File, segment: u64, hash: u64, record: (u64, u64)) -> bool {
     let home = hash >> 8 & 63;
     [home, (home + 1) % 64, 64, 65].into_iter().any(|bucket| {
@@ -110,7 +110,7 @@ fn in_segment(segments: &File, segment: u64, hash: u64, record: (u64, u64)) -> b
     })
 }
 
-/// The slot of the bucket at byte `at` that holds a record.
+/// Returns the slot of a record in the bucket at byte `at`.
 fn in_bucket(file: &File, at: u64, hash: u64, (key, value): (u64, u64)) -> Option<u64> {
     let holds =
         |&slot: &u64| file.u32(at + 12) >> slot & 1 == 1 && file.u64(at + 32 + 16 * slot) == key;
@@ -120,7 +120,7 @@ fn in_bucket(file: &File, at: u64, hash: u64, (key, value): (u64, u64)) -> Optio
     Some(slot)
 }
 
-/// The same for linear hashing: first array of 4 segments, two arrays of each size.
+/// Linear hashing with a first array of 4 segments and two arrays of each size.
 #[test]
 fn every_record_of_linear_hashing_is_where_the_document_says() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -129,7 +129,7 @@ fn every_record_of_linear_hashing_is_where_the_document_says() {
     let table = options.create(&path).expect("room");
     let records: Vec<(u64, u64)> = (0..20_000).map(|n| (n * 7, n + 1)).collect();
     table.put_batch(&records).expect("room");
-    // Does all the splits that are due.
+    // `check` executes all splits that are due.
     assert!(table.check().expect("readable").is_clean());
     drop(table);
     let [root, headers, segments, chains, entries] =
@@ -175,7 +175,6 @@ fn every_record_of_linear_hashing_is_where_the_document_says() {
     println!("{chained} records in chained buckets");
 }
 
-/// The same for the slots of IcebergHT.
 #[test]
 fn every_record_of_an_iceberg_is_where_the_document_says() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -219,7 +218,7 @@ fn every_record_of_an_iceberg_is_where_the_document_says() {
     assert_eq!((used(&front), used(&back)), (in_front, in_back), "and nothing else is there");
 }
 
-/// The records of so many words in a Plush's logs that count, and their epochs.
+/// Returns the valid records of `words` words in a Plush's logs, with their epochs.
 fn logged(log: &File, words: u64, chunks: u64, records: u64) -> Vec<(Vec<u64>, u64)> {
     const FLAG: u64 = 1 << 63;
     let bytes = 8 * (words + 1);
@@ -247,7 +246,6 @@ fn logged(log: &File, words: u64, chunks: u64, records: u64) -> Vec<(Vec<u64>, u
     found
 }
 
-/// The same for the entries, buckets and logs of Plush.
 #[test]
 fn every_record_of_a_plush_is_where_the_document_says() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -263,7 +261,6 @@ fn every_record_of_a_plush_is_where_the_document_says() {
     plush_is_as_documented(&path, [1, 1, 0], &records.collect::<Vec<_>>());
 }
 
-/// The same with records that are wider.
 #[test]
 fn every_wide_record_of_a_plush_is_where_the_document_says() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -284,7 +281,7 @@ fn every_wide_record_of_a_plush_is_where_the_document_says() {
     plush_is_as_documented(&path, [2 | 16 << 8, 2 | 32 << 8, 2 | 4 << 8], &records);
 }
 
-/// Looks for records, by their hashes, as the document says; `types` are the parameters for types and widths.
+/// Finds records by their hashes as the document describes. `types` are the parameters for types and widths.
 fn plush_is_as_documented(path: &Path, types: [u64; 3], records: &[(u64, Vec<u64>)]) {
     let words = records[0].1.len() as u64;
     let [root, levels, log] =
@@ -321,7 +318,7 @@ fn plush_is_as_documented(path: &Path, types: [u64; 3], records: &[(u64, Vec<u64
         let copies = logged.iter().filter(|(_, epoch)| *epoch > arrived(hash));
         let copies = copies.filter(|(copy, _)| copy == content);
         let copies = copies.count();
-        // Twice, where a migration has taken a part of an entry.
+        // Two copies exist where a migration has moved a part of an entry.
         assert!(matches!(found + copies, 1 | 2), "record {number} is in {found} + {copies} places");
         in_levels += u64::from(found > 0);
         in_log += u64::from(found == 0);

@@ -1,11 +1,11 @@
-//! IcebergHT end to end, beyond what every design does (`designs.rs`): recovery by threads, reads among its own locks
-//! and while it grows, halving, the bound on its size.
+//! IcebergHT end to end, beyond what all designs share (`designs.rs`): parallel recovery, reads in batches that hold
+//! locks, reads during growth, halving, the size limit.
 
 use icefield::{Durability, Error, Iceberg, OnFailure, Op, Yards};
 
 type Check = Result<(), Box<dyn std::error::Error>>;
 
-/// Recovery on one thread and on several makes the same table of the same files.
+/// Recovery on one thread and on several threads gives the same table.
 #[test]
 fn threads_recover_together() -> Check {
     let directory = tempfile::tempdir()?;
@@ -36,7 +36,7 @@ fn a_medium_that_reorders_lines_is_refused() {
     assert!(matches!(options.max_load(1.5).in_memory(), Err(Error::InvalidOption { .. })));
 }
 
-/// Two mixed batches once waited for each other: each read a key whose bucket the other's window held.
+/// Two mixed batches once waited for each other: each read a key whose bucket the other's window had locked.
 #[test]
 fn reads_of_batches_wait_for_nobody_while_they_hold_locks() -> Check {
     const KEYS: u64 = 128;
@@ -47,7 +47,7 @@ fn reads_of_batches_wait_for_nobody_while_they_hold_locks() -> Check {
     let run = |thread: u64| -> icefield::Result<u64> {
         let mut read = 0;
         for round in 0..rounds {
-            // One thread writes what the other reads.
+            // One thread writes the keys that the other reads.
             let key = |n: u64| (n * 7 + round * 31) % (KEYS / 2) * 2;
             let ops = (0..32)
                 .flat_map(|n| [Op::put(key(n) + thread, round), Op::get(key(n) + 1 - thread)]);
@@ -72,7 +72,7 @@ fn reads_of_batches_wait_for_nobody_while_they_hold_locks() -> Check {
     Ok(())
 }
 
-/// A read in a batch once waited for the lock that its own batch held: for another key of the same bucket.
+/// A read in a batch once waited for a lock that the batch itself held for another key of the same bucket.
 #[test]
 fn reads_of_a_batch_pass_its_own_locks() -> Check {
     let table = Iceberg::<u64, u64>::in_memory()?;
@@ -118,7 +118,7 @@ fn space_is_given_back() -> Check {
     Ok(())
 }
 
-/// Keys that stay are found, with their values, while the table doubles and halves under the reads.
+/// Keys that are never removed are found, with their values, while the table doubles and halves.
 #[test]
 fn reads_go_on_while_the_table_grows_and_shrinks() -> Check {
     let table = Iceberg::<u64, u64>::options().yards(Yards { front: 8, back: 4 }).in_memory()?;
@@ -154,7 +154,7 @@ fn reads_go_on_while_the_table_grows_and_shrinks() -> Check {
     Ok(())
 }
 
-/// A smaller bound than the table has grown to keeps it from growing, not from opening.
+/// A limit below the present size prevents growth, but not opening.
 #[test]
 fn a_table_opens_under_a_smaller_bound() -> Check {
     let directory = tempfile::tempdir()?;

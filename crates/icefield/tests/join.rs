@@ -1,4 +1,4 @@
-//! The join index: what it answers, what survives, what it costs.
+//! The join index: results, persistence, costs.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -87,7 +87,8 @@ fn failing_calls_lose_nothing() {
     println!("{:?}", shown(join::faults(1, scratch.path()).and_then(|counts| counts.judged(1))));
 }
 
-/// Not a test of its own: the next one starts this program again with orders, and this is where it obeys them.
+/// The entry of a child process. The next test starts this program again with orders; without orders this test does
+/// nothing.
 #[test]
 fn child_entry() {
     let Some(orders) = std::env::var(ORDERS_VARIABLE).ok() else { return };
@@ -113,7 +114,7 @@ fn killed_children_lose_nothing() {
     shown(counts.meaningful_in(1, join::KILLED_IN));
 }
 
-/// Keys without a pattern.
+/// Returns keys without a pattern.
 fn keys(range: std::ops::Range<u64>) -> Vec<u64> {
     range.map(mix).collect()
 }
@@ -205,7 +206,7 @@ fn merges_go_on_under_probes() {
         for part in 0..2 {
             let (index, keys, done, probes) = (&index, &keys, &done, &probes);
             scope.spawn(move || {
-                // Keys of even positions come and go; the others are always there, once.
+                // Keys at even positions are inserted and removed; the others are always present, once.
                 let odd: Vec<u64> = keys.iter().copied().skip(1 + 2 * part).step_by(4).collect();
                 while !done.load(Ordering::Relaxed) {
                     assert_eq!(index.probe_count(&odd).unwrap(), odd.len() as u64);
@@ -237,7 +238,7 @@ fn readers_and_one_writer_share_an_index() {
     let [reader, writer, late] = [(); 3].map(|()| options.open(&path).unwrap());
     writer.insert(3, 30).unwrap();
     assert!(matches!(late.insert(4, 40), Err(Error::Locked { .. })));
-    // A reader sees what was there when it opened; a new one, what is there now.
+    // A reader keeps the state of its opening; a new reader has the present state.
     assert_eq!(reader.len(), 2);
     assert_eq!(options.open(&path).unwrap().len(), 3);
     writer.merge().unwrap();
@@ -247,7 +248,7 @@ fn readers_and_one_writer_share_an_index() {
     let again = options.open_read_only(&path).unwrap();
     assert_eq!((again.len(), again.generation()), (4, 3));
     drop(writer);
-    // Whoever writes next goes on from what is there.
+    // The next writer continues from the present state.
     late.insert(5, 50).unwrap();
     assert_eq!((late.len(), late.generation()), (5, 3));
     assert_eq!(late.uuid(), reader.uuid());
@@ -274,12 +275,12 @@ fn without_a_filter_and_with_much_of_it() {
         let options = JoinIndex::<u64>::options().filter_bits_per_key(bits).threads(2);
         let index = options.build_in_memory(&there, &there).unwrap();
         assert_eq!(index.probe_count(&probes).unwrap(), 15_000, "{bits} bits");
-        // Most pass: the filter is not asked any more.
+        // Most keys pass, so probes stop using the filter.
         assert_eq!(index.probe_count(&there.repeat(4)).unwrap(), 120_000, "{bits} bits");
     }
 }
 
-/// No lock is held while a closure of the caller's runs: it may change the index that it is shown.
+/// Closures run without a lock held, so they may change the index that they are called for.
 #[test]
 fn closures_may_change_the_index() {
     let done = within(Duration::from_secs(60), || -> icefield::Result<u64> {

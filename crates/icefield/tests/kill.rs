@@ -1,4 +1,5 @@
-//! Children are killed while they create, open, grow, write and close a table; nothing acknowledged may be missing.
+//! Children are killed while they create, open, grow, write and close a table. Every acknowledged write must be
+//! present.
 
 use std::process::Command;
 use std::time::Duration;
@@ -8,7 +9,8 @@ use icefield_torture::budget::Budget;
 use icefield_torture::kill::{Counts, ORDERS_VARIABLE};
 use icefield_torture::scratch::Scratch;
 
-/// Not a test of its own: the other tests start this program again with orders, and this is where it obeys them.
+/// The entry of a child process. The other tests start this program again with orders; without orders this test does
+/// nothing.
 #[test]
 fn child_entry() {
     let Some(orders) = std::env::var(ORDERS_VARIABLE).ok() else { return };

@@ -1,5 +1,5 @@
-//! The house rules that a compiler does not check, read off the text of the sources: who imports whom, where code that
-//! depends on the processor or on loom may stand, and a few matters of style.
+//! Rules that the compiler does not check, tested on the source text: allowed imports between modules, places for
+//! code that depends on the processor or on loom, and a few matters of style.
 
 #[path = "layers/calls.rs"]
 mod calls;
@@ -14,22 +14,23 @@ use std::collections::HashMap;
 
 use source::{Source, read_all};
 
-/// Top-level modules of the library that are not a table design. Whatever else appears there is taken for one.
+/// Top-level modules of the library that are not a table design. Any other module counts as a design.
 const BASE: &str = "base";
 const PM: &str = "pm";
 const ERROR: &str = "error";
 const KEY: &str = "key";
 /// The common trait of all tables.
 const CONTRACT: &str = "table";
-/// Records as two words, and what follows from that for every table with such slots.
+/// Records as two words, and code that follows from it for every table with such slots.
 const RECORD: &str = "record";
-/// Opens tables of any design: the library's own edge.
+/// Opens tables of any design, at the edge of the library.
 const ANY: &str = "any";
 
-/// What lives on disks, too, where each fence is a sync that may fail, and no later store may rely on it then.
+/// Code that also runs on disks, where each fence is a sync that may fail, and later stores must not rely on a failed
+/// one.
 const ON_DISKS: &[&str] = &["plush", "join", "pm/alloc", "pm/superblock"];
 
-/// Fences whose failure nobody would notice, in code for disks.
+/// Returns fences whose failure would be ignored, in code for disks.
 fn unchecked_fences(source: &Source) -> Vec<String> {
     let path = source.modules.join("/");
     if !ON_DISKS.iter().any(|home| path == *home || path.starts_with(&format!("{home}/"))) {
@@ -46,7 +47,7 @@ fn unchecked_fences(source: &Source) -> Vec<String> {
         .collect()
 }
 
-/// Whether module `from` may name `to` (a path from the crate's root).
+/// Checks whether module `from` may name `to`, a path from the crate's root.
 fn may_name(from: &str, to: &[String]) -> bool {
     let [target, rest @ ..] = to else { return true };
     let target = target.as_str();
@@ -68,7 +69,7 @@ fn may_name(from: &str, to: &[String]) -> bool {
     }
 }
 
-/// Which module each name that the crate's root exports comes from.
+/// Returns the module of each name that the crate's root exports.
 fn root_exports(lib: &Source) -> HashMap<String, Vec<String>> {
     let mut exports = HashMap::new();
     for (index, token) in lib.tokens.iter().enumerate() {
@@ -83,7 +84,7 @@ fn root_exports(lib: &Source) -> HashMap<String, Vec<String>> {
     exports
 }
 
-/// Imports of `source` that go against the order of the layers.
+/// Returns imports of `source` that violate the order of the layers.
 fn layer_faults(source: &Source, exports: &HashMap<String, Vec<String>>) -> Vec<String> {
     let Some(from) = source.modules.first() else { return Vec::new() };
     let mut faults = Vec::new();
@@ -101,7 +102,7 @@ fn layer_faults(source: &Source, exports: &HashMap<String, Vec<String>>) -> Vec<
     faults
 }
 
-/// Conditional compilation, processor instructions and thread-locals outside their homes.
+/// Returns conditional compilation, processor instructions and thread-locals outside their modules.
 fn home_faults(source: &Source) -> Vec<String> {
     let under = |folders: &[&str]| {
         let path = source.modules.join("/");
@@ -136,7 +137,7 @@ fn home_faults(source: &Source) -> Vec<String> {
     faults
 }
 
-/// The names inside the parentheses of the `cfg` at token `index`.
+/// Returns the names inside the parentheses of the `cfg` at token `index`.
 fn condition(source: &Source, index: usize) -> Vec<&str> {
     let mut open = index + 1;
     if source.text(open) == "!" {
@@ -157,7 +158,7 @@ fn condition(source: &Source, index: usize) -> Vec<&str> {
     names
 }
 
-/// Notes to self, stubs, and `unsafe` without a reason.
+/// Returns notes to self, stubs, and `unsafe` without a reason.
 fn style_faults(source: &Source) -> Vec<String> {
     let mut faults = Vec::new();
     for (line, comment) in source.comments.iter().enumerate() {
@@ -182,7 +183,7 @@ fn style_faults(source: &Source) -> Vec<String> {
     faults
 }
 
-/// Whether a reason stands on the line, or above it with no blank line between.
+/// Checks whether a reason is on the line, or above it without a blank line between.
 fn has_safety_comment(source: &Source, line: usize) -> bool {
     const REACH: usize = 16;
     (line.saturating_sub(REACH)..=line)
@@ -191,7 +192,7 @@ fn has_safety_comment(source: &Source, line: usize) -> bool {
         .any(|line| source.comments[line].contains("SAFETY:"))
 }
 
-/// Types that are named by a word for which the glossary has another.
+/// Returns types whose name contains a word for which the glossary has another one.
 fn glossary_faults(source: &Source) -> Vec<String> {
     const NOWHERE: [(&str, &str); 6] = [
         ("Kv", "record"),
@@ -201,7 +202,8 @@ fn glossary_faults(source: &Source) -> Vec<String> {
         ("H2", "fingerprint"),
         ("Epoch", "LogEpoch or RecoveryVersion"),
     ];
-    // The layers below have cells of their own. `Block` is absent: it is what `pm::alloc` hands out, to tables too.
+    // The lower layers have their own cells. `Block` is absent, because `pm::alloc` hands out blocks to tables as
+    // well.
     const NOT_IN_TABLES: [(&str, &str); 4] =
         [("Item", "record"), ("Cell", "slot"), ("Node", "bucket"), ("Tag", "fingerprint")];
     let in_table = source
@@ -213,7 +215,7 @@ fn glossary_faults(source: &Source) -> Vec<String> {
         let name = source.text(index + 1);
         let declares =
             matches!(token.text.as_str(), "struct" | "enum" | "union" | "trait" | "type");
-        // Iterators must call theirs so, and `LogEpoch` is the glossary's own.
+        // Iterators must use the name `Item`, and `LogEpoch` is a term of the glossary.
         if !declares || token.text == "type" && name == "Item" || name.contains("LogEpoch") {
             continue;
         }
@@ -227,7 +229,7 @@ fn glossary_faults(source: &Source) -> Vec<String> {
     faults
 }
 
-/// The words of a CamelCase name.
+/// Returns the words of a CamelCase name.
 fn camel_words(name: &str) -> Vec<&str> {
     let mut starts: Vec<usize> =
         name.char_indices().filter(|(_, c)| c.is_uppercase()).map(|(i, _)| i).collect();
@@ -293,7 +295,7 @@ fn orderings_have_reasons() {
     assert_none(orderings::faults(&library()));
 }
 
-/// A call that no list names would be missing where changes must be refused.
+/// A call that is not in a list would not be tested for refusals.
 #[test]
 fn every_call_is_listed_as_changing_or_reading() {
     let found = examples::methods(&library());
@@ -312,7 +314,7 @@ fn every_call_is_listed_as_changing_or_reading() {
         let twice = changing.iter().filter(|name| reading.contains(name)).map(name);
         faults.extend(twice.map(|name| format!("layers/calls.rs lists `{name}` twice")));
     }
-    // A type that can be synced or merged lives on a medium.
+    // A type with `sync` or `merge` is on a medium.
     let made = found.iter().filter(|(owner, _)| !owner.ends_with("Options"));
     for (owner, name) in made.filter(|(_, name)| matches!(name.as_str(), "sync" | "merge")) {
         if calls::CALLS.iter().all(|calls| calls.owner != owner) {
@@ -324,7 +326,7 @@ fn every_call_is_listed_as_changing_or_reading() {
     assert_none(faults);
 }
 
-/// The designs that have a name in files, and the scenarios that say for each how often they run.
+/// Every design with a name in files must be in the scenarios that set, for each design, how often they run.
 #[test]
 fn every_design_is_in_every_scenario() {
     for scenario in
@@ -343,7 +345,7 @@ fn every_design_is_in_every_scenario() {
     }
 }
 
-/// Safe code could break what tables rely on through `base` and `pm`.
+/// Safe code could break the invariants of tables through `base` and `pm`.
 #[test]
 fn what_tables_are_made_of_is_public_for_tests_only() {
     let path = source::repository().join("crates/icefield/src/lib.rs");
@@ -364,7 +366,7 @@ fn types_are_called_by_the_glossary() {
     assert_none(library().iter().flat_map(glossary_faults).collect());
 }
 
-/// Each rule, broken on purpose.
+/// Violates each rule on purpose.
 mod planted {
     use super::*;
 

@@ -1,4 +1,4 @@
-//! Concurrent histories on few hot keys of tiny tables that split under them, each judged for linearizability.
+//! Concurrent histories on a few hot keys of tiny tables with concurrent splits, each checked for linearizability.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use icefield_torture::rng::Rng;
 use icefield_torture::subject::Subject;
 use icefield_torture::{Failure, baton, pass};
 
-/// Runs histories for some seconds: at least 512 for each second, at most `most`.
+/// Runs histories for `seconds`: at least 512 per second, at most `most`.
 fn histories(table: &str, records: Records, seconds: u64, most: u64, first_seed: u64) -> Counts {
     let arsenal = arsenal(table, records).expect("a design");
     let pool = Pool::new(3);
@@ -32,7 +32,7 @@ fn histories(table: &str, records: Records, seconds: u64, most: u64, first_seed:
     counts
 }
 
-/// One test, not two: both would fight for the same processors, and overlap is what is wanted.
+/// One test, not one per design: parallel tests would compete for the processors and reduce the overlap.
 #[test]
 fn every_history_has_an_order() {
     for (table, first_seed) in [
@@ -50,8 +50,9 @@ fn every_history_has_an_order() {
     assert!(wide.histories >= 500, "{wide:?}");
 }
 
-/// Threads that take turns fill and clear a table of linear hashing. It was cleared while a split was not over: the split
-/// gave a chained bucket back to the allocator's next set, which handed it out twice (one table in 150).
+/// Threads that take turns fill and clear a table of linear hashing. The table was once cleared before a split had
+/// ended: the split returned a chained bucket to the allocator's next set, which then handed it out twice (one table
+/// in 150).
 #[test]
 fn a_clear_waits_for_splits() {
     let pool = Pool::new(3);
@@ -81,7 +82,7 @@ fn a_clear_waits_for_splits() {
     }
 }
 
-/// Histories on one table whose medium is as `options` say, and looks for answers that are not durable.
+/// Runs histories on one table on a medium with `options`, and looks for results that are not durable.
 fn watched<T: Subject>(seed: u64, pool: &Pool, options: &SimOptions) -> Result<Counts, Failure> {
     histories_on(seed, 32, pool, |seed| {
         let sim = Sim::new(SimOptions {
@@ -96,8 +97,9 @@ fn watched<T: Subject>(seed: u64, pool: &Pool, options: &SimOptions) -> Result<C
     })
 }
 
-/// A fence of `file`, where writes become durable, does nothing: a writer beside that finds a record, or finds it gone,
-/// answers too early, and that is noticed. (Of Plush it is not: what it was given last is in DRAM.)
+/// Disables a fence in `file` where writes become durable. A concurrent writer that finds a record, or finds it
+/// missing, then returns too early, which the histories must detect. (In Plush they cannot, because the latest writes
+/// are in DRAM.)
 #[track_caller]
 fn writers_are_caught<T: Subject>(file: &str) {
     const SEEDS: std::ops::Range<u64> = 1..60;
@@ -135,8 +137,8 @@ fn writers_that_answer_too_early_are_caught() {
     writers_are_caught::<Iceberg<u64, u64, Sim>>("iceberg/locked.rs");
 }
 
-/// Batches insert and remove while two threads clear the table: a writer that counted what it had done only after it had let
-/// go of its locks did so where a second `clear` had begun to count anew, and `len` was wrong from then on (one table of
+/// Batches insert and remove while two threads clear the table. A writer once updated the count only after it had
+/// released its locks, when a second `clear` had already reset the count. `len` was wrong from then on (one table of
 /// DashEH in a hundred).
 macro_rules! count_beside_clears {
     ($table:ty, $rounds:expr) => {{

@@ -1,13 +1,13 @@
-//! Models of the small protocols, explored by loom: interleavings, and the stale reads that the memory model allows.
+//! Loom models of the small protocols, which explore interleavings and the stale reads that the memory model allows.
 //! Empty unless the crate is compiled for loom:
 //!
 //! ```text
 //! RUSTFLAGS="--cfg loom" cargo test -p icefield --test loom --release
 //! ```
 //!
-//! Models of two threads are explored wholly, those of three with at most 3 interruptions of a thread against its will
-//! (`LOOM_MAX_PREEMPTIONS` sets another bound, for all). Loom looks for a race only against the last access of an
-//! atomic, so whose turn comes first matters to what it finds: every model runs in each order of its threads.
+//! Models of two threads are explored completely, those of three with at most 3 preemptions (`LOOM_MAX_PREEMPTIONS`
+//! sets another bound for all models). Loom looks for a race only against the last access of an atomic, so its
+//! findings depend on the order of the threads. Therefore every model runs in each order.
 #![cfg(loom)]
 
 #[path = "loom/dlht.rs"]
@@ -29,7 +29,7 @@ const NO_KEY: u64 = 0;
 const FREE: u64 = 0;
 const USED: u64 = 1;
 
-/// A lock and two words that it protects.
+/// A lock and the two words that it protects.
 struct Bucket {
     lock: AtomicU32,
     words: [AtomicU64; 2],
@@ -41,7 +41,7 @@ impl Bucket {
     }
 
     fn load(&self, index: usize) -> u64 {
-        // Relaxed: what validation is there to make safe.
+        // Relaxed: validation must make this load safe.
         self.words[index].load(Ordering::Relaxed)
     }
 
@@ -49,7 +49,7 @@ impl Bucket {
         self.words[index].store(value, Ordering::Relaxed);
     }
 
-    /// Both words, if they belong together.
+    /// Returns both words if they are consistent.
     fn read(&self) -> Option<[u64; 2]> {
         let version = read_begin(&self.lock);
         let words = [self.load(0), self.load(1)];
@@ -59,8 +59,8 @@ impl Bucket {
 
 type Role = fn(&Bucket);
 
-/// Lets `roles` race for a bucket that starts with `words`, then looks at it with `afterwards`. The last role runs on
-/// the main thread, the others on threads of their own; every rotation is explored.
+/// Lets `roles` race for a bucket that starts with `words`, then checks it with `afterwards`. The last role runs on
+/// the main thread, the others on threads of their own. Every rotation is explored.
 fn race<const ROLES: usize>(words: [u64; 2], mut roles: [Role; ROLES], afterwards: Role) {
     for _ in 0..ROLES {
         roles.rotate_left(1);
@@ -85,7 +85,7 @@ fn race<const ROLES: usize>(words: [u64; 2], mut roles: [Role; ROLES], afterward
     }
 }
 
-/// Changes both words, which were equal.
+/// Changes both words, which must be equal before.
 fn change_both(bucket: &Bucket) {
     let guard = lock(&bucket.lock);
     let value = bucket.load(0) + 1;
@@ -123,7 +123,7 @@ fn two_writers_lose_no_update() {
 
 #[test]
 fn trying_never_waits_and_never_shares() {
-    /// Word 0 counts those that got the lock, word 1 those that did not.
+    /// Word 0 counts the attempts that got the lock, word 1 those that did not.
     fn try_to_count(bucket: &Bucket) {
         if let Some(guard) = try_lock(&bucket.lock) {
             let count = bucket.load(0);
@@ -147,7 +147,7 @@ fn displace(bucket: &Bucket) {
     bucket.store(0, NO_KEY);
 }
 
-/// Looks into slot 1, then slot 0: the order in which a key that moves the other way can be missed.
+/// Reads slot 1, then slot 0. In this order, a reader can miss a key that moves from slot 0 to slot 1.
 fn finds_key(bucket: &Bucket) -> bool {
     bucket.load(1) == KEY || bucket.load(0) == KEY
 }
@@ -169,8 +169,8 @@ fn a_miss_that_is_not_validated_is_wrong() {
     race([KEY, NO_KEY], [displace, reader], |_| ());
 }
 
-/// Word 0 says whether the slot is used, word 1 is the slot. One writer frees the slot; the next one fills it again
-/// before it announces anything, as nobody follows a free slot. A reader that still took the slot for used must notice
+/// Word 0 is the state of the slot, word 1 the slot. One writer frees the slot. The next one fills it before it
+/// begins a change, because no reader uses a free slot. A reader that still considered the slot used must detect this
 /// (E3 in the lock's header; without that fence this model fails).
 #[test]
 fn a_free_slot_may_be_filled_without_stopping_readers() {
@@ -198,7 +198,8 @@ fn a_free_slot_may_be_filled_without_stopping_readers() {
     race([USED, OLD], [remover, inserter, reader], |bucket| assert_eq!(bucket.load(0), FREE));
 }
 
-/// A writer prepares under the writer bit, then announces: a reader that started in between must see none or all.
+/// A writer prepares under the writer bit, then begins the change. A reader that started in between must see none of
+/// the change or all of it.
 #[test]
 fn a_reader_may_start_under_the_writer_bit() {
     let writer = |bucket: &Bucket| {

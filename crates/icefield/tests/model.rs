@@ -1,4 +1,4 @@
-//! Random sequences of every operation against a reference map: words and bytes, on the simulated medium, in anonymous
+//! Random sequences of all operations against a reference map: words and bytes, on the simulated medium, in anonymous
 //! memory and in a directory.
 
 use std::time::Duration;
@@ -38,7 +38,7 @@ fn both(table: &str) -> [&'static Arsenal; 2] {
     [Records::Words, Records::Bytes].map(|records| arsenal(table, records).expect("a design"))
 }
 
-/// With every kind of records, and seeds of its own.
+/// Returns all kinds of records of a design, each with its own seeds.
 fn all(table: &str, first_seed: u64) -> impl Iterator<Item = (&'static Arsenal, u64)> {
     let seeds = (0..).map(move |number| first_seed + number * 1_000_000);
     ARSENALS.iter().filter(move |arsenal| arsenal.table == table).zip(seeds)
@@ -92,8 +92,8 @@ fn scans(table: &str) {
     }
     println!("{table}, scans among writers: {counts:?}");
     assert!(counts.scans >= 50 && counts.writes >= 1000 && counts.grown_tables >= 5, "{counts:?}");
-    // Beside other work a thread that often gives way may get little of a processor: only when no scanner at all comes
-    // to its end before its two writers it is the table that keeps it from that.
+    // On a busy machine, a thread that often yields may get little processor time. The table is at fault only if no
+    // scanner at all finishes before its two writers.
     assert!(counts.outrun * iterate::PASSES / 2 < counts.scans, "scans starve: {counts:?}");
 }
 
@@ -185,8 +185,8 @@ fn plush_scans_among_writers() {
     scans("plush");
 }
 
-/// Records come and go: the files stop growing. The scenario bounds them by the records, also after most are removed;
-/// tables for which that bound is tight are left to `icefield-torture churn`.
+/// Replaces records repeatedly; the files must stop growing. The scenario bounds their size by the records, also
+/// after most are removed. Tables for which that bound is tight are tested by `icefield-torture churn`.
 fn churned(table: &str, records: Records) {
     let arsenal = arsenal(table, records).expect("a design");
     let place = Scratch::new().expect("a scratch directory");

@@ -117,7 +117,7 @@ fn equal_hashes_continue_their_entry() -> Check {
     Ok(())
 }
 
-/// Updates and removals for ever: space stays bounded.
+/// Unlimited updates and removals take bounded space.
 #[test]
 fn stale_records_take_bounded_space() -> Check {
     let table = Plush::<u64, u64>::options().shape(TINY).in_memory()?;
@@ -139,8 +139,8 @@ fn stale_records_take_bounded_space() -> Check {
     Ok(())
 }
 
-/// From one new level to the next, updates take some three times the space of the records: here, where files grow in
-/// eighths, a little more.
+/// Between one new level and the next, updates take about three times the space of the records. Here, where files
+/// grow in eighths, it is a little more.
 #[test]
 fn updates_take_bounded_space_at_every_stage() -> Check {
     let shape = Shape { root_bits: 2, log_bits: 0, log_records: 1 << 10, ..Shape::default() };
@@ -161,7 +161,7 @@ fn updates_take_bounded_space_at_every_stage() -> Check {
     Ok(())
 }
 
-/// The file of the levels grows before a level is added, so that nobody's put waits for all of its room.
+/// The file of the levels grows before a level is added, so that no single put has to allocate all of its space.
 #[test]
 fn a_level_to_come_has_its_room_ahead() -> Check {
     let directory = tempfile::tempdir()?;
@@ -186,7 +186,7 @@ fn a_level_to_come_has_its_room_ahead() -> Check {
     Ok(())
 }
 
-/// Stale records fill the last level as new ones do; but no level will come for them.
+/// Stale records fill the last level as new ones do, but no level is added for them.
 #[test]
 fn updates_make_no_room_for_a_level() -> Check {
     let directory = tempfile::tempdir()?;
@@ -206,7 +206,7 @@ fn updates_make_no_room_for_a_level() -> Check {
     Ok(())
 }
 
-/// What a crash takes of records without a log: none that a checkpoint, a migration or a clean end came after.
+/// A crash can lose records without a log, but none that a checkpoint, a migration or a clean shutdown followed.
 #[test]
 fn unlogged_records_are_durable_after_a_checkpoint() -> Check {
     let mut lost = 0;
@@ -246,8 +246,8 @@ fn unlogged_records_are_durable_after_a_checkpoint() -> Check {
     Ok(())
 }
 
-/// The estimate goes on where it stood when the table was closed; after a crash a sample tells, so that `reserve` does not
-/// begin with nothing.
+/// The estimate continues from its value at the clean shutdown. After a crash it comes from a sample, so that
+/// `reserve` does not start from 0.
 #[test]
 fn the_estimate_outlives_its_session() -> Check {
     let options = || SimOptions { recording: false, ..SimOptions::default() };
@@ -271,7 +271,7 @@ fn the_estimate_outlives_its_session() -> Check {
     Ok(())
 }
 
-/// Logs of three megabytes are replayed by as many threads as there are.
+/// Logs of three megabytes are replayed by all threads.
 #[test]
 fn long_logs_are_replayed_together() -> Check {
     let shape = Shape { root_bits: 8, log_chunks: 2, log_records: 1 << 14, ..Shape::default() };
@@ -314,7 +314,7 @@ fn shrinking_drops_what_is_stale() -> Check {
     Ok(())
 }
 
-/// How many of so many writes moved no records, up to 64, and more, and how many set off a second migration.
+/// Returns how many of `writes` writes moved no records, up to 64, and more, and how many started a second migration.
 fn writes_by_moves(
     table: &Plush<u64, u64>,
     writes: u64,
@@ -339,19 +339,19 @@ fn detail<M: Medium>(table: &Plush<u64, u64, M>, name: &str) -> u64 {
     stats.details.iter().find(|(known, _)| *known == name).map_or(0, |(_, count)| *count)
 }
 
-/// Migrations are taken in steps, one a write, not as a whole or in cascades through the levels.
+/// Migrations are done in steps, one per write, and not in one piece or in cascades through the levels.
 #[test]
 fn a_write_takes_a_part_of_a_migration() -> Check {
     let shape = Shape { root_bits: 0, log_bits: 0, log_records: 1 << 10, ..Shape::default() };
     let table = Plush::<u64, u64>::options().shape(shape).hash_seed([1, 2]).in_memory()?;
     let (writes_by_moves, cascades) = writes_by_moves(&table, 300_000)?;
     assert_eq!(detail(&table, "levels"), 4);
-    // More: an entry that another one continues, or few writes before its room is needed.
+    // More than 64: an entry that another one continues, or few writes before its space is needed.
     assert!(writes_by_moves[1] > 20_000 && writes_by_moves[2] <= 900 && cascades <= 10);
     Ok(())
 }
 
-/// Such a table has one level, each record moves once, and none of the writes moves many.
+/// The table has one level, each record moves once, and no write moves many records.
 #[test]
 fn a_table_that_was_made_for_its_records_moves_them_once() -> Check {
     let options = Plush::<u64, u64>::options().capacity(130_000).hash_seed([1, 2]);
@@ -369,7 +369,8 @@ fn a_table_that_was_made_for_its_records_moves_them_once() -> Check {
     Ok(())
 }
 
-/// What is there while a root entry's records depart: all of them, and those that came since; nothing after a `clear`.
+/// While a root entry's records are migrating, all of them and those added since are present; after a `clear`, none
+/// is.
 #[test]
 fn records_may_depart_while_others_come_and_all_are_cleared() -> Check {
     let shape = Shape { root_bits: 0, first_bits: 3, log_bits: 0, ..Shape::default() };
@@ -379,7 +380,7 @@ fn records_may_depart_while_others_come_and_all_are_cleared() -> Check {
         let sim = Sim::new(SimOptions { recording: false, ..SimOptions::default() });
         let table = options.clone().create_on(sim.clone())?;
         (0..keys).try_for_each(|key| table.put(key, key))?;
-        // As after a crash.
+        // The image is that of a crash.
         let options = SimOptions { recording: false, ..SimOptions::default() };
         let reopened =
             Plush::<u64, u64>::options().open_on(Sim::from_image(&sim.image(), options))?;
@@ -393,7 +394,7 @@ fn records_may_depart_while_others_come_and_all_are_cleared() -> Check {
                 departing += u64::from((1..keys).contains(&detail(table, "moves")));
                 table.clear()?;
                 assert_eq!((table.len()?, table.get(3)?), (0, None));
-                // Not those that have just departed.
+                // Starts with other keys than those that have just migrated.
                 (0..keys).rev().skip(round).try_for_each(|key| table.put(key, key))?;
                 (0..keys).try_for_each(|key| table.put(key, key))?;
             }
@@ -418,7 +419,7 @@ fn log_epochs_wrap_around() -> Check {
                 for key in 0..20 {
                     table.put((key * 7 + round) % 50, round)?;
                 }
-                // As after a crash: what is there without closing.
+                // The image is that of a crash: the table is not closed.
                 let image = sim.image();
                 sim = Sim::from_image(
                     &image,

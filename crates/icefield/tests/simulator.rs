@@ -1,4 +1,5 @@
-//! The simulator judged by bugs that others shipped: each planted one is caught, each corrected table passes.
+//! Tests the simulator with known bugs of other systems: it must detect each planted bug and pass each corrected
+//! table.
 
 mod simulator {
     pub mod planted;
@@ -27,7 +28,7 @@ fn fails<T: Small>(model: Model, word: &str) {
     fails_with::<T>(model, false, word);
 }
 
-/// `threads`: whether only several threads can show the bug; else a short history must.
+/// With `threads`, only several threads can expose the bug; otherwise a short history must.
 #[track_caller]
 fn fails_with<T: Small>(model: Model, threads: bool, word: &str) {
     let options =
@@ -98,7 +99,7 @@ fn pm7_missing_fences_and_creation() {
 
 #[test]
 fn pm8_a_reader_ahead_of_the_medium() {
-    // The detector, or a crash that takes back what a reader was told, whichever comes first.
+    // Either the detector or a crash that reverts a returned value can come first.
     fails_with::<Eager<1>>(Model::Pmem, true, "threads");
 }
 

@@ -1,17 +1,17 @@
-//! Ways to damage a table's files: blind ones, and ones that know where the words are and keep checksums right, so that
-//! the code behind the first line of defence is reached.
+//! Ways to damage a table's files. Some are blind; others use the positions of the words and keep checksums correct,
+//! so that the code behind the checksum tests is reached.
 
 use icefield::pm::sim::Image;
 use icefield::pm::superblock::{TABLE_REGION, checksum};
 
 use crate::rng::Rng;
 
-/// Files, or an image of them, that can be damaged.
+/// Files, or an image of them, to be damaged.
 pub(crate) trait Files {
     fn names(&self) -> Vec<String>;
     fn bytes(&mut self, name: &str) -> Option<&mut Vec<u8>>;
     fn remove(&mut self, name: &str);
-    /// What a file's length is a multiple of.
+    /// Returns the unit of file lengths.
     fn grain(&self) -> usize;
 }
 
@@ -55,15 +55,15 @@ impl Files for Directory {
     }
 }
 
-/// Where the superblock's two copies end, and what their checksums cover.
+/// Size of a copy of the superblock, and of the part that its checksum covers.
 const COPY_BYTES: usize = 1024;
 const COPY_BODY: usize = 1016;
-/// The session words.
+/// Byte range of the session words.
 const SESSION: std::ops::Range<usize> = 3072..3088;
-/// The design's root words.
+/// Byte range of the design's root words.
 const ROOT: std::ops::Range<usize> = 4096..4608;
 
-/// Damages `files` once and says how. `other` is another table of the same kind, to splice from.
+/// Damages `files` once and describes how. `other` is another table of the same kind, to splice from.
 pub(crate) fn damage(files: &mut impl Files, other: &mut impl Files, rng: &mut Rng) -> String {
     let names = files.names();
     if names.is_empty() {
@@ -97,7 +97,7 @@ pub(crate) fn write_word(bytes: &mut [u8], at: usize, word: u64) {
     }
 }
 
-/// A word of the file, most often one that holds something.
+/// Returns the offset of a word of the file, most often of one that is not 0.
 fn pick_word(bytes: &[u8], rng: &mut Rng) -> usize {
     let words = (bytes.len() / 8).max(1);
     let mut at = rng.index(words) * 8;
@@ -120,7 +120,7 @@ fn flip_bit(files: &mut impl Files, name: &str, rng: &mut Rng) -> String {
     format!("{name}: bit {bit} of byte {at} flipped")
 }
 
-/// A value that counts, offsets and states might be fooled by.
+/// Returns a value that is likely to break the handling of counts, offsets and states.
 fn tricky(old: u64, bytes: &[u8], rng: &mut Rng) -> u64 {
     let len = bytes.len() as u64;
     match rng.below(18) {
@@ -140,7 +140,7 @@ fn tricky(old: u64, bytes: &[u8], rng: &mut Rng) -> u64 {
         13 => rng.word(),
         14 => rng.below(256),
         15 => old & u64::from(u32::MAX) | rng.word() << 32,
-        // A reference that is already in use: two owners, a cycle.
+        // A reference that is already in use gives a block two owners, or makes a cycle.
         _ => read_word(bytes, pick_word(bytes, rng)),
     }
 }
@@ -169,7 +169,7 @@ fn set_root_word(files: &mut impl Files, rng: &mut Rng) -> String {
     set(bytes, TABLE_REGION, *rng.pick(&words), rng)
 }
 
-/// Changes the identity and makes its checksum right again, in both copies or in one.
+/// Changes the identity and recomputes its checksum, in both copies or in one.
 fn set_identity(files: &mut impl Files, rng: &mut Rng) -> String {
     let Some(bytes) = files.bytes(TABLE_REGION).filter(|bytes| bytes.len() >= 2 * COPY_BYTES)
     else {
@@ -187,7 +187,7 @@ fn set_identity(files: &mut impl Files, rng: &mut Rng) -> String {
     format!("{said}, checksum of {copies} copies made right")
 }
 
-/// A run of bytes that tables might use as a unit.
+/// Returns the length of a run of bytes that tables may use as a unit.
 fn run_length(rng: &mut Rng) -> usize {
     *rng.pick(&[8, 16, 32, 64, 256, 4096])
 }

@@ -1,5 +1,5 @@
-//! Damaged tables are opened and used. None of it may panic, hang, or answer with data that nobody wrote while the
-//! table calls itself clean.
+//! Damaged tables are opened and used. No call may panic, hang, or return data that was never written while the
+//! table's check reports no fault.
 
 pub(crate) mod damage;
 pub(crate) mod probe;
@@ -21,40 +21,40 @@ use crate::timed::within;
 use damage::{Directory, Files, damage};
 use probe::{Known, Outcome, probe};
 
-/// The scenario's name.
+/// The name of the scenario.
 pub const NAME: &str = "corrupt";
-/// Tables that are damaged in turn.
+/// Number of tables to damage.
 const TABLES: u64 = 8;
-/// Steps of one operation on a tiny table after which it hangs.
+/// Steps after which an operation on a tiny table is reported as hanging.
 const STEP_BUDGET: u64 = 2_000_000;
-/// Everything done to one damaged table on real files takes longer only if it hangs.
+/// Time after which the work on one damaged table on real files is reported as hanging.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What damaged tables did.
+/// Results of damaged tables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Damaged tables that were used.
     pub mutations: u64,
-    /// Those that did not open.
+    /// Tables that did not open.
     pub refused: u64,
-    /// Those that opened and reported a fault.
+    /// Tables that opened and reported a fault.
     pub noticed: u64,
-    /// Those in which nothing seemed wrong (the damage hit nothing that counts).
+    /// Tables that opened and reported no fault, because the damage hit nothing that matters.
     pub unnoticed: u64,
-    /// Damaged tables that salvage made a whole table of.
+    /// Damaged tables that salvage turned into an intact table.
     pub salvaged: u64,
     /// Panics.
     pub panics: u64,
     /// Operations that did not end.
     pub hangs: u64,
-    /// Answers with bytes that nobody wrote, from a table that calls itself clean.
+    /// Results with bytes that were never written, from a table whose check reports no fault.
     pub undetected_wrong_reads: u64,
-    /// The first few violations, each with the damage that led to it.
+    /// The first violations, each with the damage that led to it.
     pub examples: Vec<String>,
 }
 
 impl Counts {
-    /// Adds what other damaged tables did.
+    /// Adds the results of other damaged tables.
     pub fn add(&mut self, other: Self) {
         self.mutations += other.mutations;
         self.refused += other.refused;
@@ -91,16 +91,16 @@ impl Counts {
         }
     }
 
-    /// Everything that must not happen.
+    /// Returns the number of violations.
     #[must_use]
     pub fn violations(&self) -> u64 {
         self.panics + self.hangs + self.undetected_wrong_reads
     }
 
-    /// The counts if nothing happened that must not, and some damage was let in and some refused.
+    /// Returns the counts if there was no violation, and if some damaged tables opened and some did not.
     ///
     /// # Errors
-    /// A violation, or a run that tried nothing.
+    /// Returns an error for a violation, or for a run without effect.
     pub fn judged(self, seed: u64) -> Result<Self, Failure> {
         if self.violations() > 0 {
             let what = format!(
@@ -117,11 +117,11 @@ impl Counts {
     }
 }
 
-/// Uses `mutations` damaged images on the simulated medium. Violations are counted, not returned, so that one run shows
-/// all of them.
+/// Uses `mutations` damaged images on the simulated medium. Violations are counted, not returned, so that one run
+/// shows all of them.
 ///
 /// # Errors
-/// The undamaged tables could not be made.
+/// Returns an error if the undamaged tables could not be created.
 pub fn scenario<T: Subject>(seed: u64, mutations: u64) -> Result<Counts, Failure> {
     let pool = Pool::default();
     let bases = images::<T>(seed, &pool)
@@ -140,10 +140,10 @@ pub fn scenario<T: Subject>(seed: u64, mutations: u64) -> Result<Counts, Failure
     Ok(counts)
 }
 
-/// As [`scenario`], on real files below `place`, which are also salvaged.
+/// Runs the scenario on real files below `place`, which are also salvaged.
 ///
 /// # Errors
-/// The undamaged tables could not be made, or the files could not be written.
+/// Returns an error if the undamaged tables could not be created or the files could not be written.
 pub fn scenario_on_files<T: FileSubject>(
     seed: u64,
     mutations: u64,
@@ -178,7 +178,7 @@ pub fn scenario_on_files<T: FileSubject>(
         let hung = matches!(outcome, Outcome::Hung(_));
         counts.count(outcome, || format!("mutation {n} of files: {how}"));
         if hung {
-            // Its thread still has the files.
+            // The hanging thread still uses the files.
             return Ok(counts);
         }
         for directory in [&path, &rescued].into_iter().filter(|directory| directory.exists()) {
@@ -192,7 +192,7 @@ pub fn scenario_on_files<T: FileSubject>(
     Ok(counts)
 }
 
-/// Salvages a damaged table and checks that the new one is whole. Returns whether salvage made one.
+/// Salvages a damaged table and checks that the new one is intact. Returns whether salvage created one.
 fn salvage<T: FileSubject>(
     path: &Path,
     new: &Path,
@@ -206,7 +206,7 @@ fn salvage<T: FileSubject>(
     }
     match probe(|| T::open_at(new, FileOptions::default()), known, seed, || ()) {
         Outcome::Unnoticed => Ok(true),
-        // The damage changed the names of the types: the new table has the changed ones.
+        // The damage changed the type names in the files, so the new table has the changed names, too.
         Outcome::Refused if is_clean(new) => Ok(true),
         found @ (Outcome::Panicked(_) | Outcome::Hung(_)) => Err(found),
         found => Err(Outcome::WrongRead(format!("the salvaged table: {found:?}"))),
@@ -218,7 +218,7 @@ fn is_clean(path: &Path) -> bool {
     report.is_ok_and(|report| report.is_clean())
 }
 
-/// Returns whether the undamaged table can be opened by the names of its types, which salvage needs.
+/// Returns whether the undamaged table can be opened by its type names, which salvage needs.
 fn can_be_salvaged(files: &Directory, path: &Path) -> bool {
     write_directory(path, files).is_ok() && AnyTable::open_read_only(path).is_ok()
 }
@@ -238,7 +238,7 @@ pub(crate) fn looking(seed: u64, pool: &Pool) -> SimOptions {
     }
 }
 
-/// Tables of different sizes and geometries, some closed properly and some not.
+/// Creates tables of different sizes and geometries, some closed cleanly and some not.
 pub(crate) fn images<T: Subject>(seed: u64, pool: &Pool) -> Result<Vec<(Image, Known)>, Error> {
     let image = |n: u64| {
         let sim = Sim::new(SimOptions { model: Model::Pmem, ..looking(seed ^ n, pool) });
@@ -270,7 +270,7 @@ pub(crate) fn directories<T: FileSubject>(
     (0..3).map(directory).collect()
 }
 
-/// Fills a table and removes some of it again.
+/// Fills a table and removes some of the records again.
 fn load<T: Durable<Key: Sample, Value: Sample>>(
     table: &T,
     seed: u64,

@@ -1,4 +1,4 @@
-//! Uses a damaged table in every way, and notices what must not happen.
+//! Uses a damaged table by all its calls, and detects violations.
 
 use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,10 +11,10 @@ use crate::failure::panic_text;
 use crate::rng::Rng;
 use crate::subject::Sample;
 
-/// Pages of a scan after which it is taken to be endless.
+/// Number of pages after which a scan is considered endless.
 const MAX_PAGES: usize = 20_000;
 
-/// What the table was before it was damaged.
+/// The contents of the table before the damage.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Known {
     /// Every value that was ever written, by key.
@@ -22,7 +22,7 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// The keys, in an order of their own.
+    /// Returns the keys in ascending order.
     pub(crate) fn keys(&self) -> Vec<u64> {
         let mut keys: Vec<u64> = self.written.keys().copied().collect();
         keys.sort_unstable();
@@ -30,22 +30,22 @@ impl Known {
     }
 }
 
-/// What using a damaged table led to.
+/// The outcome of using a damaged table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// It did not open.
     Refused,
-    /// It opened, and said somewhere that something is wrong.
+    /// It opened, and some call reported a fault.
     Noticed,
-    /// It opened and nothing seemed wrong.
+    /// It opened, and no call reported a fault.
     Unnoticed,
     Panicked(String),
     Hung(String),
-    /// It answered with data that nobody wrote, and says that it is clean.
+    /// It returned data that was never written, and its check reports no fault.
     WrongRead(String),
 }
 
-/// Runs `open` and then everything else; `begin` is called before each operation.
+/// Runs `open` and then all calls. `begin` is called before each operation.
 pub(super) fn probe<T>(
     open: impl FnOnce() -> icefield::Result<T>,
     known: &Known,
@@ -75,7 +75,7 @@ struct Probe<'a, T> {
     known: &'a Known,
     begin: &'a dyn Fn(),
     errors: u64,
-    /// Bytes that nobody ever wrote, if some came back.
+    /// A description of returned bytes that were never written.
     foreign: Option<String>,
 }
 
@@ -117,8 +117,8 @@ impl<T: Durable<Key: Sample, Value: Sample>> Probe<'_, T> {
         }
     }
 
-    /// Bytes are stored under a checksum: damaged ones must not come back. Words are not; a changed one is just a
-    /// value.
+    /// Byte strings have a checksum, so damaged ones must not be returned. Words have none: a damaged word is just
+    /// another value.
     fn look_at_value(&mut self, value: &<T::Value as Data>::Owned) {
         if T::Value::FORM == Form::Variable && T::Value::number(value).is_none() {
             self.foreign = Some(format!("the value {value:?} was never written"));
@@ -143,7 +143,7 @@ impl<T: Durable<Key: Sample, Value: Sample>> Probe<'_, T> {
         Err(format!("a scan of {MAX_PAGES} pages did not end"))
     }
 
-    /// Writes that meet old and new keys, enough of them to make the table grow.
+    /// Writes to old and new keys, enough of them to make the table grow.
     fn write(&mut self, seed: u64) {
         let mut rng = Rng::fork(seed, 9);
         let old: Vec<u64> = self.known.written.keys().copied().take(40).collect();

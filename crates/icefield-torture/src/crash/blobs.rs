@@ -1,4 +1,5 @@
-//! A machine that does little but store blobs: chunks fill, empty and change their use within a few steps.
+//! A crash test machine that mainly stores blobs, so that chunks fill, become empty and change their use within a few
+//! steps.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
@@ -12,10 +13,10 @@ use icefield::{Error, Result};
 use super::map::{Entry, Frame, Map, Store};
 use crate::rng::mix;
 
-/// A map whose every value is a blob, often a large one; an entry's word is the reference.
+/// A map that stores each value as a blob, often a large one. The word of an entry is the blob reference.
 pub(super) type BlobMap = Map<Blobs>;
 
-/// Small, so that a blob of some thousand bytes is a run of chunks.
+/// Small, so that a blob of a few thousand bytes spans several chunks.
 const CHUNK_BYTES: u32 = 1 << 10;
 
 pub(super) struct Blobs {
@@ -23,7 +24,7 @@ pub(super) struct Blobs {
     reclaimer: Arc<Reclaimer>,
 }
 
-/// The map as the store's scan asks it; its one lock is held by the caller.
+/// The map as the owner that the store's scan queries. The caller holds the map's lock.
 struct Slots<'a>(&'a Frame);
 
 impl Owner for Slots<'_> {
@@ -45,7 +46,7 @@ impl Owner for Slots<'_> {
     }
 }
 
-/// The content that stands for a value: mostly a few bytes, now and then several chunks.
+/// The blob content for a value: mostly a few bytes, sometimes several chunks.
 fn content(value: u64) -> Vec<u8> {
     let mixed = mix(value);
     let tail = match mixed % 4 {
@@ -59,8 +60,7 @@ fn content(value: u64) -> Vec<u8> {
 }
 
 impl Blobs {
-    /// Another thread opens up the chunk and fences nothing: what it claimed must be durable without this thread's
-    /// doing.
+    /// Another thread opens the chunk and does not fence. Its claim must become durable without its help.
     fn write(&self, frame: &Frame, key: u64, bytes: &[u8]) -> Result<BlobRef> {
         let pm = &frame.pm;
         self.store.prepare(pm, &Slots(frame), bytes.len())?;
@@ -73,7 +73,7 @@ impl Blobs {
         Ok(blob)
     }
 
-    /// Makes the entry refer to another blob, or to none, and takes the old one back.
+    /// Makes the entry refer to another blob or to none, and retires the old one.
     fn link(&self, frame: &Frame, entry: &Entry, new: u64) {
         let guard = self.reclaimer.pin();
         let old = entry.word.load(&frame.pm, Relaxed);

@@ -1,5 +1,5 @@
-//! A machine that does little but allocate: it reaches states of the block allocator that a table's history meets too
-//! rarely, several claims at once and long free lists.
+//! A crash test machine that mainly allocates. It reaches states of the block allocator that are rare in a table's
+//! history: several claims at once and long free lists.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -11,12 +11,12 @@ use icefield::{Error, Result};
 
 use super::map::{Entry, Frame, Map, Store, damaged};
 
-/// A map whose every value has a block of its own; an entry's word is the block, plus one.
+/// A map that stores each value in a separate block. The word of an entry is the block number plus one.
 pub(super) type BlockMap = Map<OwnBlocks>;
 
 const INTENTS_IN_LINE: usize = LINE_BYTES / size_of::<Cell64>();
 
-/// What the allocator hands out: on the free list `next` counts, else `value`.
+/// A block of the allocator. While the block is on the free list, `next` is valid; otherwise `value` is.
 #[repr(C, align(64))]
 struct Block {
     next: Cell64,
@@ -27,7 +27,6 @@ struct Block {
 // SAFETY: `repr(C)`, cells only.
 unsafe impl Overlay for Block {}
 
-/// A block for each value.
 #[derive(Debug)]
 pub(super) struct OwnBlocks {
     blocks: Region,
@@ -87,13 +86,13 @@ impl Store for OwnBlocks {
         Ok(self.block((word - 1) as u32)?.value.load(&frame.pm, Acquire))
     }
 
-    /// Claims the block among others that come to nothing.
+    /// Claims the block between claims that are abandoned.
     fn put(&self, frame: &Frame, _key: u64, entry: &Entry, value: u64) -> Result<()> {
         let (pm, words, shelf) = (&frame.pm, words(frame)?, Shelf(self, &frame.pm));
         let before = self.allocator.claim(pm, words, &shelf, 0)?;
         let claim = self.allocator.claim(pm, words, &shelf, 0)?;
-        // Now and then more claims than one line has intents: an old intent in another line than the next ones does not
-        // become durable along with them.
+        // Every fourth value makes more claims than one line has intents. An old intent that is in another line than
+        // the next ones does not become durable together with them.
         let crowd = if value.is_multiple_of(4) { INTENTS_IN_LINE } else { 1 };
         let mut after = Vec::new();
         while after.len() < crowd {
@@ -112,7 +111,8 @@ impl Store for OwnBlocks {
             0 => link()?,
             old => self.allocator.free(pm, words, &shelf, ((old - 1) as u32, 0), link)?,
         }
-        // On another thread, which fences nothing afterwards: the end of a claim must be durable before the next change.
+        // This runs on another thread, which does not fence afterwards: the end of a claim must be durable before the
+        // next change.
         let end = || {
             self.allocator.commit(pm, words, &[claim]);
             self.allocator.abandon(pm, words, &shelf, before)?;
@@ -134,7 +134,7 @@ impl Store for OwnBlocks {
         self.allocator.free(pm, words(frame)?, &shelf, ((block - 1) as u32, 0), unlink)
     }
 
-    /// Every block has one owner: an entry or the free list.
+    /// Checks that every block has exactly one owner: an entry or the free list.
     fn faults(&self, frame: &Frame) -> Result<Vec<String>> {
         let (pm, words) = (&frame.pm, words(frame)?);
         let mut owners = vec![0; self.allocator.used(pm, words) as usize];

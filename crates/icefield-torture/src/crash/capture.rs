@@ -1,10 +1,10 @@
-//! Taking the image of a moment out of the crash points that pass by.
+//! Captures one crash image while a history runs.
 
 use icefield::pm::sim::{CrashPoint, EventKind, Image, Pick};
 
-/// The image with which a history will go on.
+/// Captures the image from which a history continues.
 pub(crate) struct Capture<T> {
-    /// Events until then.
+    /// Events until the capture.
     left: u64,
     pick: u64,
     pub(crate) taken: Option<T>,
@@ -15,7 +15,7 @@ impl<T> Capture<T> {
         Self { left, pick, taken: None }
     }
 
-    /// The image, at its event.
+    /// Returns the image when its event has come.
     pub(crate) fn due(&mut self, point: &CrashPoint<'_>) -> Option<Image> {
         if self.taken.is_some() || point.is_reordered() {
             return None;

@@ -1,4 +1,4 @@
-//! What an image may show, key by key.
+//! The values that a crash image may hold, per key.
 
 use icefield::OnFailure;
 
@@ -6,37 +6,37 @@ use super::step::Step;
 use crate::call::{BatchKind, Reply};
 use crate::reference::Reference;
 
-/// What each key has been since the last sync besides what it is, where writes are acknowledged before they are
-/// durable. Empty where they are not.
+/// The values that each key had since the last sync, without its present one. Empty if writes are acknowledged only
+/// when they are durable.
 pub(super) type Past = Vec<Vec<Option<u64>>>;
 
-/// The values that each key may have after a crash.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Expect {
-    /// The values of all keys, one key after another.
+    /// The values of all keys, concatenated.
     pub(super) values: Vec<Option<u64>>,
-    /// Where each key's values end.
+    /// The end of each key's values in `values`.
     pub(super) ends: Vec<usize>,
-    /// Either every key has its last value, or no key has it for this reason (a `clear` in flight).
+    /// All keys must be in the same state: either none has its last value, or every key has it (a `clear` in flight).
     pub(super) together: bool,
-    /// Whether the table was closed, which it must tell; unknown while it is being opened or closed.
+    /// If known, the recovery report must show whether the table was closed cleanly. `None` while it is being opened or
+    /// closed.
     pub(super) closed: Option<bool>,
-    /// There may be no table yet.
+    /// The table may not exist yet.
     pub(super) may_be_missing: bool,
 }
 
 impl Expect {
-    /// Nothing, of a table that is open.
+    /// Returns an empty expectation for an open table.
     fn open() -> Self {
         Self { closed: Some(false), ..Self::default() }
     }
 
-    /// Every key of an open table exactly as the reference has it.
+    /// Allows for every key of an open table exactly the value in the reference.
     pub(super) fn exact(keys: &[u64], right: &Reference) -> Self {
         Self::settled(keys, right, &Past::new())
     }
 
-    /// Every key as the reference has it, or as it was since the last sync.
+    /// Allows for every key the value in the reference, or one that it had since the last sync.
     pub(super) fn settled(keys: &[u64], right: &Reference, past: &Past) -> Self {
         let mut expect = Self::open();
         for (at, &key) in keys.iter().enumerate() {
@@ -45,7 +45,7 @@ impl Expect {
         expect
     }
 
-    /// What each key may be, as the past of what follows.
+    /// Returns the allowed values of each key as the past of the steps that follow.
     pub(super) fn into_past(self) -> Past {
         let distinct = |values: &[Option<u64>]| {
             let mut values = values.to_vec();
@@ -56,14 +56,15 @@ impl Expect {
         (0..self.ends.len()).map(|at| distinct(self.allowed(at))).collect()
     }
 
-    /// Every key of an open table exactly as `got` has it.
+    /// Allows for every key of an open table exactly the value in `got`.
     pub(super) fn only(got: &[Option<u64>]) -> Self {
         let mut expect = Self::open();
         got.iter().for_each(|&value| expect.push([value]));
         expect
     }
 
-    /// The reference, or what was since the last sync, and `step` in flight: there or not.
+    /// Allows for every key the reference's value, the values since the last sync, and each value that `step`, which
+    /// is in flight, gives the key.
     pub(super) fn in_flight(keys: &[u64], right: &Reference, past: &Past, step: &Step) -> Self {
         let mut expect = Self::open();
         let mut after = right.clone();
@@ -100,19 +101,19 @@ impl Expect {
         expect
     }
 
-    /// Adds the next key.
+    /// Adds the allowed values of the next key.
     pub(super) fn push(&mut self, values: impl IntoIterator<Item = Option<u64>>) {
         self.values.extend(values);
         self.ends.push(self.values.len());
     }
 
-    /// What the key at `at` may be.
+    /// Returns the allowed values of the key at `at`.
     pub(super) fn allowed(&self, at: usize) -> &[Option<u64>] {
         let start = if at == 0 { 0 } else { self.ends[at - 1] };
         &self.values[start..self.ends[at]]
     }
 
-    /// Whether all keys together may be so.
+    /// Checks whether the values of all keys are allowed together.
     pub(super) fn agree(&self, got: &[Option<u64>]) -> bool {
         let all = |agrees: fn(&[Option<u64>], &Option<u64>) -> bool| {
             got.iter().enumerate().all(|(at, value)| agrees(self.allowed(at), value))
@@ -123,14 +124,15 @@ impl Expect {
         !self.together || all(before) || all(|allowed, value| allowed.last() == Some(value))
     }
 
-    /// The same after a recovery that has already told the first keys.
+    /// Returns the expectation after a recovery that has already returned the values `got` of the first keys.
     pub(super) fn told(&self, got: &[Option<u64>]) -> Self {
-        // Whoever tells a key has opened the table.
+        // A table that has returned a value is open.
         let closed = if got.is_empty() { None } else { Some(false) };
         let mut expect = Self { together: self.together, closed, ..Self::default() };
         for at in 0..self.ends.len() {
             match got.get(at) {
-                // Which value is the last one counts when all keys go together.
+                // With `together`, the position of the last value matters, so the other values are replaced, not
+                // dropped.
                 Some(&value) if self.together => {
                     let allowed = self.allowed(at).iter().copied();
                     expect.push(
@@ -145,15 +147,15 @@ impl Expect {
     }
 }
 
-/// What the key at `at` has been.
+/// Returns the earlier values of the key at `at`.
 fn earlier(past: &Past, at: usize) -> impl Iterator<Item = Option<u64>> {
     past.get(at).into_iter().flatten().copied()
 }
 
-/// A value that no history writes and no table answers.
+/// A value that no history writes and no table returns.
 const NEVER: u64 = u64::MAX - 1;
 
-/// Does `step` on the reference; the right answers, as far as the step has any.
+/// Applies `step` to the reference and returns the correct replies, if the step has any.
 pub(super) fn run_reference(right: &mut Reference, step: &Step) -> Vec<Reply> {
     match step {
         Step::One(call) => vec![right.ask(*call)],

@@ -1,5 +1,5 @@
-//! Runs one history, each of its steps as if by a thread of its own, and judges the images of its crash points as it
-//! goes.
+//! Runs one history and checks the images of its crash points while it runs. Each step counts as the work of another
+//! thread.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -16,24 +16,23 @@ use crate::pool::lock;
 use crate::reference::Reference;
 use crate::rng::mix;
 
-/// How often in a history what a mutation left out is followed by steps that make the most of it, at most.
+/// Maximum number of aftermaths in a history. An aftermath follows a step after which an effect that the mutation
+/// left out is still missing, and tries to expose it.
 const AFTERMATHS: u64 = 3;
 
-/// What histories did.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     pub(super) operations: u64,
     pub(super) points: u64,
     pub(super) states: u64,
-    /// Steps after which what a mutation left out was still not durable.
+    /// Steps after which an effect that the mutation left out was still not durable.
     pub(super) lasting: u64,
 }
 
-/// What the observer needs, and what it found.
+/// The state of the observer, and its findings.
 pub(super) struct Bench {
     pub(super) court: Court,
     pub(super) expect: Expect,
-    /// The first violation.
     pub(super) found: Option<String>,
     pub(super) counts: Counts,
     capture: Option<Capture<(Image, Expect)>>,
@@ -41,8 +40,8 @@ pub(super) struct Bench {
     exhaustive: u64,
     samples: u64,
     recover_one_in: u64,
-    /// A mutation, and how often it had been applied before. Points before it is applied again are not looked at, nor
-    /// those where all that it left out is durable.
+    /// A mutation, and how often it had been applied before this history. Crash points before the next application
+    /// are skipped, and so are points at which everything that it left out is durable.
     awaited: Option<(Arc<Mutation>, u64)>,
     seed: u64,
 }
@@ -69,12 +68,13 @@ impl Bench {
         }
     }
 
-    /// Whether `point` shows images that no other point does, or under stricter demands.
+    /// Checks whether `point` has images that no other point has, or that must meet stricter demands.
     pub(super) fn wants(&self, point: &CrashPoint<'_>) -> bool {
         let kind = point.event().kind;
-        // Stores and flushes take no image away: the next fence, growth or return shows the same ones.
+        // Stores and flushes remove no image: the next fence, growth or return has the same ones.
         let passing = matches!(kind, EventKind::Store | EventKind::Flush) && !point.is_reordered();
-        // Without pending stores there is nothing that the last point has not shown; except when a call has returned.
+        // Without pending stores the point has the same images as the last one. The return of a call is an exception,
+        // because the demands are stricter then.
         let stale = !point.is_open() && kind != EventKind::Asked;
         let early = self.awaited.as_ref().is_some_and(|(mutation, before)| {
             let takes_back = mutation.site().kind == SiteKind::Store || point.is_left_out();
@@ -83,13 +83,12 @@ impl Bench {
         self.found.is_none() && self.samples > 0 && !passing && !stale && !early
     }
 
-    /// What a mutation left out has outlasted a step. Whether to make the most of it.
+    /// Counts a step that an effect of the mutation outlasted. Returns whether to run an aftermath.
     fn note_lasting(&mut self) -> bool {
         self.counts.lasting += 1;
         self.counts.lasting <= AFTERMATHS
     }
 
-    /// Called at every event.
     pub(super) fn look<M: Machine>(&mut self, point: &CrashPoint<'_>) {
         self.capture(point);
         if !self.wants(point) {
@@ -139,10 +138,10 @@ struct Run<'a, M> {
     bench: Arc<Mutex<Bench>>,
     plan: &'a Plan,
     sim: Sim,
-    /// Absent only while it is reopened.
+    /// Absent only during a reopening.
     table: Option<M>,
     right: Reference,
-    /// What the keys were since the last sync.
+    /// The values that the keys had since the last sync.
     past: Past,
     seed: u64,
 }
@@ -167,7 +166,7 @@ pub(super) fn run<M: Machine>(
     result
 }
 
-/// Judges every crash point of `sim`.
+/// Checks every crash point of `sim`.
 pub(super) fn watch<M: Machine>(sim: &Sim, bench: &Arc<Mutex<Bench>>) {
     let bench = bench.clone();
     sim.on_event(move |point| lock(&bench).look::<M>(point));
@@ -199,7 +198,7 @@ impl<'a, M: Machine> Run<'a, M> {
         self.table.as_ref().ok_or_else(|| "the table is closed".to_owned())
     }
 
-    /// Everything so far has returned: looks at the images of now, under the strictest demands.
+    /// Checks the present images under the strictest demands: all calls have returned.
     fn settle(&self) -> Result<(), String> {
         self.look_with(Expect::settled(&self.plan.keys, &self.right, &self.past))
     }
@@ -240,13 +239,14 @@ impl<'a, M: Machine> Run<'a, M> {
     fn plain(&mut self, step: &Step) -> Result<(), String> {
         let expect = Expect::in_flight(&self.plan.keys, &self.right, &self.past, step);
         self.bench().expect = expect.clone();
-        // What a call leaves to later fences, a later call need not have made durable: it may be another thread's.
+        // A later call cannot rely on work that an earlier call left to a later fence, because another thread may
+        // make it.
         self.sim.change_threads();
         let answers = self.call(step).map_err(|error| format!("error: {error}"));
         self.verdict()?;
         let right = run_reference(&mut self.right, step);
         self.past = match step {
-            // Each of them is durable when it returns, and so is all that was before.
+            // Both are durable when they return, together with everything before them.
             Step::Sync | Step::Clear => Past::new(),
             _ if self.plan.relaxed => expect.into_past(),
             _ => Past::new(),
@@ -283,7 +283,7 @@ impl<'a, M: Machine> Run<'a, M> {
         answers.map_err(|error| error.to_string())
     }
 
-    /// Closes the table: the shutdown's own crash points count as well.
+    /// Closes the table. The crash points of the shutdown are checked as well.
     fn close(&mut self) -> Result<(), String> {
         self.sim.begin_op();
         self.bench().expect.closed = None;
@@ -295,7 +295,7 @@ impl<'a, M: Machine> Run<'a, M> {
         let mut bench = self.bench();
         let variation = mix(self.seed);
         let judged = bench.court.judge::<M>(&image, &bench.expect, variation, 1);
-        // The next opening takes the mark away.
+        // The next opening removes the mark.
         bench.expect.closed = None;
         judged.map(|_| ()).map_err(|what| format!("after a clean shutdown: {what}"))
     }
@@ -307,7 +307,7 @@ impl<'a, M: Machine> Run<'a, M> {
         self.settle()
     }
 
-    /// Opens `image` under watch.
+    /// Opens `image` under observation.
     fn start_on(&mut self, image: &Image) -> Result<(), String> {
         self.seed = mix(self.seed);
         self.sim.no_observer();
@@ -319,7 +319,8 @@ impl<'a, M: Machine> Run<'a, M> {
         self.verdict()
     }
 
-    /// Cuts the power inside `step`, goes on from an image of that moment, and believes what its reads say.
+    /// Simulates a power failure inside `step`, continues from an image of that moment, and takes the values that it
+    /// then reads as the reference.
     fn crash_in(&mut self, step: &Step, at: u64, pick: u64) -> Result<(), String> {
         self.bench().capture = Some(Capture::after(at, pick));
         self.plain(step)?;
@@ -327,7 +328,7 @@ impl<'a, M: Machine> Run<'a, M> {
         let Some((image, expect)) = taken else {
             return Err("no crash point was seen".to_owned());
         };
-        // What the doomed table does from here on happens in another world.
+        // The old table is dropped without observation: its further stores happen after the crash.
         self.sim.no_observer();
         drop(self.table.take());
         self.bench().expect = expect.clone();

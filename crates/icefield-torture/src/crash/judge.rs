@@ -1,5 +1,5 @@
-//! Opens one image and says whether a crash may leave it: every key as allowed, no record twice or from nowhere, the
-//! table's own check clean, the table usable, and a second crash during all this harmless.
+//! Opens one image and checks whether a crash may leave it: every key has an allowed value, no record is duplicated
+//! or invented, the table's own check is clean, the table is usable, and a second crash during all this does no harm.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,31 +16,30 @@ use crate::call::{Action, Call, Reply};
 use crate::failure::panic_text;
 use crate::rng::mix;
 
-/// Images of a recovery that are opened in turn, at most.
+/// Maximum number of images of one recovery that are opened in turn.
 const SECOND_IMAGES: usize = 24;
-/// One image in so many is also opened for reading only.
+/// One in `READ_ONE_IN` images is also opened read-only.
 const READ_ONE_IN: u64 = 4;
 
-/// Records for which room is made, on some images, so that what a crash left beyond the table's end would come back.
+/// Records to reserve room for, on some images. Growth would bring back what a crash left beyond the table's end.
 const ROOM: u64 = 24;
 
-/// Steps of the medium after which one call on a reopened tiny table counts as hanging.
+/// Steps of the medium after which a call on a reopened tiny table is reported as hanging.
 pub(super) const JUDGE_STEPS: u64 = 1_000_000;
 
-/// How to judge.
+/// The settings under which images are checked.
 #[derive(Clone, Debug)]
 pub(super) struct Court {
-    /// The numbers of the keys.
     pub(super) keys: Arc<[u64]>,
-    /// How the media behave on which images are opened.
+    /// Options of the media on which images are opened.
     pub(super) sim: SimOptions,
     /// Writes are acknowledged before they are durable.
     pub(super) relaxed: bool,
 }
 
 impl Court {
-    /// Judges one image; how many were opened, those of crashes during recovery included. `variation` shuffles what is
-    /// asked first; `depth` is how many crashes during recovery follow.
+    /// Checks one image. Returns the number of images opened, including those of crashes during recovery. `variation`
+    /// changes the order of the checks; `depth` is the number of nested crashes during recovery.
     pub(super) fn judge<M: Machine>(
         &self,
         image: &Image,
@@ -92,7 +91,7 @@ impl Court {
         Ok(states)
     }
 
-    /// A session that only reads sees what one sees that recovers.
+    /// Checks that a read-only session sees the same records as a session that recovers.
     fn read_only<M: Machine>(
         &self,
         image: &Image,
@@ -109,8 +108,8 @@ impl Court {
         let sim = Sim::from_image(image, options);
         sim.begin_op();
         let table = M::open(sim.clone()).map_err(|error| format!("open: {error}"))?;
-        // A crash while the table is created can leave one copy of its superblock torn. The next writer mends it; a session
-        // that only reads reports it.
+        // A crash during the table's creation can leave one copy of its superblock torn. The next writable session
+        // repairs it; a read-only session reports it.
         let check = || {
             sim.begin_op();
             let mut faults = table.faults().map_err(|error| format!("check: {error}"))?;
@@ -134,8 +133,8 @@ impl Court {
         Ok(())
     }
 
-    /// Recovers on one thread and removes every record on another: what the first one changed must be durable without
-    /// its next fence.
+    /// Recovers on one thread and removes every record on another. The changes of the first thread must be durable
+    /// without a further fence of that thread.
     fn hand_over<M: Machine>(
         &self,
         image: &Image,
@@ -235,7 +234,7 @@ impl Court {
                 return Err(format!("key {key} is {value:?}; allowed: {:?}", expect.allowed(at)));
             }
             got.push(value);
-            // Relaxed: read by the same thread.
+            // Relaxed: the same thread reads it.
             told.store(at + 1, Ordering::Relaxed);
         }
         if !expect.agree(&got) {
@@ -269,7 +268,8 @@ impl Court {
     }
 }
 
-/// Whether both copies of what names a table are whole, as they are once it was opened. Opening it again would mend them.
+/// Checks that both copies of the superblock are intact, which they must be once the table has been opened: the
+/// opening repairs a torn copy.
 pub(crate) fn named_twice(sim: &Sim) -> Result<(), String> {
     let Ok((region, _)) = superblock::read(sim) else { return Ok(()) };
     let faults = superblock::check(sim, &region).map_err(|error| error.to_string())?;
@@ -299,7 +299,7 @@ fn ask<M: Machine>(sim: &Sim, table: &M, key: u64, action: Action) -> Result<Rep
         .map_err(|error| format!("{action:?} of key {key} after the crash: {error}"))
 }
 
-/// A key of its own comes and goes: no lock was left set, no slot is lost.
+/// Inserts and removes a key that no history uses, which shows that no lock is left set and no slot is lost.
 fn use_it<M: Machine>(sim: &Sim, table: &M) -> Result<(), String> {
     let steps = [
         (Action::TryInsert(7), Reply::TryInsert(Ok(()))),
@@ -316,7 +316,7 @@ fn use_it<M: Machine>(sim: &Sim, table: &M) -> Result<(), String> {
     Ok(())
 }
 
-/// Takes some images at the fences of a recovery, each with the number of keys that had been told by then.
+/// Takes some images at the fences of a recovery, each with the number of keys that had been returned by then.
 fn collect(
     point: &CrashPoint<'_>,
     told: usize,

@@ -1,4 +1,5 @@
-//! What the crash scenarios need of a table: little enough that a wrong one can be written in a few lines.
+//! The interface that crash scenarios need of a table. It is small, so that a faulty table can be written in a few
+//! lines.
 
 use icefield::pm::Medium;
 use icefield::pm::sim::Sim;
@@ -7,114 +8,114 @@ use icefield::{Cursor, Data, Result, SyncMode};
 use crate::call::{Action, BatchKind, Call, FOREIGN, Reply, ask, ask_batch};
 use crate::subject::{Sample, Subject};
 
-/// A table on the simulated medium, asked in numbers.
+/// A table on the simulated medium, with keys and values as numbers.
 pub trait Machine: Send + Sync + Sized + 'static {
-    /// Its name in reports.
+    /// The name in reports.
     const NAME: &'static str;
-    /// Whether it has only single-key calls: no batches, `clear`, `retain` and passes.
+    /// Set if the table has only single-key calls: no batches, `clear`, `retain` or passes.
     const SIMPLE: bool = false;
-    /// Regions in which loads may run ahead of the medium.
+    /// Regions in which loads may return words that are not yet persistent.
     const EXEMPT: &'static [&'static str] = &[];
 
-    /// A new table.
+    /// Creates a table.
     ///
     /// # Errors
-    /// The table's.
+    /// Returns the table's error.
     fn create(sim: Sim, variant: u64) -> Result<Self>;
 
-    /// The table that `sim` holds.
+    /// Opens the table that `sim` holds.
     ///
     /// # Errors
-    /// The table's; `NotFound` when its creation was cut short.
+    /// Returns the table's error, `NotFound` if a crash interrupted its creation.
     fn open(sim: Sim) -> Result<Self>;
 
-    /// One call.
+    /// Executes one call.
     ///
     /// # Errors
-    /// The table's.
+    /// Returns the table's error.
     fn ask(&self, call: Call) -> Result<Reply>;
 
-    /// A batch; the answers of what ran.
+    /// Executes a batch and returns the replies of the operations that ran.
     ///
     /// # Errors
-    /// The table's.
+    /// Returns the table's error.
     fn batch(&self, _kind: BatchKind, calls: &[Call]) -> Result<Vec<Reply>> {
         calls.iter().map(|&call| self.ask(call)).collect()
     }
 
-    /// Removes everything.
+    /// Removes all records.
     ///
     /// # Errors
-    /// The table's.
+    /// Returns the table's error.
     fn clear(&self) -> Result<()> {
         Ok(())
     }
 
-    /// Makes everything durable that was acknowledged.
+    /// Makes all acknowledged writes durable.
     ///
     /// # Errors
-    /// The table's.
+    /// Returns the table's error.
     fn sync(&self) -> Result<()> {
         Ok(())
     }
 
-    /// Makes room.
+    /// Makes room for more records.
     ///
     /// # Errors
-    /// The table's.
+    /// Returns the table's error.
     fn reserve(&self, _additional: u64) -> Result<()> {
         Ok(())
     }
 
-    /// Gives space back.
+    /// Frees unused space.
     ///
     /// # Errors
-    /// The table's.
+    /// Returns the table's error.
     fn shrink(&self) -> Result<()> {
         Ok(())
     }
 
-    /// Drops the keys whose number is a multiple.
+    /// Removes the keys whose number is a multiple of `divisor`.
     ///
     /// # Errors
-    /// The table's.
+    /// Returns the table's error.
     fn drop_multiples_of(&self, _divisor: u64) -> Result<()> {
         Ok(())
     }
 
-    /// Whether opening found the table properly closed, if it tells.
+    /// Returns whether the opening found the table cleanly closed, if the table reports it.
     fn was_closed(&self) -> Option<bool> {
         None
     }
 
-    /// All records, in any order.
+    /// Returns all records, in any order.
     ///
     /// # Errors
-    /// The table's.
+    /// Returns the table's error.
     fn records(&self) -> Result<Vec<(u64, u64)>>;
 
-    /// How many records there are.
+    /// Returns the number of records.
     ///
     /// # Errors
-    /// The table's.
+    /// Returns the table's error.
     fn count(&self) -> Result<u64> {
         Ok(self.records()?.len() as u64)
     }
 
-    /// What the table's own check finds wrong, leaks included.
+    /// Returns the faults that the table's own check finds, leaks included.
     ///
     /// # Errors
-    /// The table's.
+    /// Returns the table's error.
     fn faults(&self) -> Result<Vec<String>> {
         Ok(Vec::new())
     }
 }
 
-/// A real table.
+/// A real table as a [`Machine`].
 #[derive(Debug)]
 pub struct Whole<S> {
     table: S,
-    /// Its writes are acknowledged before they are durable.
+    /// The table acknowledges writes before they are durable.
     relaxed: bool,
 }
 

@@ -1,5 +1,5 @@
-//! The machine that the allocators' crash scenarios share: a map of few keys in one page, each with a word for whatever
-//! a store made of its value.
+//! The machine that the allocators' crash scenarios share: a map with few keys in one page. The store under test
+//! translates each value into the word of its entry.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -22,7 +22,7 @@ struct Root {
     entries: [Entry; ENTRIES],
 }
 
-/// A key, plus one, and the store's word for its value, or 0.
+/// The key plus one, and the store's word for its value, or 0.
 #[repr(C)]
 pub(super) struct Entry {
     key: Cell64,
@@ -34,14 +34,14 @@ unsafe impl Overlay for Entry {}
 // SAFETY: `repr(C)`, cells and overlays only.
 unsafe impl Overlay for Root {}
 
-/// The page.
+/// The page that holds the map.
 #[derive(Debug)]
 pub(super) struct Frame {
     pub(super) pm: Sim,
     root: Region,
 }
 
-/// What the values lie in. Called under the map's one lock.
+/// Storage of the values. All calls are made under the map's lock.
 pub(super) trait Store: Send + Sync + Sized + 'static {
     const NAME: &'static str;
 
@@ -51,29 +51,28 @@ pub(super) trait Store: Send + Sync + Sized + 'static {
         Ok(())
     }
 
-    /// The value that an entry's word stands for.
+    /// Returns the value for an entry's word.
     fn read(&self, frame: &Frame, word: u64) -> Result<u64>;
 
-    /// Stores a value and makes the entry's word stand for it, durably.
+    /// Stores a value and durably sets the entry's word to it.
     fn put(&self, frame: &Frame, key: u64, entry: &Entry, value: u64) -> Result<()>;
 
-    /// Makes the entry's word 0, durably, and takes back what it stood for.
+    /// Durably sets the entry's word to 0 and frees the storage of its value.
     fn remove(&self, frame: &Frame, entry: &Entry) -> Result<()>;
 
-    /// What is wrong with the store.
     fn faults(&self, frame: &Frame) -> Result<Vec<String>>;
 }
 
 impl Frame {
-    /// Where in the page a store may keep words of its own.
+    /// Offset in the page from which a store may keep its own words.
     pub(super) const FREE_OFFSET: u64 = 1024;
 
-    /// What lies in the page at `offset`.
+    /// Returns the object at `offset` in the page.
     pub(super) fn at<T: Overlay>(&self, offset: u64) -> Result<&T> {
         self.root.at(offset).ok_or_else(|| damaged(&self.root))
     }
 
-    /// Each key that has a value, with its word.
+    /// Returns each key that has a value, with its word.
     pub(super) fn live(&self) -> Result<Vec<(u64, u64)>> {
         let words =
             self.at::<Root>(0)?.entries.iter().map(|entry| {
@@ -82,7 +81,6 @@ impl Frame {
         Ok(words.filter(|&(_, word)| word != 0).map(|(key, word)| (key - 1, word)).collect())
     }
 
-    /// All entries.
     pub(super) fn entries(&self) -> Result<&[Entry]> {
         Ok(&self.at::<Root>(0)?.entries)
     }
@@ -92,7 +90,7 @@ impl Frame {
         Ok(entries.iter().find(|entry| entry.key.load(&self.pm, Acquire) == key + 1))
     }
 
-    /// The key's entry, which it keeps for good.
+    /// Returns the key's entry, which is assigned permanently.
     fn entry_or_new(&self, key: u64) -> Result<&Entry> {
         if let Some(entry) = self.entry(key)? {
             return Ok(entry);
@@ -112,7 +110,7 @@ pub(super) fn damaged(region: &Region) -> Error {
     Error::Unsupported(format!("{} is too short", region.name()))
 }
 
-/// A map whose every value lies in the store.
+/// A map with its values in the store `S`.
 #[derive(Debug)]
 pub(super) struct Map<S> {
     frame: Frame,

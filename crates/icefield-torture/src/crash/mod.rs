@@ -1,12 +1,18 @@
 //! Crash scenarios on the simulated medium.
 //!
-//! A history runs on a tiny table; just before each fence, at each growth and after each return, the images that a
-//! crash could leave are opened with the table's ordinary `open` and judged: what was acknowledged or told is there,
-//! what was in flight is wholly there or wholly absent (batches: per key a prefix; `clear`: all or nothing), nothing is
-//! there twice or from nowhere, the table's own check is clean, its report says whether it was closed, and a crash
-//! during recovery changes nothing. Where writes are acknowledged before they are durable, a key may also have any value
-//! that it had since the last sync. Few images are enumerated, many are sampled. Other histories crash in the middle of
-//! steps and go on, crash hundreds of times in a row, or run several threads.
+//! A history runs on a tiny table. Just before each fence, at each growth and after each return, the images that a
+//! crash could leave are opened with the table's ordinary `open` and checked:
+//!
+//! - Acknowledged writes and returned values are present.
+//! - An operation in flight is entirely present or entirely absent. Of a batch, each key holds the effect of a prefix
+//!   of its operations; a `clear` takes effect for all keys or for none.
+//! - No record is duplicated or invented.
+//! - The table's own check is clean, and its recovery report states correctly whether it was closed.
+//! - A crash during recovery changes nothing.
+//!
+//! Where writes are acknowledged before they are durable, a key may also have any value that it had since the last
+//! sync. If a crash point has few images, all are checked; otherwise a sample is. Other histories crash in the middle
+//! of steps and continue, crash hundreds of times in a row, or run several threads.
 
 mod blobs;
 mod blocks;
@@ -36,44 +42,44 @@ use crate::subject::Subject;
 pub use self::machine::{Machine, Whole};
 pub use self::step::{Step, universe};
 
-/// The scenario's name.
+/// The name of the scenario.
 pub const NAME: &str = "crash";
 
-/// Crashes in a row, in the histories that do nothing else.
+/// Number of crashes in the histories that only crash.
 const ROW: usize = 600;
 
-/// How much to run, and on what.
+/// Options of a run.
 #[derive(Clone, Debug)]
 pub struct CrashOptions {
-    /// The first history's seed.
+    /// The seed of the first history.
     pub seed: u64,
-    /// Images to judge, at least.
+    /// Minimum number of images to check.
     pub states: u64,
-    /// What a crash may do.
+    /// The crash model of the medium.
     pub model: Model,
     /// When writes are acknowledged, under [`Model::Disk`].
     pub sync: SyncMode,
-    /// Steps of a history.
+    /// Steps in a history.
     pub length: usize,
-    /// Keys of a history.
+    /// Keys in a history.
     pub keys: usize,
-    /// A crash point with at most so many images is enumerated.
+    /// All images of a crash point are checked if there are at most this many.
     pub exhaustive: u64,
-    /// Images of any other crash point.
+    /// Images to check at any other crash point.
     pub samples: u64,
-    /// One in so many images is crashed again while it recovers.
+    /// One in this many images is crashed again during its recovery.
     pub recover_one_in: u64,
     /// Also run histories of several threads.
     pub threads: bool,
     /// Shorten the first failing history.
     pub shrink: bool,
-    /// Violations after which the run ends.
+    /// Number of violations that ends the run.
     pub enough: u64,
-    /// When the run ends in any case.
+    /// Time at which the run ends in any case.
     pub deadline: Option<Instant>,
-    /// What to change about one site of the code.
+    /// The mutation to apply to one code site.
     pub mutation: Option<Arc<Mutation>>,
-    /// Where to log the sites of the code.
+    /// Where to log the code sites.
     pub sites: Option<SiteLog>,
 }
 
@@ -99,24 +105,24 @@ impl Default for CrashOptions {
     }
 }
 
-/// What a run did, and found.
+/// Results of a run.
 #[derive(Clone, Debug, Default)]
 pub struct CrashReport {
     /// Histories run.
     pub histories: u64,
-    /// Steps of them.
+    /// Steps executed.
     pub operations: u64,
-    /// Crash points looked at.
+    /// Crash points examined.
     pub points: u64,
-    /// Images opened and judged.
+    /// Images opened and checked.
     pub states: u64,
-    /// Histories that found something.
+    /// Histories with a violation.
     pub violations: u64,
-    /// The first of them, with its history shortened.
+    /// The first violation, with its history shortened.
     pub first: Option<Failure>,
 }
 
-/// The constant part of a run.
+/// The settings that all histories of a run share.
 #[derive(Clone, Debug)]
 struct Plan {
     keys: Arc<[u64]>,
@@ -124,9 +130,10 @@ struct Plan {
     exhaustive: u64,
     samples: u64,
     recover_one_in: u64,
-    /// Look only at crash points that the mutation has changed something about.
+    /// Check only crash points whose images the mutation may have changed.
     only_mutated: bool,
-    /// Writes are acknowledged before they are durable: each key may fall back to what it was since the last sync.
+    /// Writes are acknowledged before they are durable: each key may fall back to a value that it had since the last
+    /// sync.
     relaxed: bool,
     sim: SimOptions,
 }
@@ -154,7 +161,8 @@ impl Plan {
     }
 }
 
-/// Whether the simulated medium of a seed says that fences cost nothing, so that both ways of making batches are tried.
+/// Returns whether the simulated medium of a seed reports fences as free, so that both implementations of batches are
+/// tested.
 pub(crate) fn fences_are_free(seed: u64) -> bool {
     mix(seed).is_multiple_of(4)
 }
@@ -169,8 +177,8 @@ impl Plan {
     }
 }
 
-/// What a history does. Follows from its seed, so that a run that begins with the seed of a failure begins with the
-/// failure.
+/// The kind of a history. It follows from the seed, so that a run that starts with the seed of a failure starts with
+/// the failing history.
 enum Kind {
     Plain,
     Row,
@@ -194,19 +202,19 @@ pub fn run_allocator(options: &CrashOptions) -> CrashReport {
     run_machine::<blocks::BlockMap>(options)
 }
 
-/// Runs histories of the blob store that all tables share, with blobs of many chunks.
+/// Runs histories of the blob store that all tables share, with blobs of several chunks.
 #[must_use]
 pub fn run_blob_store(options: &CrashOptions) -> CrashReport {
     run_machine::<blobs::BlobMap>(options)
 }
 
-/// Runs histories of the table `S` until enough images were judged.
+/// Runs histories of the table `S` until enough images were checked.
 #[must_use]
 pub fn run<S: Subject>(options: &CrashOptions) -> CrashReport {
     run_machine::<Whole<S>>(options)
 }
 
-/// The same for anything that can be asked.
+/// Runs histories of any [`Machine`] until enough images were checked.
 #[must_use]
 pub fn run_machine<M: Machine>(options: &CrashOptions) -> CrashReport {
     let plan = Plan::new::<M>(options);
@@ -272,7 +280,7 @@ fn one_history<M: Machine>(
     Err(failure.with_trace(short.iter().map(|step| format!("{step:?}"))))
 }
 
-/// One table, one crash after the other, each inside a step; only what is read back after each is judged.
+/// Crashes one table repeatedly, each time inside a step. Only the values that are read after each crash are checked.
 fn crashes_in_a_row<M: Machine>(
     plan: &Plan,
     seed: u64,

@@ -1,5 +1,5 @@
-//! Makes each flush, fence and store order of a table's code ineffective in turn: some crash scenario must notice, or
-//! the site is untested or not needed.
+//! Mutation testing of persistence: disables each flush, fence and store order of a table's code in turn. If no crash
+//! scenario detects the mutation, the site is untested or redundant.
 
 use std::sync::Arc;
 
@@ -15,22 +15,22 @@ use crate::failure::Failure;
 use crate::rng::mix;
 use crate::subject::Subject;
 
-/// How much to run.
+/// Options of a mutation run.
 #[derive(Clone, Debug)]
 pub struct MutateOptions {
     /// The first seed.
     pub seed: u64,
-    /// What a crash may do.
+    /// The crash model of the medium.
     pub model: Model,
     /// When writes are acknowledged, under [`Model::Disk`].
     pub sync: SyncMode,
-    /// Images that look for the sites.
+    /// Images to check in the survey that finds the sites.
     pub survey_states: u64,
-    /// Histories that are tried for a site; only those that reach it are judged.
+    /// Histories to try for a site. Only those that reach it are checked.
     pub histories: u64,
-    /// Images after which a mutation counts as not noticed.
+    /// Images after which a mutation counts as undetected.
     pub states: u64,
-    /// Only sites in files whose path contains this.
+    /// Restricts the run to sites in files whose path contains this string.
     pub only: Option<String>,
 }
 
@@ -48,42 +48,42 @@ impl Default for MutateOptions {
     }
 }
 
-/// What became of the mutations.
+/// Results of a mutation run.
 #[derive(Clone, Debug, Default)]
 pub struct MutateReport {
-    /// Sites that matter: `caught` and `redundant` together.
+    /// Sites that count: `caught` and `redundant` together.
     pub sites: u64,
-    /// Those whose mutation some scenario noticed.
+    /// Sites whose mutation a scenario detected.
     pub caught: u64,
-    /// Flushes and fences that nobody missed: untested, or not needed.
+    /// Flushes and fences whose mutation no scenario detected: untested or redundant.
     pub redundant: Vec<Site>,
-    /// Stores that may as well happen earlier, as far as any scenario can tell: their order against the fence before
-    /// them, or against their line, is not needed.
+    /// Stores whose mutation no scenario detected: their order after the fence before them, or within their line, is
+    /// not needed.
     pub unordered: Vec<Site>,
-    /// Sites at which the mutation never changed anything (a store without a fence before it, a flush of a clean line).
+    /// Sites at which the mutation never changed anything (a store without a fence before it, a flush of a clean
+    /// line).
     pub idle: Vec<Site>,
 }
 
-/// A history under a mutation that nothing was noticed in.
+/// The result of a history in which the mutation was not detected.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Judged {
-    /// Images judged.
     pub(crate) states: u64,
-    /// Calls after which what the mutation left out was still not durable.
+    /// Calls after which an effect that the mutation left out was still not durable.
     pub(crate) lasting: u64,
 }
 
-/// Histories of something that can crash, with a site of its code mutated.
+/// Histories of something that can crash, with one site of its code mutated.
 pub(crate) trait Histories {
-    /// Runs the history of a seed, which looks only at crash points that the mutation may have changed something about;
-    /// without samples at none.
+    /// Runs the history of a seed and checks only crash points whose images the mutation may have changed. Without
+    /// samples it checks none.
     fn one(seed: u64, options: &CrashOptions) -> Result<Judged, Failure>;
-    /// The same of a history of several threads, each of which gives way to the others while what it has left out is
-    /// missing; of nothing where there are none.
+    /// Runs a history of several threads. A thread yields to the others while an effect that it left out is missing.
+    /// The default runs no history.
     fn together(_seed: u64, _options: &CrashOptions) -> Result<Judged, Failure> {
         Ok(Judged { states: 0, lasting: 0 })
     }
-    /// Runs histories until enough images were judged.
+    /// Runs histories until enough images were checked.
     fn all(options: &CrashOptions) -> CrashReport;
 }
 
@@ -111,26 +111,27 @@ impl<M: Machine> Histories for M {
 /// Mutates every site that the table `S` reaches.
 ///
 /// # Panics
-/// The unmutated table fails already.
+/// Panics if the unmutated table already fails.
 #[must_use]
 pub fn run<S: Subject>(options: &MutateOptions) -> MutateReport {
     run_sites::<Whole<S>>(options, S::DISKS)
 }
 
-/// The same for anything that can be asked.
+/// Mutates every site that the machine `M` reaches.
 ///
 /// # Panics
-/// The unmutated table fails already.
+/// Panics if the unmutated machine already fails.
 #[must_use]
 pub fn run_machine_sites<M: Machine>(options: &MutateOptions) -> MutateReport {
     first_look::<M>(options)
 }
 
-/// Mutates every site that the histories reach; those that nobody has noticed so far also on disks, if they go there.
+/// Mutates every site that the histories reach. With `disks`, mutations that are undetected so far are tried again on
+/// the disk model.
 pub(crate) fn run_sites<H: Histories>(options: &MutateOptions, disks: bool) -> MutateReport {
     let mut report = first_look::<H>(options);
     let on_disk = MutateOptions { model: Model::Disk, ..options.clone() };
-    // The allocators are shared by all tables; some of their states need a machine that allocates all the time.
+    // All tables share the allocators. Some allocator states need a machine that allocates in every step.
     report.redundant.retain(|site| {
         let mutation = Mutation::of(*site);
         let noticed = match site.file {
@@ -138,7 +139,7 @@ pub(crate) fn run_sites<H: Histories>(options: &MutateOptions, disks: bool) -> M
             file if file.contains("pm/blob/") => is_noticed::<BlobMap>(options, &mutation),
             _ => false,
         };
-        // What the order of the stores to one line makes sure of in memory has to be flushed on disks.
+        // On disks, an order that same-line stores guarantee in memory needs a flush.
         let noticed = noticed || disks && is_noticed::<H>(&on_disk, &mutation);
         !noticed
     });
@@ -189,7 +190,7 @@ fn crash_options(options: &MutateOptions) -> CrashOptions {
     }
 }
 
-/// How much more is tried before a mutation counts as not noticed: so many times the histories, and the images.
+/// Factor by which histories and images are increased before a mutation counts as undetected.
 const MORE: u64 = 10;
 
 fn is_noticed<H: Histories>(options: &MutateOptions, mutation: &Arc<Mutation>) -> bool {
@@ -205,16 +206,17 @@ fn is_noticed<H: Histories>(options: &MutateOptions, mutation: &Arc<Mutation>) -
     if mutation.site().kind == SiteKind::Store {
         return false;
     }
-    // Perhaps only the recovery of certain images gets there.
+    // Some sites are reached only by the recovery of certain images.
     let every = CrashOptions { recover_one_in: 1, enough: 1, ..mutated.clone() };
     if H::all(&every).violations > 0 {
         return true;
     }
-    // Or threads that meet within a call, each time in another way.
+    // Some need threads that meet within a call, each time differently.
     if judge(&mutated, options.histories, |seed| H::together(seed, &mutated)) {
         return true;
     }
-    // Perhaps a later fence of the same call nearly always does what this one should have done, or it takes luck.
+    // For some, a later fence of the same call nearly always covers the missing one, or detection is a matter of
+    // chance.
     let more = CrashOptions { seed: !options.seed, states: options.states * MORE, ..mutated };
     let histories = options.histories * MORE;
     mutation.applied() > 0
@@ -222,8 +224,8 @@ fn is_noticed<H: Histories>(options: &MutateOptions, mutation: &Arc<Mutation>) -
             || judge_histories::<H>(&more, histories, changes))
 }
 
-/// Judges histories; whether something was noticed. Only those that are worth it, by what they do without images, which
-/// is fast, and whether the mutation changed anything in them.
+/// Runs histories and returns whether one failed. Each history runs first without images, which is fast. It is
+/// checked only if `worth` accepts the result of that run and whether the mutation was applied in it.
 fn judge_histories<H: Histories>(
     mutated: &CrashOptions,
     histories: u64,
@@ -239,7 +241,7 @@ fn judge_histories<H: Histories>(
     })
 }
 
-/// Judges histories until enough images were, or none is left; whether one failed.
+/// Checks histories until enough images were checked or none is left. Returns whether one failed.
 fn judge(
     mutated: &CrashOptions,
     histories: u64,

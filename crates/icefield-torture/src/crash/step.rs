@@ -1,16 +1,16 @@
-//! What a crash history does, and how one is drawn from its seed.
+//! The steps of a crash history, and their generation from a seed.
 
 use crate::call::{Action, BatchKind, Call, Rule};
 use crate::rng::Rng;
 
-/// One step of a history.
+/// A step of a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the variants are the calls of `Table` of the same names")]
 pub enum Step {
     One(Call),
     Batch(BatchKind, Vec<Call>),
     Scan,
-    /// Where writes are acknowledged before they are durable.
+    /// Drawn only if writes are acknowledged before they are durable.
     Sync,
     Clear,
     Reserve(u64),
@@ -18,9 +18,10 @@ pub enum Step {
     Retain {
         drop_multiples_of: u64,
     },
-    /// Closes the table properly and opens it again.
+    /// Closes the table cleanly and opens it again.
     Reopen,
-    /// Cuts the power at the `at`th event inside the step (or after it), and goes on with one of the images.
+    /// Simulates a power failure at the `at`th event inside the step, or after it, and continues from one of the
+    /// images.
     CrashIn {
         step: Box<Step>,
         at: u64,
@@ -28,7 +29,7 @@ pub enum Step {
     },
 }
 
-/// The numbers of the `count` keys that a history uses: short and long samples.
+/// Returns the numbers of the `count` keys that a history uses, with short and long samples.
 #[must_use]
 pub fn universe(count: usize) -> Vec<u64> {
     (0..count as u64).map(|at| if at % 3 == 0 { at } else { 300 + 17 * at }).collect()
@@ -37,14 +38,13 @@ pub fn universe(count: usize) -> Vec<u64> {
 /// A key that no history uses.
 pub(super) const PROBE: u64 = 9_999_991;
 
-/// Values from here on are those of steps beside a history's own.
+/// First value of the steps that are not part of the history itself.
 const BESIDE: u64 = 1 << 20;
 
-/// Draws steps.
 pub(super) struct Draw<'a> {
     pub(super) rng: Rng,
     pub(super) keys: &'a [u64],
-    /// The next value: each write has its own, so that an image tells which one it holds.
+    /// The next value. Each write has a unique value, so that an image shows which write it holds.
     pub(super) fresh: u64,
     pub(super) simple: bool,
     /// Writes are acknowledged before they are durable.
@@ -56,24 +56,24 @@ impl<'a> Draw<'a> {
         Self { rng: Rng::fork(seed, 7), keys, fresh: 0, simple, relaxed: false }
     }
 
-    /// The same for steps that a history of [`Self::history`] does not have.
+    /// Switches to the value range for steps that are not part of [`Self::history`].
     pub(super) fn beside(self) -> Self {
         Self { fresh: BESIDE, ..self }
     }
 
-    /// The same with a sync now and then, where those matter.
+    /// Adds occasional syncs if `relaxed` is set.
     pub(super) fn relaxed(self, relaxed: bool) -> Self {
         Self { relaxed, ..self }
     }
 
-    /// A history: growing first, so that structure changes come early, then mixed.
+    /// Draws a history: a growing phase first, so that structure changes come early, then mixed steps.
     pub(super) fn history(&mut self, length: usize) -> Vec<Step> {
         let growing = length * (1 + self.rng.index(3)) / 4;
         (0..length).map(|at| self.step(at < growing)).collect()
     }
 
-    /// What another thread may do right after a call of which something was left out, to make the most of that: take
-    /// away what it has done, or write so much that the table changes its shape.
+    /// Draws steps that another thread may execute right after a call with a missing effect, to expose it: they
+    /// remove what the call has written, or write enough to change the structure of the table.
     pub(super) fn aftermath(&mut self) -> Vec<Step> {
         let rounds = match self.rng.below(4) {
             0 if !self.simple => return vec![Step::Clear],
@@ -88,7 +88,7 @@ impl<'a> Draw<'a> {
         keys.iter().map(|&key| Step::One(Call { key, action: action(self) })).collect()
     }
 
-    /// A value that nobody wrote before: now and then a short sample.
+    /// Returns a value that was not written before, sometimes that of a short sample.
     fn value(&mut self) -> u64 {
         self.fresh += 1;
         if self.fresh.is_multiple_of(5) && self.fresh < 1280 {

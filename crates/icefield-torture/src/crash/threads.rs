@@ -1,5 +1,5 @@
-//! Histories of several threads on few keys, with crashes in the middle: each key must hold a value that some order of
-//! the calls explains, and whatever a call or a read has told must be there.
+//! Histories of several threads on few keys, with crashes in the middle. Each key must hold a value that some order
+//! of the calls explains, and values that a call has returned must be present.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,24 +14,24 @@ use crate::call::{Action, Call, Reply, Rule};
 use crate::failure::panic_text;
 use crate::pool::lock;
 
-/// One write, from its call to its return.
+/// A write, from its call to its return.
 #[derive(Clone, Copy, Debug)]
 struct Write {
     key: u64,
     value: Option<u64>,
     called: u64,
-    /// When it had surely taken effect: its return, or a read that saw it.
+    /// The time by which it had certainly taken effect: its return, or the return of a read that saw it.
     done: Option<u64>,
-    /// It returned without effect.
+    /// The call returned without effect.
     void: bool,
 }
 
-/// Everything that was called so far.
+/// All writes called so far.
 #[derive(Debug, Default)]
 struct Ledger {
     clock: u64,
     writes: Vec<Write>,
-    /// When the last sync that has returned was called, where writes are acknowledged before they are durable.
+    /// The time at which the last completed sync was called, where writes are acknowledged before they are durable.
     synced: Option<u64>,
 }
 
@@ -41,7 +41,7 @@ impl Ledger {
         self.clock
     }
 
-    /// A call begins; where its write stands, if it may write.
+    /// Records the start of a call. Returns the index of its write, if it may write.
     fn called(&mut self, call: Call) -> Option<usize> {
         let called = self.tick();
         let value = match call.action {
@@ -63,7 +63,7 @@ impl Ledger {
         Some(self.writes.len() - 1)
     }
 
-    /// A call returns.
+    /// Records the return of a call.
     fn returned(&mut self, call: Call, write: Option<usize>, reply: &Reply) {
         let now = self.tick();
         let (seen, effect) = match reply {
@@ -84,7 +84,7 @@ impl Ledger {
             write.void = !effect;
             write.done.get_or_insert(now);
         }
-        // Values are unique: who was told one knows which write it was.
+        // Values are unique, so a returned value identifies its write.
         let told = |write: &&mut Write| write.key == call.key && write.value == seen;
         if seen.is_some()
             && let Some(write) = self.writes.iter_mut().find(told)
@@ -93,14 +93,14 @@ impl Ledger {
         }
     }
 
-    /// A batch ended before this call.
+    /// Marks a call that its batch ended before.
     fn never_ran(&mut self, write: Option<usize>) {
         if let Some(at) = write {
             self.writes[at].void = true;
         }
     }
 
-    /// What a crash just now may leave of `key`.
+    /// Returns the values that a crash at this moment may leave for `key`.
     fn allowed(&self, key: u64) -> Vec<Option<u64>> {
         let start = Write { key, value: None, called: 0, done: Some(0), void: false };
         let writes = || self.writes.iter().filter(|write| write.key == key && !write.void);
@@ -117,7 +117,7 @@ impl Ledger {
     }
 }
 
-/// What the threads share.
+/// State that the threads share.
 struct Stage<'a, M> {
     table: &'a M,
     sim: &'a Sim,
@@ -125,7 +125,7 @@ struct Stage<'a, M> {
     bench: &'a Mutex<Bench>,
 }
 
-/// What a crash just now may leave.
+/// Returns the values that a crash at this moment may leave.
 fn expectation(keys: &[u64], ledger: &Mutex<Ledger>) -> Expect {
     let ledger = lock(ledger);
     let mut expect = Expect::default();
@@ -133,10 +133,10 @@ fn expectation(keys: &[u64], ledger: &Mutex<Ledger>) -> Expect {
     expect
 }
 
-/// Runs one history of `threads` threads.
+/// Runs a history of `threads` threads.
 ///
 /// # Errors
-/// The first violation.
+/// Returns the first violation.
 pub(super) fn run<M: Machine>(
     plan: &Plan,
     seed: u64,
@@ -214,7 +214,7 @@ impl<M: Machine> Stage<'_, M> {
         Ok(())
     }
 
-    /// Whatever a pass shows must be there from then on, as what a call tells.
+    /// Makes a pass. Like the result of any call, the records that it returns must be durable from then on.
     fn scan(&self) -> Result<(), String> {
         self.sim.begin_op();
         let seen = self.table.records().map_err(|error| format!("scan: {error}"))?;
@@ -226,7 +226,7 @@ impl<M: Machine> Stage<'_, M> {
         Ok(())
     }
 
-    /// Whether no crash could take back what the calling thread has been told.
+    /// Checks that no crash can revert the values that the calling thread has received.
     fn is_durable(&self, told: impl FnOnce() -> String) -> Result<(), String> {
         match self.sim.op_returned().first() {
             None => Ok(()),

@@ -1,4 +1,4 @@
-//! The table for one thread under the interface of the others.
+//! The single-threaded DLHT table with the interface of the other tables.
 
 use std::sync::{Mutex, MutexGuard};
 
@@ -8,7 +8,7 @@ use icefield::{
 
 use crate::pool::lock;
 
-/// A [`DlhtLocal`] behind a lock. It is taken for each call, and given back before a reader's closure runs.
+/// A [`DlhtLocal`] behind a lock. Each call takes the lock and releases it before a reader's closure runs.
 #[derive(Debug, Default)]
 pub struct Alone(Mutex<DlhtLocal<u64, u64>>);
 
@@ -19,12 +19,12 @@ impl Alone {
         Self(Mutex::new(table))
     }
 
-    /// The table itself.
+    /// Locks and returns the table.
     pub fn table(&self) -> MutexGuard<'_, DlhtLocal<u64, u64>> {
         lock(&self.0)
     }
 
-    /// Nothing is locked that another call could need.
+    /// Runs a batch under the lock. The lengths of its slices must be equal. No other call runs inside the batch.
     fn batch<A>(&self, equal: bool, call: impl FnOnce(&DlhtLocal<u64, u64>) -> A) -> Result<A> {
         if equal {
             return Ok(call(&self.table()));

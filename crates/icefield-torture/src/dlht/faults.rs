@@ -1,6 +1,6 @@
-//! The Nth allocation of an index, or of its link buckets, fails, once or from then on, for every N, while a table
-//! grows through several sizes, is cleared, shrunk, and pictured. The insert that needed the memory must be refused,
-//! and nothing else; nothing may be lost or there twice; and when there is memory again the table must grow.
+//! Lets the Nth allocation of an index or of its link buckets fail, once or from then on, for every N, while a table
+//! grows through several sizes, is cleared, shrunk, and captured by snapshots. Only the insert that needs the memory
+//! may fail. No record may be lost or duplicated, and once there is memory again the table must grow.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -19,22 +19,23 @@ use crate::rng::Rng;
 
 /// Rounds of a trial, each with one change of the whole table.
 const ROUNDS: u64 = 8;
-/// Keys that are written and read, and those beyond that shadow inserts hold.
+/// Keys that are written and read, and further keys that shadow inserts hold.
 const KEYS: u64 = 400;
 const SHADOWS: u64 = 12;
-/// The first of the keys that make the table grow at the end.
+/// First of the keys that make the table grow at the end.
 const FRESH: u64 = 1 << 20;
-/// Shapes of tables that are tried, and the distance of their seeds: every hash function, ratio and factor of growth.
+/// Number of table shapes, and the distance of their seeds, which covers every hash function, ratio and growth
+/// factor.
 const SHAPES: u64 = 8;
 const SHAPE_STRIDE: u64 = 9;
-/// Threads that share a table, each with keys of its own.
+/// Threads that share a table, each with its own keys.
 const THREADS: u64 = 3;
 
 /// Fails every allocation in turn, in tables of several shapes. Violations are counted, so that one run shows all of
 /// them.
 ///
 /// # Errors
-/// A trial fails without any fault.
+/// Returns an error if a trial fails without a fault.
 pub fn faults(seed: u64) -> Result<Counts, Failure> {
     let mut counts = Counts::default();
     for shape in 0..SHAPES {
@@ -46,7 +47,7 @@ pub fn faults(seed: u64) -> Result<Counts, Failure> {
     Ok(counts)
 }
 
-/// Fails every allocation in turn, in tables of the shape of `seed`: first under one thread, then among several.
+/// Fails every allocation in turn, in tables of the shape of `seed`: first with one thread, then with several.
 fn faults_in_shape(seed: u64) -> Result<Counts, Failure> {
     let mut counts = every_call(seed, &[Errno::NOMEM], |plan| {
         let trial = Trial::new(seed, plan);
@@ -74,7 +75,7 @@ fn refusal(call: Option<(Call, &BTreeSet<Option<u64>>)>, error: &Error) -> bool 
 
 type Words = Dlht<u64, u64>;
 
-/// Whether a call that may need memory got it; any other error is wrong.
+/// Converts a memory error into `None`. Any other error is a violation.
 fn had_memory<A>(what: &str, result: Result<A, Error>) -> Result<Option<A>, String> {
     match result {
         Ok(answer) => Ok(Some(answer)),
@@ -83,7 +84,7 @@ fn had_memory<A>(what: &str, result: Result<A, Error>) -> Result<Option<A>, Stri
     }
 }
 
-/// One table's life under a plan of failing allocations.
+/// The life of a table under a plan of failing allocations.
 struct Trial {
     seed: u64,
     plan: Arc<FaultPlan>,
@@ -104,7 +105,7 @@ impl Trial {
         Ok(table)
     }
 
-    /// The whole life under one thread; how many calls were refused. The error is what a fault must never lead to.
+    /// Runs the trial on one thread. Returns the number of refused calls, or a description of the violation.
     fn run(mut self) -> Result<u64, String> {
         let Some(table) = self.create()? else { return Ok(self.ledger.errors) };
         let shadows = table.shadows();
@@ -130,7 +131,7 @@ impl Trial {
         self.recover(&table)
     }
 
-    /// Operations on keys of `keys`, single ones and a batch.
+    /// Executes single operations and a batch on keys of `keys`.
     fn load(&mut self, table: &Words, keys: Range<u64>, round: u64) -> Result<(), String> {
         for n in 0..60 {
             let (key, value) = (self.key(&keys), 1000 * round + n);
@@ -155,12 +156,12 @@ impl Trial {
         self.ledger.write_batch(table, kind, &calls)
     }
 
-    /// One of `keys`.
+    /// Returns one of `keys`.
     fn key(&mut self, keys: &Range<u64>) -> u64 {
         keys.start + self.rng.below(keys.end - keys.start)
     }
 
-    /// A change of the whole table: done, or refused and nothing of it done.
+    /// Changes the whole table. A refused change must have no effect.
     fn change_shape(&mut self, table: &Words, round: u64) -> Result<(), String> {
         let refused = match round % 4 {
             0 => had_memory("reserve", Table::reserve(table, 100 << (round / 4)))?.is_none(),
@@ -184,14 +185,14 @@ impl Trial {
         Ok(())
     }
 
-    /// Everything is there, once.
+    /// Checks that every record is present exactly once.
     fn judge(&self, table: &Words) -> Result<(), String> {
         self.ledger.compare(table)?;
         let (len, seen) = (table.len(), table.iter().count() as u64);
         if len == seen { Ok(()) } else { Err(format!("len is {len} of {seen} records")) }
     }
 
-    /// There is memory again: nothing is refused, and the table grows.
+    /// Checks, with memory available again, that no call is refused and that the table grows.
     fn recover(&mut self, table: &Words) -> Result<u64, String> {
         self.judge(table).map_err(|what| format!("at the end: {what}"))?;
         let refused = self.ledger.errors;
@@ -216,7 +217,7 @@ impl Trial {
         Ok(refused)
     }
 
-    /// The whole life among threads, the first of which changes the table's shape and brings the memory back.
+    /// Runs the trial on several threads. The first one changes the table's shape and makes memory available again.
     fn run_among_threads(mut self) -> Result<u64, String> {
         let Some(table) = self.create()? else { return Ok(self.ledger.errors) };
         let lives = std::thread::scope(|scope| {

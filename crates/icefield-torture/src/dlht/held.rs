@@ -1,4 +1,4 @@
-//! A thread's shadow inserts in a DLHT table: those of single calls and those of batches.
+//! A thread's shadow inserts in a DLHT table, made by single calls and by batches.
 
 use icefield::{Error, Interleaved, NotShadowed, Occupied, OnFailure, Op, Shadow, Shadows, Table};
 
@@ -9,14 +9,14 @@ use crate::linear::{End, Held};
 
 type Turns = Interleaved<Batons>;
 
-/// What a thread holds.
+/// The shadow inserts that a thread holds.
 struct Holder<'a> {
     table: &'a DlhtInTurns,
     ones: Vec<Shadow<'a, u64, u64, Turns>>,
     batches: Shadows<'a, u64, u64, Turns>,
 }
 
-/// Nothing yet, of `table`.
+/// Creates a holder without shadow inserts for `table`.
 pub(super) fn held(table: &DlhtInTurns) -> Box<dyn Held + '_> {
     Box::new(Holder { table, ones: Vec::new(), batches: table.shadows() })
 }
@@ -79,7 +79,8 @@ impl Held for Holder<'_> {
     }
 }
 
-/// An operation with an answer that no table gives, so that a right one shows that it ran.
+/// Returns an operation whose result is set to a value that no table returns, so that a correct result shows that it
+/// ran.
 fn unanswered<'a>(
     key: u64,
     asked: Asked,
@@ -130,7 +131,7 @@ mod tests {
     use crate::linear::{Ground, Hold, histories_on};
     use crate::pool::Pool;
 
-    /// Ends shadow inserts the other way.
+    /// Ends shadow inserts the wrong way: aborts instead of committing, and vice versa.
     struct Confused<'a>(Box<dyn Held + 'a>);
 
     fn other(end: End) -> End {
@@ -156,7 +157,7 @@ mod tests {
         }
     }
 
-    /// What histories are rejected for, if any are.
+    /// Returns the reason why histories are rejected, if they are.
     fn judged(hold: Hold<DlhtInTurns>) -> Option<String> {
         let make = |seed| {
             Ok(Ground {

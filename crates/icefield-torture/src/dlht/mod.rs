@@ -1,4 +1,4 @@
-//! DLHT as a subject: tables in memory, some of whose threads take turns inside their operations.
+//! DLHT in the scenarios: tables in memory. The threads of some of them take turns inside their operations.
 
 mod alone;
 mod faults;
@@ -23,10 +23,10 @@ use crate::pool::Pool;
 
 /// The table's name in commands and reports.
 pub const NAME: &str = "dlht";
-/// One table in so many leaves the choice of who runs to the system.
+/// One table in this many leaves the scheduling to the operating system.
 const FREE_ONE_IN: u64 = 32;
 
-/// Threads hand over as their baton says.
+/// Threads hand over under the control of their baton.
 #[derive(Clone, Copy, Debug)]
 pub struct Batons;
 
@@ -39,10 +39,11 @@ impl Turns for Batons {
 /// A table whose threads take turns.
 pub type DlhtInTurns = DlhtTable<u64, u64, Interleaved<Batons>>;
 
-/// A table of the smallest geometry: some grow at every other insert, some have link buckets, some crowd their keys.
+/// Creates a table of the smallest geometry. Some variants grow at every second insert, some have link buckets, some
+/// produce crowded hashes.
 ///
 /// # Errors
-/// No memory.
+/// Returns an error if memory is exhausted.
 pub fn tiny(variant: u64) -> Result<DlhtInTurns, Error> {
     let hash = match variant % 8 {
         0 => DlhtHash::Modulo,
@@ -59,8 +60,8 @@ pub fn tiny(variant: u64) -> Result<DlhtInTurns, Error> {
         .build()
 }
 
-/// A builder of tables of every shape: tiny ones that grow often and through several sizes at once, without and with
-/// link buckets.
+/// Returns options for tables of every shape: tiny ones that grow often and through several sizes at once, with and
+/// without link buckets.
 #[must_use]
 pub fn shaped<M: Mode>(seed: u64) -> DlhtOptions<u64, u64, M> {
     let hash = match seed % 7 {
@@ -73,15 +74,15 @@ pub fn shaped<M: Mode>(seed: u64) -> DlhtOptions<u64, u64, M> {
     options.geometry((seed % 4) as u32, 1 + (seed % 3) as u32)
 }
 
-/// All records by a snapshot.
+/// Returns all records of a snapshot.
 fn snapshot(table: &DlhtInTurns) -> Result<Option<Seen>, Error> {
     Ok(Some(table.snapshot().iter().collect()))
 }
 
-/// About `histories` concurrent histories, shadow inserts among them, each judged for linearizability.
+/// Runs about `histories` concurrent histories, which include shadow inserts, and checks each for linearizability.
 ///
 /// # Errors
-/// The first history that no order explains.
+/// Returns the first history that no order explains.
 pub fn linear(seed: u64, histories: u64, pool: &Pool) -> Result<Counts, Failure> {
     histories_on(seed, histories, pool, |seed| {
         let (table, turns) = (tiny(seed)?, !seed.is_multiple_of(FREE_ONE_IN));

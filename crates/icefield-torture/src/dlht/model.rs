@@ -1,4 +1,4 @@
-//! Where the model scenario's DLHT tables come from: of every shape.
+//! Creates DLHT tables of every shape for the model scenario.
 
 use std::ops::ControlFlow;
 
@@ -9,14 +9,14 @@ use super::{Alone, shaped};
 use crate::place::Place;
 use crate::reference::Reference;
 
-/// Makes tables of the shape of its number; there is no reopening them.
+/// Creates tables of the shape selected by its number. A reopening returns the same table.
 #[derive(Clone, Copy, Debug)]
 pub struct DlhtPlace(
-    /// Picks the shape.
+    /// Selects the shape.
     pub u64,
 );
 
-/// What can be said of a table without a medium: that it knows how many records it has.
+/// Counts the records and compares the count with `len`, the only check of a table without a medium.
 fn count(table: &impl Table) -> Result<CheckReport> {
     let mut report = CheckReport::default();
     table.for_each(|_, _| {

@@ -1,4 +1,5 @@
-//! What only DLHT tables can do, beside a reference map: snapshots, copies, shrinking, shadow inserts in batches.
+//! Calls that only DLHT tables have, against a reference map: snapshots, copies, shrinking, batches with shadow
+//! inserts.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +8,12 @@ use icefield::{DlhtTable, Mode, NotShadowed, OnFailure, Op, Shadows};
 use crate::reference::Reference;
 use crate::rng::Rng;
 
-/// Keys that batches are about, beside those that the table has.
+/// Keys of batches, in addition to those in the table.
 const KEYS: u64 = 60;
-/// The first of the keys that make a table grow in the middle of a transaction.
+/// First of the keys that make a table grow in the middle of a transaction.
 const FRESH: u64 = 1 << 32;
 
-/// A snapshot, a copy, a shrinking, or a whole transaction of shadow inserts, as `seed` says.
+/// Makes a snapshot or a copy, shrinks the table, or runs a transaction of shadow inserts; `seed` selects which.
 pub(super) fn own_call<M: Mode>(
     table: &DlhtTable<u64, u64, M>,
     seed: u64,
@@ -54,7 +55,7 @@ struct Transaction<'a, M: Mode> {
     rng: Rng,
 }
 
-/// What an operation of a batch must have answered.
+/// The correct result of an operation in a batch.
 #[derive(Debug, PartialEq)]
 enum Answer {
     Value(Option<u64>),
@@ -96,7 +97,7 @@ impl<M: Mode> Transaction<'_, M> {
         Ok(())
     }
 
-    /// A key that is held, present, or neither.
+    /// Returns a key that is held, present, or neither.
     fn key(&mut self) -> u64 {
         let present = self.right.sorted();
         match self.rng.below(3) {
@@ -114,7 +115,7 @@ impl<M: Mode> Transaction<'_, M> {
                 0 => Op::get(key),
                 1 => Op::update(key, value),
                 2 => Op::remove(key),
-                // Other inserts of a held key would end the batch with an error.
+                // Any other insert of a held key would end the batch with an error.
                 3 if !self.held.contains_key(&key) => Op::insert(key, value),
                 _ => Op::shadow(key, value, shadows),
             };
@@ -133,7 +134,7 @@ impl<M: Mode> Transaction<'_, M> {
         Err(format!("{ops:?} ({on_failure:?}): {answers:?} instead of {expected:?}"))
     }
 
-    /// Does `op`; what it must answer, and whether that is a failure.
+    /// Executes `op` on the reference. Returns its correct result and whether that is a failure.
     fn right_answer(&mut self, op: &Op<'_, u64, u64>) -> (Answer, bool) {
         let before = self.right.get(op.key());
         match *op {
@@ -164,7 +165,7 @@ impl<M: Mode> Transaction<'_, M> {
         }
     }
 
-    /// Changes everything but what is held.
+    /// Changes the table while shadow inserts are held.
     fn disturb(&mut self) -> Result<(), String> {
         match self.rng.below(6) {
             0 => self.table.reserve(self.rng.below(500)),
@@ -195,7 +196,7 @@ impl<M: Mode> Transaction<'_, M> {
         Ok(())
     }
 
-    /// Ends some shadow inserts one by one.
+    /// Ends some shadow inserts individually.
     fn settle_some(&mut self, shadows: &Shadows<'_, u64, u64, M>) -> Result<(), String> {
         for (key, value) in self.held.clone() {
             let end = self.rng.below(4);
@@ -219,7 +220,7 @@ impl<M: Mode> Transaction<'_, M> {
         Ok(())
     }
 
-    /// What is held is held, and nobody sees it.
+    /// Checks that the shadow inserts are held and invisible.
     fn judge(&self, shadows: &Shadows<'_, u64, u64, M>) -> Result<(), String> {
         compare("while shadows are held", self.table.iter().collect(), self.right)?;
         let (held, len) = (shadows.len(), self.table.len());

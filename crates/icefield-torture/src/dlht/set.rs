@@ -1,4 +1,4 @@
-//! Random sequences of every call of a `DlhtSet` against the standard library's set.
+//! Random sequences of all calls of a `DlhtSet` against the standard library's set.
 
 use std::collections::BTreeSet;
 
@@ -8,21 +8,21 @@ use crate::failure::{Failure, guarded};
 use crate::model::NAME;
 use crate::rng::Rng;
 
-/// What histories of sets did.
+/// Results of histories of sets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SetCounts {
     /// Histories run.
     pub histories: u64,
-    /// Single operations, those inside batches included.
+    /// Single operations, including those in batches.
     pub operations: u64,
-    /// Whole passes, compared key by key.
+    /// Complete passes, compared key by key.
     pub scans: u64,
     /// Sets that grew.
     pub grown: u64,
 }
 
 impl SetCounts {
-    /// Adds what another history did.
+    /// Adds the results of another history.
     pub fn add(&mut self, other: Self) {
         self.histories += other.histories;
         self.operations += other.operations;
@@ -31,10 +31,10 @@ impl SetCounts {
     }
 }
 
-/// One history of about `length` steps.
+/// Runs one history of about `length` steps.
 ///
 /// # Errors
-/// The first wrong answer.
+/// Returns the first wrong result.
 pub fn set_model(seed: u64, length: usize) -> Result<SetCounts, Failure> {
     guarded(NAME, seed, || {
         let mut rng = Rng::fork(seed, 1);

@@ -1,4 +1,4 @@
-//! What a table must hold after some of its operations failed.
+//! The expected contents of a table some of whose operations have failed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -9,10 +9,11 @@ use crate::call::{BatchKind, Call, FOREIGN, Reply, ask, ask_batch};
 use crate::reference::Reference;
 use crate::subject::Sample;
 
-/// Whether an error may be the answer to a call, or to a batch; told what the call's key may hold.
+/// Checks whether an error is a valid result of a call or a batch. For a call, it gets the values that the key may
+/// have.
 pub(crate) type Refusal = fn(Option<(Call, &BTreeSet<Option<u64>>)>, &Error) -> bool;
 
-/// The acknowledged state, and the keys of failed batches, which may be either way.
+/// The acknowledged state, and the keys of failed batches, each with its possible values.
 #[derive(Clone, Debug)]
 pub(crate) struct Ledger {
     state: Reference,
@@ -28,12 +29,12 @@ impl Default for Ledger {
 }
 
 impl Ledger {
-    /// A ledger of an empty table, which may refuse what `refusal` says.
+    /// Creates a ledger of an empty table whose calls may return the errors that `refusal` accepts.
     pub(crate) fn with_refusal(refusal: Refusal) -> Self {
         Self { state: Reference::new(), unsure: BTreeMap::new(), refusal, errors: 0 }
     }
 
-    /// Asks `table`: the right answer, or an error that changed nothing.
+    /// Executes `call` on `table`. The result must be correct, or an accepted error without any effect.
     pub(crate) fn ask<T>(&mut self, table: &T, call: Call) -> Result<(), String>
     where
         T: Table<Key: Sample, Value: Sample>,
@@ -48,7 +49,8 @@ impl Ledger {
         }
     }
 
-    /// The answer must be right for one of the values that the key may have, which becomes the value it had.
+    /// Checks that the reply is correct for at least one of the values that the key may have, and keeps the matching
+    /// ones.
     fn expect(&mut self, call: Call, reply: &Reply) -> Result<(), String> {
         let before = self.allowed(call.key);
         let after: BTreeSet<Option<u64>> = before
@@ -73,8 +75,8 @@ impl Ledger {
         self.unsure.get(&key).cloned().unwrap_or_else(|| BTreeSet::from([self.state.get(key)]))
     }
 
-    /// Asks `table` for a batch of puts or removals, whose answers do not matter. If it fails, each key holds what some
-    /// prefix of its operations leaves.
+    /// Executes a batch of puts or removals on `table` and ignores its results. If it fails, each key holds the
+    /// effect of some prefix of its operations.
     pub(crate) fn write_batch<T>(
         &mut self,
         table: &T,
@@ -103,31 +105,31 @@ impl Ledger {
         Ok(())
     }
 
-    /// Notes what a key holds.
+    /// Records the value of a key.
     pub(crate) fn set(&mut self, key: u64, value: Option<u64>) {
         self.unsure.remove(&key);
         self.state.set(key, value);
     }
 
-    /// Notes what a key may hold.
+    /// Records the values that a key may have.
     pub(crate) fn allow(&mut self, key: u64, values: BTreeSet<Option<u64>>) {
         self.unsure.insert(key, values);
     }
 
-    /// Notes that the table holds nothing.
+    /// Records that the table is empty.
     pub(crate) fn clear(&mut self) {
         self.unsure.clear();
         self.state.clear();
     }
 
-    /// Adds what another ledger knows of other keys of the same table.
+    /// Adds the contents of another ledger, which is for other keys of the same table.
     pub(crate) fn merge(&mut self, other: Self) {
         other.state.sorted().into_iter().for_each(|(key, value)| self.state.set(key, Some(value)));
         self.unsure.extend(other.unsure);
         self.errors += other.errors;
     }
 
-    /// Compares with everything that `table` holds, by a scan and by reads.
+    /// Compares the ledger with the contents of `table`, read by a scan and by single reads.
     pub(crate) fn compare<T>(&self, table: &T) -> Result<(), String>
     where
         T: Table<Key: Sample, Value: Sample>,
@@ -161,7 +163,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Compares with all `records` of a table, read in some other way.
+    /// Compares the ledger with all `records` of a table, read in another way.
     pub(crate) fn compare_records(
         &self,
         records: impl Iterator<Item = (u64, u64)>,

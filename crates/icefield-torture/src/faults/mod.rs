@@ -1,6 +1,6 @@
-//! The Nth system call of the persistent layer fails, once or from then on, for every N, while a table is created,
-//! loaded beyond its first size, copied, closed and opened again. Each time the caller must get an error and no panic,
-//! what was acknowledged must be there, what failed must have changed nothing, and nothing may stay locked.
+//! Lets the Nth system call of the persistent layer fail, once or from then on, for every N, while a table is
+//! created, loaded beyond its first size, copied, closed and opened again. Each time the caller must get an error and
+//! no panic, acknowledged writes must be present, failed operations must have no effect, and no lock may stay set.
 
 pub(crate) mod ledger;
 mod trial;
@@ -18,37 +18,37 @@ use crate::file_subject::FileSubject;
 use crate::timed::{Ending, within};
 use trial::Trial;
 
-/// The scenario's name.
+/// The name of the scenario.
 pub const NAME: &str = "faults";
-/// A trial that takes longer is stuck.
+/// Time after which a trial is reported as stuck.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What the calls fail with.
+/// The error codes of failing calls.
 const ERRORS: [Errno; 2] = [Errno::IO, Errno::NOSPC];
-/// More system calls than any trial makes: a bound on the search for the last one.
+/// Upper bound on the system calls of a trial, for the search for the last one.
 const MAX_CALLS: u64 = 100_000;
 
-/// What failing system calls did.
+/// Results of failing system calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// System calls that were made to fail, each in several ways.
+    /// System calls that failed, each in several ways.
     pub sites: u64,
-    /// Their names.
+    /// Names of these system calls.
     pub names: BTreeSet<&'static str>,
-    /// Tables that met a failing call.
+    /// Tables with a failing call.
     pub trials: u64,
     /// Errors that calls of the table returned.
     pub errors: u64,
-    /// Trials that ended with a wrong or missing record, or a table that does not open or is not clean.
+    /// Trials that ended with a wrong or missing record, or with a table that does not open or is not clean.
     pub lost: u64,
     /// Trials that did not end.
     pub stuck: u64,
     /// Trials that panicked.
     pub aborts: u64,
-    /// What went wrong, the first few times.
+    /// Descriptions of the first violations.
     pub examples: Vec<String>,
 }
 
-/// How a trial went wrong.
+/// The violation of a trial.
 #[derive(Clone, Debug)]
 pub(crate) enum Trouble {
     Lost(String),
@@ -57,7 +57,7 @@ pub(crate) enum Trouble {
 }
 
 impl Counts {
-    /// Adds what other trials did.
+    /// Adds the results of other trials.
     pub fn add(&mut self, other: Self) {
         self.sites += other.sites;
         self.names.extend(other.names);
@@ -69,7 +69,7 @@ impl Counts {
         self.examples.extend(other.examples);
     }
 
-    /// Everything that must not happen.
+    /// Returns the number of violations.
     #[must_use]
     pub fn violations(&self) -> u64 {
         self.lost + self.stuck + self.aborts
@@ -97,10 +97,10 @@ impl Counts {
         }
     }
 
-    /// The counts if nothing happened that must not.
+    /// Returns the counts if there was no violation.
     ///
     /// # Errors
-    /// A violation, or a run that met no fault or saw no error.
+    /// Returns an error for a violation, or for a run that met no fault or returned no error.
     pub fn judged(self, seed: u64) -> Result<Self, Failure> {
         let what = format!(
             "{} lost, {} stuck, {} panicked of {} trials",
@@ -116,10 +116,11 @@ impl Counts {
     }
 }
 
-/// Fails every system call in turn, in tables below `place`. Violations are counted, so that one run shows all of them.
+/// Fails every system call in turn, in tables below `place`. Violations are counted, so that one run shows all of
+/// them.
 ///
 /// # Errors
-/// The trial fails without any fault.
+/// Returns an error if the trial fails without a fault.
 pub fn scenario<T: FileSubject>(seed: u64, place: &Path) -> Result<Counts, Failure> {
     every_call(seed, &ERRORS, |plan| {
         let (place, plan) = (place.to_owned(), Arc::clone(plan));
@@ -130,7 +131,7 @@ pub fn scenario<T: FileSubject>(seed: u64, place: &Path) -> Result<Counts, Failu
 /// Fails every call that `attempt` makes, in turn, with each of `errors`.
 ///
 /// # Errors
-/// The attempt fails without any fault.
+/// Returns an error if the attempt fails without a fault.
 pub(crate) fn every_call(
     seed: u64,
     errors: &[Errno],
@@ -153,7 +154,7 @@ pub(crate) fn every_call(
             fired |= plan.calls() >= nth;
             counts.count(result, &format!("call {nth} fails {mode:?} with {errno:?}"));
             if counts.stuck > 0 {
-                // The thread that hangs holds the table: nothing more can be tried in this place.
+                // The hanging thread still holds the table, so this place cannot be used again.
                 return Ok(counts);
             }
         }
@@ -165,7 +166,7 @@ pub(crate) fn every_call(
     Ok(counts)
 }
 
-/// One trial in a thread of its own, so that one that hangs is noticed.
+/// Runs a trial on a separate thread, so that a hanging one is detected.
 pub(crate) fn attempt(
     trial: impl FnOnce() -> Result<u64, String> + Send + 'static,
 ) -> Result<u64, Trouble> {

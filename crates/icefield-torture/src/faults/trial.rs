@@ -1,4 +1,4 @@
-//! One table's life under a plan of failing system calls.
+//! The life of a table under a plan of failing system calls.
 
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ impl<T: FileSubject> Trial<T> {
         }
     }
 
-    /// The whole life; how many calls of the table failed. The error is what a fault must never lead to.
+    /// Runs the trial. Returns the number of failed calls of the table, or a description of the violation.
     pub(super) fn run(mut self) -> Result<u64, String> {
         self.remove_leftovers()?;
         let created = match T::create_at(&self.path, self.how.clone()) {
@@ -70,7 +70,7 @@ impl<T: FileSubject> Trial<T> {
         Ok(self.ledger.errors)
     }
 
-    /// Loads, reads everything back through the same handle, and copies the table.
+    /// Loads the table, reads all records back through the same handle, and copies the table.
     fn live(&mut self, table: &T) -> Result<(), String> {
         for round in 0..ROUNDS {
             self.load(table, round)?;
@@ -100,7 +100,7 @@ impl<T: FileSubject> Trial<T> {
         self.ledger.write_batch(table, BatchKind::Put, &calls)
     }
 
-    /// A copy either opens and holds what the table holds, or is not there at all.
+    /// Copies the table. The copy must open and hold the same records, or must not exist.
     fn copy(&mut self, table: &T) -> Result<(), String> {
         if table.backup(&self.copy).is_err() {
             self.ledger.errors += 1;
@@ -118,7 +118,8 @@ impl<T: FileSubject> Trial<T> {
             .map_err(|error| format!("{}: {error}", self.copy.display()))
     }
 
-    /// Opens without faults: everything acknowledged is there, the table is clean and takes writes.
+    /// Opens the table without faults. Acknowledged writes must be present, and the table must be clean and accept
+    /// writes.
     fn verify(&mut self, created: bool) -> Result<(), String> {
         let table = match T::open_at(&self.path, FileOptions::default()) {
             Ok(table) => table,
@@ -138,7 +139,7 @@ impl<T: FileSubject> Trial<T> {
         self.ledger.compare(&table)
     }
 
-    /// A failed creation must not stand in the way of the next.
+    /// A failed creation must not prevent the next one.
     fn create_again(&self) -> Result<(), String> {
         let how = FileOptions { faults: None, ..self.how.clone() };
         T::create_at(&self.path, how)

@@ -1,4 +1,4 @@
-//! Damage that follows the format: references and lengths lead to other places, and the checksums are right.
+//! Damage that follows the format: references and lengths point to other places, and the checksums are correct.
 
 use icefield::payload_checksum;
 use icefield::pm::blob::{header_words, map_word};
@@ -7,9 +7,9 @@ use icefield::pm::superblock::TABLE_REGION;
 use crate::corrupt::damage::{Files, damage, read_word, write_word};
 use crate::rng::Rng;
 
-/// Where the superblock has the bytes of a chunk of `blobs.ice` or `payload.ice`.
+/// Offset of the chunk size of `blobs.ice` or `payload.ice` in the superblock.
 const CHUNK_BYTES_AT: usize = 48 + 3 * 8;
-/// Files without references to bytes.
+/// Files without references to byte records.
 const OTHERS: [&str; 7] = [
     TABLE_REGION,
     "lock",
@@ -20,13 +20,13 @@ const OTHERS: [&str; 7] = [
     "headers.ice",
 ];
 
-/// A word of a slot that leads to bytes.
+/// A word of a slot that refers to a byte record.
 #[derive(Clone, Debug)]
 struct Reference {
     file: String,
     at: usize,
     word: u64,
-    /// Where it leads.
+    /// The position that it refers to.
     place: usize,
 }
 
@@ -42,7 +42,7 @@ impl Reference {
     }
 }
 
-/// Forges something about `files`, or damages them as `corrupt` does, and says how.
+/// Forges a reference or a length in `files`, or damages them as `corrupt` does, and describes how.
 pub(super) fn forge(files: &mut impl Files, other: &mut impl Files, rng: &mut Rng) -> String {
     let chunk = files.bytes(TABLE_REGION).map_or(0, |bytes| read_word(bytes, CHUNK_BYTES_AT));
     let chunk = usize::try_from(chunk).unwrap_or(0);
@@ -54,7 +54,7 @@ pub(super) fn forge(files: &mut impl Files, other: &mut impl Files, rng: &mut Rn
     forged.unwrap_or_else(|| damage(files, other, rng))
 }
 
-/// The words of slots that `lead` finds to be references.
+/// Returns the words of slots for which `lead` returns a position.
 fn references(files: &mut impl Files, lead: impl Fn(u64) -> Option<usize>) -> Vec<Reference> {
     let mut found = Vec::new();
     for file in files.names() {
@@ -72,7 +72,7 @@ fn references(files: &mut impl Files, lead: impl Fn(u64) -> Option<usize>) -> Ve
     found
 }
 
-/// A length by which a record of `old` bytes with room for `room` reaches elsewhere.
+/// Returns a length with which a record of `old` bytes, in a block with room for `room`, extends to other places.
 fn length(old: usize, room: usize, chunk: usize, rng: &mut Rng) -> usize {
     match rng.below(12) {
         0 => old + 1,
@@ -101,7 +101,7 @@ fn blob_word(place: usize, tag: u64) -> u64 {
     (place as u64 / 16 + 1) & PLACE_MASK | tag & !PLACE_MASK
 }
 
-/// The bytes of the block at `place`, by the map.
+/// Returns the size of the block at `place`, according to the chunk map.
 fn block_bytes(map: &[u8], chunk: usize, place: usize) -> Option<usize> {
     let word = read_word(map, place / chunk * 8);
     let value = (word >> 8) as u32 as usize;
@@ -112,7 +112,7 @@ fn block_bytes(map: &[u8], chunk: usize, place: usize) -> Option<usize> {
     }
 }
 
-/// Writes a header over `len` bytes to the block at `place`. Its checksum is right if the file has these bytes.
+/// Writes a header for `len` bytes to the block at `place`. Its checksum is correct if the file has these bytes.
 fn write_header(blobs: &mut [u8], place: usize, owner: u64, len: usize) {
     let content = blobs.get(place + 16..place.saturating_add(16).saturating_add(len));
     let [shape, owner] = match content {
@@ -147,7 +147,7 @@ fn forge_blob(files: &mut impl Files, chunk: usize, rng: &mut Rng) -> Option<Str
             format!("blobs.ice: block at byte {} made {len} bytes long, not {old}", one.place)
         }
         3 => {
-            // One block, two slots; its header is for one of both.
+            // Two slots share one block; its header names the owner of one of them.
             if rng.one_in(2) {
                 let owner = read_word(&blobs, two.place + 8);
                 write_header(files.bytes("blobs.ice")?, one.place, owner, old);
@@ -159,7 +159,7 @@ fn forge_blob(files: &mut impl Files, chunk: usize, rng: &mut Rng) -> Option<Str
             format!("{swapped}; {}", two.set(files, one.word))
         }
         5 => {
-            // Into the middle of a block, where a header is forged.
+            // A reference into the middle of a block, with or without a forged header there.
             let place = one.place + 16 * (1 + rng.index(room.div_ceil(16)));
             if rng.one_in(2) {
                 let len = rng.index(2 * room + 1);
@@ -168,7 +168,7 @@ fn forge_blob(files: &mut impl Files, chunk: usize, rng: &mut Rng) -> Option<Str
             one.set(files, blob_word(place, one.word))
         }
         6 => {
-            // A block without a reference, of the same class or of another.
+            // A reference to a block that no slot refers to, of the same size class or of another.
             let free: Vec<usize> = (0..blobs.len())
                 .step_by(16)
                 .filter(|&place| block_bytes(&map, chunk, place).is_some())
@@ -189,7 +189,7 @@ fn forge_blob(files: &mut impl Files, chunk: usize, rng: &mut Rng) -> Option<Str
     Some(said)
 }
 
-/// Another size for a chunk's blocks, a run over its neighbours, or nothing at all.
+/// Gives a chunk another block size, extends it over its neighbours, or marks it as unused.
 fn forge_map_word(
     files: &mut impl Files,
     map: &[u8],
@@ -202,7 +202,7 @@ fn forge_map_word(
         1 => map_word(number as u32, true, *rng.pick(&[1, 2, 3, 1000, u32::MAX])),
         2 => map_word(number as u32, false, *rng.pick(&[0, 1, 16, 32, 48, 64, 128, u32::MAX])),
         _ => {
-            // The size of another chunk.
+            // The block size of another chunk.
             let value = (read_word(map, rng.index(map.len() / 8) * 8) >> 8) as u32;
             map_word(number as u32, false, if value == 0 { chunk as u32 / 2 } else { value })
         }
@@ -213,7 +213,8 @@ fn forge_map_word(
 
 const HEAD_BYTES: usize = 24;
 
-/// Chunk, epoch and place of a reference into the payload log; words of logs have another use for the highest bit.
+/// Returns chunk, epoch and position of a reference into the payload log. In words of logs, the highest bit has
+/// another use.
 fn payload_place(word: u64, chunk: usize) -> (usize, u64, usize) {
     let word = word & !(1 << 63);
     let number = (word >> 36) as usize;
@@ -225,7 +226,7 @@ fn payload_word(epoch: u64, place: usize, chunk: usize, like: u64) -> u64 {
     number << 36 | (epoch & 0xF_FFFF) << 16 | (place % chunk / 8) as u64 | like & 1 << 63
 }
 
-/// Writes lengths to the record at `place`. Its checksum is right if the file has these bytes.
+/// Writes lengths to the record at `place`. Its checksum is correct if the file has these bytes.
 fn write_head(log: &mut [u8], place: usize, word: u64, hash: u64, key: usize, value: usize) {
     let lengths = u64::from(key as u32) | (value as u64) << 32;
     let word = word & !(1 << 63);
@@ -277,7 +278,7 @@ fn forge_payload(files: &mut impl Files, chunk: usize, rng: &mut Rng) -> Option<
             format!("{swapped}; {}", two.set(files, one.word))
         }
         6 => {
-            // A record in the middle of another, or behind the last one, with the same key.
+            // A record in the middle of another one or after the last one, with the same key.
             let behind = place + (HEAD_BYTES + key + value).next_multiple_of(8);
             let to = match rng.below(3) {
                 0 => place + 8 * (1 + rng.index((key + value) / 8 + 1)),

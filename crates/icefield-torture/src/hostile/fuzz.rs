@@ -1,4 +1,4 @@
-//! Scenarios that take a fuzzer's bytes: damage to a small table's files, and a history of operations.
+//! Scenarios for fuzzers: the input bytes determine damage to a small table's files, or a history of operations.
 
 use std::any::TypeId;
 use std::collections::HashMap;
@@ -15,10 +15,10 @@ use crate::place::SimPlace;
 use crate::rng::{Rng, mix};
 use crate::subject::Subject;
 
-/// Tables that bytes damage, with the keys that each had.
+/// The tables to damage, each with its keys.
 type Bases = Arc<Vec<(Image, Vec<u64>)>>;
 
-/// Those of each type: making them takes longer than using one.
+/// The tables of each type. They are cached, because creating them takes longer than using one.
 static BASES: Mutex<Option<HashMap<TypeId, Bases>>> = Mutex::new(None);
 
 fn bases<T: Subject>() -> Result<Bases, Failure> {
@@ -39,12 +39,13 @@ fn seed_of(data: &[u8]) -> u64 {
     data.iter().fold(1, |sum, &byte| mix(sum ^ u64::from(byte)))
 }
 
-/// Opens a table whose files `data` changes, and uses it as [`super::scenario`] does.
+/// Opens a table whose files are changed by `data`, and uses it as [`super::scenario`] does.
 ///
-/// The first byte chooses the table; then come changes of the form: file, offset (4 bytes), how many bytes, these.
+/// The first byte selects the table. Changes follow in this form: file, offset (4 bytes), length, and that many
+/// bytes.
 ///
 /// # Errors
-/// Something happened that must not.
+/// Returns a violation.
 pub fn files<T: Subject>(data: &[u8]) -> Result<(), Failure> {
     let bases = bases::<T>()?;
     let Some((which, mut rest)) = data.split_first() else { return Ok(()) };
@@ -67,7 +68,7 @@ pub fn files<T: Subject>(data: &[u8]) -> Result<(), Failure> {
             }
         }
     }
-    // A fuzzer finds no checksums.
+    // A fuzzer cannot guess checksums, so half of the inputs get a correct one.
     if which & 0x80 != 0
         && let Some(bytes) = image.region_mut(TABLE_REGION).filter(|bytes| bytes.len() >= 2048)
     {
@@ -85,10 +86,10 @@ pub fn files<T: Subject>(data: &[u8]) -> Result<(), Failure> {
     counts.judged(seed).map(drop)
 }
 
-/// Runs a history of the model scenario whose steps `data` chooses; the first byte picks the geometry.
+/// Runs a history of the model scenario with steps determined by `data`. The first byte selects the geometry.
 ///
 /// # Errors
-/// The table and the map disagree, or the table fails.
+/// Returns a difference between table and reference map, or an error of the table.
 pub fn operations<T: Subject>(data: &[u8]) -> Result<(), Failure> {
     let Some((variant, steps)) = data.split_first() else { return Ok(()) };
     let memory = Pool::default();

@@ -1,5 +1,5 @@
-//! Forged tables are opened and used by code that changes them while it looks at what they lend: a `&[u8]` that
-//! `get_with` shows is the same bytes for as long as it is borrowed, whatever the files say.
+//! Forged tables are opened and used by code that changes them while it holds borrowed values. A `&[u8]` that
+//! `get_with` passes to its closure must not change while it is borrowed, whatever the files contain.
 
 mod forge;
 pub mod fuzz;
@@ -20,11 +20,11 @@ use crate::subject::{Sample, Subject};
 use crate::timed::{Ending, within};
 use forge::forge;
 
-/// The scenario's name.
+/// The name of the scenario.
 pub const NAME: &str = "hostile";
-/// Values that are lent at once, at most.
+/// Maximum number of values that are borrowed at the same time.
 const LENT: usize = 48;
-/// Pages of a scan after which it is taken to be endless.
+/// Number of pages after which a scan is considered endless.
 const MAX_PAGES: usize = 20_000;
 
 /// The results of a run.
@@ -32,24 +32,24 @@ const MAX_PAGES: usize = 20_000;
 pub struct Counts {
     /// Forged tables.
     pub mutations: u64,
-    /// Those that opened.
+    /// Tables that opened.
     pub opened: u64,
-    /// Those that did not.
+    /// Tables that did not open.
     pub refused: u64,
-    /// Values that were shown while the table was changed.
+    /// Values that were borrowed while the table was changed.
     pub lends: u64,
-    /// Those that changed while they were borrowed.
+    /// Values that changed while they were borrowed.
     pub changed: u64,
     /// Panics.
     pub panics: u64,
     /// Operations that did not end.
     pub hangs: u64,
-    /// The first few violations, each with what led to it.
+    /// The first violations, each with the forgery that led to it.
     pub examples: Vec<String>,
 }
 
 impl Counts {
-    /// Adds what other forged tables did.
+    /// Adds the results of other forged tables.
     pub fn add(&mut self, other: Self) {
         self.mutations += other.mutations;
         self.opened += other.opened;
@@ -95,16 +95,16 @@ impl Counts {
         }
     }
 
-    /// Everything that must not happen.
+    /// Returns the number of violations.
     #[must_use]
     pub fn violations(&self) -> u64 {
         self.changed + self.panics + self.hangs
     }
 
-    /// The counts if nothing happened that must not, and the forgeries led somewhere.
+    /// Returns the counts if there was no violation and enough forged tables opened and lent values.
     ///
     /// # Errors
-    /// A violation, or a run that tried nothing.
+    /// Returns an error for a violation, or for a run without effect.
     pub fn judged(self, seed: u64) -> Result<Self, Failure> {
         let Self { mutations, opened, lends, changed, panics, hangs, .. } = self;
         if self.violations() > 0 {
@@ -136,11 +136,11 @@ impl Outcome {
     }
 }
 
-/// Uses `mutations` forged images on the simulated medium. Violations are counted, not returned, so that one run shows
-/// all of them.
+/// Uses `mutations` forged images on the simulated medium. Violations are counted, not returned, so that one run
+/// shows all of them.
 ///
 /// # Errors
-/// The tables could not be made, or a medium with an open table was given to a second one.
+/// Returns an error if the tables could not be created, or if a medium with an open table accepted a second one.
 pub fn scenario<T: Subject>(seed: u64, mutations: u64) -> Result<Counts, Failure> {
     let fail = |what: String| Failure::new(NAME, seed, what);
     let pool = Pool::default();
@@ -163,7 +163,8 @@ pub fn scenario<T: Subject>(seed: u64, mutations: u64) -> Result<Counts, Failure
     Ok(counts)
 }
 
-/// A medium has one table at a time: what a table lends, another one on the same bytes could change.
+/// Checks that a medium accepts only one open table: a second one on the same bytes could change values that the
+/// first one lends.
 fn alone<T: Subject>(image: &icefield::pm::sim::Image, pool: &Pool) -> Result<(), String> {
     let sim = Sim::from_image(image, corrupt::looking(0, pool));
     let table = T::open_on(sim.clone()).map_err(|error| format!("open: {error}"))?;
@@ -175,10 +176,10 @@ fn alone<T: Subject>(image: &icefield::pm::sim::Image, pool: &Pool) -> Result<()
     T::open_on(sim).map(drop).map_err(|error| format!("open after the first: {error}"))
 }
 
-/// As [`scenario`], on real files below `place`: opened for writing, for reading only, and salvaged.
+/// Runs the scenario on real files below `place`: opened for writing, opened read-only, and salvaged.
 ///
 /// # Errors
-/// The tables could not be made, or the files could not be written.
+/// Returns an error if the tables could not be created or the files could not be written.
 pub fn scenario_on_files<T: FileSubject>(
     seed: u64,
     mutations: u64,
@@ -201,7 +202,7 @@ pub fn scenario_on_files<T: FileSubject>(
             let look = |table: &T, using: &Using<'_>| using.look(table);
             let reading = probe(|| T::open_to_read(&opened), &keys, &mut rng.clone(), &|| (), look);
             let change = |table: &T, using: &Using<'_>| {
-                // It may fail: the table is damaged.
+                // It may fail, because the table is damaged.
                 drop(table.salvage(&rescued));
                 drop(std::fs::remove_dir_all(&rescued));
                 using.change_and_look(table);
@@ -218,7 +219,7 @@ pub fn scenario_on_files<T: FileSubject>(
         let hung = outcome.ending == Err(Ending::Stuck);
         counts.count(outcome, &format!("mutation {n} of files of seed {seed}: {how}"));
         if hung {
-            // Its thread still has the files.
+            // The hanging thread still uses the files.
             return Ok(counts);
         }
         std::fs::remove_dir_all(&path)
@@ -232,7 +233,7 @@ fn forge_some(mut once: impl FnMut(&mut Rng) -> String, rng: &mut Rng) -> String
     (0..times).map(|_| once(rng)).collect::<Vec<_>>().join("; ")
 }
 
-/// Opens a table and has `use_it` use it.
+/// Opens a table and passes it to `use_it`.
 fn probe<T: Durable<Key: Sample, Value: Sample>>(
     open: impl FnOnce() -> icefield::Result<T>,
     keys: &[u64],
@@ -256,25 +257,24 @@ fn probe<T: Durable<Key: Sample, Value: Sample>>(
     Outcome { opened, lends, changed, ending }
 }
 
-/// A use of a table.
+/// The use of a table.
 struct Using<'a> {
     keys: &'a [u64],
-    /// Called before each operation.
     begin: &'a dyn Fn(),
-    /// The generator; the number of values shown so far; a key whose value changed.
+    /// The generator, the number of values borrowed so far, and a key whose value changed.
     state: RefCell<(Rng, u64, Option<u64>)>,
 }
 
 impl Using<'_> {
-    /// Looks at values while the table stays as it is.
+    /// Borrows values without changing the table.
     fn look<T: Durable<Key: Sample, Value: Sample>>(&self, table: &T) {
         self.read(table);
         self.lend(table, &self.some_keys(), false);
     }
 
-    /// Looks at values while the table is changed in every way.
+    /// Borrows values while the table is changed in every way.
     fn change_and_look<T: Durable<Key: Sample, Value: Sample>>(&self, table: &T) {
-        // The blob store finds its free blocks while it is written to.
+        // A write makes the blob store scan for its free blocks.
         if self.draw(2) == 0 {
             self.change(table);
         }
@@ -286,7 +286,7 @@ impl Using<'_> {
         self.change(table);
     }
 
-    /// Keys of the table, in any order, and a few of those that [`Using::change`] adds.
+    /// Returns keys of the table, in any order, and a few of those that [`Using::change`] adds.
     fn some_keys(&self) -> Vec<u64> {
         let first = self.draw(self.keys.len().max(1) as u64) as usize;
         let old = self.keys.iter().cycle().skip(first).take(self.keys.len().min(LENT));
@@ -297,8 +297,8 @@ impl Using<'_> {
         self.state.borrow_mut().0.below(limit)
     }
 
-    /// Shows the values of all `numbers` at once, changes the table if it `changes`, and looks whether each value is
-    /// still what it was.
+    /// Borrows the values of all `numbers` at the same time, changes the table if `changes` is set, and checks that
+    /// no value has changed.
     fn lend<T>(&self, table: &T, numbers: &[u64], changes: bool)
     where
         T: Durable<Key: Sample, Value: Sample>,
@@ -322,7 +322,7 @@ impl Using<'_> {
                 state.2 = Some(number);
             }
         };
-        // Errors are what damage leads to.
+        // Errors are expected, because the table is damaged.
         if self.draw(4) == 0 {
             let once = |shown: Option<&T::Value>| {
                 shown.into_iter().for_each(&mut look);
@@ -337,8 +337,8 @@ impl Using<'_> {
         }
     }
 
-    /// Removes, replaces and adds many records, so that freed space is used again. Each call has a budget of steps of its
-    /// own: on damaged chains many calls together take more than one may.
+    /// Removes, replaces and adds many records, so that freed space is reused. Each call has its own budget of steps,
+    /// because many calls on damaged chains together exceed the budget of one.
     fn change<T: Durable<Key: Sample, Value: Sample>>(&self, table: &T) {
         let (key, value) = (T::Key::sample, T::Value::sample);
         let put = |number: u64, with: u64| {
@@ -373,7 +373,7 @@ impl Using<'_> {
         }
     }
 
-    /// Reads all that there is.
+    /// Reads all records.
     fn read<T: Durable<Key: Sample, Value: Sample>>(&self, table: &T) {
         (self.begin)();
         drop(table.check());

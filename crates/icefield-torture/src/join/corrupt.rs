@@ -1,5 +1,6 @@
-//! Damaged indexes, on the simulated medium and in files: none may panic, hang, or answer wrongly while probes verify
-//! what they read; and no flipped bit of a sealed index escapes `check`, nor a probe that reads its block.
+//! Damaged indexes, on the simulated medium and in files. None may panic or hang, or return wrong results when probes
+//! verify their reads. `check` must detect each flipped bit of a sealed index, and so must a probe that reads its
+//! block.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -20,13 +21,13 @@ use crate::failure::{Failure, panic_text};
 use crate::rng::Rng;
 use crate::timed::{Ending, within};
 
-/// Indexes that are damaged in turn.
+/// Number of indexes to damage.
 const INDEXES: u64 = 8;
-/// Steps of the medium after which an index hangs.
+/// Steps of the medium after which an index is reported as hanging.
 const STEP_BUDGET: u64 = 20_000_000;
 /// Keys of an index.
 const KEYS: u64 = 30;
-/// Bytes that one checksum is of.
+/// Size of a block with one checksum.
 const BLOCK_BYTES: u64 = 4096;
 
 fn looking(seed: u64, pool: &Pool) -> SimOptions {
@@ -39,7 +40,7 @@ fn looking(seed: u64, pool: &Pool) -> SimOptions {
     }
 }
 
-/// An index with its pairs: every other one is sealed, without changes.
+/// Creates an index and its pairs. Every second one is sealed and has no changes.
 fn made<M: Medium>(
     seed: u64,
     n: u64,
@@ -56,7 +57,7 @@ fn made<M: Medium>(
     Ok((index, pairs))
 }
 
-/// The image of one, closed or not.
+/// Creates the image of an index, closed or not.
 fn made_image(seed: u64, n: u64, pool: &Pool) -> Result<(Image, Pairs), String> {
     let sim = Sim::new(looking(seed, pool));
     let (index, pairs) = made(seed, n, |pairs| options(n).build_on(sim.clone(), pairs))?;
@@ -65,7 +66,7 @@ fn made_image(seed: u64, n: u64, pool: &Pool) -> Result<(Image, Pairs), String> 
     Ok((if n % 4 == 3 { open } else { sim.image() }, pairs))
 }
 
-/// The files of one.
+/// Creates the files of an index.
 fn made_files(seed: u64, n: u64, place: &Path) -> Result<(Directory, Arc<Pairs>), String> {
     let path = place.join(format!("base-{n}"));
     let (index, pairs) = made(seed, n, |pairs| options(n).build_from(&path, pairs))?;
@@ -81,7 +82,7 @@ fn made_files(seed: u64, n: u64, place: &Path) -> Result<(Directory, Arc<Pairs>)
 /// Uses `mutations` damaged indexes. Violations are counted, not returned.
 ///
 /// # Errors
-/// The undamaged indexes could not be made.
+/// Returns an error if the undamaged indexes could not be created.
 pub fn corrupt(seed: u64, mutations: u64) -> Result<Counts, Failure> {
     let pool = Pool::default();
     let bases: Result<Vec<_>, _> = (0..INDEXES).map(|n| made_image(seed, n, &pool)).collect();
@@ -104,10 +105,10 @@ pub fn corrupt(seed: u64, mutations: u64) -> Result<Counts, Failure> {
     Ok(counts)
 }
 
-/// As [`corrupt`], on real files below `place`.
+/// Runs [`corrupt`] on real files below `place`.
 ///
 /// # Errors
-/// The undamaged indexes could not be made, or the files could not be written.
+/// Returns an error if the undamaged indexes could not be created or the files could not be written.
 pub fn corrupt_files(seed: u64, mutations: u64, place: &Path) -> Result<Counts, Failure> {
     let fail = |what: String| Failure::new(NAME, seed, what);
     let fault = |error: std::io::Error| fail(format!("{}: {error}", place.display()));
@@ -139,7 +140,7 @@ pub fn corrupt_files(seed: u64, mutations: u64, place: &Path) -> Result<Counts, 
         let hung = matches!(outcome, Outcome::Hung(_));
         counts.count(judged(outcome, forged), || format!("mutation {n} of files: {how}"));
         if hung {
-            // Its thread still has the files.
+            // The hanging thread still uses the files.
             return Ok(counts);
         }
         std::fs::remove_dir_all(&path).map_err(fault)?;
@@ -147,7 +148,7 @@ pub fn corrupt_files(seed: u64, mutations: u64, place: &Path) -> Result<Counts, 
     Ok(counts)
 }
 
-/// With checksums that fit, other pairs may be in it than were.
+/// An index with matching checksums may contain other pairs than before.
 fn judged(outcome: Outcome, forged: bool) -> Outcome {
     match outcome {
         Outcome::WrongRead(_) if forged => Outcome::Noticed,
@@ -178,12 +179,12 @@ fn guarded_use(
     }
 }
 
-/// Keys that may be there, and some that are not.
+/// Returns a probe for keys that may be present and for some that are not.
 fn asked() -> Step {
     Step::Probe((0..2 * KEYS).chain([u64::MAX, 1 << 63]).collect())
 }
 
-/// Opens, probes with verification, checks, changes, merges.
+/// Opens the index, probes with verification, checks, changes and merges it.
 fn use_damaged<M: Medium>(
     pairs: &Pairs,
     open: impl FnOnce() -> icefield::Result<JoinIndex<u64, M>>,
@@ -191,13 +192,13 @@ fn use_damaged<M: Medium>(
     let Ok(index) = open() else { return Outcome::Refused };
     let noticed = index.check().map_or(true, |report| !report.is_clean());
     let right = asked().run(&index, pairs);
-    // Whatever a caller may do next must not panic either, in what is there.
+    // Further calls on the damaged index must not panic.
     let _ = index.insert(1, 1).and_then(|()| index.remove(2)).and_then(|_| index.merge());
     let _ = (index.stats(), index.remove_pair(1, 1));
-    // Nor in functions of the caller's that change what they are shown.
+    // Callbacks that change the index during a probe or a pass must not panic either.
     let shown = AtomicU64::new(0);
     let change = |key: u64, payload: u64| {
-        // Relaxed: any of them will do.
+        // Relaxed: only the number of calls matters.
         if shown.fetch_add(1, Ordering::Relaxed) % 64 < 2 {
             let _ = index.insert(key, payload).and_then(|()| index.remove_pair(key, payload));
             let _ = index.remove(payload).and_then(|_| index.merge());
@@ -214,29 +215,30 @@ fn use_damaged<M: Medium>(
     }
 }
 
-/// What flipped bits led to.
+/// Results of flipped bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flips {
-    /// Bits flipped, each alone.
+    /// Bits flipped, one at a time.
     pub flipped: u64,
-    /// Those with which the index did not open.
+    /// Flips with which the index did not open.
     pub refused: u64,
-    /// Those with which it opened and a probe that verifies failed.
+    /// Flips with which it opened and a verifying probe failed.
     pub failed_probes: u64,
-    /// Those that only `check` noticed: second copies, bytes that no probe reads.
+    /// Flips that only `check` detected: second copies, and bytes that no probe reads.
     pub only_checked: u64,
 }
 
-/// Flips bits of a sealed and closed index, each alone: all of them when `stride` is 1, else one in so many. `check`
-/// must notice every one, if the index opens at all; and probes that verify must answer rightly or fail: fail if the
-/// bit is in a block of the base that they read, which is any but the header's and the last, of checksums.
+/// Flips bits of a sealed and closed index, one at a time: all of them if `stride` is 1, otherwise one in `stride`.
+/// If the index opens, `check` must detect each flip. Verifying probes must return correct results or fail. They must
+/// fail if the bit is in a block of the base that they read: any block but the first, which is the header, and the
+/// last, which holds checksums.
 ///
 /// # Errors
-/// A bit that nobody noticed, or a wrong answer.
+/// Returns a bit that was not detected, or a wrong result.
 pub fn every_flip(seed: u64, stride: u64) -> Result<Flips, Failure> {
     let fail = |what: String| Failure::new("flip", seed, what);
     let pool = Pool::default();
-    // An even number is one without changes.
+    // Even variants have no changes.
     let variant = 2 * (seed % 4);
     let (base, pairs) = made_image(seed, variant, &pool).map_err(fail)?;
     let mut flips = Flips::default();
@@ -269,7 +271,7 @@ fn flip(image: &mut Image, name: &str, bit: u64) {
     }
 }
 
-/// Who noticed a flipped bit.
+/// The call that detected a flipped bit.
 enum Noticed {
     Opening,
     Probe,

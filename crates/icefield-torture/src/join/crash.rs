@@ -1,6 +1,6 @@
-//! Crash images of every crash point: of a build, of changes, merges and openings. Each image must open as the state
-//! before or after the step in flight (a batch: any part of it from its beginning), and be clean; what a crash during
-//! that opening leaves, too. Some steps end in a crash, and the history goes on with what it has left.
+//! Crash images of every crash point of builds, changes, merges and openings. Each image must open as the state
+//! before or after the step in flight (for a batch, after any prefix of it), and be clean. The same holds for the
+//! images of a crash during that opening. Some steps end in a crash, and the history continues from its image.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -20,29 +20,29 @@ use crate::rng::{Rng, mix};
 
 /// Keys of a history.
 const KEYS: u64 = 9;
-/// Pairs that an index is built of, at most: more than a group's line tells the ends of.
+/// Maximum numbers of pairs in a built index. The largest exceeds the bucket ends that fit into a group's line.
 const PAIRS: [u64; 4] = [12, 40, 90, 320];
-/// One in so many steps ends in a crash.
+/// One step in this many ends in a crash.
 const CRASH_ONE_IN: u64 = 6;
-/// One in so many steps closes the index and opens it again.
+/// One step in this many closes the index and opens it again.
 const REOPEN_ONE_IN: u64 = 16;
-/// Within so many events: of a change, of a small merge, of a large one.
+/// Maximum number of events before the crash: for a change, a small merge, and a large merge.
 const CRASH_WITHIN: [u64; 3] = [6, 40, 200];
 
-/// What is looked for, shared with the medium's observer.
+/// The state of the checks, shared with the medium's observer.
 struct Watch {
     variant: u64,
     model: Model,
     pool: Pool,
     sites: Option<SiteLog>,
     mutation: Option<Arc<Mutation>>,
-    /// How often the mutation had been applied before; points before it is applied again are not looked at.
+    /// How often the mutation had been applied before. Crash points before its next application are skipped.
     awaited: Option<u64>,
     /// The states that an image may have.
     allowed: Vec<Pairs>,
-    /// Whether there may be no index yet.
+    /// Set as long as there may be no index yet.
     may_be_absent: bool,
-    /// Whether an image is that of a closed index, where that is certain.
+    /// If known, the closed state that an image must report.
     closed: Option<bool>,
     exhaustive: u64,
     samples: u64,
@@ -90,7 +90,7 @@ impl Watch {
         }
     }
 
-    /// Whether a point shows images that no other does, or under stricter demands.
+    /// Checks whether a point has images that no other point has, or that must meet stricter demands.
     fn wants(&self, point: &CrashPoint<'_>) -> bool {
         let kind = point.event().kind;
         let passing = matches!(kind, EventKind::Store | EventKind::Flush) && !point.is_reordered();
@@ -100,7 +100,7 @@ impl Watch {
         self.found.is_none() && self.samples > 0 && !passing && !stale && !early
     }
 
-    /// Judges images of a crash point.
+    /// Checks images of a crash point.
     fn look(&mut self, point: &CrashPoint<'_>) {
         self.capture(point);
         if !self.wants(point) {
@@ -135,8 +135,9 @@ impl Watch {
         }
     }
 
-    /// Opens an image and compares it; what is in the index, if there is one. Now and then as a reader first, who settles
-    /// nothing: of an index that was made, for on files one in the making has no name yet.
+    /// Opens an image and compares it. Returns the pairs in the index, if there is one. One image in four is opened
+    /// by a reader first, which repairs nothing. An index that is being built is not opened by a reader, because on
+    /// files it has no name yet.
     fn judge(&self, image: &Image) -> Result<Option<Pairs>, String> {
         if !self.may_be_absent && self.states.is_multiple_of(4) {
             let looked = self.judge_as(image, |sim| options(self.variant).look_on(sim));
@@ -173,7 +174,7 @@ impl Watch {
         }
     }
 
-    /// The same, and images of crashes during the opening.
+    /// Checks an image, and images of crashes during its opening.
     fn judge_twice(&mut self, image: &Image) -> Result<(), String> {
         if self.judge(image)?.is_none() {
             return Ok(());
@@ -201,7 +202,7 @@ impl Watch {
         sim.crash_point(collect);
         drop(opened);
         let left_open = std::mem::take(&mut *lock(&left));
-        // The opening takes the mark of a closed index away.
+        // The opening removes the mark of a closed index.
         let before = self.closed;
         let ends = [(before.filter(|&closed| !closed), left_opening), (Some(false), left_open)];
         let judged = ends.into_iter().try_for_each(|(closed, images)| {
@@ -214,8 +215,8 @@ impl Watch {
     }
 }
 
-/// Runs histories until enough images were judged. Of the options, those count that say how many, which seed, which
-/// model, how many images of a point, and what is mutated.
+/// Runs histories until enough images were checked. Of the options, the counts, the seed, the model, the number of
+/// images for each point, and the mutation are used.
 #[must_use]
 pub fn crash(options: &CrashOptions) -> CrashReport {
     let mut report = CrashReport::default();
@@ -239,17 +240,17 @@ pub fn crash(options: &CrashOptions) -> CrashReport {
     report
 }
 
-/// What a history did.
+/// Results of a history.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Done {
     operations: u64,
     points: u64,
     pub(super) states: u64,
-    /// Steps after which what a mutation left out was still not durable.
+    /// Steps after which an effect that the mutation left out was still not durable.
     pub(super) lasting: u64,
 }
 
-/// Runs one history; `only_mutated`: looks only at points after the mutation has changed something in it.
+/// Runs one history. With `only_mutated`, only crash points after an application of the mutation are checked.
 pub(super) fn history(
     seed: u64,
     asked: &CrashOptions,
@@ -260,20 +261,19 @@ pub(super) fn history(
     done.map_err(|what| Failure::new(NAME, seed, what).with_trace(trace))
 }
 
-/// A running history.
 struct Run<'a> {
     seed: u64,
     rng: Rng,
     watch: Arc<Mutex<Watch>>,
     sim: Sim,
-    /// Absent only while it is reopened.
+    /// Absent only during a reopening.
     index: Option<JoinIndex<u64, Sim>>,
     pairs: Pairs,
     lasting: u64,
     trace: &'a mut Vec<String>,
 }
 
-/// Judges every crash point of `sim`.
+/// Checks every crash point of `sim`.
 fn watched(sim: &Sim, watch: &Arc<Mutex<Watch>>) {
     let watch = Arc::clone(watch);
     sim.on_event(move |point| lock(&watch).look(point));
@@ -307,7 +307,7 @@ impl<'a> Run<'a> {
         lock(&self.watch)
     }
 
-    /// Everything so far has returned: it is there from now on.
+    /// Allows only the present state, because all calls have returned, and checks the present images.
     fn settle(&self) -> Result<(), String> {
         self.watch().allowed = vec![self.pairs.clone()];
         self.sim.crash_point(|point| self.watch().look(point));
@@ -334,7 +334,8 @@ impl<'a> Run<'a> {
     fn step(&mut self, step: &Step) -> Result<(), String> {
         self.trace.push(format!("{step:?}"));
         self.watch().allowed = step.outcomes(&self.pairs);
-        // What a call leaves to later fences, a later call need not have made durable: it may be another thread's.
+        // A later call cannot rely on work that an earlier call left to a later fence, because another thread may
+        // make it.
         self.sim.change_threads();
         let index = self.index.as_ref().ok_or("the index is closed")?;
         let ran = step.run(index, &self.pairs).map_err(|trouble| trouble.to_string());
@@ -344,7 +345,7 @@ impl<'a> Run<'a> {
         self.settle()
     }
 
-    /// Closes the index: the shutdown's own crash points count as well. What it leaves.
+    /// Closes the index and returns the image. The crash points of the shutdown are checked as well.
     fn close(&mut self) -> Result<Image, String> {
         self.watch().closed = None;
         drop(self.index.take());
@@ -358,12 +359,12 @@ impl<'a> Run<'a> {
     fn reopen(&mut self) -> Result<(), String> {
         self.trace.push("closed, and opened again".to_owned());
         let image = self.close()?;
-        // The opening takes the mark away.
+        // The opening removes the mark of a closed index.
         self.watch().closed = None;
         self.start_on(&image)
     }
 
-    /// Opens an image that holds `pairs`, under watch.
+    /// Opens an image that holds `pairs`, under observation.
     fn start_on(&mut self, image: &Image) -> Result<(), String> {
         self.sim.no_observer();
         self.watch().allowed = vec![self.pairs.clone()];
@@ -376,8 +377,8 @@ impl<'a> Run<'a> {
         self.settle()
     }
 
-    /// Cuts the power inside a step, rather often a batch; then adds pairs, one by one, which what a lost batch has left
-    /// on the log could follow.
+    /// Simulates a power failure inside a step, often a batch. Then it adds single pairs, which the log could wrongly
+    /// join to the remains of a lost batch.
     fn crash_and_go_on(&mut self) -> Result<(), String> {
         let batch = self.rng.one_in(2).then(|| 2 + self.rng.below(7));
         let step = match batch {
@@ -392,7 +393,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Cuts the power inside a step, and goes on from an image of that moment.
+    /// Simulates a power failure inside a step, and continues from an image of that moment.
     fn crash_in(&mut self, step: &Step) -> Result<(), String> {
         let before = self.pairs.clone();
         let within = *self.rng.pick(&CRASH_WITHIN);
@@ -402,7 +403,7 @@ impl<'a> Run<'a> {
         let taken = self.watch().capture.take().and_then(|capture| capture.taken);
         let image = taken.ok_or("no crash point was seen")?;
         self.trace.push("a crash in it, of which this is opened".to_owned());
-        // What the doomed index does from here on happens in another world.
+        // The old index is dropped without observation: its further stores happen after the crash.
         self.sim.no_observer();
         drop(self.index.take());
         self.watch().allowed = step.outcomes(&before);

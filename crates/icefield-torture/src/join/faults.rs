@@ -1,5 +1,5 @@
-//! The Nth system call of the persistent layer fails, once or from then on, for every N, while an index is built,
-//! changed, merged, copied, closed, opened and built anew in its place.
+//! Lets the Nth system call of the persistent layer fail, once or from then on, for every N, while an index is built,
+//! changed, merged, copied, closed, opened, and replaced by a new build.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::faults::{Counts, attempt, every_call};
 use crate::rng::Rng;
 
-/// What the calls fail with.
+/// The error codes of failing calls.
 const ERRORS: [Errno; 2] = [Errno::IO, Errno::NOSPC];
 /// Keys of an index.
 const KEYS: u64 = 20;
@@ -23,7 +23,7 @@ const STEPS: u64 = 40;
 /// Fails every system call in turn, in indexes below `place`. Violations are counted.
 ///
 /// # Errors
-/// The trial fails without any fault.
+/// Returns an error if the trial fails without a fault.
 pub fn faults(seed: u64, place: &Path) -> Result<Counts, Failure> {
     every_call(seed, &ERRORS, |plan| {
         let (place, plan) = (place.to_owned(), Arc::clone(plan));
@@ -40,7 +40,7 @@ struct Trial {
 }
 
 impl Trial {
-    /// How many errors there were; what went wrong.
+    /// Runs the trial. Returns the number of errors, or a description of the violation.
     fn run(mut self) -> Result<u64, String> {
         for entry in std::fs::read_dir(&self.place).map_err(|error| error.to_string())? {
             let path = entry.map_err(|error| error.to_string())?.path();
@@ -95,14 +95,15 @@ impl Trial {
                 Err(Trouble::Wrong(what)) => return Err(what),
                 Err(Trouble::Error(error)) => {
                     self.note(&error)?;
-                    // Nothing of it, or what of it was durable; after that the index answers as it did.
+                    // A failed step leaves no effect, or the part of it that is durable. From then on, the index must
+                    // return that state.
                     let outcomes = step.outcomes(pairs);
                     let found = Pairs::of_index(index).map_err(|error| error.to_string())?;
                     if !outcomes.contains(&found) {
                         return Err(format!("{step:?} failed and left {found:?}"));
                     }
                     if matches!(error, Error::Poisoned) {
-                        // The medium may have more than the index shows.
+                        // The medium may hold more than the index returns.
                         *allowed = outcomes;
                         return Ok(());
                     }
@@ -121,7 +122,7 @@ impl Trial {
         pairs.compare(&copied).map_err(|trouble| format!("the copy: {trouble}"))
     }
 
-    /// Opens the index with faults, and builds another in its place.
+    /// Opens the index with faults, and builds another one in its place.
     fn reopen(
         &mut self,
         faulty: &icefield::JoinOptions<u64>,
@@ -149,7 +150,7 @@ impl Trial {
         Ok(())
     }
 
-    /// Without faults everything is as it must be, and works.
+    /// Opens the index without faults and checks that it has an allowed state and accepts changes.
     fn judge(&self, allowed: &[Pairs]) -> Result<(), String> {
         if !self.path.exists() {
             let built = options(self.seed).build_from(&self.path, &allowed[0]);

@@ -1,4 +1,4 @@
-//! Damage with right checksums, as an attacker makes it: the format and the seed are in the files. Words of every
+//! Damage with correct checksums, as by an attacker: format and hash seed are readable in the files. Words of every
 //! structure get values at and beyond their limits; then every checksum is computed again.
 
 use icefield::base::hash::{Hash, HashKind};
@@ -10,20 +10,20 @@ use crate::rng::Rng;
 const BASES: [&str; 2] = ["base-0.ice", "base-1.ice"];
 const DELTAS: [&str; 2] = ["delta-0.ice", "delta-1.ice"];
 const BLOCK: usize = 4096;
-/// Where the seed of the hash function is in the superblock.
+/// Offset of the hash function's seed in the superblock.
 const SEED_AT: usize = 16;
-/// The words of the last session, of the root's first copy and of the watermark.
+/// Offsets of the last session's words, of the root's first copy and of the watermark.
 const SESSION_AT: usize = 3072;
 const ROOT_AT: usize = ROOT_OFFSET as usize;
 const COPY_BYTES: usize = 64;
 const WATERMARK_AT: usize = ROOT_AT + 2 * COPY_BYTES;
-/// Bytes of a group's line, of a pair, of a wide group's bounds and of a delta record.
+/// Sizes of a group's line, a pair, a wide group's bounds and a delta record.
 const GROUP_BYTES: usize = 64;
 const PAIR_BYTES: usize = 16;
 const WIDE_BYTES: usize = 192;
 const RECORD_BYTES: usize = 32;
 
-/// Where the areas of a base begin; `None` where the header's numbers do not fit the file.
+/// Offsets of the areas of a base.
 struct Areas {
     records: usize,
     wide: usize,
@@ -45,7 +45,7 @@ impl Areas {
     }
 }
 
-/// A value that code may not have thought of, in place of `old`.
+/// Returns an extreme or neighbouring value to replace `old`.
 fn odd_value(old: u64, rng: &mut Rng) -> u64 {
     let others = [
         0,
@@ -69,7 +69,7 @@ fn odd_value(old: u64, rng: &mut Rng) -> u64 {
     *rng.pick(&others)
 }
 
-/// Sets one of the words of `file` from byte `from` to byte `to`.
+/// Sets a random word of `range` in the file.
 fn set(files: &mut impl Files, name: &str, range: std::ops::Range<usize>, rng: &mut Rng) -> String {
     let Some(bytes) = files.bytes(name) else { return format!("no {name}") };
     let words = range.end.min(bytes.len()).saturating_sub(range.start) / 8;
@@ -82,7 +82,7 @@ fn set(files: &mut impl Files, name: &str, range: std::ops::Range<usize>, rng: &
     format!("{name}: {value:#x} at {at}")
 }
 
-/// Forges an index a few times, and says how.
+/// Forges an index one or more times, and describes how.
 pub(super) fn forge(files: &mut impl Files, rng: &mut Rng) -> String {
     let table = files.bytes(TABLE_REGION).cloned().unwrap_or_default();
     let slot = (read_word(&table, ROOT_AT) & 1) as usize;
@@ -108,11 +108,11 @@ pub(super) fn forge(files: &mut impl Files, rng: &mut Rng) -> String {
     format!("forged: {}", how.join(", "))
 }
 
-/// Another number for the present generation, in the root and the header.
+/// Replaces the number of the present generation in the root and the header.
 fn set_generation(files: &mut impl Files, base: &str, rng: &mut Rng) -> String {
     let Some(table) = files.bytes(TABLE_REGION) else { return "no table".into() };
     let old = read_word(table, ROOT_AT);
-    // Its files are those of its parity.
+    // The parity is kept, because it selects the files.
     let value = odd_value(old, rng) & !1 | old & 1;
     write_word(table, ROOT_AT, value);
     if let Some(base) = files.bytes(base) {
@@ -121,7 +121,7 @@ fn set_generation(files: &mut impl Files, base: &str, rng: &mut Rng) -> String {
     format!("generation {value:#x}")
 }
 
-/// The line of a group in place of another's: their records overlap.
+/// Replaces the line of a group by that of another, so that their records overlap.
 fn copy_group(files: &mut impl Files, base: &str, areas: &Areas, rng: &mut Rng) -> String {
     let Some(bytes) = files.bytes(base) else { return format!("no {base}") };
     let groups = (areas.records.min(bytes.len()) - BLOCK.min(bytes.len())) / GROUP_BYTES;
@@ -138,7 +138,7 @@ fn words_sum(sums: &Hash, words: &[u64]) -> u64 {
     sums.bytes(&bytes)
 }
 
-/// Computes every checksum anew, from the records of the log up to the root.
+/// Recomputes every checksum, from the records of the log up to the root.
 fn repair(files: &mut impl Files) {
     let Some(table) = files.bytes(TABLE_REGION) else { return };
     let seed = [0, 8].map(|at| !read_word(table, SEED_AT + at));

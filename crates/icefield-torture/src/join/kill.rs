@@ -1,6 +1,6 @@
-//! A child changes an index, acknowledges through a shared file, and is killed: at random moments or at a system call
-//! of the persistent layer, also while it builds, opens, merges and closes. The parent opens the index and compares it
-//! with what the acknowledged steps must have left.
+//! A child process changes an index, acknowledges each step in a shared file, and is killed: at a random moment or at
+//! a system call of the persistent layer, also during building, opening, merging and closing. The parent opens the
+//! index and compares it with the result of the acknowledged steps.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -18,27 +18,27 @@ use crate::kill::ack::{Acks, Stage};
 use crate::kill::{Counts, NAME, stage_name};
 use crate::rng::Rng;
 
-/// Rounds on one index before it is made anew.
+/// Rounds on one index before it is created anew.
 const ROUNDS_PER_TABLE: u64 = 8;
 /// Keys of an index.
 const KEYS: u64 = 50;
-/// Pairs that an index is built of, at most.
+/// Maximum number of pairs in a built index.
 const PAIRS: u64 = 4000;
-/// A child that has not died after so long hangs.
+/// Time after which a child that is still alive is reported as hanging.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The longest life of a child that is killed at random.
 const LIFE: Duration = Duration::from_millis(30);
 
-/// The stages of an index's life in which somebody dies when many do. Closing is two stores.
+/// The stages of an index's life in which at least one of many children must die. Closing is only two stores.
 pub const KILLED_IN: &[&str] = &["creating", "opening", "working"];
 
-/// What a child is told, in one line.
+/// The orders of a child, in one line.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Orders {
     path: PathBuf,
     acks: PathBuf,
     seed: u64,
-    /// Steps that are done already.
+    /// Steps that are already done.
     first: u64,
     flushes: bool,
     die_at_call: Option<u64>,
@@ -53,14 +53,14 @@ fn base(seed: u64) -> Pairs {
 
 fn step(seed: u64, number: u64) -> Step {
     let mut rng = Rng::fork(seed, 1000 + number);
-    // Merges have most system calls to die at.
+    // Merges make the most system calls and therefore occur more often here.
     if rng.one_in(12) { Step::Merge } else { Step::draw(&mut rng, KEYS) }
 }
 
-/// The life of a child that was given `orders`; what it says when it fails.
+/// Executes `orders` as the child.
 ///
 /// # Errors
-/// The orders make no sense, or the index failed or answered wrongly.
+/// Returns a description of invalid orders, a failure of the index, or a wrong result.
 pub fn child(orders: &str) -> Result<(), String> {
     let orders: Orders =
         serde_json::from_str(orders).map_err(|error| format!("orders: {error}"))?;
@@ -103,10 +103,11 @@ fn session(orders: &Orders, acks: &Acks, pairs: &mut Pairs, next: &mut u64) -> R
     Ok(())
 }
 
-/// Rounds on indexes below the empty or absent directory `place`. `command` starts the child with its orders.
+/// Runs rounds on indexes below `place`, an empty or absent directory. `command` starts the child with its orders.
 ///
 /// # Errors
-/// A lost or invented pair, an index that does not open or is not clean, or a child that failed before it was killed.
+/// Returns a lost or invented pair, an index that does not open or is not clean, or a child that failed before it was
+/// killed.
 pub fn kill(
     seed: u64,
     rounds: u64,
@@ -167,12 +168,12 @@ fn one_index(
             continue;
         }
         let found = judge(seed, &path, &allowed)?;
-        // What was in flight goes on from a state that replays: none of it, or all.
+        // The next round needs a state that a number of steps reproduces: none or all of the step in flight.
         if found != pairs {
             pairs = found;
             done = begun;
             if allowed.last() != Some(&pairs) {
-                // A part of a batch: begin anew, for no number of steps leads here.
+                // A part of a batch took effect, which no number of steps reproduces: start anew.
                 std::fs::remove_dir_all(&path).map_err(io)?;
                 (pairs, done) = (base(seed), 0);
             }
@@ -181,7 +182,7 @@ fn one_index(
     Ok(())
 }
 
-/// Starts a child and sees it die.
+/// Starts a child and waits for its death.
 fn run_child(
     orders: &Orders,
     rng: &mut Rng,
@@ -203,7 +204,7 @@ fn run_child(
         if let Some(status) = child.try_wait().map_err(|error| error.to_string())? {
             break status;
         }
-        // Its life begins when it has come to its orders.
+        // A child's time starts when it has read its orders.
         if born.is_none() && acks.stage() != Stage::Starting {
             born = Some(Instant::now());
         }
@@ -232,14 +233,14 @@ fn run_child(
     Err(format!("the child failed: {}", String::from_utf8_lossy(&said.stderr)))
 }
 
-/// Opens the index that a dead child has left; gives its pairs.
+/// Opens the index that a dead child has left, and returns its pairs.
 fn judge(seed: u64, path: &Path, allowed: &[Pairs]) -> Result<Pairs, String> {
-    // Once as a reader that changes nothing, once as the next writer.
+    // First as a reader that changes nothing, then as the next writer.
     let mut found = Pairs::default();
     for write in [false, true] {
         let index = options(seed).open(path).map_err(|error| format!("does not open: {error}"))?;
         if write {
-            // Removing what cannot be there makes this the writer.
+            // Removing a pair that cannot exist makes this session the writer.
             index.remove_pair(u64::MAX, u64::MAX).map_err(|error| error.to_string())?;
         }
         found = Pairs::of_index(&index).map_err(|error| error.to_string())?;

@@ -1,5 +1,5 @@
-//! An index that is large enough for several threads: what each of them has flushed, only its own fences make durable.
-//! Images are taken when a build and a merge have returned.
+//! An index large enough for several threads: only a thread's own fences make durable what it has flushed. Images are
+//! taken after a build and after a merge.
 
 use icefield::pm::sim::{Image, Pick, Sim, SimOptions};
 use icefield::{JoinIndex, JoinOptions, MergeKind};
@@ -11,20 +11,21 @@ use crate::rng::Rng;
 
 /// Pairs of an index: enough for two threads.
 const PAIRS: u64 = 70_000;
-/// Pairs that are added, and merged group by group.
+/// Pairs that are added and merged group by group.
 const ADDED: u64 = 500;
-/// Images of a point.
+/// Images of a crash point.
 const SAMPLES: u64 = 6;
 
 fn options(seed: u64) -> JoinOptions<u64> {
-    // A wide filter, so that there are groups enough for two threads, too.
+    // A wide filter makes more groups, so that there are enough for two threads.
     JoinIndex::options().hash_seed([seed, 0x1CE]).threads(2).filter_bits_per_key(64)
 }
 
-/// Builds and merges an index by two threads, under the options' model and mutation. Gives how many images were judged.
+/// Builds and merges an index with two threads, under the options' model and mutation. Returns the number of images
+/// checked.
 ///
 /// # Errors
-/// An image that is not what was built or merged.
+/// Returns an image that differs from the pairs built or merged.
 pub fn crash_large(seed: u64, asked: &CrashOptions) -> Result<u64, Failure> {
     guarded(NAME, seed, || {
         run(seed, asked).map_err(|what| Failure::new(NAME, seed, format!("two threads: {what}")))
@@ -57,7 +58,7 @@ fn run(seed: u64, asked: &CrashOptions) -> Result<u64, String> {
     Ok(2 * SAMPLES)
 }
 
-/// Opens images of now.
+/// Opens images of the present moment and checks them.
 fn judge(seed: u64, sim: &Sim, pairs: &Pairs) -> Result<(), String> {
     for n in 0..SAMPLES {
         let mut image = Image::default();

@@ -1,5 +1,5 @@
-//! The scenarios for [`JoinIndex`], which is a multimap that is built, not a map that is filled: random changes and
-//! probes against a naive list of pairs, crash images, killed children, damaged files, failing system calls.
+//! The scenarios for [`JoinIndex`], a multimap that is built from a source: random changes and probes against a
+//! simple list of pairs, crash images, killed children, damaged files, failing system calls.
 
 mod corrupt;
 mod crash;
@@ -27,28 +27,29 @@ pub use large::crash_large;
 pub use model::{ModelCounts, model_in_files, model_simulated};
 pub use syncs::syncs;
 
-/// Makes every flush, fence and store order of the index's code ineffective in turn, as [`mutate`](crate::crash::mutate)
-/// does for tables.
+/// Disables every flush, fence and store order of the index's code in turn, as [`mutate`](crate::crash::mutate) does
+/// for tables.
 ///
 /// # Panics
-/// The unmutated index fails already.
+/// Panics if the unmutated index already fails.
 #[must_use]
 pub fn mutate(options: &MutateOptions) -> MutateReport {
     let mut report = run_sites::<OfIndexes>(options, true);
-    // Of one thread, its next fence makes durable whatever it has flushed.
+    // A thread's next fence makes everything durable that it has flushed, so some sites need two threads.
     report.redundant.retain(|site| !is_noticed_by_threads(options, *site));
     report.caught = report.sites - report.redundant.len() as u64;
     report
 }
 
-/// Whether large indexes are wrong when the site is left out. Which thread does what is chance: so several are tried.
+/// Checks whether a large index fails with the mutation. The distribution of work among threads varies, so several
+/// indexes are tried.
 fn is_noticed_by_threads(options: &MutateOptions, site: Site) -> bool {
     let mutation = Some(Mutation::of(site));
     let asked = CrashOptions { model: options.model, mutation, ..CrashOptions::default() };
     (0..LARGE_INDEXES).any(|n| crash_large(options.seed.wrapping_add(n), &asked).is_err())
 }
 
-/// Large indexes for each site.
+/// Large indexes to try for each site.
 const LARGE_INDEXES: u64 = 5;
 
 /// The histories of [`crash`].
@@ -68,10 +69,10 @@ impl Histories for OfIndexes {
 /// The table's name in commands and reports.
 pub const NAME: &str = "join";
 
-/// Options in which merges of both kinds, full delta stores, long buckets and wide groups are a few changes away.
-/// `variant` picks among them.
+/// Returns options with which merges of both kinds, full delta stores, long buckets and wide groups occur after a few
+/// changes. `variant` selects among them.
 fn options(variant: u64) -> JoinOptions<u64> {
-    // Now and then all keys are in one bucket.
+    // Some variants put all keys into one bucket.
     let hash = match variant % 11 {
         10 => HashKind::Constant,
         8 | 9 => HashKind::Crowded,

@@ -1,4 +1,4 @@
-//! Random changes and probes against a naive list of pairs, with reopenings.
+//! Random changes and probes, with reopenings, against a simple list of pairs.
 
 use std::path::Path;
 
@@ -11,21 +11,21 @@ use super::steps::{Pairs, Step, Trouble, first_pairs};
 use crate::failure::{Failure, guarded};
 use crate::rng::Rng;
 
-/// What model histories did.
+/// Results of model histories.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ModelCounts {
-    /// Histories that ended well.
+    /// Histories without a fault.
     pub histories: u64,
-    /// Their steps.
+    /// Steps executed.
     pub operations: u64,
-    /// Closings and openings among them.
+    /// Reopenings.
     pub reopens: u64,
-    /// Generations that merges made.
+    /// Generations created by merges.
     pub merges: u64,
 }
 
 impl ModelCounts {
-    /// Adds what other histories did.
+    /// Adds the results of other histories.
     pub fn add(&mut self, other: Self) {
         self.histories += other.histories;
         self.operations += other.operations;
@@ -34,10 +34,10 @@ impl ModelCounts {
     }
 }
 
-/// A history of `length` steps on the simulated medium.
+/// Runs a history of `length` steps on the simulated medium.
 ///
 /// # Errors
-/// A wrong answer, a broken invariant, or an error of the index.
+/// Returns a wrong result, a broken invariant, or an error of the index.
 pub fn model_simulated(
     seed: u64,
     length: usize,
@@ -47,7 +47,7 @@ pub fn model_simulated(
     let mut session = 0;
     let mut fresh = |image: Option<Sim>| {
         session += 1;
-        // Recording finds stores that bypass the medium; it is slow, so not every history has it.
+        // Recording finds stores that bypass the medium. It is slow, so only some histories use it.
         let options = SimOptions {
             seed: seed ^ session,
             model,
@@ -75,18 +75,18 @@ pub fn model_simulated(
     })
 }
 
-/// A history of `length` steps in a directory, which is not there yet.
+/// Runs a history of `length` steps in a directory, which must not exist yet.
 ///
 /// # Errors
 /// As [`model_simulated`].
 pub fn model_in_files(seed: u64, length: usize, path: &Path) -> Result<ModelCounts, Failure> {
-    // Probes verify what they read, every other time.
+    // Every second history verifies the reads of probes.
     let options = options(seed).threads(1 + seed as usize % 3).verify(seed.is_multiple_of(2));
     let done = history(seed, length, |pairs| match pairs {
         Some(pairs) => options.build_from(path, pairs),
         None => options.open(path),
     });
-    // Whatever is wrong with removing it shows when the next is made.
+    // A failure to remove the directory shows when the next index is created.
     let _ = std::fs::remove_dir_all(path);
     done
 }
@@ -124,7 +124,7 @@ fn run<M: Medium>(
             counts.reopens += 1;
             drop(index.take());
             let again = place(None)?;
-            // Generations made before are counted.
+            // Earlier generations are already counted.
             counts.merges -= again.generation() - 1;
             pairs.compare(&again)?;
             index = Some(again);

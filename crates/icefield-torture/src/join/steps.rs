@@ -1,4 +1,4 @@
-//! What is done to an index, and the naive list of pairs that says what must come of it.
+//! Steps on an index, and the simple list of pairs that gives their correct results.
 
 use std::sync::Mutex;
 
@@ -7,30 +7,30 @@ use icefield::{Error, JoinIndex, JoinSource, MergeKind, Result};
 
 use crate::rng::Rng;
 
-/// Payloads that steps draw from: few, so that pairs repeat.
+/// Number of distinct payloads: few, so that pairs repeat.
 const PAYLOADS: u64 = 4;
 
-/// One call.
+/// A call on the index.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
-    /// Adds pairs, one by one when it is one.
+    /// Adds pairs, a single one by `insert`.
     Insert(Vec<(u64, u64)>),
     /// Removes a key.
     Remove(u64),
     /// Removes one pair.
     RemovePair(u64, u64),
-    /// Makes the next generation.
+    /// Creates the next generation.
     Merge,
-    /// Probes for keys, in every way.
+    /// Probes for keys by all calls that do so.
     Probe(Vec<u64>),
 }
 
-/// Why a step is not what it should be.
+/// The reason why a step failed.
 #[derive(Debug)]
 pub(super) enum Trouble {
-    /// The index failed.
+    /// The index returned an error.
     Error(Error),
-    /// It answered wrongly.
+    /// The index returned a wrong result.
     Wrong(String),
 }
 
@@ -60,7 +60,7 @@ fn expect<T: PartialEq + std::fmt::Debug>(
     Err(Trouble::Wrong(format!("{what}: {found:?} where {expected:?} is right")))
 }
 
-/// A key: mostly one of few, now and then an extreme one.
+/// Returns a key: mostly one of few, sometimes an extreme one.
 fn key(rng: &mut Rng, keys: u64) -> u64 {
     match rng.below(24) {
         0 => u64::MAX,
@@ -73,7 +73,7 @@ fn pair(rng: &mut Rng, keys: u64) -> (u64, u64) {
     (key(rng, keys), rng.below(PAYLOADS))
 }
 
-/// Some pairs to build an index of: sometimes none, sometimes many of one key.
+/// Returns pairs to build an index from: sometimes none, sometimes many with one key.
 pub(super) fn first_pairs(rng: &mut Rng, keys: u64, most: u64) -> Pairs {
     let count = if rng.one_in(6) { 0 } else { rng.below(most) };
     let skewed = rng.one_in(4);
@@ -87,7 +87,7 @@ pub(super) fn first_pairs(rng: &mut Rng, keys: u64, most: u64) -> Pairs {
 }
 
 impl Step {
-    /// A random step.
+    /// Returns a random step.
     pub(super) fn draw(rng: &mut Rng, keys: u64) -> Self {
         match rng.below(16) {
             0..5 => Self::insert(rng, keys, 1),
@@ -102,12 +102,12 @@ impl Step {
         }
     }
 
-    /// Adds so many pairs.
+    /// Returns a step that adds `count` pairs.
     pub(super) fn insert(rng: &mut Rng, keys: u64, count: u64) -> Self {
         Self::Insert((0..count).map(|_| pair(rng, keys)).collect())
     }
 
-    /// The states that a crash during the step may leave, `before` among them: a batch is cut off somewhere.
+    /// Returns the states that a crash during the step may leave, including `before`. A batch may be cut anywhere.
     pub(super) fn outcomes(&self, before: &Pairs) -> Vec<Pairs> {
         let mut states = vec![before.clone()];
         match self {
@@ -128,7 +128,7 @@ impl Step {
         states
     }
 
-    /// Does the step, and compares what it says.
+    /// Executes the step and checks its result.
     pub(super) fn run<M: Medium>(
         &self,
         index: &JoinIndex<u64, M>,
@@ -158,12 +158,12 @@ impl Step {
     }
 }
 
-/// The pairs that there must be, sorted.
+/// The pairs that the index must have, sorted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Pairs(pub(super) Vec<(u64, u64)>);
 
 impl Pairs {
-    /// What an index has.
+    /// Returns the pairs of an index.
     pub(super) fn of_index<M: Medium>(index: &JoinIndex<u64, M>) -> Result<Self> {
         let mut pairs = Vec::new();
         index.for_each(|key, payload| pairs.push((key, payload)))?;
@@ -192,7 +192,7 @@ impl Pairs {
         }
     }
 
-    /// Probes in every way.
+    /// Probes by all calls that do so.
     fn probe<M: Medium>(
         &self,
         index: &JoinIndex<u64, M>,
@@ -221,7 +221,7 @@ impl Pairs {
         expect("semi_count", index.semi_count(keys)?, (semi, joined_pairs))
     }
 
-    /// Compares everything with what an index has, and checks it.
+    /// Compares all pairs with those of an index, and runs its check.
     pub(super) fn compare<M: Medium>(
         &self,
         index: &JoinIndex<u64, M>,

@@ -1,4 +1,4 @@
-//! Every sync of an index's life fails once.
+//! Lets every sync in the life of an index fail once.
 
 use std::path::Path;
 
@@ -18,11 +18,11 @@ const STEPS: u64 = 40;
 /// Steps after the failure.
 const AFTER: u64 = 4;
 
-/// Fails every sync of a history of an index in turn, below `place`; each call is durable when it returns, whatever
-/// `options` says.
+/// Fails every sync of a history of an index in turn, below `place`. Each call is durable when it returns,
+/// independent of `options`.
 ///
 /// # Errors
-/// The history fails without any failing sync, or the images cannot be made.
+/// Returns an error if the history fails without a failing sync or if the images cannot be created.
 pub fn syncs(options: &Options, place: &Path) -> Result<Counts, Failure> {
     every_sync(&Lived(options.seed), options, place)
 }
@@ -31,7 +31,8 @@ pub fn syncs(options: &Options, place: &Path) -> Result<Counts, Failure> {
 struct Lived(u64);
 
 impl Lived {
-    /// Steps until some time after the failure; what the index may hold, and how many failed.
+    /// Executes steps until a few after the failure. Returns the states that the index may have, and the number of
+    /// failed steps.
     fn change(
         &self,
         film: &Film,
@@ -52,7 +53,8 @@ impl Lived {
                     errors += 1;
                     allowed = allowed.iter().flat_map(|pairs| step.outcomes(pairs)).collect();
                     allowed.dedup();
-                    // The index shows what of the step it has made durable, which the medium may have more of.
+                    // The index returns the part of the step that it has made durable. The medium may hold more of
+                    // it.
                     let found = Pairs::of_index(index).map_err(|error| error.to_string())?;
                     if !step.outcomes(&pairs).contains(&found) {
                         return Err(format!("{step:?} failed and left {found:?}"));

@@ -1,7 +1,7 @@
-//! The word that outlives the writer: a small shared file in which a child says what it has begun and what is done.
+//! A small shared file that survives the child: in it, the child records the steps that it has started and finished.
 //!
-//! The parent reads it after the child's death. A store to a shared mapping survives the process that made it, and the
-//! words of one thread are stored in program order.
+//! The parent reads it after the child's death. A store to a shared mapping survives the death of its process, and
+//! the words of one thread are stored in program order.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -15,10 +15,10 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 const FILE_BYTES: usize = 4096;
 /// Words before those of the threads.
 const HEAD_WORDS: usize = 8;
-/// Most threads of a child.
+/// Maximum number of threads of a child.
 pub(crate) const MAX_THREADS: usize = (FILE_BYTES / 8 - HEAD_WORDS) / 2;
 
-/// What the child is doing.
+/// The current activity of the child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
     Starting,
@@ -34,19 +34,19 @@ impl Stage {
         [Self::Starting, Self::Creating, Self::Opening, Self::Working, Self::Closing, Self::Closed];
 }
 
-/// The file, mapped.
+/// The mapped file.
 #[derive(Debug)]
 pub(crate) struct Acks {
     words: NonNull<u8>,
 }
 
-// SAFETY: the mapping is only reached through the atomics of `word`.
+// SAFETY: the mapping is accessed only through the atomics of `word`.
 unsafe impl Send for Acks {}
 // SAFETY: as above.
 unsafe impl Sync for Acks {}
 
 impl Acks {
-    /// Makes the file anew, all words zero.
+    /// Creates the file, with all words zero.
     pub(crate) fn create(path: &Path) -> io::Result<Self> {
         std::fs::write(path, [0; FILE_BYTES])?;
         Self::open(path)
@@ -62,7 +62,7 @@ impl Acks {
             ));
         }
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a fresh mapping at an address of the kernel's choice; it overlaps nothing of ours.
+        // SAFETY: a new mapping at an address chosen by the kernel, so it overlaps no other memory of this process.
         let base = unsafe {
             mmap(std::ptr::null_mut(), FILE_BYTES, protection, MapFlags::SHARED, &file, 0)?
         };
@@ -73,7 +73,7 @@ impl Acks {
     fn word(&self, index: usize) -> &AtomicU64 {
         assert!(index < FILE_BYTES / 8, "word {index} is outside the file");
         // SAFETY: in bounds of the mapping (just checked), which is page-aligned and lives as long as `self`; both
-        // processes reach its words as atomics only.
+        // processes access its words only as atomics.
         unsafe { &*self.words.as_ptr().cast::<AtomicU64>().add(index) }
     }
 
@@ -86,12 +86,12 @@ impl Acks {
         Stage::ALL.into_iter().find(|known| *known as u64 == stage).unwrap_or(Stage::Starting)
     }
 
-    /// Steps that `thread` has begun: it may have done anything of the last one.
+    /// Returns the number of steps that `thread` has started. Any part of the last one may have taken effect.
     pub(crate) fn begun(&self, thread: usize) -> &AtomicU64 {
         self.word(HEAD_WORDS + 2 * thread)
     }
 
-    /// Steps of `thread` that have returned.
+    /// Returns the number of steps of `thread` that have returned.
     pub(crate) fn done(&self, thread: usize) -> &AtomicU64 {
         self.word(HEAD_WORDS + 2 * thread + 1)
     }
@@ -99,7 +99,7 @@ impl Acks {
 
 impl Drop for Acks {
     fn drop(&mut self) {
-        // SAFETY: the mapping of `open`, to which no reference is left. A failure would only leak a page.
+        // SAFETY: the mapping of `open`, with no reference left. A failure would only leak a page.
         let _ = unsafe { munmap(self.words.as_ptr().cast(), FILE_BYTES) };
     }
 }

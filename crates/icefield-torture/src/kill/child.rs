@@ -1,4 +1,4 @@
-//! The process that is killed: opens or creates the table, writes, closes it, again and again.
+//! The process that is killed. It repeatedly opens or creates the table, writes to it and closes it.
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -12,29 +12,29 @@ use crate::call::{ask, ask_batch};
 use crate::faulty::kill_at;
 use crate::file_subject::{FileOptions, FileSubject};
 
-/// What a child is told, in one line.
+/// The orders of a child, in one line.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Orders {
     pub path: PathBuf,
     pub acks: PathBuf,
     pub seed: u64,
     pub threads: usize,
-    /// Whether to force the flush instructions of persistent memory.
+    /// Forces the flush instructions of persistent memory.
     pub flushes: bool,
-    /// When writes are acknowledged, if the medium is to be a disk.
+    /// When writes are acknowledged, if the medium is a disk.
     pub sync: Option<String>,
-    /// The system call of the persistent layer at which to die.
+    /// The system call of the persistent layer at which the process dies.
     pub die_at_call: Option<u64>,
     /// Steps of each thread between opening and closing.
     pub steps: u64,
-    /// Openings before the child ends by itself.
+    /// Openings before the child exits.
     pub sessions: u64,
 }
 
-/// The whole life of a child that was given `orders`; what it says when it fails.
+/// Executes `orders` as the child.
 ///
 /// # Errors
-/// The orders make no sense, or the table failed: nothing fails in a child that is not yet dead.
+/// Returns an error for invalid orders or for an error of the table: no call may fail in a child that is still alive.
 pub fn child<T: FileSubject>(orders: &str) -> Result<(), String> {
     let orders: Orders =
         serde_json::from_str(orders).map_err(|error| format!("orders: {error}"))?;
@@ -101,8 +101,8 @@ fn write<T: FileSubject>(
     acks: &Acks,
 ) -> Result<(), Error> {
     let step = script::step(seed, thread, n);
-    // Release: whoever sees the table changed by the step also sees that it had begun; x86 and the page cache keep the
-    // order of one thread's stores for a reader that comes after its death.
+    // Release: a reader that sees the step's effect in the table also sees that the step had started. For a reader
+    // after the thread's death, x86 and the page cache keep the order of the thread's stores.
     acks.begun(thread).store(n + 1, Ordering::Release);
     match step.batch {
         None => step.calls.iter().try_for_each(|&call| ask(table, call).map(drop))?,

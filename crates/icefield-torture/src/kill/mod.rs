@@ -1,9 +1,9 @@
-//! A child process writes, acknowledges through a shared file, and is killed: at random moments, or at a system call of
-//! the persistent layer, also while it creates, grows, recovers and closes the table. The parent reopens the table and
-//! looks for every acknowledged write.
+//! A child process writes, acknowledges in a shared file, and is killed: at a random moment, or at a system call of
+//! the persistent layer, also while it creates, grows, recovers and closes the table. The parent reopens the table
+//! and checks that every acknowledged write is present.
 //!
-//! The child is the same program, started again with its orders; whoever runs [`scenario`] says how, and has the new
-//! process call [`child`].
+//! The child is the same program, started again with its orders. The caller of [`scenario`] provides the command, and
+//! the new process calls [`child`].
 
 pub(crate) mod ack;
 mod child;
@@ -30,20 +30,21 @@ use script::Expected;
 
 pub use child::child;
 
-/// The scenario's name.
+/// The name of the scenario.
 pub const NAME: &str = "kill";
-/// The environment variable in which tests hand a child its orders.
+/// The environment variable that passes a child its orders in tests.
 pub const ORDERS_VARIABLE: &str = "ICEFIELD_KILL_ORDERS";
-/// Rounds on one table before it is made anew.
+/// Rounds on one table before it is created anew.
 const ROUNDS_PER_TABLE: u64 = 8;
 /// Writing threads of a child.
 const THREADS: usize = 2;
-/// A child that has not died after so long hangs.
+/// Time after which a child that is still alive is reported as hanging.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// A child that has not come to the wanted stage after so long (there is nothing to create any more) is killed anyway.
+/// Time after which a child is killed even if it has not reached the wanted stage, for example because the table
+/// already exists.
 const STAGE_PATIENCE: Duration = Duration::from_millis(20);
 
-/// What rounds of killing did.
+/// Results of rounds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Children started.
@@ -52,14 +53,14 @@ pub struct Counts {
     pub killed: u64,
     /// Children that died at a chosen system call.
     pub killed_at_call: u64,
-    /// Operations that children had acknowledged, all found.
+    /// Operations that children had acknowledged; all were found.
     pub acked: u64,
-    /// Deaths by what the child was doing.
+    /// Deaths by the child's stage.
     pub stages: BTreeMap<&'static str, u64>,
 }
 
 impl Counts {
-    /// Adds what other rounds did.
+    /// Adds the results of other rounds.
     pub fn add(&mut self, other: Self) {
         self.rounds += other.rounds;
         self.killed += other.killed;
@@ -70,18 +71,19 @@ impl Counts {
         }
     }
 
-    /// Whether the rounds met what they were for.
+    /// Checks that the rounds covered their purpose.
     ///
     /// # Errors
-    /// Nobody died, nothing was acknowledged, or a hundred rounds missed a stage of a table's life.
+    /// Returns an error if no child died, if no operation was acknowledged, or if a hundred rounds missed a stage of
+    /// a table's life.
     pub fn meaningful(&self, seed: u64) -> Result<(), Failure> {
         self.meaningful_in(seed, &["creating", "opening", "working", "closing"])
     }
 
-    /// [`Counts::meaningful`], of a table in whose life only these stages take any time.
+    /// Checks [`Counts::meaningful`] for a table in whose life only these stages take any time.
     ///
     /// # Errors
-    /// The same.
+    /// Returns the errors of [`Counts::meaningful`].
     pub fn meaningful_in(&self, seed: u64, stages: &[&str]) -> Result<(), Failure> {
         let missed = |stage: &&&str| self.rounds >= 100 && !self.stages.contains_key(**stage);
         if self.killed == 0 || self.acked == 0 {
@@ -107,11 +109,11 @@ pub(crate) fn stage_name(stage: Stage) -> &'static str {
     }
 }
 
-/// Rounds on one table, which lives in the empty or absent directory `place`. `command` starts the child with its
-/// orders.
+/// Runs rounds on one table in `place`, an empty or absent directory. `command` starts the child with its orders.
 ///
 /// # Errors
-/// A lost or invented write, a table that does not open or is not clean, or a child that failed before it was killed.
+/// Returns a lost or invented write, a table that does not open or is not clean, or a child that failed before it was
+/// killed.
 pub fn scenario<T: FileSubject>(
     seed: u64,
     rounds: u64,
@@ -160,7 +162,7 @@ fn one_table<T: FileSubject>(
     Ok(life.counts)
 }
 
-/// One table and what it must hold.
+/// A table and its expected contents.
 struct Life {
     path: PathBuf,
     acks: PathBuf,
@@ -200,7 +202,7 @@ impl Life {
 
     fn orders(&mut self, seed: u64, disks: bool) -> Orders {
         let die_at_call = self.rng.one_in(3).then(|| {
-            // The first calls are the ones of creating and opening; later ones grow and close.
+            // The first calls belong to creating and opening; later ones grow and close the table.
             let most = *self.rng.pick(&[40, 150, 600]);
             1 + self.rng.below(most)
         });
@@ -210,7 +212,7 @@ impl Life {
             seed,
             threads: THREADS,
             flushes: self.rng.one_in(4),
-            // The page cache survives the writer: nothing acknowledged is lost in any mode.
+            // The page cache survives the process, so no acknowledged write is lost in any mode.
             sync: (disks && self.rng.one_in(3)).then(|| {
                 let modes =
                     [SyncMode::Always, SyncMode::Every(0), SyncMode::Every(3), SyncMode::Never];
@@ -222,7 +224,7 @@ impl Life {
         }
     }
 
-    /// Waits until the child is at some stage of its work, then a random time, short ones preferred.
+    /// Waits until the child has reached a random stage, then for a random time, mostly a short one, and kills it.
     fn kill_at_random(&mut self, child: &mut Child, acks: &Acks) -> Result<ExitStatus, String> {
         let nothing_yet = !self.path.exists();
         let (stage, longest): (_, &[u64]) = match self.rng.below(8) {
@@ -267,8 +269,8 @@ impl Life {
         Ok(())
     }
 
-    /// Reads the table as the child left it, then, every other time, recovers it for good; in the other half the next
-    /// child meets the table unrecovered.
+    /// Reads the table read-only as the child left it. Every second time, on average, it then recovers the table;
+    /// otherwise the next child opens the unrecovered table.
     fn verify<T: FileSubject>(&mut self, expected: &Expected) -> Result<(), String> {
         if !self.path.exists() {
             return compare(&BTreeMap::new(), expected)
@@ -294,7 +296,7 @@ impl Life {
     }
 }
 
-/// Every record, by a scan and by single reads, of a table that says of itself that it is clean.
+/// Returns every record, read by a scan and by single reads, of a table whose check must be clean.
 fn contents<T: FileSubject>(table: &T, expected: &Expected) -> Result<BTreeMap<u64, u64>, String> {
     let error = |error: icefield::Error| format!("reading: {error}");
     let mut seen = BTreeMap::new();
@@ -347,7 +349,7 @@ fn spawn(mut command: Command) -> Result<Child, String> {
     command.spawn().map_err(|error| format!("starting the child: {error}"))
 }
 
-/// Waits for a child that shall die by itself.
+/// Waits for a child that exits without being killed.
 fn await_end(child: &mut Child) -> Result<ExitStatus, String> {
     let started = Instant::now();
     while started.elapsed() < PATIENCE {
@@ -361,11 +363,11 @@ fn await_end(child: &mut Child) -> Result<ExitStatus, String> {
     Err(format!("the child hangs: {}", last_words(child)))
 }
 
-/// What the child wrote to its standard error.
+/// Returns the child's output on standard error.
 fn last_words(child: &mut Child) -> String {
     let mut text = String::new();
     if let Some(stderr) = &mut child.stderr {
-        // Words that cannot be read are left out of the report; the report stands without them.
+        // The report is useful without this output, so a read error is ignored.
         let _ = stderr.read_to_string(&mut text);
     }
     text.trim().to_owned()

@@ -1,4 +1,5 @@
-//! What a child writes: a function of its seed, so that nothing need be logged, and what may be there after its death.
+//! The writes of a child, as a function of its seed, so that no log is needed, and the contents allowed after its
+//! death.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,21 +10,21 @@ use crate::rng::{Rng, mix};
 /// Keys that one thread writes to: enough for a small table to grow through several sizes.
 const KEYS_PER_THREAD: u64 = 600;
 
-/// One step of a thread: one call, or one batch.
+/// A step of a thread: one call or one batch.
 #[derive(Clone, Debug)]
 pub(super) struct Step {
-    /// The batch call, if it is one.
+    /// The kind of batch, if the step is one.
     pub batch: Option<BatchKind>,
     /// The operations, in order.
     pub calls: Vec<Call>,
 }
 
-/// Step number `n` of `thread`. Threads share no key.
+/// Returns step number `n` of `thread`. Threads share no keys.
 pub(super) fn step(seed: u64, thread: usize, n: u64) -> Step {
     let mut rng = Rng::new(mix(seed ^ mix(thread as u64)) ^ n);
     let mut call = |at: u64| {
         let key = ((thread as u64 + 1) << 20) + rng.below(KEYS_PER_THREAD);
-        // Values name the step that wrote them, so that a stale one shows.
+        // Values identify the step that wrote them, so that a stale one shows.
         let value = 256 + (n * 64 + at) * 16 + thread as u64;
         let action = match rng.below(20) {
             0..6 => Action::Insert(value),
@@ -56,17 +57,18 @@ pub(super) fn step(seed: u64, thread: usize, n: u64) -> Step {
     Step { batch: Some(kind), calls }
 }
 
-/// What each key may hold after a child's death.
+/// The values that each key may have after a child's death.
 #[derive(Debug, Default)]
 pub(super) struct Expected {
     /// The values of every key that was ever written; `None` where it may be absent.
     pub allowed: BTreeMap<u64, BTreeSet<Option<u64>>>,
-    /// Operations that were acknowledged.
+    /// Number of acknowledged operations.
     pub acknowledged: u64,
 }
 
 impl Expected {
-    /// What `before` becomes when each thread has done so many steps and begun so many.
+    /// Returns the contents that `before` becomes after the steps of each thread, given as pairs of steps done and
+    /// steps started.
     pub(super) fn after(before: &Reference, seed: u64, progress: &[(u64, u64)]) -> Self {
         let mut state = before.clone();
         let mut expected = Self::default();
@@ -91,14 +93,14 @@ impl Expected {
         expected
     }
 
-    /// Remembers that the step's keys may be in the table.
+    /// Adds the step's keys to those that the table may have.
     fn mention(&mut self, step: &Step) {
         for call in &step.calls {
             self.allowed.entry(call.key).or_default();
         }
     }
 
-    /// The step was under way: of each key, any prefix of its operations may have happened.
+    /// Records a step in flight: of each key, any prefix of its operations may have taken effect.
     fn perhaps(&mut self, state: &mut Reference, step: &Step) {
         for &call in &step.calls {
             let before = state.get(call.key);
@@ -109,7 +111,7 @@ impl Expected {
     }
 }
 
-/// Does a step on the reference; how many operations ran.
+/// Executes a step on the reference. Returns the number of operations that ran.
 fn perform(state: &mut Reference, step: &Step) -> u64 {
     match step.batch {
         None => step.calls.iter().map(|&call| state.ask(call)).count() as u64,

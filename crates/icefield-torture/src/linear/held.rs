@@ -1,4 +1,4 @@
-//! A thread in a history: asks the table, and holds shadow inserts between its moves.
+//! A thread in a history: it calls the table, and holds shadow inserts between its moves.
 
 use icefield::{Error, OnFailure, Table};
 
@@ -9,12 +9,12 @@ use crate::call::{Action, Call, Reply, ask, ask_batch};
 use crate::pass::{OwnPass, Pass, see};
 use crate::subject::Sample;
 
-/// How shadow inserts end.
+/// The end of a shadow insert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// They become records.
+    /// It becomes a record.
     Commit,
-    /// They go.
+    /// It is discarded.
     Abort,
 }
 
@@ -27,45 +27,45 @@ impl End {
     }
 }
 
-/// The shadow inserts that a thread holds; dropping this aborts them.
+/// The shadow inserts that a thread holds. Dropping this aborts them.
 pub trait Held {
-    /// Tries to make one.
+    /// Tries a shadow insert.
     fn shadow(&mut self, key: u64, value: u64) -> Answer;
 
-    /// Runs a mixed batch, with shadow inserts and everything else but `put`; the answers of the operations that ran, a
-    /// refused one being the last.
+    /// Executes a mixed batch of shadow inserts and any calls but `put`. Returns the answers of the operations that
+    /// ran; a refused operation is the last one.
     ///
     /// # Errors
-    /// The table's, in words.
+    /// Returns a description of the table's error.
     fn batch(&mut self, on_failure: OnFailure, ops: &[(u64, Asked)])
     -> Result<Vec<Answer>, String>;
 
-    /// Ends the one of `key`; its value, or `None` if it is not held.
+    /// Ends the shadow insert of `key`. Returns its value, or `None` if it is not held.
     fn settle(&mut self, key: u64, end: End) -> Option<u64>;
 
-    /// Ends all.
+    /// Ends all shadow inserts.
     fn settle_all(&mut self, end: End);
 }
 
-/// What was asked of a key, and the answer.
+/// An operation on a key, and its answer.
 pub(super) type Answered = (u64, Asked, Answer);
 
 /// A thread in a history.
 pub(super) struct Actor<'a, T> {
     table: &'a T,
     held: Option<Box<dyn Held + 'a>>,
-    /// The design's own way to see all records.
+    /// The design's own call that returns all records.
     pass: OwnPass<T>,
     /// The keys of the history.
     among: &'a [u64],
-    /// Whether a crash could take back what was shown.
+    /// Returns an error if a crash could revert what a pass has returned.
     durable: &'a dyn Fn() -> Result<(), String>,
-    /// Keys and values of the shadow inserts that it holds.
+    /// Keys and values of the shadow inserts that the thread holds.
     keys: Vec<(u64, u64)>,
 }
 
 impl<'a, T: Table<Key: Sample, Value: Sample>> Actor<'a, T> {
-    /// A thread in a history of the keys `among`.
+    /// Creates a thread for a history of the keys `among`.
     pub(super) fn new(
         table: &'a T,
         hold: Option<Hold<T>>,
@@ -77,10 +77,10 @@ impl<'a, T: Table<Key: Sample, Value: Sample>> Actor<'a, T> {
         Self { table, held, pass, among, durable, keys: Vec::new() }
     }
 
-    /// Makes a move; what was asked of which keys, and answered.
+    /// Makes a move. Returns the operations, their keys and their answers.
     ///
     /// # Errors
-    /// The table's, in words.
+    /// Returns a description of the table's error.
     pub(super) fn make(&mut self, step: &Move) -> Result<Vec<Answered>, String> {
         let answered = match step {
             Move::One(key, asked) => vec![self.ask(*key, *asked)?],
@@ -117,8 +117,8 @@ impl<'a, T: Table<Key: Sample, Value: Sample>> Actor<'a, T> {
         Ok(answered)
     }
 
-    /// What a pass tells of the history's keys: as many reads, and more of a key that it shows more than once, as it
-    /// may where the key was removed and inserted again.
+    /// Converts a pass into one read per key of the history. A key can be returned more than once, if it was removed
+    /// and inserted again; then it has several reads.
     fn pass(&self, pass: Pass) -> Result<Vec<Answered>, String> {
         let seen = see(self.table, pass, self.pass, self.durable)?;
         let read = |key, value| (key, Asked::Call(Action::Get), Answer::Reply(Reply::Value(value)));
@@ -146,7 +146,7 @@ impl<'a, T: Table<Key: Sample, Value: Sample>> Actor<'a, T> {
         Ok((key, asked, answer))
     }
 
-    /// Ends the oldest.
+    /// Ends the oldest shadow insert.
     fn settle_one(&mut self, end: End) -> Result<Answered, String> {
         let (key, _) = self.keys.remove(0);
         let value = self.held()?.settle(key, end);

@@ -1,10 +1,10 @@
-//! Threads run small random histories on a few hot keys of a tiny table, which splits and moves records under them;
-//! each history is judged for linearizability.
+//! Threads run small random histories on a few hot keys of a tiny table that concurrently splits and moves records.
+//! Each history is checked for linearizability.
 //!
-//! A batch counts as its operations, all within the batch's interval and in its order; `clear` counts as a removal of
-//! each key; a pass over all records counts as a read of each key, for no table says that they are of one moment. `len`
-//! is compared when nobody writes. Where a table has shadow inserts, every other history has them too ([`Held`]). On
-//! some tables the simulator also looks for answers that a crash could take back.
+//! A batch counts as its operations, in batch order, each within the interval of the batch. `clear` counts as a
+//! removal of each key. A pass over all records counts as a read of each key, because no table guarantees that a pass
+//! is a consistent snapshot. `len` is compared when no thread writes. Where a table has shadow inserts, every second
+//! history includes them ([`Held`]). On some tables the simulator also looks for results that a crash could revert.
 
 mod held;
 mod plan;
@@ -29,62 +29,64 @@ pub use held::{End, Held};
 use plan::Plan;
 use stage::{Stage, record};
 
-/// The scenario's name.
+/// The name of the scenario.
 pub const NAME: &str = "linear";
 /// Histories on one table: enough for a tiny one to grow through several sizes.
 const HISTORIES_PER_TABLE: u64 = 32;
-/// The share of operations on hot keys that must have met another one there for the histories to mean anything.
+/// Minimum share of operations on hot keys that overlap another operation on the same key, for the histories to
+/// count.
 pub const MIN_OVERLAP: f64 = 0.9;
-/// Histories that threads run in one go: one after the other, with a line between.
+/// Histories that the threads run in succession, with a barrier between them.
 const HISTORIES_IN_A_ROW: u64 = 8;
-/// One table in so many leaves the choice of who runs to the system, so that threads really run at the same time.
+/// One table in this many leaves the scheduling to the operating system, so that threads really run in parallel.
 const FREE_ONE_IN: u64 = 32;
-/// One table in so many looks for stores that bypass the medium, and for answers that are not durable; it costs a lock
-/// for each store and load.
+/// One table in this many records its stores, to find stores that bypass the medium and results that are not durable.
+/// This costs a lock for each store and load.
 const RECORD_ONE_IN: u64 = 8;
 
-/// What concurrent histories did.
+/// Results of concurrent histories.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Histories run and judged.
+    /// Histories run and checked.
     pub histories: u64,
     /// Operations in them.
     pub operations: u64,
-    /// Operations of the threads on hot keys, in histories in which they take turns: how far others overlap is up to
-    /// the system.
+    /// Operations of the threads on hot keys, in histories in which threads take turns. In other histories the
+    /// overlap depends on the operating system.
     pub hot: u64,
-    /// Those of them that overlapped another thread's operation on the same key.
+    /// Number of those that overlapped another thread's operation on the same key.
     pub overlapping: u64,
-    /// Tables that grew while histories ran on them.
+    /// Tables that grew during their histories.
     pub grown_tables: u64,
-    /// Times that threads could not take turns as the seed says, because one held a lock of the system.
+    /// Number of times that threads deviated from the order of the seed, because one held an operating system lock.
     pub stalls: u64,
-    /// Histories judged again with two answers exchanged.
+    /// Histories checked again with two answers exchanged.
     pub swapped: u64,
-    /// How many of these were rejected; an exchange may be harmless, as between two equal-looking overlapping calls.
+    /// Number of those that were rejected. An exchange can be harmless, for example between two overlapping calls of
+    /// one kind.
     pub swapped_rejected: u64,
-    /// What the histories with shadow inserts did.
+    /// Results of histories with shadow inserts.
     pub shadows: ShadowCounts,
 }
 
-/// What histories with shadow inserts did.
+/// Results of histories with shadow inserts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ShadowCounts {
-    /// Histories with them.
+    /// Histories with shadow inserts.
     pub histories: u64,
-    /// Shadow inserts that were made.
+    /// Successful shadow inserts.
     pub made: u64,
-    /// Those that were not, because another one held the key or it was present.
+    /// Failed shadow inserts: the key was present or another shadow insert held it.
     pub not_made: u64,
-    /// Those that became records.
+    /// Shadow inserts that became records.
     pub committed: u64,
-    /// Those that went.
+    /// Shadow inserts that were discarded.
     pub aborted: u64,
-    /// Calls that were refused because of one.
+    /// Calls that were refused because of a shadow insert.
     pub refused: u64,
-    /// Exchanges of answers of which one tells of a shadow insert.
+    /// Exchanges of answers that involve a shadow insert.
     pub swapped: u64,
-    /// How many of these were rejected.
+    /// Number of those that were rejected.
     pub swapped_rejected: u64,
 }
 
@@ -111,7 +113,7 @@ impl ShadowCounts {
         }
     }
 
-    /// Histories that are enough for each of these to happen.
+    /// Number of histories after which each of these events must have occurred.
     const ENOUGH: u64 = 1000;
 
     fn meaningful(&self) -> bool {
@@ -121,7 +123,7 @@ impl ShadowCounts {
 }
 
 impl Counts {
-    /// Adds what other histories did.
+    /// Adds the results of other histories.
     pub fn add(&mut self, other: Self) {
         self.histories += other.histories;
         self.operations += other.operations;
@@ -134,16 +136,17 @@ impl Counts {
         self.shadows.add(other.shadows);
     }
 
-    /// The share of operations on hot keys that overlapped another one there, in histories in which threads take turns.
+    /// Returns the share of operations on hot keys that overlapped another one, in histories in which threads take
+    /// turns.
     #[must_use]
     pub fn overlap(&self) -> f64 {
         if self.hot == 0 { 0.0 } else { self.overlapping as f64 / self.hot as f64 }
     }
 
-    /// Whether the histories were worth judging.
+    /// Checks that the histories exercised the table enough.
     ///
     /// # Errors
-    /// Too little overlap, no growth, or a judge that rejects nothing.
+    /// Returns an error if there was too little overlap or no growth, or if the checker rejected nothing.
     pub fn meaningful(&self, seed: u64) -> Result<(), Failure> {
         let fail = |what: String| Err(Failure::new(NAME, seed, what));
         if self.histories == 0 {
@@ -171,7 +174,7 @@ impl Counts {
 /// Runs about `histories` histories on the simulated medium.
 ///
 /// # Errors
-/// The first history that no order explains.
+/// Returns the first history that no order explains.
 pub fn scenario<T: Subject>(
     seed: u64,
     histories: u64,
@@ -199,28 +202,28 @@ pub fn scenario<T: Subject>(
     histories_on(seed, histories, pool, make)
 }
 
-/// What histories run on.
+/// The test bed of a row of histories.
 #[derive(Debug)]
 pub struct Ground<T> {
     /// The table.
     pub table: T,
-    /// Its medium, if it is the simulated one.
+    /// Its medium, if it is simulated.
     pub sim: Option<Sim>,
-    /// Whether threads take turns as the seed says, instead of running at the same time.
+    /// If set, threads take turns in the order of the seed; otherwise they run in parallel.
     pub turns: bool,
-    /// What holds a thread's shadow inserts, if the table has them.
+    /// Creates the holder of a thread's shadow inserts, if the table has them.
     pub hold: Option<Hold<T>>,
-    /// The design's own way to see all records.
+    /// The design's own call that returns all records.
     pub pass: OwnPass<T>,
 }
 
-/// Makes what holds a thread's shadow inserts in a table.
+/// Creates the holder of a thread's shadow inserts in a table.
 pub type Hold<T> = for<'a> fn(&'a T) -> Box<dyn Held + 'a>;
 
-/// As [`scenario`], on tables of `make`, which is told a seed.
+/// Runs the scenario on tables that `make` creates from a seed.
 ///
 /// # Errors
-/// The first history that no order explains.
+/// Returns the first history that no order explains.
 pub fn histories_on<T>(
     seed: u64,
     histories: u64,
@@ -278,7 +281,7 @@ where
     Ok(counts)
 }
 
-/// Whether `len` is right, now that nobody writes.
+/// Checks `len` while no thread writes.
 fn count<T: Table<Key: Sample, Value: Sample>>(table: &T, own: OwnPass<T>) -> Result<(), String> {
     let seen = see(table, Pass::ForEach, own, &|| Ok(()))?.len() as u64;
     let len = table.len().map_err(|error| error.to_string())?;
@@ -313,7 +316,7 @@ fn judge(
     check(events)
 }
 
-/// Judges the history again with the answers of two operations on one key exchanged.
+/// Checks the history again with the answers of two operations on one key exchanged.
 fn exchange(events: &[Event], rng: &mut Rng, counts: &mut Counts) {
     let first = rng.index(events.len());
     let differs =

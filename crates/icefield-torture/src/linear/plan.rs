@@ -1,4 +1,4 @@
-//! What each thread of a concurrent history does.
+//! The moves of each thread in a concurrent history.
 
 use icefield::OnFailure;
 
@@ -8,21 +8,21 @@ use crate::call::{Action, BatchKind, Call};
 use crate::pass::Pass;
 use crate::rng::Rng;
 
-/// One call of a thread.
+/// A move of a thread.
 #[derive(Clone, Debug)]
 pub(super) enum Move {
     One(u64, Asked),
     Batch(BatchKind, Vec<Call>),
-    /// A mixed batch with shadow inserts among its operations.
+    /// A mixed batch that includes shadow inserts.
     Mixed(OnFailure, Vec<(u64, Asked)>),
-    /// Ends the oldest shadow insert that the thread holds, or all; reads `key` if there is none.
+    /// Ends the oldest shadow insert that the thread holds, or all of them. If there are none, reads `key`.
     Settle {
         end: End,
         all: bool,
         key: u64,
     },
     Clear,
-    /// Sees all records: a read of each key of the history.
+    /// Makes a pass, which is a read of each key of the history.
     Pass(Pass),
 }
 
@@ -32,29 +32,28 @@ impl Move {
     }
 }
 
-/// The keys and the threads' moves of one history.
+/// The keys of one history and the moves of its threads.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
-    /// The keys that all threads fight over; absent before the history.
+    /// The keys that all threads use; absent before the history.
     pub hot: Vec<u64>,
-    /// Hot keys that are inserted before the threads start.
+    /// Inserts of hot keys before the threads start.
     pub setup: Vec<Call>,
-    /// The moves of each thread.
     pub threads: Vec<Vec<Move>>,
-    /// Whether there are shadow inserts among them.
+    /// Set if the moves include shadow inserts.
     pub shadows: bool,
 }
 
-/// Keys of one history: some hot ones, and some more for each thread, which fill the table so that it must grow.
+/// Keys of one history: a few hot ones, and more for each thread, which fill the table so that it must grow.
 const KEYS_PER_HISTORY: u64 = 64;
-/// The first keys of a history's range are the hot ones.
+/// Maximum number of hot keys; they are the first keys of a history's range.
 const MAX_HOT: u64 = 3;
 
 impl Plan {
-    /// The plan of history number `history` on its table, which may have shadow inserts.
+    /// Creates the plan of history number `history` on its table, which may have shadow inserts.
     pub(super) fn new(rng: &mut Rng, history: u64, threads: usize, may_shadow: bool) -> Self {
         let first = 1000 + history * KEYS_PER_HISTORY;
-        // Mostly one: on several keys fewer operations meet.
+        // Mostly one, because fewer operations overlap on several keys.
         let keys = if rng.one_in(16) { 2 + rng.below(MAX_HOT - 1) } else { 1 };
         let hot: Vec<u64> = (first..first + keys).collect();
         let shadows = may_shadow && rng.one_in(2);
@@ -69,7 +68,7 @@ impl Plan {
             .map(|thread| {
                 let filler = first + MAX_HOT + thread * 16;
                 let moves: Vec<Move> = (0..moves).map(|_| draw.next_move(filler)).collect();
-                // What is held must end.
+                // Every shadow insert must end.
                 let last = shadows.then(|| draw.settle(true));
                 moves.into_iter().chain(last).collect()
             })
@@ -77,7 +76,7 @@ impl Plan {
         Self { hot, setup, threads, shadows }
     }
 
-    /// Every key that the history touches.
+    /// Returns every key that the history uses.
     pub(super) fn keys(&self) -> Vec<u64> {
         let calls = self.threads.iter().flatten().flat_map(|step| match step {
             Move::One(key, _) => vec![*key],
@@ -108,7 +107,7 @@ impl Draw<'_> {
     fn next_move(&mut self, filler: u64) -> Move {
         match self.rng.below(100) {
             0 if self.rng.one_in(4) => Move::Clear,
-            // Each reads the whole table: dear.
+            // Rare, because each pass reads the whole table.
             60..64 => Move::Pass(Pass::any(self.rng)),
             0..14 => self.batch(filler),
             14..20 => Move::call(self.filling(filler)),
@@ -130,7 +129,7 @@ impl Draw<'_> {
         Move::Settle { end, all, key: *self.rng.pick(&self.hot) }
     }
 
-    /// An insertion of a key that only this thread uses.
+    /// Returns an insertion of a key that only this thread uses.
     fn filling(&mut self, filler: u64) -> Call {
         Call { key: filler + self.rng.below(16), action: Action::Insert(self.value()) }
     }
@@ -141,8 +140,8 @@ impl Draw<'_> {
         Call { key: *self.rng.pick(&self.hot), action }
     }
 
-    /// A batch over hot and own keys alike. Where keys may be shadowed, batches of inserts are mixed ones: of another
-    /// that is refused nobody learns how far it came.
+    /// Returns a batch on hot keys and the thread's own keys. Where keys may be shadowed, insert batches become mixed
+    /// ones: when another batch is refused, the number of executed operations is unknown.
     fn batch(&mut self, filler: u64) -> Move {
         let kind = *self.rng.pick(&BatchKind::ALL);
         let calls: Vec<Call> = (0..2 + self.rng.below(3))
@@ -159,7 +158,7 @@ impl Draw<'_> {
         }
     }
 
-    /// The batch with some shadow inserts; blind puts tell their answer instead.
+    /// Adds some shadow inserts to the batch, and replaces puts by inserts, which return an answer.
     fn mixed(&mut self, on_failure: OnFailure, calls: &[Call]) -> Move {
         let asked = |call: &Call| match call.action {
             _ if self.rng.one_in(3) => (call.key, self.shadow()),

@@ -1,4 +1,4 @@
-//! A row of histories being recorded: threads that make their moves and note what was answered, and when.
+//! Records a row of histories: threads make their moves and record the answers with time stamps.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,10 +17,10 @@ use crate::pass::OwnPass;
 use crate::pool::{Pool, lock};
 use crate::subject::Sample;
 
-/// Threads that do not take turns give up the processor once in so many steps.
+/// Threads that do not take turns yield the processor once in this many steps.
 const YIELD_ONE_IN: u32 = 16;
 
-/// A row of histories while they are recorded.
+/// A row of histories during its recording.
 pub(super) struct Stage<T> {
     table: Arc<T>,
     sim: Option<Sim>,
@@ -28,16 +28,16 @@ pub(super) struct Stage<T> {
     pass: OwnPass<T>,
     pub plans: Vec<Plan>,
     clock: AtomicU64,
-    /// How often threads have come to the line between two histories.
+    /// Number of arrivals of threads at the barriers between histories.
     arrivals: AtomicUsize,
-    /// A thread panicked: nobody shall wait for it.
+    /// A thread panicked, so the others must not wait for it.
     broken: AtomicBool,
     /// The events of each history.
     events: Vec<Mutex<Vec<Event>>>,
     errors: Mutex<Vec<String>>,
 }
 
-/// Sets up, runs the threads, and reads every key at the end; everything is part of the histories.
+/// Runs the setup and the threads, and reads every key at the end. All of it is part of the histories.
 pub(super) fn record<T>(
     stage: &Arc<Stage<T>>,
     baton: Option<Arc<Baton>>,
@@ -71,7 +71,7 @@ where
     }
 }
 
-/// Tells the other threads when one of them panics.
+/// Notifies the other threads when a thread panics.
 struct Alarm<'a>(&'a AtomicBool);
 
 impl Drop for Alarm<'_> {
@@ -110,7 +110,7 @@ impl<T: Table<Key: Sample, Value: Sample>> Stage<T> {
         }
     }
 
-    /// A thread's part of all histories.
+    /// Runs a thread's part of all histories.
     fn perform_all(&self, thread: usize, threads: usize) {
         let _alarm = Alarm(&self.broken);
         for (history, plan) in self.plans.iter().enumerate() {
@@ -135,10 +135,10 @@ impl<T: Table<Key: Sample, Value: Sample>> Stage<T> {
                 sim.begin_op();
             }
             baton::begin();
-            // SeqCst: the stamps are the real-time order that the judge goes by.
+            // SeqCst: the stamps are the real-time order that the checker uses.
             let began = self.clock.fetch_add(1, Ordering::SeqCst);
             let answers = actor.make(step).and_then(|answers| match step {
-                // Of what it has read, a `clear` answers nothing.
+                // The reads of a `clear` do not affect its answer.
                 Move::Clear => Ok(answers),
                 _ => self.is_durable().map(|()| answers),
             });
@@ -154,7 +154,7 @@ impl<T: Table<Key: Sample, Value: Sample>> Stage<T> {
         lock(&self.events[history]).extend(mine);
     }
 
-    /// An error if a crash could take back what the calling thread has read since its call began.
+    /// Returns an error if a crash could revert a value that the calling thread has read since its call began.
     fn is_durable(&self) -> Result<(), String> {
         match self.sim.iter().flat_map(Sim::op_returned).next() {
             None => Ok(()),
@@ -162,7 +162,7 @@ impl<T: Table<Key: Sample, Value: Sample>> Stage<T> {
         }
     }
 
-    /// A `clear` removes every key, also those of the histories before and after.
+    /// A `clear` removes every key, including those of the other histories in the row.
     fn cleared(&self, event: impl Fn(Answered) -> Event) {
         for (plan, events) in self.plans.iter().zip(&self.events) {
             let removed =

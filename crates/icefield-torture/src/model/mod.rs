@@ -1,7 +1,7 @@
-//! Random sequences of every operation against the reference map, with clean reopenings where a table outlives itself.
+//! Random sequences of all operations, checked against the reference map, with clean reopenings on persistent media.
 //!
-//! A history is made from its seed before it runs and does not depend on what the table answers, so a failing one can
-//! be shortened by leaving steps out.
+//! A history is generated from its seed before it runs and does not depend on the table's replies. Therefore a
+//! failing history can be shortened by leaving steps out.
 
 mod run;
 mod step;
@@ -15,28 +15,28 @@ use crate::subject::Sample;
 
 pub use step::{Step, history};
 
-/// The scenario's name.
+/// The name of the scenario.
 pub const NAME: &str = "model";
 
-/// What model histories did.
+/// Results of model histories.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Histories run.
     pub histories: u64,
-    /// Steps of them.
+    /// Steps executed.
     pub steps: u64,
-    /// Single operations, those inside batches included.
+    /// Single operations, including those in batches.
     pub operations: u64,
     /// Clean reopenings.
     pub reopens: u64,
-    /// Whole passes over a table, compared record by record.
+    /// Complete passes over a table, compared record by record.
     pub scans: u64,
-    /// Calls, or a few that belong together, that only tables of this design have.
+    /// Calls, or short sequences of them, that only this design has.
     pub own_calls: u64,
 }
 
 impl Counts {
-    /// Adds what another history did.
+    /// Adds the results of another history.
     pub fn add(&mut self, other: Self) {
         self.histories += other.histories;
         self.steps += other.steps;
@@ -47,10 +47,10 @@ impl Counts {
     }
 }
 
-/// One history of about `length` steps on a table of `place()`.
+/// Runs one history of about `length` steps on a table of `place()`.
 ///
 /// # Errors
-/// The first wrong answer, with a shortened history.
+/// Returns the first wrong reply, with a shortened history.
 pub fn scenario<T, P>(seed: u64, length: usize, place: impl Fn() -> P) -> Result<Counts, Failure>
 where
     T: Table<Key: Sample, Value: Sample>,
@@ -59,10 +59,10 @@ where
     run_steps::<T, P>(seed, history(seed, length), place)
 }
 
-/// A history whose steps `bytes` choose: what a fuzzer runs. The same bytes always give the same history.
+/// Runs a history whose steps are determined by `bytes`, the input of a fuzzer. Equal bytes give equal histories.
 ///
 /// # Errors
-/// The first wrong answer, with a shortened history.
+/// Returns the first wrong reply, with a shortened history.
 pub fn scenario_of_bytes<T, P>(bytes: &[u8], place: impl Fn() -> P) -> Result<Counts, Failure>
 where
     T: Table<Key: Sample, Value: Sample>,
@@ -71,7 +71,7 @@ where
     run_steps::<T, P>(0, step::history_of_bytes(bytes, MOST_FUZZED_STEPS), place)
 }
 
-/// Steps of a history that bytes choose. A longer input is slower and finds no more.
+/// Maximum number of steps in a fuzzed history. Longer inputs are slower and find no more.
 const MOST_FUZZED_STEPS: usize = 400;
 
 /// Runs `steps`, and shortens them if they fail.
@@ -95,7 +95,7 @@ where
         .with_trace(short.iter().map(|step| format!("{step:?}"))))
 }
 
-/// Leaves out calls of the batch or scan at `at` while the history still fails.
+/// Removes calls from the batch or scan at `at` while the history still fails.
 fn shrink_calls(steps: &mut [Step], at: usize, fails: &dyn Fn(&[Step]) -> bool) {
     let Some(calls) = steps[at].calls_mut().cloned() else { return };
     let mut candidate = steps.to_vec();

@@ -14,10 +14,10 @@ use crate::place::Place;
 use crate::reference::Reference;
 use crate::subject::Sample;
 
-/// What is wrong, in words.
+/// A result with a description of the fault.
 type Verdict<T = ()> = Result<T, String>;
 
-/// Runs `steps`.
+/// Runs `steps` on a new table.
 pub(super) fn run<T, P>(seed: u64, steps: &[Step], mut place: P) -> Result<Counts, Failure>
 where
     T: Table<Key: Sample, Value: Sample>,
@@ -37,18 +37,18 @@ where
 
 struct Run<T, P> {
     place: P,
-    /// Absent only while it is reopened.
+    /// Absent only during a reopening.
     table: Option<T>,
     right: Reference,
     counts: Counts,
 }
 
-/// Equality, or what differs.
+/// Checks for equality and describes the difference.
 fn same<A: PartialEq + std::fmt::Debug>(got: A, right: A) -> Verdict {
     if got == right { Ok(()) } else { Err(format!("got {got:?} instead of {right:?}")) }
 }
 
-/// An error is a wrong answer: nothing fails here.
+/// Converts an error into a fault: no call may fail here.
 fn fine<A>(result: Result<A, Error>) -> Verdict<A> {
     result.map_err(|error| format!("error: {error}"))
 }
@@ -156,7 +156,7 @@ where
         same(seen, self.right.sorted())
     }
 
-    /// Reads one page into `seen`; where the next begins.
+    /// Reads one page into `seen` and returns the cursor of the next.
     fn page(
         &mut self,
         cursor: Cursor,
@@ -173,7 +173,8 @@ where
         Ok(page.next)
     }
 
-    /// Every key that no write touches must be seen exactly once, with its value.
+    /// Scans with writes between the pages. Every key that no write touches must be returned exactly once, with its
+    /// value.
     fn scan_among_writes(&mut self, page: usize, writes: &[Call], reopen: bool) -> Verdict {
         self.counts.scans += 1;
         let stable: HashMap<u64, u64> = self

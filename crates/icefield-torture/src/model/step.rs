@@ -1,9 +1,9 @@
-//! What a history may do, and how one is drawn.
+//! The steps of a history, and their generation.
 
 use crate::call::{Action, BatchKind, Call, Rule};
 use crate::rng::Rng;
 
-/// One step of a history.
+/// A step of a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the variants are the calls of `Table` of the same names")]
 pub enum Step {
@@ -17,35 +17,35 @@ pub enum Step {
     GetAsync(u64),
     /// `len`, `is_empty` and the estimate of `stats`.
     Len,
-    /// A whole pass in pages of so many records.
+    /// A complete pass in pages of `page` records.
     Scan {
         page: usize,
     },
-    /// A pass with writes to other keys between the pages, and a reopening in the middle if asked.
+    /// A pass with writes to other keys between the pages and, if `reopen` is set, a reopening in the middle.
     ScanAmongWrites {
         page: usize,
         writes: Vec<Call>,
         reopen: bool,
     },
-    /// A `for_each` that breaks after so many records.
+    /// A `for_each` that breaks after `stop_after` records.
     ForEach {
         stop_after: usize,
     },
     Clear,
     Reserve(u64),
     Shrink,
-    /// Keeps the keys whose number is no multiple.
+    /// Removes the keys whose number is a multiple of `drop_multiples_of`.
     Retain {
         drop_multiples_of: u64,
     },
     Check,
     Reopen,
-    /// What only tables of this design can do ([`Place::own_call`](crate::place::Place::own_call)).
+    /// Calls that only this design has ([`Place::own_call`](crate::place::Place::own_call)).
     OwnCall(u64),
 }
 
 impl Step {
-    /// The calls of a batch, or those among the pages of a scan.
+    /// Returns the calls of a batch, or those between the pages of a scan.
     pub(super) fn calls_mut(&mut self) -> Option<&mut Vec<Call>> {
         match self {
             Self::Batch(_, calls) | Self::ScanAmongWrites { writes: calls, .. } => Some(calls),
@@ -54,7 +54,7 @@ impl Step {
     }
 }
 
-/// What a stretch of a history mostly does.
+/// The main activity of a part of a history.
 #[derive(Clone, Copy)]
 enum Mood {
     Mixed,
@@ -62,7 +62,7 @@ enum Mood {
     Shrinking,
 }
 
-/// The steps of `seed`: stretches of growing, shrinking and mixed work over a universe of few or many keys.
+/// Returns the history of `seed`: phases of growing, shrinking and mixed work on few or many keys.
 #[must_use]
 pub fn history(seed: u64, length: usize) -> Vec<Step> {
     let mut draw = Draw::new(Rng::fork(seed, 1));
@@ -77,7 +77,7 @@ pub fn history(seed: u64, length: usize) -> Vec<Step> {
     steps
 }
 
-/// The steps that `bytes` choose, at most `most` and two that look at the result.
+/// Returns the steps that `bytes` determine, at most `most`, and two more that check the result.
 #[must_use]
 pub(super) fn history_of_bytes(bytes: &[u8], most: usize) -> Vec<Step> {
     let mut draw = Draw::new(Rng::of_bytes(bytes));
@@ -101,7 +101,7 @@ impl Draw {
         Self { keys: *rng.pick(&[3, 12, 40, 150, 400]), fresh: 256, rng }
     }
 
-    /// A key of the universe; the extreme words are among them.
+    /// Returns a key of the universe, which includes the extreme words.
     fn key(&mut self) -> u64 {
         match self.rng.below(self.keys) {
             1 => u64::MAX,
@@ -110,7 +110,7 @@ impl Draw {
         }
     }
 
-    /// Mostly a value that occurs once, so that stale answers show.
+    /// Returns a value that is mostly unique, so that stale results show.
     fn value(&mut self) -> u64 {
         if self.rng.one_in(5) {
             return self.rng.below(256);

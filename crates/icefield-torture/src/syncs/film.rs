@@ -1,4 +1,4 @@
-//! The states of a table's pages, as its syncs show them.
+//! Records the states of a table's pages at its syncs.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -14,17 +14,17 @@ use crate::rng::Rng;
 
 /// Bytes of a page.
 const PAGE: usize = 4096;
-/// A file that says nothing of the table's contents.
+/// A file without table contents.
 const LOCK_FILE: &str = "lock";
-/// Chance that a page of a sampled image is in a state of its own, not in the one that most others are in: one in so
-/// many.
+/// Chance, one in this many, that a page of a sampled image is in a random state instead of the one that most of its
+/// pages have.
 const ODD_ONE_IN: u64 = 3;
 
 type Page = [u8; PAGE];
-/// A directory's files, in whole pages.
+/// The files of a directory, in whole pages.
 type Files = BTreeMap<OsString, Vec<Page>>;
 
-/// Looks at each sync of a table, and makes one of them fail.
+/// Observes each sync of a table, and lets one of them fail.
 pub(crate) struct Film {
     path: PathBuf,
     reel: Arc<Mutex<Reel>>,
@@ -37,7 +37,7 @@ struct Reel {
     /// The sync that fails.
     nth: Option<u64>,
     syncs: u64,
-    /// Pages as their last successful sync before that has left them.
+    /// Pages as of their last successful sync before the failure.
     durable: Files,
     failed: Option<Files>,
     later: Vec<Files>,
@@ -45,9 +45,9 @@ struct Reel {
 }
 
 impl Film {
-    /// Of a table to be made at `path`, where whatever there is goes; the sync of that number fails.
+    /// Creates the recorder for a table at `path`, and removes what exists there. Sync number `nth` fails.
     pub(super) fn new(path: &Path, nth: Option<u64>) -> Self {
-        // What cannot be removed makes the creation fail.
+        // If something cannot be removed, the creation of the table fails.
         let _ = std::fs::remove_dir_all(path);
         let reel = Arc::new(Mutex::new(Reel { path: path.to_owned(), nth, ..Reel::default() }));
         let watched = Arc::clone(&reel);
@@ -55,32 +55,32 @@ impl Film {
         Self { path: path.to_owned(), reel, plan }
     }
 
-    /// Where the table is to be made.
+    /// Returns the path of the table.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The plan under which it is made.
+    /// Returns the fault plan for the table.
     pub(crate) fn plan(&self) -> Arc<FaultPlan> {
         Arc::clone(&self.plan)
     }
 
-    /// How many syncs there were.
+    /// Returns the number of syncs so far.
     pub(super) fn syncs(&self) -> u64 {
         lock(&self.reel).syncs
     }
 
-    /// Whether the sync has failed.
+    /// Returns whether the sync has failed.
     pub(crate) fn has_failed(&self) -> bool {
         lock(&self.reel).failed.is_some()
     }
 
-    /// Looks at the files after the failure.
+    /// Records the files after the failure.
     pub(crate) fn look(&self) {
         lock(&self.reel).look();
     }
 
-    /// The images; none when there was no failure, or the table was never at its path.
+    /// Returns the images, or `None` if no sync failed or the table was never at its path.
     pub(super) fn images(&self) -> io::Result<Option<Images>> {
         let mut reel = lock(&self.reel);
         if let Some(error) = reel.error.take() {
@@ -100,7 +100,7 @@ fn lock(reel: &Mutex<Reel>) -> MutexGuard<'_, Reel> {
 }
 
 impl Reel {
-    /// Whether the sync fails.
+    /// Records a sync. Returns whether it must fail.
     fn see(&mut self, synced: Synced) -> bool {
         self.syncs += 1;
         if self.failed.is_some() {
@@ -120,7 +120,7 @@ impl Reel {
         false
     }
 
-    /// The pages of a sync that will succeed are durable as they are.
+    /// Records the pages of a sync that will succeed as durable.
     fn keep(&mut self, synced: Synced) -> io::Result<()> {
         let (path, range) = match synced {
             Synced::Names => return Ok(()),
@@ -149,7 +149,7 @@ impl Reel {
     }
 }
 
-/// The file behind an address, and the pages of a range.
+/// Returns the file that is mapped at an address, and the pages of the range.
 fn mapped_at(address: usize, bytes: usize) -> io::Result<(PathBuf, Range<usize>)> {
     let maps = std::fs::read_to_string("/proc/self/maps")?;
     let found = maps.lines().find_map(|line| {
@@ -176,7 +176,7 @@ fn pages_of(path: &Path) -> io::Result<Vec<Page>> {
     Ok(content.chunks(PAGE).map(page).collect())
 }
 
-/// The files of a directory; none where there is no directory.
+/// Returns the files of a directory, or none if the directory does not exist.
 fn files_of(path: &Path) -> io::Result<Files> {
     let mut files = Files::new();
     let entries = match std::fs::read_dir(path) {
@@ -193,23 +193,23 @@ fn files_of(path: &Path) -> io::Result<Files> {
     Ok(files)
 }
 
-/// What a crash after the failure may leave.
+/// The states that a crash after the failure may leave.
 pub(super) struct Images {
-    /// Files as they were last, with those that have gone since the failure.
+    /// The last state of the files, and files that were removed after the failure.
     files: Files,
     dims: Vec<Dim>,
 }
 
-/// Something that may be in several states.
+/// An object with several possible states.
 struct Dim {
     file: OsString,
     what: What,
 }
 
 enum What {
-    /// A page: as it was durable, at the failure, and at later times; each state once.
+    /// The distinct states of a page: its durable one, that at the failure, and later ones.
     Page(usize, Vec<Page>),
-    /// Whether the file is there at all.
+    /// The existence of the file.
     Presence,
 }
 
@@ -243,7 +243,7 @@ impl Images {
                 for (time, pages) in times.iter().enumerate() {
                     let page = match pages {
                         Some(pages) => pages.get(at).copied().unwrap_or([0; PAGE]),
-                        // Never synced: what a new file holds.
+                        // A file that was never synced reads as zeros.
                         None if time == 0 => [0; PAGE],
                         None => continue,
                     };
@@ -259,17 +259,17 @@ impl Images {
         Self { files, dims }
     }
 
-    /// How many pages are in more than one state.
+    /// Returns the number of pages with more than one state.
     pub(super) fn pages(&self) -> usize {
         self.dims.len()
     }
 
-    /// How many images there are.
+    /// Returns the number of images.
     pub(super) fn count(&self) -> u128 {
         self.dims.iter().fold(1, |all: u128, dim| all.saturating_mul(dim.states() as u128))
     }
 
-    /// All images, or so many that are drawn.
+    /// Returns all images if there are at most `most`, otherwise a sample of that size.
     pub(super) fn choices(&self, most: u64, seed: u64) -> Vec<Vec<usize>> {
         let count = self.count();
         if count <= u128::from(most) {
@@ -296,7 +296,7 @@ impl Images {
         (0..most).map(draw).collect()
     }
 
-    /// Makes an image at `path`, where whatever there is goes.
+    /// Writes an image to `path`, and removes what exists there.
     pub(super) fn write(&self, choice: &[usize], path: &Path) -> io::Result<()> {
         if path.exists() {
             std::fs::remove_dir_all(path)?;
@@ -321,12 +321,12 @@ impl Images {
         Ok(())
     }
 
-    /// An image in words: what is in which state.
+    /// Describes an image by the states that differ.
     pub(super) fn describe(&self, choice: &[usize]) -> String {
         let mut text = String::new();
         for (dim, state) in self.dims.iter().zip(choice) {
             let name = dim.file.to_string_lossy();
-            // A string takes everything.
+            // Writing to a string cannot fail.
             let _ = match dim.what {
                 What::Page(at, _) => write!(text, "{name}[{at}]={state} "),
                 What::Presence => write!(text, "{name}={} ", ["there", "gone"][*state]),

@@ -1,4 +1,4 @@
-//! The history of a table.
+//! The history of a table with a failing sync.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::marker::PhantomData;
@@ -17,9 +17,9 @@ use crate::subject::Sample;
 
 /// Calls of a history.
 const CALLS: u64 = 60;
-/// Keys that it is about.
+/// Keys of a history.
 const KEYS: u64 = 40;
-/// One in so many histories has calls on the whole table, one in ten of its calls.
+/// One history in this many has calls on the whole table; in it they are one tenth of the calls.
 const WHOLE_ONE_IN: u64 = 3;
 /// Calls after the failure.
 const AFTER: u64 = 4;
@@ -27,7 +27,7 @@ const AFTER: u64 = 4;
 /// Fails every sync of a history of a table in turn, below `place`.
 ///
 /// # Errors
-/// The history fails without any failing sync, or the images cannot be made.
+/// Returns an error if the history fails without a failing sync or if the images cannot be created.
 pub fn tables<T: FileSubject>(options: &Options, place: &Path) -> Result<Counts, Failure> {
     every_sync(&Lived::<T> { options: *options, table: PhantomData }, options, place)
 }
@@ -37,11 +37,11 @@ struct Lived<T> {
     table: PhantomData<fn() -> T>,
 }
 
-/// What each key may hold, the value that it had last being the last one.
+/// The values that each key may have. The last one is the value that the table returns.
 #[derive(Default)]
 pub(crate) struct Allowed {
     values: BTreeMap<u64, Vec<Option<u64>>>,
-    /// Whether a call that was acknowledged is durable.
+    /// Acknowledged calls are durable.
     is_strict: bool,
 }
 
@@ -60,15 +60,15 @@ impl Allowed {
         values.push(after);
     }
 
-    /// A call failed: it may have been made or not.
+    /// Records a failed call, which may have taken effect or not.
     fn doubt(&mut self, call: Call) {
         let values = self.of(call.key);
         let after: Vec<_> = values.iter().map(|value| call.action.step(*value).0).collect();
-        // The table still shows what it showed.
+        // The value that the table returns stays the last one.
         values.splice(0..0, after);
     }
 
-    /// All keys were changed, or may have been.
+    /// Records a call that changed all keys (`done`), or failed and may have changed them.
     fn change_all(&mut self, after: impl Fn(u64, Option<u64>) -> Option<u64>, done: bool) {
         for (&key, values) in &mut self.values {
             let changed: Vec<_> = values.iter().map(|value| after(key, *value)).collect();
@@ -80,7 +80,7 @@ impl Allowed {
         }
     }
 
-    /// All that was acknowledged is durable.
+    /// Records that all acknowledged calls are durable.
     fn settle(&mut self) {
         for values in self.values.values_mut() {
             *values = values.last().copied().into_iter().collect();
@@ -196,7 +196,7 @@ impl<T: FileSubject> Life for Lived<T> {
                 }
                 drop(table);
                 if !film.has_failed() {
-                    // What is closed in order has lost nothing.
+                    // A clean shutdown makes all calls durable.
                     allowed.settle();
                 }
             }

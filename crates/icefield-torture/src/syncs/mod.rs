@@ -1,9 +1,8 @@
-//! Every sync fails once, while a table on [`Durability::Disk`](icefield::Durability::Disk) is made, written and
-//! closed. What the system makes of the pages that the failed call concerned is unknown, and what is stored to them
-//! afterwards may be written all the same: each page may be as it was at its last successful sync, as it was at the
-//! failed call, or as it was at any time after that. Every combination of these is an image, up to
-//! [`Options::images`] of them for a sync; beyond that a sample is drawn. Each image must open, be clean, and hold what
-//! was acknowledged before the call.
+//! Lets every sync fail once while a table on [`Durability::Disk`](icefield::Durability::Disk) is created, written
+//! and closed. The state of the pages of the failed call is unknown, and later stores to them may still be written.
+//! Each page may therefore be in its state at its last successful sync, at the failed call, or at any later time.
+//! Each combination of these is an image. Up to [`Options::images`] images are checked for a sync; if there are more,
+//! a sample is drawn. Each image must open, be clean, and hold what was acknowledged before the call.
 
 pub(crate) mod film;
 mod life;
@@ -16,19 +15,20 @@ use crate::failure::Failure;
 
 pub use life::tables;
 
-/// The scenario's name.
+/// The name of the scenario.
 pub const NAME: &str = "syncs";
 
-/// How much is tried.
+/// Options of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Picks the histories.
+    /// Determines the histories.
     pub seed: u64,
     /// When writes are acknowledged.
     pub sync: SyncMode,
-    /// The most images for one failed sync: a power of two is exhaustive for so many pages of two states.
+    /// Maximum number of images for one failed sync. A power of two, 2^n, covers all images of n pages with two
+    /// states each.
     pub images: u64,
-    /// After so many images no further sync is made to fail.
+    /// Number of images after which no further sync is made to fail.
     pub enough: u64,
 }
 
@@ -38,28 +38,28 @@ impl Default for Options {
     }
 }
 
-/// What failing syncs led to.
+/// Results of failing syncs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Syncs that were made to fail.
+    /// Syncs that failed.
     pub syncs: u64,
-    /// Those of them whose images were all tried.
+    /// Failed syncs of which all images were checked.
     pub exhaustive: u64,
     /// Images that were opened.
     pub images: u64,
-    /// The most pages that one failed sync has left in more than one state.
+    /// The largest number of pages that one failed sync left in more than one state.
     pub most_pages: u64,
     /// Calls of the table that failed.
     pub errors: u64,
     /// Images that did not open.
     pub unopened: u64,
-    /// Images that lacked an acknowledged record, or were not clean.
+    /// Images that lacked an acknowledged record or were not clean.
     pub wrong: u64,
-    /// What went wrong, the first few times.
+    /// Descriptions of the first violations.
     pub examples: Vec<String>,
 }
 
-/// How an image is wrong.
+/// The fault of an image.
 #[derive(Clone, Debug)]
 pub(crate) enum Flaw {
     Unopened(String),
@@ -67,7 +67,7 @@ pub(crate) enum Flaw {
 }
 
 impl Counts {
-    /// Adds what other histories did.
+    /// Adds the results of other histories.
     pub fn add(&mut self, other: Self) {
         self.syncs += other.syncs;
         self.exhaustive += other.exhaustive;
@@ -98,16 +98,16 @@ impl Counts {
         }
     }
 
-    /// Images that are not what they must be.
+    /// Returns the number of wrong images.
     #[must_use]
     pub fn violations(&self) -> u64 {
         self.unopened + self.wrong
     }
 
-    /// The counts if no image was wrong.
+    /// Returns the counts if no image was wrong.
     ///
     /// # Errors
-    /// A violation, or a run in which no sync failed.
+    /// Returns an error for a violation or for a run in which no sync failed.
     pub fn judged(self, seed: u64) -> Result<Self, Failure> {
         if self.violations() > 0 {
             let what = format!(
@@ -125,16 +125,16 @@ impl Counts {
 
 const MOST_EXAMPLES: usize = 10;
 
-/// A history that can be lived through again and again.
+/// A history that can be repeated.
 pub(crate) trait Life {
-    /// What the table must hold.
+    /// The expected contents of the table.
     type Expected;
 
-    /// Makes the table at the film's path, writes to it and closes it; after the film's sync has failed it goes on for a
-    /// few calls. Also how many calls failed.
+    /// Creates the table at the film's path, writes to it and closes it. After the failing sync it continues for a
+    /// few calls. Returns the expected contents and the number of failed calls.
     fn live(&self, film: &film::Film) -> Result<(Self::Expected, u64), String>;
 
-    /// Opens an image and compares.
+    /// Opens an image and compares its contents.
     fn judge(&self, image: &Path, expected: &Self::Expected) -> Result<(), Flaw>;
 }
 
@@ -162,7 +162,7 @@ pub(crate) fn every_sync<L: Life>(
             life.live(&film).map_err(|what| failure(format!("sync {nth} fails: {what}")))?;
         counts.errors += errors;
         let Some(images) = film.images().map_err(|error| failure(error.to_string()))? else {
-            // No table was published, or fewer syncs were made than the last time.
+            // No table was published, or there were fewer syncs than in the run before.
             continue;
         };
         counts.syncs += 1;

@@ -1,4 +1,4 @@
-//! Salvage: what is whole comes over, what is not is listed, whatever file is damaged, short or gone.
+//! Salvage copies intact records and lists the damaged ones, for every file that is damaged, short or missing.
 
 use std::collections::HashMap;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use icefield::{AnyOptions, AnyTable, Cursor, DashLh};
 
-/// Where values are that slots do not hold.
+/// Returns the file with the keys and values that slots refer to.
 fn bytes_file(table: &Path) -> PathBuf {
     ["blobs.ice", "payload.ice"]
         .map(|name| table.join(name))
@@ -16,13 +16,13 @@ fn bytes_file(table: &Path) -> PathBuf {
         .expect("a file of bytes")
 }
 
-/// A few are longer than a chunk of Plush's payload log.
+/// Returns the value of a key. A few values are longer than a chunk of Plush's payload log.
 fn value_of(key: u64) -> Vec<u8> {
     let more = if key % 2000 == 1 { 150_000 } else { key as usize % 40 };
     format!("value {key} {}", "x".repeat(more)).into_bytes()
 }
 
-/// A table of words and strings, closed. One of linear hashing begins small, so that it splits.
+/// Creates and closes a table of words and strings. A table of linear hashing starts small, so that it splits.
 fn made(path: &Path, design: &str, records: u64) {
     if design == "dash-lh" {
         drop(DashLh::<u64, str>::options().first_array(1).create(path).unwrap());
@@ -97,7 +97,7 @@ fn a_damaged_value_is_listed_and_left_out() {
     }
 }
 
-/// Damages each byte of a key's block in turn: a verifying scan returns or reports each record exactly once.
+/// Damages each byte of a key's block in turn. A verifying scan must return or report each record exactly once.
 #[test]
 fn a_verifying_scan_leaves_nothing_out() {
     let place = tempfile::tempdir().unwrap();
@@ -154,12 +154,12 @@ fn as_much_is_lost_as_check_finds() {
         }
         fs::write(&file, bytes).unwrap();
         let found = AnyTable::open_read_only(&path).unwrap().check().unwrap();
-        // The count is wrong, too, when a value cannot be read.
+        // The record count is wrong, too, when a value cannot be read.
         let faults: Vec<_> =
             found.faults.iter().filter(|fault| !fault.contains("records were found")).collect();
         assert!(!faults.is_empty(), "{design}");
         let report = AnyTable::salvage_files(&path, &new).unwrap();
-        // A removed record of Plush may be damaged: a fault, and no loss.
+        // In Plush, the damaged record may be a removed one, which is a fault but no loss.
         let is_more = design == &"plush" && report.lost.len() < faults.len();
         let are_equal = report.lost.len() == faults.len();
         assert!(are_equal || is_more, "{design}: {:?} {faults:?}", report.lost);
@@ -170,10 +170,10 @@ fn as_much_is_lost_as_check_finds() {
     }
 }
 
-/// The least number of records, of 18,000, that salvage finds without a file, or without its last page.
+/// Returns the minimum number of records, of 18,000, that salvage finds without a file or without its last page.
 fn least(design: &str, file: &str, is_gone: bool) -> u64 {
     match (design, file, is_gone) {
-        // Only what leads to the slots is gone: there are other ways.
+        // Only a path to the slots is lost, and there are others.
         (
             "dash-eh" | "dash-lh",
             "directory-0.ice" | "directory-1.ice" | "chains.ice" | "headers.ice",
@@ -189,7 +189,7 @@ fn least(design: &str, file: &str, is_gone: bool) -> u64 {
     }
 }
 
-/// Salvages a copy of a table, damaged by `damage`, and compares what comes over. Returns its keys.
+/// Salvages a copy of a table after `damage`, and compares the salvaged records. Returns their keys.
 fn rescue(whole: &Path, path: &Path, what: &str, damage: impl FnOnce(&Path)) -> Vec<u64> {
     let new = path.with_extension("new");
     copy(whole, path);
@@ -218,7 +218,7 @@ fn lost_headers_and_words_of_chunks_are_made_anew() {
         let place = tempfile::tempdir().unwrap();
         let (whole, path) = (place.path().join("whole.ice"), place.path().join("t.ice"));
         made(&whole, design, 40_000);
-        // Emptied, and filled anew with half of that: what was before lies where nothing is now.
+        // The table is cleared and then filled half as full, so that old records remain in unused space.
         AnyTable::open(&whole).unwrap().clear().unwrap();
         put_all(&AnyTable::open(&whole).unwrap(), 100_000..118_000);
         for name in names {

@@ -1,10 +1,11 @@
-//! Forged tables, changed while they lend: no byte under a borrow changes, and no panic, no hang.
+//! Forged tables are changed while they lend values: no borrowed byte may change, and no call may panic or hang.
 
 use icefield_torture::arsenal::{Records, arsenal};
 use icefield_torture::hostile::Counts;
 use icefield_torture::scratch::Scratch;
 
-/// Images on the simulated medium, and a few tables in files, which are also read only and salvaged.
+/// Runs the scenario with images on the simulated medium and with a few tables in files. The files are also opened
+/// read-only and salvaged.
 fn forged(table: &str, records: Records, seed: u64, images: u64, files: u64) {
     let arsenal = arsenal(table, records).expect("a design");
     let mut counts = Counts::default();

@@ -1,4 +1,5 @@
-//! What `get_with` shows stays as it is while it is shown, whatever a file says and whatever is written meanwhile.
+//! A value that `get_with` lends must not change while it is borrowed, whatever a file contains and whatever is
+//! written.
 
 use std::error::Error;
 use std::fs::File;
@@ -9,7 +10,7 @@ use icefield::{DashEh, DashLh, Durability, Iceberg};
 
 type Check = Result<(), Box<dyn Error>>;
 
-/// Occurs once in the file: with equal letters a preceding `a` would shift the first match.
+/// Occurs once in the file. With equal letters, a preceding `a` would shift the first match.
 const FIRST: &str = "baaaaaaaaaaaaaaa";
 const SECOND: &str = "AAAAAAAAAAAAAAAA";
 const OTHER: &str = "\u{10FFFF}\u{10FFFF}\u{10FFFF}\u{10FFFF}";
@@ -17,7 +18,7 @@ const OTHER: &str = "\u{10FFFF}\u{10FFFF}\u{10FFFF}\u{10FFFF}";
 /// The keys of the two records whose slots and blocks are damaged.
 const KEYS: [u64; 2] = [0x1111_1111, 0x2222_2222];
 
-/// A file of a table that is not open.
+/// A file of a closed table.
 struct Damaged(PathBuf, Vec<u8>);
 
 impl Damaged {
@@ -36,16 +37,16 @@ impl Damaged {
     }
 }
 
-/// A way to damage a table of `slots`, the file of the slots.
+/// A way to damage a table; `slots` is the file of the slots.
 type Damage = fn(&Path, slots: &str) -> Check;
 
-/// A length that reaches over many blocks.
+/// Sets a length that extends over many blocks.
 fn long_length(table: &Path, _: &str) -> Check {
     let blobs = Damaged::file(table, "blobs.ice")?;
     Ok(blobs.write(blobs.find(FIRST.as_bytes()) - 16, &40_000_u32.to_le_bytes())?)
 }
 
-/// A reference that leads to another word's block, or near it.
+/// Sets a reference to the block of another word, or near it.
 fn refer(table: &Path, slots: &str, change: impl FnOnce(u64) -> u64) -> Check {
     let slots = Damaged::file(table, slots)?;
     let [from, to] = KEYS.map(|key| slots.find(&key.to_le_bytes()) + 8);
@@ -53,12 +54,13 @@ fn refer(table: &Path, slots: &str, change: impl FnOnce(u64) -> u64) -> Check {
     Ok(slots.write(to, &change(word.expect("a slot")).to_le_bytes())?)
 }
 
-/// Two slots with one block.
+/// Lets two slots refer to one block.
 fn one_block_twice(table: &Path, slots: &str) -> Check {
     refer(table, slots, |word| word)
 }
 
-/// The middle of a block, whose content looks like a header: 16 bytes of some other record are its length and owner.
+/// Refers to the middle of a block whose content looks like a header: 16 bytes of another record are the length and
+/// owner.
 fn middle_of_a_block(table: &Path, slots: &str) -> Check {
     let blobs = Damaged::file(table, "blobs.ice")?;
     let content = blobs.find(FIRST.as_bytes());
@@ -66,7 +68,7 @@ fn middle_of_a_block(table: &Path, slots: &str) -> Check {
     refer(table, slots, |word| word + 1)
 }
 
-/// A block that is free by now.
+/// Refers to a block that is free by then.
 fn a_free_block(table: &Path, slots: &str) -> Check {
     refer(table, slots, |word| word + 4)
 }
@@ -76,7 +78,7 @@ macro_rules! table {
         mod $module {
             use super::*;
 
-            /// Shows the damaged record while everything that is free is written to; nothing may change.
+            /// Borrows the damaged record while all free space is written to; it must not change.
             fn stays(damage: Damage) -> Check {
                 let directory = tempfile::tempdir()?;
                 let path = directory.path().join("t.ice");
@@ -94,7 +96,7 @@ macro_rules! table {
                 drop(table);
                 damage(&path, $slots)?;
                 let table = options().open(&path)?;
-                // The scan of the blob store comes by, and then the reclaimer.
+                // The scan of the blob store reaches the block, and then the reclaimer.
                 for key in 100..200 {
                     table.put(key, "dddddddddddddddd")?;
                 }

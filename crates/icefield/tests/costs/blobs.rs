@@ -1,21 +1,21 @@
-//! Records by reference: what is written is the value, and the key only where it is new.
+//! Records by reference: an update writes the value, and the key only if it is new.
 
 use icefield::pm::sim::{Sim, SimOptions};
 use icefield::{Computed, Dash, DashOptions, Directory, Eh, Iceberg, Lh, Op, Table};
 
 use crate::{Cost, cost, counted, counting};
 
-/// Few enough that no chunk of the blob store begins within what is counted.
+/// Few enough that no chunk of the blob store starts during the measurement.
 const KEYS: u64 = 64;
 
-/// A key of 16 lines, and a value of one: what is written tells them apart.
+/// A key takes 16 lines, a value one, so that the count of written lines distinguishes them.
 fn key(number: u64) -> String {
     format!("{number:01000}")
 }
 
 const VALUE: [u8; 40] = [7; 40];
 
-/// So many values have been written, and linked, with so many fences.
+/// Checks that `values` values were written and linked, with `fences` fences.
 fn values(found: Cost, values: u64, fences: u64, what: &str) {
     assert_eq!((found.flushes, found.fences), (2 * values, fences), "{what}");
 }
@@ -64,7 +64,8 @@ fn batches_write_values(
     }
 }
 
-/// `single`, `windows`: fences of a single update, and of 32 in a batch of one kind and in a mixed one.
+/// Checks the fences of a single update (`single`), and of 32 updates in a batch of one kind and in a mixed batch
+/// (`windows`).
 fn costs(sim: &Sim, table: &impl Table<Key = str, Value = [u8]>, single: u64, windows: [u64; 2]) {
     updates_write_values(sim, table, single);
     batches_write_values(sim, table, windows);
@@ -85,7 +86,7 @@ fn updates_of_a_dash_write_the_value_only() {
 
 #[test]
 fn updates_of_an_iceberg_write_the_value_only() {
-    // Where a fence is free, a batch of one kind shares none.
+    // If fences are free, a batch of one kind does not share them.
     for (free_fences, batched) in [(false, 2), (true, 64)] {
         let sim = Sim::new(SimOptions { free_fences, ..counted() });
         let options = Iceberg::<str, [u8]>::options().capacity(1_000).hash_seed([1, 2]);

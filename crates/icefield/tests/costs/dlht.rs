@@ -1,4 +1,4 @@
-//! What DLHT costs: locked instructions, and lines by its geometry.
+//! The costs of DLHT: locked instructions, and lines by its geometry.
 
 use std::cell::Cell;
 
@@ -9,7 +9,7 @@ thread_local! {
     static LOCKED: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Nobody takes turns; locked instructions are counted.
+/// Counts locked instructions. Threads do not take turns.
 struct Counting;
 
 impl Turns for Counting {
@@ -22,7 +22,7 @@ impl Turns for Counting {
 
 type CountingDlht = DlhtTable<u64, u64, Interleaved<Counting>>;
 
-/// How many locked instructions `operation` needs.
+/// Returns the number of locked instructions in `operation`.
 fn locked<T>(operation: impl FnOnce() -> T) -> u64 {
     let before = LOCKED.get();
     operation();
@@ -34,7 +34,7 @@ fn detail(table: &CountingDlht, name: &str) -> u64 {
     details.iter().find(|(found, _)| *found == name).map_or(0, |(_, count)| *count)
 }
 
-/// A table of 2^`bits` bins.
+/// Creates a table of 2^`bits` bins.
 fn dlht(bits: u32) -> CountingDlht {
     CountingDlht::options().geometry(bits, 1).hash_seed([1, 2]).build().expect("small")
 }
@@ -61,7 +61,7 @@ fn dlht_needs_the_locked_instructions_that_its_header_says() {
         assert_eq!(locked(|| table.update(key, 1)), 1, "update {key}");
         assert_eq!(locked(|| table.put(key, 2)), 1, "put over {key}");
         assert_eq!(locked(|| table.remove(key)), 2, "remove {key}");
-        // The slot and its link bucket are there.
+        // The slot and its link bucket already exist.
         let shadow = table.try_insert_shadow(key, 3).expect("absent");
         assert_eq!(locked(|| shadow.commit()), 2, "commit {key}");
         table.delete(key);
@@ -89,12 +89,12 @@ fn dlht_counts_once_a_batch() {
     let mut ops: Vec<Op<'_, u64, u64>> = (0..500).map(|key| Op::put(key, key)).collect();
     ops.extend((0..500).flat_map(|key| [Op::get(key), Op::update(key, 1), Op::remove(key)]));
     let mixed = locked(|| table.execute(&mut ops, OnFailure::Continue));
-    // What was inserted and removed adds up to nothing: even that is not counted.
+    // The inserts and removals cancel out, so not even the length is updated.
     assert_eq!(mixed, 500 * (2 + 1 + 1) + 2 * (links(&table) - before));
 }
 
-/// Lines that a get of each key touches, by the bins that the keys fall into; whether the table sees it so too is told
-/// by its link buckets.
+/// Computes the lines that a get of each key reads from the bins of the keys. The number of link buckets confirms the
+/// model.
 #[test]
 fn dlht_gets_touch_the_lines_that_its_header_says() {
     const BITS: u32 = 14;
@@ -106,7 +106,7 @@ fn dlht_gets_touch_the_lines_that_its_header_says() {
     for share in [0.25, 0.5, 0.75, 0.95] {
         while (key as f64) < capacity as f64 * share {
             let bin = &mut records[(hash.word(key) >> (64 - BITS)) as usize];
-            // Slots are taken in order: three beside the header, then four to a link bucket.
+            // Slots are used in order: three beside the header, then four in each link bucket.
             hit_lines += 1 + bin.saturating_sub(2).div_ceil(4);
             *bin += 1;
             table.put(key, key);

@@ -1,4 +1,4 @@
-//! What Plush costs.
+//! The costs of Plush.
 
 use icefield::pm::sim::Sim;
 use icefield::{Arg, Partition, Plush, PlushOptions, Shape, Value};
@@ -6,13 +6,13 @@ use icefield_torture::rng::mix;
 
 use crate::{Cost, cost, counting, lines_of_reads};
 
-/// Small levels: 1024 records in the root and in level 1, 16 384 in level 2.
+/// Returns options for small levels: 1024 records in the root and in level 1, 16 384 in level 2.
 fn small_levels() -> PlushOptions<u64, u64> {
     let shape = Shape { root_bits: 2, log_bits: 0, log_records: 512, ..Shape::default() };
     Plush::<u64, u64>::options().shape(shape).hash_seed([1, 2])
 }
 
-/// A Plush of small levels.
+/// Creates a Plush with small levels.
 fn small_plush(sim: &Sim, dram_filters: usize) -> Plush<u64, u64, Sim> {
     small_levels().dram_filters(dram_filters).create_on(sim.clone()).expect("room")
 }
@@ -35,7 +35,7 @@ fn a_put_into_a_plush_writes_its_log_record_and_does_not_look() {
         total.flushes += cost.flushes;
         total.writes += cost.writes;
     }
-    // One fence each, and one for each of the four logs' first chunk.
+    // One fence per put, and one for the first chunk of each of the four logs.
     assert_eq!(total.fences, 1_004);
     assert!(total.flushes <= 1_400 && total.writes <= 1_400, "{total:?}");
     let pairs: Vec<(u64, u64)> = (0..32).map(|key| (key, key)).collect();
@@ -44,7 +44,8 @@ fn a_put_into_a_plush_writes_its_log_record_and_does_not_look() {
     assert!(batch.flushes <= 19 && batch.writes <= 19, "{batch:?}");
 }
 
-/// What 16 + 16 bytes cost a put: lines written, flushes and fences without migrations, and media bytes with them.
+/// Returns the cost of puts of 16 + 16 bytes: lines written, flushes and fences without migrations, and media bytes
+/// with them.
 fn wide_puts<V: Value + ?Sized>(value: Arg<'static, V>) -> ([u64; 3], f64) {
     let key = |n: u64| (u128::from(n) << 64 | u128::from(n)).to_le_bytes();
     let sim = counting();
@@ -68,19 +69,19 @@ fn wide_puts<V: Value + ?Sized>(value: Arg<'static, V>) -> ([u64; 3], f64) {
     (total, bytes as f64 / records as f64)
 }
 
-/// Records of 16 + 16 bytes in the slots, and in the payload log, where bytes of any length are.
+/// Compares records of 16 + 16 bytes in the slots with those in the payload log, which holds bytes of any length.
 #[test]
 fn a_wide_record_of_a_plush_takes_half_the_lines_of_a_reference() {
     let (inline, inline_media) = wide_puts::<[u8; 16]>([7; 16]);
     let (referred, referred_media) = wide_puts::<[u8]>(&[7; 16]);
     println!("1000 puts: {inline:?}, by reference {referred:?} lines, flushes, fences");
     println!("media bytes a put: {inline_media}, by reference {referred_media}");
-    // (w + 8) / 8 lines each, and those of the four logs' first chunks.
+    // (w + 8) / 8 lines each, and the first chunks of the four logs.
     assert_eq!(inline, [1_504, 1_504, 1_004]);
     assert!(referred[0] >= 3_000 && referred[2] >= 2_004, "{referred:?}");
 }
 
-/// Keys that crowd in one place among all keys of their type cost what keys all over it do.
+/// Keys that are concentrated in a small part of their type's range cost as much as keys spread over all of it.
 #[test]
 fn crowded_keys_of_a_plush_with_ranges_cost_what_others_do() {
     const RECORDS: u64 = 20_000;
@@ -108,7 +109,7 @@ fn crowded_keys_of_a_plush_with_ranges_cost_what_others_do() {
     }
 }
 
-/// §6.1, with the log's records at 25.6 bytes each: 10 in a media block.
+/// §6.1, with 25.6 bytes per log record: 10 in a media block.
 #[test]
 fn media_writes_of_a_plush_follow_its_moves() {
     let made_for = |records| Plush::<u64, u64>::options().capacity(records).hash_seed([1, 2]);
@@ -132,7 +133,7 @@ fn media_writes_of_a_plush_follow_its_moves() {
     }
 }
 
-/// A table that is made for its records has filters of the level that holds them in DRAM.
+/// A table with the right capacity keeps the filters of the level with its records in DRAM.
 #[test]
 fn reads_of_a_plush_that_was_made_for_its_records_are_short() {
     let sim = counting();
@@ -145,7 +146,7 @@ fn reads_of_a_plush_that_was_made_for_its_records_are_short() {
     assert!(hit <= 4.0 && miss <= 0.3, "{hit} lines a hit, {miss} a miss");
 }
 
-/// Lines that a hit and a miss read on average, in a table of so many records and levels.
+/// Returns the lines that a hit and a miss read on average, in a table of `records` records and `levels` levels.
 fn plush_reads(dram_filters: usize, records: u64, levels: u64) -> [f64; 2] {
     let sim = counting();
     let table = small_plush(&sim, dram_filters);
@@ -177,12 +178,13 @@ fn filters_in_dram_save_a_plush_these_lines() {
     }
 }
 
-/// P3, P6, P7 and P8 of the header: eight targets share one fence for each size of runs that is needed, one for runs and
-/// records, and one for the states; an entry of a level has one more when it is empty. Taken in steps, two targets share
-/// theirs. To take an entry out of a chain, when a level is added, needs four for it and for each of its runs.
+/// P3, P6, P7 and P8 of the header: eight targets share one fence for each size of runs that is needed, one for runs
+/// and records, and one for the states. An entry of a level has one more when it is empty. If the migration is done
+/// in steps, two targets share their fences. Taking an entry out of a chain, when a level is added, needs four fences
+/// for it and for each of its runs.
 #[test]
 fn a_migration_of_a_plush_has_few_fences() {
-    // Without a log all fences are those of migrations.
+    // Without a log, all fences are those of migrations.
     let [at_once, in_steps] = [
         fences_of_migrations(0, |table, key| table.put_unlogged(key, key)),
         fences_of_migrations(1, |table, key| table.put(key, key)),
@@ -190,12 +192,13 @@ fn a_migration_of_a_plush_has_few_fences() {
     println!(
         "{at_once:?} fences a migration at once and {in_steps:?} in steps, the first and on average"
     );
-    // To an entry without any: four sizes of runs.
+    // The target entry is empty, so it needs four sizes of runs.
     assert_eq!(at_once.0, 6);
     assert!(at_once.1 <= 5.5 && in_steps.1 <= 17.0);
 }
 
-/// Fences of the first migration, and on average, of 250,000 puts that have so many of their own each.
+/// Returns the fences of the first migration and the average per migration, in 250,000 puts with `own` fences of
+/// their own each.
 fn fences_of_migrations(
     own: u64,
     put: impl Fn(&Plush<u64, u64, Sim>, u64) -> icefield::Result<()>,

@@ -1,4 +1,4 @@
-//! Tables that are opened for reading only, or in a forked child: what that costs in memory, and that no file changes.
+//! Tables that are opened read-only or used in a forked child: their memory, and that no file changes.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,14 +15,14 @@ unsafe extern "C" {
 type Check = Result<(), Box<dyn std::error::Error>>;
 
 const KEYS: u64 = 400_000;
-/// Names the table and its design to a child that measures itself.
+/// The environment variable with the table and its design, for a child that measures itself.
 const CHILD: &str = "ICEFIELD_READ_ONLY_CHILD";
 
 fn options<P: Directory>() -> DashOptions<u64, u64, P> {
     DashOptions::default().hash_seed([1, 2]).durability(Durability::Process)
 }
 
-/// A table at `path` that was closed, or left as a process that is killed leaves it.
+/// Creates a table at `path` and closes it, or leaves it in the state of a killed process.
 fn make<P: Directory>(path: &Path, crashed: bool) -> Check {
     let table = options::<P>().create(path)?;
     for first in (0..KEYS).step_by(1000) {
@@ -43,13 +43,13 @@ fn make<P: Directory>(path: &Path, crashed: bool) -> Check {
     Ok(())
 }
 
-/// The bytes of every file but the lock's, which is empty.
+/// Returns the bytes of every file but the lock file, which is empty.
 fn contents(path: &Path) -> std::io::Result<BTreeMap<PathBuf, Vec<u8>>> {
     let files = std::fs::read_dir(path)?.map(|file| file.map(|file| file.path()));
     files.map(|file| file.and_then(|file| Ok((file.clone(), std::fs::read(file)?)))).collect()
 }
 
-/// Anonymous memory of this process, in bytes.
+/// Returns the anonymous memory of this process in bytes.
 fn anonymous() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
@@ -57,7 +57,7 @@ fn anonymous() -> u64 {
     kilobytes.map_or(0, |kilobytes| kilobytes << 10)
 }
 
-/// Reads everything; how many bytes of anonymous memory that took.
+/// Reads all records. Returns the bytes of anonymous memory that this took.
 fn read_all<P: Directory>(path: &Path) -> Result<u64, Box<dyn std::error::Error>> {
     let before = anonymous();
     let table = Dash::<u64, u64, P>::open_read_only(path)?;
@@ -76,7 +76,7 @@ fn read_all<P: Directory>(path: &Path) -> Result<u64, Box<dyn std::error::Error>
     Ok(anonymous().saturating_sub(before))
 }
 
-/// Not a test of its own: what a child of the next one runs, alone in its process.
+/// The entry of a child process, started by the next test, which measures alone in its process.
 #[test]
 fn child_that_reads_everything() -> Check {
     let Ok(order) = std::env::var(CHILD) else { return Ok(()) };
@@ -117,10 +117,11 @@ fn reading_costs_no_more_than_a_tenth_of_the_files() -> Check {
     Ok(())
 }
 
-/// What a forked child finds of the keys: how many, and how many reads are refused. `None`: something else.
+/// Returns the number of keys that a forked child finds, and the number of refused reads; `None` for any other
+/// result.
 fn in_fork<P: Directory>(table: &Dash<u64, u64, P>) -> Option<(u64, u64)> {
     let (reader, mut writer) = std::io::pipe().ok()?;
-    // SAFETY: the child only reads the table, tells what it found and exits.
+    // SAFETY: the child only reads the table, reports its results and exits.
     let pid = unsafe { fork() };
     if pid == 0 {
         let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -143,14 +144,14 @@ fn in_fork<P: Directory>(table: &Dash<u64, u64, P>) -> Option<(u64, u64)> {
     let mut reader = reader;
     std::io::Read::read_to_end(&mut reader, &mut told).ok()?;
     let mut status = 0;
-    // SAFETY: our own child.
+    // SAFETY: a child of this process.
     unsafe { waitpid(pid, &raw mut status, 0) };
     let word = |at: usize| Some(u64::from_le_bytes(*told.get(at..)?.first_chunk()?));
     if status == 0 { Some((word(0)?, word(8)?)) } else { None }
 }
 
-/// A child may read what its parent had looked at, and is refused the rest: to recover a segment changes the files, which
-/// are the parent's.
+/// A child may read the segments that its parent has already recovered. All other reads are refused, because the
+/// recovery of a segment changes the files, which belong to the parent.
 fn forked<P: Directory>() -> Check {
     let place = tempfile::tempdir()?;
     let path = place.path().join("table.ice");
@@ -166,7 +167,7 @@ fn forked<P: Directory>() -> Check {
     assert!(table.check()?.is_clean());
     assert_eq!(in_fork(&table), Some((KEYS, 0)), "all has been looked at");
     drop(table);
-    // A reader's files are its own.
+    // A read-only session recovers in private memory and does not change the files.
     let before = contents(&path)?;
     let table = options::<P>().open_read_only(&path)?;
     assert_eq!(in_fork(&table), Some((KEYS, 0)));

@@ -1,5 +1,5 @@
-//! Scans beside a writer whose records go to the stash and the chain: threads take turns every few steps of the
-//! simulated medium, as a seed says.
+//! Scans concurrent with a writer whose records go to the stash and the chain. Threads take turns every few steps of
+//! the simulated medium, in the order of a seed.
 
 use std::sync::Mutex;
 
@@ -8,17 +8,17 @@ use icefield::pm::sim::{Sim, SimOptions};
 use icefield::{Cursor, DashOptions, Directory, Eh, Geometry, Lh};
 use icefield_torture::baton::{self, Baton};
 
-/// All of one home bucket: two records fit into its pair, two into the stash, the others into the chain.
+/// All keys have one home bucket: two records fit into its pair, two into the stash, the others into the chain.
 const KEYS: u64 = 10;
 const GEOMETRY: Geometry = Geometry { buckets: 2, slots: 1, stash: 2 };
 const SEEDS: u64 = 150;
 
-/// What one interleaving showed: scans that saw some and not all records of the stash or the chain.
+/// Returns the number of scans in one interleaving that saw some but not all records of the stash or the chain.
 fn judged<P: Directory>(seed: u64, batch: u64) -> Result<u64, String> {
     let sim = Sim::new(SimOptions {
         seed,
         detecting: true,
-        // As in the scenarios: an entry leads to a segment that is durable.
+        // As in the scenarios: a directory entry leads to a durable segment.
         exempt: &["directory-0.ice", "directory-1.ice"],
         give_way: baton::tick,
         ..SimOptions::default()

@@ -1,5 +1,6 @@
-//! Writers beside one another whose records share the stash and the chain, and that split and merge their segments: what
-//! each is answered lasts. Threads take turns every few steps of the simulated medium, as a seed says.
+//! Concurrent writers whose records share the stash and the chain, and that split and merge their segments. The
+//! result of each call must stay valid. Threads take turns every few steps of the simulated medium, in the order of a
+//! seed.
 
 use std::sync::Mutex;
 
@@ -12,14 +13,14 @@ const WRITERS: usize = 3;
 /// Calls of each writer.
 const CALLS: u64 = 60;
 const KEYS: u64 = 40;
-/// Two pairs of buckets that have nothing in common but the stash.
+/// Two pairs of buckets that share only the stash.
 const GEOMETRY: Geometry = Geometry { buckets: 4, slots: 2, stash: 2 };
 const SEEDS: u64 = 60;
 
-/// The answers mean something only when each of these happens now and then.
+/// Events that must occur, or else the test proves nothing.
 const EVENTS: [&str; 3] = ["stash_inserts", "splits", "merges"];
 
-/// How often each of [`EVENTS`] happened in one interleaving.
+/// Returns how often each of [`EVENTS`] occurred in one interleaving.
 fn judged<P: Directory>(
     seed: u64,
     options: DashOptions<u64, u64, P>,
@@ -27,7 +28,7 @@ fn judged<P: Directory>(
     let sim = Sim::new(SimOptions {
         seed,
         detecting: true,
-        // As in the scenarios: an entry leads to a segment that is durable.
+        // As in the scenarios: a directory entry leads to a durable segment.
         exempt: &["directory-0.ice", "directory-1.ice"],
         give_way: baton::tick,
         ..SimOptions::default()

@@ -1,4 +1,4 @@
-//! Numbers at the ends of their ranges, in every option and argument; calls that would take more than there is.
+//! Extreme numbers in every option and argument, and calls that need more resources than there are.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use icefield::{
 
 const ENDS: [u64; 6] = [0, 1, 2, 1 << 38, 1 << 40, u64::MAX];
 
-/// Neither a panic nor a hang, and no other error than these.
+/// Accepts success and these errors. There must be no panic, no hang and no other error.
 fn judged<T>(what: &str, made: Result<T>) -> Option<T> {
     match made {
         Ok(made) => Some(made),
@@ -24,7 +24,7 @@ fn judged<T>(what: &str, made: Result<T>) -> Option<T> {
     }
 }
 
-/// What a table of words does after its options were odd.
+/// Uses a table of words that was created with extreme options.
 macro_rules! used {
     ($what:expr, $made:expr) => {
         if let Some(table) = judged($what, $made) {
@@ -57,7 +57,7 @@ macro_rules! common_options {
             used!(&what, options().max_bytes(end).in_memory());
             used!(&what, options().max_bytes(end).create(path()));
         }
-        // What is refused takes nothing.
+        // A refused call takes no space.
         let table = options().create(path()).unwrap();
         (0..1000).for_each(|key| table.put(key, key).unwrap());
         let bytes = |path: &Path| {
@@ -84,7 +84,7 @@ macro_rules! common_options {
         let before = (table.capacity(), bytes(table.path()));
         assert!(matches!(table.reserve(1 << 26), Err(Error::NoSpace { .. })));
         assert_eq!((table.capacity(), bytes(table.path())), before, "{}", stringify!($table));
-        // A system without `fallocate`.
+        // Simulates a system without `fallocate`.
         for errno in [Errno::NOSYS, Errno::OPNOTSUPP] {
             let plan = || Arc::new(FaultPlan::refusing(&["allocate", "punch_hole"], errno));
             let path = path();
@@ -164,7 +164,7 @@ fn plush() {
     for threads in [0, 1, 2, usize::MAX] {
         table.checkpoint(threads).unwrap();
     }
-    // Beside what was built, which is on no file system in memory.
+    // In the build directory, because the usual temporary directory may be in memory.
     let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     for milliseconds in [0, 1, u64::MAX] {
         let path = scratch.path().join(milliseconds.to_string());

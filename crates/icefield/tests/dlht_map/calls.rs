@@ -1,4 +1,4 @@
-//! What calls refuse, and what user code in them may do; futures.
+//! Refused calls, user code inside calls, and futures.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,7 +11,7 @@ use icefield_torture::Rng;
 use crate::fewer;
 use crate::spread::Spread;
 
-/// Every key has hash 0: they share one slot, and nothing is confused or lost.
+/// Every key has hash 0, so all share one slot. No record may be confused or lost.
 #[test]
 fn maps_tell_keys_of_one_hash_apart() {
     let map = DlhtMap::with_hasher(Spread::Constant(DlhtBuildHasher::default()));
@@ -71,7 +71,7 @@ fn maps_refuse_the_guard_of_another_map() {
 fn what_user_code_does_in_a_call_is_its_own_affair() {
     let (map, more) = (DlhtMap::<u32, String>::new(), fewer(1000, 100) as u32);
     let guard = map.pin();
-    // A closure that panics leaves everything as it was.
+    // A closure that panics leaves the map unchanged.
     map.insert(1, "one".to_owned(), &guard);
     let panics = |call: &dyn Fn() -> bool| assert!(catch_unwind(AssertUnwindSafe(call)).is_err());
     panics(&|| map.compute(1, |_| panic!("not now"), &guard).before().is_some());
@@ -81,7 +81,7 @@ fn what_user_code_does_in_a_call_is_its_own_affair() {
         true
     });
     assert_eq!((map.len(), map.get(&1, &guard)), (1, Some(&"one".to_owned())));
-    // One that uses the map is shown what it did.
+    // A closure that changes the record is called again with the new value.
     let mut shown = Vec::new();
     let computed = map.compute(
         1,
@@ -97,7 +97,7 @@ fn what_user_code_does_in_a_call_is_its_own_affair() {
     );
     assert_eq!(computed, Computed::Put(Some(&"uno".to_owned())));
     assert_eq!(shown, [Some("one".to_owned()), Some("uno".to_owned())]);
-    // So is one that makes a value: the first to come stays.
+    // The same holds for a closure that creates a value: the first insert wins.
     let first = |key| {
         map.insert(key, "first".to_owned(), &guard);
         "second".to_owned()
@@ -106,7 +106,7 @@ fn what_user_code_does_in_a_call_is_its_own_affair() {
     assert_eq!(map.len(), u64::from(more - 10) + 2);
 }
 
-/// The reads of a hundred keys, each suspended once before any is finished.
+/// Reads a hundred keys. Each read is suspended once before any is finished.
 #[test]
 fn futures_yield_once_and_then_read() {
     let map = DlhtMap::from_iter((0..100_u32).map(|key| (key, key.to_string())));
@@ -115,7 +115,7 @@ fn futures_yield_once_and_then_read() {
     let keys: Vec<u32> = (50..150).collect();
     let mut reads: Vec<_> = keys.iter().map(|key| Box::pin(map.get_async(key, &guard))).collect();
     assert!(reads.iter_mut().all(|read| read.as_mut().poll(&mut context).is_pending()));
-    // They see what has happened meanwhile.
+    // The reads see the changes made since their creation.
     map.insert(149, "late".to_owned(), &guard);
     for (key, mut read) in keys.iter().zip(reads) {
         assert_eq!(read.as_mut().poll(&mut context), Poll::Ready(map.get(key, &guard)));
@@ -124,7 +124,7 @@ fn futures_yield_once_and_then_read() {
     assert!(copy.as_mut().poll(&mut context).is_pending());
     space.insert(1, "in space".to_owned(), &guard);
     let found = Poll::Ready(Some("in space".to_owned()));
-    // It may go on in another thread.
+    // A future can continue on another thread.
     let moved = std::thread::scope(|scope| {
         let poll = move || copy.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         scope.spawn(poll).join().expect("no panic")

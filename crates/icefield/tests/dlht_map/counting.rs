@@ -1,4 +1,4 @@
-//! An allocator that counts, and refuses.
+//! An allocator that counts and can refuse.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use icefield::{AllocError, Allocator, Global};
 
-/// The global allocator, with a count of what it has given, that refuses when it is told to.
+/// The global allocator with a count of its allocations. It can refuse some of them.
 #[derive(Clone, Default)]
 pub struct Counting(Arc<Counts>);
 
@@ -15,7 +15,7 @@ pub struct Counts {
     bytes: AtomicI64,
     blocks: AtomicI64,
     asked: AtomicU64,
-    /// Every so manyth time, the answer is no; never, if 0.
+    /// Refuses every `refuse_every`th allocation, or none if 0.
     refuse_every: AtomicU64,
 }
 
@@ -26,7 +26,7 @@ impl Counting {
         counting
     }
 
-    /// Bytes and blocks that have not come back.
+    /// Returns the bytes and blocks that are allocated.
     pub fn held(&self) -> (i64, i64) {
         (self.0.bytes.load(Ordering::Relaxed), self.0.blocks.load(Ordering::Relaxed))
     }

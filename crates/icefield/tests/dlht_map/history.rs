@@ -15,7 +15,7 @@ type Space<'a> = DlhtNamespace<'a, String, String, Spread, Counting>;
 type Right = HashMap<(u16, String), String>;
 type Op<'q, 'g> = DlhtMapOp<'q, 'g, String, String, str>;
 
-/// The calls that batches have too.
+/// The single calls that also exist as batches.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
     Get,
@@ -28,7 +28,7 @@ enum Kind {
 impl Kind {
     const ALL: [Self; 5] = [Self::Get, Self::Insert, Self::TryInsert, Self::Update, Self::Remove];
 
-    /// Does it to what is right; the value before.
+    /// Applies the call to the reference map. Returns the previous value.
     fn on(self, right: &mut Right, id: (u16, String), value: &str) -> Option<String> {
         let (before, value) = (right.get(&id).cloned(), value.to_owned());
         match self {
@@ -52,7 +52,7 @@ impl Kind {
         }
     }
 
-    /// Whether it counts as failed when this was the value before.
+    /// Returns whether the call counts as failed, given the previous value.
     fn fails(self, before: Option<&String>) -> bool {
         match self {
             Self::Get | Self::Update | Self::Remove => before.is_none(),
@@ -62,16 +62,16 @@ impl Kind {
     }
 }
 
-/// Kinds of steps.
+/// Number of kinds of steps.
 const STEPS: usize = 21;
 
-/// A random sequence of calls on a map and on what is right.
+/// A random sequence of calls on a map and on a reference map.
 struct History<'a> {
     map: &'a Map,
     right: Right,
     rng: Rng,
     keys: u64,
-    /// How often each kind of step was made.
+    /// Number of steps of each kind.
     steps: [u64; STEPS],
     /// Mixed batches that ended early.
     stopped: u64,
@@ -93,8 +93,8 @@ impl History<'_> {
         (0..self.rng.below(40)).map(|_| (self.key(), self.value())).collect()
     }
 
-    /// One step of any kind; whatever it gives must be right. Some of the references given go to `held`, with what they
-    /// refer to.
+    /// Executes a step of a random kind and checks its result. Some of the returned references go to `held`, with
+    /// copies of their values.
     fn step<'g>(&mut self, guard: &'g DlhtGuard<'_>, held: &mut Vec<(&'g String, String)>) {
         let (space, step) = (*self.rng.pick(&SPACES), self.rng.index(STEPS));
         self.steps[step] += 1;
@@ -170,7 +170,7 @@ impl History<'_> {
         found.into_iter().flatten().next()
     }
 
-    /// A batch of all kinds, which may end early and is then run on.
+    /// Executes a mixed batch, which may end early and is then continued.
     fn mixed<'g>(
         &mut self,
         space: u16,
@@ -264,7 +264,7 @@ impl History<'_> {
             17 => match self.rng.below(3) {
                 0 => self.map.reserve(self.rng.below(300)),
                 1 => self.map.shrink_to_fit(),
-                // Miri asks its own system for such a lot.
+                // Miri would request this much memory from the host.
                 _ => assert!(cfg!(miri) || self.map.try_reserve(1 << 50).is_err()),
             },
             18 => map.prefetch(self.key().as_str()),
@@ -291,7 +291,7 @@ impl History<'_> {
     }
 }
 
-/// What `compute` is to do, from the present value and a random one.
+/// Returns the decision of `compute` for the present value and a random one.
 fn decision<'v>(value: &'v str) -> impl Fn(Option<&String>) -> Decision<String> + use<'v> {
     move |present| match present {
         Some(present) if present == value => Decision::Remove,
@@ -324,7 +324,7 @@ fn random_sequences_agree_with_a_map_and_give_everything_back() {
         for _ in 0..fewer(20, 3) {
             let (guard, mut held) = (map.pin(), Vec::new());
             (0..fewer(50, 20)).for_each(|_| history.step(&guard, &mut held));
-            // What was given is as it was, whatever has become of the record.
+            // Returned references still have their values, although the records may have been removed.
             assert!(held.iter().all(|(given, copy)| *given == copy), "seed {seed}");
         }
         steps.iter_mut().zip(history.steps).for_each(|(all, more)| *all += more);

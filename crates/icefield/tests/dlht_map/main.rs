@@ -1,5 +1,5 @@
-//! `DlhtMap`: random sequences of every call against a reference map, with hash functions that are good, bad and
-//! constant; threads against one another; allocators that count, and that refuse.
+//! `DlhtMap`: random sequences of all calls against a reference map, with good, bad and constant hash functions;
+//! concurrent threads; allocators that count and that refuse.
 
 mod calls;
 mod counting;
@@ -9,7 +9,7 @@ mod spread;
 mod threads;
 mod within_calls;
 
-/// Fewer under Miri, which takes its time.
+/// Returns a smaller number under Miri, which is slow.
 const fn fewer(usual: usize, under_miri: usize) -> usize {
     if cfg!(miri) { under_miri } else { usual }
 }

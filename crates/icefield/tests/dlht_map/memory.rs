@@ -1,4 +1,4 @@
-//! Where records' memory goes: refused, counted, freed once.
+//! The memory of records: refused, counted, freed once.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,7 +16,7 @@ use crate::spread::Spread;
 
 type Map = DlhtMap<String, String, Spread, Counting>;
 
-/// What an allocator refuses is given back or dropped, and leaves the map as it was.
+/// When the allocator refuses, the call returns or drops its record and leaves the map unchanged.
 #[test]
 fn a_map_whose_allocator_refuses_goes_on() {
     let (mut refused, mut panics) = (0, 0);
@@ -67,7 +67,7 @@ fn a_map_whose_allocator_refuses_goes_on() {
     assert!(refused > 20 && panics > 20);
 }
 
-/// A batch that runs out of memory has done what came before, and nothing else.
+/// A batch that runs out of memory has executed exactly the operations before that.
 #[test]
 fn a_batch_stops_where_memory_ends() {
     let allocator = Counting::refusing(8);
@@ -83,7 +83,7 @@ fn a_batch_stops_where_memory_ends() {
     assert_eq!(allocator.held(), (0, 0));
 }
 
-/// So has a mixed one; what did not run keeps its record.
+/// The same holds for a mixed batch. Operations that did not run keep their records.
 #[test]
 fn a_mixed_batch_stops_where_memory_ends() {
     let allocator = Counting::refusing(8);
@@ -101,7 +101,7 @@ fn a_mixed_batch_stops_where_memory_ends() {
     assert_eq!(allocator.held(), (0, 0));
 }
 
-/// Counts how many values live, and notices one that is dropped twice or read after its end.
+/// Counts live values, and detects one that is dropped twice or read after its drop.
 struct Counted(Arc<AtomicI64>, u64);
 
 const ALIVE: u64 = 0x00A1_1CE0;
@@ -130,7 +130,7 @@ fn maps_free_every_record_once_and_none_that_is_looked_at() {
     assert_eq!((count.load(Ordering::Relaxed), allocator.held()), (0, (0, 0)));
 }
 
-/// Three threads insert, replace and remove the same keys in every way, and look at what they get.
+/// Three threads insert, replace and remove the same keys by all calls, and read the returned values.
 fn free_every_record<A: RecordAllocator>(
     map: &DlhtMap<String, Counted, DlhtBuildHasher, A>,
     count: &Arc<AtomicI64>,

@@ -1,4 +1,4 @@
-//! Threads against one another.
+//! Concurrent threads on a map.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,7 +9,7 @@ use crate::counting::Counting;
 use crate::fewer;
 use crate::spread::Spread;
 
-/// Every addition counts once, whether by `compute`, by `compare_exchange` or by an insert that was first.
+/// Every addition counts exactly once, whether by `compute`, by `compare_exchange` or by a first insert.
 #[test]
 fn counters_add_up() {
     const COUNTERS: u64 = 40;
@@ -57,8 +57,8 @@ fn add_one(map: &DlhtMap<u64, u64, Spread>, rng: &mut Rng, again: &AtomicU64, co
     }
 }
 
-/// Threads with keys of their own, in batches, on a map that grows and shrinks under them; records come from, and go
-/// back to, one counting allocator.
+/// Threads use disjoint keys, in batches, on a map that grows and shrinks. All records come from one counting
+/// allocator and return to it.
 #[test]
 fn batches_find_what_they_left_while_the_map_grows() {
     let keys = fewer(20_000, 150) as u64;
@@ -108,7 +108,7 @@ fn own_batches(map: &DlhtMap<u64, String, DlhtBuildHasher, Counting>, thread: u6
     assert!((keys / 2..keys).zip(removed).all(|(n, value)| value == Some(&n.to_string())));
 }
 
-/// Passes over a map that grows and shrinks under other threads see each key that stays once, with its value.
+/// Passes over a map that other threads grow and shrink return each permanent key once, with its value.
 #[test]
 fn passes_see_what_stays_once() {
     let (stable, passes) = (200_u64, fewer(200, 4));

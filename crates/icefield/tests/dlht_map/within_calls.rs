@@ -1,4 +1,4 @@
-//! Code of the user's that uses the map while the map runs it: `Hash`, `Eq`, `Clone` and `Drop` of keys and values, the
+//! User code that uses the map while the map runs it: `Hash`, `Eq`, `Clone` and `Drop` of keys and values, the
 //! allocator, and closures.
 
 use std::cell::Cell;
@@ -23,7 +23,7 @@ thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Uses the map, if it is there and this is not from within here.
+/// Uses the map, if it exists and this is not a nested call.
 fn use_map() {
     let Some(map) = MAP.get() else { return };
     if INSIDE.replace(true) {
@@ -50,7 +50,7 @@ struct Key(u64);
 impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
         use_map();
-        // Many keys of one hash: their records are compared.
+        // Several keys share a hash, so that their records are compared.
         state.write_u64(self.0 / 4);
     }
 }

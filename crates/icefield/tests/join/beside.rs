@@ -1,5 +1,5 @@
-//! An index beside others: copies that are made while another process inserts and merges, and directories that are
-//! moved, replaced and left while a handle is open.
+//! An index with concurrent processes: copies during inserts and merges of another process, and directories that are
+//! moved, replaced or left while a handle is open.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -12,9 +12,9 @@ use icefield::{Durability, Error, JoinIndex};
 
 /// The variable with the orders of a child, which runs [`beside_entry`].
 const ORDERS: &str = "ICEFIELD_JOIN_BESIDE";
-/// The first key that a writer inserts, with the ones after it; no index has it before.
+/// The first of the consecutive keys that a writer inserts. No index has them at the start.
 const FIRST_KEY: u64 = 1 << 40;
-/// Keys of an index before.
+/// Keys of an index at the start.
 const KEYS: u64 = 20_000;
 
 /// Starts this program again with orders.
@@ -39,19 +39,19 @@ fn beside_entry() {
     std::process::exit(0)
 }
 
-/// How many keys a writer has inserted.
+/// Returns the number of keys that a writer has acknowledged.
 fn acknowledged(file: &File) -> u64 {
     let mut bytes = [0; 8];
     file.read_exact_at(&mut bytes, 0).unwrap();
     u64::from_ne_bytes(bytes)
 }
 
-/// Inserts key after key, telling how many, and merges now and then, until its parent ends.
+/// Inserts key after key and acknowledges each, with occasional merges, until the parent exits.
 fn write(merge_every: u64, directory: &Path) {
     let index = JoinIndex::<u64>::options().threads(1).open(directory.join("index")).unwrap();
     let told = File::options().write(true).open(directory.join("told")).unwrap();
     let mut count = acknowledged(&File::open(directory.join("told")).unwrap());
-    // Its input ends when the parent does, or wants it to.
+    // Standard input ends when the parent exits or closes it.
     std::thread::spawn(|| {
         let _ = std::io::Read::read(&mut std::io::stdin(), &mut [0]);
         std::process::exit(0);
@@ -66,7 +66,7 @@ fn write(merge_every: u64, directory: &Path) {
     }
 }
 
-/// Copies an index beside a process that inserts and merges.
+/// Copies an index while another process inserts and merges.
 fn copies_beside(merge_every: u64, copies: u32) {
     let directory = tempfile::tempdir().unwrap();
     let (path, copy) = (directory.path().join("index"), directory.path().join("copy"));
@@ -80,7 +80,7 @@ fn copies_beside(merge_every: u64, copies: u32) {
         assert!(writer.try_wait().unwrap().is_none(), "the writer has ended");
     }
     for number in 0..copies {
-        // Through a handle that was opened just now, and through one from before the first change.
+        // One handle was just opened, the other one before the first change.
         let new = JoinIndex::<u64>::open_read_only(&path).unwrap();
         let handle = if number.is_multiple_of(2) { &new } else { &old };
         let before = acknowledged(&told);
@@ -95,7 +95,7 @@ fn copies_beside(merge_every: u64, copies: u32) {
         assert_eq!(copied.anti(&inserted).unwrap().count_ones(), 0);
         assert_eq!(copied.probe_count(&keys).unwrap(), KEYS);
         assert!(copied.check().unwrap().is_clean());
-        // It can be changed.
+        // The copy accepts changes.
         copied.insert(7, 7).unwrap();
         copied.merge().unwrap();
         drop(copied);
@@ -104,7 +104,7 @@ fn copies_beside(merge_every: u64, copies: u32) {
     assert!(writer.try_wait().unwrap().is_none(), "the writer has ended");
     drop(writer.stdin.take());
     assert!(writer.wait().unwrap().success());
-    // The handle itself keeps the generation that it has opened.
+    // The handle keeps the generation that it opened.
     assert_eq!(old.len(), KEYS);
     let end = JoinIndex::<u64>::open(&path).unwrap();
     assert!(end.check().unwrap().is_clean());
@@ -200,7 +200,7 @@ fn a_handle_stays_with_its_directory() {
     index.merge().unwrap();
     assert_eq!((index.uuid(), index.len()), (uuid, len + 1));
     assert_eq!((pairs(&at("a")), pairs(&at("moved"))), (1, 1001));
-    // So do copies, and the lock.
+    // Copies and the lock belong to the opened directory, too.
     reader.backup(at("copy")).unwrap();
     assert_eq!(pairs(&at("copy")), 1001);
     assert!(matches!(reader.insert(1, 1), Err(Error::Locked { .. })));
@@ -217,7 +217,7 @@ fn another_index_in_the_same_directory_is_refused() {
     drop(JoinIndex::build(at("b"), &[1_u64], &[1]).unwrap());
     let index = JoinIndex::<u64>::open(at("a")).unwrap();
     for file in ["table.ice", "base-1.ice"] {
-        // A new file: what is mapped stays.
+        // Renaming puts a new file in place; the existing mapping is unaffected.
         fs::rename(at("b").join(file), at("a").join(file)).unwrap();
     }
     for refused in [index.insert(3, 3), index.merge().map(drop), index.backup(at("copy")).map(drop)]
@@ -226,7 +226,7 @@ fn another_index_in_the_same_directory_is_refused() {
     }
     assert!(!at("copy").exists());
     assert_eq!((index.len(), index.probe_count(&[1, 2]).unwrap()), (2, 2));
-    // Its directory is gone.
+    // The directory is removed.
     fs::remove_dir_all(at("a")).unwrap();
     assert!(matches!(index.insert(3, 3), Err(Error::NotFound { .. })));
     assert_eq!(index.probe_count(&[1, 2]).unwrap(), 2);

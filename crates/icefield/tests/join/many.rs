@@ -1,4 +1,4 @@
-//! Keys with many pairs: what probes and removals look at.
+//! Keys with many pairs: the lines that probes and removals read.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use icefield::pm::sim::{Sim, SimOptions};
 use icefield::{HashedJoinIndex, JoinIndex, JoinSource};
 
-/// Pairs of one key, 7, with all payloads below a number.
+/// Pairs of one key, 7, with all payloads below the given number.
 struct OneKey(u64);
 
 impl JoinSource for OneKey {
@@ -26,7 +26,7 @@ impl JoinSource for OneKey {
     }
 }
 
-/// Lines of the medium that `call` reads.
+/// Returns the lines of the medium that `call` reads.
 fn lines(sim: &Sim, call: impl FnOnce()) -> u64 {
     let read = || sim.counters().line_reads.iter().map(|(_, lines)| lines).sum::<u64>();
     let before = read();
@@ -45,11 +45,11 @@ fn the_first_match_decides() {
     assert!(all > PAIRS / 5, "{all}");
     assert!(lines(&sim, || assert_eq!(index.semi(&[7]).unwrap().count_ones(), 1)) < 10);
     assert!(lines(&sim, || assert_eq!(index.anti(&[7]).unwrap().count_ones(), 0)) < 10);
-    // Also where the delta store has something to say of the key.
+    // The same holds for a key with changes in the delta store.
     let first = std::sync::Mutex::new(Vec::new());
     index.probe(&[7], |_, payload| first.lock().unwrap().push(payload)).unwrap();
     let [first, second, ..] = first.into_inner().unwrap()[..] else { panic!("there are more") };
-    // A pair is looked for until it is found.
+    // The search for a pair stops when it is found.
     assert!(lines(&sim, || assert!(index.remove_pair(7, first).unwrap())) < 10);
     assert!(lines(&sim, || assert_eq!(index.semi(&[7]).unwrap().count_ones(), 1)) < 10);
     index.insert(7, PAIRS).unwrap();
@@ -57,9 +57,9 @@ fn the_first_match_decides() {
     assert!(lines(&sim, || assert!(index.remove_pair(7, PAIRS).unwrap())) < 10);
     assert!(lines(&sim, || assert!(index.remove_pair(7, second).unwrap())) < 10);
     assert_eq!(index.probe_count(&[7]).unwrap(), PAIRS - 2);
-    // One that is not there, until the key's end.
+    // The search for an absent pair reads all pairs of the key.
     assert!(lines(&sim, || assert!(!index.remove_pair(7, first).unwrap())) > PAIRS / 5);
-    // A key that is removed again: its pairs of the base are not looked at again.
+    // A removed key that is inserted and removed again: its pairs in the base are not read again.
     assert_eq!(index.remove(7).unwrap(), PAIRS - 2);
     index.insert(7, 1).unwrap();
     assert!(lines(&sim, || assert_eq!(index.remove(7).unwrap(), 1)) < 10);
@@ -67,7 +67,7 @@ fn the_first_match_decides() {
     assert!(index.check().unwrap().is_clean());
 }
 
-/// Opening asks for no look into the base for each removed pair.
+/// Opening does not search the base for each removed pair.
 #[test]
 fn removed_pairs_are_replayed_together() {
     const PAIRS: u64 = 20_000;
@@ -91,7 +91,7 @@ fn removed_pairs_are_replayed_together() {
     assert!(index.check().unwrap().is_clean());
 }
 
-/// The keys of rows, of which some have equal hashes.
+/// Builds an index of keys of which some have equal hashes.
 #[allow(clippy::type_complexity, reason = "named once")]
 fn hashed<'a>(
     path: &std::path::Path,
@@ -132,7 +132,7 @@ fn the_first_row_of_a_hash_decides_and_a_key_goes_by_one_record() {
     assert_eq!(index.semi(&["eve"]).unwrap().count_ones(), 0);
     assert_eq!(looks.swap(0, Relaxed), PAIRS as u64, "an equal hash");
     assert_eq!(index.semi_count(&["ann", "bo"]).unwrap().1, PAIRS as u64);
-    // Past what the delta store takes away.
+    // The search skips pairs that the delta store removes.
     assert!(index.remove_pair(b"ann", 0).unwrap());
     looks.store(0, Relaxed);
     assert_eq!(index.semi(&["ann"]).unwrap().count_ones(), 1);

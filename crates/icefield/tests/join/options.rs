@@ -1,4 +1,4 @@
-//! Options at their limits, and builds where something is already.
+//! Options at their limits, and builds where a file or directory already exists.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -87,7 +87,7 @@ fn a_build_replaces_what_it_shall_and_nothing_else() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("index");
     drop(JoinIndex::build(&path, &[1_u64], &[10]).unwrap());
-    // Not without being asked to, whatever is there.
+    // Without `replace`, nothing that exists is replaced.
     let refused = JoinIndex::build(&path, &[2_u64, 3], &[20, 30]);
     assert!(matches!(refused, Err(Error::AlreadyExists { path: found }) if found == path));
     assert_eq!(JoinIndex::<u64>::open(&path).unwrap().probe_count(&[1]).unwrap(), 1);
@@ -98,7 +98,7 @@ fn a_build_replaces_what_it_shall_and_nothing_else() {
     assert!(matches!(JoinIndex::<i64>::open(&path), Err(Error::TypeMismatch { .. })));
     assert!(AnyTable::open_read_only(&path).is_err());
     drop(index);
-    // Where nothing is, there is nothing to replace.
+    // With `replace`, an absent index is created.
     assert_eq!(replacing.build(directory.path().join("new"), &[1], &[1]).unwrap().generation(), 1);
     let table = directory.path().join("table");
     drop(DashEh::<u64, u64>::options().create(&table).unwrap());

@@ -1,19 +1,19 @@
-//! Every public call of a table on a medium, by whether it may change the table.
+//! All public calls of tables on a medium, divided into calls that may change the table and calls that only read it.
 //!
-//! `layers.rs` compares these lists with the sources; `medium/refusals.rs` makes each changing call where it must be
-//! refused: in a forked child, on a handle that is open for reading, after a failed sync.
+//! `layers.rs` compares these lists with the sources. `medium/refusals.rs` makes each changing call where it must be
+//! refused: in a forked child, on a read-only handle, after a failed sync.
 
-/// The calls of a type, or of the macro that gives several types their calls. Constructors are in no list.
+/// The calls of a type, or of the macro that gives several types their calls. Constructors are not listed.
 pub struct Calls {
     pub owner: &'static str,
     pub changing: &'static [&'static str],
     pub reading: &'static [&'static str],
 }
 
-/// The name of [`Calls::owner`] for the macro of the tables of records.
+/// The name in [`Calls::owner`] of the macro for the tables of records.
 pub const FACE: &str = "$table";
 
-/// Changes that the tables of records have in common.
+/// The changing calls that all tables of records have.
 const CHANGES: &[&str] = &[
     "try_insert",
     "insert",

@@ -1,7 +1,7 @@
-//! Which exported types, functions and methods no example shows.
+//! Finds exported types, functions and methods without an example.
 //!
-//! An example belongs to the type that it documents, or whose methods it stands among, and shows what it calls by name:
-//! `.name`, `Type::name`, or `fn name` where it implements a trait. So one example may do for many methods.
+//! An example belongs to the type that it documents, or in whose methods it is. It covers the names that it uses as
+//! `.name`, as `Type::name`, or as `fn name` in a trait implementation. One example can cover many methods.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,7 +12,7 @@ struct Scope {
     /// The type or trait.
     owner: String,
     kind: Kind,
-    /// Where it is declared, opened and closed: indexes of tokens.
+    /// Token indexes of its declaration and of its braces.
     at: usize,
     open: usize,
     close: usize,
@@ -25,10 +25,11 @@ enum Kind {
     Trait,
 }
 
-/// Stands for a type in the list of its own methods.
+/// The entry for the type itself in the list of its methods.
 const ITSELF: &str = "";
 
-/// What the crate's root exports without an example. What is only public in its modules is there for tests and tools.
+/// Returns the exports of the crate's root without an example. Items that are public only in their modules are for
+/// tests and tools.
 pub fn faults(sources: &[Source]) -> Vec<String> {
     let lib = sources.iter().filter(|source| source.modules.is_empty());
     let exported: HashSet<Name> = lib.flat_map(exports).collect();
@@ -52,7 +53,7 @@ pub fn faults(sources: &[Source]) -> Vec<String> {
     faults
 }
 
-/// Type and name of every exported method that is called on a value.
+/// Returns type and name of every exported method that has a `self` parameter.
 pub fn methods(sources: &[Source]) -> Vec<(String, String)> {
     let lib = sources.iter().filter(|source| source.modules.is_empty());
     let exported: HashSet<Name> = lib.flat_map(exports).collect();
@@ -76,14 +77,14 @@ fn takes_self(source: &Source, index: usize) -> bool {
     parameters.take_while(|text| !matches!(*text, "," | ")" | ":")).any(|text| text == "self")
 }
 
-/// A type, trait or function, and the top-level module that it is in.
+/// A type, trait or function, and its top-level module.
 type Name = (String, String);
 
 fn known(source: &Source, name: &str) -> Name {
     (source.modules.first().cloned().unwrap_or_default(), name.to_owned())
 }
 
-/// What the crate's root exports for others than us.
+/// Returns the exports of the crate's root that are not hidden.
 fn exports(lib: &Source) -> Vec<Name> {
     let mut paths = Vec::new();
     for (index, token) in lib.tokens.iter().enumerate() {
@@ -97,13 +98,13 @@ fn exports(lib: &Source) -> Vec<Name> {
         .collect()
 }
 
-/// Whether one of the attributes before the item with token `index` hides it.
+/// Checks whether an attribute before the item at token `index` hides it.
 fn is_hidden(source: &Source, index: usize) -> bool {
     let before = (0..index).rev().map(|index| source.text(index));
     before.take_while(|text| !matches!(*text, ";" | "{" | "}")).any(|text| text == "hidden")
 }
 
-/// Line, type and name of everything that needs an example. Macros are those of tables.
+/// Returns line, type and name of every item that needs an example. Macros count if they are those of tables.
 fn exported_items(
     source: &Source,
     scopes: &[Scope],
@@ -144,13 +145,13 @@ fn exported_items(
     items
 }
 
-/// Whether `pub` stands before the keyword at token `index`, without a restriction.
+/// Checks whether an unrestricted `pub` precedes the keyword at token `index`.
 fn is_public(source: &Source, index: usize) -> bool {
     let before = (0..index).rev().map(|index| source.text(index));
     before.into_iter().find(|text| !matches!(*text, "const" | "unsafe" | "async")) == Some("pub")
 }
 
-/// The bodies of all `impl` blocks and traits, those of macros included.
+/// Returns the bodies of all `impl` blocks and traits, including those in macros.
 fn scopes(source: &Source) -> Vec<Scope> {
     let mut scopes = Vec::new();
     for (at, token) in source.tokens.iter().enumerate() {
@@ -173,7 +174,7 @@ fn scopes(source: &Source) -> Vec<Scope> {
     scopes
 }
 
-/// The token that closes the brace at token `open`.
+/// Returns the token that closes the brace at token `open`.
 fn closing(source: &Source, open: usize) -> usize {
     let mut depth = 0;
     let close = (open..source.tokens.len()).find(|&index| {
@@ -187,8 +188,8 @@ fn closing(source: &Source, open: usize) -> usize {
     close.unwrap_or(source.tokens.len())
 }
 
-/// The type of the `impl` block whose header is `tokens[at..open]`: the last name outside of angle brackets. A macro's
-/// parameter keeps its `$`.
+/// Returns the type of the `impl` block whose header is `tokens[at..open]`: the last name outside of angle brackets.
+/// A macro parameter keeps its `$`.
 fn implementor(source: &Source, at: usize, open: usize) -> (String, Kind) {
     let (mut owner, mut kind, mut depth) = (String::new(), Kind::Inherent, 0);
     for index in at..open {
@@ -208,7 +209,7 @@ fn implementor(source: &Source, at: usize, open: usize) -> (String, Kind) {
     (owner, kind)
 }
 
-/// The names that each block of an example shows, with the type that the block belongs to.
+/// Returns the names in each block of an example, with the type that the block belongs to.
 fn examples(source: &Source, scopes: &[Scope]) -> Vec<(String, HashSet<String>)> {
     let mut found = Vec::new();
     let mut block: Option<(String, HashSet<String>)> = None;
@@ -229,14 +230,14 @@ fn examples(source: &Source, scopes: &[Scope]) -> Vec<(String, HashSet<String>)>
     found
 }
 
-/// The names that come after `.`, `::` or `fn`.
+/// Returns the names after `.`, `::` or `fn`.
 fn called(code: &str) -> impl Iterator<Item = String> {
     let tokens = tokens(code);
     let pairs = tokens.windows(2).filter(|pair| matches!(&*pair[0].text, "." | "::" | "fn"));
     pairs.map(|pair| pair[1].text.clone()).collect::<Vec<_>>().into_iter()
 }
 
-/// The type or trait that a document at `line` is about, and whether it is the type's own.
+/// Returns the type or trait that a doc comment at `line` belongs to, and whether it documents the type itself.
 fn owner_at(source: &Source, scopes: &[Scope], line: usize) -> (String, bool) {
     let line_of = |index: usize| source.tokens.get(index).map_or(usize::MAX, |token| token.line);
     let around = |scope: &&Scope| line_of(scope.open) < line && line < line_of(scope.close);
@@ -253,7 +254,7 @@ fn owner_at(source: &Source, scopes: &[Scope], line: usize) -> (String, bool) {
     (owner.to_owned(), keyword.text != "impl")
 }
 
-/// Each rule, broken on purpose.
+/// Violates each rule on purpose.
 mod planted {
     use super::*;
 

@@ -1,17 +1,19 @@
-//! Which orderings of memory accesses nobody explains.
+//! Finds memory orderings without an explanation.
 //!
-//! An explanation is a comment on the access, or right above it, that names an ordering or a tag (E1, P1); or a line in
-//! the header of its file, or of a module around it, that names the cell in code quotes and how it is ordered.
+//! An explanation is a comment on the access, or directly above it, that names an ordering or a tag (E1, P1).
+//! Alternatively it is a line in the header of the file, or of a module around it, that names the cell in code quotes
+//! and its ordering.
 
 use super::source::{Source, is_name};
 
-/// What needs an explanation. `Relaxed` does where it races, which a text does not show.
+/// Orderings that need an explanation. A racing `Relaxed` access needs one as well, but the text does not show races.
 const STRONG: [&str; 4] = ["Acquire", "Release", "AcqRel", "SeqCst"];
 
-/// How far above the access a comment may stand.
+/// Maximum distance of the comment above the access, in lines.
 const REACH: usize = 12;
 
-/// The accesses of `sources` that are stronger than Relaxed for no reason told; `sources` are all of a crate.
+/// Returns the accesses in `sources` that are stronger than Relaxed and have no explanation. `sources` are all of a
+/// crate.
 pub fn faults(sources: &[Source]) -> Vec<String> {
     let mut faults = Vec::new();
     let tests = |source: &Source| source.modules.iter().any(|module| module == "tests");
@@ -32,13 +34,13 @@ pub fn faults(sources: &[Source]) -> Vec<String> {
     faults
 }
 
-/// Whether `other` is `source` itself or the `mod.rs` of a module around it.
+/// Checks whether `other` is `source` itself or the `mod.rs` of a module around it.
 fn is_header(other: &Source, source: &Source) -> bool {
     other.path == source.path
         || !other.modules.is_empty() && source.modules.starts_with(&other.modules)
 }
 
-/// The tokens that order an access; those of imports and tests are none, nor is another enum's variant.
+/// Returns the tokens that order an access. Imports, tests and variants of other enums are excluded.
 fn accesses(source: &Source) -> Vec<usize> {
     let mut found = Vec::new();
     let mut is_import = false;
@@ -59,11 +61,11 @@ fn accesses(source: &Source) -> Vec<usize> {
     found
 }
 
-/// The name before the call that token `index` is an argument of: of `self.heads[entry].epoch.store(..)` it is `epoch`,
-/// of `entries[at].load(..)` it is `entries`. A fence has none.
+/// Returns the name before the call that has token `index` as an argument: `epoch` for
+/// `self.heads[entry].epoch.store(..)`, `entries` for `entries[at].load(..)`. A fence has none.
 fn cell(source: &Source, index: usize) -> Option<&str> {
     let mut at = before_brackets(source, index)?;
-    // The call's own name, and the dot before it.
+    // Skips the call's own name and the dot before it.
     if !source.text(at).starts_with(is_name) || source.text(at.checked_sub(1)?) != "." {
         return None;
     }
@@ -74,7 +76,7 @@ fn cell(source: &Source, index: usize) -> Option<&str> {
     Some(source.text(at)).filter(|name| name.starts_with(is_name))
 }
 
-/// The token before the bracket that is open at token `index`, or that it closes.
+/// Returns the token before the bracket that is open at token `index` or that this token closes.
 fn before_brackets(source: &Source, index: usize) -> Option<usize> {
     let mut depth = 0;
     let mut at = index.checked_sub(1)?;
@@ -89,7 +91,7 @@ fn before_brackets(source: &Source, index: usize) -> Option<usize> {
     }
 }
 
-/// Whether one line of the header names the cell and an ordering.
+/// Checks whether one line of the header names the cell and an ordering.
 fn tells(header: &Source, cell: &str) -> bool {
     let mut lines = header.lines.iter().filter(|line| line.starts_with("//!"));
     lines.any(|line| {
@@ -97,7 +99,7 @@ fn tells(header: &Source, cell: &str) -> bool {
     })
 }
 
-/// Whether a comment says something of order, on the line or above it with no blank line between.
+/// Checks for a comment about ordering on the line, or above it without a blank line between.
 fn is_explained(source: &Source, line: usize) -> bool {
     (line.saturating_sub(REACH)..=line)
         .rev()
@@ -105,7 +107,7 @@ fn is_explained(source: &Source, line: usize) -> bool {
         .any(|line| source.comments[line].split(|c: char| !is_name(c)).any(is_tag))
 }
 
-/// The name of an ordering, or E or P with a number.
+/// Checks for the name of an ordering, or E or P with a number.
 fn is_tag(word: &str) -> bool {
     let number = word.strip_prefix(['E', 'P']).unwrap_or_default();
     word == "Relaxed"
@@ -113,7 +115,7 @@ fn is_tag(word: &str) -> bool {
         || !number.is_empty() && number.chars().all(|c| c.is_ascii_digit())
 }
 
-/// The rule, broken on purpose.
+/// Violates the rule on purpose.
 mod planted {
     use super::*;
 

@@ -1,33 +1,33 @@
-//! Just enough of Rust's grammar to read the paths and names in a source file.
+//! A minimal parser for the paths and names in a Rust source file.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A source file taken apart.
+/// A parsed source file.
 pub struct Source {
-    /// Where it is, from the repository's root.
+    /// The path from the repository's root.
     pub path: String,
     /// The modules down to this file, from the crate's root: `["base", "group"]`.
     pub modules: Vec<String>,
-    /// What is left without comments, literals and white space.
+    /// The tokens, without comments, literals and white space.
     pub tokens: Vec<Token>,
     /// The comments of each line, the first line first.
     pub comments: Vec<String>,
-    /// Whether each line holds anything at all.
+    /// Set for each empty line.
     pub is_blank: Vec<bool>,
-    /// The lines as they are.
+    /// The unchanged lines.
     pub lines: Vec<String>,
 }
 
-/// An identifier, or one or two characters of punctuation.
+/// An identifier, or one or two punctuation characters.
 #[derive(Debug)]
 pub struct Token {
     pub text: String,
-    /// Counted from 0.
+    /// The line number, counted from 0.
     pub line: usize,
 }
 
-/// A path that code names, from the crate's root.
+/// A path in the code, resolved from the crate's root.
 #[derive(Debug, PartialEq)]
 pub struct Reference {
     pub segments: Vec<String>,
@@ -35,7 +35,7 @@ pub struct Reference {
 }
 
 impl Source {
-    /// Takes `text` apart as the file `path`, which lies at `in_crate` under its crate's `src` folder.
+    /// Parses `text` as the file `path`. `in_crate` is its path under the crate's `src` folder.
     pub fn new(path: &str, in_crate: &str, text: &str) -> Self {
         let mut modules: Vec<String> =
             in_crate.trim_end_matches(".rs").split('/').map(str::to_owned).collect();
@@ -49,20 +49,20 @@ impl Source {
         Self { path: path.to_owned(), modules, tokens: tokens(&code), comments, is_blank, lines }
     }
 
-    /// The texts of the token at `index` and of those that follow.
+    /// Returns the text of the token at `index`, or an empty string.
     pub fn text(&self, index: usize) -> &str {
         self.tokens.get(index).map_or("", |token| &token.text)
     }
 
-    /// A place in the file, for messages.
+    /// Returns a position in the file, for messages.
     pub fn at(&self, line: usize) -> String {
         format!("{}:{}", self.path, line + 1)
     }
 
-    /// Every path that starts with `crate`, `self` or `super`, in imports and elsewhere.
+    /// Returns every path that starts with `crate`, `self` or `super`, in imports and elsewhere.
     pub fn references(&self) -> Vec<Reference> {
         let mut references = Vec::new();
-        // The inline modules that are open, with the depth of braces at which each one closes.
+        // The open inline modules, with the depth of braces at which each one closes.
         let mut inline: Vec<(String, usize)> = Vec::new();
         let mut depth = 0;
         for (index, token) in self.tokens.iter().enumerate() {
@@ -96,7 +96,8 @@ impl Source {
         index > 0 && self.text(index - 1) == "::"
     }
 
-    /// Reads the path or tree of paths that begins at token `index` behind `prefix`, and gives the token after it.
+    /// Reads the path or tree of paths that starts at token `index`, after `prefix`. Returns the index of the next
+    /// token.
     pub fn tree(
         &self,
         mut index: usize,
@@ -111,7 +112,7 @@ impl Source {
                     while !matches!(self.text(index), "}" | "") {
                         let before = index;
                         index = self.tree(index, prefix, found);
-                        // Names after `as`, commas, and whatever else does not belong to a path.
+                        // Skips names after `as`, commas, and other tokens outside of paths.
                         index = index.max(before + usize::from(index == before));
                     }
                     index += 1;
@@ -126,7 +127,7 @@ impl Source {
                     }
                     index += 1;
                 }
-                // A turbofish, or no path at all.
+                // A turbofish, or not a path.
                 _ => {
                     if prefix.len() > length {
                         found.push(prefix.clone());
@@ -140,7 +141,7 @@ impl Source {
     }
 }
 
-/// `segments` as seen from module `here`, from the crate's root.
+/// Resolves `segments`, as seen from module `here`, to a path from the crate's root.
 fn resolve(mut here: Vec<String>, segments: &[String]) -> Vec<String> {
     for (position, segment) in segments.iter().enumerate() {
         match segment.as_str() {
@@ -159,7 +160,8 @@ pub fn is_name(character: char) -> bool {
     character.is_alphanumeric() || character == '_'
 }
 
-/// Separates code from comments, blanking in each what belongs to the other, and literals in both. Lines stay lines.
+/// Separates code from comments. In each, the other one is blanked, and literals are blanked in both. Line breaks
+/// stay.
 pub fn split(text: &str) -> (String, String) {
     let characters: Vec<char> = text.chars().collect();
     let mut code = String::with_capacity(text.len());
@@ -179,8 +181,8 @@ pub fn split(text: &str) -> (String, String) {
     (code, comments)
 }
 
-/// How many characters the comment or literal at the start of `rest` takes (0 when there is none), and whether it is a
-/// comment.
+/// Returns the number of characters of the comment or literal at the start of `rest`, or 0 if there is none, and
+/// whether it is a comment.
 fn literal_or_comment(rest: &[char], before: Option<char>) -> (usize, bool) {
     match rest {
         ['/', '/', ..] => (rest.iter().position(|&c| c == '\n').unwrap_or(rest.len()), true),
@@ -216,7 +218,7 @@ fn quoted(rest: &[char], quote: char) -> usize {
     rest.len().min(index + 1)
 }
 
-/// `b".."`, `b'.'`, `c".."`, and raw strings; 0 when the letters begin a name.
+/// Returns the length of `b".."`, `b'.'`, `c".."` and raw strings, or 0 if the letters start a name.
 fn prefixed_literal(rest: &[char]) -> usize {
     let letters = rest.iter().take(2).take_while(|c| matches!(c, 'r' | 'b' | 'c')).count();
     let hashes = rest[letters..].iter().take_while(|&&c| c == '#').count();
@@ -234,7 +236,7 @@ fn prefixed_literal(rest: &[char]) -> usize {
     }
 }
 
-/// Names and punctuation.
+/// Splits code into names and punctuation.
 pub fn tokens(code: &str) -> Vec<Token> {
     let mut tokens = Vec::new();
     for (line, text) in code.lines().enumerate() {
@@ -254,13 +256,13 @@ pub fn tokens(code: &str) -> Vec<Token> {
     tokens
 }
 
-/// The repository's root.
+/// Returns the repository's root.
 pub fn repository() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.ancestors().nth(2).unwrap_or(here).to_owned()
 }
 
-/// Every Rust file under `folder` of the repository.
+/// Reads every Rust file under `folder` of the repository.
 pub fn read_all(folder: &str) -> Vec<Source> {
     let mut sources = Vec::new();
     collect(&repository(), &repository().join(folder), &mut sources);

@@ -1,5 +1,5 @@
-//! DLHT's protocols, on whole tables of one or two bins: what other threads may see and answer while inserts, updates,
-//! removals and transfers are under way.
+//! DLHT's protocols, on whole tables of one or two bins: the states and results that other threads may see during
+//! inserts, updates, removals and transfers.
 
 use icefield::{Decision, Dlht, DlhtHash, LinkPool, Occupied, OnFailure, Op};
 use loom::sync::Arc;
@@ -7,14 +7,14 @@ use loom::thread;
 
 type Words = Dlht<u64, u64>;
 
-/// A table of 2^`bits` bins that doubles.
+/// Creates a table of 2^`bits` bins that doubles.
 fn table(bits: u32) -> Words {
-    // Nothing may differ from run to run.
+    // Every run must be identical, so the hash is fixed.
     let options = Dlht::options().hash(DlhtHash::Modulo).hash_seed([1, 2]).link_ratio(1.0);
     options.geometry(bits, 1).build().unwrap()
 }
 
-/// Lets `roles` race for a table that `before` has prepared, then looks at what they answered.
+/// Lets `roles` race for a table that `before` has prepared, then checks their results.
 fn race<const ROLES: usize>(
     bits: u32,
     before: fn(&Words),
@@ -29,7 +29,7 @@ fn race<const ROLES: usize>(
     race_for(prepared, roles, judge);
 }
 
-/// Lets `roles` race for what `prepared` makes, then looks at what they answered. Every rotation is explored.
+/// Lets `roles` race for the object that `prepared` creates, then checks their results. Every rotation is explored.
 fn race_for<T: 'static, A: std::fmt::Debug + 'static, const ROLES: usize>(
     prepared: impl Fn() -> T + Copy + Send + Sync + 'static,
     mut roles: [fn(&T) -> A; ROLES],
@@ -67,7 +67,7 @@ fn present(key: u64) -> fn(&Words) {
     }
 }
 
-/// 1 when the insert was made.
+/// Returns 1 if the insert succeeded.
 fn won(outcome: Result<(), Occupied<u64>>) -> Option<u64> {
     outcome.is_ok().then_some(1)
 }
@@ -103,7 +103,7 @@ fn a_removal_beside_an_insert_takes_what_was_inserted_or_nothing() {
     );
 }
 
-/// The slot of a removed key is taken by another one; whoever reads or updates the old key must not meet the new one.
+/// The slot of a removed key is reused for another key. A reader or updater of the old key must not see the new one.
 #[test]
 fn a_slot_that_is_used_again_belongs_to_its_new_key() {
     race(
@@ -162,7 +162,7 @@ fn a_reader_sees_updates_in_their_order() {
     );
 }
 
-/// Two threads count; nothing is lost.
+/// Two threads add; no addition may be lost.
 #[test]
 fn additions_add_up() {
     race(
@@ -176,7 +176,7 @@ fn additions_add_up() {
     );
 }
 
-/// The primary bucket is full: both inserts want the same link bucket.
+/// The primary bucket is full, so both inserts need the same link bucket.
 #[test]
 fn two_inserts_chain_one_link_bucket() {
     race(
@@ -246,7 +246,7 @@ fn a_removal_beside_a_transfer_stays_removed() {
     );
 }
 
-/// Two transfers in a row: a reader that began before both must find its key on the way.
+/// Two transfers in a row: a reader that started before both must find its key on the way.
 #[test]
 fn a_laggard_walks_the_whole_chain() {
     race(
@@ -302,7 +302,7 @@ fn a_clear_takes_all_or_nothing() {
             },
         ],
         |table, answers| {
-            // Either the insert came after the clear, or it found the key that the clear took.
+            // Either the insert came after the clear, or it found the key that the clear removed.
             match (answers[1], table.get(1)) {
                 (Some(1), Some(20)) | (None, None) => {}
                 _ => panic!("{answers:?} {:?}", table.get(1)),
@@ -312,7 +312,7 @@ fn a_clear_takes_all_or_nothing() {
     );
 }
 
-/// Two keys in two bins, which are frozen one after the other, disappear together.
+/// Two keys in two bins, which are frozen one after the other, must disappear at the same moment.
 #[test]
 fn a_clear_is_of_one_moment() {
     let both: fn(&Words) = |table| (0..2).for_each(|key| table.put(key, 10));
@@ -339,7 +339,7 @@ fn a_clear_is_of_one_moment() {
     }
 }
 
-/// A snapshot has both records of a batch in order, or the first, or none.
+/// A snapshot has both records of a batch in order, or the first one, or none.
 #[test]
 fn a_snapshot_is_of_one_moment() {
     race(
@@ -386,11 +386,11 @@ fn a_computation_is_of_one_moment() {
     );
 }
 
-/// How many link buckets the pools of these models have, and bins beside them.
+/// Number of link buckets in the pools of these models, and number of bins.
 const BUCKETS: u64 = 4;
 const BINS: usize = 2;
 
-/// A pool all of whose buckets have been returned.
+/// Creates a pool to which all of its buckets have been returned.
 fn returned() -> LinkPool {
     let pool = LinkPool::new(BUCKETS as usize, BINS).unwrap();
     let taken: Vec<_> = (0..BUCKETS).map(|_| pool.take().unwrap()).collect();
@@ -402,14 +402,14 @@ fn fresh() -> LinkPool {
     LinkPool::new(BUCKETS as usize, BINS).unwrap()
 }
 
-/// Takes a bucket and uses it: what is in it then looks like the number of another one.
+/// Takes a bucket and writes to it, so that its content looks like the number of another bucket.
 fn take_and_use(pool: &LinkPool) -> Option<u64> {
     let number = pool.take()?;
     pool.write(number, number % BUCKETS + 1);
     Some(number)
 }
 
-/// Every bucket is one of `held`, or a bin's, or can still be taken; and none is two of these.
+/// Checks that every bucket is in `held`, belongs to a bin, or can still be taken, and that none occurs twice.
 fn each_once<const HOLDERS: usize>(pool: &LinkPool, held: [Vec<u64>; HOLDERS]) {
     let mut numbers = held.concat();
     (0..BINS).for_each(|bin| numbers.extend(pool.buckets_of(bin)));
@@ -418,8 +418,8 @@ fn each_once<const HOLDERS: usize>(pool: &LinkPool, held: [Vec<u64>; HOLDERS]) {
     assert!(numbers.iter().copied().eq(1..=BUCKETS), "{numbers:?}");
 }
 
-/// One thread looks at the top of the stack; before it takes that, another one has taken it and what was below, and has
-/// put the first one back: the top is the same, what is below is not (ABA).
+/// One thread reads the top of the stack. Before it takes that bucket, another thread takes it and the next one, and
+/// returns the first: the top is the same, but the bucket below it is not (ABA).
 #[test]
 fn a_returned_bucket_is_handed_out_once() {
     race_for(
@@ -449,7 +449,7 @@ fn three_threads_take_and_return_buckets() {
     );
 }
 
-/// Two inserts chain a bucket to the same bin: the one that comes too late returns its own, which another bin can have.
+/// Two inserts chain a bucket to the same bin. The later one returns its bucket, which another bin can then take.
 #[test]
 fn what_a_lost_race_leaves_over_is_not_lost() {
     for start in [fresh, returned] {
@@ -474,7 +474,7 @@ fn what_a_lost_race_leaves_over_is_not_lost() {
     }
 }
 
-/// The same for the two neighbours that a bin gets at once: they come back one by one.
+/// The same for the two neighbours that a bin takes together: they are returned individually.
 #[test]
 fn neighbours_that_are_left_over_are_not_lost() {
     race_for(

@@ -1,17 +1,17 @@
-//! The gate: who is inside while it is closed, who waits, and that nobody waits for ever (a model whose threads do is
-//! an error).
+//! The gate: exclusion of threads inside while it is closed, waiting, and progress (a model whose threads wait
+//! forever is an error).
 
 use icefield::base::gate::Gate;
 use icefield::base::sync::{AtomicU64, Ordering};
 use loom::sync::Arc;
 use loom::thread;
 
-/// A gate, and what is behind it: words that those inside change and those who close it.
+/// A gate, and the words behind it that threads inside and closing threads change.
 struct Yard {
     gate: Gate,
-    /// Odd while whoever entered is at work.
+    /// Odd while a thread inside is working.
     works: AtomicU64,
-    /// Odd while somebody changes what only those who close may change.
+    /// Odd while a closing thread changes its exclusive state.
     step: AtomicU64,
 }
 
@@ -21,17 +21,17 @@ impl Yard {
         Self { gate: Gate::default(), works: zero(), step: zero() }
     }
 
-    // Relaxed, all: what ordering there is has to come from the gate.
+    // Relaxed, all: the gate must provide the ordering.
     fn load(word: &AtomicU64) -> u64 {
         word.load(Ordering::Relaxed)
     }
 
-    /// Adds one, which is two steps.
+    /// Adds 1, by a load and a store.
     fn advance(word: &AtomicU64) {
         word.store(Self::load(word) + 1, Ordering::Relaxed);
     }
 
-    /// Goes inside and works there; by one role of a model only.
+    /// Enters and works inside. Only one role of a model may do this.
     fn enter(&self) {
         let _pass = self.gate.enter();
         let step = Self::load(&self.step);
@@ -41,13 +41,13 @@ impl Yard {
         Self::advance(&self.works);
     }
 
-    /// Goes inside and only looks.
+    /// Enters and only reads.
     fn pass(&self) {
         let _pass = self.gate.enter();
         assert_eq!(Self::load(&self.step) % 2, 0, "inside during a step");
     }
 
-    /// Makes a step behind the closed gate.
+    /// Makes a step while the gate is closed.
     fn close(&self) {
         let _closed = self.gate.close().expect("a barrier");
         let before = Self::load(&self.works);
@@ -60,9 +60,9 @@ impl Yard {
 
 type Role = fn(&Yard);
 
-/// Lets `roles` race, the last one on the main thread; every rotation is explored. Of three roles, one is interrupted
-/// against its will: those that wait give way by themselves, which is enough of a mixture. Afterwards there have been
-/// `works` works and `steps` steps.
+/// Lets `roles` race, the last one on the main thread. Every rotation is explored. With three roles, one preemption
+/// is allowed: waiting threads yield, which gives enough interleavings. Afterwards there must have been `works` works
+/// and `steps` steps.
 fn race<const ROLES: usize>(mut roles: [Role; ROLES], works: u64, steps: u64) {
     for _ in 0..ROLES {
         roles.rotate_left(1);
@@ -94,7 +94,7 @@ fn nobody_is_inside_while_it_is_closed() {
     race([Yard::enter, Yard::close], 1, 1);
 }
 
-/// Whoever comes again has left before, and may find the gate closed in between.
+/// A thread that enters again has left before, and may find the gate closed in between.
 #[test]
 fn who_leaves_may_come_again() {
     let twice: Role = |yard| (0..2).for_each(|_| yard.enter());
@@ -111,7 +111,7 @@ fn what_was_done_behind_the_gate_is_seen_by_who_comes_next() {
     race([both, Yard::close], 2, 2);
 }
 
-/// One is inside, the second waits for it to leave, the third arrives meanwhile.
+/// One thread is inside, the second waits for it to leave, and the third arrives meanwhile.
 #[test]
 fn who_arrives_while_somebody_waits_to_close_comes_in_later() {
     race([Yard::pass, Yard::pass, Yard::close], 0, 1);

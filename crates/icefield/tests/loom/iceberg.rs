@@ -1,5 +1,5 @@
-//! IcebergHT's rule for reads without a lock: what a read answers is durable already, be it a value or that there is
-//! none. The line of fingerprints is the table's own; beside it stands one slot, and the medium behind that.
+//! IcebergHT's rule for reads without a lock: every result of a read is durable, a value as well as an absence. The
+//! line of fingerprints is the table's own; the slot and the medium are models.
 
 use icefield::FrontLine;
 use icefield::base::sync::{AtomicU64, Lines, Ordering, yield_now};
@@ -9,18 +9,18 @@ use loom::thread;
 /// The fingerprint of the one key.
 const FINGERPRINT: u8 = 0x41;
 
-/// The key is absent.
+/// The slot word of an absent key.
 const ABSENT: u64 = 0;
 
-/// A front bucket, with one writer: of two, loom would let the failed attempt of the one to take the lock come after
-/// the other's release of it, although it has read what that overwrites. The slot holds the number of the change that
-/// it is the outcome of, so that what is newer is larger; odd when the key is present then. One word, for a slot is
-/// loaded whole.
+/// A front bucket with one writer. With two writers, loom would order a failed attempt to take the lock after the
+/// other's release of it, although the attempt has read the value that the release overwrites. The slot holds the
+/// number of the change that produced it, so a newer state is larger; it is odd if the key is present. It is one
+/// word, because a slot is loaded as a whole.
 struct Bucket {
     lines: Lines,
     number: u32,
     slot: AtomicU64,
-    /// What a crash would leave of the slot at least.
+    /// The minimum state of the slot after a crash.
     durable: AtomicU64,
 }
 
@@ -29,7 +29,7 @@ fn is_present(change: u64) -> bool {
 }
 
 impl Bucket {
-    /// With the key, durably, or without; its slot is the `number`th.
+    /// Creates a bucket in the durable state `change`; the key's slot is number `number`.
     fn new(number: u32, change: u64) -> Self {
         let word = || AtomicU64::new(change);
         let bucket = Self { lines: Lines::new(1).unwrap(), number, slot: word(), durable: word() };
@@ -50,7 +50,7 @@ impl Bucket {
         self.line()
     }
 
-    /// Stores the slot; behind the fence it is durable.
+    /// Stores the slot and makes it durable, as the fence does.
     fn persist(&self, change: u64) {
         // Release (E3).
         self.slot.store(change, Ordering::Release);
@@ -90,25 +90,25 @@ impl Bucket {
         }
     }
 
-    /// Judges what a read found.
+    /// Checks that the result of a read is durable.
     fn judge(&self, found: Option<u64>) {
         let durable = self.durable.load(Ordering::Relaxed);
         match found {
             Some(change) => assert!(durable >= change, "a crash could take the value back"),
-            // The key was there at first, and is not put again in models that ask for this.
+            // The key was present at first, and is not inserted again in the models that check this.
             None => assert!(!is_present(durable), "a crash could bring the key back"),
         }
     }
 
-    /// As the table reads: slot, then the lock bit.
+    /// Reads as the table does: the slot, then the lock bit.
     fn read(&self) {
         let found = self.find();
         self.wait_unlocked();
         self.judge(found);
     }
 
-    /// As a batch reads first: the slot that it has fetched, whatever the fingerprints say by now, then the lock bit. A
-    /// miss is none, for it decides nothing.
+    /// Reads as a batch does first: the slot that it has prefetched, whatever the fingerprints now contain, then the
+    /// lock bit. A miss here is not a result, because the batch then searches again.
     fn read_where_hinted(&self) {
         // Acquire (E3).
         let found = Some(self.slot.load(Ordering::Acquire)).filter(|&change| is_present(change));
@@ -118,7 +118,7 @@ impl Bucket {
         }
     }
 
-    /// Such a read, then one that goes by the fingerprints: the key does not go away in between.
+    /// Makes such a read, then one by the fingerprints. The key is not removed in between.
     fn read_where_hinted_and_again(&self) {
         // Acquire (E3).
         let first = self.slot.load(Ordering::Acquire);
@@ -133,14 +133,14 @@ impl Bucket {
         }
     }
 
-    /// Looks at the lock bit before the slot.
+    /// Reads the lock bit before the slot, which is wrong.
     fn read_too_early(&self) {
         self.wait_unlocked();
         let found = self.find();
         self.judge(found);
     }
 
-    /// Two reads in a row do not go back in time.
+    /// Checks that two reads in sequence do not go back in time.
     fn read_twice(&self) {
         let first = self.find();
         self.wait_unlocked();
@@ -155,8 +155,8 @@ impl Bucket {
 
 type Role = fn(&Bucket);
 
-/// Lets `roles` race for a bucket in which the key is what `change` says, in an ordinary slot and in the one whose
-/// fingerprint shares its byte with the lock; every rotation is explored.
+/// Lets `roles` race for a bucket in the state `change`, with an ordinary slot and with the one whose fingerprint
+/// shares its byte with the lock. Every rotation is explored.
 fn race<const ROLES: usize>(change: u64, mut roles: [Role; ROLES]) {
     for turn in 0..2 * ROLES {
         roles.rotate_left(1);
@@ -184,7 +184,7 @@ fn race<const ROLES: usize>(change: u64, mut roles: [Role; ROLES]) {
     }
 }
 
-/// What a read that found nothing must not be judged by: the key comes while it looks.
+/// Checks a read only if it found the key, because the key is inserted during the read.
 fn if_found(bucket: &Bucket) {
     let found = bucket.find();
     bucket.wait_unlocked();

@@ -1,11 +1,12 @@
-//! The reclaimer: nothing goes while somebody holds it, and everything goes when nobody does.
+//! The reclaimer: an object is not reclaimed while a thread holds it, and every retired object is reclaimed
+//! afterwards.
 
 use icefield::base::reclaim::{PROTECTED, Reclaimer};
 use icefield::base::sync::{AtomicBool, AtomicU64, Ordering};
 use loom::sync::Arc;
 use loom::thread;
 
-/// A place that leads to the thing with its number, and things that know whether they have been given back.
+/// A pointer to the current object, by number, and a flag for each object that records its reclamation.
 struct Shop {
     current: AtomicU64,
     gone: Arc<[AtomicBool; 3]>,
@@ -22,11 +23,11 @@ impl Shop {
     }
 
     fn is_gone(&self, thing: u64) -> bool {
-        // Relaxed: what ordering there is has to come from the reclaimer.
+        // Relaxed: the reclaimer must provide the ordering.
         self.gone[thing as usize].load(Ordering::Relaxed)
     }
 
-    /// Looks at the current thing.
+    /// Reads the current object.
     fn read(&self) {
         let _guard = self.reclaimer.pin();
         let thing = self.current.load(PROTECTED);
@@ -34,7 +35,7 @@ impl Shop {
         assert!(!self.is_gone(thing), "thing {thing} went while it was held");
     }
 
-    /// Looks at the current thing in two epochs of its own.
+    /// Reads the current object in two separate epochs.
     fn read_twice(&self) {
         let mut guard = self.reclaimer.pin();
         assert!(!self.is_gone(self.current.load(PROTECTED)));
@@ -42,7 +43,7 @@ impl Shop {
         assert!(!self.is_gone(self.current.load(PROTECTED)));
     }
 
-    /// Makes `thing` the current one and retires the one before.
+    /// Makes `thing` the current object and retires the previous one.
     fn replace(&self, thing: u64, flush: bool) {
         let guard = self.reclaimer.pin();
         let before = self.current.swap(thing, Ordering::AcqRel);
@@ -57,7 +58,7 @@ impl Shop {
     }
 }
 
-/// Runs two roles side by side, in either order of their threads, then looks at what is left.
+/// Runs two roles concurrently, in either order of their threads, then checks the final state.
 fn side_by_side(roles: [fn(&Shop); 2], afterwards: fn(&Shop)) {
     for turn in 0..2 {
         let mut builder = loom::model::Builder::new();

@@ -1,4 +1,4 @@
-//! A table has its medium to itself: nobody else changes the bytes that it lends.
+//! A table has exclusive use of its medium: no other table changes the bytes that it lends.
 
 use icefield::pm::sim::{Sim, SimOptions};
 use icefield::{DashEh, Result};
@@ -64,7 +64,7 @@ fn one_simulated_medium_has_one_table() {
     assert!(!sim.region("segments.ice", 1 << 20).unwrap().is_empty());
 }
 
-/// A failed opening leaves the medium as free as it was.
+/// A failed opening releases the medium.
 #[test]
 fn a_medium_that_holds_no_table_stays_free() {
     let sim = looking();

@@ -48,7 +48,7 @@ fn holes_are_not_copied_and_yet_reserved() {
     let scratch = scratch();
     let (path, sparse) = (scratch.path().join("t"), scratch.path().join("sparse"));
     drop(make(&path, process(), 64 << 20));
-    // Blocks that are reserved and never written count as data while the page cache remembers them; holes never do.
+    // Reserved blocks that were never written count as data while the page cache holds them; holes never do.
     copy_with_holes(&path, &sparse);
     let target = scratch.path().join("copy");
     let bytes = Mapped::open_read_only(&sparse, process()).unwrap().backup_to(&target).unwrap();

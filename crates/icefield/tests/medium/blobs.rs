@@ -1,4 +1,4 @@
-//! How much space keys and values by reference keep: in long use at constant size, and after most have been removed.
+//! The space of keys and values stored by reference: in long use at constant size, and after most have been removed.
 
 use std::error::Error;
 use std::os::unix::fs::MetadataExt;
@@ -9,7 +9,7 @@ use icefield::{DashEh, DashLh, Durability, Iceberg};
 
 type Check = Result<(), Box<dyn Error>>;
 
-/// Bytes that a table's files have on the file system.
+/// Returns the bytes that a table's files occupy on the file system.
 fn allocated(path: &Path) -> Result<u64, std::io::Error> {
     let mut bytes = 0;
     for file in std::fs::read_dir(path)? {
@@ -18,7 +18,7 @@ fn allocated(path: &Path) -> Result<u64, std::io::Error> {
     Ok(bytes)
 }
 
-/// A key that tells its number, and with it what its value is.
+/// Returns a key that contains its number, from which its value follows.
 fn key(number: u64) -> String {
     format!("key {number} {:.*}", (number % 30) as usize, "of some length, which differs")
 }
@@ -31,9 +31,9 @@ fn live_bytes(numbers: impl Iterator<Item = u64>) -> u64 {
     numbers.map(|number| (key(number).len() + value(number).len() + 16) as u64).sum()
 }
 
-/// Small chunks, so that one that is not full for each class is little: 40 classes.
+/// Small chunks, so that one partly filled chunk for each of the 40 size classes takes little space.
 const CHUNK_BYTES: u32 = 4 << 10;
-/// What a table of one record has (64 segments, of linear hashing), and those chunks.
+/// The size of a table with one record (64 segments in linear hashing), and those chunks.
 const CONSTANT: u64 = 3 << 20;
 
 macro_rules! table {
@@ -46,7 +46,7 @@ macro_rules! table {
                 options.huge_pages(false).blob_chunk_bytes(CHUNK_BYTES).create(path)
             }
 
-            /// Reads some of the keys from `first` to `last` until `done`: each has its value or none.
+            /// Reads keys from `first` to `last` until `done`. Each key must have its value or be absent.
             fn read(table: &$table<str, [u8]>, first: u64, last: u64, done: &AtomicBool) {
                 let mut number = first;
                 while !done.load(Ordering::Relaxed) {
@@ -76,7 +76,7 @@ macro_rules! table {
                                 }
                             }
                             written += 30 * LIVE;
-                            // While the reader is kept from running nothing that it may look at is written again.
+                            // While the reader is suspended, the space that it may read is not reused.
                             if allocated(&path)? <= bound(written - LIVE..written) {
                                 return Ok(());
                             }
@@ -113,7 +113,7 @@ macro_rules! table {
                     let done = AtomicBool::new(false);
                     std::thread::scope(|scope| {
                         scope.spawn(|| read(&table, 0, RECORDS, &done));
-                        // One that shows its value all the while does not hold anything back.
+                        // A reader that borrows a value all the time must not prevent the shrinking.
                         let shrunk = table.get_with(&key(0), |shown| {
                             let shrunk = table.shrink_to_fit();
                             assert_eq!(shown, value(0));

@@ -1,22 +1,22 @@
-//! Tables that are copied while threads change them, and tables whose directories move while they are open.
+//! Tables that are copied during concurrent writes, and tables whose directories are moved while they are open.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::*;
 use icefield::{DashEh, DashLh, Durable, Iceberg, Plush};
 
-/// Threads that change a table.
+/// Number of writer threads.
 const WRITERS: u64 = 2;
 /// Copies of each table.
 const COPIES: u64 = 4;
 
-/// The keys of a writer are in order, and far from those of the others.
+/// Returns the keys of a writer: in ascending order, and far from those of the others.
 fn key(writer: u64, number: u64) -> u64 {
     writer << 32 | number
 }
 
-/// Each copy of a table that two threads fill is clean and holds a prefix of what each of them has put: at least all of
-/// it that was acknowledged before the call, at most what was begun before its return.
+/// Each copy of a table that two threads fill must be clean and hold a prefix of each thread's puts: at least those
+/// acknowledged before the call, at most those started before its return.
 fn copies_beside_writers<T: Durable<Key = u64, Value = [u8]>>(
     create: impl Fn(&Path) -> T,
     open: impl Fn(&Path) -> T,
@@ -34,7 +34,7 @@ fn copies_beside_writers<T: Durable<Key = u64, Value = [u8]>>(
                 for number in 0.. {
                     table.put(key(writer, number), &value(number)).unwrap();
                     done.store(number + 1, Ordering::Release);
-                    // Now and then the latest value is another one.
+                    // Sometimes the last put is that of an older key.
                     if number.is_multiple_of(16) {
                         table.put(key(writer, number / 2), &value(number / 2)).unwrap();
                     }
@@ -45,7 +45,7 @@ fn copies_beside_writers<T: Durable<Key = u64, Value = [u8]>>(
             });
         }
         for round in 0..COPIES {
-            // Copies of tables of several sizes.
+            // The copies are taken at several table sizes.
             while done.iter().any(|done| done.load(Ordering::Acquire) < round * 1500) {
                 std::thread::yield_now();
             }
@@ -75,7 +75,7 @@ fn copies_beside_writers<T: Durable<Key = u64, Value = [u8]>>(
     assert!(table.check().unwrap().is_clean());
 }
 
-/// Growth, new files, copies and the lock are those of the directory that was opened.
+/// Growth, new files, copies and the lock use the directory that was opened.
 fn a_table_stays_with_its_directory<T: Durable<Key = u64, Value = [u8]>>(
     create: impl Fn(&Path) -> T,
     open: impl Fn(&Path) -> T,

@@ -1,4 +1,4 @@
-//! A table appears whole, under its name, or not at all.
+//! A table appears complete under its name, or not at all.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -19,7 +19,7 @@ fn a_table_appears_when_published_and_stays() {
     pm.publish_created().unwrap();
     pm.publish_created().unwrap();
     assert_eq!(names(scratch.path()), ["t.ice"]);
-    // Regions made later go to the same place.
+    // Regions created later are in the same directory.
     pm.region("later.ice", 4096).unwrap();
     assert_eq!(names(&path), [DATA, "later.ice", "lock", TABLE_REGION]);
     drop((pm, table, region));
@@ -59,7 +59,7 @@ fn never_replaces_anything() {
     assert!(exists(&path), "a dangling symbolic link is something");
     fs::remove_file(&path).unwrap();
 
-    // What appears after the beginning is found at the end, an empty directory as well.
+    // Anything that appears at the path during the creation is detected at the end, even an empty directory.
     for make_rival in [
         |path: &Path| fs::write(path, "rival").unwrap(),
         |path: &Path| fs::create_dir(path).unwrap(),
@@ -98,7 +98,7 @@ fn leftovers_of_the_dead_go_and_those_of_the_living_stay() {
         (".t.creating-3", &[("lock", "")]),
         (".t.creating-4", &[]),
         (".u.creating-1", &[]),
-        // What no creation makes stays.
+        // Directories that no creation makes are kept.
         (".t.creating-5", &[("lock", "5\n"), ("notes", "precious")]),
         (".t.creating-6", &[("lock", "7\n"), ("table.ice", "x")]),
         (".t.creating-notes", &[("lock", ""), ("table.ice", "x")]),
@@ -129,7 +129,7 @@ fn an_empty_directory_becomes_a_table() {
         fs::create_dir_all(path.join(existing)).unwrap();
         let inode = fs::metadata(&path).unwrap().ino();
         let empty = names(&path);
-        // Given up: empty again.
+        // An abandoned creation leaves the directory empty.
         let pm = Mapped::create(&path, process()).unwrap();
         superblock::create(&pm).unwrap();
         assert!(matches!(Mapped::open(&path, process()), Err(Error::NotFound { .. })));
@@ -145,8 +145,8 @@ fn an_empty_directory_becomes_a_table() {
     }
 }
 
-/// A creator in place that is killed at any of its system calls leaves a whole table, or what the next creation
-/// replaces.
+/// A creator in place that is killed at any of its system calls leaves a complete table, or a state that the next
+/// creation replaces.
 #[test]
 fn a_creator_in_place_may_die_at_any_call() {
     let scratch = fast_scratch();
@@ -171,7 +171,7 @@ fn die_at_every_call(path: &Path, create: &dyn Fn(MappedOptions)) {
         let child = unsafe { libc::fork() };
         if child == 0 {
             create(MappedOptions { faults: Some(plan), ..process() });
-            // SAFETY: ends the child without what the test harness does at an exit.
+            // SAFETY: ends the child without the exit handlers of the test harness.
             unsafe { libc::_exit(0) };
         }
         let mut status = 0;

@@ -1,4 +1,4 @@
-//! What each durability does, failed syncs, forks.
+//! The effect of each durability, failed syncs, forks.
 
 use super::*;
 use std::sync::atomic::AtomicU64;
@@ -10,9 +10,10 @@ unsafe extern "C" {
     fn _exit(status: i32) -> !;
 }
 
-/// Runs `child` in a forked process and returns the status that it exits with; 0 when it takes a minute.
+/// Runs `child` in a forked process. Returns its exit status, or 0 if it takes more than a minute.
 pub fn in_fork(child: impl FnOnce() -> u8) -> i32 {
-    // SAFETY: the child calls only what needs none of the locks that other threads may have held, and never returns.
+    // SAFETY: the child calls only code that needs none of the locks that other threads may have held, and never
+    // returns.
     unsafe {
         let pid = fork();
         assert!(pid >= 0);
@@ -84,7 +85,7 @@ fn write_backs_keep_what_was_stored() {
     }
 }
 
-/// A published table on disk whose system calls are counted from here on, and fail when `fault` says so.
+/// Opens a published table on disk. Its system calls are counted from here on and fail according to `fault`.
 fn on_disk(path: &Path, fault: Option<FaultAt>) -> (Mapped, Region, Arc<FaultPlan>) {
     drop(make(path, process(), 1 << 20));
     let plan = Arc::new(fault.map_or_else(FaultPlan::counting, FaultPlan::new));
@@ -274,7 +275,7 @@ fn a_forked_child_that_drops_the_table_does_not_disturb_the_parent() {
     let pm = make(&path, process(), 4096);
     let creating = Mapped::create(&unpublished, process()).unwrap();
     superblock::create(&creating).unwrap();
-    // SAFETY: bitwise copies, dropped in the child only, whose memory is its own.
+    // SAFETY: bitwise copies, dropped only in the child, which has its own memory.
     let (copy, creating_copy) =
         unsafe { (std::ptr::read(&raw const pm), std::ptr::read(&raw const creating)) };
     let (copy, creating_copy) =
@@ -314,6 +315,6 @@ fn a_child_that_lives_on_does_not_keep_the_lock() {
     drop(pm);
     drop(Mapped::open(&path, process()).unwrap());
     drop(pipe);
-    // SAFETY: our own child.
+    // SAFETY: a child of this process.
     unsafe { waitpid(pid, std::ptr::null_mut(), 0) };
 }

@@ -1,13 +1,13 @@
-//! Every system call fails once, fails for good, or is where the process dies. What is left opens.
+//! Each system call fails once, fails permanently, or kills the process. The remaining files must open.
 
 use super::*;
 
 const ERRNOS: [Errno; 2] = [Errno::IO, Errno::NOSPC];
 
-/// What is done to a table whose system calls fail. Returns as soon as something has failed.
+/// Operations on a table whose system calls fail. Returns at the first failure.
 type Scenario = fn(&Path, MappedOptions) -> icefield::Result<()>;
 
-/// Creates a table with two regions, publishes it, goes on.
+/// Creates a table with two regions, publishes it and continues to use it.
 fn create(path: &Path, options: MappedOptions) -> icefield::Result<()> {
     let pm = Mapped::create(path, options)?;
     let table = superblock::create(&pm)?;
@@ -20,7 +20,7 @@ fn create(path: &Path, options: MappedOptions) -> icefield::Result<()> {
     use_table(&pm)
 }
 
-/// Opens a table, uses all of the medium, closes it.
+/// Opens a table, uses the whole medium and closes it.
 fn open(path: &Path, options: MappedOptions) -> icefield::Result<()> {
     let pm = Mapped::open(path, options)?;
     superblock::read(&pm)?;
@@ -65,8 +65,8 @@ fn back_up(path: &Path, options: MappedOptions) -> icefield::Result<()> {
     Ok(())
 }
 
-/// Opens a table whose unlocking may have been made to fail: its lock goes with its last descriptor, and a child that
-/// another test is just starting has that one, too, for a moment.
+/// Opens a table whose unlocking may have failed. Its lock ends with its last descriptor, and a child that another
+/// test is just starting shares that descriptor for a moment.
 fn open_when_free(path: &Path) -> icefield::Result<Mapped> {
     for _ in 0..200 {
         match Mapped::open(path, process()) {
@@ -79,7 +79,7 @@ fn open_when_free(path: &Path) -> icefield::Result<Mapped> {
     Mapped::open(path, process())
 }
 
-/// What must hold after `scenario` was interrupted at any call.
+/// Checks the files after `scenario` was interrupted at any call.
 fn check_what_is_left(directory: &Path, existed: bool, trace: &str) {
     let path = directory.join("t");
     for name in names(directory) {
@@ -100,7 +100,7 @@ fn check_what_is_left(directory: &Path, existed: bool, trace: &str) {
     assert!(!existed || path.exists(), "{trace}");
 }
 
-/// The number of calls that `scenario` makes, and their names.
+/// Returns the number and the names of the calls that `scenario` makes.
 fn count(scenario: Scenario, durability: Durability, existed: bool) -> (u64, Vec<&'static str>) {
     let scratch = scratch_for(durability);
     let path = scratch.path().join("t");
@@ -251,7 +251,7 @@ fn death_at_every_call() {
             let signal = std::os::unix::process::ExitStatusExt::signal(&status);
             assert_eq!(signal, Some(9), "{name}, call {nth} of {calls}: {status:?}");
             deaths += 1;
-            // The next creation under either name clears up.
+            // The next creation under either name removes leftovers.
             for name in
                 ["t", "copy"].map(|extension| path.with_extension(extension)).iter().chain([&path])
             {

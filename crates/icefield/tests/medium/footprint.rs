@@ -1,13 +1,13 @@
-//! What many small tables of one process take of what a process has: addresses, mappings, files.
+//! The process resources that many small tables use: addresses, mappings, files.
 
 use icefield::{AnyOptions, AnyTable};
 
 use super::*;
 
-/// A process has 65,530 mappings by default, and may have 65,536 open files: for 2,000 tables.
+/// Enough for 2,000 tables: a process has 65,530 mappings by default, and up to 65,536 open files.
 const MAPPINGS_A_TABLE: usize = 32;
 const FILES_A_TABLE: usize = 32;
-/// 20 tables with 64 GiB of addresses.
+/// Enough for 20 tables in 64 GiB of addresses.
 const ADDRESSES_A_TABLE: u64 = 3 << 30;
 const TABLES: usize = 16;
 

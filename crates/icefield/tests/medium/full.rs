@@ -1,5 +1,5 @@
-//! Every design on a full device: errors, no signal, no loss. A small ext4 where the rights allow one, a small tmpfs in a
-//! namespace of its own elsewhere.
+//! All designs on a full device: errors, no signal, no loss. The devices are small ext4 and tmpfs file systems where
+//! the process may mount them, otherwise a small tmpfs in a user namespace.
 
 use std::collections::HashMap;
 use std::os::unix::process::ExitStatusExt;
@@ -9,9 +9,9 @@ use icefield::{AnyOptions, AnyTable, Cursor};
 
 use super::*;
 
-/// What a shell ends with when it has no rights to mount.
+/// Exit status of the shell if it may not mount.
 const NO_RIGHTS: i32 = 77;
-/// Rounds of each kind of table: faults on full devices depend on where the blocks are.
+/// Rounds for each kind of table. Faults on full devices depend on the positions of blocks.
 const ROUNDS: usize = 1;
 
 const TABLES: [(&str, &str); 8] = [
@@ -25,7 +25,7 @@ const TABLES: [(&str, &str); 8] = [
     ("plush", "str"),
 ];
 
-/// Runs `child` on a device that `mount` puts at `$PLACE`, in a namespace of its own.
+/// Runs `child` on a device that `mount` mounts at `$PLACE`, in a separate namespace.
 fn on_a_device(flags: &[&str], mount: &str, variables: &[(&str, String)]) -> Option<ExitStatus> {
     let (place, fast) = (scratch(), fast_scratch());
     let program = std::env::current_exe().unwrap();
@@ -57,7 +57,7 @@ fn a_full_device_ends_in_errors_and_no_signal() {
     devices.push(tmpfs(&["--user", "--map-root-user", "--mount"]));
     let mut done = Vec::new();
     for (kind, flags, mount) in devices {
-        // The last resort is for those who may do nothing else.
+        // The last device is only for processes that could mount no other tmpfs.
         if kind == "tmpfs" && done.contains(&"tmpfs") {
             continue;
         }
@@ -69,7 +69,7 @@ fn a_full_device_ends_in_errors_and_no_signal() {
             assert!(status.success(), "{what}");
             Some(())
         };
-        // The first one finds out whether it may mount.
+        // The first run shows whether the process may mount.
         let (first, others) = TABLES.split_first().unwrap();
         if on_this(*first).is_some() {
             done.push(kind);
@@ -104,8 +104,8 @@ fn child() {
     }
 }
 
-/// Fills a table, empties it, fills it again and changes every third record; then removes the ballast and adds records.
-/// Compares the contents after each part.
+/// Fills a table, empties it, fills it again and changes every third record; then removes the ballast and adds
+/// records. Compares the contents after each part.
 fn full_twice(table: &AnyTable, is_text: bool, ballast: &Path) {
     let key = |number: u64| match is_text {
         true => format!("key {number}").into_bytes(),
@@ -155,7 +155,7 @@ fn full_twice(table: &AnyTable, is_text: bool, ballast: &Path) {
     }
     holds(&records);
     fs::remove_file(ballast).unwrap();
-    // The remembered refusal does not refuse space that is free again.
+    // The cached error must not refuse space that is free again.
     for number in 1 << 40..(1 << 40) + 200 {
         table.put(&key(number), &value(number)).unwrap();
         records.insert(number, number);

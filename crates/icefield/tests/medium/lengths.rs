@@ -1,4 +1,4 @@
-//! Regions: reservations, growth, truncated files, bytes outside, holes.
+//! Regions: reservations, growth, truncated files, out-of-bounds accesses, holes.
 
 use super::*;
 
@@ -54,7 +54,7 @@ fn reservations_are_large_and_bounded() {
 
 #[test]
 fn smaller_reservations_serve_where_addresses_are_few() {
-    // The second reservation of a terabyte fails, as do all but the last of those that follow it.
+    // The second reservation of a terabyte fails, and so do all further ones except the last.
     let scratch = scratch();
     for fails in 1..=3 {
         let plan = |nth| MappedOptions {
@@ -95,7 +95,7 @@ fn the_length_is_what_the_file_has() {
         let region = data(&pm);
         assert_eq!(region.len(), len);
         assert!(region.at::<Cell64>(len / 8 * 8).is_none());
-        // A crash between extending and publishing leaves such a tail: it is usable as it is.
+        // A crash between extending and publishing leaves such a tail, which is usable.
         pm.grow(&region, len + 10_000).unwrap();
         assert_eq!(cell(&region, (len + 9_000) / 8 * 8).load(&pm, Relaxed), 0);
         drop(region);
@@ -129,7 +129,7 @@ fn bytes_outside_are_refused() {
     let pm = Mapped::anonymous(MappedOptions::default()).unwrap();
     let region = data(&pm);
     pm.grow(&region, 4096).unwrap();
-    // SAFETY: this thread alone uses the region; what is read was written before.
+    // SAFETY: this thread alone uses the region; the bytes that are read were written before.
     unsafe {
         pm.write_bytes(&region, 4093, b"abc");
         assert_eq!(pm.read_bytes(&region, 4093, 3), Some(&b"abc"[..]));
@@ -138,7 +138,7 @@ fn bytes_outside_are_refused() {
     }
     for offset in [region.len() - 2, u64::MAX - 1] {
         let outside = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            // SAFETY: it panics before it writes.
+            // SAFETY: the call panics before it writes.
             unsafe { pm.write_bytes(&region, offset, b"abc") };
         }));
         assert!(outside.is_err());
@@ -159,7 +159,7 @@ fn punching_gives_space_back_and_reads_zero() {
         let blocks =
             |path: &Path| fs::metadata(path.join(DATA)).map_or(0, |status| status.blocks());
         let before = blocks(&path);
-        // Only whole pages go: from 8192 up to 1 MiB - 4096.
+        // Only whole pages are punched: from 8192 up to 1 MiB - 4096.
         pm.punch(&region, 4097, (1 << 20) - 4097 - 1).unwrap();
         for offset in (0..1 << 20).step_by(2048) {
             let kept = !(8192..(1 << 20) - 4096).contains(&offset);
@@ -180,7 +180,7 @@ fn punching_gives_space_back_and_reads_zero() {
     }
 }
 
-/// A sync writes whole pages: of a huge one 2 MiB for a word, and of a new one zeros.
+/// A sync writes whole pages: 2 MiB for a word in a huge page, and zeros for a new page.
 #[test]
 fn pages_that_are_synced_are_small_and_written_when_they_hold_something() {
     let scratch = scratch();
@@ -196,7 +196,7 @@ fn pages_that_are_synced_are_small_and_written_when_they_hold_something() {
     assert_eq!(advices(Durability::Disk), [false, false]);
 }
 
-/// In `tmpfs`, where the kernel can do it; elsewhere the same test of a refusal.
+/// Uses `tmpfs` where the kernel supports this; elsewhere it tests the refusal.
 #[test]
 fn huge_pages_change_no_content() {
     const BYTES: u64 = 6 << 20;

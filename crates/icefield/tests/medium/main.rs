@@ -32,18 +32,18 @@ mod space;
 
 const DATA: &str = "data.ice";
 
-/// A scratch directory beside what was built, which is on no `tmpfs`.
+/// Creates a scratch directory in the build directory, which is not on a `tmpfs`.
 fn scratch() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
-/// A scratch directory where syncing costs nothing, for tests that make thousands of tables. Not for
+/// Creates a scratch directory where syncs are free, for tests that create thousands of tables. Not for
 /// [`Durability::Disk`], which is refused there.
 fn fast_scratch() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").unwrap_or_else(|_| scratch())
 }
 
-/// The directory for tables of a durability.
+/// Creates a scratch directory for tables of a durability.
 fn scratch_for(durability: Durability) -> tempfile::TempDir {
     if durability == Durability::Disk { scratch() } else { fast_scratch() }
 }
@@ -68,7 +68,7 @@ fn data(pm: &Mapped) -> Region {
     pm.region(DATA, 1 << 30).unwrap()
 }
 
-/// Makes a published table with `bytes` bytes of data, the first word of which is 77.
+/// Creates a published table with `bytes` bytes of data; its first word is 77.
 fn make(path: &Path, options: MappedOptions, bytes: u64) -> Mapped {
     let pm = Mapped::create(path, options).unwrap();
     let table = superblock::create(&pm).unwrap();
@@ -110,7 +110,7 @@ fn first_word(path: &Path) -> u64 {
     cell(&data(&pm), 0).load(&pm, Relaxed)
 }
 
-/// Runs one ignored test of this file in a process of its own.
+/// Runs one ignored test of this file in a separate process.
 fn in_child(test: &str, variables: &[(&str, String)]) -> std::process::ExitStatus {
     let mut command = std::process::Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test, "--ignored", "--nocapture", "--test-threads=1"]);

@@ -1,4 +1,4 @@
-//! What is opened, what is refused, who may open it beside whom.
+//! Paths that open and paths that are refused, and concurrent openings.
 
 use super::*;
 
@@ -26,7 +26,7 @@ fn what_is_no_table_is_not_touched() {
     assert!(matches!(Mapped::open(scratch.path().join("loop"), process()), Err(Error::Io { .. })));
 }
 
-/// All that can be seen of a directory: names, kinds, lengths, blocks, contents, times of the last change.
+/// Returns the visible state of a directory: names, kinds, lengths, blocks, contents, modification times.
 fn state(directory: &Path) -> Vec<String> {
     use std::os::unix::fs::MetadataExt;
     let seen = |name: &String| {
@@ -261,7 +261,7 @@ fn permissions_are_respected() {
     let denied = |result: icefield::Result<Mapped>| matches!(result, Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::PermissionDenied);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // Only this thread, which ends soon.
+            // Affects only this thread, which ends soon.
             rustix::thread::set_thread_uid(rustix::fs::Uid::from_raw(65534)).unwrap();
             assert!(denied(Mapped::open(&path, process())));
             assert!(denied(Mapped::create(scratch.path().join("new"), process())));

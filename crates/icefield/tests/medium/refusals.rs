@@ -1,5 +1,5 @@
-//! Every changing call of every table, where it must be refused: in a forked child, on a handle that is open for
-//! reading, after a failed sync. No call of a forked child, and no drop there, changes the files.
+//! Every changing call of every table, where it must be refused: in a forked child, on a read-only handle, after a
+//! failed sync. No call and no drop in a forked child may change the files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -20,7 +20,7 @@ mod calls;
 /// The results of calls, by name.
 type Answers = Vec<(&'static str, icefield::Result<()>)>;
 
-/// Why changes are refused.
+/// The reason for which changes are refused.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Case {
     Forked,
@@ -29,11 +29,11 @@ enum Case {
 }
 
 impl Case {
-    /// The calls whose answer is not the refusal of this case, with what they answered.
+    /// Returns the calls with any other result than the refusal of this case, with that result.
     fn others(self, answers: &Answers) -> Vec<String> {
         let is_refused = |name: &str, answer: &icefield::Result<()>| match (self, answer) {
             (Self::Forked, Err(Error::Forked)) => true,
-            // A reader has nothing to make durable.
+            // A read-only session has nothing to make durable.
             (Self::ReadOnly, Ok(())) => matches!(name, "sync" | "committed"),
             (Self::ReadOnly, Err(Error::ReadOnly)) => true,
             (Self::Poisoned, Err(Error::Poisoned)) => true,
@@ -81,14 +81,14 @@ trait Subject: Sized {
     fn make(path: &Path) -> Self;
     fn read_only(path: &Path) -> Self;
     fn changes(&self) -> Answers;
-    /// Makes a file of the table longer.
+    /// Extends a file of the table.
     fn grow(&self) -> icefield::Result<()>;
-    /// Calls that only read; each may be refused. Some of them write a table to `path`.
+    /// Makes calls that only read; each may be refused. Some of them write a table to `path`.
     fn read(&self, path: &Path);
     fn is_clean(&self) -> bool;
 }
 
-/// The calls of [`Durable`] and [`Table`].
+/// Makes the calls of [`Durable`] and [`Table`].
 fn changes_of(table: &impl Durable<Key = u64, Value = u64>) -> Answers {
     common_calls!(table)
 }
@@ -160,7 +160,7 @@ table_of_records!(Plush, "Plush", |table| vec![
     ("bulk_load", table.bulk_load([(1, 2)])),
 ]);
 
-/// The output of a future that is ready. A pending one has not been refused.
+/// Returns the output of a future that is ready. A pending future has not been refused.
 fn at_once(future: impl Future<Output = icefield::Result<()>>) -> icefield::Result<()> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(answer) => answer,
@@ -215,7 +215,7 @@ impl Subject for AnyTable {
     }
 }
 
-/// Keys whose pairs change in [`JoinIndex`]'s delta log before anything else does.
+/// Keys whose pairs change first in [`JoinIndex`]'s delta log.
 const PAIRS: u64 = 1000;
 
 impl Subject for JoinIndex<u64> {
@@ -262,7 +262,7 @@ impl Subject for JoinIndex<u64> {
 
 type Hashed = HashedJoinIndex<fn(&[u8]) -> u64, fn(&[u8], u64) -> bool>;
 
-/// A hash function and a look at rows, for [`Hashed`].
+/// A hash function and a comparison of rows, for [`Hashed`].
 #[allow(clippy::type_complexity, reason = "named once")]
 const HASHED: (fn(&[u8]) -> u64, fn(&[u8], u64) -> bool) = (|key| key.len() as u64, |_, _| true);
 
@@ -304,7 +304,7 @@ impl Subject for Hashed {
     }
 }
 
-/// All files of a directory, but for the lock's.
+/// Returns all files of a directory but the lock file.
 fn contents(path: &Path) -> BTreeMap<String, Vec<u8>> {
     let names = names(path).into_iter().filter(|name| name != "lock");
     names.map(|name| (name.clone(), fs::read(path.join(&name)).unwrap())).collect()
@@ -313,7 +313,7 @@ fn contents(path: &Path) -> BTreeMap<String, Vec<u8>> {
 /// Makes all calls of `subject` in a forked child, and drops it there.
 fn forked<T: Subject>(subject: &T, path: &Path) {
     let before = contents(path);
-    // SAFETY: a bitwise copy, used and dropped in the child only, whose memory is its own.
+    // SAFETY: a bitwise copy, used and dropped only in the child, which has its own memory.
     let copy = std::mem::ManuallyDrop::new(unsafe { std::ptr::read(subject) });
     let status = in_fork(|| {
         let others = Case::Forked.others(&copy.changes());
@@ -326,7 +326,7 @@ fn forked<T: Subject>(subject: &T, path: &Path) {
     assert!(contents(path) == before, "{:?}: a forked child has changed the files", T::OWNERS);
 }
 
-/// Poisons the medium of `subject`: a file that became shorter is found when it shall grow.
+/// Poisons the medium of `subject`: growth detects a file that has become shorter.
 fn poison<T: Subject>(subject: &T, path: &Path) {
     let files: Vec<_> = names(path)
         .into_iter()
@@ -335,7 +335,7 @@ fn poison<T: Subject>(subject: &T, path: &Path) {
         .map(|file| (file.metadata().unwrap().len(), file))
         .filter(|(bytes, _)| *bytes > 0)
         .collect();
-    // No page less: what is mapped stays.
+    // The number of pages stays the same, so mapped memory stays valid.
     files.iter().for_each(|(bytes, file)| file.set_len(bytes - 1).unwrap());
     let grown = subject.grow();
     assert!(matches!(grown, Err(Error::Corrupt { .. })), "{:?}: {grown:?}", T::OWNERS);
@@ -401,7 +401,7 @@ fn changes_of_join_indexes_are_refused() {
     all_changes_are_refused::<Hashed>();
 }
 
-/// The calls of the common traits are made through them, too.
+/// Also makes the calls of the common traits through these traits.
 #[test]
 fn changes_through_the_common_traits_are_refused() {
     let scratch = scratch();
@@ -414,7 +414,7 @@ fn changes_through_the_common_traits_are_refused() {
     assert_eq!(made, traits.flat_map(|calls| calls.changing.iter().copied()).collect());
 }
 
-/// A child that reads and drops a table frees nothing of what the parent has retired.
+/// A child that reads and drops a table must not free space that the parent has retired.
 fn a_child_reads_and_drops<T: Durable<Key = str, Value = [u8]>>(create: impl Fn(&Path) -> T) {
     let scratch = scratch();
     let path = scratch.path().join("t");
@@ -424,7 +424,7 @@ fn a_child_reads_and_drops<T: Durable<Key = str, Value = [u8]>>(create: impl Fn(
     (0..700).try_for_each(|n| table.put(&key(n), &value(n))).unwrap();
     (0..350).try_for_each(|n| table.delete(&key(n))).unwrap();
     let before = contents(&path);
-    // SAFETY: a bitwise copy, used and dropped in the child only, whose memory is its own.
+    // SAFETY: a bitwise copy, used and dropped only in the child, which has its own memory.
     let copy = std::mem::ManuallyDrop::new(unsafe { std::ptr::read(&raw const table) });
     let status = in_fork(|| {
         for n in 0..700 {
@@ -449,7 +449,7 @@ fn a_forked_child_leaves_tables_of_bytes_alone() {
     a_child_reads_and_drops(|path| Plush::<str, [u8]>::create(path).unwrap());
 }
 
-/// A copy of a table in use needs recovery, which a read of a forked child must not do.
+/// A copy of a table in use needs recovery, which a read in a forked child must not do.
 fn a_child_recovers_nothing<T: Durable<Key = u64, Value = u64>>(
     create: impl Fn(&Path) -> T,
     open: impl Fn(&Path) -> T,
@@ -464,7 +464,7 @@ fn a_child_recovers_nothing<T: Durable<Key = u64, Value = u64>>(
     let before = contents(&copy);
     let status = in_fork(|| {
         let read = (0..5000).map(|key| table.get(key));
-        // Right, or refused.
+        // Each read is correct or refused.
         let is_right = read.zip(0..).all(|(read, key)| match read {
             Ok(value) => value == Some(key),
             Err(error) => matches!(error, Error::Forked),
@@ -491,7 +491,7 @@ fn a_forked_child_recovers_nothing() {
     each!(DashEh, DashLh, Iceberg, Plush);
 }
 
-/// A large generation that a merge replaces is unmapped by a thread, which a child does not have.
+/// A thread unmaps a large generation that a merge has replaced. A forked child does not have this thread.
 #[test]
 fn a_forked_child_waits_for_no_thread_of_its_parent() {
     let scratch = fast_scratch();
@@ -501,7 +501,7 @@ fn a_forked_child_waits_for_no_thread_of_its_parent() {
     index.insert(1, 2).unwrap();
     index.merge().unwrap();
     let before = contents(&path);
-    // SAFETY: a bitwise copy, dropped in the child only, whose memory is its own.
+    // SAFETY: a bitwise copy, dropped only in the child, which has its own memory.
     let copy = std::mem::ManuallyDrop::new(unsafe { std::ptr::read(&raw const index) });
     let status = in_fork(|| {
         drop(std::mem::ManuallyDrop::into_inner(copy));

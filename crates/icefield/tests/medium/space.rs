@@ -1,4 +1,4 @@
-//! Full devices and bounds.
+//! Full devices and size limits.
 
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
@@ -28,21 +28,21 @@ fn max_bytes_bounds_all_regions_together() {
         );
         assert_eq!(other.len(), len);
         pm.writable().unwrap();
-        // What is left can be used up to the last byte.
+        // The remaining space can be used up to the last byte.
         let table_bytes = if pm.durability() == Durability::Process { 8192 } else { 0 };
         let left = 100_000 - region.len() - other.len() - table_bytes;
         pm.grow(&region, region.len() + left).unwrap();
         assert!(matches!(pm.grow(&region, region.len() + 1), Err(Error::NoSpace { .. })));
     }
-    // The bound counts what is there already.
+    // The limit includes existing files.
     let pm = Mapped::open(&path, options).unwrap();
     let (region, _other) = (data(&pm), pm.region("other.ice", 1 << 30).unwrap());
     pm.region(TABLE_REGION, 8192).unwrap();
     assert!(matches!(pm.grow(&region, region.len() + 1), Err(Error::NoSpace { .. })));
 }
 
-/// Holes do not count until they are reserved. Those of a former session count, and reserving them never fails for the
-/// bound: a table over its bound can be opened.
+/// Holes do not count until they are reserved. Holes of an earlier session count, and reserving them never fails
+/// because of the limit, so that a table over its limit can be opened.
 #[test]
 fn max_bytes_does_not_bound_holes() {
     let scratch = scratch();
@@ -58,12 +58,12 @@ fn max_bytes_does_not_bound_holes() {
         pm.grow_exactly(&region, 800 << 10).unwrap();
         let no_space = |result| assert!(matches!(result, Err(Error::NoSpace { .. })));
         no_space(pm.grow_exactly(&other, 400 << 10));
-        // Twice is once.
+        // Punching a part twice frees it once.
         pm.punch(&region, 100 << 10, 400 << 10).unwrap();
         pm.punch(&region, 200 << 10, 100 << 10).unwrap();
         pm.grow_exactly(&other, 400 << 10).unwrap();
         no_space(pm.grow_exactly(&other, 800 << 10));
-        // Of a part there is still some, and what has failed has taken nothing.
+        // Reserving a part twice takes space once, and a failed reservation takes none.
         pm.reserve(&region, 100 << 10, 100 << 10).unwrap();
         pm.reserve(&region, 100 << 10, 100 << 10).unwrap();
         for _ in 0..3 {
@@ -72,7 +72,7 @@ fn max_bytes_does_not_bound_holes() {
         pm.punch(&other, 0, 300 << 10).unwrap();
         pm.reserve(&region, 100 << 10, 400 << 10).unwrap();
         no_space(pm.reserve(&other, 0, 300 << 10));
-        // Nor does a region count that is discarded, with its holes.
+        // A discarded region does not count, nor do its holes.
         drop(other);
         pm.discard_region("other.ice").unwrap();
         let other = pm.region("other.ice", 1 << 30).unwrap();
@@ -88,7 +88,7 @@ fn max_bytes_does_not_bound_holes() {
     assert!(matches!(pm.reserve(&region, 0, 800 << 10), Err(Error::NoSpace { .. })));
 }
 
-/// A small file system of its own.
+/// A small, separate file system.
 struct Tmpfs(tempfile::TempDir);
 
 impl Tmpfs {
@@ -125,7 +125,7 @@ fn a_full_device_is_an_error_and_passes() {
     assert_eq!(region.len(), len);
     assert_eq!(fs::metadata(path.join(DATA)).unwrap().len(), len, "the file was restored");
     pm.writable().unwrap();
-    // Byte by byte to the brim: every published byte can be stored to.
+    // Fills the device in small steps: every published byte can be stored to.
     let mut bytes = len;
     while pm.grow(&region, bytes).is_ok() {
         bytes = region.len() + 4096;
@@ -135,14 +135,14 @@ fn a_full_device_is_an_error_and_passes() {
     }
     let brim = region.len();
     assert!(brim > 1 << 20);
-    // No room for another table, nor for a copy of this one; both leave nothing.
+    // Another table, or a copy of this one, does not fit. Both attempts leave nothing behind.
     let target = tmpfs.0.path().join("copy");
     assert!(matches!(pm.backup_to(&target), Err(Error::NoSpace { .. })));
     let another =
         Mapped::create(&target, process()).and_then(|pm| superblock::create(&pm).map(drop));
     assert!(matches!(another, Err(Error::NoSpace { .. })), "{another:?}");
     assert_eq!(names(tmpfs.0.path()), ["t"]);
-    // With space given back it goes on.
+    // After space is freed, the table can grow again.
     pm.punch(&region, 0, 1 << 20).unwrap();
     pm.grow(&region, brim + 4096).unwrap();
     assert!(matches!(pm.reserve(&region, 0, 1 << 20), Err(Error::NoSpace { .. })));
@@ -153,15 +153,15 @@ fn a_full_device_is_an_error_and_passes() {
     assert_eq!(cell(&region, brim).load(&pm, Relaxed), 3);
 }
 
-/// Leaves no space on the device but for a lock file.
+/// Fills the device, except for the space of a lock file.
 fn fill_up(filler: &Path) {
     let mut file = fs::File::create(filler).unwrap();
     while file.write_all(&[1; 4096]).is_ok() {}
     file.set_len(file.metadata().unwrap().len() - 4096).unwrap();
 }
 
-/// Gives the space back at once: a child that another test has forked may hold the file for a while yet, and what is
-/// held keeps its blocks when it is removed.
+/// Truncates the file first, which frees its space at once: a child that another test has forked may still hold the
+/// file, and a removed file keeps its blocks while it is held.
 fn give_back(filler: &Path) {
     fs::File::create(filler).unwrap();
     fs::remove_file(filler).unwrap();
@@ -190,12 +190,12 @@ fn a_copy_with_holes_gets_its_space_back_or_is_refused() {
         other => panic!("{other:?}"),
     }
     pm.writable().unwrap();
-    // Whoever asks for holes gets them, and so do readers.
+    // Regions opened with holes are not filled, and neither are those of readers.
     assert_eq!(cell(&pm.region_with_holes(DATA, 1 << 30).unwrap(), 0).load(&pm, Relaxed), 77);
     drop(pm);
     assert_eq!(first_word(&copy), 77);
     assert_eq!(missing_bytes(&copy.join(DATA)), missing);
-    // With space, the opening takes it: no store meets the full device afterwards.
+    // With enough space, the opening fills the holes, so that no later store fails on the full device.
     give_back(&filler);
     let pm = Mapped::open(&copy, process()).unwrap();
     let region = data(&pm);
@@ -206,7 +206,7 @@ fn a_copy_with_holes_gets_its_space_back_or_is_refused() {
     }
 }
 
-/// Says that every blob is referred to.
+/// Reports every blob as referenced.
 struct AllLive;
 
 impl Owner for AllLive {
@@ -247,14 +247,14 @@ fn free_blocks_in_holes_are_not_handed_out_on_a_full_device() {
     assert_ne!(write(&store).unwrap(), blob);
     assert_eq!(missing_bytes(&copy.join(BLOBS_REGION)), 0);
     fill_up(&filler);
-    // The rest of its chunk is there to be used.
+    // The rest of its chunk can be used.
     let blocks = 1 + (1..).find(|_| write(&store).is_err()).unwrap();
     assert_eq!(blocks, BlobParams::default().chunk_bytes / 32);
 }
 
 #[test]
 fn a_file_size_limit_is_an_error_and_no_signal() {
-    // In a child: limits are the whole process's.
+    // In a child process, because limits apply to a whole process.
     let status = crate::in_child("space::child_with_a_limit", &[]);
     assert!(status.success(), "{status:?}");
 }
@@ -289,7 +289,7 @@ fn holes_are_filled_where_space_cannot_be_reserved() {
     assert!(blocks() >= region.len() / 512);
 }
 
-/// A small archive can hold a file of any length; opening it takes no space that does not suffice.
+/// A small archive can hold a file of any length. Opening it must not allocate space if there is not enough.
 #[test]
 fn more_holes_than_there_is_room_for_are_left_alone() {
     let scratch = fast_scratch();
@@ -342,7 +342,7 @@ fn child_with_few_addresses() {
     memory.grow(&region, 200 << 20).unwrap();
 }
 
-/// Takes an address, so that nothing else is mapped there.
+/// Occupies an address, so that nothing else is mapped there.
 fn block_address(address: usize) {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
     let page = rustix::param::page_size();
@@ -371,7 +371,7 @@ fn a_region_goes_on_elsewhere_when_the_next_addresses_are_taken() {
         let word = |offset: u64| cell(&region, offset);
         pm.grow(&region, 10 * MIB).unwrap();
         let first = std::ptr::from_ref(word(10 * MIB - 4096));
-        // What is mapped at first; and then what the second mapping has.
+        // The end of the first mapping, then that of the next ones.
         let mut end = region.base().as_ptr().addr() + (16 << 20);
         let mut known = vec![(0, 77), (10 * MIB - 4096, 1)];
         word(10 * MIB - 4096).store(&pm, 1, Relaxed);
@@ -388,9 +388,9 @@ fn a_region_goes_on_elsewhere_when_the_next_addresses_are_taken() {
                 pm.persist(word(offset));
                 known.push((offset, round));
             }
-            // Across the border, by all ways.
+            // Accesses across the border of two mappings, by all calls.
             let across = before - 16;
-            // SAFETY: this thread alone uses the region; what is read was written before.
+            // SAFETY: this thread alone uses the region; the bytes that are read were written before.
             unsafe {
                 pm.write_bytes(&region, across, &[round as u8; 16]);
                 assert_eq!(pm.read_bytes(&region, across, 16), Some(&[round as u8; 16][..]));
@@ -421,7 +421,7 @@ fn a_region_goes_on_elsewhere_when_the_next_addresses_are_taken() {
         drop((region, pm));
         fs::remove_dir_all(&path).unwrap();
     }
-    // Memory without a file is at one place only; it has a 32nd of its bound from the start.
+    // Anonymous memory has a single mapping, initially a 32nd of its limit.
     let pm = Mapped::anonymous(MappedOptions::default()).unwrap();
     let region = data(&pm);
     block_address(region.base().as_ptr().addr() + (32 << 20));

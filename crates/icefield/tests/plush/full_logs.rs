@@ -1,4 +1,4 @@
-//! Batches whose windows find full logs: what has no place comes into the next window, in its order.
+//! Batches whose windows find full logs: operations without space go into the next window, in their order.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -8,7 +8,7 @@ use icefield::{Plush, Shape};
 
 use super::{Check, TINY};
 
-/// Of a key that a batch puts several times the last value stays, however many windows its log is full in.
+/// If a batch puts a key several times, the last value stays, even if the log is full in several windows.
 #[test]
 fn the_last_of_equal_keys_stays() -> Check {
     let (mut records, mut rounds) = (0, 0);
@@ -40,8 +40,8 @@ fn the_last_of_equal_keys_stays() -> Check {
     Ok(())
 }
 
-/// Three threads put batches into the same small logs while a fourth clears the table: nobody waits for ever, readers
-/// see whole values, and the table is whole in the end.
+/// Three threads put batches into the same small logs while a fourth clears the table. No thread may wait forever,
+/// readers see complete values, and the table is consistent at the end.
 #[test]
 fn batches_and_clears_meet_at_full_logs() -> Check {
     let table = Plush::<u64, [u8]>::options().shape(TINY).blob_chunk_bytes(1 << 10).in_memory()?;

@@ -40,7 +40,7 @@ fn bytes_of_any_length() -> Check {
     Ok(())
 }
 
-/// Chunks of the payload log are freed and written again, however often the same keys are updated.
+/// Chunks of the payload log are freed and reused, even if the same keys are updated without end.
 #[test]
 fn payloads_take_bounded_space() -> Check {
     let table = Plush::<str, [u8]>::options().shape(TINY).blob_chunk_bytes(1 << 12).in_memory()?;
@@ -65,8 +65,8 @@ fn payloads_take_bounded_space() -> Check {
     Ok(())
 }
 
-/// What a crash may leave of the chunks that a long key's records take: whole records, whatever was written since to
-/// the chunks that were freed, by this session or by one after a crash.
+/// After a crash, the chunks with a long key's records hold complete records. Freed chunks may have been rewritten in
+/// the meantime, by this session or by one after a crash.
 #[test]
 fn a_crash_leaves_long_keys_whole() -> Check {
     let (mut images, mut sessions) = (0, 0);
@@ -101,8 +101,9 @@ fn a_crash_leaves_long_keys_whole() -> Check {
     Ok(())
 }
 
-/// Payloads move while the records of their root entry depart to several entries below, one after the other: those that
-/// nothing is left of have arrived, too. A crash that took them for records of the root had more than fit there.
+/// Payloads move while the records of their root entry migrate to several entries below, one after the other. Records
+/// of which nothing remains have arrived as well. A recovery that counted them as records of the root once had more
+/// than fit there.
 #[test]
 fn a_crash_counts_departed_records_whose_payloads_moved() -> Check {
     const SHAPE: Shape =
@@ -139,8 +140,8 @@ fn chunky() -> icefield::PlushOptions<[u8], [u8]> {
     Plush::<[u8], [u8]>::options().shape(TINY).blob_chunk_bytes(1 << 10)
 }
 
-/// A few records: the same long key, which takes three chunks, and short ones, which share theirs. Every now and then one
-/// of the keys goes.
+/// Writes a few records: one long key, the same each time, which takes three chunks, and short ones, which share
+/// chunks. Sometimes a key is removed.
 fn write_round<M: Medium>(
     table: &Plush<[u8], [u8], M>,
     seed: u64,
@@ -164,7 +165,7 @@ fn write_round<M: Medium>(
     Ok(())
 }
 
-/// Images of crashes at this moment.
+/// Returns images of crashes at this moment.
 fn crashes(sim: &Sim, seed: u64) -> Vec<Image> {
     let mut images = Vec::new();
     for n in 0..4 {
@@ -186,8 +187,8 @@ fn expect_whole<M: Medium>(
     Ok(())
 }
 
-/// Keys that are always there are always found, each with its newest value, and writers are told the values that they
-/// replace, while the chunks that these were in are freed and written again.
+/// Keys that are never removed are always found with their newest value, and writers get the values that they
+/// replace, while the chunks of these values are freed and rewritten.
 #[test]
 fn reads_among_collections_find_every_key() -> Check {
     const WRITERS: u64 = 3;
@@ -239,8 +240,8 @@ fn reads_among_collections_find_every_key() -> Check {
     })
 }
 
-/// A changed byte is given out, or makes its key absent, unless reads verify: then they fail. What is damaged is moved on
-/// and replaced all the same.
+/// Without verification, a changed byte is returned or makes its key absent. With verification, reads fail. Damaged
+/// records can still be moved and replaced.
 #[test]
 fn reads_are_verified_where_asked_for() -> Check {
     use std::os::unix::fs::FileExt;

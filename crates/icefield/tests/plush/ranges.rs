@@ -1,4 +1,4 @@
-//! Ranges: each is that of an ordered map, also among writers.
+//! Ranges return the same records as those of an ordered map, also with concurrent writers.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
@@ -12,11 +12,12 @@ use icefield_torture::rng::mix;
 
 use super::{Check, TINY};
 
-/// Random writes, and every range as a tree has it: across levels, tombstones and reopening, for keys of several types.
+/// Compares every range with that of a tree after random writes: across levels, tombstones and reopenings, for
+/// several key types.
 #[test]
 fn ranges_are_those_of_a_tree() -> Check {
     ranges_of::<u64>(Some((0, 4095)), |n| n)?;
-    // All of them in one corner of the range.
+    // All keys are in one corner of the range.
     ranges_of::<u64>(None, |n| n * n)?;
     ranges_of::<i32>(Some((-2048, 2047)), |n| n as i32 - 2048)?;
     ranges_of::<[u8; 4]>(None, |n| ((n as u32) << 20).to_le_bytes())?;
@@ -89,8 +90,8 @@ where
     Ok(())
 }
 
-/// Keys that begin alike, and numbers in a small part of all: thousands in one entry, in leaves that are split, emptied
-/// and used again, through reopenings and levels.
+/// Keys with a common prefix, and numbers in a small part of their range: thousands are in one entry, in leaves that
+/// are split, emptied and reused, with reopenings and new levels.
 #[test]
 fn crowded_keys_have_ranges() -> Check {
     ranges_of::<u64>(None, |n| 1_700_000_000_000 + n)?;
@@ -100,7 +101,7 @@ fn crowded_keys_have_ranges() -> Check {
     ranges_of::<[u8]>(None, |n| [vec![7; 30], n.to_be_bytes().to_vec()].concat())
 }
 
-/// What comes in order and goes in order leaves its leaves to what comes later.
+/// Records that are inserted and removed in order leave their leaves for later records.
 #[test]
 fn a_window_of_numbers_that_count_up_takes_bounded_space() -> Check {
     let options = || Plush::<u64, u64>::options().partition(Partition::Range);
@@ -124,13 +125,13 @@ fn a_window_of_numbers_that_count_up_takes_bounded_space() -> Check {
     Ok(())
 }
 
-/// Keys that stay are in every range, once and in order, while others come and go around them.
+/// Permanent keys are in every range, once and in order, while keys around them are inserted and removed.
 #[test]
 fn ranges_among_writers_miss_nothing_that_stays() -> Check {
     let options = Plush::<u64, u64>::options().partition(Partition::Range);
     let options = options.shape(Shape { slots: 2, fan_bits: 2, ..TINY });
     among_writers(&options.clone().key_range(0, 2_999).in_memory()?)?;
-    // All in one entry.
+    // All keys are in one entry.
     among_writers(&options.in_memory()?)
 }
 
@@ -165,9 +166,9 @@ fn among_writers(table: &Plush<u64, u64>) -> Check {
     })
 }
 
-/// Tables that shrink have the same ranges afterwards, and after crashes in between, and split their leaves anew: where
-/// all keys are in one entry, whose leaves move in their file, where they are in all, whose last level goes, and where
-/// they crowd in many, which have leaves above the last level.
+/// A table that shrinks has the same ranges afterwards, also after crashes during the shrinking, and splits its
+/// leaves again. The keys are in one entry, whose leaves move in their file; in all entries, so that the last level
+/// is removed; or concentrated in many entries, which have leaves above the last level.
 #[test]
 fn ranges_outlive_shrinking() -> Check {
     let keys: [fn(u64) -> u64; 3] = [|n| 1 << 40 | n, |n| n << 54, |n| ((n / 16) << 58) | (n % 16)];
@@ -183,7 +184,7 @@ fn ranges_outlive_shrinking() -> Check {
                 table.put(key, round)?;
                 tree.insert(key, round);
             }
-            // Little is left, or nearly half.
+            // Removes nearly all keys, or about half of them.
             let goes = |key: u64| mix(key ^ round) % 100 < 98 - round % 2 * 40;
             for key in tree.keys().copied().filter(|&key| goes(key)).collect::<Vec<_>>() {
                 table.delete(key)?;

@@ -1,5 +1,5 @@
-//! Space in long use: stale records make room, the space of removed ones goes back to the file system, and removals need
-//! no space.
+//! Space in long use: stale records are reclaimed, the space of removed records is returned to the file system, and
+//! removals need no space.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,7 +15,7 @@ use icefield_torture::rng::mix;
 
 use super::{Check, TINY};
 
-/// A table of few entries, so that the constant part is small.
+/// A table of few entries, so that its constant size is small.
 const SMALL: Shape =
     Shape { root_bits: 2, log_bits: 0, log_chunks: 4, log_records: 512, ..DEFAULT };
 const DEFAULT: Shape = Shape {
@@ -33,9 +33,9 @@ fn value(seed: u64) -> Vec<u8> {
     vec![seed as u8; (mix(seed) % 200) as usize + 9]
 }
 
-/// Runs `write` while another thread reads records and compares the bytes that it is lent with a copy. `write` gets a
-/// function that waits for the next read: on a busy machine the reader may be suspended inside a read, and payloads cannot
-/// be freed then.
+/// Runs `write` while another thread reads records and compares the borrowed bytes with a copy. `write` gets a
+/// function that waits for the next read: on a busy machine the reader may be suspended inside a read, and payloads
+/// cannot be freed then.
 fn beside_a_reader(
     table: &Plush<u64, [u8]>,
     write: impl FnOnce(&dyn Fn()) -> icefield::Result<()>,
@@ -65,7 +65,7 @@ fn beside_a_reader(
     })
 }
 
-/// Two thousand times as many writes as there are records, by new keys for old ones, and by updates.
+/// Makes two thousand times as many writes as there are records, by new keys for old ones and by updates.
 #[test]
 fn bytes_take_bounded_space() -> Check {
     const LIVE: u64 = 1_000;
@@ -115,14 +115,14 @@ fn words_take_bounded_space() -> Check {
     Ok(())
 }
 
-/// Bytes that the file system has set aside for a table.
+/// Returns the bytes that the file system has allocated for a table.
 fn space_of(path: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
     let files = std::fs::read_dir(path).expect("a table");
     files.map(|file| file.and_then(|file| file.metadata()).expect("a file").blocks() * 512).sum()
 }
 
-/// Most records are removed, and then the table shrinks: among readers, and so that it can be opened again and filled.
+/// Removes most records and shrinks the table, with concurrent readers. It can then be reopened and filled again.
 #[test]
 fn a_table_shrinks_with_its_records() -> Check {
     const RECORDS: u64 = 60_000;
@@ -165,7 +165,7 @@ fn a_table_shrinks_with_its_records() -> Check {
     Ok(())
 }
 
-/// Sessions that write little each leave little garbage, too.
+/// Sessions with few writes also leave little garbage.
 #[test]
 fn short_sessions_take_bounded_space() -> Check {
     let directory = tempfile::tempdir()?;
@@ -184,7 +184,7 @@ fn short_sessions_take_bounded_space() -> Check {
     Ok(())
 }
 
-/// Puts records with ascending keys until one is refused for want of space. Evaluates to their number.
+/// Puts records with ascending keys until one is refused for lack of space. Evaluates to their number.
 macro_rules! fill {
     ($table:expr, $from:expr, $value:expr) => {{
         let mut key = $from;
@@ -198,8 +198,8 @@ macro_rules! fill {
     }};
 }
 
-/// Fills a table, removes everything from it, and fills it again until the first put without space: to four fifths at
-/// least, as often as one likes.
+/// Fills a table, removes all records, and refills it until the first put without space, repeatedly. Each time it
+/// must hold at least four fifths of the first number of records.
 macro_rules! fill_and_empty {
     ($table:ty, $value:expr, $times:expr) => {{
         for batched in [false, true] {
@@ -223,7 +223,7 @@ macro_rules! fill_and_empty {
                 let report = table.check()?;
                 assert!(report.is_clean(), "{report:?}");
                 from = time << 40;
-                // Counts of no records: `len` has left an exact one.
+                // The estimate must be near 0, because `len` has left an exact count.
                 table.delete(from)?;
                 let estimate = table.stats().len_estimate;
                 assert!(estimate <= first / 50, "{estimate} records estimated, of {first}");
@@ -249,7 +249,7 @@ fn a_full_table_removes_and_takes_again() -> Check {
     Ok(())
 }
 
-/// The same in a session for each round: it does not know which chunks the former one has given back.
+/// Uses a new session for each round, which does not know the chunks that the previous one freed.
 #[test]
 fn a_full_table_is_opened_and_takes_again() -> Check {
     for len in [100, 1_000] {
@@ -274,7 +274,7 @@ fn a_full_table_is_opened_and_takes_again() -> Check {
     Ok(())
 }
 
-/// A table that is full to a good part takes updates for ever.
+/// A table that is largely full takes any number of updates.
 macro_rules! fill_and_update {
     ($table:ty, $value:expr, $percent:expr) => {{
         for size in [1, 100] {
@@ -308,7 +308,7 @@ fn a_table_that_is_nearly_full_takes_updates() -> Check {
     Ok(())
 }
 
-/// Updates by batches of any size, and without a log, go on for ever in a table that is nearly full.
+/// A nearly full table takes any number of updates, in batches of any size and without a log.
 #[test]
 fn a_full_table_takes_batches_of_updates() -> Check {
     for size in [1, 7, 100, 3_000, 100_000] {
@@ -332,7 +332,7 @@ fn a_full_table_takes_batches_of_updates() -> Check {
     Ok(())
 }
 
-/// Crashes of removals where there is no space: each key is as its last write left it.
+/// After crashes of removals without free space, each key is as its last write left it.
 #[test]
 fn a_crash_finds_keys_removed_in_place() -> Check {
     let mut images = 0;
@@ -378,8 +378,8 @@ fn a_crash_finds_keys_removed_in_place() -> Check {
     Ok(())
 }
 
-/// Crashes of updates without space, where payloads move without a log record: each key has one of its last two values.
-/// Gives how many images there were.
+/// Crashes updates without free space, where payloads move without a log record. Each key must have one of its last
+/// two values. Returns the number of images.
 fn updates_without_space(seed: u64, more: SimOptions) -> Result<u64, String> {
     type Known = BTreeMap<u64, Vec<u8>>;
     let text = |error: Error| error.to_string();
@@ -465,7 +465,7 @@ fn a_crash_finds_payloads_that_moved_in_place() -> Check {
     Ok(())
 }
 
-/// A length that a file has wrong leads to an error, or to bytes that stay as they are while they are lent.
+/// A wrong length in a file causes an error, or returns bytes that do not change while they are borrowed.
 #[test]
 fn lent_bytes_stay_whatever_the_file_says() -> Check {
     use std::os::unix::fs::FileExt;
@@ -480,7 +480,8 @@ fn lent_bytes_stay_whatever_the_file_says() -> Check {
         let bytes = std::fs::read(&file)?;
         let at = bytes.windows(16).position(|bytes| bytes == b"aaaaaaaaaaaaaaaa").expect("it");
         let file = std::fs::OpenOptions::new().write(true).open(file)?;
-        // Behind the head and a key of eight bytes; the value's length is the head's second half word.
+        // The value's length is the second half word of the head. The head and a key of eight bytes precede the
+        // value.
         file.write_all_at(&len.to_le_bytes(), at as u64 - 8 - 24 + 4)?;
         let table = Plush::<u64, [u8]>::open(&path)?;
         let shown = table.get_with(0, |shown: &[u8]| {

@@ -1,4 +1,4 @@
-//! When writes on disks become durable, and who hears of it.
+//! Durability of writes on disks, and its notification.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake};
@@ -9,7 +9,7 @@ use icefield::{Durability, Error, Plush, SyncMode};
 
 use super::{Check, TINY};
 
-/// A table that is asked to survive power cuts does, as far as a test without one can tell.
+/// A table on a disk syncs its writes, as far as a test without a power failure can show.
 #[test]
 fn disks_are_synced() -> Check {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
@@ -28,8 +28,8 @@ fn disks_are_synced() -> Check {
     Ok(())
 }
 
-/// Writes on a disk that are acknowledged before they are synced: all of them are there when the table has ended, or
-/// has been told to sync, and the futures hear of it.
+/// Writes on a disk that are acknowledged before they are synced must all be present after the table is closed or
+/// synced, and their futures must complete.
 #[test]
 fn relaxed_writes_are_synced_in_the_end() -> Check {
     for mode in [SyncMode::Always, SyncMode::Every(5), SyncMode::Never] {
@@ -67,7 +67,7 @@ fn relaxed_writes_are_synced_in_the_end() -> Check {
     Ok(())
 }
 
-/// What a table was made for waits in the root of one on a disk: a batch is one sync, and no more.
+/// A table on a disk with enough capacity keeps its records in the root: a batch costs exactly one sync.
 #[test]
 fn a_batch_on_a_disk_is_one_sync() -> Check {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
@@ -78,14 +78,15 @@ fn a_batch_on_a_disk_is_one_sync() -> Check {
     let before = counting.calls();
     records.chunks(100).try_for_each(|batch| table.put_batch(batch))?;
     println!("{} system calls for 400 batches", counting.calls() - before);
-    // And one for each of the two chunks of the log.
+    // Each of the two chunks of the log costs one more.
     assert_eq!(counting.calls() - before, 402);
     assert_eq!(table.len()?, 40_000);
     Ok(())
 }
 
-/// An entry of level 1 that was continued while that was the last level may hold more for one entry below than fits
-/// there. Writes that make room ahead, for many root entries together, do not take that for room that can be made.
+/// An entry of level 1 that was continued while that was the last level may hold more records for one entry below
+/// than fit there. Writes that make room ahead, for several root entries together, must not expect room in that entry,
+/// or they would never end.
 #[test]
 fn a_level_below_crowded_entries_lets_writes_end() -> Check {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
@@ -107,7 +108,7 @@ fn a_level_below_crowded_entries_lets_writes_end() -> Check {
     Ok(())
 }
 
-/// A sync that fails is told to everybody who waits, and ends all writing.
+/// A failed sync is reported to all waiting futures and ends all writing.
 #[test]
 fn a_failed_sync_is_told() -> Check {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;

@@ -1,4 +1,4 @@
-//! Wakers that use the table, or do worse.
+//! Wakers that use the table, wait for it, drop it, or panic.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,12 +11,12 @@ use icefield_torture::timed::within;
 use super::sync::block_on;
 use super::{Check, TINY};
 
-/// More than any of this takes.
+/// More time than any of this takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 type Table = Plush<u64, u64>;
 
-/// What a waker does.
+/// The action of a waker.
 type Act = Box<dyn Fn(&Mutex<Option<Arc<Table>>>) + Send + Sync>;
 
 struct Acting {
@@ -32,8 +32,8 @@ impl Wake for Acting {
     }
 }
 
-/// Polls futures of a table with wakers that do something, while the same keys' root entries are written; how many were
-/// woken in the end.
+/// Polls futures of a table with wakers that execute `act`, while the root entries of the same keys are written.
+/// Returns the number of wake-ups.
 fn wake_with(act: impl Fn(&Mutex<Option<Arc<Table>>>) + Send + Sync + Clone + 'static) -> u64 {
     let directory = tempfile::tempdir().expect("a directory");
     let woken = Arc::new(AtomicU64::new(0));
@@ -50,7 +50,7 @@ fn wake_with(act: impl Fn(&Mutex<Option<Arc<Table>>>) + Send + Sync + Clone + 's
             });
             let waker = waker.into();
             let _ = future.as_mut().poll(&mut Context::from_waker(&waker));
-            // Holds the lock of a root entry while it syncs for both.
+            // Holds the lock of a root entry during a sync for both.
             table.put(1, n)?;
         }
         table.sync()?;

@@ -1,4 +1,4 @@
-//! Keys and values of 16, 32 and 64 bytes in the slots.
+//! Keys and values of 16, 32 and 64 bytes, stored in the slots.
 
 use std::fmt::Debug;
 
@@ -9,7 +9,7 @@ use icefield::{
 
 use super::{Check, TINY};
 
-/// The `n`th of many that begin alike, with the top bits of words set and clear.
+/// Returns the `n`th of many values with a common prefix, with the top bits of words set and clear.
 fn bytes<const N: usize>(n: u64) -> [u8; N] {
     std::array::from_fn(|at| match at / 8 {
         0 => n as u8 % 2 * 0x80,
@@ -17,7 +17,7 @@ fn bytes<const N: usize>(n: u64) -> [u8; N] {
     })
 }
 
-/// A type with examples.
+/// A type with example values.
 trait Example:
     Key<Owned = Self> + Value + for<'a> Data<Arg<'a> = Self> + Copy + PartialEq + Debug
 {
@@ -93,7 +93,7 @@ fn every_operation_takes_wide_records() -> Check {
     assert_eq!(table.try_insert(key(1), 10)?, Ok(()));
     let occupied: TryInsert<u128> = table.try_insert(key(1), 11)?;
     assert_eq!(occupied.map_err(|occupied| occupied.0), Err(10));
-    // Only a half of the value differs.
+    // Only one half of the value differs.
     let high = 10 | 1 << 64;
     let computed = table.compute(key(1), |value| match value {
         Some(10) => Decision::Put(high),
@@ -128,7 +128,7 @@ fn every_operation_takes_wide_records() -> Check {
     Ok(())
 }
 
-/// Tables that know the widths from the superblock only.
+/// Untyped tables read the widths from the superblock.
 #[test]
 fn untyped_tables_have_wide_records_too() -> Check {
     let directory = tempfile::tempdir()?;

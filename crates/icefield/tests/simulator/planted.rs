@@ -1,5 +1,4 @@
-//! Bugs that others shipped, each in a table of a few lines, beside its corrected form. `BUG` is 0 in the corrected
-//! one.
+//! Known bugs of other systems, each in a small table with a corrected form. `BUG` is 0 in the corrected form.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
@@ -17,7 +16,7 @@ fn slot(at: u64) -> u64 {
     64 + at * 8
 }
 
-/// A slot's bit in the bitmap: neighbours lie in different halves, so that a torn bitmap shows.
+/// Returns a slot's bit in the bitmap. Neighbours are in different halves, so that a torn bitmap shows.
 fn bit(at: u64) -> u64 {
     1 << (at % 2 * 32 + at / 2)
 }
@@ -43,7 +42,7 @@ fn all(pm: &Words) -> Vec<(u64, u64)> {
     valid_slots(pm).map(|at| (pm.load(slot(at)).wrapping_sub(1), pm.load(slot(at) + 1))).collect()
 }
 
-/// The bitmap after a key moved from one slot to another, or came, or went.
+/// Returns the bitmap after a key moved from one slot to another, was inserted, or was removed.
 fn moved(pm: &Words, from: Option<u64>, to: Option<u64>) -> u64 {
     pm.load(VALID) & !from.map_or(0, bit) | to.map_or(0, bit)
 }
@@ -60,11 +59,11 @@ fn write_slot(pm: &Words, key: u64, value: u64) -> u64 {
 /// The bitmap table: a record is durable before one 8-byte store makes it valid and its predecessor invalid.
 pub struct Bitmap<const BUG: u32>;
 
-/// PM1: the validity word shares the fence of the record on another line.
+/// PM1: the validity word and the record, on another line, share one fence.
 pub const SHARED_FENCE: u32 = 1;
 /// PM6: the flush covers the wrong line.
 pub const WRONG_RANGE: u32 = 6;
-/// PM7: the record is flushed after its publication only; no fence between.
+/// PM7: the record is flushed only after its publication, without a fence between.
 pub const NO_FENCE: u32 = 7;
 /// PM7: the last fence is missing.
 pub const NO_LAST_FENCE: u32 = 71;
@@ -72,7 +71,7 @@ pub const NO_LAST_FENCE: u32 = 71;
 pub const TORN: u32 = 10;
 /// `clear` removes one record after the other.
 pub const HALF_CLEAR: u32 = 50;
-/// A flush and fence too many: correct, and slow.
+/// A redundant flush and fence: correct, but slow.
 pub const REDUNDANT: u32 = 99;
 
 impl<const BUG: u32> Small for Bitmap<BUG> {
@@ -134,7 +133,7 @@ impl<const BUG: u32> Small for Bitmap<BUG> {
     }
 }
 
-/// PM2: a move publishes the new place, then clears the old one. Wrong: nobody looks for the copy after a crash.
+/// PM2: a move publishes the new slot, then clears the old one. Wrong: recovery does not look for the copy.
 pub struct Mover<const BUG: u32>;
 
 impl<const BUG: u32> Small for Mover<BUG> {
@@ -163,7 +162,7 @@ impl<const BUG: u32> Small for Mover<BUG> {
             (Some(at), Some(value)) => {
                 pm.store(slot(at) + 1, value);
                 pm.persist(slot(at), 2);
-                // Another record would like to live here.
+                // The slot is needed for another record.
                 let copy = write_slot(pm, key, value);
                 pm.store(VALID, moved(pm, None, Some(copy)));
                 pm.persist(VALID, 1);
@@ -183,8 +182,8 @@ impl<const BUG: u32> Small for Mover<BUG> {
     }
 }
 
-/// PM3: a table that doubles. Its records are an array of pairs, given by where it begins and how many fit. Wrong: the
-/// two are published one after the other; right: in one word.
+/// PM3: a table that doubles. Its records are an array of pairs, described by its start and its capacity. Wrong: the
+/// two are published one after the other. Right: they are published in one word.
 pub struct Doubling<const BUG: u32>;
 
 /// The published array: `start << 32 | capacity`, or two words.
@@ -211,7 +210,7 @@ impl<const BUG: u32> Doubling<BUG> {
         pm.persist(ARRAY, 1);
     }
 
-    /// The place of `key`, or of nothing (0).
+    /// Returns the position of `key`, or of a free pair for key 0.
     fn find(pm: &Words, key: u64) -> Option<u64> {
         let (start, capacity) = Self::array(pm);
         (0..capacity).map(|at| start + at * 2).find(|&at| pm.load(at) == key)
@@ -219,7 +218,7 @@ impl<const BUG: u32> Doubling<BUG> {
 
     fn double(pm: &Words) {
         let (start, capacity) = Self::array(pm);
-        // Every array of 4, 8, 16 and 32 pairs has its own place.
+        // Each array of 4, 8, 16 or 32 pairs has its own place.
         let target = 64 + capacity * 2 * 2;
         for at in 0..capacity * 2 {
             pm.store_relaxed(target + at, pm.load(start + at));
@@ -263,8 +262,8 @@ impl<const BUG: u32> Small for Doubling<BUG> {
     }
 }
 
-/// PM4: a directory of two entries; the first segment splits by the key's lowest bit when it holds four keys. A segment
-/// of depth 1 holds one kind of key only. Wrong: the depth changes before the directory.
+/// PM4: a directory of two entries. The first segment splits by the key's lowest bit when it holds four keys. A
+/// segment of depth 1 holds keys with one value of that bit only. Wrong: the depth changes before the directory.
 pub struct Splitting<const BUG: u32>;
 
 /// The segment of odd keys: 0 or 1.
@@ -282,7 +281,7 @@ impl<const BUG: u32> Splitting<BUG> {
         64 + (segment * SEGMENT_SLOTS + at) * 2
     }
 
-    /// Whether what segment `segment` holds under `key` counts.
+    /// Returns whether a record with `key` in segment `segment` is valid.
     fn belongs(pm: &Words, segment: u64, key: u64) -> bool {
         segment == 1 || pm.load(DEPTH) == 0 || key.is_multiple_of(2)
     }
@@ -358,12 +357,12 @@ impl<const BUG: u32> Small for Splitting<BUG> {
     }
 }
 
-/// PM5: a lock on the medium. Wrong: recovery believes it.
+/// PM5: a lock on the medium. Wrong: recovery trusts it.
 pub struct Locking<const BUG: u32>;
 
-/// The lock is durable by accident: a flush of its line takes it along.
+/// The lock becomes durable accidentally, by a flush of its line.
 pub const DURABLE_LOCK: u32 = 1;
-/// The lock is volatile, so it is garbage after every opening.
+/// The lock is volatile, so it holds garbage after every opening.
 pub const VOLATILE_LOCK: u32 = 2;
 
 impl<const BUG: u32> Locking<BUG> {
@@ -414,7 +413,7 @@ impl<const BUG: u32> Small for Locking<BUG> {
     }
 }
 
-/// PM7: creation. Empty slots hold a pattern that is not zero; wrong: the table is declared finished before they do.
+/// PM7: creation. Empty slots hold a pattern that is not zero. Wrong: the table is sealed before the slots do.
 pub struct Filled<const BUG: u32>;
 
 const EMPTY: u64 = u64::MAX;
@@ -455,12 +454,12 @@ impl<const BUG: u32> Small for Filled<BUG> {
     }
 }
 
-/// Gives other threads time to read a store that is not durable yet, however busy the machine is.
+/// Gives other threads time to read a store that is not durable yet, even on a busy machine.
 fn let_others_in() {
     std::thread::sleep(Duration::from_micros(50));
 }
 
-/// PM8: values change in place. Wrong: a reader takes what it finds, persistent or not.
+/// PM8: values change in place. Wrong: a reader returns the value that it finds, whether it is persistent or not.
 pub struct Eager<const BUG: u32>;
 
 impl<const BUG: u32> Small for Eager<BUG> {
@@ -494,8 +493,8 @@ impl<const BUG: u32> Small for Eager<BUG> {
     }
 }
 
-/// PM9: blocks are taken from a durable allocation map, then linked. Wrong: nobody looks for blocks that were taken and
-/// never linked.
+/// PM9: blocks are taken from a durable allocation map, then linked. Wrong: recovery does not look for blocks that
+/// were taken and never linked.
 pub struct Allocating<const BUG: u32>;
 
 const TAKEN: u64 = 16;
@@ -556,8 +555,8 @@ impl<const BUG: u32> Small for Allocating<BUG> {
     }
 }
 
-/// PM11: a value of two words in one line. Wrong: both change in place, as if the line were atomic. Right: in a new
-/// slot.
+/// PM11: a value of two words in one line. Wrong: both change in place, as if the line were atomic. Right: they are
+/// written to a new slot.
 pub struct Wide<const BUG: u32>;
 
 const MASK: u64 = 0xAAAA_AAAA_AAAA_AAAA;
@@ -592,8 +591,8 @@ impl<const BUG: u32> Small for Wide<BUG> {
     }
 }
 
-/// Publishes by the order of two stores to one line: the value, then the key. Right on persistent memory if the second
-/// is a Release store; wrong on a disk (PM11 again) and wrong with a Relaxed one (PM10).
+/// Publishes by the order of two stores to one line: the value, then the key. Right on persistent memory if the
+/// second is a Release store; wrong on a disk (PM11 again) and wrong with a Relaxed one (PM10).
 pub struct SameLine<const RELAXED: bool>;
 
 impl<const RELAXED: bool> Small for SameLine<RELAXED> {
@@ -632,8 +631,8 @@ impl<const RELAXED: bool> Small for SameLine<RELAXED> {
     }
 }
 
-/// A pass goes by a version, which writers step. Wrong: a record of the stash is published before the version says that
-/// something changes, as by a table whose own lookups go by another word.
+/// A pass validates against a version that writers increment. Wrong: a record of the stash is published before the
+/// version shows the change, as in a table whose own lookups use another word.
 pub struct Stashed<const BUG: u32>;
 
 impl<const BUG: u32> Stashed<BUG> {
@@ -641,10 +640,10 @@ impl<const BUG: u32> Stashed<BUG> {
         pm.region.at(VALID * 8 + 8).expect("inside the region")
     }
 
-    /// An odd version: passes wait.
+    /// Increments the version. While it is odd, passes wait.
     fn step(pm: &Words) {
         let version = Self::version(pm);
-        // Release: passes see what was changed before.
+        // Release: passes see the changes made before.
         version.store(&pm.sim, version.load(&pm.sim, Relaxed).wrapping_add(1), Release);
     }
 }

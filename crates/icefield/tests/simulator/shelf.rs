@@ -1,4 +1,5 @@
-//! Small tables on one region, written against cells: a frame that asks them everything, and helpers for words.
+//! Small tables in one region, written with cells: a common wrapper that implements their calls, and helpers for
+//! words.
 
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -10,7 +11,7 @@ use icefield::{Error, OnFailure, Result};
 use icefield_torture::call::{BatchKind, Call, Reply};
 use icefield_torture::crash::Machine;
 
-/// Where a finished table says so.
+/// Word that marks a finished table.
 const MAGIC_AT: u64 = 0;
 const MAGIC: u64 = 0x5EED_F00D;
 const BYTES: u64 = 4096;
@@ -34,13 +35,13 @@ impl Words {
         self.cell(word).load(&self.sim, Acquire)
     }
 
-    /// Ordered after every earlier store to the line.
+    /// Stores with Release, ordered after every earlier store to the line.
     #[track_caller]
     pub fn store(&self, word: u64, value: u64) {
         self.cell(word).store(&self.sim, value, Release);
     }
 
-    /// In no order.
+    /// Stores without ordering.
     #[track_caller]
     pub fn store_relaxed(&self, word: u64, value: u64) {
         self.cell(word).store(&self.sim, value, Relaxed);
@@ -64,16 +65,16 @@ impl Words {
     }
 }
 
-/// A small table: what is asked of it is a map from words to words.
+/// A small table: a map from words to words.
 pub trait Small: Send + Sync + 'static {
     const NAME: &'static str;
-    /// Whether reads exclude writes.
+    /// If set, reads exclude writes.
     const LOCKED_READS: bool = true;
-    /// Whether passes over all records exclude writes.
+    /// If set, passes over all records exclude writes.
     const LOCKED_PASSES: bool = true;
-    /// Whether the table is declared finished before `format` ran.
+    /// If set, the table is sealed before `format` runs.
     const SEALED_FIRST: bool = false;
-    /// Whether it is also asked for batches, `clear`, `retain` and passes.
+    /// If set, batches, `clear`, `retain` and passes are also tested.
     const WHOLE: bool = false;
 
     fn format(_pm: &Words) {}
@@ -87,7 +88,7 @@ pub trait Small: Send + Sync + 'static {
     }
 }
 
-/// Makes a [`Small`] one askable.
+/// Turns a [`Small`] into a [`Machine`].
 pub struct Shelf<T> {
     pm: Words,
     lock: Mutex<()>,

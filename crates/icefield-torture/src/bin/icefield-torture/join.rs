@@ -1,4 +1,4 @@
-//! Scenarios for the join index, which is no map: each kind that there is for it, and what it counts.
+//! Runs the kinds of scenarios that exist for the join index, which is not a map.
 
 use icefield::pm::sim::Pool as Memory;
 use icefield_torture::{corrupt, join, kill, model};
@@ -10,10 +10,10 @@ use super::{
 use icefield_console::failure::{Failure, Outcome};
 use icefield_console::json::Output;
 
-/// Of so many bits of a sealed index, one is flipped for each thousand damaged ones.
+/// One bit in this many of a sealed index is flipped, in one index per thousand damaged ones.
 const FLIP_STRIDE: u64 = 97;
 
-/// Runs `kind`, if the join index has it.
+/// Runs `kind` if it exists for the join index.
 pub(super) fn torture(kind: &Kind, common: &Common, out: &mut Output) -> Outcome {
     if !matches!(common.records, Records::Words) {
         return Err(Failure::Usage("--records: a join index has words only".to_owned()));

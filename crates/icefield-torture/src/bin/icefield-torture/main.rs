@@ -1,7 +1,7 @@
-//! The command `icefield-torture`: every scenario of the test arsenal, for as long as one likes.
+//! The program `icefield-torture`: runs the test scenarios for any length of time.
 //!
-//! Each kind ends with one JSON line of its counts. A violation is told on standard error, with the seed that replays
-//! it and a shortened trace.
+//! Each kind ends with one JSON line of its counts. A violation is reported on standard error, with the seed that
+//! replays it and a shortened trace.
 
 mod join;
 mod memory;
@@ -40,7 +40,7 @@ Examples:
 
 Exit status: 0 nothing found, 1 a violation (its seed is printed), 2 bad usage";
 
-/// Tries to break Icefield's tables; prints the seed of what it finds
+/// Try to break Icefield's tables, and print the seed of each violation
 #[derive(Parser, Debug)]
 #[command(name = "icefield-torture", version, arg_required_else_help = true, after_help = EXAMPLES)]
 struct Args {
@@ -50,96 +50,97 @@ struct Args {
 
 #[derive(Subcommand, Debug)]
 enum Kind {
-    /// Random operations against a reference map, with reopenings
+    /// Run random operations against a reference map, with reopenings
     Model {
-        /// How many histories [default: 2000]
+        /// Run N histories [default: 2000]
         #[arg(long, value_name = "N", value_parser = at_least_one())]
         histories: Option<u64>,
         #[command(flatten)]
         common: Common,
     },
-    /// Crash images of histories on the simulated medium, each reopened and checked
+    /// Reopen and check crash images of histories on the simulated medium
     Crash {
-        /// How many images [default: 200000]
+        /// Check N images [default: 200000]
         #[arg(long, value_name = "N", value_parser = at_least_one())]
         states: Option<u64>,
         #[command(flatten)]
         common: Common,
     },
-    /// Leaves out each flush, fence and store order in turn; some scenario must notice
+    /// Disable each flush, fence and store order in turn; a scenario must detect each
     Mutate {
-        /// Images after which an omission counts as not noticed
+        /// Report a mutation as undetected after N images
         #[arg(long, value_name = "N", default_value_t = mutate::MutateOptions::default().states, value_parser = at_least_one())]
         states: u64,
-        /// Only sites in files whose path contains TEXT
+        /// Restrict the run to sites in files whose path contains TEXT
         #[arg(long, value_name = "TEXT")]
         only: Option<String>,
         #[command(flatten)]
         common: Common,
     },
-    /// Kills a writing child process; nothing acknowledged may be lost
+    /// Kill a writing child process, and check that every acknowledged write is present
     Kill {
-        /// How many children [default: 200]
+        /// Start N children [default: 200]
         #[arg(long, value_name = "N", value_parser = at_least_one())]
         rounds: Option<u64>,
         #[command(flatten)]
         common: Common,
     },
-    /// Concurrent histories on hot keys, each checked for linearizability
+    /// Run concurrent histories on hot keys, and check each for linearizability
     Linear {
-        /// How many histories [default: 100000]
+        /// Run N histories [default: 100000]
         #[arg(long, value_name = "N", value_parser = at_least_one())]
         histories: Option<u64>,
         #[command(flatten)]
         common: Common,
     },
-    /// Opens, uses and salvages damaged tables
+    /// Open, use and salvage damaged tables
     Corrupt {
-        /// How many damaged tables [default: 20000]
+        /// Use N damaged tables [default: 20000]
         #[arg(long, value_name = "N", value_parser = at_least_one())]
         mutations: Option<u64>,
         #[command(flatten)]
         common: Common,
     },
-    /// Replaces records for long, then removes most, beside readers: the files must stay in proportion to the records
+    /// Replace records repeatedly with concurrent readers, then remove most of them, and check the size of the files
     Churn {
-        /// How many records the table keeps
+        /// Keep N records in the table
         #[arg(long, value_name = "N", default_value_t = ChurnOptions::default().records, value_parser = at_least_one())]
         keep: u64,
-        /// How often each record is replaced by another
+        /// Replace each record N times
         #[arg(long, value_name = "N", default_value_t = ChurnOptions::default().turnovers, value_parser = at_least_one())]
         turnovers: u64,
-        /// How many tables [default: 1]
+        /// Use N tables [default: 1]
         #[arg(long, value_name = "N", value_parser = at_least_one())]
         tables: Option<u64>,
         #[command(flatten)]
         common: Common,
     },
-    /// Opens tables with forged references and lengths, and changes them while they lend their bytes
+    /// Open tables with forged references and lengths, and change them while values are borrowed
     Hostile {
-        /// How many forged tables [default: 20000]
+        /// Use N forged tables [default: 20000]
         #[arg(long, value_name = "N", value_parser = at_least_one())]
         mutations: Option<u64>,
         #[command(flatten)]
         common: Common,
     },
-    /// Fails every system call in turn, or every allocation of a table in memory, once and for good
+    /// Fail every system call in turn, or every allocation of a table in memory, once and permanently
     Faults {
         #[command(flatten)]
         common: Common,
     },
-    /// Fails every sync of a table on disk once; whatever pages that leaves, nothing acknowledged may be lost
+    /// Fail every sync of a table on disk once, and check that acknowledged writes survive in all resulting page
+    /// states
     Syncs {
-        /// How many images [default: 20000]
+        /// Check N images [default: 20000]
         #[arg(long, value_name = "N", value_parser = at_least_one())]
         images: Option<u64>,
-        /// The most images for one failed sync: a power of two is exhaustive for so many pages
+        /// Check at most N images for one failed sync; a power of two, 2^n, covers n pages
         #[arg(long, value_name = "N", default_value_t = syncs::Options::default().images, value_parser = at_least_one())]
         each: u64,
         #[command(flatten)]
         common: Common,
     },
-    /// The child of `kill`
+    /// Run as the child of `kill`
     #[command(name = CHILD, hide = true)]
     KillChild {
         #[arg(long)]
@@ -151,35 +152,35 @@ enum Kind {
     },
 }
 
-/// Nothing is found in no round, which is no answer.
+/// A run of no rounds would find nothing and report success.
 fn at_least_one() -> RangedU64ValueParser<u64> {
     clap::value_parser!(u64).range(1..)
 }
 
-/// The hidden kind that a killed child runs.
+/// The hidden subcommand of a child.
 const CHILD: &str = "kill-child";
 
 #[derive(clap::Args, Clone, Debug)]
 struct Common {
-    /// The table's design
+    /// Test tables of the design T
     #[arg(long, value_name = "T", value_parser = tables::names())]
     table: String,
-    /// The first seed; a violation prints the one that replays it
+    /// Start with the seed S; a violation prints the seed that replays it
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// Go on for so many seconds instead of a number of rounds (or until both are reached)
+    /// Run for S seconds instead of a number of rounds (or until both are reached)
     #[arg(long, value_name = "S", value_parser = at_least_one())]
     seconds: Option<u64>,
-    /// What a simulated crash may do
+    /// Simulate crashes of this medium
     #[arg(long, default_value = "pmem")]
     model: Medium,
-    /// When writes are acknowledged: always, every:MS, never (`crash` with `--model disk`, `mutate`, `syncs`)
+    /// Acknowledge writes in this mode: always, every:MS, never (`crash` with `--model disk`, `mutate`, `syncs`)
     #[arg(long, value_name = "MODE", default_value = "always")]
     sync: SyncMode,
-    /// What the records are made of
+    /// Use records of this kind
     #[arg(long, default_value = "words")]
     records: Records,
-    /// Where real files go [default: in memory]
+    /// Create real files in DIR [default: in memory]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     #[command(flatten)]
@@ -258,11 +259,11 @@ fn child(table: &str, records: Records, orders: &str) -> Outcome {
 }
 
 impl Kind {
-    /// Whether there is a disk on which writes may be acknowledged before they are durable.
+    /// Returns whether the kind has disks on which writes may be acknowledged before they are durable.
     fn syncs(&self) -> bool {
         match self {
             Self::Crash { common, .. } => matches!(common.model, Medium::Disk),
-            // What nobody misses is tried on disks, too.
+            // Undetected mutations are tried on disks, too.
             Self::Mutate { .. } | Self::Syncs { .. } => true,
             _ => false,
         }
@@ -330,12 +331,12 @@ fn torture(arsenal: &Arsenal, kind: &Kind, common: &Common, out: &mut Output) ->
     }
 }
 
-/// A directory for real files.
+/// Creates a directory for real files.
 fn place(common: &Common) -> Result<Scratch, Failure> {
     place_or(common, Scratch::new)
 }
 
-/// A directory for real files of which some are synced.
+/// Creates a directory for real files on a medium where syncs have an effect.
 fn place_for_syncs(common: &Common) -> Result<Scratch, Failure> {
     place_or(common, Scratch::for_syncs)
 }
@@ -496,7 +497,7 @@ fn run_linear(
     rounds.end(out, line, violations)
 }
 
-/// One damaged table in so many is damaged on real files.
+/// One damaged table in this many is on real files.
 const FILES_ONE_IN: u64 = 20;
 
 fn run_corrupt(arsenal: &Arsenal, rounds: &Rounds<'_>, out: &mut Output) -> Outcome {
@@ -512,7 +513,7 @@ fn run_corrupt(arsenal: &Arsenal, rounds: &Rounds<'_>, out: &mut Output) -> Outc
     end_corrupt(rounds, result, &counts, |line| line, out)
 }
 
-/// The end of damaging tables; `more` adds to the line.
+/// Reports the result of damaged tables. `more` adds fields to the line.
 fn end_corrupt(
     rounds: &Rounds<'_>,
     result: Result<(), Violation>,
@@ -587,7 +588,7 @@ fn run_faults(arsenal: &Arsenal, common: &Common, out: &mut Output) -> Outcome {
     tell_faults(common, (arsenal.faults)(common.seed, place.path()), out)
 }
 
-/// Images of one or more histories.
+/// Images to check in one round, from one or more histories.
 const OF_HISTORIES: u64 = 5_000;
 
 fn run_syncs(

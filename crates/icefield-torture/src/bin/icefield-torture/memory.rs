@@ -1,4 +1,5 @@
-//! Scenarios for tables in memory, which nothing outlives: no crash, kill or damaged file can be survived.
+//! Scenarios for tables in memory. These do not outlive their process, so crash, kill and damage scenarios do not
+//! apply.
 
 use icefield::{Dlht, Table};
 use icefield_torture::dlht::{Alone, DlhtPlace, SetCounts, faults, linear, set_model};
@@ -10,7 +11,7 @@ use super::{Common, Kind, MODEL_STEPS, Records, Rounds, Tally, run_linear, tell,
 use icefield_console::failure::{Failure, Outcome};
 use icefield_console::json::Output;
 
-/// Runs `kind`, if the table has it.
+/// Runs `kind` if it exists for the table.
 pub(super) fn torture(kind: &Kind, common: &Common, records: Records, out: &mut Output) -> Outcome {
     let table = common.table.as_str();
     if !matches!(records, Records::Words) {

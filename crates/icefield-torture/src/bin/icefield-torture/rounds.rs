@@ -1,4 +1,4 @@
-//! How a scenario is repeated, and what is told of it at the end.
+//! Repeats a scenario and reports its results.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use icefield_console::interrupt::Interrupt;
 use icefield_console::json::{Line, Output, warn};
 use icefield_console::progress::over_records;
 
-/// A loop over a scenario: its budget, its bar, its way out.
+/// A loop over a scenario, with its budget, progress bar and interrupt handling.
 pub(super) struct Rounds<'a> {
     pub(super) common: &'a Common,
     budget: Budget,
@@ -39,7 +39,7 @@ impl<'a> Rounds<'a> {
         Ok(Self { common, budget, bar, interrupt: Interrupt::listen()? })
     }
 
-    /// Runs `round` with (seed, rounds) in chunks of `size` until the budget is spent; the first violation ends it.
+    /// Runs `round` with (seed, rounds) in chunks of `size` until the budget is spent or a violation is found.
     pub(super) fn each(
         &self,
         size: u64,
@@ -57,7 +57,7 @@ impl<'a> Rounds<'a> {
         Ok(())
     }
 
-    /// The last line, and the exit status; a run that was interrupted is not fine.
+    /// Prints the last line and returns the exit status. An interrupted run is not a success.
     pub(super) fn end(&self, out: &mut Output, line: Tally, violations: u64) -> Outcome {
         line.print(out)?;
         if self.interrupt.asked() && violations == 0 {
@@ -69,7 +69,7 @@ impl<'a> Rounds<'a> {
     }
 }
 
-/// The last line in the making: it is printed twice where JSON goes to a file.
+/// The last line under construction. It is printed twice if JSON goes to a file.
 pub(super) struct Tally(Vec<(&'static str, String)>);
 
 impl Tally {
@@ -78,7 +78,7 @@ impl Tally {
     }
 
     pub(super) fn field(mut self, name: &'static str, value: &(impl Serialize + ?Sized)) -> Self {
-        // Only maps with strange keys fail, which no count has.
+        // Serialization fails only for maps with non-string keys, which no count has.
         self.0.push((name, serde_json::to_string(value).unwrap_or_default()));
         self
     }
@@ -87,14 +87,14 @@ impl Tally {
         self.0.iter().fold(Line::new(), |line, (name, value)| line.raw(name, value))
     }
 
-    /// Prints the line on standard output in any case, and wherever JSON was asked for.
+    /// Prints the line on standard output, and to the JSON output if there is one.
     pub(super) fn print(&self, out: &mut Output) -> Result<(), Failure> {
         out.say(self.line().end())?;
         out.line(self.line())
     }
 }
 
-/// Tells of a violation, if there was one; how many there were.
+/// Reports a violation, if there is one. Returns the number of violations.
 pub(super) fn tell(result: Result<(), Violation>) -> u64 {
     match result {
         Ok(()) => 0,

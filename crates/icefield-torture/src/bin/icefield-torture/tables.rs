@@ -1,9 +1,9 @@
-//! The tables that there are scenarios for.
+//! The tables that have scenarios.
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use icefield_torture::arsenal::{ARSENALS, Records};
 
-/// What is no table of the arsenal, and the scenarios that it has.
+/// Tables outside the arsenal, with the scenarios that they have.
 const OTHERS: [(&str, &str); 4] = [
     (JOIN, "No map: `model`, `crash`, `mutate`, `kill`, `corrupt` and `faults`"),
     (DLHT, "In memory: `model`, `linear` and `faults`"),
@@ -15,7 +15,7 @@ pub(super) const DLHT: &str = "dlht";
 pub(super) const DLHT_SET: &str = "dlht-set";
 pub(super) const DLHT_LOCAL: &str = "dlht-local";
 
-/// All of them, for `--table`.
+/// Returns all table names, for `--table`.
 pub(super) fn names() -> PossibleValuesParser {
     let words = ARSENALS.iter().filter(|arsenal| arsenal.records == Records::Words);
     let arsenals = words.map(|arsenal| PossibleValue::new(arsenal.table));
