@@ -272,7 +272,7 @@ pub enum Hashing {
     Modulo,
 }
 
-/// What the writes of the YCSB mixes do.
+/// The kind of writes in the YCSB mixes.
 ///
 /// ```
 /// use icefield_bench::{Args, YcsbWrites};

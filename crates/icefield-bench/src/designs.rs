@@ -210,7 +210,6 @@ impl Design for IcebergHt {
     }
 }
 
-/// Plush.
 struct PlushHt;
 
 impl Design for PlushHt {
@@ -249,21 +248,20 @@ impl Design for PlushHt {
         at!(place, options, open, open_on)
     }
 
-    /// The costs in the header of `icefield::plush` for a table of two levels, and the lines of the root entry.
+    /// The costs in the header of `icefield::plush` for a table with two levels, plus the lines of the root entry.
     fn cost(&self, call: Call) -> Option<Cost> {
         Some(match call {
-            // The root entry's line and fingerprints; two filters, a state, and the bucket.
+            // The root entry's line and fingerprints; two filters, a state word, and the bucket.
             Call::Get => Cost { reads: 7, writes: 0, fences: 0 },
-            // The costs in the header of `icefield::plush` for a table with two levels, plus the lines of the root
-            // entry.
+            // No filter contains the key.
             Call::GetMiss => Cost { reads: 4, writes: 0, fences: 0 },
-            // The log record; blind calls do not look.
+            // The log record; a blind put does not search.
             Call::Put => Cost { reads: 2, writes: 1, fences: 1 },
             Call::TryInsert | Call::Insert => Cost { reads: 4, writes: 1, fences: 1 },
             Call::Update | Call::Remove => Cost { reads: 7, writes: 1, fences: 1 },
-            // The pair; the remove finds the insert's record in the root.
+            // Both writes; the remove finds the insert's record in the root.
             Call::InsDel => Cost { reads: 4, writes: 2, fences: 2 },
-            // Half of each, rounded up.
+            // The mean of the two, rounded up.
             Call::PutHeavy => Cost { reads: 7, writes: 1, fences: 1 },
         })
     }
@@ -285,7 +283,7 @@ impl Design for PlushHt {
     }
 }
 
-/// What `setup` asks for. Written out for each mode by the compiler, for the modes' trait is the library's own.
+/// Applies `$setup` to the options. A macro, because the trait of the table's modes is private to the library.
 macro_rules! with {
     ($options:expr, $setup:expr) => {{
         let Setup { capacity, seed, hash, link_ratio, fixed_size, .. } = $setup;
@@ -306,11 +304,11 @@ macro_rules! with {
 enum InMemory {
     /// For any number of threads.
     Shared,
-    /// For one.
-    Local,
-    /// For any number of threads.
-    Set,
     /// Single-threaded.
+    Local,
+    /// Keys only.
+    Set,
+    /// Keys and values of any size, in separately allocated records.
     Map,
 }
 

@@ -197,7 +197,7 @@ fn refuse_reads(json: &Path, reads: &[PathBuf]) -> Outcome {
     }
 }
 
-/// Serialization fails only for maps with keys that are no strings, which no row has.
+/// Serialization fails only for maps whose keys are not strings; a row has none.
 fn not_json(error: serde_json::Error) -> Error {
     Error::failed(format!("a result that is no JSON: {error}"))
 }

@@ -1,4 +1,4 @@
-//! What all experiments of a run share: options with their defaults, directories, timing, output.
+//! The shared state of a run's experiments: options with their defaults, directories, timing, output.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;

@@ -76,7 +76,7 @@ pub(crate) enum Answers {
     Values,
     /// Only gets return the value.
     GetValues,
-    /// There are no values.
+    /// The table stores keys only.
     Hits,
 }
 
