@@ -218,9 +218,9 @@ struct Plan<'a> {
     key_type: KeyType,
     index: Opened,
     work: Work,
-    /// The columns to read of the probing file.
+    /// The columns to read from the probing file.
     columns: Vec<usize>,
-    /// The place of the key among them.
+    /// The position of the key among them.
     key: usize,
     /// The schema of the result.
     schema: SchemaRef,
