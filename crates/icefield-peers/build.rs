@@ -138,7 +138,7 @@ mod kv {
         variable: "ICEFIELD_ROCKSDB_DIR",
     };
 
-    /// RocksDB's functions are declared in `src/kv/rocksdb_c.rs`; compiling its header only checks that it is
+    /// RocksDB's functions are declared in `src/kv/rocksdb_c.rs`; preprocessing its header only checks that it is
     /// installed.
     pub fn build() {
         println!("cargo::rerun-if-changed=src/kv/rocksdb.c");

@@ -366,7 +366,7 @@ fn yards(text: &str) -> Result<Yards, String> {
     parsed.ok_or_else(|| format!("`{text}` is no pair of sizes from 1/1 to 64/8"))
 }
 
-/// A share: `0.2` or `20%`.
+/// Parses a share: `0.2` or `20%`.
 fn share(text: &str) -> Result<f64, String> {
     let number = match text.strip_suffix('%') {
         Some(percent) => percent.parse().map(|percent: f64| percent / 100.0),

@@ -55,7 +55,7 @@ pub(crate) struct Placed {
     pub _dir: RemovedDir,
 }
 
-/// A larger number of threads is taken for a typing error.
+/// The most threads that an option may ask for; a larger number is rejected as a typing error.
 const MOST_THREADS: usize = 1 << 14;
 
 impl Session {

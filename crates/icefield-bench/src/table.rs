@@ -116,7 +116,7 @@ pub(crate) trait BenchTable: Send + Sync {
         Answers::Values
     }
 
-    /// Tells the table that this thread, number `_index`, starts to use it, or has finished.
+    /// Called when this thread, number `_index`, starts to use the table, and when it has finished.
     fn thread(&self, _index: usize, _begins: bool) {}
 
     /// Runs operations of several kinds in order.
@@ -135,7 +135,7 @@ pub(crate) trait BenchTable: Send + Sync {
 
 /// A kind of table that can be created and opened.
 pub(crate) trait Design: Sync {
-    /// The name used in options and results.
+    /// Returns the name used in options and results.
     fn name(&self) -> &str;
 
     /// Returns whether it is a competitor and not one of our tables.
@@ -155,7 +155,7 @@ pub(crate) trait Design: Sync {
 
     fn lives_in(&self, medium: Medium) -> bool;
 
-    /// The default medium.
+    /// Returns the default medium.
     fn usual_medium(&self) -> Medium;
 
     /// Returns whether the hash function is an option.
@@ -193,7 +193,7 @@ pub(crate) trait Design: Sync {
         records == Records::default()
     }
 
-    /// The pages that its memory is mapped with; the bare loops use the same.
+    /// Returns the kind of pages in which its memory is mapped; the bare loops use the same.
     fn pages(&self) -> Pages {
         Pages::AsMapped
     }
@@ -221,7 +221,7 @@ pub(crate) trait Design: Sync {
     /// bare loops.
     fn cost(&self, call: Call) -> Option<Cost>;
 
-    /// The regions that its tables may have, each with the name of its lines in results.
+    /// Returns the regions that its tables may have, each with the name of its lines in results.
     fn regions(&self) -> &'static [(&'static str, &'static str)] {
         &[]
     }

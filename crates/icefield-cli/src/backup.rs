@@ -22,7 +22,7 @@ Examples:
 pub struct Args {
     #[command(flatten)]
     table: TableArg,
-    /// Create the copy in this directory, which must not exist
+    /// Create the copy in this directory; nothing may be there yet
     #[arg(value_name = "NEW")]
     new: PathBuf,
     #[command(flatten)]

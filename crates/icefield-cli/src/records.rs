@@ -264,7 +264,7 @@ impl Del<'_> {
     }
 }
 
-/// Reads keys, one per line.
+/// A reader of keys, one per line.
 struct KeyLines {
     input: BufReader<Input>,
     number: u64,

@@ -41,7 +41,7 @@ Exit status: 0 everything could be read, 1 something was damaged or lost, 2 bad 
 pub struct Args {
     #[command(flatten)]
     table: TableArg,
-    /// Create the new table in this directory, which must not exist
+    /// Create the new table in this directory; nothing may be there yet
     #[arg(value_name = "NEW")]
     new: PathBuf,
     /// Write the remains of damaged records to FILE

@@ -264,7 +264,7 @@ fn rows_that_are_gone_are_told() {
     assert_eq!(names(&place), ["a.csv", "a.ice", "p.csv"].map(String::from).into());
 }
 
-/// Files that cannot be joined, each for its own reason.
+/// Creates files that cannot be joined, each for a different reason.
 fn odd_files(place: &Place) {
     place.file("a.csv", "k,v,v\n1,x,y\n");
     place.file("short.csv", "k,v\n1,x\n2\n");

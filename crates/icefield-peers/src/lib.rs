@@ -80,7 +80,7 @@ pub struct Found {
 /// A table under measurement. Any number of threads may call it at once. Calls that [`Kind::offers`] denies do
 /// nothing.
 pub trait Peer: Send + Sync {
-    /// Tells the table that this thread, number `_index`, starts to call it, or has finished.
+    /// Called when this thread, number `_index`, starts to use the table, and when it has finished.
     fn thread(&self, _index: usize, _begins: bool) {}
 
     /// Stores each value, whether its key is present or not. Returns the number of values stored. The slices have

@@ -5,7 +5,6 @@
 //! medium, but no accesses to keys, stacks or a table's data in DRAM, and do no prefetching. Their miss rates are
 //! therefore relative to fewer accesses than the processor counts, while misses per row are comparable. Their last
 //! level is smaller than the machine's in the proportion in which the table is smaller than the paper's.
-//! is smaller than the paper's.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -38,7 +38,7 @@ fn of_dash(session: &mut Session) -> Outcome {
     Ok(())
 }
 
-/// Measures the options of a table with levels, one added to the other, for the level that its capacity needs.
+/// Measures the options of a table with levels, cumulatively, for the level that holds the records of its capacity.
 fn of_levels(session: &mut Session) -> Outcome {
     for (preallocated, dram_filters, name) in
         [(0, 0, "none"), (1, 0, "prealloc"), (1, 1, "prealloc+dramfilter")]

@@ -48,7 +48,7 @@ pub(super) fn load_factor(session: &mut Session) -> Outcome {
     let is_asked = !asked.is_empty();
     let stashes = if is_asked { asked } else { vec![2, 4] };
     let designs = session.ours_on(session.args.medium.unwrap_or(Medium::Process))?;
-    // With `--stash-buckets`, only tables are measured.
+    // With `--stash-buckets`, single segments are not measured.
     let ladder = !is_asked && designs.iter().any(|design| design.name() == WHOLE.name());
     for design in designs {
         for stash in &stashes {

@@ -3,8 +3,6 @@
 //! Each transaction asks for a batch of locks in the order of their keys and releases those that it got. A lock
 //! that is held is refused; transactions do not wait. Afterwards, threads contend for a small number of locks and
 //! record the owner of each, to check that no lock is ever held twice.
-//! others hold are refused, not waited for. Afterwards a small crowd of locks is fought for, with the owner of each
-//! written down, to see that no lock is held twice.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 

@@ -88,7 +88,7 @@ pub(super) struct Sweep<'a> {
     pub batches: Vec<Batch>,
     /// The parameters of this point of a sweep, for the row's `extra`.
     pub point: &'a [(&'static str, Value)],
-    /// Returns whether a table takes part, if it supports the call.
+    /// Selects the tables that take part, among those that support the call.
     pub admits: fn(&dyn Design) -> bool,
 }
 

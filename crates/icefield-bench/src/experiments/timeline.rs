@@ -1,8 +1,8 @@
 //! Gets and inserts over time while an index grows (DLHT Fig 8).
 //!
 //! Half of the threads insert new records, the other half read those present from the start. The table is loaded to
-//! nine tenths of its resize point before the clock starts and then grows by another half, so the timeline covers
-//! the time before, during and after the transfer.
+//! nine tenths of its resize point before the clock starts and then grows to one and a half times that point, so the
+//! timeline covers the time before, during and after the transfer.
 //!
 //! Stalls of gets are measured in the thread's own processor time: on a shared machine, wall time includes waiting
 //! for a processor. Even so, the kernel and the host can delay a thread, above all while another one touches fresh

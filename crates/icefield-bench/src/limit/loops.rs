@@ -117,7 +117,7 @@ fn chase(lines: &[Line], ops: usize, random: &mut Rng) -> u64 {
     next
 }
 
-/// Branches on `word`, which the branch predictor cannot predict.
+/// Branches on a bit of `word`, which is unpredictable.
 #[inline]
 fn branch_on(word: u64) -> u64 {
     if word & 1 == 0 { black_box(word) } else { word.rotate_left(7) }

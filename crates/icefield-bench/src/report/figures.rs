@@ -184,7 +184,7 @@ fn speed(rows: &[&Measured]) -> Plot {
         _ => true,
     };
     let style = if named || !several { Style::Bars } else { Style::Lines };
-    // Bare loops have no tables to compare; the unit is short because their names need the space.
+    // The label is short for bare loops, because their long names need the space.
     let up = if across == "loop" { "million a second" } else { tables().up };
     Plot { across, style, up, ..tables() }
 }

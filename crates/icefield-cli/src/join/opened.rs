@@ -16,7 +16,7 @@ use icefield_console::failure::Failure;
 
 /// A hash function of bytes.
 pub type HashBytes = Box<dyn Fn(&[u8]) -> u64 + Send + Sync>;
-/// Returns whether a row has a key.
+/// A function that returns whether a row has a key.
 pub type Verify = Box<dyn Fn(&[u8], u64) -> bool + Send + Sync>;
 
 /// The number of lists in which pairs are collected, by position, so that threads seldom contend for one.

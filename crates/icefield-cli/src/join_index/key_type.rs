@@ -23,7 +23,7 @@ pub enum Values {
     LocalMillis,
     LocalMicros,
     LocalNanos,
-    /// Points in time.
+    /// Points in time in UTC.
     UtcSeconds,
     UtcMillis,
     UtcMicros,
