@@ -1,7 +1,7 @@
 //! Modelled throughput on media that this machine lacks: a model, not a measurement, and labelled so in every row.
 //!
-//! The simulated medium counts the accesses of a call. A thread waits for the call's own computing, its line reads
-//! and its fences; all threads share the medium's bandwidth. The model returns the lowest of three bounds:
+//! The simulated medium counts the accesses of a call. A thread spends time on computing, line reads and
+//! fences; all threads share the medium's bandwidth. The model returns the lowest of three bounds:
 //!
 //! - `latency`: threads over (computing + reads * latency of a read / overlap + fences * time of a flush and
 //!   fence);

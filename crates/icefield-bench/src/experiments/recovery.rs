@@ -305,7 +305,7 @@ const QUESTIONS: u64 = 1001;
 struct FirstAnswer {
     /// Of opening, plus the median of the first reads of a segment.
     cost: PmCost,
-    /// Lines read by that median, by structure.
+    /// Lines read by both, by structure.
     lines: BTreeMap<&'static str, u64>,
     fewest_lines: f64,
     most_lines: f64,
