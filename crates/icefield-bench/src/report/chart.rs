@@ -1,6 +1,6 @@
 //! Charts as SVG, whose colours follow the page or the reader's light or dark mode.
 //!
-//! The drawing library supports fixed colours only. Each role is drawn in a placeholder colour of its own, which is
+//! The drawing library supports fixed colours only. Each role is drawn in a distinct placeholder colour, which is
 //! then replaced by a CSS variable.
 
 use plotters::coord::Shift;

@@ -75,7 +75,7 @@ fn told(error: *mut c_char) -> Option<String> {
     Some(text)
 }
 
-/// Returns the value in a slice and frees it; `None` where there is no record.
+/// Returns the value in a slice and frees it; `None` if the record is absent.
 fn value_in(slice: *mut c::Slice) -> Outcome<Option<u64>> {
     if slice.is_null() {
         return Ok(None);
