@@ -1,4 +1,4 @@
-//! Compiles the C++ peers, and finds RocksDB, when they are asked for, as they are installed.
+//! Compiles the C++ peers and finds RocksDB, as they are installed, if their features are enabled.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
@@ -8,23 +8,23 @@ fn main() {
     kv::build();
 }
 
-/// What the system has, or a directory.
+/// Libraries that are installed in the system or in a directory.
 #[cfg(any(feature = "cpp", feature = "kv"))]
 mod installed {
     use std::path::{Path, PathBuf};
     use std::process::Command;
 
     pub struct Installed {
-        /// Debian's package of it.
+        /// The name of Debian's package.
         pub package: &'static str,
-        /// What it is linked with, if it is not headers alone; `pkg-config` knows it by the same name.
+        /// The library to link with, which is also its `pkg-config` name; `None` if it is headers only.
         pub library: Option<&'static str>,
-        /// Names the directory where it is, should that not be a usual one.
+        /// The environment variable that names the library's directory, if it is not in a usual place.
         pub variable: &'static str,
     }
 
     impl Installed {
-        /// Where its headers and libraries are, beside the usual places.
+        /// Returns the directories of its headers and of its libraries, in addition to the usual ones.
         pub fn places(&self) -> (Vec<PathBuf>, Vec<PathBuf>) {
             println!("cargo::rerun-if-env-changed={}", self.variable);
             if let Some(dir) = std::env::var_os(self.variable) {
@@ -40,7 +40,7 @@ mod installed {
                     .output()
                     .ok()
             });
-            // Without an answer there are the usual places.
+            // Without an answer, the usual directories remain.
             let flags = asked.map(|asked| String::from_utf8_lossy(&asked.stdout).into_owned());
             let flags = flags.unwrap_or_default();
             let all = |flag: &str| {
@@ -53,7 +53,7 @@ mod installed {
             (all("-I"), all("-L"))
         }
 
-        /// Links with it.
+        /// Links with the library.
         pub fn link(&self, libraries: &[PathBuf]) {
             for place in libraries {
                 println!("cargo::rustc-link-search=native={}", place.display());
@@ -69,7 +69,7 @@ mod installed {
 mod cpp {
     use super::installed::Installed;
 
-    /// A C++ table that is compiled against what is installed.
+    /// A C++ table that is compiled against an installed library.
     struct Shim {
         name: &'static str,
         installed: Installed,
@@ -94,7 +94,7 @@ mod cpp {
         },
     ];
 
-    /// The functions of `icefield_peer.h`, which each shim gets under names of its own.
+    /// The functions of `icefield_peer.h`, which each shim exports with a prefix of its own.
     const FUNCTIONS: [&str; 7] =
         ["create", "destroy", "insert", "get", "update", "remove", "insdel"];
 
@@ -138,7 +138,8 @@ mod kv {
         variable: "ICEFIELD_ROCKSDB_DIR",
     };
 
-    /// RocksDB's functions are declared in `src/kv/rocksdb_c.rs`; its header only tells that it is here.
+    /// RocksDB's functions are declared in `src/kv/rocksdb_c.rs`; preprocessing its header only checks that it is
+    /// installed.
     pub fn build() {
         println!("cargo::rerun-if-changed=src/kv/rocksdb.c");
         let (headers, libraries) = ROCKSDB.places();

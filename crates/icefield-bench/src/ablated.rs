@@ -1,8 +1,8 @@
-//! Dash-EH without some of its techniques, by which these are judged (Dash Figs 9 to 11 and 13), and what stands in for
-//! the paper's baseline.
+//! Dash-EH without some of its techniques, to measure what they gain (Dash Figs 9 to 11 and 13), and a replacement
+//! for the paper's baseline.
 //!
-//! Each is the table itself, compiled another time: what is left out is left out of searches and of the choice of a
-//! bucket. Writers keep fingerprints and overflow metadata whoever reads them, so inserts are not compared.
+//! Each variant is the same table, compiled without a technique in its searches and in its choice of buckets.
+//! Writers still maintain fingerprints and overflow metadata, so inserts are not compared.
 
 use std::marker::PhantomData;
 
@@ -13,20 +13,20 @@ use crate::designs::{Dash, at, dash_options};
 use crate::ours::{Calls, Ours};
 use crate::table::{BenchTable, Call, Cost, Design, Place, Records, Setup};
 
-/// Keys are compared without fingerprints, and references followed without their hash bits.
+/// Compares keys without fingerprints, and follows references without comparing their hash bits.
 pub(crate) struct NoFingerprints;
-/// A search that finds nothing in its buckets looks through the stash.
+/// Searches the stash whenever a key is in neither bucket.
 pub(crate) struct NoOverflow;
-/// Both.
+/// Omits both fingerprints and overflow metadata.
 pub(crate) struct NoFilters;
-/// Searches lock their buckets, as writers do: they write the lines that reader-writer locks would write, and exclude
-/// each other from one bucket only.
+/// Searches lock their buckets, as writers do. They write the lines that reader-writer locks would write, but
+/// exclude each other in a bucket.
 pub(crate) struct ReadLocks;
-/// A record has one bucket.
+/// A record has a single possible bucket.
 pub(crate) struct HomeOnly;
-/// A record is in its home bucket, or in the next one if that is full.
+/// A record is in its home bucket, or in the next one if the home bucket was full.
 pub(crate) struct Probing;
-/// Four lines in a row for each key, and nothing else: no fingerprints, second bucket or stash; searches take locks.
+/// Four lines in a row for each key: no fingerprints, no second bucket, no stash; searches take locks.
 pub(crate) struct CcehLike;
 
 impl Ablation for NoFingerprints {
@@ -57,7 +57,7 @@ impl Ablation for CcehLike {
     };
 }
 
-/// Nothing is left out: what the others are compared with.
+/// The complete table, with which the variants are compared.
 pub(crate) static WHOLE: Ablated<Whole> = Ablated::named("dash-eh");
 pub(crate) static NO_FINGERPRINTS: Ablated<NoFingerprints> =
     Ablated::named("dash-eh-no-fingerprints");
@@ -67,10 +67,9 @@ pub(crate) static READ_LOCKS: Ablated<ReadLocks> = Ablated::named("dash-eh-read-
 pub(crate) static CCEH_LIKE: Ablated<CcehLike> =
     Ablated { stash_buckets: Some(0), ..Ablated::named("cceh-like") };
 
-/// Dash-EH without `A`.
 pub(crate) struct Ablated<A> {
     name: &'static str,
-    /// Stash buckets, whatever is asked for.
+    /// The number of stash buckets, whatever the setup says.
     stash_buckets: Option<u32>,
     ablation: PhantomData<fn() -> A>,
 }
@@ -81,7 +80,7 @@ impl<A> Ablated<A> {
     }
 }
 
-/// Bytes of the keys that are stored by reference.
+/// The size of keys that are stored by reference.
 pub(crate) const WIDE_BYTES: usize = 16;
 
 impl<A: Ablation> Design for Ablated<A> {
@@ -120,7 +119,7 @@ impl<A: Ablation> Design for Ablated<A> {
         at!(place, icefield::Dash::<u64, u64, Eh<A>>::options(), open, open_on)
     }
 
-    /// Not documented: these are not for use.
+    /// The variants have no documented costs.
     fn cost(&self, _call: Call) -> Option<Cost> {
         None
     }
@@ -130,24 +129,24 @@ impl<A: Ablation> Design for Ablated<A> {
     }
 }
 
-/// How full segments of such a shape are when they are split, after so many inserts.
+/// Inserts `keys` into a table of this geometry and returns its statistics, which include the fill of segments at
+/// their split.
 ///
 /// # Errors
-/// As the table's.
+/// Those of the table.
 pub(crate) fn fill_segments<A: Ablation>(geometry: Geometry, keys: &[u64]) -> Result<Stats> {
     let options = icefield::Dash::<u64, u64, Eh<A>>::options().geometry(geometry);
     let table = options.hash_seed([1, 2]).in_memory()?;
     for &key in keys {
-        // Keys are distinct.
         Table::put(&table, key, key)?;
     }
     Ok(Table::stats(&table))
 }
 
-/// A table whose keys are longer than a word, each all of one.
+/// A table whose keys are longer than a word; each key repeats one word.
 struct Wide<T>(T);
 
-/// The key that a word stands for.
+/// Returns the key derived from a word.
 #[inline(always)]
 fn wide(key: u64) -> u128 {
     u128::from(key) << 64 | u128::from(key)

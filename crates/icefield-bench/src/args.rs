@@ -11,7 +11,7 @@ use icefield_torture::workload::Distribution;
 
 use crate::{Error, Outcome};
 
-/// What to measure and how. The defaults are those of a full run; `--quick` makes a small one.
+/// Options of a run. The defaults are those of a full run; `--quick` makes a small one.
 ///
 /// ```
 /// let mut args = icefield_bench::Args::new("get");
@@ -19,110 +19,114 @@ use crate::{Error, Outcome};
 /// ```
 #[derive(clap::Args, Clone, Debug)]
 pub struct Args {
-    /// The experiment; `list` names all, `all` runs all; `compare` and `report` read results
+    /// Run this experiment, or `list` or `all` of them; `compare` and `report` read earlier results
     #[arg(default_value = "list")]
     pub experiment: String,
-    /// For `compare`: two files of results, the earlier first; for `report`: a directory that `--out` made
+    /// Read these: for `compare` two files of results, the earlier first; for `report` a directory that `--out`
+    /// made
     pub results: Vec<PathBuf>,
-    /// Tables to measure, e.g. `dash-eh` [default: those of the experiment]
+    /// Measure these tables, e.g. `dash-eh` [default: those of the experiment]
     #[arg(long, value_name = "T,...", value_delimiter = ',')]
     pub tables: Vec<String>,
-    /// Competitors to measure beside them: `none`, `all`, or some of those that were built in, by name; on `--medium disk`
-    /// those that live in files, elsewhere those in memory [default: none; for the experiment `all` all of them, with
+    /// Measure these competitors too: `none`, `all`, or names of those that were built in; with `--medium disk`
+    /// those in files, otherwise those in memory [default: none; for the experiment `all` all of them, with
     /// `--quick` in some experiments]
     #[arg(long, value_name = "PEER,...", value_delimiter = ',')]
     pub peers: Vec<String>,
-    /// A competitor as a shared library (see `icefield_peer.h`); may be given several times
+    /// Measure a competitor from a shared library (see `icefield_peer.h`); may be repeated
     #[arg(long, value_name = "FILE")]
     pub peer_lib: Vec<PathBuf>,
-    /// Thread counts [default: 1 and all cores]
+    /// Run with these numbers of threads [default: 1 and all cores]
     #[arg(long, value_name = "N,...", value_delimiter = ',')]
     pub threads: Vec<usize>,
-    /// Records in the table, e.g. `8M` [default: 32M in DRAM, 8M on persistent media, 200k simulated]
+    /// Store N records in the table, e.g. `8M` [default: 32M in DRAM, 8M on persistent media, 200k simulated]
     #[arg(long, value_name = "N", value_parser = count)]
     pub keys: Option<u64>,
-    /// Operations per measurement [default: one pass over the keys]
+    /// Run N operations per measurement [default: one pass over the keys]
     #[arg(long, value_name = "N", value_parser = count)]
     pub ops: Option<u64>,
-    /// How often each measurement is taken; the median is reported
+    /// Take each measurement R times and report the median
     #[arg(long, value_name = "R", default_value_t = 3)]
     pub repeat: usize,
-    /// Which keys reads ask for: `uniform`, `zipf:0.99`, `latest:0.99`, `hot:1000:90`
+    /// Draw the keys of reads from this distribution: `uniform`, `zipf:0.99`, `latest:0.99`, `hot:1000:90`
     #[arg(long, default_value = "uniform")]
     pub dist: Distribution,
-    /// How operations are handed over: `none` (one by one), a number (batches of so many), `stream`
+    /// Pass operations to the table in this way: `none` (one by one), a number (batches of that size), `stream`
     /// [default: stream; none and 32 in amplification, none in load-factor]
     #[arg(long, value_name = "B,...", value_delimiter = ',')]
     pub batch: Vec<Batch>,
-    /// Where tables live: `memory`, `process`, `pmem` (flush instructions on whatever file is there), `disk`, `sim`
-    /// [default: memory for the tables that live there only, else pmem; sim for amplification]
+    /// Create tables on this medium: `memory`, `process`, `pmem` (flush instructions on any kind of file), `disk`,
+    /// `sim` [default: memory for tables that support no other, else pmem; sim for amplification]
     #[arg(long)]
     pub medium: Option<Medium>,
-    /// When writes on a disk are acknowledged, where a table offers the choice: `always`, `every:MS`, `never`; competitors
-    /// offer `always` and their own relaxed mode for the others; implies `--medium disk` [default: always]
+    /// Acknowledge writes on a disk in this mode, where a table offers the choice: `always`, `every:MS`, `never`;
+    /// competitors offer `always` and their own relaxed mode for the others; implies `--medium disk` [default:
+    /// always]
     #[arg(long, visible_alias = "durability", value_name = "MODE")]
     pub sync: Option<SyncMode>,
-    /// Keep the files of tables, and what they are compared with, in small pages [default: huge ones, where the kernel
-    /// can, as persistent memory that is mapped directly may have them]
+    /// Use small pages for the files of tables and for the bare loops [default: huge pages where the kernel
+    /// supports them, as directly mapped persistent memory may have them]
     #[arg(long)]
     pub small_pages: bool,
-    /// Where files are made [default: /dev/shm; with `--medium disk` the directory of temporary files]
+    /// Create files in this directory [default: /dev/shm; with `--medium disk` the directory of temporary files]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
-    /// Load the table to this share of its resize point, e.g. `0.9` [default: capacity for the keys]; of all its slots
-    /// in space, amplification and levels, where the table can be told to fill them [default: 0.95 in levels]
+    /// Load the table to this share of its resize point, e.g. `0.9` [default: capacity for the keys]; in space,
+    /// amplification and levels of all its slots, where the table can be set to fill them [default: 0.95 in levels]
     #[arg(long, value_name = "F", value_parser = share)]
     pub fill: Option<f64>,
-    /// Shares of inserts in `mixed`, e.g. `0.2` or `20%` [default: 0 to 1 in steps of 0.2]
+    /// Measure these shares of inserts in `mixed`, e.g. `0.2` or `20%` [default: 0 to 1 in steps of 0.2]
     #[arg(long, value_name = "SHARE,...", value_delimiter = ',', value_parser = share)]
     pub insert_ratio: Vec<f64>,
-    /// Stash buckets per segment, 2 to 4 [default: the table's; 2 and 4 in load-factor]
+    /// Give each segment N stash buckets, 2 to 4 [default: the table's; 2 and 4 in load-factor]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(2..=4))]
     pub stash_buckets: Vec<u32>,
-    /// Slots of IcebergHT's front and back buckets, e.g. `64/8,32/4` [default: the table's; the paper's six in levels]
+    /// Give IcebergHT's front and back buckets these slots, e.g. `64/8,32/4` [default: the table's; the paper's six
+    /// in levels]
     #[arg(long, value_name = "FRONT/BACK,...", value_delimiter = ',', value_parser = yards)]
     pub yards: Vec<Yards>,
-    /// How DLHT spreads keys over bins [default: strong]
+    /// Map keys to DLHT's bins by this function [default: strong]
     #[arg(long)]
     pub hash: Option<Hashing>,
-    /// Link buckets for each of DLHT's bins, 0 to 3 [default: the table's; 1/8 and 1/5 in occupancy]
+    /// Give each of DLHT's bins this number of link buckets, 0 to 3 [default: the table's; 1/8 and 1/5 in
+    /// occupancy]
     #[arg(long, value_name = "RATIO,...", value_delimiter = ',')]
     pub link_ratio: Vec<f64>,
-    /// The memory node that `remote` keeps its tables on [default: each in turn]
+    /// Keep the tables of `remote` on this memory node [default: each in turn]
     #[arg(long, value_name = "N")]
     pub mem_node: Option<u32>,
-    /// How `ycsb-*` write: replace present records, or insert new ones
+    /// Make the writes of `ycsb-*` replace present records, or insert new ones
     #[arg(long, default_value = "update")]
     pub ycsb_writes: YcsbWrites,
-    /// Shares of the probe rows that match in `join` and `cache-misses`, in percent, e.g. `20,100`
-    /// [default: 20, 40, 60, 80, 100; in `join` also 0, TPC-H's orders, and DLHT's workload A]
+    /// Let these percentages of the probe rows match in `join` and `cache-misses`, e.g. `20,100` [default: 20, 40,
+    /// 60, 80, 100; in `join` also 0, TPC-H's orders, and DLHT's workload A]
     #[arg(long, value_name = "PERCENT,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(0..=100))]
     pub selectivity: Vec<u32>,
-    /// For `join`: a directory with relations to join instead of made ones, `build.u64` and one `probe-NAME.u64` or
-    /// more, each the rows' keys as little-endian words; keys may repeat
+    /// Join the relations of this directory in `join` instead of generated ones: `build.u64` and one
+    /// `probe-NAME.u64` or more, each the rows' keys as little-endian words; keys may repeat
     #[arg(long, value_name = "DIR")]
     pub relations: Option<PathBuf>,
-    /// Seed of the keys and of every random choice
+    /// Seed the keys and every random choice with S
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
-    /// Write results as JSON lines to this file, which grows as FILE.partial until the run is complete; `-` is standard
-    /// output, and nothing else goes there then
+    /// Write results as JSON lines to this file, which is FILE.partial until the run is complete; `-` writes them,
+    /// and nothing else, to standard output
     #[arg(long, value_name = "FILE|-")]
     pub json: Option<String>,
     /// Write results.jsonl, results.csv and report.html with its figures to this directory
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// At most 4 million keys, 1 million operations and three points of a sweep, measured once
+    /// Measure once, with at most 4 million keys, 1 million operations and three points per sweep
     #[arg(long)]
     pub quick: bool,
-    /// The program and first arguments that start this command once more, for `recovery` and `join-share` [default:
-    /// this program]
+    /// The program and the first arguments that start this command in a child process, for `recovery` and
+    /// `join-share`; empty means this program.
     #[arg(skip)]
     pub program: Vec<OsString>,
 }
 
 impl Args {
-    /// The defaults, for `experiment`.
+    /// Returns the default options for `experiment`.
     ///
     /// ```
     /// assert_eq!(icefield_bench::Args::new("get").repeat, 3);
@@ -165,12 +169,11 @@ impl Args {
 }
 
 impl Args {
-    /// What of tables' files is in huge pages.
     pub(crate) fn huge_pages(&self) -> HugePages {
         if self.small_pages { HugePages::Never } else { HugePages::Growth }
     }
 
-    /// The program and first arguments that start this command once more.
+    /// Returns the program and the first arguments that start this command in a child process.
     pub(crate) fn this_program(&self) -> Outcome<Vec<OsString>> {
         if !self.program.is_empty() {
             return Ok(self.program.clone());
@@ -181,7 +184,7 @@ impl Args {
     }
 }
 
-/// How operations are handed to a table.
+/// How operations are passed to a table.
 ///
 /// ```
 /// use icefield_bench::Batch;
@@ -192,18 +195,18 @@ impl Args {
 pub enum Batch {
     /// One call per operation.
     None,
-    /// One call per so many operations.
+    /// One call per this number of operations.
     Of(usize),
-    /// One call per 1024 operations: the table's prefetch ring is never empty for long.
+    /// One call per 1024 operations: the table's prefetch ring is rarely empty.
     Stream,
 }
 
-/// Operations per call under [`Batch::Stream`]: enough to hide the ring's filling, few enough for the first-level
+/// Operations per call under [`Batch::Stream`]: enough to hide the filling of the ring, few enough for the L1
 /// cache.
 const STREAM_CHUNK: usize = 1024;
 
 impl Batch {
-    /// Operations per call.
+    /// Returns the number of operations per call.
     ///
     /// ```
     /// assert_eq!(icefield_bench::Batch::Of(32).size(), 32);
@@ -253,7 +256,7 @@ impl serde::Serialize for Batch {
     }
 }
 
-/// How keys are spread, where a table offers the choice.
+/// How keys map to bins, where a table offers the choice.
 ///
 /// ```
 /// use icefield_bench::{Args, Hashing};
@@ -269,7 +272,7 @@ pub enum Hashing {
     Modulo,
 }
 
-/// What a write of the YCSB mixes is.
+/// The kind of writes in the YCSB mixes.
 ///
 /// ```
 /// use icefield_bench::{Args, YcsbWrites};
@@ -277,13 +280,13 @@ pub enum Hashing {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum YcsbWrites {
-    /// It replaces the value of a present key.
+    /// Replace the value of a present key.
     Update,
-    /// It inserts a new key, so that tables grow inside the run.
+    /// Insert a new key, so that tables grow during the run.
     Insert,
 }
 
-/// Where a table lives.
+/// The medium on which a table lives.
 ///
 /// ```
 /// use icefield_bench::{Args, Medium};
@@ -296,7 +299,7 @@ pub enum Medium {
     Memory,
     /// A shared mapping; fences are free.
     Process,
-    /// The flush and fence instructions of persistent memory, on whatever file is there.
+    /// The flush and fence instructions of persistent memory, on any kind of file.
     Pmem,
     /// A shared mapping; a fence is an fdatasync.
     Disk,
@@ -305,7 +308,7 @@ pub enum Medium {
 }
 
 impl Medium {
-    /// What the table is opened with; `None` for the simulated medium.
+    /// Returns the durability with which a table is opened; `None` for the simulated medium.
     ///
     /// ```
     /// use icefield::Durability;
@@ -322,7 +325,7 @@ impl Medium {
         }
     }
 
-    /// Its name in options and results.
+    /// Returns the name used in options and results.
     ///
     /// ```
     /// assert_eq!(icefield_bench::Medium::Pmem.name(), "pmem");
@@ -339,7 +342,7 @@ impl Medium {
     }
 }
 
-/// A count: `8000000`, `8_000_000`, `8M`, `200k`.
+/// Parses a count: `8000000`, `8_000_000`, `8M`, `200k`.
 fn count(text: &str) -> Result<u64, String> {
     let plain = text.replace('_', "");
     let (digits, unit) = match plain.chars().last().map(|last| last.to_ascii_lowercase()) {
@@ -354,7 +357,7 @@ fn count(text: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("`{text}` is no count such as 8000000, 8M or 200k"))
 }
 
-/// Bucket sizes: `64/8`.
+/// Parses bucket sizes: `64/8`.
 fn yards(text: &str) -> Result<Yards, String> {
     let parsed = text.split_once('/').and_then(|(front, back)| {
         let (front, back) = (front.parse().ok()?, back.parse().ok()?);
@@ -363,7 +366,7 @@ fn yards(text: &str) -> Result<Yards, String> {
     parsed.ok_or_else(|| format!("`{text}` is no pair of sizes from 1/1 to 64/8"))
 }
 
-/// A share: `0.2` or `20%`.
+/// Parses a share: `0.2` or `20%`.
 fn share(text: &str) -> Result<f64, String> {
     let number = match text.strip_suffix('%') {
         Some(percent) => percent.parse().map(|percent: f64| percent / 100.0),

@@ -1,10 +1,9 @@
-//! Caches as textbooks have them, for machines whose counters cannot be asked: a first and a last level, each of sets
-//! in which the line that was not used for longest has to go. No prefetching, nothing but what they are told of.
+//! A simulated cache for machines whose hardware counters are not accessible: a first and a last level, each
+//! set-associative with LRU replacement. It does no prefetching, and sees only the accesses passed to it.
 
-/// Bytes of a line.
 const LINE_BYTES: u64 = 64;
 
-/// The sizes of two levels, in bytes, and lines in a set.
+/// The capacity in bytes and the associativity of two levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sizes {
     pub l1d: (u64, usize),
@@ -12,7 +11,7 @@ pub(crate) struct Sizes {
 }
 
 impl Sizes {
-    /// As this machine has them, else those of many.
+    /// Returns the sizes of this machine's caches, or common ones where the system does not report them.
     pub fn here() -> Self {
         let told = (0..8).filter_map(Told::of).filter(|told| told.holds_data);
         let mut here = Self { l1d: (32 << 10, 8), llc: (32 << 20, 16) };
@@ -28,7 +27,7 @@ impl Sizes {
     }
 }
 
-/// A cache of the first processor, by what the system says.
+/// A cache of processor 0, as sysfs describes it.
 struct Told {
     level: u32,
     bytes: u64,
@@ -53,7 +52,7 @@ impl Told {
     }
 }
 
-/// How often each level was asked, and had to ask the next.
+/// The number of accesses, and of misses in each level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Misses {
     pub accesses: u64,
@@ -71,7 +70,6 @@ impl Misses {
     }
 }
 
-/// Both levels.
 pub(crate) struct Caches {
     l1d: Level,
     llc: Level,
@@ -84,7 +82,7 @@ impl Caches {
         Self { l1d, llc, misses: Misses::default() }
     }
 
-    /// A line is loaded from or stored to.
+    /// Simulates a load or store of `line`.
     pub fn touch(&mut self, line: u64) {
         self.misses.accesses += 1;
         if self.l1d.holds(line) {
@@ -99,7 +97,7 @@ impl Caches {
     }
 }
 
-/// Sets of lines, of each the one used last first.
+/// Sets of lines, each in the order of use, most recent first.
 struct Level {
     sets: Vec<Vec<u64>>,
     ways: usize,
@@ -111,7 +109,7 @@ impl Level {
         Self { sets: vec![Vec::with_capacity(ways); sets], ways }
     }
 
-    /// Whether the line is there; it is afterwards.
+    /// Returns whether the line is cached, and caches it.
     fn holds(&mut self, line: u64) -> bool {
         let count = self.sets.len() as u64;
         // Lines of different regions differ in their upper halves.
@@ -134,12 +132,12 @@ mod tests {
 
     #[test]
     fn the_line_used_longest_ago_goes() {
-        // Two sets of two lines, behind them all of eight.
+        // Two sets of two lines; behind them one set of eight lines.
         let mut caches = Caches::new(Sizes { l1d: (256, 2), llc: (512, 8) });
         for line in [0, 2, 0, 4, 0, 2] {
             caches.touch(line);
         }
-        // 0, 2 and 4 are new; 4 pushes 2 out of the first level only.
+        // 0, 2 and 4 miss; 4 evicts 2 from the first level only.
         assert_eq!(caches.misses(), Misses { accesses: 6, l1d: 4, llc: 3 });
         let before = caches.misses();
         (0..8).chain(0..8).for_each(|line| caches.touch(line));

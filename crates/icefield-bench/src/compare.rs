@@ -1,13 +1,13 @@
-//! `icefield-bench compare`: what changed between two runs, beyond what noise explains.
+//! `icefield-bench compare`: differences between two runs that exceed the noise.
 //!
-//! Rows belong together when everything that was asked is equal (experiment, table, call, threads, keys, operations,
-//! batch, medium, distribution) and they are the same one of their kind in the order of the file, so that points of a
-//! sweep meet their own kind. Three sorts of figures are compared:
+//! Two rows are compared when all their parameters are equal (experiment, table, call, threads, keys, operations,
+//! batch, medium, distribution). Rows with equal parameters, such as the points of a sweep, are paired in file
+//! order. Three kinds of figures are compared:
 //!
-//! - **Speed.** As the share of the ceiling measured beside it where both rows have one, for a machine that is slower
-//!   today is slower at both; else in operations per second. The band of noise is the larger of the spread of either
-//!   row's repeats and [`LEAST_NOISE`]. What lies outside is a change.
-//! - **Counts** of lines, flushes, fences and blocks, which no noise touches: any change beyond rounding counts.
+//! - **Speed.** As a share of the ceiling, where both rows have one, because a slower machine slows both; else in
+//!   operations per second. The noise band is the larger of the two rows' spread over their repeats and
+//!   [`LEAST_NOISE`]. A difference outside the band is a change.
+//! - **Counts** of lines, flushes, fences and blocks are free of noise: any difference beyond rounding is a change.
 //! - **Space**: bytes per record, likewise.
 
 use std::collections::HashMap;
@@ -20,21 +20,21 @@ use crate::Outcome;
 use crate::results::{Measured, read};
 use crate::row::PM_FIELDS;
 
-/// No two runs agree better than this, whatever their repeats say.
+/// The least noise band: two runs do not agree better than this, even if their repeats do.
 const LEAST_NOISE: f64 = 0.05;
-/// Counts are means over operations, and kept to four decimals.
+/// Counts are means over operations, rounded to four decimals.
 const COUNT_NOISE: f64 = 0.002;
 
-/// A figure of two rows that belong together.
+/// A figure of two paired rows.
 #[derive(Debug)]
 struct Change {
     row: String,
     figure: String,
     before: f64,
     after: f64,
-    /// The share by which they may differ without a reason.
+    /// The relative difference that noise explains.
     noise: f64,
-    /// Whether more of it is better.
+    /// True if a larger value is better.
     more_is_better: bool,
 }
 
@@ -85,7 +85,7 @@ impl fmt::Display for Change {
     }
 }
 
-/// What two runs have in common, and what not.
+/// The changes between two runs, and the rows that only one of them has.
 #[derive(Debug, Default)]
 pub(crate) struct Comparison {
     changes: Vec<Change>,
@@ -97,7 +97,7 @@ impl Comparison {
     /// Compares two files of results.
     ///
     /// # Errors
-    /// One of them cannot be read or is no file of results.
+    /// A file cannot be read or is not a file of results.
     pub fn of_files(before: &Path, after: &Path) -> Outcome<Self> {
         Ok(Self::of(&read(before)?, &read(after)?))
     }
@@ -117,12 +117,12 @@ impl Comparison {
         comparison
     }
 
-    /// Whether nothing is worse than noise explains.
+    /// Returns whether no figure is worse beyond the noise.
     pub fn is_no_worse(&self) -> bool {
         self.changes.iter().all(|change| change.verdict() != Verdict::Worse)
     }
 
-    /// Each compared figure, for machines.
+    /// Returns each compared figure as JSON.
     pub fn lines(&self) -> impl Iterator<Item = Value> {
         self.changes.iter().map(Change::json)
     }
@@ -157,7 +157,7 @@ impl fmt::Display for Comparison {
     }
 }
 
-/// Each row with the words that it has in common with its partner.
+/// Returns each row with its identity, which equals that of its partner.
 fn identified(rows: &[Measured]) -> impl Iterator<Item = (String, &Measured)> {
     let mut seen: HashMap<String, usize> = HashMap::new();
     rows.iter().map(move |row| {
@@ -177,7 +177,7 @@ fn identified(rows: &[Measured]) -> impl Iterator<Item = (String, &Measured)> {
     })
 }
 
-/// The figures that two rows share.
+/// Returns the figures that both rows have.
 fn changes(identity: &str, before: &Measured, after: &Measured) -> Vec<Change> {
     let change = |figure: &str, pair: (Option<f64>, Option<f64>), noise, more_is_better| {
         let (before, after) = (pair.0?, pair.1?);
@@ -198,7 +198,7 @@ fn changes(identity: &str, before: &Measured, after: &Measured) -> Vec<Change> {
     all.into_iter().flatten().collect()
 }
 
-/// How far a row's repeats lie apart, as a share of their median.
+/// Returns the range of a row's repeats as a share of their median.
 fn spread(row: &Measured) -> f64 {
     let spread = |row: &Measured| Some((row.mops_max? - row.mops_min?) / row.mops?);
     spread(row).filter(|spread| spread.is_finite()).unwrap_or(0.0)

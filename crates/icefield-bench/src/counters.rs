@@ -1,26 +1,25 @@
-//! The processor's own counters of this process's threads, where the system lets it have them.
+//! The processor's performance counters for this process's threads, where the system gives access.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::FromRawFd;
 
-/// What can be counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     L1dLoads,
     L1dMisses,
     LlcLoads,
     LlcMisses,
-    /// Nanoseconds on a processor: counted by the system itself, and so everywhere.
+    /// Nanoseconds on a processor: counted by the kernel, so available on every machine.
     #[cfg(test)]
     TaskClock,
 }
 
 impl Event {
-    /// Type and number of the event, from `linux/perf_event.h`.
+    /// Returns the type and number of the event, from `linux/perf_event.h`.
     fn numbers(self) -> (u32, u64) {
         const CACHE: u32 = 3;
-        // The cache, then what is done (0: loads) and how it ends (1: by a miss), a byte each.
+        // The cache, then the operation (0: loads) and the outcome (1: a miss), one byte each.
         match self {
             Self::L1dLoads => (CACHE, 0),
             Self::L1dMisses => (CACHE, 0x1_0000),
@@ -32,7 +31,7 @@ impl Event {
     }
 }
 
-/// The first version of the kernel's description of an event, which every kernel takes.
+/// The first version of the kernel's event attributes, which every kernel accepts.
 #[repr(C)]
 #[derive(Default)]
 struct Attributes {
@@ -50,14 +49,14 @@ struct Attributes {
 
 const _: () = assert!(size_of::<Attributes>() == 64);
 
-/// Threads that are started later are counted, too; neither the kernel nor a hypervisor is.
+/// Count threads that start later too; do not count the kernel or the hypervisor.
 const INHERIT: u64 = 1 << 1;
 const NOT_KERNEL: u64 = 1 << 5;
 const NOT_HYPERVISOR: u64 = 1 << 6;
-/// How long the event was wanted and how long it was counted, beside the count.
+/// Report the enabled and the running time of the event beside the count.
 const TIMES: u64 = 0b11;
 
-/// A count that runs, of this thread and those that it starts.
+/// A running count of this thread and of the threads that it starts.
 pub(crate) struct Counter(File);
 
 impl Counter {
@@ -72,8 +71,8 @@ impl Counter {
             ..Attributes::default()
         };
         let close_on_exec: libc::c_ulong = 1 << 3;
-        // SAFETY: the kernel reads as many bytes from the attributes as their size says, and keeps no pointer. What
-        // follows: this thread, any processor, no group.
+        // SAFETY: the kernel reads as many bytes from the attributes as their size field says, and keeps no
+        // pointer. The other arguments: this thread, any processor, no group.
         let fd = unsafe {
             libc::syscall(
                 libc::SYS_perf_event_open,
@@ -85,13 +84,13 @@ impl Counter {
             )
         };
         match i32::try_from(fd) {
-            // SAFETY: the kernel has just made this descriptor, and nobody else knows it.
+            // SAFETY: the kernel has just created this descriptor, and no other code has it.
             Ok(fd @ 0..) => Ok(Self(unsafe { File::from_raw_fd(fd) })),
             _ => Err(io::Error::last_os_error()),
         }
     }
 
-    /// The count so far, of threads that have ended and of this one; estimated where the processor has too few
+    /// Returns the count so far, of this thread and of ended threads; an estimate where the processor has too few
     /// counters for all events at once.
     pub fn read(&mut self) -> io::Result<f64> {
         let mut words = [[0; 8]; 3];

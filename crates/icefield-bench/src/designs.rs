@@ -14,7 +14,7 @@ use crate::ours::{OneThread, Ours, Single};
 use crate::set::Keys;
 use crate::table::{BenchTable, Call, Cost, Design, Place, Records, Setup};
 
-/// All designs, in the order of results.
+/// All designs, in the order in which results list them.
 pub(crate) const DESIGNS: &[&dyn Design] = &[
     &Dash::Extendible,
     &Dash::Linear,
@@ -32,7 +32,7 @@ pub(crate) const DESIGNS: &[&dyn Design] = &[
     &SparHt,
 ];
 
-/// A table at `place`, made or opened. A macro, for options have no common trait.
+/// Opens or creates a table at `place`. A macro, because the options types have no common trait.
 macro_rules! at {
     ($place:expr, $options:expr, $in_dir:ident, $on_medium:ident) => {
         at!($place, $options, $in_dir, $on_medium, ::std::convert::identity)
@@ -50,13 +50,13 @@ macro_rules! at {
 }
 pub(crate) use at;
 
-/// Dash, in both ways to grow.
+/// Dash, in both ways of growing.
 pub(crate) enum Dash {
     Extendible,
     Linear,
 }
 
-/// What both ask of a new table.
+/// Returns the options of a new table, for either way of growing.
 pub(crate) fn dash_options<K: Key, P: Directory>(setup: Setup) -> DashOptions<K, u64, P> {
     let options =
         DashOptions::default().capacity(setup.capacity).hash_seed([setup.seed, !setup.seed]);
@@ -78,7 +78,7 @@ impl Design for Dash {
         true
     }
 
-    /// The order of stores within a line matters to it.
+    /// Dash relies on the order of stores within a line, which `Disk` does not keep.
     fn lives_in(&self, medium: Medium) -> bool {
         medium != Medium::Disk
     }
@@ -101,21 +101,21 @@ impl Design for Dash {
         }
     }
 
-    /// The costs in the header of `icefield::dash`. The directory and the headers of our sizes stay in the cache and
-    /// are not counted.
+    /// The costs in the header of `icefield::dash`. At our sizes the directory and the segment headers stay in the
+    /// cache and are not counted.
     fn cost(&self, call: Call) -> Option<Cost> {
         Some(match call {
-            // The first lines of two buckets, and the record's.
+            // The first lines of two buckets, and the record's line.
             Call::Get => Cost { reads: 3, writes: 0, fences: 0 },
-            // No fingerprint matches, in 99 of 100 cases.
+            // No fingerprint matches in 99 of 100 cases.
             Call::GetMiss => Cost { reads: 2, writes: 0, fences: 0 },
             // The record, then the metadata.
             Call::TryInsert | Call::Insert | Call::Put => Cost { reads: 2, writes: 2, fences: 2 },
             // One word in place.
             Call::Update | Call::Remove => Cost { reads: 3, writes: 1, fences: 1 },
-            // The pair; the remove finds the insert's lines in the cache.
+            // Both writes; the remove finds the insert's lines in the cache.
             Call::InsDel => Cost { reads: 3, writes: 3, fences: 3 },
-            // Half of each, rounded up.
+            // The mean of the two, rounded up.
             Call::PutHeavy => Cost { reads: 3, writes: 1, fences: 1 },
         })
     }
@@ -134,10 +134,9 @@ impl Design for Dash {
     }
 }
 
-/// IcebergHT, in DRAM as its paper also has it.
+/// IcebergHT in DRAM, as measured in its paper too.
 pub(crate) const ICEBERG_IN_MEMORY: &dyn Design = &IcebergHt { usual: Medium::Memory };
 
-/// IcebergHT.
 struct IcebergHt {
     usual: Medium,
 }
@@ -147,7 +146,7 @@ impl Design for IcebergHt {
         "iceberg"
     }
 
-    /// The order of stores within a line matters to it.
+    /// IcebergHT relies on the order of stores within a line, which `Disk` does not keep.
     fn lives_in(&self, medium: Medium) -> bool {
         medium != Medium::Disk
     }
@@ -180,21 +179,21 @@ impl Design for IcebergHt {
         at!(place, options, open, open_on)
     }
 
-    /// The costs in the header of `icefield::iceberg`, and the line of fingerprints in DRAM. The back buckets' are an
-    /// eighth of those and not counted.
+    /// The costs in the header of `icefield::iceberg`, plus the line of fingerprints in DRAM. The fingerprints of
+    /// the back buckets take an eighth of that memory and are not counted.
     fn cost(&self, call: Call) -> Option<Cost> {
         Some(match call {
             // The fingerprints, and the record's line.
             Call::Get => Cost { reads: 2, writes: 0, fences: 0 },
-            // No fingerprint matches, in seven of ten cases.
+            // No fingerprint matches in seven of ten cases.
             Call::GetMiss => Cost { reads: 1, writes: 0, fences: 0 },
             // The fingerprints; the record.
             Call::TryInsert | Call::Insert | Call::Put => Cost { reads: 1, writes: 1, fences: 1 },
             // One word in place.
             Call::Update | Call::Remove => Cost { reads: 2, writes: 1, fences: 1 },
-            // The pair; the remove finds the insert's lines in the cache.
+            // Both writes; the remove finds the insert's lines in the cache.
             Call::InsDel => Cost { reads: 1, writes: 2, fences: 2 },
-            // Half of each, rounded up.
+            // The mean of the two, rounded up.
             Call::PutHeavy => Cost { reads: 2, writes: 1, fences: 1 },
         })
     }
@@ -211,7 +210,6 @@ impl Design for IcebergHt {
     }
 }
 
-/// Plush.
 struct PlushHt;
 
 impl Design for PlushHt {
@@ -250,20 +248,20 @@ impl Design for PlushHt {
         at!(place, options, open, open_on)
     }
 
-    /// The costs in the header of `icefield::plush` for a table of two levels, and the lines of the root entry.
+    /// The costs in the header of `icefield::plush` for a table with two levels, plus the lines of the root entry.
     fn cost(&self, call: Call) -> Option<Cost> {
         Some(match call {
-            // The root entry's line and fingerprints; two filters, a state, and the bucket.
+            // The root entry's line and fingerprints; two filters, a state word, and the bucket.
             Call::Get => Cost { reads: 7, writes: 0, fences: 0 },
-            // No filter knows the key.
+            // No filter contains the key.
             Call::GetMiss => Cost { reads: 4, writes: 0, fences: 0 },
-            // The log record; blind calls do not look.
+            // The log record; a blind put does not search.
             Call::Put => Cost { reads: 2, writes: 1, fences: 1 },
             Call::TryInsert | Call::Insert => Cost { reads: 4, writes: 1, fences: 1 },
             Call::Update | Call::Remove => Cost { reads: 7, writes: 1, fences: 1 },
-            // The pair; the remove finds the insert's record in the root.
+            // Both writes; the remove finds the insert's record in the root.
             Call::InsDel => Cost { reads: 4, writes: 2, fences: 2 },
-            // Half of each, rounded up.
+            // The mean of the two, rounded up.
             Call::PutHeavy => Cost { reads: 7, writes: 1, fences: 1 },
         })
     }
@@ -285,7 +283,7 @@ impl Design for PlushHt {
     }
 }
 
-/// What `setup` asks for. Written out for each mode by the compiler, for the modes' trait is the library's own.
+/// Applies `$setup` to the options. A macro, because the trait of the table's modes is private to the library.
 macro_rules! with {
     ($options:expr, $setup:expr) => {{
         let Setup { capacity, seed, hash, link_ratio, fixed_size, .. } = $setup;
@@ -306,11 +304,11 @@ macro_rules! with {
 enum InMemory {
     /// For any number of threads.
     Shared,
-    /// For one.
+    /// Single-threaded.
     Local,
     /// Keys only.
     Set,
-    /// Keys and values of any size, in records of their own.
+    /// Keys and values of any size, in separately allocated records.
     Map,
 }
 
@@ -376,8 +374,8 @@ impl Design for InMemory {
         Err(Error::InvalidOption { option: "medium", detail })
     }
 
-    /// The costs in the header of `icefield::dlht`: one line, and exchanges in it; of a map that finds a key, a line of
-    /// the record too. New records lie where memory has just come back, and are not counted.
+    /// The costs in the header of `icefield::dlht`: one line, and compare-and-swaps in it; for a map that finds the
+    /// key, also a line of the record. New records lie in recently freed memory and are not counted.
     fn cost(&self, call: Call) -> Option<Cost> {
         let finds = matches!(call, Call::Get | Call::Update | Call::Remove | Call::PutHeavy);
         let reads = if matches!(self, Self::Map) && finds { 2 } else { 1 };

@@ -1,9 +1,9 @@
-//! What ends a run early.
+//! Errors that end a run.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why there is no result.
+/// The reason why a run has no result.
 ///
 /// ```
 /// use icefield_bench::{Args, Error, run};
@@ -13,32 +13,32 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// No experiment has this name.
+    /// The name of the experiment is unknown.
     #[error("no experiment `{0}`; `icefield-bench list` names all")]
     NoExperiment(String),
-    /// Files that are missing, or not wanted.
+    /// Files are missing or superfluous on the command line.
     #[error("{0}; see `icefield-bench --help`")]
     Arguments(&'static str),
-    /// An option asks for what cannot be.
+    /// The value of an option is not valid.
     #[error("--{option}: {detail}")]
     Option {
-        /// Its name, without the dashes.
+        /// The option's name, without the dashes.
         option: &'static str,
-        /// What is wrong with it.
+        /// The problem.
         detail: String,
     },
-    /// A file, directory or program that cannot be used.
+    /// A file, directory or program cannot be used.
     #[error("{}: {source}", path.display())]
     File {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
-        /// What the system answered.
+        /// The error from the operating system.
         source: io::Error,
     },
-    /// A table that cannot be made, opened or used.
+    /// A table cannot be created, opened or used.
     #[error(transparent)]
     Table(#[from] icefield::Error),
-    /// The experiment could not go on.
+    /// The experiment failed for another reason.
     #[error("{0}")]
     Failed(String),
 }
@@ -48,7 +48,6 @@ impl Error {
         Self::Option { option, detail: detail.into() }
     }
 
-    /// Wraps what the system answered about `path`.
     pub(crate) fn file(path: &Path, source: impl Into<io::Error>) -> Self {
         Self::File { path: path.to_owned(), source: source.into() }
     }

@@ -1,4 +1,4 @@
-//! Memory that is there before it is measured.
+//! Page frames for memory that has been touched, so that the measurement pays for none of them.
 
 use std::fs::File;
 use std::io;
@@ -9,15 +9,17 @@ use rustix::mm::{Advice, madvise};
 
 use crate::{Error, Outcome};
 
-/// Mappings beyond this are reservations, of which a table uses a little.
+/// Larger mappings are reservations, of which a table uses a small part.
 const LARGEST: usize = 4 << 30;
-/// Entries of the page map that are read at once.
+/// Entries of the page map read at once.
 const ENTRIES: usize = 1 << 13;
 
-/// Gives each page of this process's own memory that has been read or written a frame, whoever mapped it. A page that
-/// has only been read shares one frame of zeros with all others of its kind, and the first write to it costs what
-/// clearing a page does: 0.2 ms for a huge one here, 2 ms where the host had to find the memory first. Pages that
-/// nothing has touched stay without frames: most of a table's reservations are of that kind.
+/// Gives a frame to each touched page of this process's private memory, including memory that libraries have
+/// mapped.
+///
+/// Pages that have only been read share one frame of zeros. The first write to such a page costs the clearing of a
+/// page: 0.2 ms for a huge page here, 2 ms where the host had to provide the memory first. Untouched pages, such as
+/// most of a table's reservations, stay without frames.
 pub(crate) fn fill() -> Outcome {
     let path = "/proc/self/maps";
     let maps = std::fs::read_to_string(path).map_err(|error| Error::file(path.as_ref(), error))?;
@@ -26,8 +28,8 @@ pub(crate) fn fill() -> Outcome {
     for range in maps.lines().filter_map(own) {
         let touched = touched(&pages, range);
         for range in touched.map_err(|error| Error::file(path.as_ref(), error))? {
-            // SAFETY: the advice changes no content, of whatever is mapped there by now. Kernels without it leave the
-            // pages as they are, and one that is out of memory does, too.
+            // SAFETY: the advice changes no content, whatever is mapped there by now. Kernels without it, or
+            // without free memory, leave the pages as they are.
             let _ = unsafe {
                 let start = std::ptr::without_provenance_mut(range.start);
                 madvise(start, range.len(), Advice::LinuxPopulateWrite)
@@ -37,7 +39,7 @@ pub(crate) fn fill() -> Outcome {
     Ok(())
 }
 
-/// The parts of a range whose pages are present.
+/// Returns the parts of a range whose pages are present.
 fn touched(pages: &File, range: Range<usize>) -> io::Result<Vec<Range<usize>>> {
     let size = rustix::param::page_size();
     let mut parts: Vec<Range<usize>> = Vec::new();
@@ -61,7 +63,7 @@ fn touched(pages: &File, range: Range<usize>) -> io::Result<Vec<Range<usize>>> {
     Ok(parts)
 }
 
-/// The addresses of a line of that file, if it is of private memory that can be written.
+/// Returns the address range of a line of `/proc/self/maps`, if it is private writable memory.
 fn own(line: &str) -> Option<Range<usize>> {
     let mut words = line.split_ascii_whitespace();
     let (start, end) = words.next()?.split_once('-')?;
@@ -94,7 +96,7 @@ mod tests {
         assert_eq!(own("1000-fffffffff000 rw-p 00000000 00:00 0 "), None);
     }
 
-    /// Page faults of this thread so far: eight fields behind its name.
+    /// Returns the page faults of this thread so far: the eighth field after its name.
     fn faults() -> u64 {
         let text = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
         text.rsplit(')').next().unwrap().split_whitespace().nth(7).unwrap().parse().unwrap()
@@ -111,7 +113,6 @@ mod tests {
         assert!(faults < 8, "{faults} faults");
     }
 
-    /// Bytes of this process that have frames.
     fn resident() -> usize {
         let text = std::fs::read_to_string("/proc/self/statm").unwrap();
         let pages = text.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap();

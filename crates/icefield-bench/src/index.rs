@@ -1,4 +1,4 @@
-//! A join index under measurement: it is built of all its records at once, and counts the pairs of a key.
+//! A join index under measurement: built from all its records at once; a probe counts the pairs of a key.
 
 use std::any::Any;
 use std::time::Instant;
@@ -12,13 +12,11 @@ use crate::machine::part;
 use crate::stats::Histogram;
 use crate::table::{Answers, BenchTable, Built, Call, Cost, Design, Mixed, Place, Setup};
 
-/// SPAR-HT.
 pub(crate) struct SparHt;
 
-/// Rows that a source shows at a time.
+/// Rows that a source passes on per call.
 const SHOWN: usize = 4096;
 
-/// Keys with their values.
 struct Rows<'a>(&'a [u64]);
 
 impl JoinSource for Rows<'_> {
@@ -59,7 +57,7 @@ impl Design for SparHt {
         Medium::Pmem
     }
 
-    /// None of the calls of a map.
+    /// The index supports none of the calls of a map.
     fn offers(&self, _call: Call) -> bool {
         false
     }
@@ -102,7 +100,7 @@ impl Design for SparHt {
         None
     }
 
-    /// Files of even and odd generations.
+    /// The files of even and odd generations.
     fn regions(&self) -> &'static [(&'static str, &'static str)] {
         &[
             ("table.ice", "root"),
@@ -114,17 +112,16 @@ impl Design for SparHt {
     }
 }
 
-/// The threads of a measurement are pinned; each probes for itself.
+/// Wraps an index. The threads of a measurement are pinned, so each probe runs on its calling thread.
 fn measured<M: PmMedium>(index: JoinIndex<u64, M>) -> Box<dyn BenchTable> {
     index.set_threads(1);
     Box::new(Indexed(index))
 }
 
-/// An index on some medium.
 struct Indexed<M: PmMedium>(JoinIndex<u64, M>);
 
 impl<M: PmMedium> BenchTable for Indexed<M> {
-    /// Reads only. A stream is all keys at once: the index has a ring of its own.
+    /// Supports reads only. A stream passes all keys at once, because the index has its own prefetch ring.
     fn run(&self, call: Call, keys: &[u64], batch: Batch) -> Result<Tally> {
         if !matches!(call, Call::Get | Call::GetMiss) {
             return Err(Error::Unsupported(format!("{call:?} of a join index")));

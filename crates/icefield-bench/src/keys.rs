@@ -1,25 +1,25 @@
-//! Keys and values, made before any clock runs.
+//! Keys and values, generated before the clock starts.
 
 use icefield_torture::rng::mix;
 use icefield_torture::workload::{Distribution, Stream};
 
-/// The value stored under `key`, so that every answer can be checked.
+/// Returns the value stored under `key`; it is derived from the key, so every answer can be checked.
 #[inline]
 pub(crate) fn value_of(key: u64) -> u64 {
     key.rotate_left(17) ^ 0x5BD1_E995
 }
 
-/// What all operations of a phase together must answer.
+/// The combined answers of all operations of a phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
-    /// Operations that found (or newly inserted, or removed) their key.
+    /// The number of operations that found, newly inserted or removed their key.
     pub hits: u64,
-    /// The wrapping sum of the values that they answered.
+    /// The wrapping sum of the returned values.
     pub sum: u64,
 }
 
 impl Tally {
-    /// What reads, updates or removals of `keys` answer when all are present.
+    /// Returns the answers of reads, updates or removals of `keys` when all are present.
     pub fn of_values(keys: &[u64]) -> Self {
         let sum = keys.iter().fold(0, |sum: u64, key| sum.wrapping_add(value_of(*key)));
         Self { hits: keys.len() as u64, sum }
@@ -31,7 +31,7 @@ impl Tally {
     }
 }
 
-/// An endless numbered supply of distinct keys in random order.
+/// A numbered sequence of distinct keys in random order, of unlimited length.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeySpace {
     offset: u64,
@@ -42,18 +42,16 @@ impl KeySpace {
         Self { offset: mix(seed) }
     }
 
-    /// The `index`-th key.
     #[inline]
     pub fn key(self, index: u64) -> u64 {
         mix(index.wrapping_add(self.offset))
     }
 
-    /// The keys numbered `range`, in order.
     pub fn keys(self, range: std::ops::Range<u64>) -> Vec<u64> {
         range.map(|index| self.key(index)).collect()
     }
 
-    /// `count` draws from the first `present` keys.
+    /// Returns `count` draws from the first `present` keys.
     pub fn draw(self, dist: Distribution, present: u64, count: usize, seed: u64) -> Vec<u64> {
         let mut stream = Stream::new(dist, present, seed);
         (0..count).map(|_| self.key(stream.draw())).collect()

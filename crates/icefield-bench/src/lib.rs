@@ -1,9 +1,10 @@
-//! `icefield-bench`: what Icefield's tables cost, told as shares of what this very machine can do and as exact counts.
+//! `icefield-bench` measures what Icefield's tables cost, as ratios to what this machine can do and as exact
+//! counts.
 //!
-//! Machines are noisy, so no claim is an absolute time. A result compares a table with bare loops over the same kind of
-//! memory, measured in turns with it (`limit_ratio`, `shape_ratio`), or counts lines, flushes and fences on the
-//! simulated medium, which no noise touches. Keys are made before any clock runs, memory is touched before, threads are
-//! pinned, and every answer is checked.
+//! Machines are noisy, so no claim is an absolute time. A result either compares a table with bare loops over the
+//! same kind of memory, run alternately with it (`limit_ratio`, `shape_ratio`), or counts lines, flushes and fences
+//! on the simulated medium, which are free of noise. Keys are generated and memory is touched before the clock
+//! starts, threads are pinned, and every answer is checked.
 //!
 //! The README of this crate lists the fields of a result.
 
@@ -39,8 +40,11 @@ pub use row::FIELDS;
 
 type Outcome<T = ()> = Result<T, Error>;
 
-/// Runs the experiment that `args` names and writes its results where they say, or reads the results of earlier runs.
-/// `false` when a table answered wrongly, and when the later of two compared runs is worse.
+/// Runs the experiment that `args` names and writes its results, or compares or reports the results of earlier
+/// runs.
+///
+/// Returns `false` when a table gave a wrong answer, or when the second of two compared runs is worse than the
+/// first.
 ///
 /// ```
 /// let mut args = icefield_bench::Args::new("list");
@@ -49,7 +53,7 @@ type Outcome<T = ()> = Result<T, Error>;
 /// ```
 ///
 /// # Errors
-/// An unknown name or impossible option, a result that cannot be written, a table that cannot be made.
+/// The experiment or an option is invalid, a result cannot be written, or a table cannot be created.
 pub fn run(args: Args) -> Result<bool, Error> {
     match (args.experiment.as_str(), args.results.as_slice()) {
         ("compare", [before, after]) => {

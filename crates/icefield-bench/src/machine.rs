@@ -1,4 +1,4 @@
-//! Threads that stay where they are put, and the clock around them.
+//! Pinned threads, and the clock around them.
 
 use std::io;
 use std::sync::Barrier;
@@ -13,7 +13,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// Asks the system. Where it does not say, threads are left to the scheduler.
+    /// Reads the affinity mask from the system. Without one, threads are not pinned.
     pub fn detect() -> Self {
         let cores = match sched_getaffinity(None) {
             Ok(set) => (0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect(),
@@ -22,13 +22,13 @@ impl Machine {
         Self { cores }
     }
 
-    /// How many threads run at once.
+    /// Returns the number of threads that can run at once.
     pub fn cores(&self) -> usize {
         self.cores.len().max(1)
     }
 
-    /// Runs `work(thread)` on so many pinned threads, all starting together. Gives the time from the common start to
-    /// the last end, and the results in order. Threads that share a core are allowed, and slow.
+    /// Runs `work(thread)` on `threads` pinned threads that start together. Returns the time from the first start
+    /// to the last end, and the results in order. Threads may share a core, which is slow.
     pub fn run<R: Send>(
         &self,
         threads: usize,
@@ -37,7 +37,7 @@ impl Machine {
         self.run_between(threads, |_| (), work, |_| ())
     }
 
-    /// [`Machine::run`], with something before and something after that is not timed.
+    /// Does the same as [`Machine::run`], with untimed work before and after.
     pub fn run_between<R: Send>(
         &self,
         threads: usize,
@@ -75,8 +75,8 @@ impl Machine {
         (time, results.into_iter().map(|(.., result)| result).collect())
     }
 
-    /// Runs `work` on a thread that may use the cores of so many pinned threads, as all may that it starts: for work
-    /// that makes its own threads. Gives the time.
+    /// Runs `work`, which starts its own threads, on a thread that is bound to the cores of `threads` pinned
+    /// threads. Its children inherit the binding. Returns the time and the result.
     pub fn run_whole<R: Send>(
         &self,
         threads: usize,
@@ -97,27 +97,27 @@ impl Machine {
         self.bind(thread..thread + 1);
     }
 
-    /// Leaves this thread the cores of the pinned threads numbered so.
+    /// Binds this thread to the cores of the pinned threads numbered `threads`.
     fn bind(&self, threads: std::ops::Range<usize>) {
         if self.cores.is_empty() {
             return;
         }
         let mut set = CpuSet::new();
         threads.for_each(|thread| set.set(self.cores[thread % self.cores.len()]));
-        // A thread that may not be pinned measures a little more noise, and nothing wrong.
+        // Without the binding, the measurement has a little more noise and is still correct.
         let _ = sched_setaffinity(None, &set);
     }
 }
 
-/// A node of memory.
+/// A NUMA node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Node(u32);
 
-/// While it lives, this thread and those that it starts get their memory from one node.
+/// A guard: while it lives, this thread and its child threads allocate memory on one node only.
 pub(crate) struct Bound;
 
 impl Node {
-    /// Those that the system tells of.
+    /// Returns the nodes that the system reports.
     pub fn all() -> Vec<Self> {
         let told = std::fs::read_to_string("/sys/devices/system/node/online").unwrap_or_default();
         numbers(told.trim()).into_iter().map(Self).collect()
@@ -127,7 +127,7 @@ impl Node {
         self.0
     }
 
-    /// Takes memory from this node only.
+    /// Restricts allocation to this node.
     pub fn bind(self) -> io::Result<Bound> {
         let mut mask = [0_u64; 16];
         let (word, bit) = (self.0 as usize / 64, self.0 % 64);
@@ -138,19 +138,19 @@ impl Node {
 
 impl Drop for Bound {
     fn drop(&mut self) {
-        // The default policy cannot be refused.
+        // The default policy is always accepted.
         let _ = set_policy(libc::MPOL_DEFAULT, &[]);
     }
 }
 
 fn set_policy(policy: i32, nodes: &[u64]) -> io::Result<()> {
     let bits = nodes.len() * 64;
-    // SAFETY: the kernel reads `bits` bits from the mask, which has so many, and keeps no pointer.
+    // SAFETY: the kernel reads `bits` bits from the mask, which has that many, and keeps no pointer.
     let done = unsafe { libc::syscall(libc::SYS_set_mempolicy, policy, nodes.as_ptr(), bits) };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The numbers of a list such as `0-1,3`.
+/// Parses a list of numbers such as `0-1,3`.
 fn numbers(list: &str) -> Vec<u32> {
     let range = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -159,12 +159,12 @@ fn numbers(list: &str) -> Vec<u32> {
     list.split(',').filter_map(range).flatten().collect()
 }
 
-/// The part of `0..count` that belongs to `thread` of `threads`.
+/// Returns the part of `0..count` that belongs to `thread` of `threads`.
 pub(crate) fn part(count: usize, thread: usize, threads: usize) -> std::ops::Range<usize> {
     count * thread / threads..count * (thread + 1) / threads
 }
 
-/// Million operations per second.
+/// Returns the throughput in million operations per second.
 pub(crate) fn mops(operations: usize, time: Duration) -> f64 {
     operations as f64 / time.as_secs_f64().max(1e-9) / 1e6
 }

@@ -1,4 +1,4 @@
-//! DLHT's map under measurement: a word stands for a key or a value of any size, in records of their own.
+//! DLHT's map under measurement: each 64-bit word is turned into a key or value of any size, in separate records.
 
 use std::hash::Hash;
 
@@ -11,7 +11,7 @@ use icefield::{
 use crate::ours::{Calls, Ours};
 use crate::table::{Allocation, BenchTable, Records, Setup};
 
-/// A key that a word stands for.
+/// A key type that is derived from a word.
 pub(crate) trait MapKey: Hash + Eq + Send + Sync + 'static {
     fn of(word: u64) -> Self;
 }
@@ -23,7 +23,7 @@ impl MapKey for u64 {
     }
 }
 
-/// A longer key, all of whose words are the word's.
+/// A longer key: the word, repeated.
 impl<const N: usize> MapKey for [u64; N] {
     #[inline(always)]
     fn of(word: u64) -> Self {
@@ -31,21 +31,21 @@ impl<const N: usize> MapKey for [u64; N] {
     }
 }
 
-/// A map from `K` to values of `N` words, the first of which is the word that the value stands for; the others are
-/// zero, so that the sum of all is that word too.
+/// A map from `K` to values of `N` words. The first word of a value is the word it is derived from, the others are
+/// zero, so the sum of all equals that word.
 struct Map<K, const N: usize, A: RecordAllocator> {
     map: DlhtMap<K, [u64; N], DlhtBuildHasher, A>,
-    /// Whether gets read whole values, and not only the first word.
+    /// True if gets read the whole value and not only its first word.
     whole: bool,
 }
 
-/// Bytes of values, of keys of eight; bytes of longer keys, with values of eight.
+/// The measured sizes of values, with keys of eight bytes; and of keys, with values of eight bytes.
 pub(crate) const VALUE_BYTES: [usize; 8] = [8, 16, 32, 64, 128, 256, 512, 1024];
 pub(crate) const KEY_BYTES: [usize; 4] = [8, 16, 32, 64];
-/// Bytes of the values that can come from another allocator.
+/// The size of the values that another allocator can hold.
 pub(crate) const ALLOCATED_BYTES: usize = 32;
 
-/// Whether [`create`] has such a map.
+/// Returns whether [`create`] supports these records.
 pub(crate) fn holds(records: Records) -> bool {
     let (key, value) = (records.key_bytes, records.value_bytes);
     match records.allocation {
@@ -55,7 +55,7 @@ pub(crate) fn holds(records: Records) -> bool {
     }
 }
 
-/// The map that `setup` asks for.
+/// Creates the map described by `setup`.
 pub(crate) fn create(setup: Setup) -> Result<Box<dyn BenchTable>> {
     let Records { key_bytes, value_bytes, allocation, .. } = setup.records;
     Ok(match (key_bytes, value_bytes, allocation) {
@@ -87,7 +87,7 @@ fn boxed<K: MapKey, const N: usize, A: RecordAllocator>(
     Box::new(Ours(Map::<K, N, A> { map, whole: setup.records.whole }))
 }
 
-/// A value that a word stands for.
+/// Returns the value derived from `word`.
 #[inline(always)]
 fn value<const N: usize>(word: u64) -> [u64; N] {
     let mut value = [0; N];
@@ -95,13 +95,13 @@ fn value<const N: usize>(word: u64) -> [u64; N] {
     value
 }
 
-/// The word that a value stands for.
+/// Returns the word that a value is derived from.
 #[inline(always)]
 fn word<const N: usize>(value: &[u64; N]) -> u64 {
     value[0]
 }
 
-/// The same for an answer that may hold one.
+/// Does the same for an optional value.
 #[inline(always)]
 fn words<const N: usize>(value: Option<&[u64; N]>) -> Option<u64> {
     value.map(word)
@@ -116,7 +116,7 @@ impl<K: MapKey, const N: usize, A: RecordAllocator> Map<K, N, A> {
         })
     }
 
-    /// What a call for an array of keys found.
+    /// Makes `call` for an array of keys and returns its answers.
     #[inline(always)]
     fn all<'g>(
         &self,
@@ -130,12 +130,12 @@ impl<K: MapKey, const N: usize, A: RecordAllocator> Map<K, N, A> {
         found
     }
 
-    /// The records that pairs of words stand for.
+    /// Returns the records derived from pairs of words.
     fn records(pairs: &[(u64, u64)]) -> impl Iterator<Item = (K, [u64; N])> {
         pairs.iter().map(|&(key, word)| (K::of(key), value(word)))
     }
 
-    /// The map's own operation for one of words.
+    /// Returns the map's operation that corresponds to an operation on words.
     fn op_of<'q, 'g>(op: &Op<'_, u64, u64>, key: &'q K) -> Result<DlhtMapOp<'q, 'g, K, [u64; N]>> {
         let own = || K::of(op.key());
         Ok(match op {

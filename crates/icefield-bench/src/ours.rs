@@ -1,4 +1,4 @@
-//! Icefield's own tables under measurement: the loops around their calls, written once.
+//! Icefield's own tables under measurement: the loops around their calls.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -10,7 +10,8 @@ use crate::keys::{Tally, value_of};
 use crate::stats::Histogram;
 use crate::table::{BenchTable, Call, Mixed, updates};
 
-/// The calls that are measured. Every [`Table`] has them, and so do tables for one thread, which are none.
+/// The measured calls. Every [`Table`] has them, and so do single-threaded tables, which do not implement
+/// [`Table`].
 pub(crate) trait Calls {
     fn get(&self, key: u64) -> Result<Option<u64>>;
     fn try_insert(&self, key: u64, value: u64) -> Result<TryInsert<u64>>;
@@ -91,7 +92,7 @@ impl<T: Table<Key = u64, Value = u64>> Calls for T {
     }
 }
 
-/// DLHT for one thread.
+/// The single-threaded DLHT.
 pub(crate) struct Single(pub DlhtLocal<u64, u64>);
 
 impl Calls for Single {
@@ -164,7 +165,6 @@ impl Calls for Single {
     }
 }
 
-/// One of Icefield's own tables.
 pub(crate) struct Ours<T>(pub T);
 
 impl<T: Calls + Send + Sync> BenchTable for Ours<T> {
@@ -185,7 +185,7 @@ impl<T: Calls + Send + Sync> BenchTable for Ours<T> {
     }
 }
 
-/// A table for one thread, behind a lock that is taken once for an array of keys.
+/// A single-threaded table, behind a lock that is taken once per array of keys.
 pub(crate) struct OneThread<T>(Mutex<Ours<T>>);
 
 impl<T> OneThread<T> {
@@ -356,8 +356,8 @@ impl<T: Calls> Ours<T> {
         Ok(tally)
     }
 
-    /// [`Call::PutHeavy`], as peers run it: of each chunk the reads, then the updates. Which of the two a key is for
-    /// nobody can guess, so nothing here branches on it; mixed batches are measured by `mixed` and the transactions.
+    /// [`Call::PutHeavy`] as peers run it: the reads of each chunk, then its updates. The split is branch-free,
+    /// because the kind of each operation is unpredictable. `mixed` and the transactions measure mixed batches.
     fn put_heavy(&self, keys: &[u64], size: usize) -> Result<Tally> {
         let mut tally = Tally::default();
         let (mut asked, mut pairs) = (vec![0; size], vec![(0, 0); size]);
@@ -380,7 +380,7 @@ impl<T: Calls> Ours<T> {
 }
 
 impl Tally {
-    /// Counts what an operation of a mixed batch answered.
+    /// Counts the answer of one operation of a mixed batch.
     #[inline]
     fn take(&mut self, op: &Op<'_, u64, u64>) {
         match op {

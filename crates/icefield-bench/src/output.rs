@@ -1,4 +1,4 @@
-//! Where results go: JSON lines, a directory of results, a table for people; and progress, for people who wait.
+//! Where results go: JSON lines, a directory of results, a table on standard output; and progress on a terminal.
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -14,20 +14,18 @@ use crate::results::text as plain;
 use crate::row::{FIELDS, PM_FIELDS, Row};
 use crate::{Error, Outcome};
 
-/// All results of a run.
 pub(crate) struct Output {
     json: Option<Lines>,
     jsonl: Option<Lines>,
     csv: Option<(PathBuf, csv::Writer<File>)>,
-    /// Files that get their names when the run is complete.
+    /// Files that are renamed to their final names when the run is complete.
     partial: Vec<PathBuf>,
-    /// Whether standard output belongs to JSON.
+    /// True if standard output carries JSON lines only.
     quiet: bool,
     progress: bool,
     rows: Vec<Row>,
 }
 
-/// A file of lines, or standard output.
 struct Lines {
     path: PathBuf,
     writer: Box<dyn Write>,
@@ -43,17 +41,17 @@ impl Lines {
         Self { path: STDOUT.into(), writer: Box::new(io::stdout()) }
     }
 
-    /// Writes a line; it can be read at once.
+    /// Writes a line and flushes it, so that readers see it at once.
     fn put(&mut self, line: &str) -> Outcome {
         let written = writeln!(self.writer, "{line}").and_then(|()| self.writer.flush());
         written.map_err(|error| Error::file(&self.path, error))
     }
 }
 
-/// How standard output is called in errors.
+/// The name of standard output in errors.
 const STDOUT: &str = "standard output";
 
-/// What the system answered about standard output.
+/// Returns the error for a failed write to standard output.
 pub(crate) fn stdout_fault(source: io::Error) -> Error {
     Error::file(Path::new(STDOUT), source)
 }
@@ -83,7 +81,7 @@ impl Output {
         Ok(Self { json, jsonl, csv, partial, quiet, progress, rows: Vec::new() })
     }
 
-    /// Gives the files their names: the run is complete.
+    /// Renames the files to their final names; called when the run is complete.
     pub fn finish(&mut self) -> Outcome {
         for path in std::mem::take(&mut self.partial) {
             std::fs::rename(partial(&path), &path).map_err(|error| Error::file(&path, error))?;
@@ -91,7 +89,7 @@ impl Output {
         Ok(())
     }
 
-    /// Takes a result; readers see it at once.
+    /// Writes a result and flushes it, so that readers see it at once.
     pub fn row(&mut self, row: Row) -> Outcome {
         let line = serde_json::to_string(&row).map_err(not_json)?;
         for lines in [&mut self.json, &mut self.jsonl].into_iter().flatten() {
@@ -107,7 +105,6 @@ impl Output {
         Ok(())
     }
 
-    /// Writes one line of `list`.
     pub fn listed(&mut self, experiment: &str, what: &str) -> Outcome {
         if let Some(json) = &mut self.json {
             json.put(&serde_json::json!({ "experiment": experiment, "what": what }).to_string())?;
@@ -115,7 +112,7 @@ impl Output {
         self.say(&format!("{experiment:14} {what}"))
     }
 
-    /// Writes how two runs compare.
+    /// Writes the comparison of two runs.
     pub fn compared(&mut self, comparison: &Comparison) -> Outcome {
         if let Some(json) = &mut self.json {
             comparison.lines().try_for_each(|line| json.put(&line.to_string()))?;
@@ -123,7 +120,7 @@ impl Output {
         self.say(&comparison.to_string())
     }
 
-    /// Says where a report is, to machines too.
+    /// Writes the path of a report, also as JSON.
     pub fn written(&mut self, page: &Path) -> Outcome {
         if let Some(json) = &mut self.json {
             json.put(&serde_json::json!({ "report": page }).to_string())?;
@@ -131,7 +128,7 @@ impl Output {
         self.say(&format!("report: {}", page.display()))
     }
 
-    /// Writes a line for people.
+    /// Prints a line, unless standard output carries JSON.
     pub fn say(&self, line: &str) -> Outcome {
         if self.quiet {
             return Ok(());
@@ -139,7 +136,7 @@ impl Output {
         writeln!(io::stdout(), "{line}").map_err(stdout_fault)
     }
 
-    /// Prints the rows of one experiment, taken since the last call, as a table.
+    /// Prints the rows added since the last call, those of one experiment, as a table.
     pub fn finish_experiment(&mut self) -> Outcome {
         self.progress("");
         let rows = std::mem::take(&mut self.rows);
@@ -150,30 +147,30 @@ impl Output {
         io::stdout().write_all(table.as_bytes()).map_err(stdout_fault)
     }
 
-    /// Says on a terminal what is being done; the next call overwrites it.
+    /// Shows the current activity on a terminal; the next call overwrites it.
     pub fn progress(&self, text: &str) {
         if self.progress {
-            // A progress line that cannot be shown is no reason to stop measuring.
+            // A failed progress line must not stop the measurement.
             let _ = write!(io::stderr(), "\r\x1b[K{text}").and_then(|()| io::stderr().flush());
         }
     }
 
-    /// Tells of a problem, or of something the reader must know, on standard error.
+    /// Prints a warning on standard error.
     pub fn warn(&self, text: &str) {
         self.progress("");
         eprintln!("{text}");
     }
 }
 
-/// Begins a file that grows beside its place, where its rows can be read; pipes, devices and open files are written as
-/// they are.
+/// Creates a file under its partial name, in which its rows can be read meanwhile. Pipes, devices and descriptors
+/// are opened as they are.
 fn create(path: &Path, begun: &mut Vec<PathBuf>) -> Outcome<File> {
     let is_odd = path.metadata().is_ok_and(|metadata| !metadata.is_file());
     let is_descriptor = ["/dev/fd", "/dev/stdout", "/dev/stderr", "/proc"];
     let made = if is_odd || is_descriptor.iter().any(|prefix| path.starts_with(prefix)) {
         File::options().append(true).open(path)
     } else {
-        // Links lead to what is replaced.
+        // Follow links: the file that they point to is replaced.
         let place = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let made = File::create(partial(&place));
         begun.push(place);
@@ -182,14 +179,14 @@ fn create(path: &Path, begun: &mut Vec<PathBuf>) -> Outcome<File> {
     made.map_err(|error| Error::file(path, error))
 }
 
-/// What a file is called until it is complete.
+/// Returns the name of a file until it is complete.
 pub(crate) fn partial(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".partial");
     name.into()
 }
 
-/// Refuses to write results over those that are read: a file, or that of a directory.
+/// Fails if results would overwrite an input: a file of results, or the results in a directory.
 fn refuse_reads(json: &Path, reads: &[PathBuf]) -> Outcome {
     let id = |path: &Path| path.metadata().ok().map(|found| (found.dev(), found.ino()));
     let written = id(json).filter(|_| json.is_file());
@@ -200,12 +197,12 @@ fn refuse_reads(json: &Path, reads: &[PathBuf]) -> Outcome {
     }
 }
 
-/// Only maps with strange keys cannot be written, and no row has one.
+/// Serialization fails only for maps whose keys are not strings; a row has none.
 fn not_json(error: serde_json::Error) -> Error {
     Error::failed(format!("a result that is no JSON: {error}"))
 }
 
-/// The columns: [`FIELDS`], with a column for each field of `pm`.
+/// Returns the columns: [`FIELDS`], with a column for each field of `pm`.
 fn columns() -> Vec<String> {
     let of = |field: &&str| match *field {
         "pm" => PM_FIELDS.iter().map(|count| format!("pm.{count}")).collect(),
@@ -214,10 +211,10 @@ fn columns() -> Vec<String> {
     FIELDS.iter().flat_map(of).collect()
 }
 
-/// What the printed table leaves out: the same in every row, or spread over `mops`.
+/// Fields that the printed table leaves out: equal in all rows, or the spread of `mops`.
 const NOT_PRINTED: &[&str] = &["experiment", "peer", "mops_min", "mops_max", "extra"];
 
-/// A row's cells by column: nested counts as `pm.NAME`, `extra` as JSON.
+/// Returns a row's cells by column: nested counts as `pm.NAME`, `extra` as JSON.
 fn flatten(row: &Row) -> Outcome<Vec<(String, String)>> {
     let mut cells = Vec::new();
     if let Value::Object(fields) = serde_json::to_value(row).map_err(not_json)? {
@@ -241,7 +238,7 @@ fn cell(cells: &[(String, String)], column: &str) -> Option<String> {
     cells.iter().find(|(name, _)| name == column).map(|(_, value)| value.clone())
 }
 
-/// A line per row, a column per field that some row has; what is special to the experiment comes last.
+/// Formats one line per row and one column per field that any row has; the experiment's own figures come last.
 fn table_text(rows: &[Row]) -> Outcome<String> {
     let cells: Vec<_> = rows.iter().map(flatten).collect::<Outcome<_>>()?;
     let shown = |column: &String| {
@@ -269,7 +266,7 @@ fn table_text(rows: &[Row]) -> Outcome<String> {
     Ok(text)
 }
 
-/// What is special to the experiment, in short: most nested figures are for machines.
+/// Formats the experiment's own figures in short; most nested ones are left to programs.
 fn extra_text(row: &Row) -> String {
     let short = |(name, value): (&String, &Value)| match value {
         _ if name == "backing" => None,

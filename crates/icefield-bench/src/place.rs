@@ -1,4 +1,4 @@
-//! Directories for tables under measurement, removed with them.
+//! Directories for tables under measurement, which are removed afterwards.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,14 +9,14 @@ use crate::{Error, Outcome};
 
 const PREFIX: &str = "icefield-bench-";
 
-/// A directory of this run's own; removed, with all that is in it, when dropped.
+/// A directory of this run, removed with its content on drop.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     path: PathBuf,
 }
 
 impl Scratch {
-    /// Makes one inside `parent`, and removes those that killed runs left there.
+    /// Creates a directory inside `parent`, and removes those that killed runs left there.
     pub fn new(parent: &Path) -> Outcome<Self> {
         fs::create_dir_all(parent).map_err(|error| Error::file(parent, error))?;
         remove_leftovers(parent);
@@ -31,7 +31,7 @@ impl Scratch {
         Err(Error::file(parent, std::io::ErrorKind::AlreadyExists))
     }
 
-    /// A path inside that nothing uses yet, if `number` is new.
+    /// Returns a path inside, which is unused if `number` is new.
     pub fn entry(&self, number: u64) -> PathBuf {
         self.path.join(number.to_string())
     }
@@ -39,12 +39,12 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What cannot be removed now is removed by the next run.
+        // On failure, the next run removes the rest.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
 
-/// Removes the directories of processes that are gone; memory behind them would be lost until the next boot.
+/// Removes the directories of dead processes; otherwise their memory would be lost until the next boot.
 fn remove_leftovers(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else { return };
     for entry in entries.flatten() {
@@ -61,7 +61,7 @@ fn remove_leftovers(parent: &Path) {
     }
 }
 
-/// A directory that is removed when dropped, if there is one.
+/// A directory, if any, that is removed on drop.
 #[derive(Debug)]
 pub(crate) struct RemovedDir(pub Option<PathBuf>);
 
@@ -73,7 +73,7 @@ impl Drop for RemovedDir {
     }
 }
 
-/// Bytes of the blocks that the file system has given to the files in `dir`.
+/// Returns the size of the blocks that the file system has allocated to the files in `dir`.
 pub(crate) fn allocated_bytes(dir: &Path) -> Outcome<u64> {
     use std::os::unix::fs::MetadataExt;
     let mut bytes = 0;

@@ -1,4 +1,4 @@
-//! Results of earlier runs, read back from their lines of JSON.
+//! Results of earlier runs, read back from their JSON lines.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 
 use crate::{Error, Outcome};
 
-/// A line of results as a reader sees it: the fields that [`FIELDS`](crate::FIELDS) names, those that were not measured
-/// absent.
+/// A line of results as read back: the fields that [`FIELDS`](crate::FIELDS) names; fields that were not measured
+/// are absent.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default)]
 pub(crate) struct Measured {
@@ -42,44 +42,44 @@ pub(crate) struct Measured {
 }
 
 impl Measured {
-    /// How operations were handed over: `none`, a number or `stream`; empty where it was not said.
+    /// Returns the batch: `none`, a number or `stream`; empty where the line has none.
     pub fn batch(&self) -> String {
         self.batch.as_ref().map(text).unwrap_or_default()
     }
 
-    /// `1 thread`, `2 threads`.
+    /// Returns `1 thread`, `2 threads`.
     pub fn told_threads(&self) -> String {
         let threads = self.threads.unwrap_or(1);
         format!("{threads} thread{}", if threads == 1 { "" } else { "s" })
     }
 
-    /// A figure of the experiment's own.
+    /// Returns a figure that is specific to the experiment.
     pub fn extra(&self, name: &str) -> Option<f64> {
         self.extra.get(name)?.as_f64()
     }
 
-    /// What the experiment calls this point of its sweep.
+    /// Returns the field `name` of `extra` as text: the point of a sweep.
     pub fn point(&self, name: &str) -> Option<String> {
         self.extra.get(name).map(text)
     }
 
-    /// A count of what an operation does to persistent memory.
+    /// Returns a count of accesses to persistent memory per operation.
     pub fn pm(&self, name: &str) -> Option<f64> {
         self.pm.as_ref()?.get(name).copied()
     }
 
-    /// The speed of the loop that `limit_ratio` compares with.
+    /// Returns the speed of the loop that `limit_ratio` compares with.
     pub fn ceiling_mops(&self) -> Option<f64> {
         Some(self.mops? / self.limit_ratio.filter(|ratio| *ratio > 0.0)?)
     }
 
-    /// Whether the table answered wrongly by then.
+    /// Returns whether the table had given a wrong answer by then.
     pub fn is_wrong(&self) -> bool {
         self.extra.get("wrong_answers").is_some_and(|wrong| wrong == &Value::Bool(true))
     }
 }
 
-/// A value as it is printed: a string without quotation marks.
+/// Formats a value for print: a string without quotation marks.
 pub(crate) fn text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -87,10 +87,10 @@ pub(crate) fn text(value: &Value) -> String {
     }
 }
 
-/// Reads a file of results, empty lines left out.
+/// Reads a file of results, ignoring empty lines.
 ///
 /// # Errors
-/// The file cannot be read, or a line of it is no result: its number is told.
+/// The file cannot be read, or a line is not a result; the error names the line's number.
 pub(crate) fn read(path: &Path) -> Outcome<Vec<Measured>> {
     let text = std::fs::read_to_string(path).map_err(|error| Error::file(path, error))?;
     let numbered = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());

@@ -1,10 +1,11 @@
-//! Peers under measurement: somebody else's tables, by the interface of `icefield-peers`.
+//! Peers under measurement: competitors behind the interface of `icefield-peers`.
 //!
-//! A peer gets the same keys in the same order, in arrays as long as our batches: one key a call under `none`. What it
-//! makes of an array is its own affair. Operations of several kinds go over by kind, an array of each.
+//! A peer gets the same keys in the same order, in arrays as long as our batches: one key per call under `none`.
+//! How it processes an array is up to the peer. A mixed batch is passed on by kind, one array for each.
 //!
-//! A peer lives in memory, or in files and then on a disk only. One in files has two modes: a call's writes are durable
-//! when it returns, which is what `always` asks for; for all that asks for less it is in its own relaxed mode.
+//! A peer lives either in memory or in files; those in files run on `--medium disk` only. A peer in files has two
+//! modes: with `--sync always`, the writes of a call are durable when it returns; with any weaker setting it runs
+//! in its own relaxed mode.
 
 use std::io;
 use std::path::PathBuf;
@@ -20,12 +21,12 @@ use crate::keys::{Tally, value_of};
 use crate::stats::Histogram;
 use crate::table::{Answers, BenchTable, Call, Cost, Design, Mixed, Place, Setup, updates};
 
-/// The competitors that `--peers` and `--peer-lib` name: on a disk those that live in files, else those in memory.
+/// Returns the competitors that `--peers` and `--peer-lib` name: on a disk those in files, else those in memory.
 pub(crate) fn chosen(args: &Args) -> Outcome<Vec<&'static dyn Design>> {
     let mut kinds = built_in();
     let known: Vec<String> = kinds.iter().map(|kind| kind.name().to_owned()).collect();
     let wanted = match args.peers.as_slice() {
-        // Whoever asks for everything means them, too.
+        // The experiment `all` includes all peers.
         [] if args.experiment == "all" => vec!["all".to_owned()],
         asked => asked.to_vec(),
     };
@@ -71,7 +72,7 @@ pub(crate) fn chosen(args: &Args) -> Outcome<Vec<&'static dyn Design>> {
 pub(crate) struct Rival(Box<dyn Kind>);
 
 impl Rival {
-    /// As a design. It stays for as long as the process: there are a handful.
+    /// Returns the peer as a design. It is leaked, which is fine for a handful of peers.
     fn design(kind: Box<dyn Kind>) -> &'static dyn Design {
         Box::leak(Box::new(Self(kind)))
     }
@@ -150,14 +151,15 @@ fn writes(sync: SyncMode) -> Writes {
     if sync == SyncMode::Always { Writes::Durable } else { Writes::Relaxed }
 }
 
-/// A peer's table.
+/// An open table of a peer.
 struct Rivals {
     name: String,
     peer: Box<dyn Peer>,
 }
 
 impl Rivals {
-    /// What was answered, unless a call failed: then the measurement ends, as it does when a table of ours fails.
+    /// Returns the answers, or an error if a call failed, which ends the measurement as a failure of our own tables
+    /// does.
     fn sound(&self, tally: Tally) -> Result<Tally> {
         match self.peer.failure() {
             Some(why) => {
@@ -259,7 +261,7 @@ impl BenchTable for Rivals {
         self.sound(tally)
     }
 
-    /// Nobody asks peers how big they are.
+    /// The interface of peers has no statistics.
     fn stats(&self) -> Stats {
         Stats::default()
     }
@@ -271,7 +273,7 @@ mod tests {
 
     use super::*;
 
-    /// Finds no key, for it cannot look.
+    /// A peer whose every call fails.
     struct Broken;
 
     impl Peer for Broken {

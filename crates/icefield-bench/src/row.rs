@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use crate::args::Batch;
 
-/// Every field that a line of results may have, in the order of the columns; `pm` and `extra` have fields of their own.
+/// The fields of a line of results, in the order of the columns; `pm` and `extra` have fields of their own.
 ///
 /// ```
 /// assert!(icefield_bench::FIELDS.contains(&"limit_ratio"));
@@ -44,7 +44,7 @@ pub const FIELDS: &[&str] = &[
 pub(crate) const PM_FIELDS: &[&str] =
     &["line_reads", "line_writes", "flushes", "fences", "media_reads", "media_writes"];
 
-/// A measurement. The fields are those that readers of the results rely on; what was not measured is left out.
+/// A measurement. Readers of results rely on the names of the fields; fields that were not measured are left out.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Row {
     pub experiment: &'static str,
@@ -102,12 +102,12 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// Adds a figure of this experiment's own.
+    /// Adds a figure that is specific to the experiment.
     pub fn extra(&mut self, name: &str, value: impl Into<Value>) {
         self.extra.insert(name.to_owned(), value.into());
     }
 
-    /// Fills in the median and the range of throughputs in million operations per second.
+    /// Sets the median and the range of throughput, in million operations per second.
     pub fn throughput(&mut self, mops: &[f64]) {
         self.mops = crate::stats::median(mops).map(rounded);
         self.mops_min = mops.iter().copied().reduce(f64::min).map(rounded);
@@ -119,7 +119,7 @@ impl Row {
     }
 }
 
-/// What one operation does to persistent memory, on average.
+/// The mean cost of one operation on persistent memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct PmCost {
     /// Distinct lines read.
@@ -146,7 +146,7 @@ impl PmCost {
         }
     }
 
-    /// The mean over so many.
+    /// Returns the mean over `count` operations.
     pub fn over(self, count: u64) -> Self {
         let mean = |sum: f64| rounded(sum / count.max(1) as f64);
         Self {
@@ -160,7 +160,7 @@ impl PmCost {
     }
 }
 
-/// Four decimals are more than any of these figures deserves.
+/// Rounds to four decimals.
 pub(crate) fn rounded(value: f64) -> f64 {
     (value * 1e4).round() / 1e4
 }

@@ -1,4 +1,4 @@
-//! What all experiments of a run share: options with their defaults, places, the clock, the output.
+//! The shared state of a run's experiments: options with their defaults, directories, timing, output.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -21,43 +21,41 @@ use crate::row::Row;
 use crate::table::{BenchTable, Call, Design, Levels, Mixed, Place, Records, Setup};
 use crate::{Error, Outcome};
 
-/// A run.
 pub(crate) struct Session {
     pub args: Args,
     pub output: Output,
     pub machine: Machine,
-    /// Who takes part: our tables, then the peers.
+    /// The tables to measure: ours, then the peers.
     pub designs: Vec<&'static dyn Design>,
-    /// How many of these are there for the whole session: those in front.
+    /// The number of leading `designs` that take part in the whole session.
     chosen: usize,
     peers: Vec<&'static dyn Design>,
     pub space: KeySpace,
     parent: PathBuf,
     scratch: Scratch,
     places: Cell<u64>,
-    /// Whether tables are made that never grow.
+    /// True if tables are created with a fixed size.
     pub fixed_size: bool,
-    /// What tables of levels do for the first of them, if not as usual.
+    /// Options for the first levels of tables with levels; `None` for the table's defaults.
     pub levels: Option<Levels>,
-    /// For how many times its keys a table is sized.
+    /// The capacity of a table as a multiple of its number of keys.
     pub room: f64,
-    /// What records tables are made for.
     pub records: Records,
-    /// How many records our last table was loaded with.
+    /// The number of records loaded into the last table of ours.
     loaded: Cell<Option<u64>>,
-    /// Who answered wrongly.
+    /// The tables that gave a wrong answer.
     wrong: RefCell<BTreeSet<&'static str>>,
 }
 
-/// A table and the directory that goes away with it.
+/// A table and its directory, which is removed on drop.
 pub(crate) struct Placed {
-    // Declared, and so dropped, before its directory.
+    // Field order matters: the table is dropped before its directory.
     pub table: Box<dyn BenchTable>,
     pub place: Place,
     pub _dir: RemovedDir,
 }
 
-/// More threads than any machine has; a slip of the finger beyond.
+/// The most threads that an option may ask for; a larger number is rejected as a typing error.
 const MOST_THREADS: usize = 1 << 14;
 
 impl Session {
@@ -95,12 +93,12 @@ impl Session {
         })
     }
 
-    /// Whether every answer so far was right.
     pub fn is_sound(&self) -> bool {
         self.wrong.borrow().is_empty()
     }
 
-    /// Lets competitors and others take part from here on, besides those chosen; none but these.
+    /// From here on, measures the chosen tables, `others`, and the peers if `peers`; replaces those of an earlier
+    /// call.
     pub fn invite(&mut self, peers: bool, others: &[&'static dyn Design]) {
         self.designs.truncate(self.chosen);
         self.designs.extend(others);
@@ -109,7 +107,7 @@ impl Session {
         }
     }
 
-    /// The medium asked for, or where `design` usually lives.
+    /// Returns the medium from the options, or the usual one of `design`.
     pub fn medium(&self, design: &dyn Design) -> Medium {
         match self.args.medium {
             Some(medium) if !design.is_peer() => medium,
@@ -117,10 +115,10 @@ impl Session {
         }
     }
 
-    /// Those that answer all of `calls`, of any number of threads if there are several.
+    /// Returns the tables that support all of `calls`, without single-threaded ones when `threads` is above 1.
     ///
     /// # Errors
-    /// Nobody answers them.
+    /// No table supports them.
     pub fn contenders(&self, calls: &[Call], threads: usize) -> Outcome<Vec<&'static dyn Design>> {
         let able = |design: &&&dyn Design| calls.iter().all(|call| design.offers(*call));
         let mut designs = named(self.designs.iter().filter(able).copied().collect())?;
@@ -128,16 +126,16 @@ impl Session {
         Ok(designs)
     }
 
-    /// Our own tables that can live on `medium`.
+    /// Returns our own tables that support `medium`.
     ///
     /// # Errors
-    /// There is none.
+    /// There are none.
     pub fn ours_on(&self, medium: Medium) -> Outcome<Vec<&'static dyn Design>> {
         let able = |design: &&&dyn Design| !design.is_peer() && design.lives_in(medium);
         named(self.designs.iter().filter(able).copied().collect())
     }
 
-    /// The number of records asked for, or what is usual for `medium`.
+    /// Returns the number of records from the options, or the default for `medium`.
     pub fn keys(&self, medium: Medium) -> u64 {
         self.keys_or(match medium {
             Medium::Memory => 32_000_000,
@@ -146,7 +144,7 @@ impl Session {
         })
     }
 
-    /// The number of records asked for, or `usual`.
+    /// Returns the number of records from the options, or `usual`.
     pub fn keys_or(&self, usual: u64) -> u64 {
         self.args.keys.unwrap_or(if self.args.quick { usual.min(QUICK_KEYS) } else { usual })
     }
@@ -159,7 +157,7 @@ impl Session {
         if self.args.quick { 1 } else { self.args.repeat }
     }
 
-    /// The points of a sweep: all of them, or, when it is to be quick, the first, the middle and the last.
+    /// Returns the points of a sweep: all of them, or with `--quick` the first, the middle and the last.
     pub fn points<T: Copy>(&self, all: &[T]) -> Vec<T> {
         match (self.args.quick, all) {
             (true, [first, .., last]) => vec![*first, all[all.len() / 2], *last],
@@ -167,7 +165,7 @@ impl Session {
         }
     }
 
-    /// Each number of threads to measure.
+    /// Returns the numbers of threads to measure.
     pub fn threads(&self) -> Vec<usize> {
         let cores = self.machine.cores();
         match self.args.threads.as_slice() {
@@ -177,7 +175,7 @@ impl Session {
         }
     }
 
-    /// Each way of handing over operations to measure.
+    /// Returns the batch sizes to measure.
     pub fn batches(&self, usual: &[Batch]) -> Vec<Batch> {
         if self.args.batch.is_empty() { usual.to_vec() } else { self.args.batch.clone() }
     }
@@ -186,7 +184,7 @@ impl Session {
         self.output.progress(text);
     }
 
-    /// Tables by name, whatever `--tables` says, with the peers.
+    /// Returns the tables of these names, whatever `--tables` says, and the peers.
     pub fn designs_named(&self, names: &[&str]) -> Outcome<Vec<&'static dyn Design>> {
         let tables = names.iter().map(|name| (*name).to_owned()).collect();
         let mut designs = chosen_designs(&Args { tables, ..self.args.clone() })?;
@@ -194,7 +192,8 @@ impl Session {
         Ok(designs)
     }
 
-    /// The tables that `--tables` names, else those of `usual` that can live where `--medium` says; with the peers.
+    /// Returns the tables that `--tables` names, or those of `usual` that support the medium of the options; and
+    /// the peers.
     pub fn designs_or(&self, usual: &[&str]) -> Vec<&'static dyn Design> {
         if !self.args.tables.is_empty() {
             return self.designs.clone();
@@ -206,12 +205,12 @@ impl Session {
         ours.chain(self.designs.iter().copied().filter(|design| design.is_peer())).collect()
     }
 
-    /// What stands behind the files of persistent tables.
+    /// Describes the storage behind the files of persistent tables.
     pub fn backing(&self) -> &'static str {
         backing(&self.parent)
     }
 
-    /// A row of `design` with what the options say.
+    /// Returns a row for `design`, filled in from the options.
     pub fn row(&self, experiment: &'static str, design: &dyn Design, medium: Medium) -> Row {
         let mut row = Row {
             experiment,
@@ -231,7 +230,7 @@ impl Session {
         row
     }
 
-    /// A place on `medium` that nothing uses, and what removes it.
+    /// Returns an unused location on `medium`, and the guard that removes it.
     pub fn place(&self, medium: Medium) -> (Place, RemovedDir) {
         let place = self.fresh_place(medium);
         let dir = RemovedDir(match &place {
@@ -252,20 +251,20 @@ impl Session {
         }
     }
 
-    /// A path in this run's directory that nothing uses.
+    /// Returns an unused path in the directory of this run.
     pub fn fresh_path(&self) -> PathBuf {
         let number = self.places.get();
         self.places.set(number + 1);
         self.scratch.entry(number)
     }
 
-    /// A new table.
     pub fn create(&self, design: &dyn Design, medium: Medium, setup: Setup) -> Outcome<Placed> {
         let (place, dir) = self.place(medium);
         Ok(Placed { table: design.create(&place, setup)?, place, _dir: dir })
     }
 
-    /// How to make a table of so many records; of options that some experiments sweep, the first one.
+    /// Returns the setup of a table for `capacity` records. Options that some experiments sweep get their first
+    /// value.
     pub fn setup(&self, capacity: u64) -> Setup {
         Setup {
             capacity,
@@ -282,8 +281,9 @@ impl Session {
         }
     }
 
-    /// A table that is sized for the keys and holds them: `--keys`, or `--fill` of its resize point. Gives how many.
-    /// Peers, whose resize points nobody knows, hold as many as our last table.
+    /// Creates a table and loads it, with the number of keys from the options or up to `--fill` of its resize
+    /// point. Returns the number of records. The resize point of a peer is unknown, so a peer holds as many records
+    /// as our last table.
     pub fn create_loaded(&self, design: &'static dyn Design) -> Outcome<(Placed, u64)> {
         let medium = self.medium(design);
         let mut keys = self.keys(medium);
@@ -301,7 +301,7 @@ impl Session {
         Ok((placed, keys))
     }
 
-    /// Inserts the keys numbered `range`, the fast way.
+    /// Inserts the keys numbered `range` on all cores.
     pub fn load(
         &self,
         design: &'static dyn Design,
@@ -312,7 +312,7 @@ impl Session {
         self.write(design, table, Call::TryInsert, range)
     }
 
-    /// Makes `call`, which writes and tells no values, for the keys numbered `range`, on all cores.
+    /// Makes `call`, a write that returns no values, for the keys numbered `range` on all cores.
     pub fn write(
         &self,
         design: &'static dyn Design,
@@ -325,7 +325,7 @@ impl Session {
         let (_, parts) = self.run(table, threads, |thread| {
             let part = part(count, thread, threads);
             let mut hits = 0;
-            // In steps: a table of any size loads with a small array of keys.
+            // In steps, so that the array of keys stays small for a table of any size.
             for step in part.clone().step_by(LOAD_STEP) {
                 let end = (step + LOAD_STEP).min(part.end);
                 let keys = space.keys(range.start + step as u64..range.start + end as u64);
@@ -339,7 +339,7 @@ impl Session {
         Ok(())
     }
 
-    /// [`Machine::run`], with the table told of the threads.
+    /// [`Machine::run`], with calls of [`BenchTable::thread`] before and after.
     pub fn run<R: Send>(
         &self,
         table: &dyn BenchTable,
@@ -351,14 +351,14 @@ impl Session {
         self.machine.run_between(threads, enter, work, leave)
     }
 
-    /// Asks for every key once, which maps the pages of a table that holds none of them, and gives those of memory
-    /// frames.
+    /// Looks up every key once in a table that holds none of them, which maps the table's pages; then gives frames
+    /// to touched pages of memory.
     pub fn touch(&self, table: &dyn BenchTable, keys: &[u64]) -> Outcome {
         self.timed(table, Call::GetMiss, keys, self.machine.cores(), Batch::Stream)?;
         frames::fill()
     }
 
-    /// Makes `call` for all `keys` on so many threads; gives the time and what was answered.
+    /// Makes `call` for all `keys` on `threads` threads. Returns the time and the answers.
     pub fn timed(
         &self,
         table: &dyn BenchTable,
@@ -377,7 +377,7 @@ impl Session {
         Ok((time, tally))
     }
 
-    /// Compares what `call` for all `keys` answered with what it had to.
+    /// Checks the answers of `call` for all `keys`.
     pub fn check_call(
         &self,
         design: &'static dyn Design,
@@ -389,7 +389,7 @@ impl Session {
         self.check(design, &format!("{call:?}"), found, expected);
     }
 
-    /// Notes a wrong answer; the run goes on, marks every later row of the table, and ends with a bad status.
+    /// Records a wrong answer. The run continues, marks every later row of the table, and exits with status 1.
     pub fn check(&self, design: &'static dyn Design, what: &str, found: Tally, expected: Tally) {
         if found != expected {
             self.wrong.borrow_mut().insert(design.name());
@@ -404,7 +404,7 @@ impl Session {
         }
     }
 
-    /// Compares what operations of several kinds answered, each of whose keys was as it expects it.
+    /// Checks the answers of a mixed phase in which each key was as its operation expects.
     pub fn check_mixed(
         &self,
         design: &'static dyn Design,
@@ -419,13 +419,13 @@ impl Session {
         self.check(design, "mixed", found, expected);
     }
 
-    /// Notes that `design` left something in a state that cannot be; see [`Session::check`].
+    /// Records that `design` left an impossible state; see [`Session::check`].
     pub fn blame(&self, design: &'static dyn Design, what: &str) {
         self.wrong.borrow_mut().insert(design.name());
         self.output.warn(&format!("WRONG ANSWERS from {}: {what}", design.name()));
     }
 
-    /// Takes a result.
+    /// Writes a result.
     pub fn put(&mut self, mut row: Row) -> Outcome {
         if self.wrong.borrow().contains(row.table.as_str()) {
             row.extra("wrong_answers", true);
@@ -433,7 +433,7 @@ impl Session {
         self.output.row(row)
     }
 
-    /// Memory like that of a table on `medium`, of the same size.
+    /// Returns memory of the same kind and size as that of a table on `medium`.
     pub fn arena(&self, medium: Medium, bytes: u64, pages: Pages) -> Outcome<(Arena, RemovedDir)> {
         self.progress("touching memory for the ceiling");
         Ok(match medium.durability() {
@@ -448,7 +448,7 @@ impl Session {
         })
     }
 
-    /// How long so many operations of a bare loop take, over as many threads.
+    /// Measures `ops` operations of a bare loop on `threads` threads.
     pub fn timed_loop(
         &self,
         bare: Loop,
@@ -465,14 +465,14 @@ impl Session {
     }
 }
 
-/// Most records of a table, and most operations of a measurement, when it is to be quick.
+/// Limits under `--quick`: records of a table, and operations of a measurement.
 const QUICK_KEYS: u64 = 4_000_000;
 const QUICK_OPS: u64 = 1_000_000;
 
 /// Keys in one step of loading, per thread.
 const LOAD_STEP: usize = 1 << 16;
 
-/// A simulated medium that counts, and keeps no crash images.
+/// A simulated medium that counts accesses and keeps no crash images.
 pub(crate) fn counting_sim(seed: u64) -> SimOptions {
     SimOptions {
         seed,
@@ -483,7 +483,7 @@ pub(crate) fn counting_sim(seed: u64) -> SimOptions {
     }
 }
 
-/// How a bare loop hides latency as a table does under `batch`.
+/// Returns the pace of a bare loop that hides latency as a table does under `batch`.
 pub(crate) fn pace(batch: Batch) -> Pace {
     match batch {
         Batch::None => Pace::Single,
@@ -492,7 +492,7 @@ pub(crate) fn pace(batch: Batch) -> Pace {
     }
 }
 
-/// The loop that no table can beat with `call` on `medium`; `None` where no such loop says anything.
+/// Returns the loop that bounds `call` on `medium`; `None` where a bare loop gives no meaningful bound.
 pub(crate) fn ceiling(call: Call, medium: Medium, batch: Batch) -> Option<Loop> {
     match (call, medium) {
         (_, Medium::Disk | Medium::Sim) => None,
@@ -502,7 +502,7 @@ pub(crate) fn ceiling(call: Call, medium: Medium, batch: Batch) -> Option<Loop> 
     }
 }
 
-/// `designs`, unless there is none.
+/// Returns `designs`, or an error if it is empty.
 pub(crate) fn named(designs: Vec<&'static dyn Design>) -> Outcome<Vec<&'static dyn Design>> {
     match designs.as_slice() {
         [] => Err(Error::option("tables", "none of these tables can do this")),
@@ -510,7 +510,7 @@ pub(crate) fn named(designs: Vec<&'static dyn Design>) -> Outcome<Vec<&'static d
     }
 }
 
-/// The tables that `--tables` names, or all that are usual and can live where `--medium` says.
+/// Returns the tables that `--tables` names, or all usual ones that support the medium of the options.
 pub(crate) fn chosen_designs(args: &Args) -> Outcome<Vec<&'static dyn Design>> {
     let fits = |design: &dyn Design| args.medium.is_none_or(|medium| design.lives_in(medium));
     let hashes = |design: &dyn Design| args.hash.is_none() || design.offers_hashes();
@@ -539,14 +539,14 @@ pub(crate) fn chosen_designs(args: &Args) -> Outcome<Vec<&'static dyn Design>> {
 fn default_dir(medium: Option<Medium>) -> PathBuf {
     let shared_memory = Path::new("/dev/shm");
     match medium {
-        // Tables refuse it in memory.
+        // Tables with `Durability::Disk` refuse files in memory.
         Some(Medium::Disk) => std::env::temp_dir(),
         _ if shared_memory.is_dir() => shared_memory.to_owned(),
         _ => std::env::temp_dir(),
     }
 }
 
-/// What `pmem` results stand on, in words.
+/// Describes the storage behind `pmem` results.
 fn backing(dir: &Path) -> &'static str {
     const TMPFS_MAGIC: i64 = 0x0102_1994;
     match rustix::fs::statfs(dir) {

@@ -1,4 +1,4 @@
-//! A set under measurement: hits are counted, values there are none.
+//! A set under measurement: it counts hits and has no values.
 
 use std::time::Instant;
 
@@ -9,11 +9,10 @@ use crate::keys::Tally;
 use crate::stats::Histogram;
 use crate::table::{Answers, BenchTable, Call, Mixed};
 
-/// DLHT's set.
 pub(crate) struct Keys(pub DlhtSet<u64>);
 
 impl Keys {
-    /// Whether a set can do it.
+    /// Returns whether a set supports `call`.
     pub fn offers(call: Call) -> bool {
         matches!(call, Call::Get | Call::GetMiss | Call::TryInsert | Call::Remove | Call::InsDel)
     }

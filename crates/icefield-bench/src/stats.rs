@@ -1,6 +1,6 @@
 //! Medians and latency histograms.
 
-/// The middle value; the mean of the middle two of an even number.
+/// Returns the middle value, or the mean of the middle two of an even number of values.
 pub(crate) fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -12,12 +12,12 @@ pub(crate) fn median(values: &[f64]) -> Option<f64> {
     }
 }
 
-/// log2 of the buckets per power of two: values are kept to 1.6 %.
+/// log2 of the buckets per power of two: values are exact to 1.6 %.
 const SUB_BITS: u32 = 6;
-/// Up to 2^40 ns, a quarter of an hour.
+/// Durations up to 2^40 ns, about 18 minutes.
 const POWERS: u32 = 40;
 
-/// Counts of durations in nanoseconds, exact to 1.6 %; smallest and largest exact.
+/// Counts of durations in nanoseconds, exact to 1.6 %; the largest is exact.
 #[derive(Clone)]
 pub(crate) struct Histogram {
     counts: Vec<u64>,
@@ -66,7 +66,7 @@ impl Histogram {
         self.max_ns as f64
     }
 
-    /// The duration that a share `quantile` of all stays at or below.
+    /// Returns the smallest duration that a share `quantile` of all does not exceed.
     pub fn quantile(&self, quantile: f64) -> f64 {
         let rank = ((quantile * self.total as f64).ceil() as u64).clamp(1, self.total.max(1));
         let mut seen = 0;
@@ -80,7 +80,7 @@ impl Histogram {
     }
 }
 
-/// Below 2^SUB_BITS each value has a bucket of its own; above, each power of two has 2^SUB_BITS of them.
+/// Below 2^SUB_BITS each value has its own bucket; above, each power of two has 2^SUB_BITS buckets.
 #[inline]
 fn bucket_of(ns: u64) -> usize {
     let power = (ns | 1).ilog2();
@@ -91,7 +91,7 @@ fn bucket_of(ns: u64) -> usize {
     (((shift + 1) << SUB_BITS) as u64 + ((ns >> shift) - (1 << SUB_BITS))) as usize
 }
 
-/// The largest value of a bucket.
+/// Returns the largest value of a bucket.
 fn top_of(bucket: usize) -> u64 {
     let (group, within) = ((bucket >> SUB_BITS) as u32, (bucket & ((1 << SUB_BITS) - 1)) as u64);
     if group == 0 {

@@ -1,7 +1,7 @@
-//! The seam between experiments and tables: [`BenchTable`] is one opened table, [`Design`] makes them.
+//! The interface between experiments and tables: [`BenchTable`] is an open table, [`Design`] creates them.
 //!
-//! The loops are inside the calls, so that a call through `dyn` costs nothing per operation; whatever can take an array
-//! of keys can be measured. A new design joins by implementing [`Design`] and a line in [`super::designs`].
+//! The loops over keys are inside the calls, so dynamic dispatch costs nothing per operation; any table that takes
+//! an array of keys can be measured. To add a design, implement [`Design`] and add a line to [`super::designs`].
 
 use std::path::PathBuf;
 
@@ -14,37 +14,37 @@ use crate::keys::Tally;
 use crate::limit::Pages;
 use crate::stats::Histogram;
 
-/// What is asked of each key of a phase.
+/// The operation that a phase applies to each key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Call {
-    /// Of a present key.
+    /// The key is present.
     Get,
-    /// Of an absent key.
+    /// The key is absent.
     GetMiss,
     TryInsert,
     Insert,
     Put,
     Update,
     Remove,
-    /// An insert and a remove of the same absent key.
+    /// An insert and a remove of the same absent key, counted as two operations.
     InsDel,
-    /// Of a present key: a get, or an update; see [`updates`].
+    /// A get or an update of a present key; see [`updates`].
     PutHeavy,
 }
 
-/// Whether [`Call::PutHeavy`] updates `key`: as good as a coin, for keys are random.
+/// Returns whether [`Call::PutHeavy`] updates `key`. Keys are random, so half of them are updated.
 #[inline]
 pub(crate) fn updates(key: u64) -> bool {
     key & 1 == 1
 }
 
 impl Call {
-    /// How many operations one key stands for.
+    /// Returns the number of operations that one key counts for.
     pub fn operations(self) -> usize {
         if self == Self::InsDel { 2 } else { 1 }
     }
 
-    /// What a phase over `keys` must answer when each key was as the call expects it.
+    /// Returns the required answers of a phase over `keys` in which each key was as the call expects.
     pub fn expected(self, keys: &[u64]) -> Tally {
         let values = Tally::of_values(keys);
         match self {
@@ -56,7 +56,7 @@ impl Call {
     }
 }
 
-/// One operation of a mixed phase: a get, an update, an insert of any kind, or a removal.
+/// One operation of a mixed phase: a get, an update, any kind of insert, or a removal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mixed {
     pub key: u64,
@@ -69,19 +69,19 @@ impl Mixed {
     }
 }
 
-/// What a table may leave out of its answers.
+/// Which calls of a table return values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answers {
-    /// Nothing: every get, update and removal tells the value.
+    /// Every get, update and removal returns the value.
     Values,
-    /// Only gets tell the value.
+    /// Only gets return the value.
     GetValues,
-    /// There are no values.
+    /// The table stores keys only.
     Hits,
 }
 
 impl Answers {
-    /// Whether `call` tells the value of `key`.
+    /// Returns whether `call` returns the value of `key`.
     fn tells(self, call: Call, key: u64) -> bool {
         match self {
             Self::Values => true,
@@ -90,12 +90,12 @@ impl Answers {
         }
     }
 
-    /// What is told of gets that find this.
+    /// Returns the answers of gets whose keys and values are `found`.
     pub fn told_of(self, found: Tally) -> Tally {
         if self == Self::Hits { Tally { sum: 0, ..found } } else { found }
     }
 
-    /// What `call` over `keys` must answer, from a table that answers like this.
+    /// Returns the required answers of `call` over `keys`.
     pub fn expected(self, call: Call, keys: &[u64]) -> Tally {
         let all = call.expected(keys);
         if self == Self::Values || all.sum == 0 {
@@ -106,107 +106,104 @@ impl Answers {
     }
 }
 
-/// A table under measurement: 64-bit keys, [`value_of`] each as its value.
+/// A table under measurement: the value of each 64-bit key is [`value_of`] the key.
 pub(crate) trait BenchTable: Send + Sync {
-    /// Makes `call` for each key in order. `hits` counts gets and updates and removals that found their key, and
-    /// inserts that met none; `sum` adds up the values that they answered.
+    /// Makes `call` for each key in order. `hits` counts gets, updates and removals of present keys and inserts of
+    /// absent ones; `sum` adds up the returned values.
     fn run(&self, call: Call, keys: &[u64], batch: Batch) -> Result<Tally>;
 
-    /// What the answers hold.
     fn answers(&self) -> Answers {
         Answers::Values
     }
 
-    /// Says that this thread, the `index`-th, begins to use the table, or has ended.
+    /// Called when this thread, number `_index`, starts to use the table, and when it has finished.
     fn thread(&self, _index: usize, _begins: bool) {}
 
-    /// Operations of several kinds in order.
+    /// Runs operations of several kinds in order.
     fn run_mixed(&self, ops: &[Mixed], batch: Batch) -> Result<Tally>;
 
-    /// [`BenchTable::run`] one by one, each with its time in nanoseconds.
+    /// Does the same as [`BenchTable::run`], one operation at a time, and records the time of each in nanoseconds.
     fn run_timed(&self, call: Call, keys: &[u64], times: &mut Histogram) -> Result<Tally>;
 
-    /// What the table is made of.
     fn stats(&self) -> Stats;
 
-    /// The index behind it, if it is one, in memory or in files.
+    /// Returns the join index behind the table, in memory or in files; `None` for other tables.
     fn index(&self) -> Option<&JoinIndex<u64>> {
         None
     }
 }
 
-/// A kind of table that can be made and opened.
+/// A kind of table that can be created and opened.
 pub(crate) trait Design: Sync {
-    /// Its name in options and results.
+    /// Returns the name used in options and results.
     fn name(&self) -> &str;
 
-    /// Whether it is somebody else's.
+    /// Returns whether it is a competitor and not one of our tables.
     fn is_peer(&self) -> bool {
         false
     }
 
-    /// Whether it takes part when no table is asked for by name.
+    /// Returns whether it is measured when `--tables` is not given.
     fn is_usual(&self) -> bool {
         true
     }
 
-    /// Whether its tables are for one thread only, so that there is nothing to measure with more.
+    /// Returns whether its tables are single-threaded, so that only one thread is measured.
     fn is_for_one_thread(&self) -> bool {
         false
     }
 
-    /// Whether its tables can live there.
     fn lives_in(&self, medium: Medium) -> bool;
 
-    /// Where its tables live when no medium is asked for.
+    /// Returns the default medium.
     fn usual_medium(&self) -> Medium;
 
-    /// Whether the hash function can be chosen.
+    /// Returns whether the hash function is an option.
     fn offers_hashes(&self) -> bool {
         false
     }
 
-    /// Whether it has levels, and options for the first of them.
+    /// Returns whether it has levels, and options for the first of them.
     fn offers_levels(&self) -> bool {
         false
     }
 
-    /// Whether it has front and back buckets, whose sizes can be chosen.
+    /// Returns whether it has front and back buckets of selectable size.
     fn offers_yards(&self) -> bool {
         false
     }
 
-    /// Whether its tables give space back to the file system when records go.
+    /// Returns whether its tables return space to the file system when records are removed.
     fn gives_space_back(&self) -> bool {
         false
     }
 
-    /// Whether one can say how many threads recover a table.
+    /// Returns whether the number of recovery threads is an option.
     fn recovers_on_threads(&self) -> bool {
         false
     }
 
-    /// Whether its tables answer `call`.
+    /// Returns whether its tables support `call`.
     fn offers(&self, _call: Call) -> bool {
         true
     }
 
-    /// Whether its tables hold such records.
+    /// Returns whether its tables can store these records.
     fn holds(&self, records: Records) -> bool {
         records == Records::default()
     }
 
-    /// What pages its memory asks for, so that the bare loops ask for the same.
+    /// Returns the kind of pages in which its memory is mapped; the bare loops use the same.
     fn pages(&self) -> Pages {
         Pages::AsMapped
     }
 
-    /// Whether its tables are made of all their records at once, by [`Design::build`].
+    /// Returns whether its tables are built from all their records at once, by [`Design::build`].
     fn is_built(&self) -> bool {
         false
     }
 
-    /// Makes a table of `keys`, [`value_of`] each as its value, with so many threads.
+    /// Builds a table of `_keys`, [`value_of`] each as its value, with `_threads` threads.
     ///
     /// [`value_of`]: crate::keys::value_of
     fn build(&self, place: &Place, _setup: Setup, _keys: &[u64], _threads: usize) -> Built {
@@ -214,23 +211,23 @@ pub(crate) trait Design: Sync {
         Err(Error::InvalidOption { option: "tables", detail })
     }
 
-    /// Makes an empty table.
+    /// Creates an empty table.
     fn create(&self, place: &Place, setup: Setup) -> Result<Box<dyn BenchTable>>;
 
-    /// Opens the table that is there, with so many threads if [`Design::recovers_on_threads`].
+    /// Opens the existing table, with `threads` recovery threads if [`Design::recovers_on_threads`].
     fn open(&self, place: &Place, threads: usize) -> Result<Box<dyn BenchTable>>;
 
-    /// What the design itself says that one operation costs, without splits; `None` for peers, which are not compared
-    /// with bare loops.
+    /// Returns the documented cost of one operation without splits; `None` for peers, which are not compared with
+    /// bare loops.
     fn cost(&self, call: Call) -> Option<Cost>;
 
-    /// The regions that a table of this design may have, each with what its lines are called in results.
+    /// Returns the regions that its tables may have, each with the name of its lines in results.
     fn regions(&self) -> &'static [(&'static str, &'static str)] {
         &[]
     }
 }
 
-/// What the lines of `region` are called in results.
+/// Returns the name in results of the lines of `region`.
 pub(crate) fn structure_of(design: &dyn Design, region: &str) -> &'static str {
     design
         .regions()
@@ -239,10 +236,8 @@ pub(crate) fn structure_of(design: &dyn Design, region: &str) -> &'static str {
         .map_or("other", |(_, structure)| structure)
 }
 
-/// What making a table gives.
 pub(crate) type Built = Result<Box<dyn BenchTable>>;
 
-/// Where a table is made.
 #[derive(Clone, Debug)]
 pub(crate) enum Place {
     Memory,
@@ -250,64 +245,63 @@ pub(crate) enum Place {
     Simulated(Sim),
 }
 
-/// What records are, of tables that offer more than words.
+/// The shape of records, for tables that store more than words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Records {
     pub key_bytes: usize,
     pub value_bytes: usize,
-    /// Whether gets read the whole value; otherwise its first word.
+    /// True if gets read the whole value and not only its first word.
     pub whole: bool,
     pub allocation: Allocation,
 }
 
 impl Default for Records {
-    /// Words.
+    /// Records of two words.
     fn default() -> Self {
         Self { key_bytes: 8, value_bytes: 8, whole: true, allocation: Allocation::Global }
     }
 }
 
-/// Where records in memory of their own come from.
+/// The allocator of records that live outside the table's own memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Allocation {
-    /// The program's allocator.
+    /// The program's global allocator.
     Global,
-    /// The C library's, by the table's allocator parameter.
+    /// The C library's allocator, through the table's allocator parameter.
     Malloc,
 }
 
-/// What a table of levels does for the first of them.
+/// Options for the first levels of a table with levels.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Levels {
-    /// How many have their filters in DRAM, too.
+    /// The number of levels with their filters in DRAM too.
     pub dram_filters: usize,
-    /// How many have all their buckets from the start.
+    /// The number of levels that have all their buckets from the start.
     pub preallocated: usize,
 }
 
-/// How a table is made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup {
-    /// Records that it holds without growing.
+    /// The number of records that the table holds without growing.
     pub capacity: u64,
     pub stash_buckets: Option<u32>,
     pub yards: Option<Yards>,
-    /// Whether a table grows only when all its slots are used, if it can be told so.
+    /// True if the table grows only when all its slots are used, if it offers this.
     pub filled_up: bool,
     pub hash: Hashing,
-    /// Link buckets per bin.
     pub link_ratio: Option<f64>,
     pub fixed_size: bool,
     pub levels: Option<Levels>,
-    /// When writes are acknowledged, on a disk.
+    /// When writes on a disk are acknowledged.
     pub sync: SyncMode,
     pub records: Records,
-    /// Of its hash, so that runs repeat.
+    /// The hash seed, which makes runs repeatable.
     pub seed: u64,
 }
 
-/// The documented cost of an operation: it reads `reads` lines, stores to and flushes `writes`, and fences `fences`
-/// times; a batch of 32 shares its fences. Without fences a line that is written is one that an exchange changes.
+/// The documented cost of an operation: it reads `reads` lines, stores to and flushes `writes` lines, and issues
+/// `fences` fences; a batch of 32 shares its fences. Without fences, a written line is one that a compare-and-swap
+/// changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cost {
     pub reads: usize,

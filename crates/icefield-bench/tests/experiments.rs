@@ -1,8 +1,8 @@
-//! Every experiment, small, through the library: the fields are the documented ones, the counts those of the designs,
-//! and no table answers wrongly.
+//! Every experiment, small, through the library: rows have the documented fields, counts match the designs, and no
+//! table gives a wrong answer.
 //!
-//! No figure that a clock made is judged here. This is a test program without a harness, so that it can be its own
-//! child process: `recovery` starts it as `experiments bench recovery-child ...`, and `join-share` alike.
+//! No measured time is judged. This test program has no harness, so that it can be its own child process:
+//! `recovery` starts it as `experiments bench recovery-child ...`, and `join-share` likewise.
 
 #![allow(clippy::unwrap_used, reason = "a test program: to panic is to fail")]
 
@@ -54,7 +54,7 @@ const TESTS: &[(&str, fn())] = &[
     ("machines_say_what_they_cannot_measure", machines_say_what_they_cannot_measure),
 ];
 
-/// The program as `recovery` and `join-share` start it.
+/// The command line with which `recovery` and `join-share` start this program.
 #[derive(Parser)]
 enum Program {
     Bench(Args),
@@ -130,7 +130,7 @@ fn wrong_options_are_errors() {
         let error = run(args).unwrap_err();
         assert!(matches!(error, Error::Option { option, .. } if option == name), "{error:?}");
     }
-    // Dash does not offer it.
+    // Dash does not support it.
     let disk = Args { medium: Some(Medium::Disk), ..small("get") };
     let error = run(disk).unwrap_err();
     assert!(matches!(error, Error::Option { option: "medium", .. }), "{error:?}");
@@ -223,7 +223,7 @@ fn growth_tells_load_factors() {
         tables.iter().map(|row| extra(row, "stash_buckets")).collect::<Vec<_>>(),
         [2.0, 4.0]
     );
-    // Each technique adds to what a segment holds, whatever its size.
+    // Each technique adds to the load factor of a segment of any size.
     assert_eq!(ladder.len(), 5 * 8);
     for size in ladder.chunks(5) {
         let loads: Vec<f64> = size.iter().map(|row| extra(row, "split_load_factor")).collect();
@@ -259,13 +259,13 @@ fn filters_spare_lines() {
     for key_bytes in [8, 16] {
         assert!((2.0..2.4).contains(&bucket("dash-eh", "get-miss", key_bytes)));
         assert!((2.0..3.1).contains(&bucket("dash-eh", "get", key_bytes)));
-        // Nearly all lines of both buckets; and those of the stash.
+        // Nearly all lines of both buckets, and those of the stash.
         assert!((6.5..9.0).contains(&bucket("dash-eh-no-fingerprints", "get-miss", key_bytes)));
         assert!(bucket("dash-eh-no-filters", "get-miss", key_bytes) > 8.0);
         assert!(bucket("dash-eh-no-overflow", "get-miss", key_bytes) >= 4.0);
         assert!((2.5..=4.1).contains(&bucket("cceh-like", "get-miss", key_bytes)));
     }
-    // Without fingerprints every key of both buckets is looked at.
+    // Without fingerprints, every key of both buckets is compared.
     assert!(number(&lines("dash-eh-no-filters", "get-miss", 16), "blob") > 10.0);
     assert!(
         lines("dash-eh", "get-miss", 16).get("blob").is_none_or(|lines| lines.as_f64() < Some(0.1))
@@ -316,7 +316,7 @@ fn page_faults_are_counted() {
     let states: Vec<_> =
         rows.iter().map(|row| (&row["extra"]["pages"], &row["extra"]["start"])).collect();
     assert_eq!(states.len(), 4, "{states:?}");
-    // New pages are touched by the table that grows on small pages.
+    // A table that grows on small pages touches new pages.
     assert!(extra(&rows[0], "page_faults") > 0.001, "{:?}", rows[0]);
 }
 
@@ -360,7 +360,7 @@ fn a_fill_curve_has_twenty_points() {
     assert_eq!(extra(&rows[19], "fill"), 1.0);
 }
 
-/// Of `experiment` on IcebergHT, at 95 % fill.
+/// Arguments of `experiment` on IcebergHT at 95 % fill.
 fn full_iceberg(experiment: &str, keys: u64) -> Args {
     let tables = vec!["iceberg".to_owned()];
     Args { tables, keys: Some(keys), fill: Some(0.95), ..small(experiment) }
@@ -398,7 +398,7 @@ fn recovery_is_independent_of_size() {
         assert!(extra(&rows[0], "full_speed_ms") > 0.0);
         extra(&rows[0], "first_answer_lines")
     };
-    // Equal but for how full the segments happen to be, which evens out over the thousands of a larger table.
+    // Equal except for the random fill of segments, which averages out over the thousands of a larger table.
     let (small, large) = (lines(20_000), lines(160_000));
     assert!((small / large - 1.0).abs() < 0.2, "{small} lines, {large} lines");
 }
@@ -409,7 +409,7 @@ fn processes_share_an_index() {
     assert_eq!((extra(one, "processes"), extra(eight, "processes")), (1.0, 8.0));
     let bytes = number(one, "bytes_per_key") * 400_000.0;
     for row in [one, eight] {
-        // Files have whole pages.
+        // Files consist of whole pages.
         let mapped = extra(row, "index_pss_bytes");
         assert!((0.9..1.1).contains(&(mapped / bytes)), "{mapped} of {bytes} bytes: {row:?}");
         assert!(extra(row, "pss_bytes") > mapped, "{row:?}");
@@ -438,7 +438,7 @@ fn space_is_what_the_files_take() {
     for over_data in ["growth_pm_over_data", "updated_pm_over_data"] {
         assert!((1.0..100.0).contains(&extra(&rows[0], over_data)), "{rows:?}");
     }
-    // Most of the time it is half. But a reader that the system has stopped keeps all that it may be looking at.
+    // Usually it is half. But if the system suspends a reader, the space that it may be reading is not released.
     assert!(extra(&rows[0], "removed_share") <= 1.0);
     assert_eq!(extra(&rows[0], "check_faults"), 0.0);
     assert!(number(&rows[0], "bytes_per_key") >= 16.0);
@@ -467,7 +467,7 @@ fn results_go_to_a_directory() {
     assert_eq!(rows[1]["batch"], 16);
     assert!(csv.starts_with("experiment,table,op,"));
     let page = std::fs::read_to_string(dir.path().join("new/report.html")).unwrap();
-    // Results come first, and no claim that this run says nothing about.
+    // Results come first; claims without rows in this run are left out.
     let place = |part: &str| page.find(part).unwrap_or_else(|| panic!("{part} is missing: {page}"));
     assert!(place("id=\"get\"") < place("id=\"machine\""));
     assert!(!page.contains("<td>SPAR-HT</td>"), "{page}");

@@ -1,4 +1,5 @@
-//! The experiments on tables in memory, small: the answers are right, the ceilings fit, the rows have their fields.
+//! The experiments on tables in memory, small: answers are correct, ceilings match the batch, rows have their
+//! fields.
 
 #![allow(clippy::unwrap_used, reason = "a test program: to panic is to fail")]
 
@@ -11,7 +12,7 @@ use serde_json::{Map, Value};
 
 use support::{extra, number, rows, small};
 
-/// A small run of DLHT.
+/// Arguments of a small run of DLHT.
 fn dlht(experiment: &str) -> Args {
     Args { tables: vec!["dlht".to_owned()], ..small(experiment) }
 }
@@ -32,7 +33,7 @@ fn throughput_of_every_mode_and_batch() {
         args.batch = vec![Batch::None, Batch::Of(32), Batch::Stream];
         args.threads = vec![1, 2];
         let rows = rows(args);
-        // A set cannot update; one table is for one thread.
+        // The set does not support updates; the single-threaded table runs with one thread only.
         let tables = if experiment == "putheavy" { 3 + 2 } else { 4 + 3 };
         assert_eq!(rows.len(), 3 * tables);
         for row in rows {
@@ -55,7 +56,7 @@ fn throughput_of_every_mode_and_batch() {
 #[test]
 fn a_table_is_loaded_to_a_share_of_its_resize_point() {
     let rows = rows(Args { fill: Some(0.95), ..dlht("get") });
-    // 20 000 records need 2^14 bins, which take 1.9 each.
+    // 20,000 records need 2^14 bins, which hold 1.9 records each.
     assert!((29_000.0..30_000.0).contains(&number(&rows[0], "keys")), "{rows:?}");
     assert!((40.0..41.0).contains(&number(&rows[0], "bytes_per_key")), "{rows:?}");
 }
@@ -97,7 +98,7 @@ fn what_cannot_be_is_an_error() {
     }
 }
 
-/// The distinct values of a field, in order.
+/// Returns the distinct values of a field, in order.
 fn seen<'a>(
     rows: &'a [Map<String, Value>],
     field: impl Fn(&'a Map<String, Value>) -> &'a Value,
@@ -123,7 +124,7 @@ fn skew_is_swept() {
     let percents: Vec<_> = rows.iter().step_by(3).map(|row| extra(row, "hot_percent")).collect();
     assert_eq!(percents, [0.0, 20.0, 40.0, 60.0, 80.0, 90.0, 100.0]);
     assert_eq!(rows[20]["dist"], "hot:1000:100");
-    // A map's batches have several kinds in order, too: pairs of the same few keys all succeed.
+    // Mixed batches of a map keep their order too: all pairs on the same few keys succeed.
     let map = vec!["dlht-map".to_owned()];
     let rows = self::rows(Args { tables: map, threads: vec![1], ..dlht("skew") });
     assert!(rows.iter().all(|row| row["extra"].get("wrong_answers").is_none()));
@@ -154,7 +155,8 @@ fn records_have_any_size() {
     let of_map = |rows: &[Map<String, Value>]| {
         rows.iter().filter(|row| row["table"] == "dlht-map").cloned().collect::<Vec<_>>()
     };
-    // Three rows for each size; at eight bytes the first word is the value, and words take part.
+    // Three rows for each size. At eight bytes the first word is the whole value, and tables of words are measured
+    // too.
     assert_eq!((values.len(), of_map(&values).len()), (3 * 7 + 2 + 2, 3 * 7 + 2));
     let sizes = |rows: &[Map<String, Value>], field| {
         let mut sizes: Vec<_> = of_map(rows).iter().map(|row| extra(row, field)).collect();
@@ -251,7 +253,7 @@ fn locks_are_taken_and_given_back() {
 fn transactions_leave_nothing_half_done() {
     for (experiment, committed) in [("tatp", 0.5..0.9), ("smallbank", 0.5..1.01)] {
         let args = Args { tables: Vec::new(), threads: vec![1, 4], ..small(experiment) };
-        // Few rows, so that threads meet.
+        // Few rows, so that threads conflict.
         let rows = rows(Args { keys: Some(200), ops: Some(50_000), ..args });
         assert_eq!(rows.len(), 2);
         for row in rows {

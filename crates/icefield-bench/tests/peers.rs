@@ -1,4 +1,4 @@
-//! Peers beside a table of ours: they run in turns with it, and what they answer is checked.
+//! Peers compared with one of our tables: they run in turns with it, and their answers are checked.
 
 #![allow(clippy::unwrap_used, reason = "a test program: to panic is to fail")]
 
@@ -11,14 +11,14 @@ use icefield_bench::{Args, Batch, Error, Medium, run};
 
 use support::{judged_rows, number, rows, small};
 
-/// DLHT and its peers, small.
+/// Arguments of a small run of DLHT and its peers.
 fn beside(experiment: &str) -> Args {
     let mut args = small(experiment);
     (args.tables, args.threads) = (vec!["dlht".to_owned()], vec![2]);
     args
 }
 
-/// The example library, built with `defines`; `None` without a compiler.
+/// Builds the example library with `defines`; `None` without a compiler.
 fn library(dir: &Path, defines: &[&str]) -> Option<PathBuf> {
     let home = Path::new(env!("CARGO_MANIFEST_DIR")).join("../icefield-peers");
     let library = dir.join("libpeer.so");
@@ -85,7 +85,7 @@ fn what_is_no_peer_is_an_error() {
     assert_eq!(option(Args { peer_lib: vec![library], ..args }), "medium", "it lives in memory");
 }
 
-/// Plush and its peers on a disk, small, in batches of 1000.
+/// Arguments of a small run of Plush and its peers on a disk, in batches of 1000.
 #[cfg(feature = "peers-kv")]
 fn on_a_disk(experiment: &str, sync: icefield::SyncMode) -> Args {
     let mut args = beside(experiment);
@@ -117,7 +117,7 @@ fn stores_in_files_take_part_on_a_disk() {
             assert!(number(row, "mops") > 0.0);
         }
     }
-    // Opened again for its warm probes.
+    // Reopened for the warm probes.
     let rows = rows(Args { selectivity: vec![100], ..on_a_disk("join", SyncMode::Every(100)) });
     assert!(["redb", "lmdb", "rocksdb"].iter().all(|name| {
         rows.iter().any(|row| row["table"] == *name && row["extra"]["phase"] == "warm")

@@ -1,4 +1,4 @@
-//! The command line of `icefield-bench`: what it prints, what it refuses, its exit status.
+//! The command line of `icefield-bench`: its output, the arguments it rejects, its exit status.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -10,7 +10,7 @@ fn run(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_icefield-bench")).args(args).output().unwrap()
 }
 
-/// Ends with `status` and a message.
+/// Checks that the program exits with `status` and a message.
 fn fails(status: i32, args: &[&str]) {
     let ran = run(args);
     let message = String::from_utf8(ran.stderr).unwrap();
@@ -53,6 +53,6 @@ fn numbers_at_their_ends_are_taken_or_refused() {
     ] {
         fails(2, &[&["get", "--tables", "dlht"], args].concat());
     }
-    // More than any memory.
+    // More records than any memory holds.
     fails(1, &["get", "--tables", "dlht", "--keys", MOST]);
 }

@@ -1,4 +1,4 @@
-//! `icefield backup`: a copy of a table.
+//! `icefield backup`: copies a table.
 
 use std::path::PathBuf;
 
@@ -16,13 +16,13 @@ pub const EXAMPLES: &str = "\
 Examples:
   icefield backup orders.ice orders-monday.ice";
 
-/// Copies a table's directory to a new one that opens as a table
+/// Copy a table's directory to a new one that opens as a table
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
     table: TableArg,
-    /// The new table's directory; nothing may be there yet
+    /// Create the copy in this directory; nothing may be there yet
     #[arg(value_name = "NEW")]
     new: PathBuf,
     #[command(flatten)]

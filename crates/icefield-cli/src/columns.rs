@@ -1,5 +1,5 @@
-//! The columns of the file that a table was loaded from: `columns.json` in the table's directory, by which `export` gives
-//! them back. It is there as long as all records have these columns, as far as `load` is concerned.
+//! The columns of the file that a table was loaded from. They are stored as `columns.json` in the table's
+//! directory, and `export` restores them. `load` removes the file when it adds rows with other columns.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -15,25 +15,25 @@ use icefield_console::failure::Failure;
 use icefield_console::json::warn;
 use icefield_console::terminal::{shown, shown_path};
 
-/// The file's name.
+/// The name of the file.
 pub const NAME: &str = "columns.json";
-/// The version of its form.
+/// The version of its format.
 const VERSION: u32 = 1;
 
-/// How a file's columns became keys and values.
+/// How the columns of a file map to keys and values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Columns {
     version: u32,
-    /// Those that are stored, in the file's order.
+    /// The stored columns, in the file's order.
     pub columns: Vec<String>,
-    /// The one that is the key; none when the key is the row's number.
+    /// The key column; `None` if the key is the row number.
     pub key: Option<String>,
-    /// The one that is the value; none when the value is a JSON object of all but the key.
+    /// The value column; `None` if the value is a JSON object of all columns but the key.
     pub value: Option<String>,
 }
 
 impl Columns {
-    /// Those of an input.
+    /// Returns the columns of an input.
     pub fn of(rows: &Rows) -> Self {
         let (key, value) = (rows.key_column(), rows.value_column());
         let is_stored =
@@ -46,7 +46,7 @@ impl Columns {
         }
     }
 
-    /// Those of a table; `None` for one that was made by other means.
+    /// Reads the columns of a table; `None` if it has none, such as a table that was not made by `load`.
     pub fn read(table: &Path) -> Result<Option<Self>, Failure> {
         let path = table.join(NAME);
         let text = match read_small(&path) {
@@ -66,7 +66,8 @@ impl Columns {
         }
     }
 
-    /// Keeps them with a table into which rows of them will be loaded.
+    /// Stores the columns with an empty table before their rows are loaded. Removes the file of a table that has
+    /// records of other columns.
     pub fn keep(&self, table: &Path, is_empty: bool) -> Result<(), Failure> {
         let path = table.join(NAME);
         let present = Self::read(table)?;
@@ -86,8 +87,8 @@ impl Columns {
         Ok(())
     }
 
-    /// Writes them for a copy of a table. Where they cannot be read, the copy has none, and a note says so: its records are
-    /// complete.
+    /// Writes the columns for a copy of a table. If they cannot be read, the copy has none, and a note says so; its
+    /// records are complete.
     pub fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
         match Self::read(from) {
             Ok(Some(columns)) => columns.write(&to.join(NAME)),
@@ -108,8 +109,8 @@ impl Columns {
     }
 }
 
-/// The text of a file that a command keeps beside a table. Anything else under its name is an error: a pipe would be
-/// waited for.
+/// Returns the text of a file that a command stores in a table's directory. Fails for anything but a regular file:
+/// reading a pipe would block.
 pub fn read_small(path: &Path) -> io::Result<String> {
     const MOST_BYTES: u64 = 64 << 20;
     let nonblocking = OFlags::NONBLOCK.bits().cast_signed();

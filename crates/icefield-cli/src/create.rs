@@ -1,4 +1,4 @@
-//! `icefield create`: a new table.
+//! `icefield create`: creates a table.
 
 use std::path::Path;
 
@@ -17,35 +17,35 @@ Examples:
   icefield create names.ice --key u32 --value str --capacity 1000000
   icefield create blobs.ice --key '[u8; 16]' --value bytes --durability process";
 
-/// How a new table is made; `create` and `load --create` share it.
+/// Options for a new table, shared by `create` and `load --create`.
 #[derive(clap::Args, Clone, Debug)]
 pub struct NewTable {
-    /// The table's design
+    /// Use this table design
     #[arg(long, value_name = "DESIGN", default_value = DESIGN)]
     pub design: String,
-    /// How many records to make room for; the table grows beyond them
+    /// Make room for N records; the table grows beyond them
     #[arg(long, value_name = "N")]
     pub capacity: Option<u64>,
-    /// What the table shall survive: auto, process, pmem, pmem-forced (for tests), disk (also: always, or relaxed:
-    /// every:MS, never)
+    /// Make writes survive what this durability covers: auto, process, pmem, pmem-forced (for tests), disk (also:
+    /// always, or relaxed: every:MS, never)
     #[arg(long, value_name = "DURABILITY", default_value = "auto")]
     pub durability: Keeping,
-    /// How many bytes the table may take at most
+    /// Limit the table to this number of bytes
     #[arg(long, value_name = "BYTES")]
     pub max_bytes: Option<u64>,
 }
 
-/// The design that a table has when none is asked for.
+/// The default design.
 const DESIGN: &str = "dash-eh";
 
 impl NewTable {
-    /// Whether anything was asked for beyond the defaults.
+    /// Returns whether any option other than the durability differs from its default.
     pub fn is_asked(&self) -> bool {
         self.design != DESIGN || self.capacity.is_some() || self.max_bytes.is_some()
     }
 }
 
-/// Makes a new, empty table
+/// Create a new, empty table
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES, after_long_help = after_long_help())]
 pub struct Args {
@@ -53,10 +53,10 @@ pub struct Args {
     table: TableArg,
     #[command(flatten)]
     new: NewTable,
-    /// The key type
+    /// Store keys of this type
     #[arg(long = "key", visible_alias = "key-type", value_name = "TYPE", default_value = "u64", value_parser = canonical_type)]
     key_type: String,
-    /// The value type
+    /// Store values of this type
     #[arg(long = "value", visible_alias = "value-type", value_name = "TYPE", default_value = "bytes", value_parser = canonical_type)]
     value_type: String,
     #[command(flatten)]
@@ -76,7 +76,7 @@ pub fn run(args: &Args) -> Outcome {
     })
 }
 
-/// Makes the table.
+/// Creates the table.
 pub fn make(
     path: &Path,
     new: &NewTable,
@@ -104,7 +104,7 @@ pub fn make(
     Ok(AnyTable::create(path, &new.design, key_type, value_type, &options)?)
 }
 
-/// Says what was made, and what it does not survive.
+/// Prints the new table, and a note on what its durability does not cover.
 pub fn announce(table: &AnyTable, out: &mut Output) -> Result<(), Failure> {
     let durability = table.stats().durability.unwrap_or_default();
     let path = shown_path(table.path());
@@ -123,7 +123,7 @@ pub fn announce(table: &AnyTable, out: &mut Output) -> Result<(), Failure> {
     out.line(line)
 }
 
-/// What the user of such a medium must know.
+/// Returns the warning about a durability, if there is one.
 pub fn warning(durability: Durability) -> Option<&'static str> {
     match durability {
         Durability::Pmem | Durability::Disk => None,

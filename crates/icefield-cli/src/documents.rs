@@ -1,4 +1,4 @@
-//! `icefield completions` and `man`: what shells and `man` know of the command line, made of its help texts.
+//! `icefield completions` and `man`: shell completions and man pages, generated from the command line's help texts.
 
 use std::fs;
 use std::io::{self, Write};
@@ -24,20 +24,20 @@ Examples:
   icefield man ~/.local/share/man/man1
   icefield man . && man ./icefield-load.1";
 
-/// Prints completions for a shell
+/// Print completions for a shell
 #[derive(clap::Args, Debug)]
 #[command(after_help = COMPLETIONS_EXAMPLES)]
 pub struct CompletionsArgs {
-    /// The shell
+    /// Generate for this shell
     #[arg(value_name = "SHELL")]
     shell: Shell,
 }
 
-/// Writes man pages, one a command
+/// Write man pages, one per command
 #[derive(clap::Args, Debug)]
 #[command(after_help = MAN_EXAMPLES)]
 pub struct ManArgs {
-    /// Where to; made if it does not exist
+    /// Write to this directory, which is created if it does not exist
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 }
@@ -62,7 +62,7 @@ pub fn man(args: &ManArgs) -> Outcome {
     Ok(true)
 }
 
-/// Writes the page of a command and those of its subcommands; how many there are.
+/// Writes the page of a command and those of its subcommands. Returns the number of pages.
 fn pages(command: &clap::Command, dir: &Path) -> Result<u64, Failure> {
     let name = command.get_display_name().unwrap_or_else(|| command.get_name());
     let page = clap_mangen::Man::new(command.clone());

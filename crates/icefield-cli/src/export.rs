@@ -1,4 +1,4 @@
-//! `icefield export`: a table as CSV or newline-delimited JSON, which `load` reads back.
+//! `icefield export`: writes a table as CSV or newline-delimited JSON, which `load` reads back.
 
 use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};
@@ -30,21 +30,22 @@ columns key and value, as `load` expects them. The rows are in the table's own o
 when it is complete. Records that are damaged, or have other columns, are listed and left out.
 Exit status: 0 every record was written, 1 some were left out, 2 bad usage, 130 Ctrl-C";
 
-/// Writes a table as CSV or newline-delimited JSON
+/// Write a table as CSV or newline-delimited JSON
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
     table: TableArg,
-    /// Where to; without it, or for `-`, standard output
+    /// Write to FILE; without it, or for `-`, to standard output
     #[arg(value_name = "FILE", default_value = "-")]
     file: PathBuf,
-    /// How rows are written; without it what the file's name suggests (.ndjson, .jsonl, .json), else csv
+    /// Write rows in this format; without it the one that the file's name suggests (.ndjson, .jsonl, .json), else
+    /// csv
     #[arg(long, value_name = "FORMAT")]
     format: Option<Format>,
     #[command(flatten)]
     dialect: DialectArgs,
-    /// Write the columns key and value, also of a table that was loaded from other columns
+    /// Write the columns key and value, even if the table was loaded from other columns
     #[arg(long)]
     raw: bool,
     #[command(flatten)]
@@ -83,10 +84,10 @@ pub fn run(args: &Args) -> Outcome {
     })
 }
 
-/// How records are written.
+/// The format of the rows.
 struct Shape {
     types: Types,
-    /// The columns that records are divided into; `None`: keys and values.
+    /// The columns of a row; `None` for the columns key and value.
     columns: Option<Columns>,
     format: Format,
     dialect: Dialect,
@@ -100,7 +101,7 @@ struct Export<'a> {
     out: &'a mut Output,
 }
 
-/// Records left out that are reported one by one.
+/// The number of skipped records that are reported individually.
 const TOLD: u64 = 10;
 
 impl Export<'_> {
@@ -181,13 +182,13 @@ impl Shape {
                 Some(columns) => columns.columns.iter().map(|name| name.as_bytes()).collect(),
                 None => vec![b"key", b"value"],
             };
-            // Memory takes all that is written to it.
+            // Writes to memory do not fail.
             let _ = self.csv(&names, &mut header);
         }
         header
     }
 
-    /// Writes a record, or says why it has no such form.
+    /// Writes a record, or returns the reason why the format cannot represent it.
     fn row(&self, key: &[u8], value: &[u8], row: &mut Vec<u8>) -> Result<(), String> {
         match (self.format, &self.columns) {
             (Format::Csv, None) => {
@@ -271,7 +272,7 @@ impl Shape {
         Ok(others.into_iter().fold(line, |line, (name, raw)| line.raw(&name, raw)))
     }
 
-    /// The members of a value that is an object of columns; none where the value is a column itself.
+    /// Returns the members of a value that is an object of columns; none if the value is a column itself.
     fn members<'a>(
         &self,
         columns: &Columns,

@@ -1,5 +1,5 @@
-//! The command `icefield`: its subcommands and exit status. Each subcommand is a module. A library, so that `fuzz/` can
-//! read rows.
+//! The command `icefield`: its subcommands and exit status. Each subcommand is a module. It is a library so that
+//! `fuzz/` can use the row readers.
 
 mod backup;
 mod columns;
@@ -27,7 +27,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 use icefield_console::failure::Outcome;
 
-/// Crash-safe hash tables on disk and in persistent memory
+/// Store records in crash-safe hash tables, on disk and in persistent memory
 #[derive(Parser, Debug)]
 #[command(name = "icefield", version, arg_required_else_help = true, after_help = EXAMPLES)]
 struct Cli {
@@ -70,13 +70,13 @@ enum Command {
 #[doc(hidden)]
 pub use rows::read_all;
 
-/// Runs the command that the program's arguments name.
+/// Runs the command given by the program's arguments.
 #[must_use]
 pub fn main() -> ExitCode {
     icefield_console::main(|cli: &Cli| run(&cli.command))
 }
 
-/// The whole command line, for what is made of it.
+/// Returns the definition of the command line.
 fn command_line() -> clap::Command {
     Cli::command()
 }

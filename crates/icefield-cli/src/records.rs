@@ -1,4 +1,4 @@
-//! `icefield get`, `put` and `del`: single records.
+//! `icefield get`, `put` and `del`: access single records.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -41,13 +41,13 @@ Examples:
 --from takes one key a line, every 1024 of them durable at once; it may be in gzip or zstd. A key that is
 absent is told, and no problem: exit status 0. A line that is no key is told and left out: exit status 1";
 
-/// Prints the values of keys
+/// Print the values of keys
 #[derive(clap::Args, Debug)]
 #[command(after_help = GET_EXAMPLES)]
 pub struct GetArgs {
     #[command(flatten)]
     table: TableArg,
-    /// The keys, as text of the table's key type
+    /// Look up these keys, as text of the table's key type
     #[arg(value_name = "KEY", required = true, allow_negative_numbers = true)]
     keys: Vec<String>,
     #[command(flatten)]
@@ -56,16 +56,16 @@ pub struct GetArgs {
     json: JsonArgs,
 }
 
-/// Inserts a record, or replaces its value
+/// Insert a record, or replace its value
 #[derive(clap::Args, Debug)]
 #[command(after_help = PUT_EXAMPLES)]
 pub struct PutArgs {
     #[command(flatten)]
     table: TableArg,
-    /// The key, as text of the table's key type
+    /// Store under this key, as text of the table's key type
     #[arg(value_name = "KEY", allow_negative_numbers = true)]
     key: String,
-    /// The value, as text of the table's value type
+    /// Store this value, as text of the table's value type
     #[arg(value_name = "VALUE", allow_negative_numbers = true)]
     value: String,
     #[command(flatten)]
@@ -76,16 +76,16 @@ pub struct PutArgs {
     json: JsonArgs,
 }
 
-/// Removes records
+/// Remove records
 #[derive(clap::Args, Debug)]
 #[command(after_help = DEL_EXAMPLES)]
 pub struct DelArgs {
     #[command(flatten)]
     table: TableArg,
-    /// The keys, as text of the table's key type
+    /// Remove these keys, as text of the table's key type
     #[arg(value_name = "KEY", required_unless_present = "from", allow_negative_numbers = true)]
     keys: Vec<String>,
-    /// Read the keys from a file, one a line; `-` is standard input
+    /// Read the keys from a file, one per line; `-` is standard input
     #[arg(long, value_name = "FILE|-", conflicts_with = "keys")]
     from: Option<PathBuf>,
     #[command(flatten)]
@@ -104,7 +104,7 @@ pub fn get(args: &GetArgs) -> Outcome {
         let keys = types.keys(&args.keys)?;
         let found = match table.get_batch(&slices(&keys)) {
             Ok(found) => found.into_iter().map(Ok).collect(),
-            // The other records can still be printed.
+            // A damaged record fails the batch; read the others one by one.
             Err(Error::Corrupt { .. }) => keys.iter().map(|key| table.get(key)).collect(),
             Err(error) => return Err(error.into()),
         };
@@ -155,9 +155,9 @@ pub fn put(args: &PutArgs) -> Outcome {
     })
 }
 
-/// Keys of a file that are removed at once.
+/// Keys of a file that are removed in one batch.
 const BATCH: usize = 1024;
-/// Lines of a file that are reported one by one: absent keys, and lines that are no key.
+/// The number of lines of a file that are reported individually: absent keys, and lines that are not keys.
 const TOLD: u64 = 10;
 
 /// Runs `del`.
@@ -196,16 +196,15 @@ struct Del<'a> {
     types: Types,
     removed: u64,
     absent: u64,
-    /// Absent keys that are reported one by one.
+    /// The number of absent keys reported so far.
     told: u64,
     out: &'a mut Output,
 }
 
 impl Del<'_> {
-    /// Removes keys, all of them durably.
     fn keys(&mut self, keys: &[Vec<u8>]) -> Result<(), Failure> {
-        // Asked before: the removed value of a damaged record cannot be given, and each key is removed once. No other
-        // process changes the table meanwhile.
+        // Presence is checked first, because the removal cannot return the value of a damaged record; a repeated
+        // key counts once. No other process changes the table in between.
         let mut seen = HashSet::new();
         let mut present = Vec::with_capacity(keys.len());
         for key in keys {
@@ -237,7 +236,7 @@ impl Del<'_> {
         Ok(())
     }
 
-    /// Removes the keys of a file; how many of its lines were none.
+    /// Removes the keys of a file. Returns the number of lines that are not keys.
     fn lines(&mut self, mut lines: KeyLines) -> Result<u64, Failure> {
         let (mut keys, mut malformed) = (Vec::new(), 0);
         while let Some(line) = lines.next()? {
@@ -265,13 +264,13 @@ impl Del<'_> {
     }
 }
 
-/// Keys, one a line.
+/// A reader of keys, one per line.
 struct KeyLines {
     input: BufReader<Input>,
     number: u64,
 }
 
-/// The longest line: a key as long as tables take it (16 MiB), each byte as two digits, has room.
+/// The longest line: the longest key that tables accept (16 MiB), with two digits per byte.
 const LONGEST_KEY_BYTES: u64 = 33 << 20;
 
 impl KeyLines {
@@ -283,7 +282,7 @@ impl KeyLines {
         Ok(Self { input: BufReader::new(rows::text(input)?), number: 0 })
     }
 
-    /// The next line, without its end; `None` after the last one.
+    /// Returns the next line without its line end; `None` after the last one.
     fn next(&mut self) -> Result<Option<Result<Vec<u8>, BadRow>>, Failure> {
         let fault = |error: io::Error| Failure::Problem(format!("the input: {error}"));
         let mut line = Vec::new();

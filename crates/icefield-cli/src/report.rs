@@ -1,4 +1,4 @@
-//! `icefield stat` and `check`: what a table is made of, and whether it is whole.
+//! `icefield stat` and `check`: describe a table and check its integrity.
 
 use icefield::AnyTable;
 
@@ -24,7 +24,7 @@ Examples:
 
 Exit status: 0 the table is whole, 1 it has faults, 2 bad usage";
 
-/// Tells what a table is made of
+/// Describe a table: its design, types, size and space
 #[derive(clap::Args, Debug)]
 #[command(after_help = STAT_EXAMPLES)]
 pub struct StatArgs {
@@ -34,7 +34,7 @@ pub struct StatArgs {
     json: JsonArgs,
 }
 
-/// Checks every invariant and checksum of a table, changing nothing
+/// Check every invariant and checksum of a table, without changes
 #[derive(clap::Args, Debug)]
 #[command(after_help = CHECK_EXAMPLES)]
 pub struct CheckArgs {

@@ -1,7 +1,7 @@
-//! `icefield salvage`: what can still be read of a damaged table, as a new one.
+//! `icefield salvage`: rebuilds a table from the readable records of a damaged one.
 //!
-//! The new table is built out of sight ([`crate::site`]) and gets its name when it is complete. The damaged records, which
-//! are left out of it, go to a file of their own if that is asked for.
+//! The new table is built in a hidden directory ([`crate::site`]) and renamed when it is complete. Damaged records
+//! are left out; with `--keep-damaged` they are written to a separate file.
 
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -35,23 +35,23 @@ they are stored (little-endian where they are numbers), in hexadecimal digits; n
 NEW and FILE appear when they are complete. An index that `icefield join build-index` made is built again instead.
 Exit status: 0 everything could be read, 1 something was damaged or lost, 2 bad usage, 130 Ctrl-C";
 
-/// Copies whatever can still be read of a damaged table to a new one
+/// Copy the readable records of a damaged table to a new one
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
     table: TableArg,
-    /// The new table's directory; nothing may be there yet
+    /// Create the new table in this directory; nothing may be there yet
     #[arg(value_name = "NEW")]
     new: PathBuf,
-    /// Write what is left of the damaged records to FILE
+    /// Write the remains of damaged records to FILE
     #[arg(long, value_name = "FILE")]
     keep_damaged: Option<PathBuf>,
     #[command(flatten)]
     json: JsonArgs,
 }
 
-/// Losses that are reported one by one.
+/// The number of losses that are reported individually.
 const TOLD: usize = 10;
 
 /// Runs the command.
@@ -104,7 +104,7 @@ fn side_file(args: &Args, file: &Path) -> Result<Destination, Failure> {
     Destination::create(file, &others)
 }
 
-/// Returns whether anything but an empty directory is at a path.
+/// Returns whether the path exists and is not an empty directory.
 fn is_taken(new: &Path) -> bool {
     let is_empty = |mut entries: std::fs::ReadDir| entries.next().is_none();
     match new.symlink_metadata() {
@@ -113,7 +113,7 @@ fn is_taken(new: &Path) -> bool {
     }
 }
 
-/// Salvages on a second thread, which ends with the command after Ctrl-C.
+/// Runs the salvage on a second thread, which dies with the process after Ctrl-C.
 fn run_interruptibly(
     table: &Path,
     new: &Path,
@@ -170,7 +170,7 @@ fn tell(
     out: &mut Output,
 ) -> Result<(), Failure> {
     let SalvageReport { records, lost, damaged, .. } = report;
-    // Each damaged record is one of the losses, in the same order.
+    // The damaged records are a subsequence of the losses.
     let mut those = damaged.iter().peekable();
     for loss in lost.iter().take(TOLD) {
         let key = those.next_if(|record| record.to_string() == *loss).map(|record| &record.key);

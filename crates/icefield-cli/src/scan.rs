@@ -1,4 +1,4 @@
-//! `icefield scan`: a table's records, page by page.
+//! `icefield scan`: lists a table's records, page by page.
 
 use icefield::{AnyDamage, AnyPage, Cursor};
 
@@ -20,7 +20,7 @@ may hold a few records more than asked for. Text with control characters is show
 bytes that are no such text as hexadecimal digits after 0x; --json and `icefield export` are exact.
 Exit status: 0 done, 1 there are damaged records, which standard error lists by key, 2 bad usage";
 
-/// Lists records, in the table's own order
+/// List records in the table's own order
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -29,7 +29,7 @@ pub struct Args {
     /// Stop after about N records
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
-    /// Go on where an earlier scan stopped
+    /// Continue where an earlier scan stopped
     #[arg(long, value_name = "CURSOR", default_value_t = 0)]
     cursor: u64,
     #[command(flatten)]
@@ -70,7 +70,7 @@ pub fn run(args: &Args) -> Outcome {
     })
 }
 
-/// Tells of a record that cannot be given, to people if `aloud`.
+/// Reports a damaged record, as text too if `aloud`.
 pub fn tell_damage(
     damage: &AnyDamage,
     types: &Types,

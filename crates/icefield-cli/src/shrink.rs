@@ -1,4 +1,4 @@
-//! `icefield shrink`: space that a table's records do not need goes back to the file system.
+//! `icefield shrink`: returns unused space of a table to the file system.
 
 use std::fs::DirEntry;
 use std::os::unix::fs::MetadataExt;
@@ -22,7 +22,7 @@ Worth while after many removals, or for a table that was made for more records t
 that the file system has given to the table's files; how few they become is the design's matter. Tables grow again
 when they have to.";
 
-/// Gives space back that a table's records do not need
+/// Return the unused space of a table to the file system
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -42,7 +42,8 @@ pub fn run(args: &Args) -> Outcome {
         let before = space(&path)?;
         let sign = progress::waiting("shrinking");
         let shrunk = table.shrink_to_fit();
-        // Some designs give space back when nobody can be on the way there any more: at the latest now.
+        // Some designs defer the release of space until no reader can reach it; closing the table releases it at
+        // the latest.
         drop(table);
         sign.finish_and_clear();
         shrunk?;
@@ -57,7 +58,7 @@ pub fn run(args: &Args) -> Outcome {
     })
 }
 
-/// Bytes that the file system has given to the files of a directory.
+/// Returns the size of the blocks that the file system has allocated to the files of a directory.
 fn space(path: &Path) -> icefield::Result<u64> {
     const BLOCK_BYTES: u64 = 512;
     let fault = |source| Error::Io { path: path.to_owned(), source };

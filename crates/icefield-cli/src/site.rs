@@ -1,11 +1,12 @@
-//! Where an index or a rescued table is built: out of sight, until it is complete with the files that the command keeps
-//! beside it.
+//! The hidden directory in which an index or a salvaged table is built until it is complete, including the files
+//! that the command stores with it.
 //!
-//! A hidden directory beside the target, `.NAME.building-XXXXXX`, holds the table while it is made. The library builds
-//! it there, the command's own files are written and synced, and then one renaming gives it its name, or exchanges it with
-//! the index that it replaces: so at any moment there is the old index with its stamp, the new one with its, or none. The
-//! hidden directory is locked by the process that builds in it. One whose lock is free is left from a process that died,
-//! and is removed by the next building of the same name, unless it holds anything that no build makes.
+//! The directory `.NAME.building-XXXXXX`, beside the target, holds the table during the build. The library builds
+//! the table in it, then the command writes and syncs its own files. Finally one rename moves the table to its
+//! name, or exchanges it with the index that it replaces. So at any moment there is the old index with its stamp,
+//! the new one with its stamp, or none. The building process locks the hidden directory. An unlocked one was left
+//! by a process that died; the next build of the same name removes it, unless it contains anything that a build
+//! does not create.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -23,10 +24,11 @@ use icefield_console::failure::Failure;
 
 /// The table's name in the hidden directory.
 const TABLE: &str = "table";
-/// How often a hidden directory is made again that another process removed as a leftover before it was locked.
+/// The number of attempts to create a hidden directory, if other processes remove it as a leftover before it is
+/// locked.
 const ATTEMPTS: u32 = 100;
 
-/// A hidden directory beside what will be made; removed with all that is still in it.
+/// A hidden directory beside the target; removed on drop with its remaining content.
 pub struct Site {
     target: PathBuf,
     parent: PathBuf,
@@ -36,7 +38,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// Makes a place to build what will be `target`, and takes away what others have left.
+    /// Creates the directory for building `target`, and removes leftovers of dead processes.
     pub fn new(target: &Path) -> Result<Self, Failure> {
         let target: PathBuf = target.components().collect();
         let Some(name) = target.file_name() else {
@@ -63,17 +65,17 @@ impl Site {
         Err(Failure::Problem(format!("{}: others remove what is made there", parent.display())))
     }
 
-    /// Where to build it.
+    /// Returns the path at which to build the table.
     pub fn path(&self) -> PathBuf {
         self.hidden.path().join(TABLE)
     }
 
-    /// Gives it its name. An empty directory there is replaced, an index if it may be.
+    /// Moves the table to the target. An empty directory there is replaced, an index only if `replace`.
     pub fn publish(self, replace: bool) -> Result<(), Failure> {
         let rename = |flags| renameat_with(CWD, self.path(), CWD, &self.target, flags);
         match rename(RenameFlags::NOREPLACE) {
             Err(Errno::EXIST) if replace => rename(RenameFlags::EXCHANGE),
-            // A plain renaming replaces at most an empty directory. Some file systems have no other.
+            // A plain rename replaces nothing but an empty directory. Some file systems support no other.
             Err(Errno::EXIST) => rename(RenameFlags::empty()),
             Err(Errno::INVAL | Errno::NOSYS) if !replace || !self.target.exists() => {
                 rustix::fs::rename(self.path(), &self.target)
@@ -107,14 +109,14 @@ fn locked(path: &Path) -> io::Result<Option<File>> {
         Err(error) => return Err(error),
     };
     match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
-        // Only the holder of the lock removes it, so it cannot go from here on.
+        // Only the lock's holder removes the directory, so from here on it stays.
         Ok(()) => Ok(path.exists().then_some(directory)),
         Err(Errno::WOULDBLOCK) => Ok(None),
         Err(errno) => Err(errno.into()),
     }
 }
 
-/// Removes the hidden directories that nobody alive builds in.
+/// Removes the hidden directories of dead processes.
 fn remove_leftovers(parent: &Path, prefix: &OsStr) -> io::Result<()> {
     for entry in fs::read_dir(parent)? {
         let entry = entry?;
@@ -122,7 +124,7 @@ fn remove_leftovers(parent: &Path, prefix: &OsStr) -> io::Result<()> {
         if !is_hidden || !entry.file_type()?.is_dir() {
             continue;
         }
-        // What cannot be locked or removed stays: it is in nobody's way.
+        // A directory that cannot be locked or removed stays; it does no harm.
         if let Ok(Some(_lock)) = locked(&entry.path())
             && is_of_build(&entry.path()).unwrap_or(false)
         {

@@ -1,4 +1,4 @@
-//! What the commands on one table share: its path, its types as text, lookups of arguments.
+//! Shared by the commands on one table: its path, the text form of its types, parsing of arguments.
 
 use std::path::{Path, PathBuf};
 
@@ -8,18 +8,17 @@ use crate::text::TextType;
 use icefield_console::failure::Failure;
 use icefield_console::terminal::shown;
 
-/// The argument that names the table.
 #[derive(clap::Args, Clone, Debug)]
 pub struct TableArg {
-    /// The table's directory
+    /// Use the table in this directory
     #[arg(value_name = "TABLE")]
     pub table: PathBuf,
 }
 
-/// What a table is to survive, and on a disk when its writes are acknowledged.
+/// The durability of a table, and on a disk the time at which its writes are acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keeping {
-    /// What it is to survive.
+    /// The failures that writes survive.
     pub durability: Durability,
     /// When writes are acknowledged.
     pub sync: SyncMode,
@@ -41,11 +40,11 @@ impl std::str::FromStr for Keeping {
     }
 }
 
-/// The option for how an existing table is opened for writing.
+/// The option for opening an existing table for writing.
 #[derive(clap::Args, Clone, Copy, Debug)]
 pub struct KeepingArg {
-    /// What the writes shall survive: auto, process, pmem, pmem-forced, disk (also: always, or relaxed: every:MS,
-    /// never)
+    /// Make writes survive what this durability covers: auto, process, pmem, pmem-forced, disk (also: always, or
+    /// relaxed: every:MS, never)
     #[arg(long, value_name = "DURABILITY", default_value = "auto")]
     pub durability: Keeping,
 }
@@ -58,39 +57,39 @@ impl TableArg {
     }
 }
 
-/// Opens a table for reading its records: what has a checksum is verified.
+/// Opens a table for reading, with verification of checksums.
 pub fn open_to_read(path: &Path) -> icefield::Result<AnyTable> {
     AnyTable::open_read_only_with(path, &AnyOptions { verify: true, ..AnyOptions::default() })
 }
 
-/// The option for bytes as hexadecimal digits.
+/// The option for hexadecimal digits.
 #[derive(clap::Args, Clone, Copy, Debug)]
 pub struct HexArg {
-    /// Read and write `bytes` as hexadecimal digits, with or without `0x`; without it they are what they are
+    /// Read and write `bytes` as hexadecimal digits, with or without `0x`, instead of raw bytes
     #[arg(long)]
     pub hex: bool,
 }
 
-/// How a table's keys and values are written.
+/// The text form of a table's keys and values.
 #[derive(Clone, Debug)]
 pub struct Types {
     /// The keys.
     pub key: TextType,
     /// The values.
     pub value: TextType,
-    /// Whether the text of each key that is read must come back as it is.
+    /// True if the text of each key that is read must be reproduced exactly.
     pub exact_keys: bool,
-    /// The same of values.
+    /// The same for values.
     pub exact_values: bool,
 }
 
 impl Types {
-    /// Those of an open table.
+    /// Returns the types of an open table.
     pub fn of(table: &AnyTable, hex: HexArg) -> Self {
         Self::named(table.key_type(), table.value_type(), hex)
     }
 
-    /// Those that a superblock names.
+    /// Returns the types named in a superblock.
     pub fn named(key: &str, value: &str, hex: HexArg) -> Self {
         Self {
             key: TextType::new(key, hex.hex),
@@ -100,18 +99,18 @@ impl Types {
         }
     }
 
-    /// The keys given on the command line.
+    /// Parses the keys given on the command line.
     pub fn keys(&self, texts: &[String]) -> Result<Vec<Vec<u8>>, Failure> {
         texts.iter().map(|text| argument("KEY", &self.key, text)).collect()
     }
 }
 
-/// A key or value given on the command line.
+/// Parses a key or value given on the command line.
 pub fn argument(name: &str, text_type: &TextType, text: &str) -> Result<Vec<u8>, Failure> {
     text_type.parse(text.as_bytes()).map_err(|reason| Failure::Usage(format!("{name}: {reason}")))
 }
 
-/// The design and types of a table in one word.
+/// Returns the design and types of a table as one word.
 pub fn describe(table: &AnyTable) -> String {
     let (key, value) = (shown(table.key_type()), shown(table.value_type()));
     format!("{}<{key}, {value}>", table.design())

@@ -1,7 +1,7 @@
-//! Keys and values between text and the bytes that [`icefield::AnyTable`] takes.
+//! Conversion of keys and values between text and the bytes that [`icefield::AnyTable`] takes.
 //!
-//! What [`TextType::text`] writes is read back by [`TextType::parse`] as the same bytes; so a table that was exported and
-//! loaded again is the same table. `bytes` are what they are, any bytes; with `--hex` hexadecimal digits.
+//! [`TextType::parse`] reads the text written by [`TextType::text`] as the same bytes, so exporting and loading a
+//! table gives an equal table. `bytes` are written as they are, or as hexadecimal digits with `--hex`.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -11,10 +11,10 @@ use std::str::FromStr;
 use icefield_console::json::quoted;
 use icefield_console::terminal::{acts, shown_json};
 
-/// The types that the command line can name.
+/// The types that the command line accepts.
 pub const TYPES: &str = "u8 u16 u32 u64 u128 i8 i16 i32 i64 f32 f64 bool char bytes str [u8; N] with N in 1..=8, 16, 32, 64";
 
-/// How a type is written.
+/// The text form of a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     U8,
@@ -32,22 +32,22 @@ enum Kind {
     Char,
     Bytes,
     Str,
-    /// So many bytes.
+    /// An array of this length.
     Array(usize),
-    /// A word type of some program's own: its 64-bit word.
+    /// A word type defined by a program: shown as its 64-bit word.
     Foreign,
 }
 
-/// A key or value type with the way its text is written.
+/// A key or value type with its text form.
 #[derive(Clone, Debug)]
 pub struct TextType {
     name: String,
     kind: Kind,
-    /// Bytes are hexadecimal, with or without `0x`.
+    /// True if bytes are hexadecimal, with or without `0x`.
     hex: bool,
 }
 
-/// The canonical spelling of a type name: `[u8;16]` is `[u8; 16]`.
+/// Returns the canonical spelling of a type name: `[u8;16]` becomes `[u8; 16]`.
 pub fn canonical_type(name: &str) -> Result<String, Infallible> {
     let squeezed: String = name.split_whitespace().collect();
     Ok(match squeezed.strip_prefix("[u8;").and_then(|rest| rest.strip_suffix(']')) {
@@ -57,7 +57,7 @@ pub fn canonical_type(name: &str) -> Result<String, Infallible> {
 }
 
 impl TextType {
-    /// The type of that name, as a superblock has it.
+    /// Returns the type of this name, as spelled in a superblock.
     pub fn new(name: &str, hex: bool) -> Self {
         let kind = match name {
             "u8" => Kind::U8,
@@ -80,22 +80,22 @@ impl TextType {
         Self { name: name.to_owned(), kind, hex }
     }
 
-    /// The type's name.
+    /// Returns the type's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether any text at all is a value.
+    /// Returns whether every text is a value.
     pub fn takes_any_text(&self) -> bool {
         matches!(self.kind, Kind::Bytes | Kind::Str) && !self.hex
     }
 
-    /// Whether a value has a text in UTF-8.
+    /// Returns whether a value's text is UTF-8.
     pub fn is_utf8(&self, bytes: &[u8]) -> bool {
         self.kind != Kind::Bytes || self.hex || std::str::from_utf8(bytes).is_ok()
     }
 
-    /// [`TextType::parse`], of a text that must come back as it is.
+    /// Parses a text as [`TextType::parse`] does, and fails if the value's text would differ from it.
     pub fn parse_exactly(&self, text: &[u8]) -> Result<Vec<u8>, String> {
         let bytes = self.parse(text)?;
         if self.takes_any_text() || *self.text(&bytes) == *text {
@@ -106,7 +106,7 @@ impl TextType {
         Err(format!("`{text}` would come back as `{back}` of the guessed type {name}"))
     }
 
-    /// Reads a value, or says what was expected.
+    /// Parses a value; the error describes the expected text.
     pub fn parse(&self, text: &[u8]) -> Result<Vec<u8>, String> {
         let bytes = match self.kind {
             Kind::U8 => int::<u8>(text).map(|v| v.to_le_bytes().to_vec()),
@@ -140,7 +140,7 @@ impl TextType {
         })
     }
 
-    /// What text stands for a value of the type.
+    /// Describes the texts that the type accepts.
     fn expected(&self) -> String {
         match self.kind {
             Kind::U8 => range::<u8>(u8::MIN, u8::MAX),
@@ -171,7 +171,7 @@ impl TextType {
         }
     }
 
-    /// The bytes of an array as they are, or as hexadecimal digits after `0x`: their number tells them apart.
+    /// Parses the bytes of an array, raw or as hexadecimal digits after `0x`; the length distinguishes the two.
     fn array(&self, text: &[u8], len: usize) -> Option<Vec<u8>> {
         match text.strip_prefix(b"0x") {
             Some(digits) if digits.len() == 2 * len => from_hex(digits),
@@ -180,7 +180,7 @@ impl TextType {
         }
     }
 
-    /// Text that [`TextType::parse`] reads back; UTF-8, except of `bytes` without `--hex`.
+    /// Returns text that [`TextType::parse`] reads back. It is UTF-8, except for `bytes` without `--hex`.
     pub fn text<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
         match self.kind {
             Kind::Bytes if !self.hex => Cow::Borrowed(bytes),
@@ -188,7 +188,7 @@ impl TextType {
         }
     }
 
-    /// [`TextType::text`], where `bytes` that are no UTF-8 are hexadecimal digits.
+    /// Returns [`TextType::text`] as UTF-8: `bytes` that are not UTF-8 become hexadecimal digits.
     fn plain(&self, bytes: &[u8]) -> String {
         match self.kind {
             Kind::U8 => u8::from_le_bytes(prefix(bytes)).to_string(),
@@ -200,8 +200,8 @@ impl TextType {
             Kind::I16 => i16::from_le_bytes(prefix(bytes)).to_string(),
             Kind::I32 => i32::from_le_bytes(prefix(bytes)).to_string(),
             Kind::I64 => i64::from_le_bytes(prefix(bytes)).to_string(),
-            // The debug form is the shortest that reads back, and has an exponent where the number is very large or
-            // small.
+            // The debug format is the shortest text that reads back, with an exponent for very large and very small
+            // numbers.
             Kind::F32 => format!("{:?}", f32::from_le_bytes(prefix(bytes))),
             Kind::F64 => format!("{:?}", f64::from_le_bytes(prefix(bytes))),
             Kind::Bool => (bytes.first() == Some(&1)).to_string(),
@@ -217,7 +217,7 @@ impl TextType {
         }
     }
 
-    /// Text on one line of a listing, for people: a terminal acts on none of it.
+    /// Returns text for one line of a listing, without characters that a terminal acts on.
     pub fn listed(&self, bytes: &[u8]) -> String {
         let text = self.plain(bytes);
         if !text.contains(acts) {
@@ -230,7 +230,7 @@ impl TextType {
         }
     }
 
-    /// [`TextType::listed`], for messages: not too much of it.
+    /// Returns [`TextType::listed`], shortened for messages.
     pub fn named(&self, bytes: &[u8]) -> String {
         const SHOWN: usize = 60;
         let mut name = self.listed(bytes);
@@ -241,8 +241,8 @@ impl TextType {
         name
     }
 
-    /// JSON: numbers and booleans as such where JSON has them, everything else as a string of the text. `bytes` that are
-    /// no UTF-8 are an object with their hexadecimal digits, which `load` does not read.
+    /// Returns JSON: numbers and booleans where JSON has them, otherwise a string of the text. `bytes` that are not
+    /// UTF-8 become an object with their hexadecimal digits, which `load` does not read.
     pub fn json(&self, bytes: &[u8]) -> String {
         let text = self.plain(bytes);
         match self.kind {
@@ -255,12 +255,12 @@ impl TextType {
     }
 }
 
-/// N of `[u8; N]`.
+/// Returns N of `[u8; N]`.
 fn array_len(name: &str) -> Option<usize> {
     name.strip_prefix("[u8; ")?.strip_suffix(']')?.parse().ok()
 }
 
-/// The first bytes as an array; a table never gives fewer than its type has.
+/// Returns the first bytes as an array; a table never returns fewer than the type has.
 fn prefix<const N: usize>(bytes: &[u8]) -> [u8; N] {
     let mut array = [0; N];
     let len = bytes.len().min(N);
@@ -272,12 +272,12 @@ fn number<T: FromStr>(text: &[u8]) -> Option<T> {
     std::str::from_utf8(text).ok()?.trim().parse().ok()
 }
 
-/// Whether a text means infinity, rather than a number that is too large.
+/// Returns whether a text means infinity, and not a number that is too large.
 fn names_infinity(text: &[u8]) -> bool {
     text.iter().any(|byte| byte.eq_ignore_ascii_case(&b'n'))
 }
 
-/// An integer, decimal or after `0x`.
+/// Parses an integer, decimal or after `0x`.
 fn int<T: FromStr + TryFrom<u128>>(text: &[u8]) -> Option<T> {
     let text = std::str::from_utf8(text).ok()?.trim();
     match text.strip_prefix("0x") {
@@ -307,19 +307,19 @@ fn hex_digit(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).map(|value| value as u8)
 }
 
-/// Bytes as `0x` and hexadecimal digits.
+/// Returns bytes as `0x` and hexadecimal digits.
 pub fn to_hex(bytes: &[u8]) -> String {
     use std::fmt::Write;
     let mut text = String::with_capacity(2 + 2 * bytes.len());
     text.push_str("0x");
     for byte in bytes {
-        // Writing to a string cannot fail.
+        // Writes to a string do not fail.
         let _ = write!(text, "{byte:02x}");
     }
     text
 }
 
-/// A piece of input for a message: not too much of it, and nothing that upsets a terminal.
+/// Returns the start of an input for a message, without characters that a terminal acts on.
 fn shortened(text: &[u8]) -> String {
     const SHOWN: usize = 40;
     let text = String::from_utf8_lossy(text);
@@ -368,7 +368,7 @@ mod tests {
                 assert_eq!(ty.parse(&ty.text(bytes)).unwrap(), bytes);
             }
         }
-        // Only --hex makes digits of a text.
+        // Only --hex turns a text into digits.
         assert_eq!(TextType::new("bytes", false).parse(b"0x4142").unwrap(), b"0x4142");
         assert_eq!(TextType::new("bytes", true).parse(b"0x4142").unwrap(), b"AB");
         assert_eq!(TextType::new("bytes", true).parse(b"4142").unwrap(), b"AB");

@@ -1,4 +1,4 @@
-//! Every command of the binary: what it prints, what it refuses, its exit status.
+//! Every command of the binary: its output, the arguments it rejects, its exit status.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -227,7 +227,7 @@ fn csv_loads_by_column_name() {
     let loaded = place.ok(&["load", "prices.ice", "orders.csv", "--key", "id", "--value", "price"]);
     assert_eq!(loaded, "3 rows loaded\n");
     assert_eq!(place.ok(&["get", "prices.ice", "2"]), "20\n");
-    // All columns but the key are no u32.
+    // All columns but the key are not a u32.
     assert!(place.fails(2, &["load", "prices.ice", "orders.csv"]).contains("--value"));
     assert!(
         place
@@ -249,7 +249,7 @@ fn ndjson_loads_from_a_pipe() {
         ["load", "t.ice", "-", "--format", "ndjson", "--create", "--key", "id", "--value", "n"];
     let ran = place.run_with_input(&args, rows);
     assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""), "{}", ran.out);
-    // As a float, 2 would become 2.0.
+    // A float would print 2 as 2.0.
     assert!(ran.out.contains("dash-eh<i64, str>"), "{}", ran.out);
     assert_eq!(place.ok(&["get", "t.ice", "-1", "2"]), "-1\t1.5\n2\t2\n");
 }
@@ -260,7 +260,7 @@ fn load_creates_nothing_unasked() {
     place.file("orders.csv", ORDERS);
     place.fails(2, &["load", "t.ice", "orders.csv"]);
     assert!(!place.path("t.ice").exists());
-    // With --create the second run goes on with the table of the first.
+    // With --create, the second run continues with the table of the first.
     place.ok(&["load", "t.ice", "orders.csv", "--create"]);
     place.ok(&["load", "t.ice", "orders.csv", "--create"]);
     assert!(place.ok(&["check", "t.ice"]).contains("3 records"));
@@ -337,7 +337,7 @@ fn options_of_a_new_table_need_create() {
     for option in [["--capacity", "9"], ["--key-type", "u64"]] {
         place.fails(2, &["load", "t.ice", "rows.csv", option[0], option[1]]);
     }
-    // No row tells the types.
+    // Without rows, types cannot be inferred.
     place.fails(2, &["load", "new.ice", "rows.csv", "--create"]);
     assert!(!place.path("new.ice").exists());
     place.ok(&[
@@ -431,10 +431,10 @@ fn stat_tells_what_there_is() {
 fn a_table_in_use_names_its_user() {
     let place = Place::new();
     filled(&place, 10);
-    // A load that waits for rows holds the table.
+    // A load that waits for rows holds the table's lock.
     let mut load = place.command(&["load", "t.ice", "-"]).stdin(Stdio::piped()).spawn().unwrap();
     let holder = load.id().to_string();
-    // Waits for its name in the lock file, not for a refusal: a reader that comes first would shut the load out.
+    // Waits for the process's id in the lock file. Opening the table as a reader could lock out the load instead.
     let lock = place.path("t.ice").join("lock");
     let held = (0..2000).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(10));

@@ -1,4 +1,4 @@
-//! Commands that are killed, interrupted, or run out of disk: the table they leave opens and answers.
+//! Commands that are killed, interrupted, or run out of disk space: the table they leave opens and answers.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -17,7 +17,7 @@ fn rows(count: u64) -> String {
     format!("key,value\n{rows}")
 }
 
-/// Kills, spread over the time of a whole load.
+/// The number of kills, spread over the time of a whole load.
 const ROUNDS: u32 = 40;
 
 fn signal(child: &Child, signal: Signal) {
@@ -36,7 +36,7 @@ fn kills_leave_an_openable_table_or_none() {
         let table = format!("{round}.ice");
         let args = ["load", &table, "rows.csv", "--create", "--batch", "64"];
         let mut child = place.command(&args).stdout(Stdio::null()).spawn().unwrap();
-        // From before the table exists to somewhere in the load.
+        // From before the table exists to some time in the load.
         sleep(whole * round / ROUNDS);
         child.kill().unwrap();
         child.wait().unwrap();
@@ -49,7 +49,7 @@ fn kills_leave_an_openable_table_or_none() {
         assert_eq!(line["clean"], true, "round {round}: {line}");
         let records = line["records"].as_u64().unwrap();
         partial += u64::from(records > 0 && records < 100_000);
-        // Batches are durable in order, so the records are the first rows of the file, save within one batch.
+        // Batches become durable in order, so the records are the first rows of the file, except within one batch.
         let keys: Vec<String> =
             (0..records.saturating_sub(64)).step_by(100).map(|key| key.to_string()).collect();
         if !keys.is_empty() {
@@ -87,7 +87,7 @@ fn ctrl_c_ends_after_the_batch_and_tells_what_is_durable() {
     place.ok(&["create", "t.ice", "--value", "str"]);
     let args = ["load", "t.ice", "-", "--batch", "100", "--json", "load.ndjson"];
     let mut child = place.command(&args).stdin(Stdio::piped()).spawn().unwrap();
-    // The pipe stays open: without Ctrl-C the command would wait for more.
+    // The pipe stays open: without Ctrl-C the command would wait for more rows.
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(rows(3050).as_bytes()).unwrap();
     stdin.flush().unwrap();
@@ -112,13 +112,13 @@ fn ctrl_c_takes_the_tours_directory_away() {
         sleep(Duration::from_millis(delay_ms));
         signal(&child, Signal::INT);
         let ran = finish(child);
-        // Before the handler is installed the signal just kills.
+        // Before the handler is installed, the signal simply kills the process.
         assert!(matches!(ran.status, Some(130 | 0) | None), "{ran:?}");
         assert_eq!(std::fs::read_dir(place.dir()).unwrap().count(), 0, "after {delay_ms} ms");
     }
 }
 
-/// Runs a script with a tmpfs of its own at `mnt` that vanishes with it; `None` where the system does not allow that.
+/// Runs a script with a small private tmpfs at `mnt`; `None` where the system does not permit it.
 fn with_small_tmpfs(place: &Place, script: &str) -> Option<support::Ran> {
     std::fs::create_dir(place.path("mnt")).unwrap();
     let script = format!("mount -t tmpfs -o size=8m none mnt || exit 99\n{script}");

@@ -117,7 +117,7 @@ fn an_index_of_no_keys_joins_with_everything() {
         ok(&place, &["stat", "i.ice"]);
         fs::remove_dir_all(place.path("i.ice")).unwrap();
     }
-    // A type that was given is kept.
+    // An explicit type is kept.
     build(&place, &["none.csv", "--on", "k", "--index", "i.ice", "--key-type", "integer"]);
     let refused = place.fails(1, &["join", "run", "texts.csv", "--index", "i.ice"]);
     assert!(refused.contains("integers are wanted"), "{refused}");
@@ -264,7 +264,7 @@ fn rows_that_are_gone_are_told() {
     assert_eq!(names(&place), ["a.csv", "a.ice", "p.csv"].map(String::from).into());
 }
 
-/// Files that cannot be joined, each for its own reason.
+/// Creates files that cannot be joined, each for a different reason.
 fn odd_files(place: &Place) {
     place.file("a.csv", "k,v,v\n1,x,y\n");
     place.file("short.csv", "k,v\n1,x\n2\n");
@@ -364,7 +364,7 @@ fn other_commands_know_an_index() {
     fs::write(&base, bytes).unwrap();
     let damaged = place.run(&["check", "b.ice"]);
     assert!(damaged.status == Some(1) && damaged.out.contains("DAMAGED"), "{}", damaged.out);
-    // What salvage says to do instead helps, whatever is damaged.
+    // The command that salvage suggests works, whichever file is damaged.
     for damaged in ["base-1.ice", "table.ice"] {
         let file = place.path("b.ice").join(damaged);
         fs::write(&file, vec![7; fs::metadata(&file).unwrap().len() as usize]).unwrap();
@@ -413,7 +413,7 @@ fn rows_come_through_pipes_and_links() {
     assert_eq!(fs::read_to_string(place.path("target.csv")).unwrap(), "k,v\n1,x\n2,y\n");
     joined(&place, &["a.csv", "--index", "i.ice", "--semi", "-o", "/dev/null"]);
     assert!(!Path::new("/dev/null").is_file());
-    // Without an ending that says so, a file is what it begins with.
+    // Without a known extension, the first bytes of a file determine its format.
     let narrow: ArrayRef = Arc::new(UInt8Array::from(vec![2, 2]));
     parquet(&place, "unnamed", vec![("k", narrow)]);
     assert_eq!(count(&place, &["unnamed", "--index", "i.ice"]), 2);
@@ -483,7 +483,7 @@ fn interrupted_work_leaves_nothing() {
     place.file("a.csv", "k\n1\n");
     build(&place, &["a.csv", "--on", "k"]);
     let before = names(&place);
-    // A pipe that stays silent: the command waits for rows.
+    // A silent pipe: the command waits for rows.
     let args = ["join", "run", "-", "--index", "a.ice", "--semi", "-o", "out.csv"];
     let mut child = place.command(&args).stdin(std::process::Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();

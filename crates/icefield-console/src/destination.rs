@@ -1,10 +1,11 @@
 //! Files that a command writes.
 //!
-//! A file appears under its name when it is complete: it is written without a name (where the file system has no such
-//! files, under a hidden one beside its place) and renamed. A command that fails, is interrupted or is killed leaves what
-//! was there before. Pipes, devices and standard output are written as they are.
+//! A file gets its name when it is complete. It is written unnamed (or, where the file system has no unnamed files,
+//! under a hidden name in the same directory) and then renamed. A command that fails, is interrupted or is killed
+//! leaves the old file unchanged. Pipes, devices and standard output are written directly.
 //!
-//! No output may be a file that the same command reads, by any path or link, nor a file of a table that it reads.
+//! An output must not be a file that the same command reads, by any path or link, nor a file of a table that it
+//! reads.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, Permissions};
@@ -19,32 +20,32 @@ use tempfile::TempPath;
 use crate::failure::Failure;
 use crate::terminal::shown_path;
 
-/// An output in the making.
+/// An output that is being written.
 pub struct Destination {
-    /// How messages name it.
+    /// The name in messages.
     name: PathBuf,
     file: File,
     state: State,
 }
 
 enum State {
-    /// A pipe, a device or an open file: it has no place to be renamed to.
+    /// A pipe, a device or an open file: written directly, without a rename.
     AsItIs,
-    /// A file without a name, for this place.
+    /// An unnamed file, and its future path.
     Unnamed(PathBuf),
-    /// A file with a hidden name, for this place.
+    /// A file with a hidden name, and its future path.
     Hidden(TempPath, PathBuf),
 }
 
 impl Destination {
-    /// Begins an output at `path`, `-` for standard output, of a command that reads `reads`: files, directories of tables
-    /// and `-` for standard input.
+    /// Starts an output at `path`, or at standard output for `-`. The command reads `reads`: files, directories of
+    /// tables, and `-` for standard input.
     pub fn create(path: &Path, reads: &[&Path]) -> Result<Self, Failure> {
         refuse_reads(path, reads)?;
         let made = if is_stdout(path) {
             io::stdout().as_fd().try_clone_to_owned().map(|file| (File::from(file), State::AsItIs))
         } else if is_as_it_is(path) {
-            // Whatever a redirection has written to the same file stays.
+            // Append, so that the earlier output of a redirection stays.
             File::options().append(true).open(path).map(|file| (file, State::AsItIs))
         } else {
             begin(path)
@@ -54,12 +55,12 @@ impl Destination {
         Ok(Self { name, file, state })
     }
 
-    /// How messages name it.
+    /// Returns the name in messages.
     pub fn name(&self) -> &Path {
         &self.name
     }
 
-    /// Brings the file to its place, complete and durable.
+    /// Makes the file durable and moves it to its path.
     pub fn finish(self) -> Result<(), Failure> {
         let name = self.name.clone();
         self.publish().map_err(|error| Failure::io(&name, &error))
@@ -97,8 +98,8 @@ impl Write for Destination {
     }
 }
 
-/// Returns whether a path means standard output. It is written through its own descriptor, so that other writers of the
-/// same file continue behind it.
+/// Returns whether a path means standard output. The output is written through the inherited descriptor, so that
+/// other writers of the same file append after it.
 pub fn is_stdout(path: &Path) -> bool {
     ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"].iter().any(|name| path == Path::new(name))
 }
@@ -111,11 +112,11 @@ fn is_as_it_is(path: &Path) -> bool {
 }
 
 fn begin(path: &Path) -> io::Result<(File, State)> {
-    // Links lead to what is replaced.
+    // Follow links: the file that they point to is replaced.
     let place = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let permissions = match place.metadata() {
         Ok(metadata) => Permissions::from_mode(metadata.mode() & 0o777),
-        // As any new file: what the user's mask leaves.
+        // The mode of a new file, before the umask.
         Err(_) => Permissions::from_mode(0o666),
     };
     let unnamed = File::options()
@@ -155,7 +156,7 @@ fn parent(place: &Path) -> &Path {
     }
 }
 
-/// Refuses an output that is one of `reads`, or a part of one.
+/// Fails if an output is one of `reads`, or part of one.
 pub fn refuse_reads(output: &Path, reads: &[&Path]) -> Result<(), Failure> {
     let stdio = |descriptor: BorrowedFd<'_>| {
         let file = descriptor.try_clone_to_owned().map(File::from);
@@ -196,18 +197,18 @@ pub fn refuse_reads(output: &Path, reads: &[&Path]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The identity of a file, the same for all its paths.
+/// Returns the identity of a file, which is equal for all its paths.
 fn id(metadata: &Metadata) -> (u64, u64) {
     (metadata.dev(), metadata.ino())
 }
 
-/// Returns whether a directory holds a file under any name.
+/// Returns whether a directory contains a file, under any name.
 fn holds(directory: &Path, file: (u64, u64)) -> bool {
     let Ok(entries) = fs::read_dir(directory) else { return false };
     entries.flatten().any(|entry| entry.path().metadata().is_ok_and(|found| id(&found) == file))
 }
 
-/// A path without links, whether its last name exists or not.
+/// Resolves links in a path, whose last component need not exist.
 fn resolved(path: &Path) -> Option<PathBuf> {
     path.canonicalize().ok().or_else(|| {
         let directory = parent(path).canonicalize().ok()?;

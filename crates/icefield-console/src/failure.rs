@@ -1,4 +1,4 @@
-//! How a command ends, and the exit status that says so.
+//! The outcome of a command, and its exit status.
 
 use std::error::Error as _;
 use std::fmt;
@@ -10,26 +10,26 @@ use icefield::Error;
 
 use crate::terminal::shown_path;
 
-/// What a command returns: `Ok(true)` when all is well, `Ok(false)` when it found (and has reported) a problem.
+/// The result of a command: `Ok(true)` for success, `Ok(false)` if it found and reported a problem.
 pub type Outcome = Result<bool, Failure>;
 
-/// Why a command ended early.
+/// The reason why a command ended early.
 #[derive(Debug)]
 pub enum Failure {
-    /// The command line asks for something that makes no sense.
+    /// The command line is not valid.
     Usage(String),
-    /// Something is wrong outside the command line.
+    /// A problem outside the command line.
     Problem(String),
-    /// The library refused.
+    /// The library returned an error.
     Table(Error),
-    /// Whoever read our output has gone: end without a word.
+    /// The reader of the output closed it: end without a message.
     BrokenPipe,
-    /// Ctrl-C; says what was done until then.
+    /// Ctrl-C; the text describes the work done before.
     Interrupted(String),
 }
 
 impl Failure {
-    /// Wraps what the system answered about `path`; a path that leads nowhere is the command line's fault.
+    /// Wraps a system error about `path`; a path that does not exist is an error of the command line.
     pub fn io(path: &Path, source: &io::Error) -> Self {
         let path = shown_path(path);
         match source.kind() {
@@ -39,7 +39,7 @@ impl Failure {
         }
     }
 
-    /// The exit status: 1 for a problem, 2 for bad usage, 130 after Ctrl-C as shells have it.
+    /// Returns the exit status: 1 for a problem, 2 for bad usage, 130 after Ctrl-C, as in shells.
     pub fn status(&self) -> ExitCode {
         match self {
             Self::BrokenPipe => ExitCode::SUCCESS,
@@ -51,7 +51,7 @@ impl Failure {
     }
 }
 
-/// Whether the library refused what was asked, rather than what it found.
+/// Returns whether the error is about the arguments, and not about the state of the table.
 fn is_usage(error: &Error) -> bool {
     matches!(
         error,
@@ -74,7 +74,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// The library's message, and what it was caused by where it does not say so itself.
+/// Writes the library's message, and its cause if the message does not contain it.
 fn write_chain(f: &mut fmt::Formatter<'_>, error: &Error) -> fmt::Result {
     let text = error.to_string();
     f.write_str(&text)?;
@@ -90,7 +90,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// Errors of standard output; files name themselves with [`Failure::io`].
+/// Converts errors of standard output; use [`Failure::io`] for files.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         Self::io(Path::new("output"), &error)

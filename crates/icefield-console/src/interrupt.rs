@@ -1,4 +1,4 @@
-//! Ctrl-C, as a flag that long work looks at between two steps.
+//! Ctrl-C as a flag, which long work checks between steps.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,16 +8,16 @@ use signal_hook::flag;
 
 use crate::failure::Failure;
 
-/// Whether the user wants us to stop.
+/// The flag that Ctrl-C sets.
 #[derive(Clone, Debug)]
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// From here on the first Ctrl-C (or SIGTERM) raises the flag; a second one ends the process on the spot.
+    /// Handles Ctrl-C and SIGTERM: the first signal sets the flag, the second one ends the process at once.
     pub fn listen() -> Result<Self, Failure> {
         let flag = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
-            // In this order: the handler that ends the process must see the flag as it was before this signal.
+            // Order matters: the handler that ends the process must see the flag as it was before this signal.
             flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&flag))
                 .and_then(|_| flag::register(signal, Arc::clone(&flag)))
                 .map_err(|error| Failure::Problem(format!("cannot listen for Ctrl-C: {error}")))?;
@@ -25,9 +25,9 @@ impl Interrupt {
         Ok(Self(flag))
     }
 
-    /// Whether it was pressed.
+    /// Returns whether a signal has arrived.
     pub fn asked(&self) -> bool {
-        // Relaxed: the flag says nothing of other memory.
+        // Relaxed: the flag orders no other memory.
         self.0.load(Ordering::Relaxed)
     }
 }

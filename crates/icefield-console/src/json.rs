@@ -1,4 +1,4 @@
-//! What commands print: words for people, or one JSON object a line for programs.
+//! Output of commands: text for people, or one JSON object per line for programs.
 
 use std::fmt::Display;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -13,29 +13,29 @@ use crate::terminal::{shown_json, shown_lines};
 /// The option that every command has.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct JsonArgs {
-    /// Also write machine-readable lines, one JSON object each, to FILE; `-` writes them to standard output instead of
-    /// the ordinary text
+    /// Also write machine-readable lines, one JSON object each, to FILE; `-` writes them to standard output instead
+    /// of the ordinary text
     #[arg(long, value_name = "FILE|-")]
     pub json: Option<PathBuf>,
 }
 
 impl JsonArgs {
-    /// Whether standard output is for JSON lines alone.
+    /// Returns whether standard output carries JSON lines only.
     pub fn takes_stdout(&self) -> bool {
         self.json.as_deref() == Some(Path::new("-"))
     }
 }
 
-/// Where a command's results go.
+/// The destination of a command's results.
 pub struct Output {
     stdout: Box<dyn Write>,
     json: Json,
 }
 
-/// Where JSON lines go.
+/// The destination of JSON lines.
 enum Json {
     Nowhere,
-    /// To standard output, where no text for people goes then.
+    /// Standard output, which then carries no other text.
     Stdout,
     File(BufWriter<Destination>),
 }
@@ -59,7 +59,7 @@ impl Output {
         }
     }
 
-    /// Prints a value as it is, where a program may read it; on a terminal as [`Output::say`].
+    /// Prints the raw bytes of a value; on a terminal as [`Output::say`] does.
     pub fn say_exactly(&mut self, value: &[u8]) -> Result<(), Failure> {
         match self.json {
             Json::Stdout => return Ok(()),
@@ -71,12 +71,12 @@ impl Output {
         Ok(self.stdout.write_all(b"\n")?)
     }
 
-    /// Whether JSON lines are wanted: making them may cost something.
+    /// Returns whether JSON lines are written; building them may be expensive.
     pub fn wants_json(&self) -> bool {
         !matches!(self.json, Json::Nowhere)
     }
 
-    /// Writes a JSON line, if they are wanted.
+    /// Writes a JSON line, if they are requested.
     pub fn line(&mut self, line: Line) -> Result<(), Failure> {
         let line = line.end();
         let line = shown_json(&line);
@@ -89,12 +89,12 @@ impl Output {
         }
     }
 
-    /// Brings everything printed so far to its reader.
+    /// Flushes standard output.
     pub fn flush(&mut self) -> Result<(), Failure> {
         Ok(self.stdout.flush()?)
     }
 
-    /// Ends the output; a file of JSON lines gets its name.
+    /// Completes the output; a file of JSON lines gets its name.
     fn finish(mut self) -> Result<(), Failure> {
         self.flush()?;
         let Json::File(file) = self.json else { return Ok(()) };
@@ -104,7 +104,7 @@ impl Output {
     }
 }
 
-/// Standard output: by lines on a terminal, in blocks elsewhere.
+/// Returns standard output: line-buffered on a terminal, block-buffered otherwise.
 fn stdout() -> Box<dyn Write> {
     let stdout = io::stdout();
     if stdout.is_terminal() {
@@ -114,8 +114,8 @@ fn stdout() -> Box<dyn Write> {
     }
 }
 
-/// Runs a command with its output; a failure becomes a JSON line too. No output may be one of the files and tables that
-/// the command reads.
+/// Runs a command with its output; a failure is also written as a JSON line. An output must not be one of the files
+/// and tables that the command reads.
 pub fn with_output(
     args: &JsonArgs,
     reads: &[&Path],
@@ -124,11 +124,11 @@ pub fn with_output(
     let mut out = Output::new(args, reads)?;
     let outcome = command(&mut out);
     match outcome {
-        // The output is not complete, so a file of it gets no name.
+        // The output is incomplete, so its file gets no name.
         Err(Failure::BrokenPipe) => outcome,
         Ok(_) => out.finish().and(outcome),
         Err(failure) => {
-            // The failure itself is what the user must see, whatever happens to its JSON line.
+            // Report the command's failure, whatever happens to its JSON line.
             let line = out.line(Line::new().field("error", &failure.to_string()));
             drop(line.and_then(|()| out.finish()));
             Err(failure)
@@ -136,23 +136,23 @@ pub fn with_output(
     }
 }
 
-/// Tells the user something on standard error; nothing can be done when even that is closed.
+/// Prints a warning on standard error; ignores errors.
 pub fn warn(line: impl Display) {
     let _ = writeln!(io::stderr(), "{}", shown_lines(&line.to_string()));
 }
 
-/// A JSON object in the making.
+/// A JSON object that is being built.
 pub struct Line(String);
 
 impl Default for Line {
-    /// An object without members.
+    /// Returns an object without members.
     fn default() -> Self {
         Self(String::from("{"))
     }
 }
 
 impl Line {
-    /// An object without members.
+    /// Returns an object without members.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -160,12 +160,12 @@ impl Line {
 
     /// Adds a member.
     pub fn field(self, name: &str, value: &(impl Serialize + ?Sized)) -> Self {
-        // Only maps with strange keys fail, which none of our callers has.
+        // Serialization fails only for maps whose keys are not strings; our callers have none.
         let value = serde_json::to_string(value).unwrap_or_else(|_| String::from("null"));
         self.raw(name, &value)
     }
 
-    /// Adds a member that is JSON already.
+    /// Adds a member whose value is JSON already.
     pub fn raw(mut self, name: &str, json: &str) -> Self {
         if self.0.len() > 1 {
             self.0.push(',');
@@ -176,14 +176,14 @@ impl Line {
         self
     }
 
-    /// The object's text.
+    /// Returns the object's text.
     pub fn end(mut self) -> String {
         self.0.push('}');
         self.0
     }
 }
 
-/// `text` as a JSON string.
+/// Returns `text` as a JSON string.
 pub fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

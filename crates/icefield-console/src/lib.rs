@@ -1,5 +1,4 @@
-//! What Icefield's programs share: how output, JSON lines, warnings and progress reach the user, how a command ends, and
-//! the exit status of each ending.
+//! Shared by Icefield's programs: output, JSON lines, warnings, progress, and the exit status of each outcome.
 
 pub mod destination;
 pub mod failure;
@@ -16,8 +15,9 @@ use clap::Parser;
 use failure::{Failure, Outcome};
 use terminal::{acts, shown};
 
-/// Parses the program's arguments, runs `command` on them, and returns the exit status: 0 when all is well, 1 for a
-/// problem, 2 for bad usage, 130 after Ctrl-C. Warnings of the library and the failure go to standard error.
+/// Parses the program's arguments, runs `command` on them, and returns the exit status: 0 for success, 1 for a
+/// problem, 2 for bad usage, 130 after Ctrl-C. The library's warnings and the failure are printed on standard
+/// error.
 pub fn main<A: Parser>(command: impl FnOnce(&A) -> Outcome) -> ExitCode {
     warnings::listen();
     let args = match A::try_parse() {
@@ -37,12 +37,13 @@ pub fn main<A: Parser>(command: impl FnOnce(&A) -> Outcome) -> ExitCode {
     }
 }
 
-/// Prints clap's message: help, or a refusal that repeats arguments. Arguments on which a terminal would act are escaped.
+/// Prints clap's message: help, or an error that quotes arguments. Arguments with characters that a terminal acts
+/// on are escaped.
 fn refuse(refusal: &clap::Error) -> ExitCode {
     if refusal.use_stderr() && std::env::args_os().any(|arg| arg.to_string_lossy().contains(acts)) {
         json::warn(refusal.render().to_string().trim_end());
     } else {
-        // The reader of the message may have gone; there is nobody else to tell.
+        // The message may have no reader; the error is ignored.
         let _ = refusal.print();
     }
     ExitCode::from(u8::try_from(refusal.exit_code()).unwrap_or(2))

@@ -1,4 +1,4 @@
-//! Progress bars: on a terminal, and only there.
+//! Progress bars, on a terminal only.
 
 use std::fmt;
 use std::io::{self, IsTerminal};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
-/// A bar over `total` bytes, or a running count where the total is unknown (a pipe).
+/// Returns a bar over `total` bytes, or a running count where the total is unknown (a pipe).
 pub fn over_bytes(total: Option<u64>) -> ProgressBar {
     match total {
         Some(_) => bar(total, "{bar:32} {bytes}/{total_bytes} {bytes_per_sec} {msg} (eta {eta})"),
@@ -14,20 +14,20 @@ pub fn over_bytes(total: Option<u64>) -> ProgressBar {
     }
 }
 
-/// A bar over `total` records under a title.
+/// Returns a bar over `total` records, with a title.
 pub fn over_records(title: &str, total: u64) -> ProgressBar {
     let bar = bar(Some(total), "{prefix} {bar:32} {human_pos}/{human_len} {rate}");
     bar.set_prefix(title.to_owned());
     bar
 }
 
-/// A sign of life beside work that does not tell how far it is.
+/// Returns an activity indicator for work of unknown length.
 pub fn waiting(title: &'static str) -> ProgressBar {
     bar(None, "{spinner} {msg} ({elapsed})").with_message(title)
 }
 
 fn bar(total: Option<u64>, template: &str) -> ProgressBar {
-    // Nobody watches a pipe, and control sequences would spoil what is read from it.
+    // In a pipe, control sequences would corrupt the output.
     let target = if io::stderr().is_terminal() {
         ProgressDrawTarget::stderr()
     } else {

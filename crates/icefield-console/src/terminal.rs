@@ -1,36 +1,36 @@
-//! Untrusted text on a terminal: names, columns and values from files reach it without control characters.
+//! Untrusted text on a terminal: control characters in names, columns and values from files are escaped.
 
 use std::borrow::Cow;
 use std::path::Path;
 
-/// Returns whether a terminal may act on `c` instead of showing it: control characters (C0, DEL, C1), line separators, and marks
-/// that reorder the text around them.
+/// Returns whether a terminal may act on `c` instead of showing it: control characters (C0, DEL, C1), line
+/// separators, and marks that reorder the text around them.
 pub fn acts(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Escapes everything in `text` on which a terminal acts; for a name or value inside a line.
+/// Escapes all characters that a terminal acts on; for a name or value inside a line.
 pub fn shown(text: &str) -> Cow<'_, str> {
     escaped(text, |_| false)
 }
 
-/// [`shown`], for a path.
+/// Escapes a path as [`shown`] does.
 pub fn shown_path(path: &Path) -> String {
     shown(&path.to_string_lossy()).into_owned()
 }
 
-/// [`shown`], for text of several lines and columns: line ends and tabs stay.
+/// Escapes text of several lines and columns as [`shown`] does, except for line ends and tabs.
 pub fn shown_lines(text: &str) -> Cow<'_, str> {
     escaped(text, |c| matches!(c, '\n' | '\t'))
 }
 
-/// The same JSON with every character escaped on which a terminal acts. They occur only in its strings.
+/// Escapes all characters that a terminal acts on in JSON, where they occur only in strings.
 pub fn shown_json(json: &str) -> Cow<'_, str> {
     if !json.contains(acts) {
         return Cow::Borrowed(json);
     }
-    // All of them are in the basic plane, so each is one escape.
+    // All of them are in the basic multilingual plane, so each is one escape.
     Cow::Owned(json.chars().fold(String::new(), |mut text, c| {
         match acts(c) {
             true => text.push_str(&format!("\\u{:04x}", u32::from(c))),
@@ -54,14 +54,14 @@ fn escaped(text: &str, keeps: impl Fn(char) -> bool) -> Cow<'_, str> {
     }))
 }
 
-/// `text` as one word of a shell command that a message suggests.
+/// Quotes `text` as one word of a shell command that a message suggests.
 pub fn shell_word(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./,:=@%+".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) {
         return text.to_owned();
     }
     if text.contains(acts) {
-        // `$'...'` takes escapes; all but ASCII that is printable is written as bytes.
+        // `$'...'` interprets escapes; all bytes but printable ASCII are written as escapes.
         let bytes = text.bytes().map(|byte| match byte {
             b'\'' | b'\\' => format!("\\{}", char::from(byte)),
             b' '..=b'~' => char::from(byte).to_string(),

@@ -1,21 +1,21 @@
-//! The library's warnings, on standard error.
+//! Prints the library's warnings on standard error.
 
 use log::{Level, LevelFilter, Log, Metadata, Record};
 
 use crate::json::warn;
 use crate::terminal::shown;
 
-/// Prints the library's warnings from here on.
+/// Starts printing the library's warnings.
 pub fn listen() {
-    // Only a second logger is refused.
+    // The call fails only if a logger is set already.
     let _ = log::set_logger(&Warnings);
     log::set_max_level(LevelFilter::Warn);
 }
 
 struct Warnings;
 
-/// The warning that a table on an ordinary file system does not survive a power cut. The commands that make tables print
-/// it as a note; the others would repeat it with each record that they write.
+/// The warning that a table on an ordinary file system does not survive a power failure. The commands that create
+/// tables print it as a note; in others it would be repeated with every write.
 const DURABILITY: &str = "icefield::durability";
 
 impl Log for Warnings {

@@ -1,4 +1,4 @@
-// What the C++ peers share of the interface, for whatever `Map` is. Included once, after it is declared.
+// The functions of the interface that are equal for all C++ peers. Included once, after `Map` is declared.
 
 #include <cstdint>
 #include <new>

@@ -1,4 +1,4 @@
-// What the C++ peers share: a hash function that is one, and a loop that counts.
+// Shared by the C++ peers: a hash function that mixes, and a counting loop.
 #ifndef ICEFIELD_PEERS_MIXED_HPP
 #define ICEFIELD_PEERS_MIXED_HPP
 
@@ -7,7 +7,7 @@
 
 namespace {
 
-// MurmurHash3's finaliser: std::hash of an integer is the integer.
+// MurmurHash3's finaliser, because std::hash of an integer is the integer itself.
 struct Mixed {
   size_t operator()(uint64_t key) const {
     key = (key ^ (key >> 33)) * 0xff51afd7ed558ccdULL;
@@ -16,7 +16,7 @@ struct Mixed {
   }
 };
 
-// For how many i below n act(i) says so.
+// Returns the number of i below n for which act(i) is true.
 template <typename Act> uint64_t count(uint64_t n, Act act) {
   uint64_t counted = 0;
   for (uint64_t i = 0; i < n; ++i) {

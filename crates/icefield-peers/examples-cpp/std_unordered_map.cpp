@@ -1,9 +1,9 @@
-// The smallest peer there is: std::unordered_map, many times over, each behind a lock.
+// A minimal peer: shards of std::unordered_map, each behind a lock.
 //
 //   g++ -O3 -std=c++17 -shared -fPIC -I.. std_unordered_map.cpp -o libstd_unordered_map.so
 //   icefield-bench get --peer-lib ./libstd_unordered_map.so
 //
-// With -DWRONG it counts one key too many in each call of get, to be caught.
+// With -DWRONG, each call of get counts one key too many, which `icefield-bench` must detect.
 
 #include <array>
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kShards = 64;
 
-// MurmurHash3's finaliser: std::hash of an integer is the integer.
+// MurmurHash3's finaliser, because std::hash of an integer is the integer itself.
 uint64_t mix(uint64_t key) {
   key = (key ^ (key >> 33)) * 0xff51afd7ed558ccdULL;
   key = (key ^ (key >> 33)) * 0xc4ceb9fe1a85ec53ULL;
@@ -39,7 +39,7 @@ struct Table {
   Shard &shard(uint64_t key) { return shards[mix(key) >> 58]; }
 };
 
-// Calls act(map, i) for each key, with its shard locked; how many times it says so.
+// Calls act(map, i) for each key, with its shard locked. Returns the number of calls that are true.
 template <typename Act> uint64_t count(void *table, const uint64_t *keys, uint64_t n, Act act) {
   uint64_t counted = 0;
   for (uint64_t i = 0; i < n; ++i) {

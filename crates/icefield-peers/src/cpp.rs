@@ -1,11 +1,11 @@
-//! C++ tables that are linked in: the functions of `icefield_peer.h`, each under a name of its own.
+//! C++ tables that are linked in: the functions of `icefield_peer.h`, with a prefix for each table.
 
 use std::ffi::{c_char, c_void};
 
 use crate::Kind;
 use crate::library::{Functions, Loaded};
 
-/// Declares the functions of one shim and makes a kind of them.
+/// Declares the functions of a shim and returns its kind.
 macro_rules! shim {
     ($name:literal, $create:ident, $destroy:ident, $insert:ident, $get:ident, $update:ident, $remove:ident, $insdel:ident) => {{
         unsafe extern "C" {
@@ -31,7 +31,7 @@ macro_rules! shim {
     }};
 }
 
-/// The kinds in this module.
+/// Returns the kinds in this module.
 pub(crate) fn all() -> Vec<Box<dyn Kind>> {
     vec![
         shim!(

@@ -1,9 +1,10 @@
-//! Other people's tables behind one interface, so that `icefield-bench` can measure them beside Icefield's.
+//! Tables of other projects behind one interface, so that `icefield-bench` can compare them with Icefield's.
 //!
-//! This is the only crate that depends on competitors. [`built_in`] gives those that were compiled in (features `rust`,
-//! `cpp` and `kv`), and [`load`] any table that comes as a shared library with the functions of `icefield_peer.h`.
+//! This is the only crate that depends on competitors. [`built_in`] returns those that were compiled in (features
+//! `rust`, `cpp` and `kv`), and [`load`] loads any table from a shared library with the functions of
+//! `icefield_peer.h`.
 //!
-//! Every call takes an array of keys, so that a call through `dyn` costs nothing per operation.
+//! Every call takes an array of keys, so dynamic dispatch costs nothing per operation.
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +22,7 @@ pub use library::load;
 #[cfg(feature = "rust")]
 pub use memory::HugePages;
 
-/// What a table may be able to do.
+/// The operations of a table, not all of which every table supports.
 ///
 /// ```
 /// use icefield_peers::{Operation, built_in};
@@ -43,7 +44,7 @@ pub enum Operation {
     InsDel,
 }
 
-/// When a table in files has made durable what a call wrote.
+/// When the writes of a call to a table in files become durable.
 ///
 /// ```
 /// use icefield_peers::{Writes, built_in};
@@ -57,86 +58,88 @@ pub enum Operation {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writes {
-    /// When the call returns.
+    /// Before the call returns.
     Durable,
-    /// At some later time, by the laxest mode that the table has for writes that still reach its files.
+    /// Later, in the weakest mode of the table in which writes still reach its files.
     Relaxed,
 }
 
-/// What gets answered.
+/// The result of a lookup.
 ///
 /// ```
 /// assert_eq!(icefield_peers::Found::default().hits, 0);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// How many keys were present.
+    /// The number of keys that were present.
     pub hits: u64,
     /// The wrapping sum of their values.
     pub sum: u64,
 }
 
-/// A table under measurement. Any number of threads may call it at once. Calls that [`Kind::offers`] denies do nothing.
+/// A table under measurement. Any number of threads may call it at once. Calls that [`Kind::offers`] denies do
+/// nothing.
 pub trait Peer: Send + Sync {
-    /// Says that this thread, the `index`-th, begins to call, or has ended.
+    /// Called when this thread, number `_index`, starts to use the table, and when it has finished.
     fn thread(&self, _index: usize, _begins: bool) {}
 
-    /// Stores each value, whether its key is present or not, and does not say; how many were stored. The slices are of
-    /// one length.
+    /// Stores each value, whether its key is present or not. Returns the number of values stored. The slices have
+    /// equal lengths.
     fn put(&self, _keys: &[u64], _values: &[u64]) -> u64 {
         0
     }
 
-    /// Inserts each key that is absent; how many were. The slices are of one length.
+    /// Inserts each key that is absent. Returns the number of inserted keys. The slices have equal lengths.
     fn insert(&self, keys: &[u64], values: &[u64]) -> u64;
 
-    /// Looks each key up.
+    /// Looks up each key.
     fn get(&self, keys: &[u64]) -> Found;
 
-    /// Replaces the value of each key that is present; how many were. The slices are of one length.
+    /// Replaces the value of each key that is present. Returns the number of replaced values. The slices have equal
+    /// lengths.
     fn update(&self, keys: &[u64], values: &[u64]) -> u64;
 
-    /// Removes each key; how many were present.
+    /// Removes each key. Returns the number of keys that were present.
     fn remove(&self, keys: &[u64]) -> u64;
 
-    /// Inserts and removes each key, one after another; how many did both.
+    /// Inserts and then removes each key. Returns the number of keys for which both succeeded.
     fn insdel(&self, keys: &[u64]) -> u64;
 
-    /// Why the first of the calls that failed did so. Such a call counts nothing.
+    /// Returns the error of the first call that failed. A failed call counts nothing.
     fn failure(&self) -> Option<&str> {
         None
     }
 }
 
-/// Makes tables of one kind.
+/// A kind of table.
 pub trait Kind: Send + Sync {
-    /// Its name in options and results.
+    /// Returns the name used in options and results.
     fn name(&self) -> &str;
 
-    /// Whether its tables can do that.
+    /// Returns whether its tables support `operation`.
     fn offers(&self, operation: Operation) -> bool;
 
-    /// A table for so many records. `dir` is a place for its files, if it has any.
+    /// Creates a table for `capacity` records. `dir` is a directory for its files, if it has any.
     ///
     /// # Errors
     /// [`Error::NotMade`].
     fn create(&self, capacity: u64, dir: Option<&Path>) -> Result<Box<dyn Peer>, Error>;
 
-    /// Whether its tables live in files, so that [`Kind::open`] makes them.
+    /// Returns whether its tables live in files and are opened by [`Kind::open`].
     fn is_persistent(&self) -> bool {
         false
     }
 
-    /// The table in `dir`, which is made if it is not there.
+    /// Opens the table in `_dir`, or creates it.
     ///
     /// # Errors
-    /// [`Error::NotOpened`]; [`Error::NotMade`] of tables that do not live in files.
+    /// [`Error::NotOpened`]; [`Error::NotMade`] if its tables do not live in files.
     fn open(&self, _dir: &Path, _writes: Writes) -> Result<Box<dyn Peer>, Error> {
         Err(Error::NotMade(self.name().to_owned()))
     }
 }
 
-/// Why there is no table.
+/// The reason why a table or library cannot be used.
 ///
 /// ```
 /// let error = icefield_peers::load("/no/such/library.so".as_ref()).err();
@@ -145,42 +148,42 @@ pub trait Kind: Send + Sync {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A shared library that cannot be loaded.
+    /// A shared library cannot be loaded.
     #[error("{}: {detail}", path.display())]
     NotLoaded {
-        /// Which.
+        /// The path of the library.
         path: PathBuf,
-        /// What the system said.
+        /// The error from the operating system.
         detail: String,
     },
-    /// A shared library without a function that every peer has.
+    /// A shared library lacks a required function.
     #[error("{}: has no {symbol}; see icefield_peer.h", path.display())]
     NoSymbol {
-        /// Which.
+        /// The path of the library.
         path: PathBuf,
         /// The function.
         symbol: &'static str,
     },
-    /// A shared library whose name for itself cannot be used.
+    /// A shared library returns a name that is not valid.
     #[error("{}: its name is not letters, digits, `-`, `_` and `.`", path.display())]
     BadName {
-        /// Which.
+        /// The path of the library.
         path: PathBuf,
     },
-    /// A table that was not made.
+    /// A table could not be created.
     #[error("{0} made no table")]
     NotMade(String),
-    /// A table in files that cannot be opened or made.
+    /// A table in files could not be opened or created.
     #[error("{name}: {detail}")]
     NotOpened {
-        /// Which kind.
+        /// The name of its kind.
         name: String,
-        /// What it said.
+        /// The error from the table.
         detail: String,
     },
 }
 
-/// The kinds that were compiled in.
+/// Returns the kinds that were compiled in.
 ///
 /// ```
 /// let names: Vec<_> = icefield_peers::built_in().iter().map(|kind| kind.name().to_owned()).collect();

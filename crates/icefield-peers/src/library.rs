@@ -1,4 +1,4 @@
-//! Tables that come as shared libraries, by the functions of `icefield_peer.h`.
+//! Tables from shared libraries, with the functions of `icefield_peer.h`.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -17,7 +17,6 @@ type GetFn = unsafe extern "C" fn(*mut c_void, *const u64, u64, *mut u64) -> u64
 type PairsFn = unsafe extern "C" fn(*mut c_void, *const u64, *const u64, u64) -> u64;
 type KeysFn = unsafe extern "C" fn(*mut c_void, *const u64, u64) -> u64;
 
-/// The functions of a library.
 #[derive(Clone, Copy)]
 pub(crate) struct Functions {
     pub create: CreateFn,
@@ -30,13 +29,13 @@ pub(crate) struct Functions {
     pub insdel: Option<KeysFn>,
 }
 
-/// A library, loaded for as long as the process lives: threads may have left code of it behind to be run when they end.
+/// A shared library. It is never unloaded, because threads may run its thread-exit code later.
 pub(crate) struct Loaded {
     pub name: String,
     pub functions: Functions,
 }
 
-/// The table of the shared library at `path`. Its functions are trusted to be those of `icefield_peer.h`.
+/// Loads the shared library at `path`. Its functions are assumed to have the types in `icefield_peer.h`.
 ///
 /// # Errors
 /// [`Error::NotLoaded`], [`Error::NoSymbol`], [`Error::BadName`].
@@ -45,11 +44,11 @@ pub(crate) struct Loaded {
 /// assert!(icefield_peers::load("/no/such/library.so".as_ref()).is_err());
 /// ```
 pub fn load(path: &Path) -> Result<Box<dyn Kind>, Error> {
-    // A bare name would be looked for among the system's libraries.
+    // Otherwise a bare name would be searched for among the system's libraries.
     let file = path.canonicalize().map_err(|error| not_loaded(path, &error))?;
-    // SAFETY: whoever names a library wants its initialisers to run.
+    // SAFETY: the library's initialisers run code that the user chose to run by naming the library.
     let library = unsafe { Library::new(&file) }.map_err(|error| not_loaded(path, &error))?;
-    // SAFETY: `icefield_peer.h` gives these functions these types.
+    // SAFETY: `icefield_peer.h` declares these functions with these types.
     let (name, functions) = unsafe {
         let functions = Functions {
             create: required(&library, path, "icefield_peer_create")?,
@@ -79,36 +78,36 @@ fn not_loaded(path: &Path, error: &dyn std::error::Error) -> Error {
     Error::NotLoaded { path: path.to_owned(), detail: error.to_string() }
 }
 
-/// How the library calls itself; empty when it does not say in ASCII.
+/// Returns the library's name for itself; empty if it is null or not UTF-8.
 fn own_name(name: NameFn) -> String {
-    // SAFETY: the library's promise: a string that stays, or null.
+    // SAFETY: the header requires a string that stays valid, or null.
     let text = unsafe { name() };
     if text.is_null() {
         return String::new();
     }
-    // SAFETY: the same.
+    // SAFETY: as above.
     unsafe { CStr::from_ptr(text) }.to_str().unwrap_or_default().to_owned()
 }
 
-/// A function of the library, if it has it.
+/// Returns a function of the library, if it exists.
 ///
 /// # Safety
 /// `F` is the function's type, and the library stays loaded.
 unsafe fn symbol<F: Copy>(library: &Library, name: &str) -> Option<F> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees the type.
     unsafe { library.get::<F>(name.as_bytes()).ok().map(|symbol| *symbol) }
 }
 
-/// As [`symbol`], for those that every peer has.
+/// Returns a function that every library must have.
 ///
 /// # Safety
-/// As [`symbol`].
+/// Those of [`symbol`].
 unsafe fn required<F: Copy>(
     library: &Library,
     path: &Path,
     name: &'static str,
 ) -> Result<F, Error> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees the type.
     unsafe { symbol(library, name) }
         .ok_or_else(|| Error::NoSymbol { path: path.to_owned(), symbol: name })
 }
@@ -133,7 +132,7 @@ impl Kind for Loaded {
         let dir = dir.map(|dir| CString::new(dir.as_os_str().as_bytes())).transpose();
         let dir = dir.map_err(|_| not_made())?;
         let dir = dir.as_ref().map_or(ptr::null(), |dir| dir.as_ptr());
-        // SAFETY: the header's contract; the string lives until the call returns.
+        // SAFETY: the call follows the header's contract; the string lives until it returns.
         let table = unsafe { (self.functions.create)(capacity, dir) };
         match table.is_null() {
             true => Err(not_made()),
@@ -142,15 +141,14 @@ impl Kind for Loaded {
     }
 }
 
-/// A library's table.
 struct Table {
     table: *mut c_void,
     functions: Functions,
 }
 
-// SAFETY: the header says that any thread may call, all at once; the last owner destroys.
+// SAFETY: the header allows calls from any thread, at the same time; the owner destroys the table once.
 unsafe impl Send for Table {}
-// SAFETY: the same.
+// SAFETY: as above.
 unsafe impl Sync for Table {}
 
 impl Drop for Table {
@@ -162,13 +160,13 @@ impl Drop for Table {
 
 impl Table {
     fn keys(&self, function: Option<KeysFn>, keys: &[u64]) -> u64 {
-        // SAFETY: the array is as long as it is said to be.
+        // SAFETY: the array has the length that is passed.
         function.map_or(0, |call| unsafe { call(self.table, keys.as_ptr(), keys.len() as u64) })
     }
 
     fn pairs(&self, function: Option<PairsFn>, keys: &[u64], values: &[u64]) -> u64 {
         let (keys, values, count) = (keys.as_ptr(), values.as_ptr(), keys.len().min(values.len()));
-        // SAFETY: both arrays are at least as long as they are said to be.
+        // SAFETY: both arrays have at least the length that is passed.
         function.map_or(0, |call| unsafe { call(self.table, keys, values, count as u64) })
     }
 }
@@ -176,7 +174,7 @@ impl Table {
 impl Peer for Table {
     fn thread(&self, index: usize, begins: bool) {
         if let Some(thread) = self.functions.thread {
-            // SAFETY: the header's contract.
+            // SAFETY: the call follows the header's contract.
             unsafe { thread(self.table, index as c_int, c_int::from(begins)) };
         }
     }
@@ -187,7 +185,7 @@ impl Peer for Table {
 
     fn get(&self, keys: &[u64]) -> Found {
         let mut sum = 0;
-        // SAFETY: the array is as long as it is said to be; `sum` outlives the call.
+        // SAFETY: the array has the length that is passed; `sum` outlives the call.
         let hits = unsafe {
             (self.functions.get)(self.table, keys.as_ptr(), keys.len() as u64, &raw mut sum)
         };

@@ -1,7 +1,8 @@
-//! Rust's concurrent maps, on our strong hash, so that the tables differ and not the hash functions.
+//! Rust's concurrent maps, with our strong hash function, so that a comparison is between tables and not hash
+//! functions.
 //!
-//! Each is used in the way that its documentation calls the fastest for plain reads and writes of copies: one guard for
-//! an array of keys where there are guards.
+//! Each map is used in the way that its documentation recommends for fast reads and writes of copied values, with
+//! one guard per array of keys where the map has guards.
 
 use std::hash::{BuildHasher, Hasher};
 use std::path::Path;
@@ -12,7 +13,7 @@ use icefield::base::hash::{Hash, HashKind, random_seed};
 
 use crate::{Error, Found, Kind, Operation, Peer};
 
-/// The kinds in this module.
+/// Returns the kinds in this module.
 pub(crate) fn all() -> Vec<Box<dyn Kind>> {
     vec![
         kind("dashmap", DashMap::create),
@@ -47,7 +48,7 @@ impl<M: Map + 'static> Kind for Made<M> {
     }
 }
 
-/// Our keyed hash, as the maps want it.
+/// Our keyed hash as a `BuildHasher`.
 #[derive(Clone)]
 struct Strong(Hash);
 
@@ -66,7 +67,6 @@ impl BuildHasher for Strong {
     }
 }
 
-/// Hashes one word.
 struct StrongWord {
     hash: Hash,
     state: u64,
@@ -88,26 +88,25 @@ impl Hasher for StrongWord {
     }
 }
 
-/// A map, one key at a time.
+/// A map, accessed one key at a time.
 trait Map: Send + Sync {
-    /// What is held for an array of keys.
+    /// The guard that is held for an array of keys.
     type Session<'a>
     where
         Self: 'a;
 
     fn session(&self) -> Self::Session<'_>;
-    /// Whether the key was absent, and is now present.
+    /// Returns whether the key was absent; if so, inserts it.
     fn insert(session: &Self::Session<'_>, key: u64, value: u64) -> bool;
     fn get(session: &Self::Session<'_>, key: u64) -> Option<u64>;
-    /// Whether the key was present, and has the new value.
+    /// Returns whether the key was present; if so, replaces its value.
     fn update(session: &Self::Session<'_>, key: u64, value: u64) -> bool;
     fn remove(session: &Self::Session<'_>, key: u64) -> bool;
 }
 
-/// The loops around a map's calls.
 struct Loops<M>(M);
 
-/// Counts the keys for which `act` says so.
+/// Counts the items for which `act` returns `true`.
 #[inline(always)]
 fn count<T>(items: impl Iterator<Item = T>, act: impl Fn(T) -> bool) -> u64 {
     items.map(|item| u64::from(act(item))).sum()
@@ -261,29 +260,29 @@ impl Map for Scc {
     }
 }
 
-/// How many shards: two threads seldom meet in one.
+/// The number of shards, large enough that threads rarely contend for one.
 const SHARDS: usize = 64;
 
-/// What many programs write themselves: hashbrown's table behind a lock, many times over. The key is hashed once.
+/// A common pattern in programs: an array of hashbrown tables, each behind a lock. The key is hashed once.
 struct Sharded {
     hash: Hash,
     shards: Vec<Shard>,
 }
 
-/// A shard on lines of its own.
+/// A shard on its own cache lines.
 #[repr(align(128))]
 struct Shard(RwLock<HashTable<(u64, u64)>>);
 
 impl Sharded {
     fn create(capacity: usize) -> Self {
-        // A twentieth more: shards do not fill evenly.
+        // Five percent more: shards do not fill evenly.
         let each = capacity / SHARDS + capacity / SHARDS / 20 + 8;
         let shard = |_| Shard(RwLock::new(HashTable::with_capacity(each)));
         let hash = Hash::new(HashKind::Strong, random_seed());
         Self { hash, shards: (0..SHARDS).map(shard).collect() }
     }
 
-    /// The hash of `key` and its shard, by bits that the tables make little use of.
+    /// Returns the hash of `key` and its shard, which is selected by bits that the tables hardly use.
     #[inline(always)]
     fn shard(&self, key: u64) -> (u64, &RwLock<HashTable<(u64, u64)>>) {
         let hash = self.hash.word(key);

@@ -1,7 +1,7 @@
-//! The allocator under the peers: big arrays on huge pages that are there before anybody measures, small things from
-//! mimalloc, likewise on huge pages where the system has them.
+//! The allocator for peers. Large arrays are on huge pages and present before the measurement; small allocations
+//! come from mimalloc, on huge pages where the system has them.
 //!
-//! Icefield's tables map their memory themselves, on huge pages; without this, a comparison would be one of page
+//! Icefield's tables map their own memory on huge pages. Without this allocator, a comparison would measure page
 //! tables.
 
 use std::alloc::{GlobalAlloc, Layout};
@@ -12,7 +12,7 @@ use libmimalloc_sys::{mi_option_large_os_pages, mi_option_set_enabled};
 use mimalloc::MiMalloc;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-/// From so many bytes on an allocation is a mapping of its own.
+/// Allocations of at least this size get their own mapping.
 const BIG_BYTES: usize = 4 << 20;
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
@@ -31,13 +31,13 @@ const HUGE_PAGE_BYTES: usize = 2 << 20;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HugePages;
 
-/// Lets mimalloc ask for huge pages, before anything is allocated.
+/// Makes mimalloc use huge pages; runs before the first allocation.
 extern "C" fn prefer_huge_pages() {
     // SAFETY: sets a number; mimalloc's options need no initialisation.
     unsafe { mi_option_set_enabled(mi_option_large_os_pages, true) };
 }
 
-// SAFETY: the loader runs what this section points to once, before `main`, with a C function's conventions.
+// SAFETY: the loader calls the functions in this section once, before `main`, with C's calling convention.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static PREFER_HUGE_PAGES: extern "C" fn() = prefer_huge_pages;
@@ -50,12 +50,12 @@ fn mapped_bytes(bytes: usize) -> Option<usize> {
     bytes.checked_next_multiple_of(HUGE_PAGE_BYTES)
 }
 
-/// Zeroed memory of its own, on a huge page's boundary and present; null when there is none.
+/// Returns a new mapping of zeroed memory, aligned to a huge page and present; null on failure.
 fn map(bytes: usize) -> *mut u8 {
     let Some(kept) = mapped_bytes(bytes) else { return ptr::null_mut() };
     let Some(mapped) = kept.checked_add(HUGE_PAGE_BYTES) else { return ptr::null_mut() };
     let access = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: a new mapping at an address of the system's choice touches nobody's memory.
+    // SAFETY: a new mapping at an address of the system's choice overlaps no other memory.
     let Ok(mapping) =
         (unsafe { mmap_anonymous(ptr::null_mut(), mapped, access, MapFlags::PRIVATE) })
     else {
@@ -64,8 +64,8 @@ fn map(bytes: usize) -> *mut u8 {
     let mapping = mapping.cast::<u8>();
     let lead = mapping.align_offset(HUGE_PAGE_BYTES);
     let start = mapping.wrapping_add(lead);
-    // SAFETY: all ranges lie inside the mapping made above, which nobody knows yet: `lead` is below a huge page. What
-    // cannot be given back or advised costs memory or speed, no more; pages that cannot be made present appear at their
+    // SAFETY: all ranges lie inside the mapping made above, which is not yet shared; `lead` is below a huge page.
+    // Failure to unmap or advise only costs memory or speed; pages that cannot be made present appear at their
     // first touch.
     unsafe {
         if lead > 0 {
@@ -80,13 +80,13 @@ fn map(bytes: usize) -> *mut u8 {
     start
 }
 
-// SAFETY: big allocations are mappings of their own, of at least the size asked for and aligned to a huge page; all
-// others are mimalloc's. Which of the two an allocation is follows from its layout alone.
+// SAFETY: large allocations are separate mappings, of at least the requested size and aligned to a huge page; all
+// others are mimalloc's. The layout alone determines which of the two an allocation is.
 unsafe impl GlobalAlloc for HugePages {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         match is_big(layout) {
             true => map(layout.size()),
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller upholds `alloc`'s contract.
             false => unsafe { MiMalloc.alloc(layout) },
         }
     }
@@ -94,18 +94,19 @@ unsafe impl GlobalAlloc for HugePages {
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         match is_big(layout) {
             true => map(layout.size()),
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller upholds `alloc_zeroed`'s contract.
             false => unsafe { MiMalloc.alloc_zeroed(layout) },
         }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         if !is_big(layout) {
-            // SAFETY: the caller's promise; not big, so it is mimalloc's.
+            // SAFETY: the caller upholds `dealloc`'s contract; the allocation is not large, so it is mimalloc's.
             return unsafe { MiMalloc.dealloc(memory, layout) };
         }
         if let Some(bytes) = mapped_bytes(layout.size()) {
-            // SAFETY: the mapping that `map` made for this layout, which its owner gives up. Failure would leak it.
+            // SAFETY: the mapping that `map` made for this layout; its owner no longer uses it. A failure would
+            // leak it.
             let _ = unsafe { munmap(memory.cast::<c_void>(), bytes) };
         }
     }

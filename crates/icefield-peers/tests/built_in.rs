@@ -1,4 +1,4 @@
-//! Every peer in memory that was compiled in does what its interface says.
+//! Tests every compiled-in peer in memory against the interface's contract.
 
 #![cfg(feature = "rust")]
 #![allow(clippy::unwrap_used, reason = "a test program: to panic is to fail")]

@@ -1,4 +1,4 @@
-//! Every peer in files answers as a map does, and what it made durable is there when it is opened again.
+//! Tests every peer in files: it answers as a map does, and durable writes survive reopening.
 
 #![cfg(feature = "kv")]
 #![allow(clippy::unwrap_used, reason = "a test program: to panic is to fail")]
@@ -14,13 +14,14 @@ fn kinds() -> Vec<Box<dyn Kind>> {
     kinds
 }
 
-/// The next of some numbers that look random.
+/// Returns the next pseudo-random number.
 fn next(state: &mut u64) -> u64 {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     *state >> 33
 }
 
-/// So many keys, none twice; of few, so that many of them have been seen before. Among them the greatest.
+/// Returns distinct keys from a small range, so that many have been used before. The largest key is among the
+/// range.
 fn keys(state: &mut u64) -> Vec<u64> {
     let (first, count) = (next(state) % 500, 1 + next(state) % 100);
     let keys = (0..count).map(|i| (first + i * 7) % 700);
@@ -115,7 +116,7 @@ fn threads_share_a_store() {
                 .map(|thread| {
                     scope.spawn(move || {
                         let (mut new, mut updated) = (0, 0);
-                        // Each key is inserted by two threads, at about the same time.
+                        // Each key is inserted by two threads at about the same time.
                         for start in (0..1000).step_by(100) {
                             let start = start + 1000 * (thread / 2);
                             let keys: Vec<u64> = (start..start + 100).collect();

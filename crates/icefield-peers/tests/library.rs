@@ -1,4 +1,5 @@
-//! A table as a shared library, built by the compilers that are here. Without one there is nothing to test.
+//! Tests a table in a shared library, built with the installed compilers. Without a compiler there is nothing to
+//! test.
 
 #![allow(clippy::unwrap_used, reason = "a test program: to panic is to fail")]
 
@@ -7,7 +8,7 @@ use std::process::Command;
 
 use icefield_peers::{Error, Found, Operation, load};
 
-/// Compiles `source`, in C or C++ as it is called, to a shared library in `dir`; `None` without a compiler.
+/// Compiles `source` (C or C++ by its extension) to a shared library in `dir`; `None` without a compiler.
 fn compiled(source: &Path, dir: &Path) -> Option<PathBuf> {
     let library = dir.join("libpeer.so");
     let home = env!("CARGO_MANIFEST_DIR");
@@ -62,7 +63,7 @@ fn a_library_may_leave_things_out() {
     assert_eq!((table.remove(&[1]), table.update(&[1], &[1])), (0, 0));
 }
 
-/// The header is C: one value for each key below 64.
+/// A table in C: one value for each key below 64.
 #[test]
 fn a_table_in_c_is_a_peer() {
     let dir = tempfile::tempdir().unwrap();

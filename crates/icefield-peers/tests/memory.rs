@@ -1,4 +1,4 @@
-//! What a program that measures peers allocates is on huge pages, where the system has them.
+//! Allocations of a program that measures peers are on huge pages, where the system has them.
 
 #![cfg(feature = "rust")]
 #![allow(clippy::unwrap_used, reason = "a test program: to panic is to fail")]
@@ -6,7 +6,7 @@
 #[global_allocator]
 static ALLOCATOR: icefield_peers::HugePages = icefield_peers::HugePages;
 
-/// KiB of this process that huge pages hold.
+/// Returns the memory of this process on huge pages, in KiB.
 fn huge_kib() -> u64 {
     let rollup = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default();
     let line = rollup.lines().find_map(|line| line.strip_prefix("AnonHugePages:"));
@@ -33,7 +33,7 @@ fn big_and_small_allocations_are_on_huge_pages() {
     }
     assert!(small.iter().enumerate().all(|(i, one)| one[2] == i as u64));
     drop(big);
-    // Growing and shrinking cross from one kind of allocation to the other.
+    // Growing and shrinking moves data between the two kinds of allocations.
     let mut growing: Vec<u64> = Vec::new();
     growing.extend(0..3_000_000);
     growing.truncate(10);

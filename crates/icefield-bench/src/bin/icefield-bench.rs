@@ -1,4 +1,4 @@
-//! The command `icefield-bench`: the experiments of the library of the same name.
+//! The command `icefield-bench`: a front end of the library of the same name.
 
 use std::process::ExitCode;
 
@@ -6,12 +6,12 @@ use clap::Parser;
 use icefield_bench::{Args, Error};
 use icefield_console::failure::{Failure, Outcome};
 
-/// Peers allocate; Icefield's tables in memory map their own huge pages.
+/// For peers, which use the global allocator; Icefield's tables in memory map their own huge pages.
 #[cfg(feature = "peers")]
 #[global_allocator]
 static ALLOCATOR: icefield_peers::HugePages = icefield_peers::HugePages;
 
-/// Measures Icefield's tables against what this machine can do
+/// Measure Icefield's tables against what this machine can do
 #[derive(Parser, Debug)]
 #[command(name = "icefield-bench", version, after_help = EXAMPLES)]
 struct Cli {

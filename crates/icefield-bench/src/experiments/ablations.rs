@@ -1,7 +1,8 @@
-//! What a part of Dash is worth: Dash-EH beside itself without it. `locks` (Dash Fig 13), and what `filters` tells of
-//! Dash.
+//! The gain from parts of Dash: Dash-EH compared with forms of itself that lack one. `locks` (Dash Fig 13), and the
+//! part of `filters` about Dash.
 //!
-//! Times are compared in turns, within one run. Lines are counted on the simulated medium, in a smaller table as full.
+//! Times are compared in turns, within one run. Lines are counted on the simulated medium, in a smaller table of
+//! the same load factor.
 
 use std::collections::BTreeMap;
 
@@ -19,31 +20,28 @@ use crate::stats::median;
 use crate::table::{Call, Design, Place, Records};
 use crate::{Error, Outcome};
 
-/// Records in the tables whose lines are counted, and searches there.
+/// The number of records in the tables whose lines are counted, and of searches there.
 const COUNTED_RECORDS: u64 = 20_000;
 const COUNTED_SEARCHES: usize = 5_000;
 
-/// Turns in which one measurement is taken.
+/// Turns that make up one measurement.
 const TURNS: usize = 16;
 
-/// The searches that are compared.
 const CALLS: [(&str, Call); 2] = [("get", Call::Get), ("get-miss", Call::GetMiss)];
 
-/// What is compared with what.
 pub(super) struct Comparison {
     pub experiment: &'static str,
-    /// The first one is what the others are compared with.
+    /// The first one is the reference.
     pub designs: Vec<&'static dyn Design>,
     pub key_bytes: usize,
 }
 
-/// `locks`.
 pub(super) fn locks(session: &mut Session) -> Outcome {
     let designs: Vec<&'static dyn Design> = vec![&WHOLE, &READ_LOCKS];
     compare(session, &Comparison { experiment: "locks", designs, key_bytes: 8 })
 }
 
-/// A row for each design, call, number of threads and batch.
+/// Writes a row for each design, call, number of threads and batch.
 pub(super) fn compare(session: &mut Session, comparison: &Comparison) -> Outcome {
     let medium = session.args.medium.unwrap_or(Medium::Pmem);
     if !matches!(medium, Medium::Memory | Medium::Process | Medium::Pmem) {
@@ -78,7 +76,8 @@ pub(super) fn compare(session: &mut Session, comparison: &Comparison) -> Outcome
     Ok(())
 }
 
-/// A table of each design, all with the same records: as many as the first one is planned for, at least `keys`.
+/// Creates a table of each design, all with the same records: as many as the first one is planned for, at least
+/// `keys`.
 fn load(
     session: &Session,
     comparison: &Comparison,
@@ -95,7 +94,7 @@ fn load(
     Ok((tables, count.unwrap_or(keys)))
 }
 
-/// An empty table, and for how many records it is planned.
+/// Returns an empty table and the number of records that it is planned for.
 fn planned(
     session: &Session,
     design: &'static dyn Design,
@@ -106,7 +105,7 @@ fn planned(
     filled_with(session, design, (medium, keys), (fill, session.setup(0)))
 }
 
-/// Throughputs of one call, a value a repeat for each design.
+/// Returns the throughputs of one call for each design, a value per repeat.
 fn race(
     session: &Session,
     comparison: &Comparison,
@@ -144,7 +143,7 @@ fn searches(session: &Session, call: Call, keys: u64, count: usize, round: u64) 
     }
 }
 
-/// What one search costs on average: all, and lines read by structure.
+/// The mean cost of one search, in total and as lines read by structure.
 type Counted = BTreeMap<&'static str, (PmCost, BTreeMap<&'static str, f64>)>;
 
 fn count(session: &Session, comparison: &Comparison) -> Outcome<Vec<Counted>> {

@@ -1,8 +1,9 @@
-//! What each call does to persistent memory, counted exactly on the simulated medium (Plush Fig 6, Iceberg 5.2).
+//! The accesses of each call to persistent memory, counted exactly on the simulated medium (Plush Fig 6, Iceberg
+//! 5.2).
 //!
 //! An insert that meets a split pays for moving half a segment, and every write during a doubling for moving a few
-//! buckets; they are counted apart, as are inserts that displace or do not go to the first place. The row's own figures
-//! are means over all calls that met neither split nor doubling.
+//! buckets. Such calls are counted separately, as are inserts that displace records or do not use the first place.
+//! The row's own figures are means over all calls that met neither a split nor a doubling.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +20,7 @@ use crate::session::{Placed, Session};
 use crate::table::{Call, Design, Place, structure_of};
 use crate::{Error, Outcome};
 
-/// What a call met, the dearest first, and the table's counts that tell.
+/// The classes of calls, the most expensive first, and the table's counts that identify them.
 const MEETINGS: [(&str, &[&str]); 6] = [
     (DOUBLING, &["doublings"]),
     (SPLIT, &["splits"]),
@@ -33,7 +34,7 @@ const MEETINGS: [(&str, &[&str]); 6] = [
 const DOUBLING: &str = "doubling";
 const SPLIT: &str = "split";
 
-/// What the others met: nothing.
+/// The class of all other calls.
 const DIRECT: &str = "direct";
 
 pub(super) fn run(session: &mut Session) -> Outcome {
@@ -88,7 +89,7 @@ fn call_row(
     session.put(row)
 }
 
-/// Makes the calls one by one and sorts their costs by what they met.
+/// Makes the calls one by one and classifies their costs.
 fn count(
     design: &'static dyn Design,
     (placed, sim): (&Placed, &Sim),
@@ -120,7 +121,7 @@ fn met(before: &Stats, after: &Stats) -> &'static str {
     MEETINGS.iter().find(|(_, names)| happened(names)).map_or(DIRECT, |(meeting, _)| meeting)
 }
 
-/// What happened between two looks at the counters, and the lines read by structure.
+/// Returns the difference of the counters, and the lines read by structure.
 pub(super) fn difference(
     design: &'static dyn Design,
     before: &Counters,
@@ -156,11 +157,11 @@ struct Class {
     cost: PmCost,
     /// Lines read, by structure.
     lines: BTreeMap<&'static str, u64>,
-    /// How many calls wrote so many lines, flushed and fenced so often.
+    /// The number of calls by their lines written, flushes and fences.
     shapes: BTreeMap<Shape, u64>,
 }
 
-/// Lines written, flushes, fences of one call.
+/// Lines written, flushes and fences of one call.
 type Shape = [u64; 3];
 
 impl Class {
@@ -208,7 +209,8 @@ impl Class {
             .collect()
     }
 
-    /// `{"2": 1000, "5": 3}`: so many calls did it so often. Long tails are cut into powers of two.
+    /// Returns a histogram such as `{"2": 1000, "5": 3}`: from a count per call to the number of calls. Large
+    /// counts are rounded up to powers of two.
     fn counted(&self, what: usize) -> Value {
         const EXACT: u64 = 128;
         let mut shown: BTreeMap<u64, u64> = BTreeMap::new();
@@ -220,7 +222,7 @@ impl Class {
         shown.into_iter().map(|(number, calls)| (number.to_string(), json!(calls))).collect()
     }
 
-    /// What most calls do, and the share of those that do exactly that.
+    /// Returns the most frequent shape, and the share of the calls that have it.
     fn usual(&self) -> Value {
         let most = self.shapes.iter().max_by_key(|(_, calls)| **calls);
         let ([line_writes, flushes, fences], calls) = most.map_or(([0; 3], 0), |(s, c)| (*s, *c));
@@ -228,7 +230,7 @@ impl Class {
         json!({ "line_writes": line_writes, "flushes": flushes, "fences": fences, "share": share })
     }
 
-    /// Per call, that is per batch where there are batches.
+    /// Means per call, that is per batch where operations are batched.
     fn summary(&self) -> Value {
         let per_call = self.cost.over(self.calls);
         json!({
@@ -244,7 +246,7 @@ impl Class {
     }
 }
 
-/// What `call`, one by one, costs a table that holds the keys already: on average, splits left out.
+/// Returns the mean cost of `call`, one by one, on a table that holds the keys, without splits.
 pub(super) fn typical_cost(
     session: &mut Session,
     design: &'static dyn Design,
@@ -262,7 +264,7 @@ pub(super) fn typical_cost(
     Ok(typical(&classes).per_op())
 }
 
-/// All calls together, those left out that met a split or a doubling.
+/// Returns all calls together, except those that met a split or a doubling.
 fn typical(classes: &BTreeMap<&'static str, Class>) -> Class {
     let (mut at_rest, mut all) = (Class::default(), Class::default());
     for (meeting, class) in classes {
@@ -271,7 +273,7 @@ fn typical(classes: &BTreeMap<&'static str, Class>) -> Class {
             at_rest.merge(class);
         }
     }
-    // Only in tiny runs does every call meet a split.
+    // In tiny runs every call may meet a split.
     if at_rest.calls == 0 { all } else { at_rest }
 }
 

@@ -1,10 +1,10 @@
 //! Misses of the first-level and the last-level cache in a join (SPAR Fig 9).
 //!
-//! By the processor's counters, of all that the process does while it probes; and, for machines that keep these from
-//! us, by simulated caches that are told of each access to the medium. The simulated ones know nothing of keys, stacks,
-//! or of what a table has in DRAM beside the medium, and no prefetching; so their rates are of fewer accesses than a
-//! processor counts, while misses per row compare. Their last level is as much smaller than the machine's as the table
-//! is smaller than the paper's.
+//! Misses are counted by the processor's counters, over everything the process does while it probes; and by
+//! simulated caches, for machines that give no access to the counters. The simulated caches see each access to the
+//! medium, but no accesses to keys, stacks or a table's data in DRAM, and do no prefetching. Their miss rates are
+//! therefore relative to fewer accesses than the processor counts, while misses per row are comparable. Their last
+//! level is smaller than the machine's in the proportion in which the table is smaller than the paper's.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -20,13 +20,13 @@ use crate::session::{Session, named};
 use crate::table::{Call, Design, Place};
 use crate::{Error, Outcome};
 
-/// Who takes part when nobody is asked for by name.
+/// The tables that are measured without `--tables`.
 const USUAL: [&str; 4] = ["join", "dash-eh", "iceberg", "cceh-like"];
 const SELECTIVITIES: [u32; 5] = [20, 40, 60, 80, 100];
 /// Rows of the build side, on real memory and simulated.
 const BUILD_ROWS: u64 = 10_000_000;
 const SIMULATED_ROWS: u64 = 200_000;
-/// Bytes of the paper's records for each byte of its machine's last level: 50 M of 16 bytes, 55 MB.
+/// Bytes of records per byte of the last-level cache in the paper: 50 M records of 16 bytes, 55 MB.
 const RECORDS_PER_LLC: u64 = 15;
 
 pub(super) fn run(session: &mut Session) -> Outcome {
@@ -43,7 +43,7 @@ pub(super) fn run(session: &mut Session) -> Outcome {
     simulated(session)
 }
 
-/// Counters of loads and misses of both levels, running.
+/// Starts counters of loads and misses of both levels.
 fn hardware() -> std::io::Result<[Counter; 4]> {
     let [l1d, l1d_misses, llc, llc_misses] =
         [Event::L1dLoads, Event::L1dMisses, Event::LlcLoads, Event::LlcMisses].map(Counter::start);
@@ -54,7 +54,7 @@ fn probe_rows(session: &Session, build: u64) -> u64 {
     session.args.ops.unwrap_or((build as f64 * 2.6) as u64)
 }
 
-/// What a row tells: accesses and misses per probing row.
+/// Accesses and misses of each level.
 struct Rates {
     l1d: [f64; 2],
     llc: [f64; 2],
@@ -83,7 +83,7 @@ fn contenders(session: &Session, simulated: bool) -> Outcome<Vec<&'static dyn De
     named(session.designs_or(&USUAL).into_iter().filter(able).collect())
 }
 
-/// Probes of tables on their own media, counted by the processor.
+/// Probes tables on their own media, counted by the processor.
 fn on_hardware(session: &mut Session) -> Outcome {
     let keys = session.space.keys(0..session.keys_or(BUILD_ROWS));
     for design in contenders(session, false)? {
@@ -131,7 +131,7 @@ fn described(
     row
 }
 
-/// Probes of tables on the simulated medium, behind simulated caches.
+/// Probes tables on the simulated medium, behind simulated caches.
 fn simulated(session: &mut Session) -> Outcome {
     let keys = session.space.keys(0..session.keys_or(SIMULATED_ROWS));
     let build = keys.len() as u64;

@@ -1,6 +1,7 @@
-//! What only some machines can tell: requests per joule (DLHT Fig 4), and memory on another node (DLHT 5.3.2).
+//! Measurements that need special hardware: requests per joule (DLHT Fig 4), and memory on another node (DLHT
+//! 5.3.2).
 //!
-//! Where the machine cannot tell, the experiment says so in a row of its own, so that no run lacks it silently.
+//! On a machine without it, the experiment writes a row with the reason, so that it is not silently missing.
 
 use std::path::PathBuf;
 
@@ -13,7 +14,7 @@ use crate::stats::median;
 use crate::table::{Call, Design};
 use crate::{Error, Outcome};
 
-/// Reads of present keys per joule of the processor's packages.
+/// Measures reads of present keys per joule of the processor's packages.
 pub(super) fn energy(session: &mut Session) -> Outcome {
     let counters = EnergyCounters::find();
     if counters.read_joules().is_none() {
@@ -32,7 +33,7 @@ pub(super) fn energy(session: &mut Session) -> Outcome {
                 read()?;
                 let spent =
                     before.zip(counters.read_joules()).map(|(before, after)| after - before);
-                // A counter that began anew inside the measurement says nothing.
+                // A counter that wrapped around during the measurement is ignored.
                 per_joule.extend(spent.filter(|joules| *joules > 0.0).map(|joules| ops / joules));
                 Ok(())
             })?;
@@ -43,7 +44,7 @@ pub(super) fn energy(session: &mut Session) -> Outcome {
     Ok(())
 }
 
-/// Streams of reads of present keys, repeated; `around` is given how many there are, and is to run them.
+/// Measures streams of reads of present keys; `around` is passed their number and a function that runs them.
 fn reads(
     session: &Session,
     experiment: &'static str,
@@ -74,7 +75,7 @@ fn reads(
     Ok(row)
 }
 
-/// The energy counters of the processor's packages.
+/// The RAPL energy counters of the processor's packages.
 struct EnergyCounters(Vec<PathBuf>);
 
 impl EnergyCounters {
@@ -86,7 +87,7 @@ impl EnergyCounters {
         Self(zones.map(|zone| zone.path().join("energy_uj")).collect())
     }
 
-    /// Their sum; `None` where there are none, or they are kept from us.
+    /// Returns their sum; `None` where there are none or access is denied.
     fn read_joules(&self) -> Option<f64> {
         let read = |path: &PathBuf| std::fs::read_to_string(path).ok()?.trim().parse::<f64>().ok();
         let all: Option<Vec<_>> = self.0.iter().map(read).collect();
@@ -94,7 +95,7 @@ impl EnergyCounters {
     }
 }
 
-/// Reads of present keys from memory of each node, by threads on this process's cores.
+/// Measures reads of present keys from memory on each node, by threads on this process's cores.
 pub(super) fn remote(session: &mut Session) -> Outcome {
     let nodes = Node::all();
     let asked: Vec<Node> = match session.args.mem_node {

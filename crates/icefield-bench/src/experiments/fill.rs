@@ -9,10 +9,9 @@ use crate::session::Session;
 use crate::stats::median;
 use crate::table::{Call, Design};
 
-/// Steps from empty to the resize point.
 const STEPS: u64 = 20;
 
-/// Throughputs at one fill, a value a repeat: of inserts up to it, then of reads.
+/// Throughputs at one fill, a value per repeat: of inserts up to it, then of reads.
 struct Point {
     row: Row,
     insert: Vec<f64>,
@@ -24,7 +23,7 @@ pub(super) fn run(session: &mut Session) -> Outcome {
     let calls = [Call::TryInsert, Call::Get, Call::GetMiss];
     for threads in session.threads() {
         let mut designs = session.contenders(&calls, threads)?;
-        // Nobody knows how much a peer holds before it grows.
+        // The resize point of a peer is unknown.
         designs.retain(|design| !design.is_peer());
         for batch in session.batches(&[Batch::Stream]) {
             let mut curves: Vec<Vec<Point>> = designs.iter().map(|_| Vec::new()).collect();

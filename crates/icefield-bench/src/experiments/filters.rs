@@ -1,5 +1,5 @@
-//! `filters`: what the filters of a table are worth, each table's own: fingerprints and overflow metadata of Dash (Dash
-//! Figs 9 and 10), filters in DRAM and buckets allocated beforehand of Plush (Plush Fig 9).
+//! `filters`: the gain from each table's filters: fingerprints and overflow metadata of Dash (Dash Figs 9 and 10),
+//! filters in DRAM and preallocated buckets of Plush (Plush Fig 9).
 
 use serde_json::json;
 
@@ -10,7 +10,7 @@ use crate::session::Session;
 use crate::table::{Design, Levels};
 use crate::{Error, Outcome};
 
-/// Dash with its filters, and without.
+/// Dash with its filters, and without each of them.
 const DASH: [&dyn Design; 5] = [&WHOLE, &NO_FINGERPRINTS, &NO_OVERFLOW, &NO_FILTERS, &CCEH_LIKE];
 
 pub(super) fn run(session: &mut Session) -> Outcome {
@@ -29,7 +29,7 @@ pub(super) fn run(session: &mut Session) -> Outcome {
     Ok(())
 }
 
-/// All forms, whichever of them are asked for: each is compared with the whole one.
+/// Measures all forms, whichever `--tables` names: each is compared with the complete one.
 fn of_dash(session: &mut Session) -> Outcome {
     for key_bytes in [8, WIDE_BYTES] {
         let designs = DASH.to_vec();
@@ -38,7 +38,7 @@ fn of_dash(session: &mut Session) -> Outcome {
     Ok(())
 }
 
-/// What a table of levels does for the one that holds what it was made for, stacked.
+/// Measures the options of a table with levels, cumulatively, for the level that holds the records of its capacity.
 fn of_levels(session: &mut Session) -> Outcome {
     for (preallocated, dram_filters, name) in
         [(0, 0, "none"), (1, 0, "prealloc"), (1, 1, "prealloc+dramfilter")]

@@ -1,4 +1,4 @@
-//! What a growing table makes of its slots: `load-factor` (Dash Figs 11-12).
+//! The load factor of a growing table: `load-factor` (Dash Figs 11-12).
 
 use icefield::Stats;
 
@@ -9,32 +9,30 @@ use crate::row::{Row, rounded};
 use crate::session::{Placed, Session};
 use crate::table::{BenchTable, Call, Design, Setup};
 
-/// Samples over one growth.
 const SAMPLES: u64 = 1_000;
 
-/// Records before the first sample, which also waits until the table has grown: a table of a few segments says nothing
-/// of the large ones.
+/// The number of records before the first sample, which also waits until the table has grown: a table of a few
+/// segments is not representative.
 const SETTLED: u64 = 20_000;
 
-/// One of the design's own counts.
+/// Returns one of the design's own counts.
 pub(super) fn detail(stats: &Stats, name: &str) -> Option<u64> {
     stats.details.iter().find(|(known, _)| *known == name).map(|(_, count)| *count)
 }
 
-/// Whether records are on the move because the table grows; `None` where the design does not tell.
+/// Returns whether the table is moving records because it grows; `None` where the design does not report it.
 pub(super) fn is_moving(table: &dyn BenchTable) -> Option<bool> {
     let stats = table.stats();
     detail(&stats, "transferring").or(detail(&stats, "is_doubling")).map(|moving| moving == 1)
 }
 
-/// Records per slot.
 fn load_factor_of(stats: &Stats) -> Option<f64> {
     detail(stats, "slots")
         .filter(|slots| *slots > 0)
         .map(|slots| stats.len_estimate as f64 / slots as f64)
 }
 
-/// Bytes per record and how full the slots are, as the table itself says.
+/// Reports bytes per record and the load factor, from the table's own statistics.
 pub(super) fn describe_space(row: &mut Row, table: &dyn BenchTable) {
     let stats = table.stats();
     if stats.len_estimate == 0 {
@@ -50,11 +48,11 @@ pub(super) fn load_factor(session: &mut Session) -> Outcome {
     let is_asked = !asked.is_empty();
     let stashes = if is_asked { asked } else { vec![2, 4] };
     let designs = session.ours_on(session.args.medium.unwrap_or(Medium::Process))?;
-    // Who asks for stashes asks about tables.
+    // With `--stash-buckets`, single segments are not measured.
     let ladder = !is_asked && designs.iter().any(|design| design.name() == WHOLE.name());
     for design in designs {
         for stash in &stashes {
-            // One by one, as the paper does: a batch may close a window rather than displace.
+            // One by one, as in the paper: a batch may close a window instead of displacing records.
             for batch in session.batches(&[Batch::None]) {
                 grow_sampled(session, design, *stash, batch)?;
             }
@@ -63,8 +61,8 @@ pub(super) fn load_factor(session: &mut Session) -> Outcome {
     if ladder { super::ladder::run(session) } else { Ok(()) }
 }
 
-/// An empty table of at least so many records at `fill` of its slots, or of its resize point if it cannot be told to
-/// fill them; and how many records that is exactly.
+/// Creates an empty table for at least `keys` records at `fill` of its slots, or of its resize point if it cannot
+/// fill all slots. Returns the exact number of records too.
 pub(super) fn filled(
     session: &Session,
     design: &'static dyn Design,
@@ -74,7 +72,7 @@ pub(super) fn filled(
     filled_with(session, design, (medium, keys), (fill, session.setup(0)))
 }
 
-/// [`filled`], of a table made by `setup`.
+/// [`filled`], for a table created with `setup`.
 pub(super) fn filled_with(
     session: &Session,
     design: &'static dyn Design,
@@ -87,7 +85,6 @@ pub(super) fn filled_with(
     Ok((placed, records.max(1)))
 }
 
-/// Load factors of a table over its growth.
 #[derive(Default)]
 struct Samples {
     peak: f64,
@@ -111,7 +108,7 @@ fn grow_sampled(
     stash: u32,
     batch: Batch,
 ) -> Outcome {
-    // The medium changes no count, so a fast one will do.
+    // The counts do not depend on the medium, so a fast one is used.
     let medium = session.args.medium.unwrap_or(Medium::Process);
     let keys = session.keys(medium);
     let placed = session.create(

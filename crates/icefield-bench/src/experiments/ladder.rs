@@ -1,4 +1,4 @@
-//! How full a segment becomes with each technique, by its size (Dash Fig 11): part of `load-factor`.
+//! The load factor of segments with each technique, by segment size (Dash Fig 11): part of `load-factor`.
 
 use icefield::{Ablation, Geometry, Whole};
 
@@ -9,17 +9,16 @@ use crate::args::{Batch, Medium};
 use crate::row::rounded;
 use crate::session::Session;
 
-/// Sizes of segments, without the stash, in KiB.
 const SIZES: [u32; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 
-/// Buckets and slots of a segment's KiB.
+/// Buckets per KiB of a segment, and slots per bucket.
 const BUCKETS: u32 = 4;
 const SLOTS: u32 = 14;
 
-/// Segments that are filled, at least: their means are compared.
+/// The least number of filled segments; their means are compared.
 const SEGMENTS: u64 = 128;
 
-/// A technique on top of those before it.
+/// A technique, added to those before it.
 struct Rung {
     name: &'static str,
     stash: u32,
@@ -41,7 +40,7 @@ const LADDER: [Rung; 5] = [
 pub(super) fn run(session: &mut Session) -> Outcome {
     for kib in session.points(&SIZES) {
         let slots = u64::from(kib * BUCKETS * SLOTS);
-        // One more time its slots: most segments of the last doubling are split, too.
+        // Twice the slots: most segments of the last doubling are split too.
         let count = (2 * SEGMENTS * slots).max(session.keys_or(200_000).min(200_000));
         let keys = session.space.keys(0..count);
         for rung in &LADDER {

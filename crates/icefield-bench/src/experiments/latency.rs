@@ -1,7 +1,7 @@
-//! How long each call takes, with all threads at work and splits inside the window (DLHT Fig 15, Plush Fig 7).
+//! The time of each call with all threads at work and splits inside the window (DLHT Fig 15, Plush Fig 7).
 //!
-//! Of tables that tell when they are on the move, the inserts between the first and the last bucket moved are told
-//! apart.
+//! For tables that report when their records move, the inserts between the first and the last moved bucket are also
+//! reported separately.
 
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ use crate::session::Session;
 use crate::stats::Histogram;
 use crate::table::{BenchTable, Call, Design};
 
-/// The calls in order: each leaves the table as the next one needs it.
+/// The calls in order; each leaves the table in the state that the next one needs.
 pub(super) const CALLS: [(&str, Call); 7] = [
     ("get", Call::Get),
     ("get-miss", Call::GetMiss),
@@ -26,16 +26,15 @@ pub(super) const CALLS: [(&str, Call); 7] = [
     ("remove", Call::Remove),
 ];
 
-/// Inserts between two looks at whether the table is on the move.
+/// Inserts between two checks of whether the table is moving records.
 const LOOK: usize = 64;
 
-/// How long calls took: those while the table moved its records, and all others.
+/// Times of calls: those while the table moved its records, and all others.
 struct Times {
     still: Histogram,
     moving: Histogram,
 }
 
-/// One call's results over all repeats.
 struct Measured {
     row: Row,
     mops: Vec<f64>,
@@ -110,7 +109,7 @@ impl Times {
     }
 }
 
-/// Makes one call after the other, each timed.
+/// Makes the calls one by one and records the time of each.
 fn timed_calls(
     table: &dyn BenchTable,
     call: Call,
@@ -130,7 +129,7 @@ fn timed_calls(
     Ok((tally, times))
 }
 
-/// Reads, updates and removals ask for loaded keys; each kind of insert brings new keys of its own.
+/// Returns the keys of a phase: reads, updates and removals use loaded keys, each kind of insert has new keys.
 pub(super) fn phase_keys(
     session: &Session,
     call: Call,
@@ -162,7 +161,7 @@ fn describe(row: &mut Row, times: &Histogram) {
     row.extra("timer_ns", rounded(timer_ns()));
 }
 
-/// The calls while the table moved its records, if there were any.
+/// Reports the calls that ran while the table moved its records, if there were any.
 fn describe_moving(row: &mut Row, times: &Histogram) {
     if times.count() == 0 {
         return;
@@ -175,7 +174,7 @@ fn describe_moving(row: &mut Row, times: &Histogram) {
     row.extra("moving_tail_ratio", rounded(tail / middle.max(1.0)));
 }
 
-/// What reading the clock itself adds to each time.
+/// Returns the cost of reading the clock, which is included in each time.
 fn timer_ns() -> f64 {
     const READS: u32 = 10_000;
     let began = Instant::now();

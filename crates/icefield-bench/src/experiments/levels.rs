@@ -1,4 +1,4 @@
-//! Where records are in a table of levels that is nearly full, by the sizes of its buckets (Iceberg Tables 4 and 6).
+//! The levels that hold the records of a nearly full table, by bucket sizes (Iceberg Tables 4 and 6).
 
 use icefield::Yards;
 
@@ -9,13 +9,13 @@ use crate::row::{Row, rounded};
 use crate::session::Session;
 use crate::table::{BenchTable, Design, Setup};
 
-/// Those of Table 6, in its order; the first is the paper's own.
+/// The sizes of Table 6 in its order; the first is the paper's default.
 const PAPER: [(u32, u32); 6] = [(64, 8), (64, 6), (64, 4), (32, 8), (32, 6), (32, 4)];
 
-/// How full, unless `--fill` says otherwise.
+/// The load factor without `--fill`.
 const FILL: f64 = 0.95;
 
-/// Records, unless `--keys` says otherwise: of ten million a handful are in the overflow yard.
+/// The number of records without `--keys`: of ten million, a handful are in the overflow yard.
 const KEYS: u64 = 10_000_000;
 
 pub(super) fn run(session: &mut Session) -> Outcome {
@@ -25,7 +25,7 @@ pub(super) fn run(session: &mut Session) -> Outcome {
     } else {
         asked
     };
-    // The medium changes no count, so a fast one will do.
+    // The counts do not depend on the medium, so a fast one is used.
     let medium = session.args.medium.unwrap_or(Medium::Process);
     let mut designs = session.ours_on(medium)?;
     designs.retain(|design| design.offers_yards());
@@ -56,7 +56,7 @@ fn one_size(
     session.put(row)
 }
 
-/// Nothing was removed and nothing moved, so that a record is where it was inserted.
+/// Counts records by level. No record was removed or moved, so each is where it was inserted.
 fn describe_levels(row: &mut Row, table: &dyn BenchTable, records: u64) {
     let stats = table.stats();
     let of = |name| detail(&stats, name).unwrap_or(0);
@@ -64,7 +64,7 @@ fn describe_levels(row: &mut Row, table: &dyn BenchTable, records: u64) {
     let share = |count: u64| count as f64 / records as f64;
     row.extra("front_yard", rounded(share(records.saturating_sub(back + overflow))));
     row.extra("back_yard", rounded(share(back)));
-    // Millionths, some of them.
+    // Unrounded: the share may be in the millionths.
     row.extra("overflow", share(overflow));
     row.extra("overflow_records", overflow);
 }

@@ -8,7 +8,7 @@ use crate::place::RemovedDir;
 use crate::row::{Row, rounded};
 use crate::session::Session;
 
-/// The loops, each with the way of handing over operations that it stands for.
+/// The loops, each with the batch that it corresponds to.
 const LOOPS: &[(Loop, Option<Batch>)] = &[
     (Loop::Chase, None),
     (Loop::Read(Pace::Single), Some(Batch::None)),
@@ -31,7 +31,6 @@ const LOOPS: &[(Loop, Option<Batch>)] = &[
     (Loop::SequentialWrite, None),
 ];
 
-/// A kind of memory to measure.
 struct Kind {
     pages: &'static str,
     medium: Medium,
@@ -47,7 +46,7 @@ const KINDS: [Kind; 3] = [
 pub(super) fn run(session: &mut Session) -> Outcome {
     let asked = session.args.medium;
     for kind in KINDS.iter().filter(|kind| asked.is_none_or(|asked| asked == kind.medium)) {
-        // 32 bytes a key: the footprint of a table of so many records.
+        // 32 bytes per key: the footprint of a table of that many records.
         let bytes = session.keys_or(32_000_000) * 32;
         let (arena, _dir) = match kind.medium {
             Medium::Memory => (Arena::anonymous(bytes, kind.advice)?, RemovedDir(None)),

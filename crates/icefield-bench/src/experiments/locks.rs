@@ -1,8 +1,8 @@
-//! A lock manager over a set (DLHT Fig 17): an insertion that succeeds is a lock taken, a removal gives it back.
+//! A lock manager over a set (DLHT Fig 17): a successful insert takes a lock, a removal releases it.
 //!
-//! Each transaction asks for a batch of locks in the order of their keys and gives back those that it got. Locks that
-//! others hold are refused, not waited for. Afterwards a small crowd of locks is fought for, with the owner of each
-//! written down, to see that no lock is held twice.
+//! Each transaction asks for a batch of locks in the order of their keys and releases those that it got. A lock
+//! that is held is refused; transactions do not wait. Afterwards, threads contend for a small number of locks and
+//! record the owner of each, to check that no lock is ever held twice.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -17,10 +17,10 @@ use crate::row::rounded;
 use crate::session::Session;
 use crate::set::Keys;
 
-/// Locks in a transaction, when the batch does not say.
+/// The number of locks in a transaction with batch `none`.
 const USUAL: usize = 16;
 
-/// Locks fought for in the check, and transactions of each thread there.
+/// The number of contended locks in the check, and the transactions of each thread there.
 const CROWD: u64 = 64;
 const FIGHTS: usize = 2_000;
 
@@ -43,7 +43,7 @@ pub(super) fn run(session: &mut Session) -> Outcome {
                 });
                 let got: u64 = parts.iter().sum();
                 (ops, granted) = (ops + wanted.len() as u64, granted + got);
-                // Each lock that was got was also given back.
+                // Each granted lock was also released.
                 speeds.push(mops(wanted.len() + got as usize, time));
             }
             if !set.0.is_empty() {
@@ -64,7 +64,7 @@ pub(super) fn run(session: &mut Session) -> Outcome {
     Ok(())
 }
 
-/// The locks that transactions want, each transaction's in order.
+/// Returns the locks of the transactions; those of each transaction are sorted.
 fn wanted(session: &Session, keys: u64, batch: Batch, round: u64) -> Vec<u64> {
     let seed = session.args.seed + round;
     let count = session.ops(keys) as usize;
@@ -73,8 +73,8 @@ fn wanted(session: &Session, keys: u64, batch: Batch, round: u64) -> Vec<u64> {
     wanted
 }
 
-/// Takes and gives back; how many were granted. `note` is told of each lock that was just taken (`true`) or is about to
-/// be given back.
+/// Takes and releases locks. Returns the number of granted locks. Calls `note` for each lock that was just taken
+/// (`true`) or is about to be released (`false`).
 fn transactions(
     locks: &DlhtSet<u64>,
     wanted: &[u64],
@@ -107,7 +107,7 @@ fn transactions(
     granted
 }
 
-/// Whether nobody is ever given a lock that somebody holds.
+/// Returns whether no lock was ever granted while another thread held it.
 fn is_exclusive(session: &Session, threads: usize, batch: Batch) -> bool {
     let locks = DlhtSet::new();
     let owners: Vec<AtomicU32> = (0..CROWD).map(|_| AtomicU32::new(0)).collect();
@@ -121,7 +121,7 @@ fn is_exclusive(session: &Session, threads: usize, batch: Batch) -> bool {
         wanted.chunks_mut(batch.size()).for_each(<[u64]>::sort_unstable);
         transactions(&locks, &wanted, batch, |key, taken| {
             let (before, after) = if taken { (0, me) } else { (me, 0) };
-            // Relaxed: a lock that excludes also orders; one that does not is what this looks for.
+            // Relaxed: a lock that excludes other threads also orders; this check looks for one that does not.
             if owners[key as usize].swap(after, Relaxed) != before {
                 faults.fetch_add(1, Relaxed);
             }

@@ -1,4 +1,4 @@
-//! Inserts of new keys among reads of present ones, by the share of inserts (Dash Fig 8).
+//! Inserts of new keys mixed with reads of present ones, by the share of inserts (Dash Fig 8).
 
 use icefield_torture::Rng;
 
@@ -10,7 +10,7 @@ use crate::machine::part;
 use crate::session::Session;
 use crate::table::{Call, Mixed};
 
-/// The shares measured when none is asked for.
+/// The shares without `--insert-ratio`.
 const RATIOS: [f64; 6] = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0];
 
 pub(super) fn run(session: &mut Session) -> Outcome {
@@ -62,7 +62,7 @@ fn point(session: &mut Session, threads: usize, batch: Batch, ratio: f64) -> Out
     Ok(())
 }
 
-/// Operations in random order.
+/// Returns operations in random order.
 fn operations(session: &Session, present: u64, ratio: f64, round: u64) -> Vec<Mixed> {
     let count = session.ops(present) as usize;
     let seed = session.args.seed + round;

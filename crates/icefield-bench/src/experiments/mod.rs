@@ -39,7 +39,6 @@ use crate::report::{self, RunFacts};
 use crate::session::Session;
 use crate::{Error, Outcome};
 
-/// One experiment.
 struct Experiment {
     name: &'static str,
     what: &'static str,
@@ -294,17 +293,17 @@ const EXPERIMENTS: &[Experiment] = &[
     },
 ];
 
-/// What most claims are about: measured with competitors and by each number of threads even when all is to be quick, and
-/// one key at a time, too.
+/// The experiments that most claims are about. Even `all --quick` measures them with competitors, with each number
+/// of threads, and one key at a time.
 const HEADLINES: [&str; 5] = ["get", "insert", "put", "populate", "insdel"];
 
-/// Others that claims want measured by each number of threads.
+/// Further experiments whose claims need each number of threads.
 const BY_THREADS: [&str; 3] = ["join", "recovery", "checkpoint"];
 
-/// Options for one of all experiments, where none were asked for.
+/// Sets the options of one experiment of `all`, where the user gave none.
 fn prepare(session: &mut Session, asked: &Args, name: &str) {
     let headline = HEADLINES.contains(&name);
-    // The paper's figure of IcebergHT in DRAM is one of inserts.
+    // The paper measures inserts of IcebergHT in DRAM.
     let in_memory = name == "insert" && asked.tables.is_empty() && asked.medium.is_none();
     let others: &[_] = if in_memory { &[ICEBERG_IN_MEMORY] } else { &[] };
     session.invite(headline || !asked.quick || !asked.peers.is_empty(), others);
@@ -320,12 +319,12 @@ fn prepare(session: &mut Session, asked: &Args, name: &str) {
     };
 }
 
-/// What an experiment measures, and after which figure.
+/// Returns the description of an experiment.
 pub(crate) fn what(name: &str) -> Option<&'static str> {
     EXPERIMENTS.iter().find(|known| known.name == name).map(|known| known.what)
 }
 
-/// Runs what `args` name; `false` when an answer was wrong.
+/// Runs the experiment that `args` names. Returns `false` if an answer was wrong.
 pub(crate) fn run(args: Args) -> Outcome<bool> {
     match args.experiment.as_str() {
         "list" => {

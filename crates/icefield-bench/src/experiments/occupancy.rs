@@ -1,8 +1,8 @@
-//! How full an index is when it must grow, and how many lines a get touches then (DLHT 5.1.5).
+//! The load factor at which an index must grow, and the lines that a get reads then (DLHT 5.1.5).
 //!
-//! The wall is Poisson's: with a perfect hash function the records of a bin vary as chance has it, and the link buckets
-//! are used up when that many bins have more than three. The lines are counted over the bins that the very keys fall
-//! into.
+//! The limit follows from the Poisson distribution: with a perfect hash function the number of records per bin
+//! varies randomly, and the link buckets are used up when enough bins have more than three records. Lines are
+//! counted over the bins of the actual keys.
 
 use icefield::base::hash::{Hash, HashKind};
 use serde_json::json;
@@ -14,16 +14,15 @@ use crate::row::{Row, rounded};
 use crate::session::Session;
 use crate::table::{Call, Design, Setup};
 
-/// Link buckets per bin, when none are asked for: the table's own choice, and the paper's.
+/// Link buckets per bin without `--link-ratio`: the table's default, and the paper's.
 const RATIOS: [f64; 2] = [0.125, 0.2];
 
-/// What the paper says of 1/5.
+/// The paper's figures for 1/5.
 const PAPER: &str = "0.63 to 0.72 at 1/5";
 
-/// Slots of a bin and of a link bucket.
 const SLOTS: (u64, u64) = (3, 4);
 
-/// An index that was full.
+/// The state of an index just before it grew.
 #[derive(Clone, Copy)]
 struct Full {
     bins: u64,
@@ -42,7 +41,7 @@ pub(super) fn run(session: &mut Session) -> Outcome {
     let asked = session.args.link_ratio.clone();
     let ratios = if asked.is_empty() { RATIOS.to_vec() } else { asked };
     let mut designs = session.ours_on(Medium::Memory)?;
-    // Those that tell of bins.
+    // The tables that report their bins.
     designs.retain(|design| design.offers_hashes());
     for design in designs {
         for ratio in &ratios {
@@ -60,14 +59,14 @@ fn grow(session: &mut Session, design: &'static dyn Design, ratio: f64) -> Outco
     let mut resizes: Vec<Full> = Vec::new();
     let (mut inserted, mut last) = (0, describe(table, 0));
     while inserted < keys {
-        // Small steps, so that it is known when the index was full.
+        // Small steps, so that the load factor at growth is precise.
         let step = (last.bins / 1024).max(1).min(keys - inserted);
         let new = session.space.keys(inserted..inserted + step);
         let found = table.run(Call::TryInsert, &new, Batch::None)?;
         session.check_call(design, table, (Call::TryInsert, &new), found);
         let now = describe(table, inserted + step);
         if now.bins != last.bins {
-            // What was in the index before this step: at most a thousandth of a record a bin too few.
+            // The state before this step: at most a thousandth of a record per bin too low.
             resizes.push(Full { records: inserted, ..last });
             session.progress(&format!("occupancy {}: {inserted} of {keys}", design.name()));
         }
@@ -108,8 +107,8 @@ fn describe_full(row: &mut Row, full: &Full, resizes: &[Full]) {
     row.extra("records_per_bin", rounded(full.records as f64 / full.bins as f64));
 }
 
-/// Link buckets in use for each bin when bins have `mean` records on average: one from four records on, three from
-/// eight.
+/// Returns the link buckets in use per bin when bins have `mean` records on average: one from four records on,
+/// three from eight.
 fn links_used(mean: f64) -> f64 {
     let (mut term, mut used) = ((-mean).exp(), 0.0);
     for records in 1..64 {
@@ -119,7 +118,7 @@ fn links_used(mean: f64) -> f64 {
     used
 }
 
-/// The occupancy at which the link buckets of such an index are used up.
+/// Returns the load factor at which the link buckets of such an index are used up.
 fn poisson(full: &Full) -> f64 {
     let wanted = full.links.max(1) as f64 / full.bins as f64;
     let (mut low, mut high) = (0.0, 15.0);
@@ -131,8 +130,8 @@ fn poisson(full: &Full) -> f64 {
     Full { records, ..*full }.occupancy()
 }
 
-/// Lines that a get touches on average, of a present key and of an absent one: the bin, and its link buckets as far as
-/// there are records.
+/// Returns the mean number of lines that a get reads, of a present key and of an absent one: the bin, and its link
+/// buckets as far as they have records.
 fn lines(session: &Session, full: &Full) -> (f64, f64) {
     let seed = session.args.seed;
     let hash = Hash::new(HashKind::Strong, [seed, !seed]);

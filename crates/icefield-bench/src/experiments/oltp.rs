@@ -1,9 +1,8 @@
-//! What the transaction benchmarks share: rows that carry their own lock, in a table of words.
+//! Shared by the transaction benchmarks: rows with an embedded lock, in a table of words.
 //!
-//! A row's word is a lock bit, a version that every write changes, and 48 bits of what the row says. A transaction
-//! locks the rows that it writes, always in the order in which its benchmark names tables and keys, so that no circle
-//! of waiting can be; it reads others without a lock, twice: when no word has changed in between, it has seen one
-//! moment.
+//! A row is a word: a lock bit, a version that every write changes, and 48 bits of data. A transaction locks the
+//! rows that it writes, in the order in which its benchmark lists tables and keys, which rules out deadlocks. It
+//! reads other rows twice without a lock: if no word changed in between, the reads are a consistent snapshot.
 
 use icefield::{Computed, Decision, Dlht};
 
@@ -13,13 +12,12 @@ const LOCK: u64 = 1;
 const VERSION_BITS: u32 = 15;
 const DATA_SHIFT: u32 = 1 + VERSION_BITS;
 
-/// Looks at a locked row before the thread gives its processor away.
+/// Checks of a locked row before the thread yields.
 const SPINS: u32 = 64;
 
-/// Rows by their keys.
 pub(super) struct Rows(Dlht<u64, u64>);
 
-/// A locked row: its word without the lock.
+/// A locked row: its word without the lock bit.
 #[derive(Clone, Copy)]
 #[must_use = "the row stays locked"]
 pub(super) struct Locked {
@@ -28,7 +26,6 @@ pub(super) struct Locked {
 }
 
 impl Locked {
-    /// What the row says.
     pub fn data(&self) -> i64 {
         data_of(self.word)
     }
@@ -43,17 +40,17 @@ fn data_of(word: u64) -> i64 {
 }
 
 impl Rows {
-    /// Room for so many.
+    /// Creates a table with capacity for `rows` rows.
     pub fn new(rows: u64, seed: u64) -> Outcome<Self> {
         Ok(Self(Dlht::options().capacity(rows).hash_seed([seed, !seed]).build()?))
     }
 
-    /// The table itself, for rows that come and go.
+    /// Returns the table itself, for rows that are inserted and removed.
     pub fn table(&self) -> &Dlht<u64, u64> {
         &self.0
     }
 
-    /// A row before the clock runs.
+    /// Stores a row before the clock starts.
     pub fn load(&self, key: u64, data: i64) {
         self.0.put(key, word_of(0, data));
     }
@@ -62,7 +59,7 @@ impl Rows {
         self.0.prefetch(key);
     }
 
-    /// Locks a row, when whoever has it gives it back; `None` when there is none.
+    /// Waits until the row is unlocked and locks it; `None` if it is absent.
     pub fn lock(&self, key: u64) -> Option<Locked> {
         for spin in 0.. {
             let taken = self.0.compute(key, |word| match word {
@@ -78,17 +75,17 @@ impl Rows {
         None
     }
 
-    /// Writes a row and gives it back.
+    /// Writes the row and unlocks it.
     pub fn commit(&self, row: Locked, data: i64) {
         self.0.update(row.key, word_of((row.word >> 1) + 1, data));
     }
 
-    /// Gives a row back as it was.
+    /// Unlocks the row without a change.
     pub fn release(&self, row: Locked) {
         self.0.update(row.key, row.word);
     }
 
-    /// A row that nobody is writing: its word, for [`Rows::is_still`].
+    /// Waits until the row is unlocked and returns its word; `None` if it is absent.
     fn settled(&self, key: u64) -> Option<u64> {
         for spin in 0.. {
             match self.0.get(key) {
@@ -99,12 +96,12 @@ impl Rows {
         None
     }
 
-    /// What a single row says.
+    /// Returns the data of a single row.
     pub fn read(&self, key: u64) -> Option<i64> {
         self.settled(key).map(data_of)
     }
 
-    /// The sum of all, for the check at the end; an error when a lock is left.
+    /// Returns the sum over all rows, for the check at the end; an error if a row is still locked.
     pub fn total(&self) -> Outcome<i64> {
         let mut total = 0;
         for (key, word) in self.0.iter() {
@@ -117,7 +114,7 @@ impl Rows {
     }
 }
 
-/// What rows of one or two tables said, all at one moment; `None` when one is absent.
+/// Returns a consistent snapshot of rows of one or two tables; `None` when one is absent.
 pub(super) fn read_together<const N: usize>(rows: [(&Rows, u64); N]) -> Option<[i64; N]> {
     let mut words = [0; N];
     for spin in 0.. {

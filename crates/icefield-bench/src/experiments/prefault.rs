@@ -1,5 +1,5 @@
-//! What page faults cost an insert (Dash Fig 15): into a table that grows, touching new pages as it goes, and into one
-//! of the final size all of whose pages are there; on small pages and on huge ones.
+//! The cost of page faults in an insert (Dash Fig 15): into a table that grows and touches new pages, and into one
+//! of the final size with all pages present; with small pages and with huge ones.
 
 use rustix::thread::disable_transparent_huge_pages;
 
@@ -11,7 +11,7 @@ use crate::session::Session;
 use crate::table::{Call, Design};
 use crate::{Error, Outcome};
 
-/// Turns in which one measurement is taken.
+/// Turns that make up one measurement.
 const TURNS: usize = 16;
 
 pub(super) fn run(session: &mut Session) -> Outcome {
@@ -40,7 +40,7 @@ pub(super) fn run(session: &mut Session) -> Outcome {
     Ok(())
 }
 
-/// This process maps small pages until it is dropped.
+/// A guard: while it lives, this process maps small pages.
 struct SmallPages;
 
 impl SmallPages {
@@ -54,12 +54,12 @@ impl SmallPages {
 
 impl Drop for SmallPages {
     fn drop(&mut self) {
-        // It was possible to switch them off.
+        // The opposite call succeeded, so this one does.
         let _ = disable_transparent_huge_pages(false);
     }
 }
 
-/// Inserts all keys, as often as is asked.
+/// Inserts all keys, once per repeat.
 fn measure(
     session: &Session,
     design: &'static dyn Design,
@@ -96,11 +96,11 @@ fn measure(
     Ok(())
 }
 
-/// Page faults of this process so far that needed no disk.
+/// Returns the minor page faults of this process so far.
 fn page_faults() -> Outcome<u64> {
     let path = std::path::Path::new("/proc/self/stat");
     let text = std::fs::read_to_string(path).map_err(|error| Error::file(path, error))?;
-    // The name in parentheses may hold anything; eight fields on is `minflt`.
+    // The name in parentheses may contain anything; `minflt` is the eighth field after it.
     let count =
         text.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(7)?.parse().ok());
     count.ok_or_else(|| Error::failed("/proc/self/stat does not tell page faults"))

@@ -1,15 +1,16 @@
 //! Modelled throughput on media that this machine lacks: a model, not a measurement, and labelled so in every row.
 //!
-//! What a call does to the medium is counted on the simulated one. A thread is held up by the call's own computing, by
-//! the lines that it reads and by its fences; all threads together by the medium's bandwidth. The slowest of the three
-//! bounds is the model's answer:
+//! The simulated medium counts the accesses of a call. A thread spends time on computing, line reads and
+//! fences; all threads share the medium's bandwidth. The model returns the lowest of three bounds:
 //!
-//! - `latency`: threads over (computing + reads * latency of a read / overlap + fences * time of a flush and fence);
-//! - `reads`, `writes`: the medium's bandwidth over the bytes that a call reads or writes there, in the medium's unit.
+//! - `latency`: threads over (computing + reads * latency of a read / overlap + fences * time of a flush and
+//!   fence);
+//! - `reads`, `writes`: the medium's bandwidth over the bytes that a call reads or writes there, in the medium's
+//!   unit.
 //!
-//! Computing is the time of the same call on a table that fits into the cache; the overlap of reads is what independent
-//! reads gain over dependent ones on this machine. The model is checked where it can be: with this machine's own figures
-//! in place of the medium's it must give what was measured here, and `model_over_measured` says how far off it is.
+//! Computing is the time of the same call on a table that fits into the cache. The overlap of reads is the speedup
+//! of independent reads over dependent ones on this machine. The model is checked where possible: with this
+//! machine's own figures it should give the measured throughput, and `model_over_measured` is the deviation.
 
 use super::amplification::typical_cost;
 use super::latency::{CALLS, phase_keys};
@@ -22,22 +23,22 @@ use crate::session::Session;
 use crate::stats::median;
 use crate::table::{Call, Design};
 
-/// What a medium costs.
+/// The costs of a medium.
 #[derive(Clone, Debug)]
 struct Costs {
     name: &'static str,
-    /// Of a line, after the last one has come.
+    /// The latency of a line read that depends on the previous one.
     read_ns: f64,
-    /// Of a flush and the fence that waits for it.
+    /// The time of a flush and the fence that waits for it.
     persist_ns: f64,
     read_gb_per_s: f64,
     write_gb_per_s: f64,
-    /// Whether it reads and writes whole blocks of 256 bytes.
+    /// True if it reads and writes whole blocks of 256 bytes.
     in_blocks: bool,
 }
 
-/// Figures of the papers: read latency and the read bandwidth of an eighth of DRAM's from SPAR-HT section 2, writes from
-/// Plush Table 1.
+/// Figures from the papers: the read latency, and a read bandwidth of an eighth of DRAM's, from SPAR-HT section 2;
+/// writes from Plush Table 1.
 const OPTANE: Costs = Costs {
     name: "optane",
     read_ns: 300.0,
@@ -47,7 +48,7 @@ const OPTANE: Costs = Costs {
     in_blocks: true,
 };
 
-/// Assumed: memory behind eight lanes of CXL 2.0, twice to three times as far away as DRAM.
+/// Assumed: memory behind eight lanes of CXL 2.0, with two to three times the latency of DRAM.
 const CXL: Costs = Costs {
     name: "cxl",
     read_ns: 230.0,
@@ -57,14 +58,13 @@ const CXL: Costs = Costs {
     in_blocks: false,
 };
 
-/// Threads of the papers' machines, beside one.
+/// The numbers of threads of the papers' machines, and one.
 const THREADS: [usize; 3] = [1, 8, 24];
-/// Records of a table that fits into the cache.
+/// The number of records in a table that fits into the cache.
 const CACHED: u64 = 4_000;
-/// The calls that the model is asked about.
 const MODELLED: [Call; 5] = [Call::Get, Call::GetMiss, Call::TryInsert, Call::Update, Call::Remove];
 
-/// What this machine's memory costs, and how well independent reads overlap on it.
+/// The costs of this machine's memory, and the overlap of independent reads.
 struct Here {
     costs: Costs,
     overlap: f64,
@@ -97,7 +97,7 @@ fn asked(session: &Session) -> Vec<usize> {
     }
 }
 
-/// A call, as the model knows it.
+/// The inputs of the model for one call.
 struct Modelled {
     name: &'static str,
     cost: PmCost,
@@ -106,7 +106,7 @@ struct Modelled {
 }
 
 impl Modelled {
-    /// Million operations a second, and the bound that decides.
+    /// Returns million operations per second, and the name of the lowest bound.
     fn throughput(&self, medium: &Costs, threads: usize) -> (f64, &'static str) {
         let cost = &self.cost;
         let waits =
@@ -160,7 +160,7 @@ impl Modelled {
     }
 }
 
-/// Nanoseconds of each modelled call on a table of so many records, one by one on one thread.
+/// Measures the nanoseconds of each modelled call on a table of `keys` records, one by one on one thread.
 fn times(
     session: &mut Session,
     design: &'static dyn Design,
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn the_slowest_bound_decides() {
         let read = call(PmCost { line_reads: 2.0, media_reads: 2.0, ..PmCost::default() });
-        // 100 ns and two reads of 150 ns each.
+        // 100 ns, plus two reads of 150 ns each.
         assert_eq!(read.throughput(&OPTANE, 1), (2.5, "latency"));
         // 10 GB/s over 512 bytes.
         assert_eq!(read.throughput(&OPTANE, 24), (10e3 / 512.0, "reads"));

@@ -1,5 +1,5 @@
-//! Records in the order of their keys, from a table that is partitioned by ranges (Plush §6.6), by how many are asked
-//! for at a time.
+//! Range queries on a table that is partitioned by ranges (Plush §6.6), by the number of records that a query asks
+//! for.
 
 use icefield::{Partition, Plush};
 
@@ -11,12 +11,12 @@ use crate::session::Session;
 use crate::table::Design;
 use crate::{Error, Outcome};
 
-/// Records that one call asks for.
+/// The number of records that one call asks for.
 const LIMITS: [u64; 3] = [10, 100, 1_000];
-/// Records that one batch loads.
+/// The number of records that one batch loads.
 const BATCH: usize = 1_024;
 
-/// The keys are evenly spread over the table's range: every `STEP`th number.
+/// Keys are evenly spaced over the table's range: every `STEP`th number.
 const STEP: u64 = 16;
 
 pub(super) fn run(session: &mut Session) -> Outcome {
@@ -56,7 +56,7 @@ pub(super) fn run(session: &mut Session) -> Outcome {
     Ok(())
 }
 
-/// Million records a second that calls from these starts on give, each of so many; once for each repeat.
+/// Returns the throughput in million records per second of queries from `starts`, `limit` records each, per repeat.
 fn measured(
     session: &Session,
     design: &'static dyn Design,
@@ -85,7 +85,7 @@ fn measured(
     Ok(speeds)
 }
 
-/// Asks for the records from each start on; how many there were, and the sum of their values.
+/// Queries the records from each start on. Returns the number of records and the sum of their values.
 fn ranges(table: &Plush<u64, u64>, starts: &[u64], limit: u64) -> icefield::Result<Tally> {
     let mut tally = Tally::default();
     for start in starts {

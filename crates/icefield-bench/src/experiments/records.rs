@@ -1,5 +1,5 @@
-//! `var-records`: keys of 16 bytes and values of any length (Plush Fig 12): by the share of writes, and by the size of
-//! the records. Writes replace the values of present keys, so that a table stays as it is while it is measured.
+//! `var-records`: keys of 16 bytes and values of any length (Plush Fig 12), by the share of writes and by the size
+//! of records. Writes replace the values of present keys, so the set of keys does not change.
 
 use std::time::Duration;
 
@@ -14,30 +14,28 @@ use crate::session::Session;
 use crate::table::Design;
 use crate::{Error, Outcome};
 
-/// Bytes of a key.
 const KEY_BYTES: usize = 16;
-/// The paper's values, and percents of the operations that write.
+/// The paper's values, and percentages of writes.
 const VALUE_BYTES: usize = 1_000;
 const WRITE_PERCENT: [usize; 3] = [10, 50, 90];
-/// Bytes of a record in the second sweep, half of whose operations write.
+/// The sizes of records in the second sweep, in which half of the operations write.
 const RECORD_BYTES: [usize; 6] = [32, 64, 128, 256, 512, 2_048];
-/// Records when no number is asked for.
+/// The number of records without `--keys`.
 const USUAL_KEYS: u64 = 1_000_000;
 
-/// Who takes part, by name.
+/// The tables that support these records.
 const TABLES: [&str; 4] = ["plush", "dash-eh", "dash-lh", "iceberg"];
 
-/// An operation: whether it writes, and its key.
+/// An operation: true if it writes, and its key.
 type Step = (bool, u64);
 
-/// The 16-byte key that stands for a number.
+/// Returns the 16-byte key derived from a number.
 fn long_key(key: u64) -> [u8; KEY_BYTES] {
     (u128::from(key) << 64 | u128::from(!key)).to_le_bytes()
 }
 
-/// A table of such records.
 trait LongRecords: Send + Sync {
-    /// Puts and reads. `value` is a buffer of the values' length.
+    /// Puts and gets. `value` is a buffer of the values' length.
     fn make(&self, steps: &[Step], value: &mut [u8]) -> Result<Tally>;
 }
 
@@ -61,7 +59,7 @@ impl<T: Table<Key = [u8; KEY_BYTES], Value = [u8]>> LongRecords for T {
     }
 }
 
-/// A loaded table and the directory that goes away with it.
+/// A loaded table and its directory, which is removed on drop.
 struct Loaded {
     design: &'static dyn Design,
     table: Box<dyn LongRecords>,
@@ -90,7 +88,7 @@ pub(super) fn run(session: &mut Session) -> Outcome {
     Ok(())
 }
 
-/// All tables with values of one length.
+/// Measures all tables with values of one length.
 fn of_size(
     session: &mut Session,
     designs: &[&'static dyn Design],
@@ -127,10 +125,10 @@ fn of_size(
     Ok(())
 }
 
-/// Reads and writes of present keys, so many percent of them writes, in random order.
+/// Returns reads and writes of present keys in random order, `percent` of them writes.
 fn steps(session: &Session, keys: u64, ops: usize, percent: usize, round: u64) -> Vec<Step> {
     let drawn = session.space.draw(session.args.dist, keys, ops, session.args.seed + round);
-    // A stride that is prime to a hundred mixes the two kinds evenly.
+    // A stride that is coprime to 100 mixes the two kinds evenly.
     (0..).zip(drawn).map(|(at, key): (usize, u64)| (at * 37 % 100 < percent, key)).collect()
 }
 
@@ -167,7 +165,7 @@ fn load(
     session.progress(&format!("var-records {}: loading {keys} records", design.name()));
     let path = session.fresh_path();
     let removed = RemovedDir(Some(path.clone()));
-    /// The options of each design are types of their own.
+    /// A macro, because each table's options have their own type.
     macro_rules! table {
         ($options:expr) => {
             Box::new($options.capacity(keys).durability(durability).create(&path)?)

@@ -1,7 +1,7 @@
 //! From a killed process to the first answer and to full speed (Dash Table 1 and Fig 14, Plush Fig 11, Iceberg 6).
 //!
-//! A child process loads a table and goes on inserting and removing until it is killed. This process opens what is
-//! left. Lines read before the first answer are counted on the simulated medium, which gets a copy of the killed
+//! A child process loads a table and then inserts and removes keys until it is killed. This process opens the
+//! table. Lines read before the first answer are counted on the simulated medium, which gets a copy of the killed
 //! table's files.
 
 use std::collections::BTreeMap;
@@ -28,16 +28,16 @@ use crate::stats::median;
 use crate::table::{BenchTable, Call, Design, Place, Records, Setup};
 use crate::{Error, Outcome};
 
-/// The hidden experiment that is this one's child process.
+/// The hidden experiment that the child process runs.
 pub(super) const CHILD: &str = "recovery-child";
 
-/// Tables this large when no size is asked for.
+/// Numbers of records without `--keys`.
 const SIZES: [u64; 2] = [1_000_000, 8_000_000];
 
-/// How long the child goes on before it is killed.
+/// The time between the end of loading and the kill.
 const GRACE: Duration = Duration::from_millis(20);
 
-/// Reads per batch while speed is watched: some tens of microseconds.
+/// Reads per batch while the speed is measured: some tens of microseconds.
 const WATCHED: usize = 1024;
 
 pub(super) fn run(session: &mut Session) -> Outcome {
@@ -63,14 +63,14 @@ pub(super) fn run(session: &mut Session) -> Outcome {
     Ok(())
 }
 
-/// What opening cost.
+/// The times after opening.
 #[derive(Default)]
 struct Times {
     open_ms: Vec<f64>,
     first_answer_ms: Vec<f64>,
     full_speed_ms: Vec<f64>,
     mops: Vec<f64>,
-    /// Of the last opening.
+    /// The curve of the last opening.
     curve: Vec<[f64; 2]>,
 }
 
@@ -117,7 +117,7 @@ fn one_size(
     session.put(row)
 }
 
-/// Opens the table, asks it one question, and watches its speed.
+/// Opens the table, reads one key, and measures the speed of further reads.
 fn reopen(
     session: &mut Session,
     design: &'static dyn Design,
@@ -157,7 +157,7 @@ fn reopen(
     Ok(table)
 }
 
-/// Reads until the speed is surely the usual one.
+/// Returns a number of reads after which the speed is stable.
 fn watched_reads(keys: u64) -> usize {
     (2 * keys as usize).clamp(WATCHED * 100, 20_000_000)
 }
@@ -166,10 +166,10 @@ fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// When the speed first reached 90 % of that of the second half, in milliseconds since the opening, and the latter in
-/// million reads per second.
+/// Returns the time after opening, in milliseconds, at which the speed first reached 90 % of that of the second
+/// half, and that speed in million reads per second.
 fn full_speed(stamps: &mut [(Duration, usize)]) -> (f64, f64) {
-    /// Completions that make a speed.
+    /// Completions over which a speed is computed.
     const WINDOW: usize = 32;
     stamps.sort_unstable();
     let speed = |from: usize, to: usize| {
@@ -186,11 +186,10 @@ fn full_speed(stamps: &mut [(Duration, usize)]) -> (f64, f64) {
     (milliseconds(stamps[reached].0), usual)
 }
 
-/// Slices of time that a [`curve`] has.
 const SLICES: usize = 40;
 
-/// Throughput after the opening (Dash Fig 14), in slices of time: the end of each in milliseconds since the opening,
-/// and million reads per second in it. `stamps` are in order.
+/// Returns the throughput after opening (Dash Fig 14) in slices of time: the end of each slice in milliseconds
+/// after opening, and its million reads per second. `stamps` are in order.
 fn curve(stamps: &[(Duration, usize)]) -> Vec<[f64; 2]> {
     let Some((end, _)) = stamps.last() else { return Vec::new() };
     let slice = end.as_secs_f64().max(1e-9) / SLICES as f64;
@@ -204,7 +203,7 @@ fn curve(stamps: &[(Duration, usize)]) -> Vec<[f64; 2]> {
     reads.into_iter().enumerate().map(point).collect()
 }
 
-/// Lets a child process load a table at `path` and kills it.
+/// Starts a child process that loads a table at `path`, and kills it.
 fn leave_killed(
     args: &Args,
     design: &'static dyn Design,
@@ -244,7 +243,7 @@ fn leave_killed(
 fn wait_until_ready(child: &mut Child) -> Outcome {
     let mut line = String::new();
     if let Some(stdout) = child.stdout.take() {
-        // What cannot be read is not the word that is waited for.
+        // An unreadable line is not the expected word.
         let _ = BufReader::new(stdout).read_line(&mut line);
     }
     if line.trim() == READY {
@@ -256,9 +255,9 @@ fn wait_until_ready(child: &mut Child) -> Outcome {
 
 const READY: &str = "ready";
 
-/// The child: loads, says so, then inserts and removes until it is killed.
+/// The child: loads, reports that it is ready, then inserts and removes keys until it is killed.
 pub(super) fn child(args: &Args) -> Outcome {
-    // Nobody would ever end a child whose parent is gone.
+    // A child whose parent died would never end.
     set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|error| Error::failed(format!("no signal when the parent ends: {error}")))?;
     let (designs, durability) = (chosen_designs(args)?, args.medium.and_then(Medium::durability));
@@ -289,31 +288,31 @@ pub(super) fn child(args: &Args) -> Outcome {
     }
     let mut out = std::io::stdout();
     writeln!(out, "{READY}").and_then(|()| out.flush()).map_err(crate::output::stdout_fault)?;
-    // In flight when it is killed, and leaves the number of records as it is.
+    // In flight at the kill; the number of records stays the same.
     let more = space.keys(keys..keys + CHILD_STEP);
     loop {
         table.run(Call::InsDel, &more, Batch::None)?;
     }
 }
 
-/// Keys that the child makes at a time.
+/// Keys that the child generates at a time.
 const CHILD_STEP: u64 = 1 << 16;
 
-/// First questions whose costs are compared: the segment that a key is in decides how much there is to recover.
+/// The number of first reads whose costs are compared: the recovery work depends on the segment of the key.
 const QUESTIONS: u64 = 1001;
 
-/// What happens on the medium until the first answer.
+/// The accesses to the medium until the first answer.
 struct FirstAnswer {
-    /// The opening, and the median of the first questions to a part of the table.
+    /// Of opening, plus the median of the first reads of a segment.
     cost: PmCost,
-    /// Lines read, by structure, of that median.
+    /// Lines read by both, by structure.
     lines: BTreeMap<&'static str, u64>,
     fewest_lines: f64,
     most_lines: f64,
 }
 
-/// Opens a copy of the files on the simulated medium and asks for keys all over the table. Where opening leaves work to
-/// the first question to a segment, only those questions count: they are dearer than others by far.
+/// Opens a copy of the files on the simulated medium and reads keys from all over the table. Where opening leaves
+/// recovery work to the first access to a segment, only those accesses count: they cost far more than others.
 fn cost_to_first_answer(
     session: &mut Session,
     design: &'static dyn Design,

@@ -1,8 +1,8 @@
 //! Smallbank over three tables (DLHT Fig 19): accounts by name, savings, checking.
 //!
-//! Afterwards the money must be what it was, plus what came in, less what went out; and while a small crowd of
-//! customers pays one another, whoever adds all accounts up at one moment must always find the same sum: no half
-//! transaction.
+//! The check at the end: the total must equal the initial total plus deposits minus withdrawals. A second check
+//! runs payments between a few customers while another thread sums up consistent snapshots of all accounts; the sum
+//! must never change.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -16,17 +16,16 @@ use crate::row::rounded;
 use crate::session::Session;
 use crate::{Error, Outcome};
 
-/// The paper's accounts.
+/// The paper's number of accounts.
 const CUSTOMERS: u64 = 10_000_000;
 
-/// What everybody has at first, in each account, in cents.
+/// The initial balance of each account, in cents.
 const AT_FIRST: i64 = 10_000;
 
-/// Customers in the check, and payments of each thread there.
+/// The number of customers in the check, and the payments of each thread there.
 const CROWD: u32 = 16;
 const PAYMENTS: usize = 20_000;
 
-/// The bank.
 struct Bank {
     /// Names to numbers.
     accounts: Rows,
@@ -34,15 +33,14 @@ struct Bank {
     checking: Rows,
 }
 
-/// What a thread did.
 #[derive(Clone, Copy, Default)]
 struct Done {
     committed: u64,
-    /// Money that came in, less what went out.
+    /// Deposits minus withdrawals.
     net: i64,
 }
 
-/// The name of a customer, as a word.
+/// Returns the name of a customer, as a word.
 fn name(customer: u32) -> u64 {
     icefield_torture::rng::mix(u64::from(customer))
 }
@@ -62,12 +60,12 @@ impl Bank {
         Ok(bank)
     }
 
-    /// The number of a customer, under which the other two tables have the rows.
+    /// Returns the number of a customer, which is the key in the other two tables.
     fn find(&self, customer: u32) -> Option<u64> {
         self.accounts.read(name(customer)).map(|number| number as u64)
     }
 
-    /// Runs one; what money came in, or `None` when it was not done.
+    /// Runs a transaction and returns the money deposited; `None` if it did not commit.
     fn run(&self, transaction: Transaction) -> Option<i64> {
         match transaction {
             Transaction::Balance { customer } => {
@@ -114,7 +112,7 @@ impl Bank {
         Some(-taken)
     }
 
-    /// Locks two rows of the checking table in the order of their keys; gives them in the order asked for.
+    /// Locks two rows of the checking table in the order of their keys; returns them in the order of the arguments.
     fn lock_two(&self, one: u64, other: u64) -> Option<[super::oltp::Locked; 2]> {
         self.checking.prefetch(one.max(other));
         let low = self.checking.lock(one.min(other))?;
@@ -205,7 +203,8 @@ pub(super) fn run(session: &mut Session) -> Outcome {
     Ok(())
 }
 
-/// Lets a few customers pay one another while one thread adds everything up; what it found that cannot be.
+/// Runs payments between a few customers while one thread sums up all accounts; returns a description of a wrong
+/// sum.
 fn half_transaction(session: &Session, threads: usize) -> Outcome<Option<String>> {
     let bank = Bank::new(session, CROWD)?;
     let expected = 2 * AT_FIRST * i64::from(CROWD);
@@ -233,7 +232,7 @@ fn half_transaction(session: &Session, threads: usize) -> Outcome<Option<String>
     Ok(wrong.map(|sum| format!("accounts add up to {sum} instead of {expected}")))
 }
 
-/// Adds all accounts up, each time at one moment, until nobody pays any more; a sum that is wrong.
+/// Sums up snapshots of all accounts until no thread pays any more; returns a wrong sum, if there is one.
 fn audit(bank: &Bank, expected: i64, paying: &AtomicUsize) -> Option<i64> {
     loop {
         let last = paying.load(Relaxed) == 0;

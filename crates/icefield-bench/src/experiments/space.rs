@@ -1,4 +1,5 @@
-//! `space`: what of a table's bytes is records (Iceberg Table 3), over a growth, after updates and after removals.
+//! `space`: the share of records in a table's bytes (Iceberg Table 3), during growth, after updates and after
+//! removals.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,17 +15,16 @@ use crate::row::{Row, rounded};
 use crate::session::{Placed, Session};
 use crate::table::{Call, Design, Place};
 
-/// How full the papers fill a table that can be told to take so many (Iceberg Table 3).
+/// The papers' load factor, for tables that can be filled up to it (Iceberg Table 3).
 const FULL: f64 = 0.95;
 
-/// Bytes of a record.
 const RECORD_BYTES: u64 = 16;
 
-/// Sizes at which a growing table is looked at, each twice the one before: from one to sixteen times, so that a table
-/// whose levels are sixteen times one another is seen at every stage of a level.
+/// The number of sizes at which a growing table is measured, each twice the previous one. They span a factor of
+/// sixteen, so that a table whose levels grow by sixteen is measured at every stage of a level.
 const DOUBLINGS: u32 = 5;
 
-/// How often all records are updated at each of them: twenty times in all.
+/// The number of updates of all records at each size: twenty rounds in all.
 const ROUNDS: usize = 4;
 
 pub(super) fn run(session: &mut Session) -> Outcome {
@@ -39,7 +39,7 @@ pub(super) fn run(session: &mut Session) -> Outcome {
     Ok(())
 }
 
-/// The bytes of a table that was loaded to `fill`, or as growing leaves it.
+/// Measures the bytes of a table that was loaded to `fill`, or that has grown.
 fn space_of(session: &mut Session, design: &'static dyn Design, fill: Option<f64>) -> Outcome {
     let medium = session.medium(design);
     let keys = session.keys(medium);
@@ -75,8 +75,8 @@ fn pm_bytes(placed: &Placed, stats: &Stats) -> Outcome<u64> {
     }
 }
 
-/// Loads the records; the mean of what the medium holds for each byte of them, at sizes that double, each after so many
-/// rounds of updates of all of them.
+/// Loads the records in sizes that double, each followed by `rounds` updates of all records. Returns the mean ratio
+/// of bytes on the medium to bytes of records.
 fn grow(
     session: &Session,
     design: &'static dyn Design,
@@ -101,8 +101,8 @@ fn grow(
     Ok(sum / f64::from(DOUBLINGS))
 }
 
-/// Removes nine of ten records while another thread reads those that stay; how much of the space is left then, and
-/// whether the table is as it should be.
+/// Removes nine of ten records while another thread reads the rest. Reports the remaining space and checks the
+/// table.
 fn remove_most(
     session: &Session,
     design: &'static dyn Design,
@@ -119,7 +119,7 @@ fn remove_most(
         let (mut found, mut passes) = (Tally::default(), 0);
         if thread == 0 {
             let removed = table.run(Call::Remove, &go, Batch::Stream);
-            // Relaxed: only to be seen at some time.
+            // Relaxed: the flag orders no other data.
             ended.store(true, Relaxed);
             return removed.map(|removed| (removed, passes));
         }
@@ -141,7 +141,7 @@ fn remove_most(
     row.extra("reads_meanwhile", found.hits);
     let path = path.clone();
     let Placed { table, _dir, .. } = placed;
-    // The lock goes with the table.
+    // Dropping the table releases its lock on the files.
     drop(table);
     let report = AnyTable::open(&path)?.check()?;
     row.extra("check_faults", report.faults.len() as u64 + report.leaked);
@@ -151,7 +151,7 @@ fn remove_most(
     Ok(())
 }
 
-/// What of all bytes is records, and what the others are.
+/// Reports the share of records in all bytes, and the kinds of the other bytes.
 fn describe_bytes(row: &mut Row, stats: &Stats, pm_bytes: u64, keys: u64) {
     let (all_bytes, data_bytes) = (pm_bytes + stats.dram_bytes, RECORD_BYTES * keys);
     row.bytes_per_key = Some(rounded(all_bytes as f64 / keys as f64));

@@ -1,4 +1,4 @@
-//! Sensitivity studies: the plain measurements over a range of something (DLHT Figs 9 to 14 and 16).
+//! Sensitivity studies: sweeps over one parameter of the plain measurements (DLHT Figs 9 to 14 and 16).
 
 use icefield_torture::workload::Distribution;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use crate::map;
 use crate::session::Session;
 use crate::table::{Allocation, Call, Design, Mixed, Records};
 
-/// The paper's batches, and the ring beyond them.
+/// The paper's batch sizes, and the ring.
 const BATCHES: [Batch; 11] = [
     Batch::None,
     Batch::Of(1),
@@ -38,13 +38,13 @@ pub(super) fn batch_size(session: &mut Session) -> Outcome {
     Ok(())
 }
 
-/// Records in the smallest table of `index-size`: one that fits into a second-level cache.
+/// The number of records in the smallest table of `index-size`, which fits into the L2 cache.
 const SMALLEST: u64 = 8_000;
 
-/// Operations at least, so that tables that are read in a millisecond are read long enough.
+/// The least number of operations: a table that is read in a millisecond is read several times.
 const LEAST_OPS: u64 = 1_000_000;
 
-/// `index-size` (Fig 11): eight times as many records each time, up to `--keys`.
+/// `index-size` (Fig 11): eight times as many records at each step, up to `--keys`.
 pub(super) fn index_size(session: &mut Session) -> Outcome {
     let (asked, asked_ops) = (session.args.keys, session.args.ops);
     let largest = session.keys_or(32_000_000);
@@ -67,8 +67,8 @@ pub(super) fn index_size(session: &mut Session) -> Outcome {
     Ok(())
 }
 
-/// `value-size` (Fig 9): gets that read the first word of a value, and all of it, and inserts with removals. Sums are
-/// checked, so reading is part of every get that is measured. Tables of words take part at eight bytes.
+/// `value-size` (Fig 9): gets that read the first word of a value, gets that read all of it, and inserts with
+/// removals. Sums are checked, so every measured get includes the read. Tables of words take part at eight bytes.
 pub(super) fn value_size(session: &mut Session) -> Outcome {
     for value_bytes in session.points(&map::VALUE_BYTES) {
         for whole in [false, true] {
@@ -85,7 +85,7 @@ pub(super) fn value_size(session: &mut Session) -> Outcome {
     Ok(())
 }
 
-/// `key-size` (Fig 10): likewise, by bytes of a key.
+/// `key-size` (Fig 10): the same, by the size of the key.
 pub(super) fn key_size(session: &mut Session) -> Outcome {
     for key_bytes in session.points(&map::KEY_BYTES) {
         session.records = Records { key_bytes, ..Records::default() };
@@ -95,7 +95,7 @@ pub(super) fn key_size(session: &mut Session) -> Outcome {
     Ok(())
 }
 
-/// A point of a sweep over what `session.records` are.
+/// Measures one point of a sweep over `session.records`.
 fn of_records(
     session: &mut Session,
     experiment: &'static str,
@@ -108,7 +108,7 @@ fn of_records(
     Ok(())
 }
 
-/// `single-thread` (Fig 16): DLHT with atomics and without.
+/// `single-thread` (Fig 16): DLHT with and without atomics.
 pub(super) fn single_thread(session: &mut Session) -> Outcome {
     let chosen = session.designs.clone();
     if session.args.tables.is_empty() {
@@ -127,11 +127,12 @@ pub(super) fn single_thread(session: &mut Session) -> Outcome {
     Ok(())
 }
 
-/// For how many times its keys `features` sizes a table. A link bucket stays with its bin, so inserts and removals over
-/// all bins want one wherever three records are, and a table of fixed size must have them.
+/// The capacity of the tables of `features`, as a multiple of the number of keys. A link bucket stays with its bin.
+/// Inserts and removals over all bins therefore need a link bucket for every bin that ever overflows, and a table
+/// of fixed size cannot grow to get them.
 const ROOM: f64 = 1.75;
 
-/// `features` (Fig 14): what can be switched. Off is what the paper calls its default.
+/// `features` (Fig 14): switchable features. `none` is what the paper calls its default.
 pub(super) fn features(session: &mut Session) -> Outcome {
     let (asked, fixed, room) = (session.args.hash, session.fixed_size, session.room);
     session.room = ROOM;
@@ -155,8 +156,8 @@ pub(super) fn features(session: &mut Session) -> Outcome {
     Ok(())
 }
 
-/// The same with values in records of their own, which tables of words have not, from the program's allocator and from
-/// the C library's by the allocator parameter.
+/// Measures values in separate records, which tables of words do not have, from the program's allocator and from
+/// the C library's (through the allocator parameter).
 fn records_and_allocators(session: &mut Session) -> Outcome {
     for (allocation, name) in
         [(Allocation::Global, "records"), (Allocation::Malloc, "records+malloc")]
@@ -169,10 +170,9 @@ fn records_and_allocators(session: &mut Session) -> Outcome {
     Ok(())
 }
 
-/// How many keys are hot in `skew`.
 const HOT_KEYS: u64 = 1000;
 
-/// `skew` (Fig 13): a growing share of the operations goes to a thousand keys.
+/// `skew` (Fig 13): a growing share of the operations uses a thousand keys.
 pub(super) fn skew(session: &mut Session) -> Outcome {
     let asked = session.args.dist;
     for percent in session.points(&[0, 20, 40, 60, 80, 90, 100]) {
@@ -196,8 +196,8 @@ pub(super) fn skew(session: &mut Session) -> Outcome {
     Ok(())
 }
 
-/// Inserts and removals of the same few keys by all threads. Threads meet, so a call may find its key as another thread
-/// left it; what must hold is that nothing is left at the end.
+/// Inserts and removals of the same few keys by all threads. Threads interfere, so a call may find its key in
+/// either state; the check is that no key is left at the end.
 fn skewed_insdel(
     session: &mut Session,
     dist: Distribution,
@@ -205,13 +205,13 @@ fn skewed_insdel(
     point: &[(&'static str, Value)],
 ) -> Outcome {
     let mut designs = session.contenders(&[Call::InsDel], threads)?;
-    // Those that tell how many records there are.
+    // The check needs tables that count their records.
     designs.retain(|design| !design.is_peer());
     for design in designs {
         let (placed, keys) = session.create_loaded(design)?;
         let (ops, mut speeds) = (session.ops(keys).div_ceil(2), Vec::new());
         for round in 0..session.repeat() {
-            // The same distribution over as many keys, none of which is present.
+            // The same distribution over as many keys, none of them present.
             let mut stream = icefield_torture::workload::Stream::new(
                 dist,
                 keys,
@@ -232,7 +232,7 @@ fn skewed_insdel(
             if threads == 1 && found.hits != 2 * ops {
                 session.blame(design, &format!("{} of {ops} pairs, twice", found.hits));
             }
-            // Tables of levels estimate: what is stale counts until it is merged.
+            // Tables with levels report an estimate: stale records count until they are merged.
             let left = placed.table.stats().len_estimate;
             if left != keys && !design.offers_levels() {
                 session.blame(design, &format!("{left} records are left of {keys}"));

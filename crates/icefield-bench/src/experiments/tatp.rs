@@ -1,9 +1,9 @@
 //! TATP over four tables (DLHT Fig 19): subscribers, access information, special facilities, call forwardings.
 //!
-//! A call forwarding is added as a shadow insert under the lock of its special facility, whose row counts its
-//! forwardings: both are seen or neither. `UPDATE_SUBSCRIBER_DATA` counts itself in both rows that it changes. So
-//! whatever was left half done shows at the end: facilities must have as many forwardings as they say, and subscribers
-//! as many updates as their facilities.
+//! A call forwarding is added by a shadow insert under the lock of its special facility, whose row counts its
+//! forwardings, so readers see both changes or neither. `UPDATE_SUBSCRIBER_DATA` increments a counter in both rows
+//! that it changes. The check at the end therefore detects partial transactions: each facility must have as many
+//! forwardings as its row says, and each subscriber as many updates as its facilities.
 
 use icefield_torture::tatp::{Tatp, Transaction, types_of};
 
@@ -14,18 +14,17 @@ use crate::row::rounded;
 use crate::session::Session;
 use crate::{Error, Outcome};
 
-/// The paper's subscribers.
+/// The paper's number of subscribers.
 const SUBSCRIBERS: u64 = 1_000_000;
 
-/// What [`types_of`] is asked about.
 const ACCESS: u64 = 1;
 const FACILITIES: u64 = 2;
 
-/// A subscriber's row: a location, and above it a count of updates, which wraps around.
+/// A subscriber's row: a location, and above it a count of updates that wraps around.
 const LOCATION_BITS: u32 = 32;
 const UPDATES_MASK: i64 = 0x7FFF;
 
-/// A special facility's row: how many forwardings it has, whether it is active, and a count of updates.
+/// A special facility's row: the number of forwardings, an active flag, and a count of updates.
 const FORWARDINGS_MASK: i64 = 3;
 const ACTIVE: i64 = 1 << 2;
 const FACILITY_UPDATE: i64 = 1 << 3;
@@ -38,12 +37,11 @@ struct Exchange {
     forwardings: Rows,
 }
 
-/// The key of a subscriber's row of one type, from 1.
+/// Returns the key of a subscriber's row of one type; types start at 1.
 fn typed(subscriber: u32, kind: u8) -> u64 {
     u64::from(subscriber) << 2 | u64::from(kind - 1)
 }
 
-/// The key of a call forwarding.
 fn forwarding(facility: u64, start: u8) -> u64 {
     facility << 2 | u64::from(start / 8)
 }
@@ -51,7 +49,8 @@ fn forwarding(facility: u64, start: u8) -> u64 {
 impl Exchange {
     fn new(session: &Session, subscribers: u32) -> Outcome<Self> {
         let rows = |each: u64| Rows::new(u64::from(subscribers) * each, session.args.seed);
-        // Two and a half types each, and as many forwardings, of which some come and go.
+        // On average two and a half types per subscriber, and as many forwardings, which are also inserted and
+        // removed.
         let exchange = Self {
             subscribers: rows(1)?,
             access: rows(3)?,
@@ -77,7 +76,7 @@ impl Exchange {
             }
             if facilities >> (kind - 1) & 1 == 1 {
                 let random = icefield_torture::rng::mix(key);
-                // None to three forwardings; 85 of 100 facilities are active.
+                // Zero to three forwardings; 85 of 100 facilities are active.
                 let count = random % 4;
                 (0..count).for_each(|i| {
                     self.forwardings.table().put(forwarding(key, 8 * i as u8), random);
@@ -88,7 +87,7 @@ impl Exchange {
         }
     }
 
-    /// Runs one; whether it found what it needs. Those that do not are part of the benchmark.
+    /// Runs a transaction and returns whether it found its rows. Misses are part of the benchmark.
     fn run(&self, transaction: Transaction) -> bool {
         match transaction {
             Transaction::GetSubscriberData { subscriber } => {
@@ -144,7 +143,7 @@ impl Exchange {
         let key = forwarding(facility, start);
         match self.forwardings.table().try_insert_shadow(key, destination) {
             Ok(shadow) => {
-                // Under the facility's lock: whoever reads its count finds the forwarding.
+                // Under the facility's lock: a thread that reads the new count finds the forwarding.
                 shadow.commit();
                 self.facilities.commit(special, special.data() + 1);
                 Some(())
@@ -167,9 +166,9 @@ impl Exchange {
         Some(())
     }
 
-    /// What was left half done, in words.
+    /// Returns a description of a partial transaction, if there is one.
     fn fault(&self, subscribers: u32) -> Outcome<Option<String>> {
-        // No lock is left anywhere.
+        // `total` also checks that no lock is left.
         self.subscribers.total()?;
         self.facilities.total()?;
         let mut forwardings = 0;

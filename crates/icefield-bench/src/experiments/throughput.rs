@@ -1,4 +1,4 @@
-//! One call, over and over: `get`, `get-miss`, `insert`, `put`, `populate`, `insdel`, `putheavy`, `delete`.
+//! One call, repeated: `get`, `get-miss`, `insert`, `put`, `populate`, `insdel`, `putheavy`, `delete`.
 
 use std::time::Duration;
 
@@ -16,23 +16,22 @@ use crate::session::{Placed, Session, ceiling, pace};
 use crate::stats::median;
 use crate::table::{Call, Design};
 
-/// What a table holds when the clock starts.
+/// The content of a table when the clock starts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Start {
     /// All keys.
     Loaded,
-    /// Nothing, sized for all keys and touched.
+    /// Empty, sized for all keys and touched.
     Sized,
-    /// Nothing, sized for 1024.
+    /// Empty, sized for 1024.
     Tiny,
 }
 
-/// An experiment of this kind.
 pub(super) struct Spec {
     name: &'static str,
     call: Call,
     start: Start,
-    /// Whether a table is used up by one measurement.
+    /// True if each measurement needs a new table.
     uses_up: bool,
 }
 
@@ -53,50 +52,48 @@ pub(super) const PUTHEAVY: Spec =
 pub(super) const DELETE: Spec =
     Spec { name: "delete", call: Call::Remove, start: Start::Loaded, uses_up: true };
 
-/// Keys that a table, and then each loop, works on before the next has its turn.
+/// The number of keys that a table, and then each loop, processes per turn.
 const TURN_KEYS: usize = 50_000;
 
-/// Turns in a round.
 const MOST_TURNS: usize = 32;
 
-/// About what a table that has grown takes, for a loop's memory while the table itself is still small.
+/// The approximate size of a grown table, for a loop's memory while the table itself is still small.
 const GROWN_BYTES_PER_KEY: u64 = 32;
 
-/// What one row is about.
 #[derive(Clone, Copy)]
 struct Setting {
     threads: usize,
     batch: Batch,
 }
 
-/// One table in the rotation, with what stays from measurement to measurement.
+/// One table in the rotation, with its state between measurements.
 struct Contender {
     design: &'static dyn Design,
     placed: Option<Placed>,
-    /// Records that the table holds, or will.
+    /// The number of records that the table holds, or will hold.
     keys: u64,
-    /// Memory like the table's, for the loops.
+    /// Memory of the table's kind and size, for the loops.
     arena: Option<(Arena, RemovedDir)>,
-    /// The row in the making: as the last measurement left it.
+    /// The row so far: set by the last measurement.
     row: Row,
     table: Vec<f64>,
     ceiling: Vec<f64>,
     shape: Vec<f64>,
 }
 
-/// How an experiment makes measurements of a [`Spec`] its own.
+/// The variation of a [`Spec`] that an experiment measures.
 pub(super) struct Sweep<'a> {
     pub experiment: &'static str,
     pub threads: Vec<usize>,
     pub batches: Vec<Batch>,
-    /// What makes this point of a sweep different, for the row's `extra`.
+    /// The parameters of this point of a sweep, for the row's `extra`.
     pub point: &'a [(&'static str, Value)],
-    /// Takes part, among those that can.
+    /// Selects the tables that take part, among those that support the call.
     pub admits: fn(&dyn Design) -> bool,
 }
 
 impl Sweep<'_> {
-    /// What the options ask for, under this name.
+    /// Returns the sweep that the options describe, under this name.
     pub fn new(session: &Session, experiment: &'static str) -> Self {
         let (threads, batches) = (session.threads(), session.batches(&[Batch::Stream]));
         Self { experiment, threads, batches, point: &[], admits: |_| true }
@@ -152,8 +149,8 @@ impl Contender {
         threads == 1 || !self.design.is_for_one_thread()
     }
 
-    /// One round: the table and the loops that it is compared with, in turns, so that whatever else the machine does
-    /// meets all of them.
+    /// Runs one round: the table and the bare loops alternate, so that disturbances on the machine affect all of
+    /// them.
     fn measure(
         &mut self,
         session: &mut Session,
@@ -166,7 +163,7 @@ impl Contender {
         let Some(Placed { table, .. }) = &self.placed else { return Ok(()) };
         let keys = phase_keys(session, spec, self.keys, round);
         if spec.start == Start::Sized {
-            // Maps every page of the table; none of the keys is there yet.
+            // Maps every page of the table; none of the keys is present yet.
             session.touch(&**table, &keys)?;
         }
         let what = format!("{} {}", spec.name, self.design.name());
@@ -190,7 +187,7 @@ impl Contender {
         }
         session.check_call(self.design, &**table, (spec.call, &keys), found);
         if spec.call == Call::Put {
-            // Nothing has told yet what became of them.
+            // Puts return nothing, so check their effect.
             let cores = session.machine.cores();
             let (_, found) = session.timed(&**table, Call::Get, &keys, cores, Batch::Stream)?;
             session.check_call(self.design, &**table, (Call::Get, &keys), found);
@@ -213,12 +210,12 @@ impl Contender {
         Ok(())
     }
 
-    /// Sees to it that there is a table to start from.
+    /// Creates and loads a table, unless one can be reused.
     fn ready(&mut self, session: &Session, spec: &Spec, medium: Medium) -> Outcome {
         if !spec.uses_up && self.placed.is_some() {
             return Ok(());
         }
-        // The old table first: two of them may not fit.
+        // Drop the old table first: two may not fit into memory.
         self.placed = None;
         self.keys = session.keys(medium);
         let placed = match spec.start {
@@ -236,7 +233,7 @@ impl Contender {
             let footprint = match spec.start {
                 Start::Tiny => self.keys * GROWN_BYTES_PER_KEY,
                 Start::Loaded | Start::Sized => match stats.pm_bytes + stats.dram_bytes {
-                    // A set does not say.
+                    // A set does not report its size.
                     0 => self.keys * GROWN_BYTES_PER_KEY,
                     bytes => bytes,
                 },
@@ -247,7 +244,7 @@ impl Contender {
         Ok(())
     }
 
-    /// The row of all rounds of a setting; the next setting starts afresh.
+    /// Returns the row of all rounds of a setting, and clears the state for the next setting.
     fn report(&mut self) -> Row {
         let mut row = std::mem::take(&mut self.row);
         let [table, ceiling, shape] =
@@ -265,7 +262,7 @@ impl Contender {
     }
 }
 
-/// The keys of one measurement: the same for every contender.
+/// Returns the keys of one measurement: the same for every table.
 fn phase_keys(session: &Session, spec: &Spec, present: u64, round: u64) -> Vec<u64> {
     let ops = session.ops(present);
     let space = session.space;

@@ -1,13 +1,13 @@
-//! Gets and inserts over time while an index grows under them (DLHT Fig 8).
+//! Gets and inserts over time while an index grows (DLHT Fig 8).
 //!
-//! One half of the threads inserts new records, the other half asks for those that were there from the start. The table
-//! is loaded to nine tenths of its resize point before the clock runs and then grows to another half of it, so there is
-//! a time before the transfer, with all records moving, and after it.
+//! Half of the threads insert new records, the other half read those present from the start. The table is loaded to
+//! nine tenths of its resize point before the clock starts and then grows to one and a half times that point, so the
+//! timeline covers the time before, during and after the transfer.
 //!
-//! How long a get is held up is told in the thread's own processor time: on a shared machine the rest says how long it
-//! waited for a processor. Even so a thread is held up by what is below it, above all while another one touches fresh
-//! memory. A control says by how much: one more thread, on a reader's core, that only counts. It looks at its clock as
-//! often as readers do, so the longest of its rounds is what the longest get may take through no fault of the table.
+//! Stalls of gets are measured in the thread's own processor time: on a shared machine, wall time includes waiting
+//! for a processor. Even so, the kernel and the host can delay a thread, above all while another one touches fresh
+//! memory. A control measures this: an additional thread, on a reader's core, that only counts. It reads its clock
+//! as often as readers do, so its longest round bounds the stalls that the table does not cause.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -27,30 +27,28 @@ use crate::session::{Placed, Session};
 use crate::stats::median;
 use crate::table::{BenchTable, Call, Design};
 
-/// Points of the timeline.
 const SLICES: usize = 50;
 
-/// Inserts between two looks at the clock.
+/// Inserts between two clock readings.
 const INSERTS: usize = 1024;
 
-/// Numbers that the control counts between two looks at its clock: a microsecond, like a batch of gets.
+/// The numbers that the control counts between two clock readings: a microsecond, like a batch of gets.
 const COUNTED: u64 = 1024;
 
-/// Loaded before the clock runs, of the resize point.
+/// The share of the resize point that is loaded before the clock starts.
 const LOADED: f64 = 0.9;
 
-/// What a thread does.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
     Reads,
     Inserts,
-    /// Nothing to the table.
+    /// The control: does not use the table.
     Counts,
 }
 
 impl Role {
-    /// The role of a thread: reads come first, and the control is one too many, so that it shares a reader's core where
-    /// there is none left.
+    /// Returns the role of a thread: readers come first. The control is one thread more than `threads`, so if no
+    /// core is left it shares a reader's.
     fn of(thread: usize, threads: usize) -> Self {
         match thread {
             _ if thread < threads - threads / 2 => Self::Reads,
@@ -60,7 +58,7 @@ impl Role {
     }
 }
 
-/// So many operations, done at so much after the start; whether records were on the move then.
+/// Operations that ended at a time after the start, and whether records were moving then.
 #[derive(Clone, Copy)]
 struct Stamp {
     at: Duration,
@@ -69,7 +67,7 @@ struct Stamp {
     moving: bool,
 }
 
-/// What a thread saw.
+/// The measurements of one thread.
 struct Seen {
     role: Role,
     stamps: Vec<Stamp>,
@@ -80,9 +78,9 @@ struct Seen {
 
 pub(super) fn run(session: &mut Session) -> Outcome {
     let mut designs = session.ours_on(Medium::Memory)?;
-    // Those that tell when they are on the move.
+    // The tables that report when their records move.
     designs.retain(|design| design.offers_hashes() && !design.is_for_one_thread());
-    // One thread of each kind at least.
+    // At least one reader and one writer.
     let mut counts: Vec<usize> =
         session.threads().iter().map(|threads| (*threads).max(2)).collect();
     counts.dedup();
@@ -96,7 +94,7 @@ pub(super) fn run(session: &mut Session) -> Outcome {
     Ok(())
 }
 
-/// Processor time of this thread.
+/// Returns the processor time of this thread.
 fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
@@ -143,20 +141,20 @@ fn one(
     session.put(row)
 }
 
-/// The longest that a thread of this role was held up.
+/// Returns the longest stall of any thread of this role.
 fn longest_us(seen: &[Seen], role: Role) -> f64 {
     let longest = seen.iter().filter(|one| one.role == role).map(|one| one.longest).max();
     longest.unwrap_or_default().as_nanos() as f64 / 1e3
 }
 
-/// One run: the table, the records that it had at the start, and what each thread saw.
+/// Runs one round. Returns the table, the number of records at the start, and the measurements of each thread.
 fn grow(
     session: &Session,
     design: &'static dyn Design,
     (threads, batch): (usize, Batch),
     round: u64,
 ) -> Outcome<(Placed, u64, Vec<Seen>)> {
-    // Half the records: as many come in while the others move.
+    // Half the records: as many again are inserted while they move.
     let sized = session.setup(session.keys(Medium::Memory).div_ceil(2));
     let placed = session.create(design, Medium::Memory, sized)?;
     let table = &*placed.table;
@@ -203,7 +201,7 @@ fn insert(
     writing: &AtomicUsize,
 ) -> Result<Seen> {
     let seen = insert_all(table, keys, began);
-    // Also when it failed: the readers wait for it.
+    // On failure too: readers wait for this.
     writing.fetch_sub(1, Relaxed);
     seen
 }
@@ -219,7 +217,7 @@ fn insert_all(table: &dyn BenchTable, keys: &[u64], began: Instant) -> Result<Se
     Ok(seen)
 }
 
-/// Asks until nobody inserts any more.
+/// Reads until no thread inserts any more.
 fn read(
     table: &dyn BenchTable,
     keys: &[u64],
@@ -229,7 +227,7 @@ fn read(
 ) -> Result<Seen> {
     let mut seen = Seen::new(Role::Reads, 1 << 16);
     let batch = if size == 1 { Batch::None } else { Batch::Of(size) };
-    // At least one array: a run may be over before this thread has begun.
+    // At least one array: the run may be over before this thread starts.
     for keys in keys.chunks(size).cycle() {
         let before = thread_time();
         let found = table.run(Call::Get, keys, batch)?;
@@ -244,7 +242,7 @@ fn read(
     Ok(seen)
 }
 
-/// The control: counts until nobody inserts any more.
+/// The control: counts until no thread inserts any more.
 fn count(writing: &AtomicUsize) -> Seen {
     let mut seen = Seen::new(Role::Counts, 0);
     while writing.load(Relaxed) != 0 || seen.longest.is_zero() {
@@ -266,7 +264,7 @@ impl Seen {
     fn stamp(&mut self, began: Instant, ops: usize, moving: bool) {
         let (at, role) = (began.elapsed(), self.role);
         match self.stamps.last_mut() {
-            // A thousand operations to a stamp are enough.
+            // Stamps of a thousand operations are precise enough.
             Some(last) if role == Role::Reads && last.ops < INSERTS => {
                 last.ops += ops;
                 last.at = at;
@@ -282,7 +280,7 @@ struct Timeline {
     length: Duration,
     gets: Vec<usize>,
     inserts: Vec<usize>,
-    /// When records were on the move, first and last.
+    /// The first and the last time at which records were moving.
     moving: Option<(Duration, Duration)>,
 }
 
@@ -316,7 +314,8 @@ impl Timeline {
         ((share * SLICES as f64) as usize).min(SLICES - 1)
     }
 
-    /// The mean rate while records moved, over that of the slices before; `None` when either is too short to tell.
+    /// Returns the mean rate while records moved over that of the slices before; `None` when either period is too
+    /// short.
     fn ratio(&self, role: Role) -> Option<f64> {
         let (first, last) = self.moving?;
         let (first, last) = (self.slice(first), self.slice(last));
@@ -324,7 +323,7 @@ impl Timeline {
         let mean = |slices: &[usize]| {
             (!slices.is_empty()).then(|| slices.iter().sum::<usize>() as f64 / slices.len() as f64)
         };
-        // The first slice has the threads' start in it.
+        // The first slice includes the start of the threads.
         let before = mean(counts.get(1..first)?)?;
         let during = mean(&counts[first..=last])?;
         (before > 0.0).then_some(during / before)

@@ -1,4 +1,5 @@
-//! Plush without its log (Plush 6.5): what a bulk load gains, and what the checkpoint costs that makes it durable.
+//! Plush without its log (Plush 6.5): the gain for a bulk load, and the cost of the checkpoint that makes it
+//! durable.
 
 use std::time::Duration;
 
@@ -14,10 +15,9 @@ use crate::stats::median;
 use crate::table::Design;
 use crate::{Error, Outcome};
 
-/// How records come into the table.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Load {
-    /// By `put`: durable one by one.
+    /// By `put`: each record is durable at once.
     Logged,
     /// By `put_unlogged`: durable after a checkpoint.
     Unlogged,
@@ -32,7 +32,7 @@ impl Load {
     }
 }
 
-/// An empty table, and the directory that goes away with it.
+/// An empty table and its directory, which is removed on drop.
 type Empty = (Plush<u64, u64>, RemovedDir);
 
 fn empty(session: &Session, medium: Medium, keys: u64) -> Outcome<Empty> {
@@ -45,7 +45,7 @@ fn empty(session: &Session, medium: Medium, keys: u64) -> Outcome<Empty> {
     Ok((options.sync(session.args.sync.unwrap_or_default()).create(&path)?, removed))
 }
 
-/// Puts all keys; how long that took.
+/// Puts all keys and returns the time.
 fn fill(
     session: &Session,
     table: &Plush<u64, u64>,
@@ -63,7 +63,7 @@ fn fill(
     Ok(time)
 }
 
-/// Compares what is in the table with what was put.
+/// Checks the content of the table against the keys.
 fn check(
     session: &Session,
     design: &'static dyn Design,
@@ -81,7 +81,7 @@ fn check(
     Ok(())
 }
 
-/// `bulk-load`: records through the log and past it, each way into tables of its own, by turns.
+/// `bulk-load`: records with the log and without, each into its own tables, in turns.
 pub(super) fn bulk_load(session: &mut Session) -> Outcome {
     let design = session.designs_named(&["plush"])?[0];
     let medium = session.medium(design);
@@ -123,7 +123,7 @@ pub(super) fn bulk_load(session: &mut Session) -> Outcome {
     Ok(())
 }
 
-/// `checkpoint`: all that no log has is moved to level 1, by one thread and by several.
+/// `checkpoint`: moves all records that are not in a log to level 1, with one thread and with several.
 pub(super) fn checkpoint(session: &mut Session) -> Outcome {
     let design = session.designs_named(&["plush"])?[0];
     let medium = session.medium(design);
@@ -157,7 +157,7 @@ pub(super) fn checkpoint(session: &mut Session) -> Outcome {
     Ok(())
 }
 
-/// Records moved from one level to the next so far.
+/// Returns the number of records moved between levels so far.
 fn moves(table: &Plush<u64, u64>) -> u64 {
     table.stats().details.iter().find(|(name, _)| *name == "moves").map_or(0, |(_, moves)| *moves)
 }

@@ -1,7 +1,7 @@
-//! The YCSB mixes (DLHT Fig 18; Iceberg 7.2 with writes that insert, so that tables double inside the run).
+//! The YCSB mixes (DLHT Fig 18; Iceberg 7.2 with writes that insert, so that tables double during the run).
 //!
-//! E, which scans, is left out. A read-modify-write is a get and an update of the same key, in one batch, and counts
-//! once.
+//! Workload E, which scans, is left out. A read-modify-write is a get and an update of the same key in one batch,
+//! and counts as one operation.
 
 use icefield_torture::Rng;
 use icefield_torture::workload::Distribution;
@@ -14,23 +14,22 @@ use crate::machine::mops;
 use crate::session::Session;
 use crate::table::{Call, Mixed};
 
-/// One of the mixes.
 pub(super) struct Mix {
     name: &'static str,
-    /// Of a hundred operations; the others write.
+    /// The percentage of reads; the other operations write.
     reads: u64,
     write: Write,
-    /// Whether reads ask for the latest keys when no distribution is asked for.
+    /// True if reads prefer the latest keys when `--dist` is not given.
     latest: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Write {
-    /// Of a present key, or as `--ycsb-writes` says.
+    /// Updates a present key, or does what `--ycsb-writes` says.
     Update,
-    /// Of a new key.
+    /// Inserts a new key.
     Insert,
-    /// Reads it first.
+    /// Reads a present key, then updates it.
     Modify,
 }
 
@@ -89,7 +88,7 @@ fn point(session: &mut Session, mix: &Mix, threads: usize, batch: Batch) -> Outc
     Ok(())
 }
 
-/// The operations of each thread, which divides no read-modify-write.
+/// Returns the operations of each thread; a read-modify-write is never split between threads.
 fn operations(
     session: &Session,
     mix: &Mix,

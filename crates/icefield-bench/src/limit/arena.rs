@@ -1,4 +1,4 @@
-//! Memory to measure the machine on: the same kind of mapping as the table's, touched before.
+//! The memory that the bare loops use: mapped as the table's memory is, and touched before the clock starts.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -15,16 +15,15 @@ pub(crate) struct Line(pub [AtomicU64; 8]);
 
 const _: () = assert!(size_of::<Line>() == LINE_BYTES);
 
-/// What the pages of an arena are asked to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pages {
-    /// As the medium makes them, for tables and arenas alike.
+    /// Whatever pages the medium gives, as for the tables on it.
     AsMapped,
     Small,
     Huge,
 }
 
-/// A mapping full of random words.
+/// A mapping whose lines hold random words.
 pub(crate) struct Arena {
     pm: Mapped,
     region: Region,
@@ -62,10 +61,9 @@ impl Arena {
         Ok(arena)
     }
 
-    /// All lines.
     pub fn lines(&self) -> &[Line] {
-        // SAFETY: the region is page-aligned, at least so long (grown in `on`), mapped while `self.pm` lives, and
-        // touched by nobody but through this slice of atomics.
+        // SAFETY: the region is page-aligned, at least this long (`on` grew it), stays mapped while `self.pm`
+        // lives, and is accessed only through this slice of atomics.
         unsafe {
             std::slice::from_raw_parts(self.region.base().as_ptr().cast::<Line>(), self.lines)
         }
@@ -75,7 +73,7 @@ impl Arena {
         (self.lines * LINE_BYTES) as u64
     }
 
-    /// Starts the write-back of a line, with the medium's own instruction.
+    /// Starts the write-back of a line with the medium's flush instruction.
     #[inline]
     pub fn flush(&self, line: &Line) {
         self.pm.flush_object(line);
@@ -99,7 +97,8 @@ impl Arena {
     }
 }
 
-/// Asks for small or huge pages before the first touch. Where the system has no huge pages, the arena has none either.
+/// Advises the kernel to use small or huge pages, before the first touch. A kernel without huge pages ignores the
+/// advice.
 fn advise(region: &Region, pages: Pages) {
     let advice = match pages {
         Pages::AsMapped => return,

@@ -1,4 +1,4 @@
-//! The loops that nothing on this machine can beat.
+//! Bare loops: the upper bounds for any table on this machine.
 
 use std::hint::black_box;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
@@ -10,21 +10,22 @@ use super::arena::{Arena, Line};
 use crate::machine::part;
 use crate::table::Cost;
 
-/// How much of the memory's latency is hidden.
+/// How a loop hides memory latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pace {
-    /// Independent accesses, with a branch that depends on the data after each 64.
+    /// Independent accesses, with a data-dependent branch after every 64.
     Single,
-    /// Hints for so many accesses, then the accesses.
+    /// Prefetches for this number of accesses, then the accesses.
     Batch(usize),
-    /// A hint so far ahead of each access, never draining.
+    /// A rolling ring of this length: each access is prefetched that many accesses ahead, and the ring never
+    /// drains.
     Ring(usize),
 }
 
-/// One way to use memory, at its fastest.
+/// One access pattern, as a loop without overhead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Loop {
-    /// Each line names the next: the latency itself.
+    /// Each line holds the index of the next: measures the latency itself.
     Chase,
     /// Reads of random lines.
     Read(Pace),
@@ -32,15 +33,14 @@ pub(crate) enum Loop {
     Modify(Pace),
     /// An 8-byte compare-and-swap in a random line.
     Cas(Pace),
-    /// Stores to and flushes of random lines, so many to a fence.
+    /// Stores to random lines and flushes of them, with one fence for this number of lines.
     Persist(usize),
     SequentialRead,
     SequentialWrite,
-    /// A table operation's own documented accesses, and nothing else.
+    /// Only the accesses that a table operation documents.
     Shape(Cost, Pace),
 }
 
-/// Operations that share their fences in a batch, as in the tables.
 const WINDOW: usize = 32;
 
 impl Loop {
@@ -63,12 +63,12 @@ impl Loop {
         }
     }
 
-    /// Whether the loop needs a medium that flushes.
+    /// Returns whether the loop needs a medium with flushes.
     pub fn persists(self) -> bool {
         matches!(self, Self::Persist(_) | Self::Shape(Cost { fences: 1.., .. }, _))
     }
 
-    /// Runs `ops` operations on `arena`; shapes that write round up to a window.
+    /// Runs `ops` operations on `arena`. Shapes that write round up to a whole window.
     pub fn run(self, arena: &Arena, ops: usize, seed: u64) {
         let lines = arena.lines();
         let mut random = Rng::new(seed);
@@ -92,7 +92,7 @@ impl Loop {
             }
             Self::SequentialWrite => {
                 sequential(lines, ops, &mut random, |line| {
-                    // The first two words keep what the other loops need.
+                    // The first two words hold what the other loops need.
                     line.0[2..].iter().for_each(|word| word.store(1, Relaxed));
                     0
                 })
@@ -117,7 +117,7 @@ fn chase(lines: &[Line], ops: usize, random: &mut Rng) -> u64 {
     next
 }
 
-/// Lets a branch depend on `word`, which the processor cannot guess.
+/// Branches on a bit of `word`, which is unpredictable.
 #[inline]
 fn branch_on(word: u64) -> u64 {
     if word & 1 == 0 { black_box(word) } else { word.rotate_left(7) }
@@ -183,7 +183,7 @@ fn persist(arena: &Arena, ops: usize, random: &mut Rng, per_fence: usize) -> u64
     0
 }
 
-/// Whole passes from a random line on, so that threads do not walk side by side.
+/// Passes over all lines, starting at a random line so that threads do not run in step.
 fn sequential(lines: &[Line], ops: usize, random: &mut Rng, act: impl Fn(&Line) -> u64) -> u64 {
     let start = random.index(lines.len());
     let mut sum = 0u64;
@@ -193,7 +193,7 @@ fn sequential(lines: &[Line], ops: usize, random: &mut Rng, act: impl Fn(&Line) 
     sum
 }
 
-/// As `paced`, `reads` lines an operation; the rings stay as long, for more than 64 lines are never in flight.
+/// As `paced`, with `reads` lines per operation. A ring keeps its length: more than 64 lines are never in flight.
 fn shape_read(lines: &[Line], ops: usize, random: &mut Rng, reads: usize, pace: Pace) -> u64 {
     let pace = match pace {
         Pace::Batch(size) => Pace::Batch(size * reads),
@@ -202,7 +202,7 @@ fn shape_read(lines: &[Line], ops: usize, random: &mut Rng, reads: usize, pace: 
     paced(lines, ops * reads, random, pace, |line| line.0[0].load(Relaxed))
 }
 
-/// Windows of operations: hints a window ahead, reads, then the stores and flushes of each fence.
+/// Runs windows of operations: prefetches one window ahead, reads, then the stores and flushes of each fence.
 fn shape_write(arena: &Arena, ops: usize, random: &mut Rng, cost: Cost, pace: Pace) -> u64 {
     let lines = arena.lines();
     let touched = cost.reads.max(cost.writes);
@@ -211,7 +211,7 @@ fn shape_write(arena: &Arena, ops: usize, random: &mut Rng, cost: Cost, pace: Pa
         Pace::Batch(size) => size.min(WINDOW),
         Pace::Ring(_) => WINDOW,
     };
-    // Line `i` of each operation of the window, then line `i + 1` of each.
+    // Order: line `i` of every operation of the window, then line `i + 1` of every operation.
     let mut current: Vec<&Line> = (0..window * touched).map(|_| pick(lines, random)).collect();
     let mut ahead = current.clone();
     let hint =

@@ -1,7 +1,7 @@
-//! Charts as SVG, in colours that the page, or the reader's light or dark mode, decides.
+//! Charts as SVG, whose colours follow the page or the reader's light or dark mode.
 //!
-//! The drawing library knows fixed colours only. Each role has a colour that is used for nothing else, and afterwards
-//! every such colour is replaced by a CSS variable.
+//! The drawing library supports fixed colours only. Each role is drawn in a distinct placeholder colour, which is
+//! then replaced by a CSS variable.
 
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
@@ -11,21 +11,21 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::{Error, Outcome};
 
-/// In pixels at the size of a column; a phone shows it nearly as large.
+/// In pixels: about the width of a column on the page, or of a phone.
 const SIZE: (u32, u32) = (600, 340);
 const FONT: i32 = 17;
-/// About the width of a letter.
+/// The approximate width of a character.
 const LETTER: usize = 8;
-/// Room for the labels of the upright axis.
+/// Space for the labels of the vertical axis.
 const UP_AREA: u32 = 68;
 
 const INK: RGBColor = RGBColor(1, 1, 1);
 const FAINT: RGBColor = RGBColor(2, 2, 2);
 const CEILING: RGBColor = RGBColor(3, 3, 3);
-/// Colours of series. More would not be told apart.
+/// The number of colours for series; more would be hard to distinguish.
 pub(super) const SERIES: usize = 10;
 
-/// The colours of both modes, as a style sheet. Series are told apart by those with impaired colour vision, too.
+/// A style sheet with the colours of both modes, which readers with colour blindness can distinguish.
 pub(super) const COLOURS: &str = "\
 :root{--ink:#1b1f24;--faint:#d8dee4;--paper:#ffffff;--ceiling:#6e7781;--s0:#0b63c5;--s1:#d1495b;--s2:#2a9d6f;\
 --s3:#b7791f;--s4:#7b4fc9;--s5:#0e8a9a;--s6:#9a3b8f;--s7:#6b6b00;--s8:#a0522d;--s9:#50617a}\
@@ -37,50 +37,47 @@ fn series_colour(number: usize) -> RGBColor {
     RGBColor(4, 4, 4 + (number % SERIES) as u8)
 }
 
-/// How values stand over their places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
     Bars,
     Lines,
 }
 
-/// Values by named places along the horizontal axis.
+/// Values at named positions along the horizontal axis.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Chart {
     pub title: String,
     pub across: String,
     pub up: String,
     pub places: Vec<String>,
-    /// A value for each place, where there is one.
+    /// The name of each series, with its value at each position, if it has one.
     pub series: Vec<(String, Vec<Option<f64>>)>,
-    /// What no value can exceed, for each place; drawn as a line of its own.
+    /// The upper bound of values at each position; drawn as a separate line.
     pub ceiling: Option<(String, Vec<Option<f64>>)>,
     pub style: Option<Style>,
     pub logarithmic: bool,
 }
 
-/// Values over time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Timeline {
     pub across: String,
     pub up: String,
     pub series: Vec<(String, Vec<(f64, f64)>)>,
-    /// A stretch to shade.
+    /// A period to shade.
     pub marked: Option<(f64, f64)>,
 }
 
 impl Chart {
-    /// Whether there is anything to draw.
     pub fn is_empty(&self) -> bool {
         !self.values().any(|value| value > 0.0)
     }
 
-    /// Whether the names of places do not fit side by side.
+    /// Returns whether the names of positions do not fit side by side.
     fn is_crowded(&self) -> bool {
         self.places.len() * (self.longest_place() + 1) * LETTER > SIZE.0 as usize - UP_AREA as usize
     }
 
-    /// In letters.
+    /// Returns the length in characters.
     fn longest_place(&self) -> usize {
         self.places.iter().map(|place| place.chars().count()).max().unwrap_or(0)
     }
@@ -91,7 +88,7 @@ impl Chart {
         all.filter_map(|value| *value).filter(|value| value.is_finite())
     }
 
-    /// The chart as an SVG document.
+    /// Returns the chart as an SVG document.
     pub fn svg(&self) -> Outcome<String> {
         let most = self.values().fold(0.0, f64::max);
         if self.logarithmic {
@@ -172,12 +169,11 @@ impl Chart {
 }
 
 impl Timeline {
-    /// Whether there is anything to draw.
     pub fn is_empty(&self) -> bool {
         !self.series.iter().flat_map(|(_, points)| points).any(|(_, value)| *value > 0.0)
     }
 
-    /// The chart as an SVG document.
+    /// Returns the chart as an SVG document.
     pub fn svg(&self) -> Outcome<String> {
         let points = || self.series.iter().flat_map(|(_, points)| points.iter().copied());
         let end = points().map(|(time, _)| time).fold(0.0, f64::max).max(f64::MIN_POSITIVE);
@@ -205,7 +201,7 @@ impl Timeline {
     }
 }
 
-/// Where a line ends, with its name and number.
+/// The end of a line, with the line's name and number.
 struct LineEnd {
     name: String,
     number: usize,
@@ -213,9 +209,9 @@ struct LineEnd {
     y: i32,
 }
 
-/// The longest name beside a line, in letters.
+/// The longest name beside a line, in characters.
 const LONGEST_LABEL: usize = 20;
-/// From one name to the next, at least.
+/// The least distance between two names.
 const LABEL_HEIGHT: i32 = FONT;
 
 impl LineEnd {
@@ -233,20 +229,20 @@ fn label(name: &str) -> String {
     short
 }
 
-/// Room for the names of lines on the right.
+/// Returns the space for the names of lines on the right.
 fn label_area<'a>(names: impl Iterator<Item = &'a str>) -> u32 {
     let longest = names.map(|name| label(name).chars().count()).max();
     longest.map_or(8, |letters| (letters * LETTER + 14) as u32)
 }
 
-/// Writes each line's name at its end, moved apart where ends are close to each other.
+/// Writes each line's name at its end, and moves names apart where ends are close.
 fn label_ends(root: &Area<'_>, mut ends: Vec<LineEnd>) -> Drawn {
     ends.sort_by_key(|end| end.y);
     let lowest = SIZE.1 as i32 - LABEL_HEIGHT;
     for at in 1..ends.len() {
         ends[at].y = ends[at].y.max(ends[at - 1].y + LABEL_HEIGHT);
     }
-    // From the bottom up again, in case the last ones left the picture.
+    // Move them up again, from the bottom, in case the last ones left the picture.
     let mut below = lowest + LABEL_HEIGHT;
     for end in ends.iter_mut().rev() {
         end.y = end.y.min(below - LABEL_HEIGHT);
@@ -263,7 +259,7 @@ fn label_ends(root: &Area<'_>, mut ends: Vec<LineEnd>) -> Drawn {
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Drawn = Result<(), Box<dyn std::error::Error>>;
 
-/// Draws, and turns the colours of roles into variables.
+/// Draws a chart, then replaces the placeholder colours of roles by CSS variables.
 fn canvas(draw: impl FnOnce(&Area<'_>) -> Drawn) -> Outcome<String> {
     let mut svg = String::new();
     {
@@ -281,8 +277,8 @@ fn canvas(draw: impl FnOnce(&Area<'_>) -> Drawn) -> Outcome<String> {
     Ok(svg)
 }
 
-/// A document that can be looked at by itself: a title, the chart, and a legend of names with the roles of their
-/// colours, on a background of its own.
+/// Returns a document to be viewed alone: a title, the chart, and a legend of names with the roles of their
+/// colours, on a background.
 pub(super) fn standalone(svg: &str, title: &str, legend: &[(String, &str)]) -> String {
     const LINE: usize = 26;
     let (width, height) = (SIZE.0 as usize, SIZE.1 as usize);
@@ -311,12 +307,12 @@ pub(super) fn standalone(svg: &str, title: &str, legend: &[(String, &str)]) -> S
     )
 }
 
-/// Text as it may stand in a document.
+/// Escapes text for an SVG or HTML document.
 pub(super) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// Room for a chart, and below it for upright labels of so many letters.
+/// Returns a frame with space for a chart, and below it for vertical labels of `letters` characters.
 fn frame<'a, 'b>(root: &'a Area<'b>, letters: usize) -> ChartBuilder<'a, 'b, SVGBackend<'b>> {
     let mut frame = ChartBuilder::on(root);
     frame
@@ -328,7 +324,7 @@ fn frame<'a, 'b>(root: &'a Area<'b>, letters: usize) -> ChartBuilder<'a, 'b, SVG
 
 type Plane<'a, Y> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<RangedCoordf64, Y>>;
 
-/// Axes, their labels and faint lines at the ticks of the upright one.
+/// Draws the axes, their labels, and faint lines at the ticks of the vertical axis.
 fn mesh<Y>(
     chart: &mut Plane<'_, Y>,
     (across, up): (&str, &str),
@@ -360,7 +356,7 @@ fn font(size: i32) -> TextStyle<'static> {
     ("sans-serif", size).into_font().color(&INK)
 }
 
-/// A number as short as it can be told apart: `0.25`, `12`, `3.5k`, `40M`.
+/// Formats a number in short: `0.25`, `12`, `3.5k`, `40M`.
 pub(super) fn short(value: f64) -> String {
     let (scaled, unit) = match value.abs() {
         size if size >= 1e9 => (value / 1e9, "G"),

@@ -1,7 +1,7 @@
-//! The headline figures of the five papers, and how results judge each.
+//! The headline claims of the five papers, and how results judge each.
 //!
-//! A claim about another table is judged against what stands for it in the run: the fastest competitor, or our own
-//! ablated form. A claim is never judged by an absolute speed, which belongs to the paper's machine.
+//! A claim that compares with another table is judged against its substitute in the run: the fastest competitor, or
+//! our own ablated form. Absolute speeds are not judged, because they depend on the paper's machine.
 
 use super::joins::{batched_join, cache_misses, index_bytes, join_times};
 use super::judge::{
@@ -10,25 +10,25 @@ use super::judge::{
 };
 use crate::results::Measured;
 
-/// What a paper promises.
+/// A claim of a paper.
 pub(super) struct Claim {
     pub system: &'static str,
     pub says: &'static str,
-    /// Where in the paper.
+    /// The section or figure of the paper.
     pub source: &'static str,
     pub judge: fn(&[Measured]) -> Finding,
 }
 
-/// What the results say of a claim.
+/// The result of judging a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Finding {
-    /// It holds; the measurement.
+    /// The claim holds; with the measurement.
     Holds(String),
-    /// It does not; the measurement.
+    /// The claim does not hold; with the measurement.
     Fails(String),
-    /// It cannot be measured on this machine: why, and what was measured instead.
+    /// This machine cannot measure it; with the reason, and what was measured instead.
     NotHere(String),
-    /// The run lacks the rows: the arguments of `icefield-bench` that make them.
+    /// The run lacks the rows; with the arguments of `icefield-bench` that produce them.
     NotRun(&'static str),
 }
 
@@ -282,7 +282,7 @@ pub(super) const CLAIMS: &[Claim] = &[
         says: "inserts at 2.44 times Dash, 1.44 times Viper, 3.31 times FPTree",
         source: "Fig 5",
         judge: |rows| {
-            // The paper's inserts do not look.
+            // The paper's inserts do not search for the key.
             faster(
                 rows,
                 (Pick::new("put", "plush", "none"), Pick::new("insert", "dash-eh", "none")),

@@ -1,4 +1,4 @@
-//! What a run was: the machine, and what was asked of it.
+//! Facts of a run: the machine and the command.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{RUN, put};
 use crate::{Error, Outcome};
 
-/// What the top of the page says; empty or zero where the system does not tell.
+/// The facts at the top of the page; empty or zero where the system does not report them.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct RunFacts {
@@ -20,15 +20,14 @@ pub(crate) struct RunFacts {
     pub system: String,
     /// When the system backs memory with huge pages.
     pub huge_pages: String,
-    /// What stands behind the files of persistent tables.
+    /// The storage behind the files of persistent tables.
     pub backing: String,
-    /// Seconds since 1970.
     pub ended: u64,
     pub seconds: u64,
 }
 
 impl RunFacts {
-    /// Those of this process and machine, for a run that took so long and ends now.
+    /// Returns the facts of this process and machine, for a run that took `took` and ends now.
     pub fn gather(cores: usize, backing: &str, took: Duration) -> Self {
         let ended = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let arguments = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
@@ -47,7 +46,7 @@ impl RunFacts {
         }
     }
 
-    /// Writes them beside the results.
+    /// Writes the facts beside the results.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -57,10 +56,11 @@ impl RunFacts {
         put(&dir.join(RUN), &text)
     }
 
-    /// Reads what lies beside the results; nothing where results were gathered by hand.
+    /// Reads the facts beside the results; returns empty ones if there is no file, as where results were collected
+    /// by hand.
     ///
     /// # Errors
-    /// The file is there and cannot be read or understood.
+    /// The file cannot be read or parsed.
     pub fn read(dir: &Path) -> Outcome<Self> {
         let path = dir.join(RUN);
         match std::fs::read_to_string(&path) {
@@ -72,13 +72,13 @@ impl RunFacts {
     }
 }
 
-/// The first line of a file of the system, or nothing.
+/// Returns the first line of a file, or an empty string.
 fn line(path: &str) -> String {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     text.lines().next().unwrap_or_default().trim().to_owned()
 }
 
-/// The value of `name : value` in a file of such lines.
+/// Returns the value of `name : value` in a file of such lines.
 fn field(path: &str, name: &str) -> Option<String> {
     let text = std::fs::read_to_string(path).ok()?;
     let mut fields = text.lines().filter_map(|line| line.split_once(':'));
@@ -90,7 +90,7 @@ fn memory_bytes() -> Option<u64> {
     Some(total.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
 }
 
-/// Of `always [madvise] never`, the one in brackets.
+/// Returns the word in brackets of a list such as `always [madvise] never`.
 fn chosen(choices: &str) -> String {
     let inner = choices.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     inner.map(|(chosen, _)| chosen.to_owned()).unwrap_or_default()

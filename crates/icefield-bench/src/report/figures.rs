@@ -1,4 +1,4 @@
-//! Which pictures an experiment's results make.
+//! The figures of each experiment.
 
 use std::cmp::Ordering::Equal;
 use std::collections::BTreeSet;
@@ -9,13 +9,13 @@ use super::chart::{Chart, SERIES, Style, Timeline, standalone};
 use crate::Outcome;
 use crate::results::Measured;
 
-/// A picture and what its colours mean.
+/// A figure and its legend.
 pub(super) struct Figure {
     pub title: String,
     pub svg: String,
-    /// In the order of the colours; none where the picture names its lines itself.
+    /// The names of series in the order of their colours; empty if the lines are labelled in the picture.
     pub series: Vec<String>,
-    /// What the dashed line is, if there is one.
+    /// The meaning of the dashed line, if there is one.
     pub ceiling: Option<String>,
 }
 
@@ -31,7 +31,7 @@ impl Figure {
         Ok(Some(Self { svg: chart.svg()?, title: chart.title, series, ceiling }))
     }
 
-    /// Names, with the roles of their colours.
+    /// Returns each role of a colour with its name.
     pub fn legend(&self) -> Vec<(String, &str)> {
         let series = self.series.iter().enumerate();
         let series = series.map(|(number, name)| (format!("s{}", number % SERIES), name.as_str()));
@@ -40,7 +40,7 @@ impl Figure {
             .collect()
     }
 
-    /// A file of its own; `of` says what the picture is of.
+    /// Returns the figure as a separate document; `of` is its subject.
     pub fn document(&self, of: &str) -> String {
         let told = self.title.split(',').next() == Some(of);
         let of = if told { String::new() } else { format!("{of}: ") };
@@ -48,7 +48,7 @@ impl Figure {
     }
 }
 
-/// The pictures of one experiment, from its rows.
+/// Returns the figures of one experiment.
 pub(super) fn figures(experiment: &str, rows: &[&Measured]) -> Outcome<Vec<Figure>> {
     if experiment == "resize-timeline" {
         return timelines(rows);
@@ -90,12 +90,12 @@ pub(super) fn figures(experiment: &str, rows: &[&Measured]) -> Outcome<Vec<Figur
     charts.into_iter().map(Figure::of).filter_map(Outcome::transpose).collect()
 }
 
-/// How the rows of a sweep become a chart for each call and batch.
+/// Describes the charts of a sweep, one for each call and batch.
 struct Plot {
-    /// The field, or the experiment's own figure, that goes across.
+    /// The field, or the experiment's own figure, on the horizontal axis.
     across: &'static str,
     figure: fn(&Measured) -> Option<f64>,
-    /// Instead of `figure`, a figure of the experiment's own.
+    /// A figure in `extra` that is drawn instead of `figure`.
     own: Option<&'static str>,
     up: &'static str,
     style: Style,
@@ -144,7 +144,7 @@ fn first_answer(row: &Measured) -> Option<f64> {
     row.extra("first_answer_ms")
 }
 
-/// What sweeps go over, by the name of the figure that tells the point.
+/// The fields of `extra` that name the point of a sweep.
 const SWEEPS: [&str; 12] = [
     "hot_percent",
     "value_bytes",
@@ -160,7 +160,8 @@ const SWEEPS: [&str; 12] = [
     "phase",
 ];
 
-/// Throughput over whatever these rows differ in: the point of a sweep, the batch, the number of records, else threads.
+/// Plots throughput over the field in which the rows differ: the point of a sweep, the batch, the number of
+/// records, else threads.
 fn speed(rows: &[&Measured]) -> Plot {
     let differ = |of: &dyn Fn(&Measured) -> String| {
         rows.iter().map(|row| of(row)).collect::<BTreeSet<_>>().len() > 1
@@ -183,12 +184,12 @@ fn speed(rows: &[&Measured]) -> Plot {
         _ => true,
     };
     let style = if named || !several { Style::Bars } else { Style::Lines };
-    // Loops are what ceilings are made of; and the room for the words is what their names leave.
+    // The label is short for bare loops, because their long names need the space.
     let up = if across == "loop" { "million a second" } else { tables().up };
     Plot { across, style, up, ..tables() }
 }
 
-/// A chart for each call, batch and number of threads that the rows do not go across.
+/// Returns a chart for each call, batch and number of threads, without the field on the horizontal axis.
 fn by_point(rows: &[&Measured], plot: &Plot) -> Vec<Chart> {
     let apart = |row: &Measured| {
         let mut words = match plot.across {
@@ -252,7 +253,7 @@ fn chart(title: String, rows: &[&Measured], plot: &Plot) -> Chart {
     let speed = plot.own.is_none() && plot.up == tables().up;
     let limit: Vec<_> =
         places.iter().map(|place| at(place, None, &Measured::ceiling_mops)).collect();
-    // Where media differ, that of the fastest is drawn.
+    // Where rows have different media, the ceiling of the fastest is drawn.
     let fastest =
         rows.iter().max_by(|a, b| a.ceiling_mops().partial_cmp(&b.ceiling_mops()).unwrap_or(Equal));
     let named = fastest.and_then(|row| row.ceiling.clone());
@@ -270,7 +271,7 @@ fn chart(title: String, rows: &[&Measured], plot: &Plot) -> Chart {
     }
 }
 
-/// Percentiles across, a chart for each call.
+/// Returns a chart for each call, with percentiles on the horizontal axis.
 fn percentiles(rows: &[&Measured]) -> Vec<Chart> {
     let of = |row: &Measured| {
         vec![row.p50_ns, row.p95_ns, row.p99_ns, row.p999_ns, row.p9999_ns, row.max_ns]
@@ -296,7 +297,7 @@ fn percentiles(rows: &[&Measured]) -> Vec<Chart> {
         .collect()
 }
 
-/// What a call does to the medium, a chart for each call and batch.
+/// Returns a chart for each call and batch, of its accesses to the medium.
 fn costs(rows: &[&Measured]) -> Vec<Chart> {
     let counts = ["line_reads", "line_writes", "flushes", "fences", "media_writes"];
     let title = |row: &Measured| match row.batch().as_str() {
@@ -323,7 +324,7 @@ fn costs(rows: &[&Measured]) -> Vec<Chart> {
         .collect()
 }
 
-/// Reads and inserts over time, a chart for each table.
+/// Returns a chart for each table, of reads and inserts over time.
 fn timelines(rows: &[&Measured]) -> Outcome<Vec<Figure>> {
     let mut figures = Vec::new();
     for row in rows {
@@ -348,7 +349,7 @@ fn timelines(rows: &[&Measured]) -> Outcome<Vec<Figure>> {
     Ok(figures)
 }
 
-/// The different ones, as they first come.
+/// Returns the distinct words in the order of their first occurrence.
 pub(super) fn in_order(words: impl Iterator<Item = String>) -> Vec<String> {
     let mut seen = Vec::new();
     for word in words {

@@ -1,25 +1,25 @@
-//! How the claims about joins are judged.
+//! How claims about joins are judged.
 
 use super::chart::short;
 use super::claims::Finding;
 use super::judge::{at_least, at_most, of};
 use crate::results::Measured;
 
-/// What makes the rows about an index and the tables that its paper compares it with.
+/// The command that produces the rows of an index and of the tables in its paper.
 const JOIN: &str = "join --tables join,dash-eh,cceh-like";
 
 fn is(row: &Measured, name: &str, at: &str) -> bool {
     row.point(name).as_deref() == Some(at)
 }
 
-/// Joins: an `op`, and the percentage of rows that match.
+/// A kind of join: an `op`, and the percentage of matching rows.
 type Joined = (&'static str, &'static str);
-/// The paper's, in which a fifth matches.
+/// The paper's join, in which a fifth of the rows match.
 const FIFTH: Joined = ("join", "20");
-/// Those of TPC-H's line items with their orders.
+/// The join of TPC-H's line items with their orders.
 const TPCH: Joined = ("tpch", "100");
 
-/// Rows of a phase of a join, handed over in streams.
+/// Returns the rows of a phase of a join, with `stream` batches.
 fn phase<'a>(
     rows: &'a [Measured],
     (op, selectivity): Joined,
@@ -34,7 +34,7 @@ fn phase<'a>(
     })
 }
 
-/// How many times as fast as `other` an index is in a phase, where it is least: builds on one thread.
+/// Returns the least speedup of an index over `other` in a phase; builds count with one thread only.
 fn ratio(rows: &[Measured], joined: Joined, of_phase: &str, other: &str) -> Option<f64> {
     let ours = phase(rows, joined, "join", of_phase)
         .filter(|row| of_phase != "build" || row.threads == Some(1));
@@ -47,7 +47,7 @@ fn ratio(rows: &[Measured], joined: Joined, of_phase: &str, other: &str) -> Opti
     ratios.reduce(f64::min)
 }
 
-/// The same of TPC-H, which is no claim of the paper, in words.
+/// Returns the same speedups for TPC-H, which the paper does not claim, as text.
 fn beside_tpch(rows: &[Measured], of_phase: &str, others: [&str; 2]) -> String {
     match others.map(|other| ratio(rows, TPCH, of_phase, other)) {
         [Some(one), Some(two)] => format!("; with TPC-H's orders {one:.2} and {two:.2} times"),
@@ -55,7 +55,7 @@ fn beside_tpch(rows: &[Measured], of_phase: &str, others: [&str; 2]) -> String {
     }
 }
 
-/// An index against the paper's competitors, and what is wanted of each.
+/// Judges an index against the paper's competitors, with the wanted speedup over each.
 pub(super) fn join_times(
     rows: &[Measured],
     of_phase: &str,
@@ -79,7 +79,7 @@ pub(super) fn index_bytes(rows: &[Measured]) -> Finding {
     at_least(saved.map(|share| share * 100.0), 44.0, "% less than a form like CCEH", JOIN)
 }
 
-/// DLHT's workload A in batches against the same one key at a time.
+/// Judges DLHT's workload A in batches against the same workload one key at a time.
 pub(super) fn batched_join(rows: &[Measured]) -> Finding {
     let here = |batch: &'static str| {
         of(rows, "join", "dlht").filter(move |row| {

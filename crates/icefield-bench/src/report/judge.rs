@@ -1,17 +1,17 @@
-//! How a claim is judged: ratios between rows of one run, and figures of single rows.
+//! How claims are judged: by ratios between rows of one run, and by figures of single rows.
 
 use super::chart::short;
 use super::claims::Finding;
 use crate::results::Measured;
 
-/// Which rows: those of `experiment` and `table` whose other fields are as given.
+/// A selection of rows: those of `experiment` and `table` whose other fields are equal to the given ones.
 #[derive(Clone, Debug)]
 pub(super) struct Pick {
     pub experiment: &'static str,
     pub table: &'static str,
     pub batch: &'static str,
     pub medium: Option<&'static str>,
-    /// A figure of the experiment's own, as text.
+    /// A figure that is specific to the experiment, as text.
     pub point: Option<(&'static str, &'static str)>,
 }
 
@@ -39,7 +39,7 @@ pub(super) fn of<'a>(
     rows.iter().filter(move |row| row.experiment == experiment && row.table == table)
 }
 
-/// The speed of `ours` over the best of `theirs` with as many threads and records, where it is least.
+/// Returns the least ratio of the speed of `ours` to the best of `theirs`, with equal threads and records.
 fn least_ratio<'a>(
     rows: &'a [Measured],
     ours: &Pick,
@@ -59,7 +59,7 @@ fn judged((ratio, best): (f64, &Measured), wanted: f64) -> Finding {
     if ratio >= wanted { Finding::Holds(measured) } else { Finding::Fails(measured) }
 }
 
-/// `ours` against the fastest competitor in the run.
+/// Judges `ours` against the fastest competitor in the run.
 pub(super) fn beside_fastest(
     rows: &[Measured],
     ours: &Pick,
@@ -70,7 +70,7 @@ pub(super) fn beside_fastest(
         .map_or(Finding::NotRun(command), |best| judged(best, wanted))
 }
 
-/// `ours` against the same of another table.
+/// Judges `ours` against the same measurement of another table.
 pub(super) fn beside(
     rows: &[Measured],
     ours: &Pick,
@@ -81,7 +81,7 @@ pub(super) fn beside(
     faster(rows, (ours.clone(), Pick { table: other, ..ours.clone() }), wanted, command)
 }
 
-/// The first against the second.
+/// Judges the first selection against the second.
 pub(super) fn faster(
     rows: &[Measured],
     (ours, theirs): (Pick, Pick),
@@ -207,7 +207,7 @@ pub(super) fn written_media(rows: &[Measured]) -> Finding {
     }
 }
 
-/// How many times as fast Dash-EH searches as one of its ablated forms, where it is least.
+/// Returns the least speedup of Dash-EH over an ablated form in searches.
 pub(super) fn searches_over(
     rows: &[Measured],
     form: &str,
@@ -221,7 +221,7 @@ pub(super) fn searches_over(
     here.filter_map(|row| row.extra("whole_speed_ratio")).reduce(f64::min)
 }
 
-/// What fingerprints are worth on searches for absent keys, of words and of keys by reference.
+/// Judges the gain from fingerprints in searches for absent keys: words, and keys stored by reference.
 pub(super) fn fingerprints(rows: &[Measured]) -> Finding {
     let worth = |key_bytes| searches_over(rows, "dash-eh-no-fingerprints", "get-miss", key_bytes);
     match worth("8").zip(worth("16")) {
@@ -234,7 +234,7 @@ pub(super) fn fingerprints(rows: &[Measured]) -> Finding {
     }
 }
 
-/// A call of Plush with a feature against the same without.
+/// Judges a call of Plush with a feature against the same call without it.
 pub(super) fn feature(
     rows: &[Measured],
     op: &str,

@@ -1,8 +1,8 @@
-//! `report.html`: one page that says, claim by claim, what the papers promise and what this machine measured.
+//! `report.html`: a page that shows, claim by claim, what the papers promise and what this machine measured.
 //!
-//! The page stands alone: no script, no font and no picture comes from elsewhere, and it follows the reader's light or
-//! dark mode. It is made from `results.jsonl` and `run.json` of a directory, when a run ends or later by `icefield-bench
-//! report DIR`. Beside it lie the figures as SVG files, each of which can be used by itself.
+//! The page is self-contained: it loads no script, font or picture, and follows the reader's light or dark mode. It
+//! is generated from `results.jsonl` and `run.json` of a directory when a run ends, or later by `icefield-bench
+//! report DIR`. The figures are also written beside it as separate SVG files.
 
 mod chart;
 mod claims;
@@ -20,16 +20,15 @@ use crate::output::partial;
 use crate::results::read;
 use crate::{Error, Outcome};
 
-/// The results that a report is made of.
 pub(crate) const RESULTS: &str = "results.jsonl";
 const RUN: &str = "run.json";
 const PAGE: &str = "report.html";
 const FIGURES: &str = "figures";
 
-/// Makes the page and its figures from what lies in `dir`; gives the page's path.
+/// Generates the page and its figures from the results in `dir`. Returns the page's path.
 ///
 /// # Errors
-/// There are no results, or something cannot be read or written.
+/// There are no results, or a file cannot be read or written.
 pub(crate) fn write(dir: &Path) -> Outcome<PathBuf> {
     let rows = read(&dir.join(RESULTS))?;
     let run = RunFacts::read(dir)?;

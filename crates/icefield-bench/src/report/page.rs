@@ -1,4 +1,4 @@
-//! The page: facts of the machine, claims, and a section for each experiment.
+//! The page: the claims, a section for each experiment, and the facts of the machine.
 
 use std::fmt::Write;
 
@@ -12,7 +12,7 @@ use crate::results::{Measured, text};
 
 const STYLE: &str = include_str!("style.css");
 
-/// The whole page; `keep(name, svg)` is given every figure.
+/// Returns the whole page, and passes each figure to `keep(name, svg)`.
 pub(super) fn page(
     run: &RunFacts,
     rows: &[Measured],
@@ -79,7 +79,7 @@ fn navigation(experiments: &[String], has_claims: bool) -> String {
     format!("<nav>{claims}{links}<a href=\"#machine\">machine</a></nav>\n")
 }
 
-/// The claims that the run has rows for; nothing when there are none.
+/// Returns the table of claims that the run has rows for; empty if there are none.
 fn claims_table(rows: &[Measured]) -> String {
     let (mut body, mut others) = (String::new(), Vec::new());
     for claim in claims::CLAIMS {
@@ -166,7 +166,7 @@ fn picture(name: &str, figure: &Figure) -> String {
         })
         .collect();
     let title = escaped(&figure.title);
-    // Of the picture's own text only the numbers at the axes matter to a reader who cannot see it; the table has them.
+    // A screen reader gets the title only: the numbers at the axes are in the table.
     let svg =
         figure.svg.replacen("<svg ", &format!("<svg role=\"img\" aria-label=\"{title}\" "), 1);
     format!(
@@ -175,7 +175,7 @@ fn picture(name: &str, figure: &Figure) -> String {
     )
 }
 
-/// The rows behind the pictures, with what is special to the experiment last.
+/// Returns the rows behind the figures as a table; the experiment's own figures come last.
 fn figures_as_text(rows: &[&Measured]) -> String {
     type Column = (&'static str, fn(&Measured) -> Option<String>);
     const COLUMNS: [Column; 15] = [

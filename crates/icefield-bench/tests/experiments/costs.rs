@@ -1,4 +1,4 @@
-//! What `amplification` counts.
+//! The counts of `amplification`.
 
 use icefield_bench::Batch;
 
@@ -55,7 +55,7 @@ pub fn an_iceberg_writes_one_line() {
             }
             (_, true) => {
                 assert_eq!(costs, [32, 32, 1], "{row:?}");
-                // An update of a key that the batch has updated already waits for that.
+                // A second update of a key in a batch waits for the first one.
                 let most = if op == "update" { 1.05 } else { 1.0 };
                 assert!(extra(row, "fences_per_batch") <= most, "{row:?}");
             }

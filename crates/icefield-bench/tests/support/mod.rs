@@ -6,10 +6,10 @@
 use icefield_bench::{Args, FIELDS, run};
 use serde_json::{Map, Value};
 
-/// Where the fields of `extra` are listed.
+/// Lists the fields of `extra`.
 const README: &str = include_str!("../../README.md");
 
-/// Small enough for a test.
+/// Returns arguments small enough for a test.
 pub fn small(experiment: &str) -> Args {
     let mut args = Args::new(experiment);
     args.tables = vec!["dash-eh".to_owned()];
@@ -22,14 +22,14 @@ pub fn small(experiment: &str) -> Args {
     args
 }
 
-/// Runs `args`, whose tables answer rightly, and reads the rows back.
+/// Runs `args`, whose tables must answer correctly, and reads the rows back.
 pub fn rows(args: Args) -> Vec<Map<String, Value>> {
     let (sound, rows) = judged_rows(args);
     assert!(sound, "a table answered wrongly");
     rows
 }
 
-/// Whether every answer was right, and the rows.
+/// Returns whether every answer was correct, and the rows.
 pub fn judged_rows(mut args: Args) -> (bool, Vec<Map<String, Value>>) {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("rows");

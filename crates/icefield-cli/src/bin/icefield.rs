@@ -1,4 +1,4 @@
-//! The command `icefield`.
+//! The program `icefield`.
 
 use std::process::ExitCode;
 

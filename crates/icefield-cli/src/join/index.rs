@@ -1,4 +1,4 @@
-//! `icefield join build-index`: an index of a column of a file.
+//! `icefield join build-index`: builds an index of a column of a file.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -40,44 +40,44 @@ An index of no keys at all joins with every column: no row has a pair.
 The key column is in memory while the index is built: 8 bytes a row, or for strings their bytes and 32.
 The index appears all at once, complete and durable; Ctrl-C or a crash leaves what was there before.";
 
-/// Builds an index of a column, for joins of its file with others
+/// Build an index of a column, for joins of its file with others
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// CSV with a header line, or Parquet
+    /// Index this file: CSV with a header line, or Parquet
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The column of the keys
+    /// Take the keys from this column
     #[arg(long, value_name = "COLUMN")]
     on: String,
-    /// The index's directory; without it FILE with the ending .ice
+    /// Create the index in this directory; without it FILE with the ending .ice
     #[arg(long, value_name = "DIR")]
     index: Option<PathBuf>,
-    /// What the keys of a CSV file are; without it guessed
+    /// Treat the keys of a CSV file as this type; without it the type is inferred
     #[arg(long, value_name = "TYPE")]
     key_type: Option<CsvKeys>,
-    /// Replace the index that is there, when the new one is complete
+    /// Replace an existing index when the new one is complete
     #[arg(long)]
     replace: bool,
-    /// How many threads read and build; without it as many as the machine has
+    /// Read and build with N threads; without it with as many as the machine has
     #[arg(long, value_name = "N", value_parser = super::threads)]
     threads: Option<usize>,
-    /// Bits of the filter for each key, 2 to 64, or 0 for none; without it 11
+    /// Use N bits of the filter per key, 2 to 64, or 0 for no filter; without it 11
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=64))]
     filter_bits: Option<u32>,
-    /// What the index shall survive: auto, process, pmem, pmem-forced (for tests), disk
+    /// Make the index survive what this durability covers: auto, process, pmem, pmem-forced (for tests), disk
     #[arg(long, value_name = "DURABILITY", default_value = "auto")]
     durability: Keeping,
     #[command(flatten)]
     json: JsonArgs,
 }
 
-/// What the keys of a CSV file are.
+/// The type of the keys in a CSV file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum CsvKeys {
     /// Integers of at most 64 bits
     Integer,
-    /// Strings, compared letter by letter
+    /// Strings, compared byte by byte
     Text,
 }
 
@@ -92,7 +92,7 @@ pub fn run(args: &Args) -> Outcome {
         let input = Input::open(&args.file)?;
         let column = input.column(&args.on)?;
         let site = Site::new(&target)?;
-        // Until here Ctrl-C just ends the process: nothing is half done.
+        // Until here Ctrl-C simply ends the process: nothing is half done.
         let interrupt = Interrupt::listen()?;
         let keys = read(args, input, column, &interrupt)?;
         let stamp = Stamp::new(&args.file, before, &args.on, keys.key_type, keys.rows)?;
@@ -115,7 +115,7 @@ pub fn run(args: &Args) -> Outcome {
     })
 }
 
-/// Where the index will be; a link leads there.
+/// Returns the directory of the index, with links followed.
 fn target(args: &Args) -> Result<PathBuf, Failure> {
     let target = args.index.clone().unwrap_or_else(|| args.file.with_extension("ice"));
     if !target.is_symlink() {
@@ -141,7 +141,8 @@ fn state(file: &Path) -> Result<FileState, Failure> {
     FileState::of(file).map_err(|error| Failure::io(file, &error))
 }
 
-/// Looks what is at the target already; an index that shall be replaced is kept from changes while the answer lives.
+/// Checks what exists at the target. An index that is to be replaced stays locked against changes while the
+/// returned value lives.
 fn occupied(target: &Path, replace: bool) -> Result<Option<Mapped>, Failure> {
     if target.symlink_metadata().is_err() {
         return Ok(None);
@@ -149,7 +150,7 @@ fn occupied(target: &Path, replace: bool) -> Result<Option<Mapped>, Failure> {
     if !replace {
         return Err(exists(target));
     }
-    // One with a stamp was made by this command, however damaged it is by now.
+    // An index with a stamp was built by this command, however damaged it is now.
     let is_ours = Stamp::read(target).is_ok_and(|stamp| stamp.is_some());
     if !is_ours && join_index::open(target)?.is_none() {
         let target = target.display();
@@ -167,7 +168,7 @@ fn exists(target: &Path) -> Failure {
     ))
 }
 
-/// Locks the index at `target`, which is going to be replaced; an error when another process changes it. `None` when its
+/// Locks the index at `target`, which will be replaced; fails when another process is changing it. `None` if its
 /// superblock is damaged: then no process can open it.
 fn hold(target: &Path) -> Result<Option<Mapped>, Failure> {
     match Mapped::open(target, MappedOptions::default()) {
@@ -238,7 +239,7 @@ impl Reader<'_> {
         Ok(KeyColumn { key_type, rows: self.batches.rows(), keys })
     }
 
-    /// Texts whose type is known when all have been seen.
+    /// Reads texts, whose type is known when all have been read.
     fn guessed(&mut self) -> Result<KeyColumn, Failure> {
         let (mut guess, mut all) = (Guess::new(), Vec::new());
         while let Some(batch) = self.next()? {
@@ -281,7 +282,7 @@ impl Reader<'_> {
     }
 }
 
-/// Fails where a row has a key, but it came to nothing: an integer that is too large.
+/// Fails if a row has a key that was converted to null: an integer that is too large.
 fn refuse_lost(file: &Path, batch: &Batch, keys: &ArrayRef) -> Result<(), Failure> {
     let column = batch.records.column(0);
     if keys.null_count() == column.logical_null_count() {

@@ -1,4 +1,4 @@
-//! Key columns: the types of Arrow that can be keys, and how their arrays become words.
+//! Key columns: the Arrow types that can be keys, and the conversion of their arrays to words.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::join_index::key_type::{KeyType, Stored, Values};
 use icefield_console::failure::Failure;
 
 impl KeyType {
-    /// That of a CSV file without keys.
+    /// The type of a CSV file without keys.
     const UNKNOWN: Self = Self { values: Values::Unknown, stored: Stored::Signed };
 
     /// Returns whether a column of `values` can be joined with an index of this type.
@@ -24,7 +24,7 @@ impl KeyType {
     /// Strings.
     pub const TEXTS: Self = Self { values: Values::Texts, stored: Stored::Hashes };
 
-    /// That of a column; the reason why it has none.
+    /// Returns the key type of a column, or the reason why it cannot be a key.
     pub fn of(data_type: &DataType) -> Result<Self, String> {
         use DataType as D;
         let values = match data_type {
@@ -52,7 +52,7 @@ impl KeyType {
         Ok(Self { values, stored: Stored::Signed })
     }
 
-    /// As what values written as text are read; `None` for integers and texts, which need no calendar.
+    /// Returns the Arrow type as which texts are parsed; `None` for integers and texts, which need no calendar.
     fn calendar(self) -> Option<DataType> {
         let timestamp = |unit| Some(DataType::Timestamp(unit, None));
         let instant = |unit| Some(DataType::Timestamp(unit, Some("+00:00".into())));
@@ -71,8 +71,8 @@ impl KeyType {
         }
     }
 
-    /// A column as the index wants it: `Int64`, `UInt64` or `LargeBinary`. Null is what is null there, and integers
-    /// that the index cannot have: they equal none of its keys.
+    /// Converts a column for the index: to `Int64`, `UInt64` or `LargeBinary`. Nulls stay null, and so do integers
+    /// outside the index's type, which equal none of its keys.
     pub fn keys(self, column: &ArrayRef) -> Result<ArrayRef, Failure> {
         if self.values == Values::Unknown {
             return Ok(Arc::new(Int64Array::new_null(column.len())));
@@ -88,7 +88,8 @@ impl KeyType {
         }
     }
 
-    /// As [`keys`](Self::keys), of texts; the place of the first that is nothing of the kind, else.
+    /// Does the same as [`keys`](Self::keys) for texts. The inner error is the position of the first text that is
+    /// not of the type.
     pub fn keys_of_texts(self, column: &ArrayRef) -> Result<Result<ArrayRef, usize>, Failure> {
         if matches!(self.values, Values::Texts | Values::Unknown) {
             return self.keys(column).map(Ok);
@@ -125,7 +126,7 @@ impl KeyType {
         }
     }
 
-    /// The keys of a batch, whose column at `place` holds them.
+    /// Returns the keys of a batch, which are in its column at `place`.
     pub fn keys_of_batch(
         self,
         batch: &Batch,
@@ -162,25 +163,25 @@ fn timestamps(unit: TimeUnit, has_zone: bool) -> Values {
     }
 }
 
-/// The values in another type; null where it has none.
+/// Casts the values to another type; values without an equivalent become null.
 fn cast(column: &ArrayRef, data_type: &DataType) -> Result<ArrayRef, Failure> {
     let options = CastOptions { safe: true, ..CastOptions::default() };
     cast_with_options(column, data_type, &options).map_err(internal)
 }
 
-/// A column of CSV.
+/// Returns a column of CSV as texts.
 pub fn texts(column: &ArrayRef) -> Result<&StringArray, Failure> {
     let texts = column.as_any().downcast_ref::<StringArray>();
     texts.ok_or_else(|| internal("a column of a file of texts that is none"))
 }
 
-/// Whether a text is an integer, of any size.
+/// Returns whether a text is an integer of any size.
 fn is_integer(text: &str) -> bool {
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// What a message shows of a text.
+/// Shortens a text for a message.
 fn shortened(text: &str) -> String {
     const SHOWN: usize = 40;
     match text.char_indices().nth(SHOWN) {
@@ -189,7 +190,7 @@ fn shortened(text: &str) -> String {
     }
 }
 
-/// Finds out, text by text, as what the keys of a CSV file are stored.
+/// Infers, text by text, the stored form of the keys of a CSV file.
 #[derive(Clone, Copy, Debug)]
 pub struct Guess {
     has_keys: bool,
@@ -199,12 +200,12 @@ pub struct Guess {
 }
 
 impl Guess {
-    /// Of nothing.
+    /// Returns the state before the first key.
     pub fn new() -> Self {
         Self { has_keys: false, has_texts: false, has_negative: false, has_large: false }
     }
 
-    /// Looks at more keys.
+    /// Examines more keys.
     pub fn look(&mut self, texts: &StringArray) {
         for text in texts.iter().flatten() {
             self.has_keys = true;
@@ -213,12 +214,12 @@ impl Guess {
                 Err(_) if text.parse::<u64>().is_ok() => self.has_large = true,
                 Err(_) => self.has_texts = true,
             }
-            // What would not be written so again, like 007, is more than its number.
+            // A text such as 007, which an integer would not print, is not an integer.
             self.has_texts |= !is_plain(text);
         }
     }
 
-    /// As what keys like those are stored: as texts unless all are integers that one type has.
+    /// Returns the type for the keys examined: texts, unless all are integers that fit one type.
     pub fn key_type(self) -> KeyType {
         if !self.has_keys {
             return KeyType::UNKNOWN;
@@ -227,7 +228,7 @@ impl Guess {
         if self.has_texts || fit_no_type { KeyType::TEXTS } else { self.integers() }
     }
 
-    /// As what they are stored if they must be integers.
+    /// Returns the type for the keys examined, if they must be integers.
     pub fn integers(self) -> KeyType {
         let unsigned = self.has_large && !self.has_negative;
         let stored = if unsigned { Stored::Unsigned } else { Stored::Signed };
@@ -235,7 +236,7 @@ impl Guess {
     }
 }
 
-/// Whether a text is an integer as programs write it: no zeros before it, no plus.
+/// Returns whether a text is an integer as programs print it: without leading zeros or a plus sign.
 fn is_plain(text: &str) -> bool {
     let digits = text.strip_prefix('-').unwrap_or(text);
     is_integer(text)

@@ -1,4 +1,4 @@
-//! Columns in memory, to be asked by the numbers of rows.
+//! Columns in memory, accessed by row number.
 
 use arrow_array::{Array, ArrayRef, LargeBinaryArray};
 use arrow_select::interleave::interleave;
@@ -8,24 +8,24 @@ use super::internal;
 use icefield_console::failure::Failure;
 use icefield_console::interrupt::Interrupt;
 
-/// Where the rows of a file are among its batches.
+/// Maps row numbers to batches.
 #[derive(Debug, Default)]
 pub struct Starts(Vec<u64>);
 
 impl Starts {
-    /// Notes that a batch begins with this row.
+    /// Adds a batch that begins with this row.
     pub fn push(&mut self, first_row: u64) {
         self.0.push(first_row);
     }
 
-    /// The batch of a row, and the place in it, which may be behind its end.
+    /// Returns the batch of a row and the position in it, which may be past its end.
     fn place(&self, row: u64) -> Option<(usize, usize)> {
         let batch = self.0.partition_point(|&start| start <= row).checked_sub(1)?;
         Some((batch, usize::try_from(row - self.0[batch]).ok()?))
     }
 }
 
-/// Keys that are bytes: what an index of their hashes is verified with.
+/// Keys that are bytes, to verify the matches of an index of their hashes.
 #[derive(Debug, Default)]
 pub struct ByteKeys {
     starts: Starts,
@@ -33,7 +33,8 @@ pub struct ByteKeys {
 }
 
 impl ByteKeys {
-    /// Adds the keys of the next batch, as [`KeyType::keys`](crate::join_index::key_type::KeyType::keys) gives them.
+    /// Adds the keys of the next batch, as returned by
+    /// [`KeyType::keys`](crate::join_index::key_type::KeyType::keys).
     pub fn push(&mut self, first_row: u64, keys: &ArrayRef) -> Result<(), Failure> {
         let keys = keys.as_any().downcast_ref::<LargeBinaryArray>();
         let keys = keys.ok_or_else(|| internal("keys that are no bytes"))?;
@@ -42,7 +43,7 @@ impl ByteKeys {
         Ok(())
     }
 
-    /// Whether the key of that row is `key`.
+    /// Returns whether the key of that row is `key`.
     pub fn is(&self, row: u64, key: &[u8]) -> bool {
         self.starts.place(row).is_some_and(|(batch, at)| {
             let keys = &self.batches[batch];
@@ -50,7 +51,7 @@ impl ByteKeys {
         })
     }
 
-    /// All keys that are not null, with the numbers of their rows.
+    /// Returns all keys that are not null, with their row numbers.
     pub fn valid(&self) -> (Vec<&[u8]>, Vec<u64>) {
         let batches = self.starts.0.iter().zip(&self.batches);
         let rows = batches.flat_map(|(&start, keys)| {
@@ -60,17 +61,17 @@ impl ByteKeys {
     }
 }
 
-/// Columns of a file, all of them in memory.
+/// Columns of a file, completely in memory.
 #[derive(Debug)]
 pub struct LoadedColumns {
     starts: Starts,
-    /// Batch by batch, for each column.
+    /// For each column, its batches.
     columns: Vec<Vec<ArrayRef>>,
     rows: u64,
 }
 
 impl LoadedColumns {
-    /// Reads `count` columns; `look` sees each batch first.
+    /// Reads `count` columns; `look` is called with each batch first.
     pub fn read(
         mut batches: Batches,
         count: usize,
@@ -88,12 +89,12 @@ impl LoadedColumns {
         Ok(Self { starts, columns, rows: batches.rows() })
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// Where rows are among the batches; an error for one that there is not.
+    /// Returns the positions of rows among the batches; fails for a row that does not exist.
     pub fn places(&self, rows: &[u64]) -> Result<Vec<(usize, usize)>, Failure> {
         let place = |&row: &u64| match self.starts.place(row) {
             Some(place) if row < self.rows => Ok(place),
@@ -105,7 +106,7 @@ impl LoadedColumns {
         rows.iter().map(place).collect()
     }
 
-    /// The values of a column at some places.
+    /// Returns the values of a column at these positions.
     pub fn take(&self, column: usize, places: &[(usize, usize)]) -> Result<ArrayRef, Failure> {
         let batches: Vec<&dyn Array> =
             self.columns[column].iter().map(|array| array.as_ref()).collect();
@@ -113,7 +114,7 @@ impl LoadedColumns {
     }
 }
 
-/// Fails if the user has asked for it.
+/// Fails after Ctrl-C.
 pub fn go_on(interrupt: &Interrupt) -> Result<(), Failure> {
     if interrupt.asked() { Err(interrupted()) } else { Ok(()) }
 }

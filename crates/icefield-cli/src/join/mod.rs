@@ -1,25 +1,25 @@
 //! `icefield join`: joins of CSV and Parquet files through an index that is built once.
 //!
-//! # How it is divided
+//! # Structure
 //!
-//! - [`input`] reads columns of a file as Arrow arrays, batch by batch, threads ahead of whoever takes them.
-//! - [`key`] says which columns can be keys and which of them can be joined, and makes `Int64`, `UInt64` or
-//!   `LargeBinary` arrays of them, in which null is whatever matches nothing. So integers of all types are compared by
+//! - [`input`] reads columns of a file as Arrow arrays, batch by batch, in threads that read ahead.
+//! - [`key`] determines which columns can be keys and which of them can be joined. It converts keys to `Int64`,
+//!   `UInt64` or `LargeBinary` arrays, in which a null matches nothing. So integers of all types are compared by
 //!   value, and a negative one never equals one above `i64::MAX`.
-//! - [`index`] builds: it reads the key column into memory and gives it to the library, with the number of each row as
-//!   payload. [`site`](crate::site) is where that happens out of sight, [`stamp`](crate::join_index::stamp) what is kept
-//!   beside the index: the file, its state, the column and its type.
-//! - [`run`] probes with [`opened`], an index of any key type. [`loaded`] are columns of the indexed file in memory, by
-//!   row number: those that are selected, and keys that are bytes, of which the index has only hashes. [`select`] finds
-//!   the columns that the user names, [`output`] writes files.
+//! - [`index`] builds: it reads the key column into memory and passes it to the library, with the row numbers as
+//!   payloads. [`site`](crate::site) is the hidden directory of the build; [`stamp`](crate::join_index::stamp) is
+//!   stored beside the index: the file, its state, the column and its type.
+//! - [`run`] probes with [`opened`], an index of any key type. [`loaded`] holds columns of the indexed file in
+//!   memory, by row number: the selected ones, and keys that are bytes, of which the index has only hashes.
+//!   [`select`] finds the columns that the user names, [`output`] writes files.
 //!
-//! `icefield stat`, `check` and `backup` take an index, too: [`join_index`](crate::join_index).
+//! `icefield stat`, `check` and `backup` accept an index too: [`join_index`](crate::join_index).
 //!
-//! # What is in memory
+//! # Memory use
 //!
-//! Building: the key column, 8 bytes a row; of CSV its texts beside them while it is not known that all are integers;
-//! for bytes their own length and 32 bytes a row. Probing: a few batches of 65536 rows for each thread that reads, the
-//! pairs of a part of a batch (four million, or those of one key), and columns of the indexed file as said above.
+//! Building: the key column, 8 bytes per row; for CSV also its texts until all are known to be integers; for bytes
+//! their length and 32 bytes per row. Probing: a few batches of 65536 rows for each reading thread, the pairs of a
+//! part of a batch (four million, or those of one key), and columns of the indexed file as described above.
 
 mod index;
 mod input;
@@ -48,7 +48,7 @@ Examples:
 
 `icefield stat`, `check` and `backup` take an index, too.";
 
-/// Joins CSV and Parquet files through an index that is built once
+/// Join CSV and Parquet files through an index that is built once
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES, arg_required_else_help = true)]
 pub struct Args {
@@ -70,7 +70,7 @@ pub fn run(args: &Args) -> Outcome {
     }
 }
 
-/// A number of threads; no machine has more.
+/// Parses a number of threads, with a limit that exceeds any machine's.
 fn threads(text: &str) -> Result<usize, String> {
     const MOST: usize = 1 << 10;
     match text.parse() {
@@ -79,12 +79,12 @@ fn threads(text: &str) -> Result<usize, String> {
     }
 }
 
-/// As many threads as the machine has.
+/// Returns the number of the machine's threads.
 fn all_threads() -> usize {
     std::thread::available_parallelism().map_or(1, NonZeroUsize::get)
 }
 
-/// A bar over the rows of a file.
+/// Returns a progress bar over the rows of a file.
 fn bar(title: &'static str, rows: Option<u64>) -> ProgressBar {
     match rows {
         Some(rows) => progress::over_records(title, rows),
@@ -92,7 +92,7 @@ fn bar(title: &'static str, rows: Option<u64>) -> ProgressBar {
     }
 }
 
-/// What Arrow refuses although it was asked rightly, as far as we know.
+/// Wraps an error of Arrow that valid calls should not cause.
 fn internal(error: impl std::fmt::Display) -> Failure {
     Failure::Problem(format!("cannot go on: {error}"))
 }

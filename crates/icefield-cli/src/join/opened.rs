@@ -16,27 +16,28 @@ use icefield_console::failure::Failure;
 
 /// A hash function of bytes.
 pub type HashBytes = Box<dyn Fn(&[u8]) -> u64 + Send + Sync>;
-/// Whether a row has a key.
+/// A function that returns whether a row has a key.
 pub type Verify = Box<dyn Fn(&[u8], u64) -> bool + Send + Sync>;
 
-/// Pairs are collected in so many lists, by their position: threads seldom want the same one.
+/// The number of lists in which pairs are collected, by position, so that threads seldom contend for one.
 const LISTS: usize = 64;
 
-/// A row of the probing file, and one of the file that was indexed.
+/// A row of the probing file, and one of the indexed file.
 pub type Pair = (u32, u64);
 
-/// What can be asked. Keys are as [`KeyType::keys`](crate::join_index::key_type::KeyType::keys) gives them: null matches nothing.
+/// An open index. Keys are passed as returned by [`KeyType::keys`](crate::join_index::key_type::KeyType::keys):
+/// null matches nothing.
 pub enum Opened {
-    /// Of `i64`.
+    /// An index of `i64`.
     Signed(JoinIndex<i64>),
-    /// Of `u64`.
+    /// An index of `u64`.
     Unsigned(JoinIndex<u64>),
-    /// Of bytes.
+    /// An index of bytes.
     Bytes(HashedJoinIndex<HashBytes, Verify>),
 }
 
 impl Opened {
-    /// Opens the index; `keys` are those of the file that was indexed, if they are bytes.
+    /// Opens the index; `keys` are those of the indexed file, if they are bytes.
     pub fn open(
         path: &Path,
         stamp: &Stamp,
@@ -59,7 +60,7 @@ impl Opened {
         })
     }
 
-    /// How many pairs the keys have.
+    /// Returns the number of pairs that the keys have.
     pub fn count(&self, keys: &ArrayRef) -> Result<u64, Failure> {
         Ok(match self {
             Self::Signed(index) => index.probe_count(&valid::<Int64Type>(keys).0)?,
@@ -68,7 +69,7 @@ impl Opened {
         })
     }
 
-    /// Which keys have a pair, and how many pairs they have together.
+    /// Returns which keys have a pair, and the number of their pairs.
     pub fn matched(&self, keys: &ArrayRef) -> Result<(BooleanArray, u64), Failure> {
         let ((found, pairs), rows): ((Bitmap, u64), Vec<u32>) = match self {
             Self::Signed(index) => {
@@ -91,7 +92,7 @@ impl Opened {
         Ok((BooleanArray::from(matched), pairs))
     }
 
-    /// All pairs of the keys, in order.
+    /// Returns all pairs of the keys, in order.
     pub fn pairs(&self, keys: &ArrayRef) -> Result<Vec<Pair>, Failure> {
         let lists: Vec<Mutex<Vec<Pair>>> = (0..LISTS).map(|_| Mutex::default()).collect();
         let each = keys.len().div_ceil(LISTS).max(1);
@@ -122,7 +123,7 @@ impl Opened {
     }
 }
 
-/// The hash function of an index of bytes.
+/// Returns the hash function of an index of bytes.
 pub fn hash_bytes(stamp: &Stamp) -> HashBytes {
     let hash = Hash::new(HashKind::Strong, stamp.hash_seed);
     Box::new(move |bytes| hash.bytes(bytes))
@@ -140,7 +141,7 @@ fn options<K: Word>(
     }
 }
 
-/// The keys that are not null, and where they are.
+/// Returns the keys that are not null, and their positions.
 fn valid<T: ArrowPrimitiveType>(keys: &ArrayRef) -> (Vec<T::Native>, Vec<u32>) {
     let keys = keys.as_primitive::<T>();
     let valid = (0..keys.len()).filter(|&at| keys.is_valid(at));
@@ -153,14 +154,14 @@ fn valid_bytes(keys: &ArrayRef) -> (Vec<&[u8]>, Vec<u32>) {
     valid.map(|at| (keys.value(at), at as u32)).unzip()
 }
 
-/// Keys of words as a source of an index: whatever is not null, with the numbers of the rows.
+/// Keys of words as the source of an index: all keys that are not null, with their row numbers.
 pub struct WordKeys {
     batches: Vec<(u64, ArrayRef)>,
     stopped: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
 impl WordKeys {
-    /// None yet; reading fails once `stopped` says so.
+    /// Returns an empty source, whose reads fail once `stopped` returns `true`.
     pub fn new(stopped: Arc<dyn Fn() -> bool + Send + Sync>) -> Self {
         Self { batches: Vec::new(), stopped }
     }
@@ -189,7 +190,7 @@ impl icefield::JoinSource for WordKeys {
     }
 }
 
-/// The keys of a batch that are not null as words, and their rows.
+/// Returns the keys of a batch that are not null as words, and their rows.
 fn words(first_row: u64, keys: &ArrayRef) -> (Vec<u64>, Vec<u64>) {
     let row = |at: u32| first_row + u64::from(at);
     if keys.as_primitive_opt::<UInt64Type>().is_some() {

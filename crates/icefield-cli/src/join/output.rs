@@ -1,4 +1,4 @@
-//! Rows to a file, Parquet or CSV. The file appears when it is complete, as each [`Destination`].
+//! Writes rows to a Parquet or CSV file. The file gets its name when it is complete; see [`Destination`].
 
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::rows::io_error;
 use icefield_console::destination::Destination;
 use icefield_console::failure::Failure;
 
-/// A file in the making.
+/// A file that is being written.
 pub struct RowFile {
     name: PathBuf,
     rows: Rows,
@@ -31,7 +31,8 @@ enum Rows {
 }
 
 impl RowFile {
-    /// Begins to write rows of `schema` to `path`; `-` is CSV on standard output. The command reads `reads`.
+    /// Starts writing rows of `schema` to `path`; `-` is CSV on standard output. The output must not be one of
+    /// `reads`.
     pub fn create(path: &Path, schema: &SchemaRef, reads: &[&Path]) -> Result<Self, Failure> {
         let parquet = is_parquet(path);
         if !parquet {
@@ -50,7 +51,7 @@ impl RowFile {
         Ok(Self { name, rows, written: 0 })
     }
 
-    /// Adds rows.
+    /// Appends rows.
     pub fn write(&mut self, records: &RecordBatch) -> Result<(), Failure> {
         self.written += records.num_rows() as u64;
         match &mut self.rows {
@@ -61,12 +62,12 @@ impl RowFile {
         }
     }
 
-    /// How many rows have been added.
+    /// Returns the number of rows written.
     pub fn written(&self) -> u64 {
         self.written
     }
 
-    /// Brings the file to its place, complete.
+    /// Completes the file and moves it to its name.
     pub fn finish(self) -> Result<(), Failure> {
         let name = &self.name;
         let file = match self.rows {
@@ -81,7 +82,7 @@ impl RowFile {
     }
 }
 
-/// Whether that name is one of a Parquet file.
+/// Returns whether the name is that of a Parquet file.
 pub fn is_parquet(path: &Path) -> bool {
     let extension = path.extension().and_then(|extension| extension.to_str());
     extension.is_some_and(|extension| {
@@ -128,7 +129,7 @@ fn write_csv(name: &Path, writer: &mut CsvWriter, records: &RecordBatch) -> Resu
     Ok(())
 }
 
-/// Points in time without the names of their zones, which only a library of all zones' history could print.
+/// Converts timestamps to UTC: printing them in their zone would need a time zone database.
 fn in_utc(column: &ArrayRef) -> Result<ArrayRef, Failure> {
     match column.data_type() {
         DataType::Timestamp(unit, Some(_)) => {

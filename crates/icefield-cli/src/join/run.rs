@@ -1,4 +1,4 @@
-//! `icefield join run`: a file's rows against an index.
+//! `icefield join run`: joins a file's rows with an index.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -43,31 +43,32 @@ other columns are texts, and timestamps with a zone are written in UTC. Columns 
 their hashes.
 Exit status: 0 done, 1 the file has changed since it was indexed or cannot be read, 2 bad usage";
 
-/// Joins a file with the one that was indexed
+/// Join a file with the indexed file
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// CSV with a header line, or Parquet; `-` is CSV from standard input
+    /// Read this file: CSV with a header line, or Parquet; `-` is CSV from standard input
     #[arg(value_name = "FILE|-")]
     file: PathBuf,
-    /// The index's directory
+    /// Probe the index in this directory
     #[arg(long, value_name = "DIR")]
     index: PathBuf,
-    /// The column of the keys; without it the one named as that of the indexed file
+    /// Take the keys from this column; without it from the one with the name of the indexed column
     #[arg(long, value_name = "COLUMN")]
     on: Option<String>,
     #[command(flatten)]
     wanted: Wanted,
-    /// Where rows go, as Parquet if it ends in .parquet, else as CSV; without it, or for `-`, standard output
+    /// Write rows to FILE, as Parquet if it ends in .parquet, else as CSV; without it, or for `-`, to standard
+    /// output
     #[arg(short, long, value_name = "FILE|-", default_value = "-")]
     output: PathBuf,
-    /// The file that was indexed, where it is now
+    /// Read the indexed file from this path, if it was moved
     #[arg(long, value_name = "FILE")]
     source: Option<PathBuf>,
-    /// How many threads read and probe; without it as many as the machine has
+    /// Read and probe with N threads; without it with as many as the machine has
     #[arg(long, value_name = "N", value_parser = super::threads)]
     threads: Option<usize>,
-    /// Go on though the file has changed since it was indexed
+    /// Continue even if the file has changed since it was indexed
     #[arg(long)]
     allow_stale: bool,
     /// Verify the checksum of every block of the index that is read
@@ -78,7 +79,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// What the command reads, as far as it can be known before.
+    /// Returns the paths that the command reads, as far as they are known in advance.
     fn reads(&self) -> Vec<PathBuf> {
         let stamp = Stamp::read(&self.index).ok().flatten();
         let source = self.source.clone().or_else(|| Some(stamp?.file));
@@ -86,20 +87,20 @@ impl Args {
     }
 }
 
-/// What the join shall give.
+/// The kind of result.
 #[derive(clap::Args, Debug)]
 #[group(multiple = false)]
 struct Wanted {
     /// Count the pairs
     #[arg(long)]
     count: bool,
-    /// Give the rows that have a pair
+    /// Return the rows that have a pair
     #[arg(long)]
     semi: bool,
-    /// Give the rows that have none
+    /// Return the rows that have no pair
     #[arg(long)]
     anti: bool,
-    /// Give the pairs: these columns of them
+    /// Return the pairs, with these columns
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
     select: Vec<String>,
 }
@@ -110,9 +111,9 @@ impl Wanted {
     }
 }
 
-/// Pairs that are found at once, if they are of more than one key.
+/// The number of pairs found at a time, unless a single key has more.
 const PAIRS: u64 = 1 << 22;
-/// Pairs that are written at once.
+/// The number of pairs written at a time.
 const WRITTEN: usize = 1 << 13;
 
 /// Runs the command.
@@ -141,11 +142,11 @@ pub fn run(args: &Args) -> Outcome {
         let on = args.on.as_ref().unwrap_or(&stamp.column);
         let key = input.column(on)?;
         refuse_other_values(&input, key, &stamp, args)?;
-        // Until here Ctrl-C just ends the process: nothing is half done.
+        // Until here Ctrl-C simply ends the process: nothing is half done.
         let interrupt = Interrupt::listen()?;
         let plan = Plan::make(args, &stamp, source, &input, key, &interrupt)?;
         let started = Instant::now();
-        // Rows and JSON lines cannot go to one file either.
+        // Rows and JSON lines must not go to the same file either.
         let reads: Vec<&Path> = reads.iter().copied().chain(args.json.json.as_deref()).collect();
         let tally = plan.run(input, &reads, &interrupt)?;
         tell(args, &tally, started.elapsed().as_secs_f64(), out)?;
@@ -153,11 +154,11 @@ pub fn run(args: &Args) -> Outcome {
     })
 }
 
-/// What the index remembers of its file.
+/// Reads the index's stamp.
 fn stamp(index: &Path) -> Result<Stamp, Failure> {
     let path = index.display();
     if join_index::open(index)?.is_none() {
-        // It is another table, or none: opening it says so.
+        // It is another table, or none: opening it reports the reason.
         let table = icefield::AnyTable::open_read_only(index)?;
         return Err(Failure::Usage(format!("{path}: a {} table, no join index", table.design())));
     }
@@ -194,7 +195,7 @@ fn refuse_other_values(
     )))
 }
 
-/// What a run gave.
+/// The counts of a run.
 #[derive(Default)]
 struct Tally {
     rows: u64,
@@ -204,24 +205,24 @@ struct Tally {
     found: u64,
 }
 
-/// What is done with each batch.
+/// The work for each batch.
 enum Work {
     Count,
     Filter { wants_matched: bool },
     Select { chosen: Vec<Chosen>, right: LoadedColumns, right_places: Vec<usize> },
 }
 
-/// All that is known before the first row is read.
+/// Everything that is determined before the first row is read.
 struct Plan<'a> {
     args: &'a Args,
     key_type: KeyType,
     index: Opened,
     work: Work,
-    /// The columns to read of the probing file.
+    /// The columns to read from the probing file.
     columns: Vec<usize>,
-    /// The place of the key among them.
+    /// The position of the key among them.
     key: usize,
-    /// The columns to write.
+    /// The schema of the result.
     schema: SchemaRef,
 }
 
@@ -300,7 +301,7 @@ impl<'a> Plan<'a> {
         Ok(tally)
     }
 
-    /// Finds the pairs of a batch, part by part where there are too many for the memory at once.
+    /// Finds and writes the pairs of a batch, in parts if there are too many to hold in memory.
     fn write_pairs(
         &self,
         file: &mut RowFile,
@@ -363,7 +364,7 @@ fn write_filtered(
     file.write(&filter_record_batch(records, &wanted).map_err(internal)?)
 }
 
-/// The places of a side's chosen columns and of one more, in order, each once.
+/// Returns the sorted positions of a side's chosen columns and `more`, without duplicates.
 fn places(chosen: &[Chosen], side: Side, more: Option<usize>) -> Vec<usize> {
     let columns = chosen.iter().filter(|one| one.side == side).map(|one| one.column);
     let mut places: Vec<usize> = columns.chain(more).collect();
@@ -372,7 +373,7 @@ fn places(chosen: &[Chosen], side: Side, more: Option<usize>) -> Vec<usize> {
     places
 }
 
-/// Reads what is needed of the indexed file: chosen columns, with their places, and keys that are bytes.
+/// Reads the needed part of the indexed file: the chosen columns, with their positions, and keys that are bytes.
 fn load(
     args: &Args,
     stamp: &Stamp,
@@ -381,7 +382,7 @@ fn load(
     interrupt: &Interrupt,
 ) -> Result<(LoadedColumns, Vec<usize>, ByteKeys), Failure> {
     let key = input.column(&stamp.column)?;
-    // The key column also counts the rows, when no column is chosen.
+    // The key column is read too, so that rows are counted even if no column is chosen.
     let places = places(chosen, Side::Right, Some(key));
     let key = places.binary_search(&key).map_err(|_| internal("the key column is not read"))?;
     let (path, has_types) = (input.path().to_owned(), input.has_types());

@@ -1,4 +1,4 @@
-//! Which columns of which side a join gives.
+//! Selection of the columns of both sides that a join returns.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use icefield_console::failure::Failure;
 /// A side of the join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The file that probes.
+    /// The probing file.
     Left,
-    /// The file that was indexed.
+    /// The indexed file.
     Right,
 }
 
@@ -26,16 +26,16 @@ impl Side {
     }
 }
 
-/// A column to give.
+/// A column of the result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chosen {
-    /// Whose it is.
+    /// The side that it comes from.
     pub side: Side,
-    /// Its place in that file.
+    /// Its position in that file.
     pub column: usize,
 }
 
-/// What there is to choose from.
+/// The columns to choose from.
 pub struct Sides<'a> {
     /// The probing file and its columns.
     pub left: (&'a Path, &'a Schema),
@@ -51,7 +51,7 @@ impl Sides<'_> {
         }
     }
 
-    /// Finds the columns that the user names, and what their names are in the result.
+    /// Finds the columns that the user names, and the names that they get in the result.
     pub fn choose(&self, wanted: &[String]) -> Result<(Vec<Chosen>, SchemaRef), Failure> {
         let mut chosen = Vec::new();
         for name in wanted {
@@ -113,11 +113,11 @@ impl Sides<'_> {
             .collect()
     }
 
-    /// What follows on `left.`, or on the file's own name and a dot.
+    /// Returns the rest after `left.` or `right.`, or after the file's own name and a dot.
     fn without_prefix<'n>(&self, side: Side, name: &'n str) -> Option<&'n str> {
         let stem = |side| self.of(side).0.file_stem().and_then(|stem| stem.to_str());
         let after = |prefix: &str| name.strip_prefix(prefix)?.strip_prefix('.');
-        // A table joined with itself has one name for both sides.
+        // In a self-join both sides have the same name.
         let own = stem(side).filter(|own| Some(*own) != stem(other(side)));
         after(side.name()).or_else(|| after(own?))
     }
@@ -131,7 +131,8 @@ impl Sides<'_> {
         Failure::Usage(format!("--select: no column `{name}`; {left}; {right}"))
     }
 
-    /// The result's columns: by their own names, or with their sides' where two would be the same.
+    /// Returns the schema of the result: columns have their own names, with the side's name added where two are
+    /// equal.
     fn schema(&self, chosen: &[Chosen]) -> SchemaRef {
         let field = |one: &Chosen| Arc::clone(&self.of(one.side).1.fields()[one.column]);
         let fields: Vec<FieldRef> = chosen.iter().map(field).collect();

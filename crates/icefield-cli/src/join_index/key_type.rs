@@ -1,16 +1,16 @@
-//! The types of key columns, as they stand in an index's stamp.
+//! The types of key columns, as stored in an index's stamp.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What values a key column has. Columns can be joined when these are the same.
+/// The kind of values in a key column. Two columns can be joined if their kinds are equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Values {
-    /// Of a CSV file without a key, whose type is therefore unknown. Joins with every column, without a pair.
+    /// From a CSV file without keys, whose type is therefore unknown. Joins with every column, and gives no pairs.
     Unknown,
-    /// Integers of any width, with or without a sign.
+    /// Integers of any width, signed or unsigned.
     Integers,
     /// Strings and bytes.
     Texts,
@@ -18,12 +18,12 @@ pub enum Values {
     Days,
     /// Dates in milliseconds.
     DateMillis,
-    /// Points in time without a zone, in seconds and fractions of them.
+    /// Points in time without a time zone, in seconds and fractions of seconds.
     LocalSeconds,
     LocalMillis,
     LocalMicros,
     LocalNanos,
-    /// Points in time.
+    /// Points in time in UTC.
     UtcSeconds,
     UtcMillis,
     UtcMicros,
@@ -50,7 +50,7 @@ impl fmt::Display for Values {
     }
 }
 
-/// How the keys of an index are stored.
+/// The stored form of an index's keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stored {
@@ -65,8 +65,8 @@ pub enum Stored {
 /// The type of a key column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyType {
-    /// What it means.
+    /// The kind of its values.
     pub values: Values,
-    /// How it is stored.
+    /// Their stored form.
     pub stored: Stored,
 }

@@ -1,4 +1,4 @@
-//! Join indexes for the commands that take every kind of table: `stat`, `check`, `backup`, `salvage`.
+//! Join indexes in the commands that take any kind of table: `stat`, `check`, `backup`, `salvage`.
 
 pub mod key_type;
 #[cfg_attr(not(feature = "join"), allow(dead_code, reason = "the join commands write it"))]
@@ -18,20 +18,20 @@ use icefield_console::json::{Line, Output};
 use icefield_console::terminal::{shell_word, shown, shown_path};
 use stamp::Stamp;
 
-/// The design that a superblock names.
+/// The design named in the superblock.
 const DESIGN: &str = "join";
 
-/// What can be asked of an index whatever its keys are.
+/// The operations on an index that do not depend on its key type.
 pub trait Inspect {
-    /// As [`JoinIndex::stats`].
+    /// Calls [`JoinIndex::stats`].
     fn stats(&self) -> Result<JoinStats>;
-    /// As [`JoinIndex::check`].
+    /// Calls [`JoinIndex::check`].
     fn check(&self) -> Result<CheckReport>;
-    /// As [`JoinIndex::backup`].
+    /// Calls [`JoinIndex::backup`].
     fn backup(&self, path: &Path) -> Result<BackupReport>;
-    /// As [`JoinIndex::recovery`].
+    /// Calls [`JoinIndex::recovery`].
     fn recovery(&self) -> RecoveryReport;
-    /// The key type's name.
+    /// Returns the key type's name.
     fn key_type(&self) -> &'static str;
 }
 
@@ -57,13 +57,13 @@ impl<K: Word> Inspect for JoinIndex<K> {
     }
 }
 
-/// The operations on an index, chosen by the name of its key type.
+/// The operations on an index, selected by the name of its key type.
 #[derive(Clone, Copy)]
 pub struct Kind {
     /// The key type's name.
     pub key_type: &'static str,
     open: fn(&Path) -> Result<Box<dyn Inspect>>,
-    /// As [`JoinOptions::salvage`](icefield::JoinOptions::salvage).
+    /// Calls [`JoinOptions::salvage`](icefield::JoinOptions::salvage).
     pub salvage: fn(&Path, &Path) -> Result<SalvageReport>,
 }
 
@@ -91,13 +91,13 @@ const KINDS: [Kind; 11] = [
     Kind::of::<KeyHash>(),
 ];
 
-/// The kind of the index at `path`; `None` when there is a table of another design, or no table.
+/// Returns the kind of the index at `path`; `None` if there is a table of another design, or no table.
 pub fn kind(path: &Path) -> std::result::Result<Option<Kind>, Failure> {
     let options = MappedOptions { beside_writer: true, ..MappedOptions::default() };
     let read = Mapped::open_read_only(path, options).and_then(|pm| superblock::read(&pm));
     let key_type = match read {
         Ok((_, identity)) if identity.design == DESIGN => identity.key_type,
-        // Opening it as another table gives the reason.
+        // The caller then opens it as another table, which reports the reason.
         _ => return Ok(None),
     };
     match KINDS.into_iter().find(|kind| kind.key_type == key_type) {
@@ -109,14 +109,14 @@ pub fn kind(path: &Path) -> std::result::Result<Option<Kind>, Failure> {
     }
 }
 
-/// The index at `path`; `None` when there is a table of another design, or no table.
+/// Opens the index at `path`; `None` if there is a table of another design, or no table.
 pub fn open(path: &Path) -> std::result::Result<Option<Box<dyn Inspect>>, Failure> {
     let kind = kind(path)?;
     Ok(kind.map(|kind| (kind.open)(path)).transpose()?)
 }
 
-/// How to build the index at `path` again, if it is one of a file, however damaged it is: rescued pairs would be no index
-/// of that file.
+/// Returns the command that rebuilds the index at `path`, if it was built from a file, however damaged it is.
+/// Salvaged pairs alone would not be an index of that file.
 pub fn rebuild(path: &Path) -> Option<String> {
     let stamp = Stamp::read(path).ok().flatten()?;
     let word = |path: &Path| shell_word(&path.to_string_lossy());
@@ -128,7 +128,7 @@ pub fn rebuild(path: &Path) -> Option<String> {
     ))
 }
 
-/// `icefield stat` of an index.
+/// Runs `icefield stat` on an index.
 pub fn stat(path: &Path, index: &dyn Inspect, out: &mut Output) -> Outcome {
     let (stats, recovery, stamp) = (index.stats()?, index.recovery(), Stamp::read(path)?);
     let durability = stats.durability.unwrap_or_default();

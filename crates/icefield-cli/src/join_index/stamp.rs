@@ -1,7 +1,7 @@
-//! What an index remembers of the file it was built from, and how it notices that the file has changed.
+//! The stamp of an index: which file it was built from, and how to detect that the file has changed.
 //!
-//! `source.json` lies in the index's directory. It is written and synced before the directory gets its name (see
-//! [`site`](crate::site)), so there is no index without it, nor one with that of another.
+//! The stamp is `source.json` in the index's directory. It is written and synced before the directory gets its name
+//! (see [`site`](crate::site)), so every index has its own stamp.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -15,27 +15,27 @@ use super::key_type::KeyType;
 use crate::columns::read_small;
 use icefield_console::failure::Failure;
 
-/// The file's name.
+/// The name of the file.
 pub const NAME: &str = "source.json";
-/// The version of its form.
+/// The version of its format.
 const VERSION: u32 = 1;
-/// How much of a file's beginning, and of its end, the checksum covers. A Parquet file has its footer at the end, with
-/// the sizes and bounds of all that is in it.
+/// The number of bytes at the start of a file, and at its end, that the checksum covers. A Parquet file has its
+/// footer at the end, with the sizes and bounds of its contents.
 const CHECKED_BYTES: u64 = 1 << 20;
 
-/// What tells a file from what it was.
+/// The state of a file, by which a change is detected.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileState {
     /// Its length.
     pub bytes: u64,
-    /// When it was written last: seconds since 1970, and nanoseconds.
+    /// The time of its last modification: seconds since 1970, and nanoseconds.
     pub modified: (u64, u32),
-    /// Checksum of its first and last mebibyte.
+    /// The checksum of its first and last mebibyte.
     pub checksum: String,
 }
 
 impl FileState {
-    /// That of a file now.
+    /// Reads the current state of a file.
     pub fn of(path: &Path) -> io::Result<Self> {
         let mut file = File::open(path)?;
         let metadata = file.metadata()?;
@@ -52,7 +52,7 @@ impl FileState {
         Ok(Self { bytes, modified: (since.as_secs(), since.subsec_nanos()), checksum })
     }
 
-    /// What is different now, in words.
+    /// Describes the differences between this state and `now`.
     pub fn changes(&self, now: &Self) -> Vec<String> {
         let mut changes = Vec::new();
         if self.bytes != now.bytes {
@@ -68,26 +68,26 @@ impl FileState {
     }
 }
 
-/// What an index was built from.
+/// The source of an index.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamp {
     version: u32,
-    /// The file, by its whole path.
+    /// The file's absolute path.
     pub file: PathBuf,
-    /// As it was then.
+    /// The file's state at the build.
     pub state: FileState,
     /// The key column.
     pub column: String,
     /// Its type.
     pub key: KeyType,
-    /// Rows of the file; those with a key are in the index.
+    /// The number of rows in the file; those with a key are in the index.
     pub rows: u64,
-    /// The seed of the hash function of keys that are bytes.
+    /// The seed of the hash function for keys that are bytes.
     pub hash_seed: [u64; 2],
 }
 
 impl Stamp {
-    /// That of a new index of `file`.
+    /// Returns the stamp of a new index of `file`.
     pub fn new(
         file: &Path,
         state: FileState,
@@ -104,7 +104,7 @@ impl Stamp {
         Ok(Self { version, file, state, column, key, rows, hash_seed })
     }
 
-    /// Writes it into the directory of an index, durably.
+    /// Writes the stamp into the directory of an index, durably.
     pub fn write(&self, directory: &Path) -> Result<(), Failure> {
         let path = directory.join(NAME);
         let text = serde_json::to_string_pretty(self)
@@ -118,7 +118,7 @@ impl Stamp {
         write().map_err(|error| Failure::io(&path, &error))
     }
 
-    /// That of an index; `None` for one that was built by other means.
+    /// Reads the stamp of an index; `None` if it was not built by `join build-index`.
     pub fn read(directory: &Path) -> Result<Option<Self>, Failure> {
         let path = directory.join(NAME);
         let text = match read_small(&path) {
@@ -139,7 +139,7 @@ impl Stamp {
         serde_json::from_str(&text).map(Some).map_err(|error| problem(&error))
     }
 
-    /// Fails unless the file at `path` is as it was when the index was built.
+    /// Fails if the file at `path` has changed since the index was built.
     pub fn check(&self, path: &Path) -> Result<(), Failure> {
         let hint = "build the index again (--replace), or take it as it is with --allow-stale";
         let now = match FileState::of(path) {
@@ -165,7 +165,7 @@ impl Stamp {
     }
 }
 
-/// What can be read of every version.
+/// The part of a stamp that every version has.
 #[derive(Deserialize)]
 struct Version {
     version: u32,

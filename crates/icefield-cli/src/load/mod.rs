@@ -1,8 +1,8 @@
-//! `icefield load`: rows of a file or a pipe into a table.
+//! `icefield load`: loads the rows of a file or a pipe into a table.
 //!
-//! One thread reads and converts rows ([`reader`]); this one puts them into the table batch by batch, each durable
-//! before the next begins. So a crash, or Ctrl-C, at any time leaves a table that holds every batch counted so far, and
-//! running the same command again completes it: the same rows give the same records.
+//! One thread reads and converts rows ([`reader`]); this one puts them into the table in batches, each durable
+//! before the next begins. After a crash or Ctrl-C at any time, the table holds every batch counted so far. Running
+//! the same command again completes the load, because the same rows give the same records.
 
 mod reader;
 
@@ -49,49 +49,50 @@ With --create the types are guessed from the first rows, such that no text chang
 --key-type and --value-type say what is meant instead.
 Exit status: 0 every row was loaded, 1 rows were rejected or loading failed, 2 bad usage, 130 Ctrl-C";
 
-/// Loads CSV or newline-delimited JSON into a table
+/// Load CSV or newline-delimited JSON into a table
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES, after_long_help = after_long_help())]
 pub struct Args {
     #[command(flatten)]
     table: TableArg,
-    /// The rows; `-` is standard input
+    /// Read the rows from this file; `-` is standard input
     #[arg(value_name = "FILE|-")]
     file: PathBuf,
-    /// How rows are written; without it what the file's name suggests (.ndjson, .jsonl, .json), else csv
+    /// Read rows in this format; without it the one that the file's name suggests (.ndjson, .jsonl, .json), else
+    /// csv
     #[arg(long, value_name = "FORMAT")]
     format: Option<Format>,
     #[command(flatten)]
     dialect: DialectArgs,
-    /// The column that holds the keys
+    /// Take the keys from this column
     #[arg(long, value_name = "COLUMN")]
     key: Option<String>,
-    /// Take the numbers of the rows as keys, from 1; the value is --value, else the only column, else all as a JSON object
+    /// Use the row numbers as keys, from 1; the value is --value, else the only column, else all as a JSON object
     #[arg(long, conflicts_with = "key")]
     key_row_number: bool,
-    /// The column that holds the values; without it the only other column, else all others as a JSON object
+    /// Take the values from this column; without it from the only other column, else all others as a JSON object
     #[arg(long, value_name = "COLUMN")]
     value: Option<String>,
-    /// What to do with a row whose key is present, from an earlier row or an earlier load
+    /// Treat a row whose key is present, from an earlier row or an earlier load, in this way
     #[arg(long, value_name = "WHAT", default_value = "replace")]
     on_duplicate: OnDuplicate,
-    /// Stop at the first malformed row; without it such rows are reported, counted and left out
+    /// Stop at the first malformed row; without it such rows are reported, counted and skipped
     #[arg(long)]
     strict: bool,
-    /// How many rows become durable at once, at most
+    /// Make at most N rows durable at once
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     batch: u32,
-    /// Make the table when it does not exist; its types are guessed from the first rows unless they are given
+    /// Create the table if it does not exist; its types are inferred from the first rows unless they are given
     #[arg(long)]
     create: bool,
     #[command(flatten)]
     hex: HexArg,
     #[command(flatten)]
     json: JsonArgs,
-    /// The key type; without it guessed
+    /// Store keys of this type; without it the type is inferred
     #[arg(long, help_heading = "With --create", value_name = "TYPE", value_parser = canonical_type, requires = "create")]
     key_type: Option<String>,
-    /// The value type; without it guessed
+    /// Store values of this type; without it the type is inferred
     #[arg(long, help_heading = "With --create", value_name = "TYPE", value_parser = canonical_type, requires = "create")]
     value_type: Option<String>,
     #[command(flatten, next_help_heading = "With --create")]
@@ -101,18 +102,18 @@ pub struct Args {
 /// The treatment of a row whose key is present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum OnDuplicate {
-    /// Its value replaces the present one
+    /// Replace the present value
     Replace,
-    /// The present value stays; the row is left out and counted
+    /// Keep the present value; the row is skipped and counted
     Keep,
-    /// Loading stops there
+    /// Stop loading
     Error,
 }
 
-/// How many rows the types of a new table are guessed from, and about how many bytes.
+/// The number of rows, and about the number of bytes, from which the types of a new table are inferred.
 const SAMPLE_ROWS: usize = 1000;
 const SAMPLE_BYTES: usize = 8 << 20;
-/// Malformed rows that are reported one by one.
+/// The number of malformed rows that are reported individually.
 const TOLD_ROWS: u64 = 10;
 
 fn after_long_help() -> String {
@@ -129,7 +130,7 @@ pub fn run(args: &Args) -> Outcome {
         }
         let format = args.format.unwrap_or_else(|| Format::of_file(&args.file));
         let dialect = args.dialect.of(format, &args.file)?;
-        // Without --create the table comes first: a wrong path should not wait for the first row of a pipe.
+        // Without --create the table is opened first: a wrong path must not wait for the first row of a pipe.
         let table = if args.create { None } else { Some(args.table.open(args.new.durability)?) };
         let input = Counted::open(&args.file)?;
         let (consumed, total) = (Arc::clone(&input.read), input.total);
@@ -151,12 +152,12 @@ pub fn run(args: &Args) -> Outcome {
                 types.value.name()
             )));
         }
-        // Also when an earlier run with the same arguments has made the table.
+        // Even if an earlier run with the same arguments created the table.
         types.exact_keys = args.create && args.key_type.is_none();
         types.exact_values = args.create && args.value_type.is_none();
         let records = table.len()?;
         columns::Columns::of(&rows).keep(table.path(), records == 0)?;
-        // Until here Ctrl-C just ends the process: nothing is half done.
+        // Until here Ctrl-C simply ends the process: nothing is half done.
         let interrupt = Interrupt::listen()?;
         let events = reader::spawn(rows, sample, types, args.batch as usize, args.strict)?;
         let bar = progress::over_bytes(total);
@@ -167,11 +168,11 @@ pub fn run(args: &Args) -> Outcome {
     })
 }
 
-/// An input whose bytes are counted as they are read.
+/// An input that counts the bytes read from it.
 struct Counted {
     input: Input,
     read: Arc<AtomicU64>,
-    /// How long it is, if that can be known.
+    /// The input's length, if it is known.
     total: Option<u64>,
 }
 
@@ -195,14 +196,14 @@ impl Counted {
 impl Read for Counted {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let bytes = self.input.read(buffer)?;
-        // Relaxed: the count is for a progress bar, and says nothing of other memory.
+        // Relaxed: the count is for a progress bar and orders no other memory.
         self.read.fetch_add(bytes as u64, Ordering::Relaxed);
         Ok(bytes)
     }
 }
 
-/// `--create`: the table if it is there, else a new one of the types that were given or that the first rows suggest.
-/// Also gives the rows that this took.
+/// Implements `--create`: opens the table if it exists, else creates it with the given types or those inferred from
+/// the first rows. Also returns the rows read for that.
 fn open_or_create(
     args: &Args,
     rows: &mut Rows,
@@ -245,7 +246,7 @@ fn open_or_create(
     Ok((table, sample))
 }
 
-/// Why the first rows, none of them good, suggest no types.
+/// Returns the failure when no row of the sample is good enough to infer types.
 fn no_types(sample: Vec<RowResult>) -> Failure {
     let what = "so the types of the table cannot be guessed";
     match sample.into_iter().next() {
@@ -272,24 +273,24 @@ fn refuse_other_types(args: &Args, table: &AnyTable) -> Result<(), Failure> {
     )))
 }
 
-/// What has happened so far.
+/// Counts of the load so far.
 #[derive(Debug, Default)]
 struct Tally {
     /// Rows that are durable.
     loaded: u64,
-    /// Rows that were left out because they are malformed.
+    /// Rows that were skipped because they are malformed.
     rejected: u64,
-    /// Rows that were left out because their keys were present.
+    /// Rows that were skipped because their keys were present.
     kept: u64,
 }
 
-/// Why loading ended.
+/// The reason why loading ended.
 enum Ended {
-    /// No row is left.
+    /// All rows are loaded.
     Complete,
     /// `--strict` met a malformed row.
     Strict,
-    /// `--on-duplicate error` met a row whose key was present; in words.
+    /// `--on-duplicate error` met a row whose key was present; the text describes it.
     Duplicate(String),
     /// Ctrl-C.
     Interrupted,
@@ -301,7 +302,6 @@ struct Load<'a> {
     table: AnyTable,
     args: &'a Args,
     bar: ProgressBar,
-    /// Bytes of the input that have been read.
     consumed: Arc<AtomicU64>,
     /// Records before the load.
     records: u64,
@@ -315,7 +315,7 @@ impl Load<'_> {
             if interrupt.asked() {
                 return Ended::Interrupted;
             }
-            // Now and then look up from a pipe that is silent.
+            // A timeout, to react to Ctrl-C while a pipe is silent.
             match events.recv_timeout(Duration::from_millis(100)) {
                 Ok(Event::Batch(batch)) => match self.batch(batch) {
                     Ok(None) => {}
@@ -329,7 +329,7 @@ impl Load<'_> {
         }
     }
 
-    /// Makes a batch durable; why loading ends with it, if it does.
+    /// Makes a batch durable. Returns the reason if loading ends with it.
     fn batch(&mut self, mut batch: Batch) -> Result<Option<Ended>, Failure> {
         let mut ended = self.leave_out_duplicates(&mut batch.records)?;
         let pairs: Vec<(&[u8], &[u8])> = batch
@@ -344,7 +344,7 @@ impl Load<'_> {
             Err(error) => return Err(error.into()),
         }
         for bad in &batch.bad {
-            // Strict reading ends with its first malformed row, so there is at most one.
+            // With --strict, reading ends at the first malformed row, so there is at most one.
             self.reject(bad)?;
             go_on &= !self.args.strict;
         }
@@ -356,8 +356,8 @@ impl Load<'_> {
         Ok(ended)
     }
 
-    /// Takes records out whose keys are present, unless they replace what is there. No other process changes the table
-    /// meanwhile.
+    /// Removes records whose keys are present, unless they are to replace the old value. No other process changes
+    /// the table in between.
     fn leave_out_duplicates(
         &mut self,
         records: &mut Vec<Record>,
@@ -387,8 +387,8 @@ impl Load<'_> {
         Ok(None)
     }
 
-    /// Puts the records of a batch in which some are too long for the table. Those that the batch put already are put
-    /// again, which changes nothing.
+    /// Puts the records of a batch one by one when some are too long for the table. Records that the batch already
+    /// put are put again, which changes nothing.
     fn one_by_one(&mut self, records: &[Record]) -> Result<bool, Failure> {
         for record in records {
             match self.table.put(&record.key, &record.value) {
@@ -418,7 +418,7 @@ impl Load<'_> {
         if rejected > TOLD_ROWS {
             warn(format_args!("... and {} more malformed rows", rejected - TOLD_ROWS));
         }
-        // A table that cannot be counted has failed already.
+        // If the count fails, the table has reported an error already.
         let after = table.len().unwrap_or(records);
         let replaced = loaded.saturating_sub(after.saturating_sub(records));
         let line = Line::new()
@@ -477,7 +477,7 @@ fn warn_of_repeated_keys(args: &Args, repeated: u64, rows: u64) {
     ));
 }
 
-/// Whether one row is to blame, so that the others can go on.
+/// Returns whether the error is about a single row, so that loading can continue with the others.
 fn is_about_a_row(error: &Error) -> bool {
     matches!(
         error,

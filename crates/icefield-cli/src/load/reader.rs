@@ -1,4 +1,4 @@
-//! The thread that reads rows, converts them and bundles them into batches.
+//! The thread that reads rows, converts them and collects them in batches.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
@@ -8,26 +8,26 @@ use crate::table::Types;
 use crate::text::TextType;
 use icefield_console::failure::Failure;
 
-/// A row as the table takes it.
+/// A row, converted for the table.
 pub struct Record {
-    /// Where the row begins in the input.
+    /// The line on which the row begins in the input.
     pub line: u64,
-    /// The key's bytes.
+    /// The key.
     pub key: Vec<u8>,
-    /// The value's bytes.
+    /// The value.
     pub value: Vec<u8>,
 }
 
-/// Rows that become durable together, with the malformed ones between them.
+/// Rows that become durable together, and the malformed rows between them.
 #[derive(Default)]
 pub struct Batch {
-    /// The good rows.
+    /// The converted rows.
     pub records: Vec<Record>,
-    /// The others.
+    /// The malformed rows.
     pub bad: Vec<BadRow>,
 }
 
-/// What the thread has to say. When it hangs up, the input is at its end.
+/// A message from the thread. When it closes the channel, the input has ended.
 pub enum Event {
     /// The next rows.
     Batch(Batch),
@@ -35,13 +35,13 @@ pub enum Event {
     Failed(Failure),
 }
 
-/// How many batches may wait: the reader is at most so far ahead of the table.
+/// The number of batches that may wait, which limits how far the reader is ahead of the table.
 const AHEAD: usize = 4;
-/// A batch is full when its records have so many bytes, however few they are.
+/// A batch is full when its records have this number of bytes, even if they are few.
 const BATCH_BYTES: usize = 4 << 20;
 
 /// Starts the thread on `sample`, which has been read already, and then on `rows`. With `strict` it ends after the
-/// first malformed row. Nobody waits for the thread: it may be stuck in a read from a silent pipe when the command
+/// first malformed row. The thread is not joined: it may be blocked in a read from a silent pipe when the command
 /// ends.
 pub fn spawn(
     rows: Rows,
@@ -79,7 +79,7 @@ impl Reader {
                 Ok(Err(bad)) => batch.bad.push(bad),
                 Err(error) => {
                     self.send(&mut batch);
-                    // The command may have ended; then nobody needs to know.
+                    // If the command has ended, the failure is irrelevant.
                     let _ = self
                         .sender
                         .send(Event::Failed(Failure::Problem(format!("the input: {error}"))));
@@ -112,7 +112,7 @@ impl Reader {
         })
     }
 
-    /// Hands the batch over; `false` when nobody takes it any more.
+    /// Sends the batch; returns `false` if the receiver is gone.
     fn send(&self, batch: &mut Batch) -> bool {
         self.sender.send(Event::Batch(std::mem::take(batch))).is_ok()
     }

@@ -1,5 +1,5 @@
-//! The bytes of an input as text: decompressed, in UTF-8, without a byte-order mark. The first bytes of
-//! an input decide how it is read, not its name.
+//! Converts the bytes of an input to text: decompressed, in UTF-8, without a byte-order mark. The first bytes of an
+//! input determine its encoding; its name does not.
 
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 
@@ -10,7 +10,7 @@ use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use super::Input;
 use icefield_console::failure::Failure;
 
-/// Formats that are no rows, by their first bytes, and what to do with a file of each.
+/// Formats without rows, by their first bytes, and the advice for a file of each.
 const OTHERS: &[(&[u8], &str)] = &[
     (
         b"PAR1\x15",
@@ -30,10 +30,10 @@ const OTHERS: &[(&[u8], &str)] = &[
 ];
 const GZIP: &[u8] = b"\x1F\x8B";
 const ZSTD: &[u8] = b"\x28\xB5\x2F\xFD";
-/// Bytes that are read to tell formats apart.
+/// The number of bytes by which formats are recognized.
 const HEAD_BYTES: usize = 16;
 
-/// The text of an input.
+/// Returns the text of an input.
 pub fn text(input: Input) -> Result<Input, Failure> {
     let fault = |error: io::Error| Failure::Problem(format!("the input: {error}"));
     let (head, input) = begun(input).map_err(fault)?;
@@ -68,7 +68,7 @@ fn refuse_others(head: &[u8]) -> Result<(), Failure> {
     }
 }
 
-/// The first bytes of an input, and the whole input.
+/// Returns the first bytes of an input, and the whole input.
 fn begun(mut input: Input) -> io::Result<(Vec<u8>, Input)> {
     let mut head = Vec::new();
     input.by_ref().take(HEAD_BYTES as u64).read_to_end(&mut head)?;
@@ -76,11 +76,11 @@ fn begun(mut input: Input) -> io::Result<(Vec<u8>, Input)> {
     Ok((head, Box::new(whole)))
 }
 
-/// Frames of zstd, one after the other.
+/// A sequence of zstd frames.
 struct Zstd {
     input: BufReader<Input>,
     decoder: FrameDecoder,
-    /// A frame has begun.
+    /// True inside a frame.
     is_open: bool,
 }
 
@@ -89,7 +89,7 @@ impl Zstd {
         Self { input: BufReader::new(input), decoder: FrameDecoder::new(), is_open: false }
     }
 
-    /// Begins the next frame; `false` at the end of the input.
+    /// Starts the next frame; returns `false` at the end of the input.
     fn begin(&mut self) -> io::Result<bool> {
         while !self.input.fill_buf()?.is_empty() {
             match self.decoder.reset(&mut self.input) {
@@ -140,17 +140,17 @@ impl Read for Zstd {
     }
 }
 
-/// UTF-16 as UTF-8.
+/// Decodes UTF-16 to UTF-8.
 struct Utf16 {
     input: BufReader<Input>,
     big_endian: bool,
-    /// A unit that was read ahead.
+    /// A code unit that was read ahead.
     next: Option<u16>,
-    /// Text that has not been read yet.
+    /// Decoded text that has not been read yet.
     text: Cursor<Vec<u8>>,
 }
 
-/// Bytes of text that are made at once.
+/// Bytes of text decoded at a time.
 const CHUNK_BYTES: usize = 1 << 14;
 
 impl Utf16 {

@@ -1,39 +1,40 @@
-//! How CSV is written: its delimiter, its header, its nulls.
+//! The dialect of CSV: its delimiter, header and nulls.
 
 use std::path::Path;
 
 use super::Format;
 use icefield_console::failure::Failure;
 
-/// The options for it.
+/// The options for the dialect.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct DialectArgs {
-    /// The character between the fields of CSV, or `tab`; without it a tab for .tsv and .tab, else a comma
+    /// Separate the fields of CSV by this character, or `tab`; without it by a tab for .tsv and .tab, else a comma
     #[arg(long, value_name = "CHAR", value_parser = delimiter)]
     pub delimiter: Option<u8>,
-    /// CSV without a header line: the columns are column1, column2, ...
+    /// Read and write CSV without a header line: the columns are column1, column2, ...
     #[arg(long)]
     pub no_header: bool,
-    /// The text that stands for null in CSV; a null key or value column is a malformed row, in JSON objects it is null
+    /// Treat this text as null in CSV; a row with a null key or value column is malformed, in JSON objects it
+    /// becomes null
     #[arg(long, value_name = "TEXT")]
     pub null: Option<String>,
 }
 
-/// How a CSV file is written.
+/// The dialect of a CSV file.
 #[derive(Clone, Debug)]
 pub struct Dialect {
-    /// Between two fields.
+    /// The character between two fields.
     pub delimiter: u8,
-    /// The user chose it.
+    /// True if the user chose the delimiter.
     pub is_chosen: bool,
-    /// The first line has the names of the columns.
+    /// True if the first line has the names of the columns.
     pub header: bool,
-    /// The text that stands for null.
+    /// The text that means null.
     pub null: Option<String>,
 }
 
 impl DialectArgs {
-    /// That of a file; the options must fit its format.
+    /// Returns the dialect of a file; fails if the options do not fit its format.
     pub fn of(&self, format: Format, file: &Path) -> Result<Dialect, Failure> {
         let asked = self.delimiter.is_some() || self.no_header || self.null.is_some();
         if format != Format::Csv && asked {

@@ -1,4 +1,4 @@
-//! CSV: a header with the columns' names, then a row a line.
+//! CSV: a header with the columns' names, then one row per line.
 
 use std::io::{self, Read};
 
@@ -16,7 +16,7 @@ pub struct CsvRows {
     /// The first row of an input without a header.
     first: Option<csv::ByteRecord>,
     null: Option<String>,
-    /// Rows read so far, malformed ones too.
+    /// The number of rows read so far, including malformed ones.
     number: u64,
     /// `None`: the row's number.
     key: Option<usize>,
@@ -24,7 +24,7 @@ pub struct CsvRows {
 }
 
 impl CsvRows {
-    /// Reads the header and settles the columns.
+    /// Reads the header and selects the columns.
     pub fn open(
         input: Input,
         dialect: &Dialect,
@@ -48,14 +48,14 @@ impl CsvRows {
         }
         let schema = settle(&names, asked)?;
         let position = |column: &String| names.iter().position(|name| name == column);
-        // `settle` answers with columns that are there.
+        // `settle` returns existing columns only.
         let key = schema.key.as_ref().and_then(position);
         let value = schema.value.as_ref().and_then(position);
         let null = dialect.null.clone();
         Ok((Self { reader, names, first, null, number: 0, key, value }, schema))
     }
 
-    /// The next row.
+    /// Returns the next row.
     pub fn next(&mut self) -> Option<RowResult> {
         let mut record = self.first.take().unwrap_or_default();
         if record.is_empty() {
@@ -72,7 +72,7 @@ impl CsvRows {
     fn row(&self, record: &csv::ByteRecord) -> Result<Row, BadRow> {
         let line = record.position().map_or(0, csv::Position::line);
         let bad = |reason| BadRow { line, reason };
-        // The parser takes the end of the input for the quote that is missing, and all rows up to there for one field.
+        // The parser treats the end of the input as the missing quote, and all rows up to it as one field.
         if self.reader.get_ref().ended_in_quotes() {
             return Err(bad(OPEN_QUOTE.to_owned()));
         }
@@ -103,7 +103,7 @@ impl CsvRows {
         }
     }
 
-    /// All fields but the key as a JSON object of strings and nulls.
+    /// Returns all fields but the key as a JSON object of strings and nulls.
     fn others(&self, record: &csv::ByteRecord) -> Result<Vec<u8>, String> {
         let mut object = Line::new();
         for (index, (name, field)) in self.names.iter().zip(record).enumerate() {
@@ -131,7 +131,7 @@ fn names_of(header: &csv::ByteRecord) -> Result<Vec<String>, Failure> {
     names.map_err(|what| Failure::Problem(format!("line 1: the header has {what}")))
 }
 
-/// Refuses a header that looks like several columns between which is another delimiter.
+/// Rejects a header that looks like several columns separated by another delimiter.
 fn refuse_other_delimiter(names: &[String]) -> Result<(), Failure> {
     let [name] = names else { return Ok(()) };
     let Some(other) = [';', '\t', '|', ','].into_iter().find(|&other| name.contains(other)) else {
@@ -145,7 +145,7 @@ fn refuse_other_delimiter(names: &[String]) -> Result<(), Failure> {
     )))
 }
 
-/// What the system said, whatever the parser made of it.
+/// Returns the I/O error inside an error of the parser.
 pub fn io_error(error: csv::Error) -> io::Error {
     match error.into_kind() {
         csv::ErrorKind::Io(error) => error,
@@ -153,15 +153,15 @@ pub fn io_error(error: csv::Error) -> io::Error {
     }
 }
 
-/// An input that is watched for what the parser does not tell: rows without end, and a quote that is still open at the
-/// end.
+/// An input that detects two faults that the parser does not report: rows that are too long, and a quote that is
+/// still open at the end.
 pub struct Watched {
     input: Input,
     delimiter: u8,
     place: Place,
     /// Bytes read so far.
     consumed: u64,
-    /// Where the row began: its line, and bytes and delimiters since then.
+    /// The start of the current row: its line, and the bytes and delimiters since then.
     line: u64,
     row_bytes: usize,
     row_fields: usize,
@@ -169,17 +169,17 @@ pub struct Watched {
     lines: u64,
 }
 
-/// What is told of a row with a quote that is still open at the end.
+/// The message for a row with a quote that is still open at the end.
 pub const OPEN_QUOTE: &str = "a quote is never closed; all that follows belongs to this row";
 
 impl Watched {
-    /// A parser of `input` that leaves the number of fields to its caller, and skips the first row as a header.
+    /// Returns a parser of `input` that accepts any number of fields and skips the first row as a header.
     #[cfg(feature = "join")]
     pub fn reader(input: Input) -> csv::Reader<Self> {
         Self::builder(b',').has_headers(true).from_reader(Self::new(input, b','))
     }
 
-    /// A parser of all rows of `input`, the header too.
+    /// Returns a parser of all rows of `input`, including a header.
     pub fn delimited(input: Input, delimiter: u8) -> csv::Reader<Self> {
         Self::builder(delimiter).has_headers(false).from_reader(Self::new(input, delimiter))
     }
@@ -204,19 +204,19 @@ impl Watched {
         }
     }
 
-    /// Whether the input is at its end, within quotes.
+    /// Returns whether the input ended inside quotes.
     pub fn ended_in_quotes(&self) -> bool {
         self.place == Place::EndInQuotes
     }
 }
 
-/// Where in a row the last byte was.
+/// The position of the last byte within a row.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     FieldStart,
     Plain,
     Quoted,
-    /// A quote within quotes: the end of the field, or the first half of a doubled quote.
+    /// A quote inside quotes: the end of the field, or the first half of a doubled quote.
     QuoteInQuotes,
     /// The input ended with an open quote.
     EndInQuotes,
@@ -235,7 +235,7 @@ impl Place {
     }
 }
 
-/// What may come before the first field.
+/// May precede the first field.
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 impl Read for Watched {

@@ -1,4 +1,4 @@
-//! Newline-delimited JSON: an object a line.
+//! Newline-delimited JSON: one object per line.
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
@@ -15,26 +15,26 @@ use icefield_console::terminal::shown;
 /// The rows of a JSON input.
 pub struct JsonRows {
     lines: Lines,
-    /// The lines that settling the columns has read already.
+    /// Lines that were read while selecting the columns.
     pending: VecDeque<LineResult>,
-    /// Rows read so far, malformed ones too.
+    /// The number of rows read so far, including malformed ones.
     number: u64,
 }
 
 /// A line with its number, from 1; the outer error ends reading.
 type LineResult = io::Result<Result<(u64, String), BadRow>>;
 
-/// How many lines may come before the first JSON object, and about how many bytes.
+/// The first JSON object must come within this number of lines, and about this number of bytes.
 const FIRST_OBJECT_WITHIN: usize = 1000;
 const FIRST_OBJECT_WITHIN_BYTES: usize = 1 << 20;
 
 impl JsonRows {
-    /// Reads up to the first object and settles the columns.
+    /// Reads up to the first object and selects the columns.
     pub fn open(input: Input, asked: &Columns) -> Result<(Self, Schema), Failure> {
         let mut lines = Lines { input: BufReader::with_capacity(1 << 16, input), number: 0 };
         let mut pending = VecDeque::new();
         let (mut names, mut bytes, mut first_fault) = (Vec::new(), 0, None);
-        // Lines that are no object are reported when their turn comes; the first that is one names the columns.
+        // The first object names the columns. Lines before it that are not objects are reported later, in order.
         while names.is_empty()
             && pending.len() < FIRST_OBJECT_WITHIN
             && bytes < FIRST_OBJECT_WITHIN_BYTES
@@ -63,7 +63,7 @@ impl JsonRows {
             )));
         }
         if names.is_empty() {
-            // An empty input has no rows, whatever their columns.
+            // An empty input has no rows, so any columns will do.
             names = vec![asked.key.clone().unwrap_or_else(|| "key".to_owned())];
             names.extend(asked.value.clone().or_else(|| Some("value".to_owned())));
         }
@@ -71,7 +71,7 @@ impl JsonRows {
         Ok((Self { lines, pending, number: 0 }, schema))
     }
 
-    /// The next row.
+    /// Returns the next row.
     pub fn next(&mut self, schema: &Schema) -> Option<RowResult> {
         let line = self.pending.pop_front().or_else(|| self.lines.next())?;
         self.number += 1;
@@ -106,7 +106,7 @@ impl Lines {
         }
     }
 
-    /// Reads a line, the excess of a very long one not; gives how many bytes there were.
+    /// Reads a line, without the excess of a very long one. Returns the number of bytes in the input.
     fn read_line(&mut self, bytes: &mut Vec<u8>) -> io::Result<u64> {
         let limit = LONGEST_LINE_BYTES as u64 + 1;
         let mut read = self.input.by_ref().take(limit).read_until(b'\n', bytes)? as u64;
@@ -118,7 +118,7 @@ impl Lines {
     }
 }
 
-/// The members of a JSON object in their order, values as they were written.
+/// The members of a JSON object in order, with their values as written.
 pub struct Members<'a>(pub Vec<(String, &'a RawValue)>);
 
 impl<'de> Deserialize<'de> for Members<'de> {
@@ -155,7 +155,7 @@ fn row(line: u64, number: u64, text: &str, schema: &Schema) -> Result<Row, BadRo
     Ok(Row { line, key, value })
 }
 
-/// All members but the key as a JSON object.
+/// Returns all members but the key as a JSON object.
 fn object(members: &[(String, &RawValue)], key: Option<&str>) -> Result<Vec<u8>, String> {
     let (mut object, mut names) = (Line::new(), HashSet::new());
     for (name, raw) in members.iter().filter(|(name, _)| Some(name.as_str()) != key) {
@@ -167,7 +167,7 @@ fn object(members: &[(String, &RawValue)], key: Option<&str>) -> Result<Vec<u8>,
     Ok(object.end().into_bytes())
 }
 
-/// A member's text: the content of a string, anything else as it is written.
+/// Returns a member's text: the content of a string, any other value as written.
 fn member(members: &[(String, &RawValue)], column: &str) -> Result<Vec<u8>, String> {
     let mut found = members.iter().filter(|(name, _)| name == column).map(|(_, raw)| raw.get());
     let name = shown(column);
@@ -184,12 +184,12 @@ fn member(members: &[(String, &RawValue)], column: &str) -> Result<Vec<u8>, Stri
     }
 }
 
-/// The content of a JSON string; `None` for JSON that is no string.
+/// Returns the content of a JSON string; `None` for JSON that is not a string.
 pub fn unquoted(raw: &str) -> Option<serde_json::Result<String>> {
     raw.starts_with('"').then(|| serde_json::from_str(raw))
 }
 
-/// The parser's message; its own line numbers count from the row.
+/// Returns the parser's message, without its line numbers, which are relative to the row.
 fn json_fault(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let text = text.split(" at line ").next().unwrap_or_default();

@@ -1,7 +1,7 @@
-//! Rows of CSV and newline-delimited JSON as the texts of a key and a value.
+//! Rows of CSV and newline-delimited JSON, as the texts of a key and a value.
 //!
-//! Which columns those are is settled once, on the header of CSV and on the first object of JSON. No row takes more
-//! memory than the longest key and value can need.
+//! The key and value columns are selected once, from the header of CSV or the first object of JSON. A row takes no
+//! more memory than the longest key and value need.
 
 mod decode;
 mod dialect;
@@ -24,18 +24,18 @@ pub use from_csv::io_error;
 pub use from_csv::{OPEN_QUOTE, Watched};
 pub use from_json::{Members, unquoted};
 
-/// How rows are written.
+/// The format of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
-    /// A header with the columns' names, then a row a line
+    /// A header with the columns' names, then one row per line
     Csv,
-    /// A JSON object a line
+    /// One JSON object per line
     #[value(alias = "jsonl", alias = "json")]
     Ndjson,
 }
 
 impl Format {
-    /// The format that a file name suggests: JSON for .ndjson, .jsonl and .json, CSV for any other.
+    /// Returns the format that a file name suggests: JSON for .ndjson, .jsonl and .json, CSV for any other.
     pub fn of_file(name: &Path) -> Self {
         match ending(name).as_deref() {
             Some("ndjson" | "jsonl" | "json") => Self::Ndjson,
@@ -44,7 +44,7 @@ impl Format {
     }
 }
 
-/// How a file's name ends, in small letters and without what compression adds.
+/// Returns the extension of a file's name in lower case, without that of a compression.
 fn ending(name: &Path) -> Option<String> {
     let extension = |name: &Path| Some(name.extension()?.to_str()?.to_ascii_lowercase());
     match extension(name)?.as_str() {
@@ -56,18 +56,18 @@ fn ending(name: &Path) -> Option<String> {
 /// The columns that the user named.
 #[derive(Clone, Debug, Default)]
 pub struct Columns {
-    /// The key's.
+    /// The key column.
     pub key: Option<String>,
-    /// Whether keys are the rows' numbers instead, from 1.
+    /// True if the keys are the row numbers, from 1.
     pub key_is_number: bool,
-    /// The value's.
+    /// The value column.
     pub value: Option<String>,
 }
 
-/// A row's texts.
+/// The texts of a row.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Where the row begins, from 1.
+    /// The line on which the row begins, from 1.
     pub line: u64,
     /// The key's text.
     pub key: Vec<u8>,
@@ -76,18 +76,18 @@ pub struct Row {
 }
 
 impl Row {
-    /// Bytes of its texts.
+    /// Returns the size of its texts.
     pub fn bytes(&self) -> usize {
         self.key.len() + self.value.len()
     }
 }
 
-/// A row that is no row.
+/// A malformed row.
 #[derive(Debug, PartialEq, Eq)]
 pub struct BadRow {
-    /// Where the row begins, from 1.
+    /// The line on which the row begins, from 1.
     pub line: u64,
-    /// What is wrong with it.
+    /// The fault.
     pub reason: String,
 }
 
@@ -97,17 +97,17 @@ impl fmt::Display for BadRow {
     }
 }
 
-/// What reading gives for each row; the outer error ends it.
+/// The result of reading a row; the outer error ends reading.
 pub type RowResult = io::Result<Result<Row, BadRow>>;
 
-/// Where rows come from.
+/// The source of rows.
 pub type Input = Box<dyn Read + Send>;
 
-/// The longest row of CSV: a key and a value as long as tables take them (16 MiB), each byte as two, have room.
+/// The longest row of CSV: the longest key and value that tables accept (16 MiB), with two characters per byte.
 const LONGEST_ROW_BYTES: usize = 68 << 20;
-/// The most fields of a row of CSV: for the parser each is a word, however short it is.
+/// The most fields in a row of CSV: the parser stores a word for each, however short it is.
 const MOST_FIELDS: usize = 1 << 20;
-/// The longest line of JSON: one as long as tables take it, each byte as an escape of six, has room.
+/// The longest line of JSON: the longest record that tables accept, with an escape of six characters per byte.
 const LONGEST_LINE_BYTES: usize = 128 << 20;
 
 /// The rows of an input.
@@ -116,9 +116,9 @@ pub struct Rows {
     schema: Schema,
 }
 
-/// Which columns make the record.
+/// The columns of a record.
 pub struct Schema {
-    /// All columns, of JSON those of the first object.
+    /// All columns; for JSON those of the first object.
     names: Vec<String>,
     /// `None`: the row's number.
     key: Option<String>,
@@ -132,7 +132,7 @@ enum Source {
 }
 
 impl Rows {
-    /// Begins to read, and settles the columns.
+    /// Starts reading, and selects the columns.
     pub fn open(
         input: Input,
         format: Format,
@@ -152,17 +152,17 @@ impl Rows {
         Ok(Self { source, schema })
     }
 
-    /// All columns, of JSON those of the first object.
+    /// Returns all columns; for JSON those of the first object.
     pub fn columns(&self) -> &[String] {
         &self.schema.names
     }
 
-    /// The name of the key's column, unless the key is the row's number.
+    /// Returns the name of the key column; `None` if the key is the row number.
     pub fn key_column(&self) -> Option<&str> {
         self.schema.key.as_deref()
     }
 
-    /// The name of the value's column, unless it is all the others.
+    /// Returns the name of the value column; `None` if the value is all the others.
     pub fn value_column(&self) -> Option<&str> {
         self.schema.value.as_deref()
     }
@@ -179,7 +179,7 @@ impl Iterator for Rows {
     }
 }
 
-/// Reads `data` as rows to the end, or to the first error that ends it; how many there were, good and bad. For `fuzz/`.
+/// Reads `data` as rows up to the end or an error. Returns the number of rows, good and bad. For `fuzz/`.
 #[must_use]
 pub fn read_all(data: Vec<u8>, is_json: bool) -> u64 {
     let format = if is_json { Format::Ndjson } else { Format::Csv };
@@ -191,8 +191,8 @@ pub fn read_all(data: Vec<u8>, is_json: bool) -> u64 {
     }
 }
 
-/// Settles the columns: the key is the row's number if that was asked for, the one named, else `key`, else the first;
-/// the value is the one named, else the only other one, else all others as JSON.
+/// Selects the columns. The key is the row number if requested, else the named column, else `key`, else the first;
+/// the value is the named column, else the only other one, else all others as JSON.
 fn settle(names: &[String], asked: &Columns) -> Result<Schema, Failure> {
     if names.is_empty() {
         return Err(Failure::Problem(
@@ -220,7 +220,7 @@ fn settle(names: &[String], asked: &Columns) -> Result<Schema, Failure> {
             others.next().filter(|_| others.next().is_none()).cloned()
         }
     };
-    // What is stored of a row must name each of its columns.
+    // A stored column must have a unique name.
     let stored = names.iter().filter(|name| {
         value.is_none() || Some(*name) == key.as_ref() || Some(*name) == value.as_ref()
     });

@@ -1,4 +1,4 @@
-//! Which table for whom, by what the tour has measured.
+//! Recommends a table for each need, from the measurements of the tour.
 
 use super::join::Join;
 use super::measure::Spread;
@@ -6,12 +6,12 @@ use super::{Row, grouped, milliseconds};
 use icefield_console::failure::Failure;
 use icefield_console::json::Output;
 
-/// What a user may want most, with the figure that decides.
+/// A need of users, with the figure that decides.
 struct Wish {
     what: &'static str,
     of_durable: bool,
     figure: fn(&Row) -> Spread,
-    /// Whether less of it is better.
+    /// True if a smaller figure is better.
     less: bool,
     told: fn(&Row) -> String,
 }
@@ -68,13 +68,13 @@ const WISHES: &[Wish] = &[
 ];
 
 impl Wish {
-    /// Whether `a` is better than `b`, beyond the noise.
+    /// Returns whether `a` is better than `b`, beyond the noise.
     fn prefers(&self, a: &Row, b: &Row) -> bool {
         let (a, b) = ((self.figure)(a), (self.figure)(b));
         if self.less { b.is_above(a) } else { a.is_above(b) }
     }
 
-    /// The best by its median, and all that are not worse beyond the noise.
+    /// Returns the best table by its median, and all that are not worse beyond the noise.
     fn winners<'a>(&self, able: &[&'a Row]) -> Vec<&'a Row> {
         let median = |row: &Row| (self.figure)(row).median * if self.less { -1.0 } else { 1.0 };
         let mut by_median = able.to_vec();
@@ -84,7 +84,7 @@ impl Wish {
     }
 }
 
-/// Names the best table for each wish, by values of each kind.
+/// Prints the best tables for each need, by kind of values.
 pub fn print(out: &mut Output, rows: &[Row], join: &Join) -> Result<(), Failure> {
     out.say("\nWhich table for you, by these figures:")?;
     let mut kinds: Vec<&str> = rows.iter().map(|row| row.design.values).collect();

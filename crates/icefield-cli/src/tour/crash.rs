@@ -1,4 +1,4 @@
-//! The heart of the tour: a process that loads a table is killed, and everything it acknowledged must be there.
+//! The core of the tour: a process that loads a table is killed, and every acknowledged record must survive.
 
 use std::fs::File;
 use std::io;
@@ -17,35 +17,34 @@ use super::orders::{self, Order, Stored};
 use icefield_console::failure::{Failure, Outcome};
 use icefield_console::progress;
 
-/// The hidden subcommand.
 pub const CHILD: &str = "tour-child";
 
-/// Loads orders until it is killed (a part of `tour`)
+/// Load orders until killed (a part of `tour`)
 #[derive(clap::Args, Debug)]
 pub struct ChildArgs {
-    /// Which of the tour's tables
+    /// Load the tour's table with this number
     #[arg(long)]
     index: usize,
-    /// The table to make
+    /// Create the table at this path
     #[arg(long)]
     table: PathBuf,
-    /// The orders
+    /// Read the orders from this file
     #[arg(long)]
     orders: PathBuf,
-    /// Where to write how many orders are durable, after each
+    /// Write the number of durable orders to this file after each order
     #[arg(long)]
     acknowledged: PathBuf,
 }
 
-/// What the crash did.
+/// The result of a crash.
 pub struct Crash {
-    /// Orders that the process had reported as stored when it was killed.
+    /// The number of orders that the process had acknowledged when it was killed.
     pub acknowledged: u64,
-    /// How many of them were missing or wrong afterwards.
+    /// The number of these that were missing or wrong afterwards.
     pub lost: u64,
-    /// From the beginning of `open` to the first answer.
+    /// The time from the call of `open` to the first answer.
     pub recovery: Duration,
-    /// Whatever else was wrong.
+    /// Other faults.
     pub faults: Vec<String>,
 }
 
@@ -60,7 +59,7 @@ pub fn child(args: &ChildArgs) -> Outcome {
     Ok(true)
 }
 
-/// The child's work: puts order after order and acknowledges each.
+/// The child's work: puts the orders one by one and acknowledges each.
 pub fn load<T: Shown>(args: &ChildArgs) -> Result<(), Failure>
 where
     T::Value: Stored,
@@ -73,17 +72,17 @@ where
         table.put(order.key, T::Value::of(order))?;
         acknowledged.write_all_at(&count.to_le_bytes(), 0).map_err(io)?;
     }
-    // Should the kill come late, it still finds an open table; should the parent be dead, we are not for ever.
+    // A late kill still finds an open table; if the parent is dead, the child ends after this time.
     thread::sleep(PATIENCE);
     Ok(())
 }
 
-/// How long parent and child wait for each other.
+/// The time that parent and child wait for each other.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Orders between two looks at the bar and Ctrl-C.
+/// Orders between two updates of the progress bar, with checks for Ctrl-C.
 const STEP: usize = 1024;
 
-/// Kills a child at half of its work, reopens its table, verifies, finishes the work.
+/// Kills a child halfway, reopens its table, verifies it, and loads the remaining orders.
 pub fn crash<T: Shown>(stage: &Stage<'_>, design: &Design) -> Result<Crash, Failure>
 where
     T::Value: Stored,
@@ -103,7 +102,7 @@ where
     let stored = usize::try_from(acknowledged).unwrap_or(usize::MAX).min(stage.orders.len());
     let (before, after) = stage.orders.split_at(stored);
     let lost = missing(stage, design, &table, before)?;
-    // The order that was on its way may be there or not; nothing beyond it may.
+    // The order in flight may be present or absent; later ones must be absent.
     let found = table.len()?;
     if !(acknowledged..=acknowledged + 1).contains(&found) {
         faults.push(format!("{found} orders after the crash, {acknowledged} acknowledged"));
@@ -120,7 +119,7 @@ where
     Ok(Crash { acknowledged, lost, recovery, faults })
 }
 
-/// Loads in a child, kills it, and gives the number of orders that it acknowledged.
+/// Loads a table in a child process and kills it. Returns the number of orders that it acknowledged.
 fn run_and_kill(stage: &Stage<'_>, design: &Design, table: &Path) -> Result<u64, Failure> {
     let path = stage.dir.join("acknowledged");
     let io = |error: io::Error| Failure::io(&path, &error);
@@ -180,11 +179,11 @@ fn spawn(
         .map_err(|error| Failure::io(&program, &error))
 }
 
-/// A child that does not outlive this value.
+/// A child process that is killed when this value is dropped.
 struct Killed(Child);
 
 impl Killed {
-    /// Kills by SIGKILL, and returns when the child is gone.
+    /// Kills the child with SIGKILL and waits for its end.
     fn kill(&mut self) -> io::Result<()> {
         self.0.kill()?;
         self.0.wait().map(drop)
@@ -193,12 +192,12 @@ impl Killed {
 
 impl Drop for Killed {
     fn drop(&mut self) {
-        // It may be dead already, and that is all we want.
+        // An error means that it is dead already.
         let _ = self.kill();
     }
 }
 
-/// How many of `orders` are absent or wrong.
+/// Returns the number of `orders` that are absent or wrong.
 fn missing<T: Shown>(
     stage: &Stage<'_>,
     design: &Design,

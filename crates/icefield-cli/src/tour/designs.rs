@@ -1,4 +1,4 @@
-//! The tables that the tour shows, in one place.
+//! The tables that the tour shows.
 
 use std::path::Path;
 
@@ -10,15 +10,16 @@ use super::measure::{self, Speed};
 use super::orders::Stored;
 use icefield_console::failure::Failure;
 
-/// A table type that can be shown.
+/// A table type that the tour can load, crash and reopen.
 pub trait Shown: Durable<Key = u64> + Sized {
-    /// Makes a table.
+    /// Creates a table.
     fn create(path: &Path) -> Result<Self>;
     /// Opens it again.
     fn open(path: &Path) -> Result<Self>;
 }
 
-/// The tables that outlive their processes, by name. Each makes and opens itself alike, but they have no trait for it.
+/// Implements [`Shown`] for the persistent tables. They have equal functions to create and open, but no trait for
+/// them.
 macro_rules! shown {
     ($($table:ident: $name:literal),*) => {
         $(impl<V: Value + ?Sized> Shown for $table<u64, V> {
@@ -41,23 +42,23 @@ shown!(DashEh: "dash-eh", DashLh: "dash-lh", Iceberg: "iceberg", Plush: "plush")
 pub struct Design {
     /// The design's name.
     pub name: &'static str,
-    /// What it stores of each order.
+    /// The stored part of each order.
     pub values: &'static str,
     /// Measures its speed.
     pub measure: fn(&Stage<'_>, &Design) -> Result<Speed, Failure>,
-    /// What outlives a process, if anything does.
+    /// The crash test, for tables that outlive their processes.
     pub outlives: Option<Outlives>,
 }
 
-/// What is done to tables that outlive their processes.
+/// The crash test of a table that outlives its process.
 pub struct Outlives {
-    /// Kills a process that loads one, and looks what is left.
+    /// Kills a process that loads a table, and checks the table.
     pub crash: fn(&Stage<'_>, &Design) -> Result<Crash, Failure>,
-    /// What that process does.
+    /// The work of that process.
     pub child: fn(&ChildArgs) -> Result<(), Failure>,
 }
 
-/// Every table of keys and values.
+/// Returns every table of keys and values.
 pub fn designs() -> Vec<Design> {
     let mut designs = lasting();
     designs.push(Design {

@@ -1,4 +1,4 @@
-//! The join index of the tour: built over the orders, opened again, and asked for the order of every line item.
+//! The join index of the tour: built over the orders, reopened, and probed with every line item.
 
 use std::time::{Duration, Instant};
 
@@ -9,23 +9,23 @@ use super::measure::remove;
 use super::orders::line_items;
 use icefield_console::failure::Failure;
 
-/// Line items joined with their orders.
+/// The measurements of the join of line items with their orders.
 pub struct Join {
-    /// Orders a second that the index was built from.
+    /// Orders indexed per second.
     pub built: f64,
-    /// From the beginning of `open` to the first answer.
+    /// The time from the call of `open` to the first answer.
     pub open: Duration,
-    /// Line items a second that found their order.
+    /// Line items per second that were joined with their order.
     pub joined: f64,
-    /// How many there are.
+    /// The number of line items.
     pub items: u64,
-    /// How many orders were found for them: one each.
+    /// The number of orders found for them; one for each is correct.
     pub found: u64,
-    /// Bytes on the medium for each order.
+    /// Bytes on the medium per order.
     pub bytes_per_key: f64,
 }
 
-/// Builds, opens and probes.
+/// Builds, opens and probes an index.
 pub fn join(stage: &Stage<'_>) -> Result<Join, Failure> {
     let path = stage.dir.join("joined.ice");
     let keys: Vec<u64> = stage.orders.iter().map(|order| order.key).collect();

@@ -1,4 +1,4 @@
-//! How fast a table takes the orders, and how much room they need.
+//! The speed of a table with the orders, and the space that they take.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use super::orders::{Order, Stored};
 use icefield_console::failure::Failure;
 use icefield_console::progress;
 
-/// One figure, measured several times.
+/// A figure that was measured several times.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
     pub least: f64,
@@ -20,13 +20,13 @@ pub struct Spread {
     pub most: f64,
 }
 
-/// Beyond what several measurements in a row show, two tables are told apart only when they differ by so much.
+/// The least ratio by which two tables must differ, beyond the spread of their measurements.
 const MARGIN: f64 = 1.05;
-/// How far a single measurement of a time is trusted.
+/// The factor by which a single measurement of a time may be off.
 const ONCE: f64 = 1.5;
 
 impl Spread {
-    /// That of some measurements, at least one.
+    /// Returns the spread of one or more measurements.
     pub fn of(mut values: Vec<f64>) -> Self {
         values.sort_unstable_by(f64::total_cmp);
         let at = |index: usize| values.get(index).copied().unwrap_or(f64::NAN);
@@ -37,12 +37,12 @@ impl Spread {
         }
     }
 
-    /// That of a single measurement.
+    /// Returns the assumed spread of a single measurement.
     pub fn once(value: f64) -> Self {
         Self { least: value / ONCE, median: value, most: value * ONCE }
     }
 
-    /// Whether it is above another one beyond the noise.
+    /// Returns whether it is above another spread, beyond the noise.
     pub fn is_above(self, other: Self) -> bool {
         self.least > other.most * MARGIN
     }
@@ -58,7 +58,7 @@ pub struct Speeds {
 }
 
 impl Speeds {
-    /// Those of runs with the same table.
+    /// Returns the spreads over runs with the same table.
     pub fn of(runs: &[Speed]) -> Self {
         let spread = |figure: fn(&Speed) -> f64| Spread::of(runs.iter().map(figure).collect());
         Self {
@@ -71,7 +71,7 @@ impl Speeds {
     }
 }
 
-/// Orders a second and bytes an order, in one run.
+/// The figures of one run: orders per second, and bytes per order.
 pub struct Speed {
     /// Puts, each durable when it returns.
     pub puts: f64,
@@ -79,18 +79,18 @@ pub struct Speed {
     pub batched_puts: f64,
     /// Lookups, one by one.
     pub gets: f64,
-    /// Bytes for each order: on the medium, or in memory.
+    /// Bytes per order: on the medium, or in memory.
     pub bytes_per_key: f64,
-    /// What the medium survives, if there is one.
+    /// The durability, if the table has one.
     pub durability: Option<Durability>,
 }
 
-/// Orders in a batch.
+/// Orders per batch.
 pub const BATCH: usize = 32;
-/// Orders between two looks at the clock, the bar and Ctrl-C.
+/// Orders between two clock readings, with an update of the progress bar and a check for Ctrl-C.
 const STEP: usize = 1024;
 
-/// Measures tables that `make` makes at a path.
+/// Measures tables created by `make`.
 pub fn speed<T: Table<Key = u64>>(
     stage: &Stage<'_>,
     name: &str,
@@ -138,7 +138,8 @@ where
     orders.iter().map(|order| (order.key, T::Value::of(order))).collect()
 }
 
-/// Runs `work` over all `things` in steps, and gives things a second; bars and looks at Ctrl-C are not timed.
+/// Runs `work` over all `things` in steps and returns things per second. The progress bar and the check for Ctrl-C
+/// are not timed.
 pub fn timed<T>(
     stage: &Stage<'_>,
     title: &str,
@@ -157,13 +158,13 @@ pub fn timed<T>(
     Ok(things.len() as f64 / time.as_secs_f64().max(f64::MIN_POSITIVE))
 }
 
-/// Moves the bar, and looks whether to stop.
+/// Advances the progress bar, and fails after Ctrl-C.
 pub fn step(stage: &Stage<'_>, bar: &ProgressBar, orders: usize) -> Result<(), Failure> {
     bar.inc(orders as u64);
     stage.go_on()
 }
 
-/// Removes a table that has served, if it has left anything.
+/// Removes a table after its measurement, if it has files.
 pub fn remove(path: &Path) -> Result<(), Failure> {
     if !path.exists() {
         return Ok(());

@@ -1,5 +1,5 @@
-//! `icefield tour`: every table that exists, loaded, killed, reopened and verified, in less than a minute and one table,
-//! and which of them is for whom.
+//! `icefield tour`: loads every table, kills the loading process, reopens and verifies the table, and recommends a
+//! table for each need. The results are one text table, printed in less than a minute.
 
 mod advice;
 mod crash;
@@ -35,22 +35,22 @@ Examples:
 
 Exit status: 0 nothing was lost, 1 something was";
 
-/// Shows every table: loads it, kills the loading process, reopens, verifies
+/// Show every table: load it, kill the loading process, reopen, verify
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The TPC-H scale factor: 1 is 1,500,000 orders
+    /// Use this TPC-H scale factor: 1 is 1,500,000 orders
     #[arg(long, value_name = "S", default_value_t = 0.1, value_parser = scale)]
     scale: f64,
-    /// Where to work, in a directory that is removed at the end; without it /dev/shm if that can be written, else the
-    /// system's temporary directory
+    /// Work in this directory, in a subdirectory that is removed at the end; without it in /dev/shm if that is
+    /// writable, else in the system's temporary directory
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     #[command(flatten)]
     json: JsonArgs,
 }
 
-/// A scale whose orders fit into memory.
+/// Parses a scale factor whose orders fit into memory.
 fn scale(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(scale) if (0.001..=10.0).contains(&scale) => Ok(scale),
@@ -58,20 +58,20 @@ fn scale(text: &str) -> Result<f64, String> {
     }
 }
 
-/// What the stages of the tour share.
+/// The state shared by the stages of the tour.
 pub struct Stage<'a> {
     /// The orders to store.
     pub orders: &'a [Order],
-    /// The same orders in a file, for the child.
+    /// The same orders in a file, for the child process.
     pub file: &'a Path,
-    /// Where tables go.
+    /// The directory for tables.
     pub dir: &'a Path,
-    /// Whether to stop.
+    /// The flag set by Ctrl-C.
     pub interrupt: &'a Interrupt,
 }
 
 impl Stage<'_> {
-    /// Ends the tour when the user wants it to.
+    /// Fails after Ctrl-C.
     pub fn go_on(&self) -> Result<(), Failure> {
         if self.interrupt.asked() {
             return Err(Failure::Interrupted(
@@ -82,14 +82,14 @@ impl Stage<'_> {
     }
 }
 
-/// How often each table is measured.
+/// The number of measurements of each table.
 const RUNS: usize = 3;
 
-/// What the tour found out about one table.
+/// The results of one table.
 struct Row {
     design: Design,
     speed: Speeds,
-    /// Of tables that outlive their processes.
+    /// For tables that outlive their processes.
     crash: Option<Crash>,
 }
 
@@ -127,7 +127,7 @@ pub fn run(args: &Args) -> Outcome {
             }
             crashes.push(crash);
         }
-        // In turns, so that what slows the machine for a while slows all tables.
+        // In turns, so that a temporary slowdown of the machine affects all tables.
         let mut runs: Vec<Vec<measure::Speed>> = designs.iter().map(|_| Vec::new()).collect();
         for _ in 0..RUNS {
             for (design, runs) in designs.iter().zip(&mut runs) {
@@ -153,7 +153,7 @@ pub fn run(args: &Args) -> Outcome {
     })
 }
 
-/// A directory of our own, removed when dropped.
+/// Creates a working directory, which is removed on drop.
 fn work_dir(asked: Option<&Path>) -> Result<TempDir, Failure> {
     let make = |parent: &Path| tempfile::Builder::new().prefix("icefield-tour-").tempdir_in(parent);
     match asked {
@@ -270,7 +270,7 @@ fn cells_of(row: &Row) -> [String; 9] {
     ]
 }
 
-/// What stands for figures that a table in memory has not.
+/// Returns the placeholder for a figure that does not apply to a table in memory.
 fn nothing() -> String {
     "-".to_owned()
 }
@@ -297,7 +297,7 @@ fn milliseconds(time: Duration) -> String {
     format!("{:.2} ms", time.as_secs_f64() * 1e3)
 }
 
-/// A number with commas between the thousands.
+/// Formats a number with commas between the thousands.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();

@@ -10,22 +10,22 @@ use tpchgen::generators::OrderGenerator;
 use icefield_console::failure::Failure;
 use icefield_console::progress;
 
-/// An order, as far as the tables want it.
+/// An order, with the fields that the tables store.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Order {
     /// `o_orderkey`.
     pub key: u64,
     /// `o_totalprice` in cents.
     pub cents: u64,
-    /// The whole row, as TPC-H's own tool writes it.
+    /// The whole row, in the format of TPC-H's own tool.
     pub row: String,
 }
 
-/// What of an order a table stores.
+/// The part of an order that a table stores.
 pub trait Stored: Value {
-    /// The stored part in words.
+    /// Describes the stored part.
     const TITLE: &'static str;
-    /// The stored part.
+    /// Returns the stored part.
     fn of(order: &Order) -> Arg<'_, Self>;
 }
 
@@ -54,7 +54,7 @@ pub fn line_items(orders: &[u64]) -> Vec<u64> {
     orders.iter().flat_map(lines_of).collect()
 }
 
-/// Makes the orders of a scale factor.
+/// Generates the orders of a scale factor.
 pub fn generate(scale: f64) -> Result<Vec<Order>, Failure> {
     let count = OrderGenerator::calculate_row_count(scale, 1, 1);
     let bar = progress::over_records("making orders", count.unsigned_abs());
@@ -74,7 +74,7 @@ pub fn generate(scale: f64) -> Result<Vec<Order>, Failure> {
     Ok(orders)
 }
 
-/// Writes the rows to a file, for a process that cannot see this one's memory.
+/// Writes the rows to a file, for the child process.
 pub fn write(orders: &[Order], path: &Path) -> Result<(), Failure> {
     let write = || {
         let mut file = BufWriter::new(File::create(path)?);
@@ -84,7 +84,7 @@ pub fn write(orders: &[Order], path: &Path) -> Result<(), Failure> {
     write().map_err(|error| Failure::io(path, &error))
 }
 
-/// Reads what [`write`] wrote.
+/// Reads the rows written by [`write`].
 pub fn read(path: &Path) -> Result<Vec<Order>, Failure> {
     let file = File::open(path).map_err(|error| Failure::io(path, &error))?;
     let mut orders = Vec::new();

@@ -1,8 +1,8 @@
-//! Damaged records, as commands tell of them.
+//! Reports of damaged records.
 
 use crate::support::Place;
 
-/// A table of three records, one of whose values is no UTF-8 any more.
+/// Creates a table of three records, and damages a value so that it is not UTF-8.
 fn damaged(place: &Place, design: &str) {
     let words: Vec<String> = ["first", "second", "third"]
         .map(|word| format!("a value of its own, the {word} one"))
@@ -11,7 +11,7 @@ fn damaged(place: &Place, design: &str) {
     for (key, word) in (1..).zip(&words) {
         place.ok(&["put", "t.ice", &key.to_string(), word]);
     }
-    // Everywhere: some designs hold a value in a log, too.
+    // Damage every copy: some designs store a value in a log too.
     let mut places = 0;
     for entry in std::fs::read_dir(place.path("t.ice")).unwrap() {
         let path = entry.unwrap().path();

@@ -1,4 +1,4 @@
-//! What `load` reads and `export` gives back: dialects of CSV, compressed files, duplicates, types, columns.
+//! Round trips of `load` and `export`: dialects of CSV, compressed files, duplicates, types, columns.
 
 use std::io::Write;
 
@@ -47,7 +47,7 @@ fn rows_that_replace_others_are_told() {
     let (status, out, err) = load("numbers.ice", &["--key-row-number"]);
     assert_eq!((status, out.as_str(), err.as_str()), (Some(0), "3 rows loaded", ""));
     assert_eq!(place.ok(&["get", "numbers.ice", "3"]), "{\"year\":\"2013\",\"flight\":\"UA3\"}\n");
-    // Again: the same numbers.
+    // Loading again uses the same numbers.
     assert!(load("numbers.ice", &["--key-row-number"]).1.contains("3 of them replaced"));
     assert!(load("x.ice", &["--key-row-number", "--key", "year"]).0 == Some(2));
 }
@@ -157,7 +157,7 @@ fn guessed_types_change_no_value() {
         let back = place.ok(&["get", &table, "1", "2"]);
         assert_eq!(back, format!("1\t{}\n2\t{}\n", column[0], column[1]));
     }
-    // Beyond the rows of the guess.
+    // After the rows from which the types are inferred.
     let rows: String = (0..1500).map(|row| format!("{row},{row}.5\n")).collect();
     place.file("long.csv", &format!("k,v\n{rows}1500,7\n0x5dd,1.5\n"));
     for _ in 0..2 {
@@ -193,19 +193,19 @@ fn a_file_comes_back_with_its_columns() {
     let json = std::fs::read_to_string(place.path("orders.ndjson")).unwrap();
     assert!(json.contains("{\"name\":\"ann\",\"id\":1,\"price\":\"1.50\""), "{json}");
     assert!(place.ok(&["export", "t.ice", "--raw"]).starts_with("key,value\n"));
-    // Copies have the columns, too.
+    // Copies have the columns too.
     place.ok(&["backup", "t.ice", "copy.ice"]);
     place.ok(&["salvage", "t.ice", "rescued.ice"]);
     for copy in ["copy.ice", "rescued.ice"] {
         assert_eq!(sorted(&place.ok(&["export", copy])), sorted(text), "{copy}");
     }
-    // Two columns of them, and one by number.
+    // Two of the columns, then one by row number.
     let two = ["load", "two.ice", "orders.csv", "--create", "--key", "id", "--value", "name"];
     place.ok(&two);
     assert_eq!(sorted(&place.ok(&["export", "two.ice"])), ["name,id", "ann,1", "bob,2", "c,3"]);
     place.ok(&["load", "numbers.ice", "orders.csv", "--create", "--key-row-number"]);
     assert_eq!(sorted(&place.ok(&["export", "numbers.ice"])), sorted(text));
-    // JSON keeps what later objects have more.
+    // JSON keeps the additional members of later objects.
     let rows = "{\"id\":1,\"a\":{\"b\":[1]},\"d\":0}\n{\"id\":2,\"c\":1.50,\"a\":null}\n";
     place.file("more.ndjson", rows);
     place.ok(&["load", "more.ice", "more.ndjson", "--create"]);
@@ -228,7 +228,7 @@ fn records_of_other_columns_are_told_by_key() {
     assert_eq!((ran.status, ran.out.as_str()), (Some(1), "out.csv: 2 records, 2 left out\n"));
     assert!(ran.err.contains("record 3: ") && ran.err.contains("record 4: "), "{}", ran.err);
     place.ok(&["export", "t.ice", "--raw"]);
-    // Rows of other columns end the description.
+    // Rows with other columns remove the description.
     place.file("other.csv", "id,a\n5,x\n");
     let ran = place.run(&["load", "t.ice", "other.csv"]);
     assert!(ran.status == Some(0) && ran.err.contains("other columns"), "{ran:?}");

@@ -1,8 +1,8 @@
-//! Numbers on the command line at their ends.
+//! Extreme numbers on the command line.
 
 use crate::support::Place;
 
-/// Refused, or done; never a panic, a hang or an arithmetic error.
+/// Returns the status: the command succeeds or fails, without a panic, a hang or an arithmetic error.
 fn ends(place: &Place, args: &[&str]) -> Option<i32> {
     let ran = place.run(args);
     assert!(matches!(ran.status, Some(0..=2)), "{args:?}: {ran:?}");

@@ -1,4 +1,4 @@
-//! `icefield salvage`: the rescued records, the damaged ones, and the reports about them.
+//! `icefield salvage`: the salvaged records, the damaged ones, and the reports about them.
 
 use std::path::PathBuf;
 
@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 use super::outputs::names;
 use crate::support::{Place, finish, handles_ctrl_c, json_lines};
 
-/// The file of a table that has the values.
+/// Returns the file of a table that stores the values.
 fn bytes_file(place: &Place) -> PathBuf {
     let mut files =
         ["blobs.ice", "payload.ice"].map(|name| place.path("m.ice").join(name)).into_iter();
     files.find(|path| path.exists()).unwrap()
 }
 
-/// A table of two records, the value of the first of which is damaged.
+/// Creates a table of two records and damages the value of the first.
 fn damaged(place: &Place, design: &str) {
     place.file("m.csv", "id,name\n1,Alice in Wonderland\n2,Bob\n");
     place.ok(&["load", "m.ice", "m.csv", "--create", "--design", design]);
@@ -32,7 +32,7 @@ fn damaged_records_are_listed_left_out_and_kept() {
         let place = Place::new();
         damaged(&place, design);
         assert_eq!(place.run(&["check", "m.ice"]).status, Some(1), "{design}");
-        // Reads do not give it out, and give the others.
+        // Reads report the damaged record and return the others.
         let ran = place.run(&["get", "m.ice", "1", "2"]);
         assert_eq!((ran.status, ran.out.as_str()), (Some(1), "2\tBob\n"), "{design}: {ran:?}");
         assert!(ran.err.starts_with("1: damaged: "), "{}", ran.err);
@@ -66,7 +66,7 @@ fn damaged_records_are_listed_left_out_and_kept() {
         assert!(left["reason"].as_str().unwrap().contains("checksum"), "{left}");
         assert!(!left["where"].as_str().unwrap().is_empty(), "{left}");
         assert!(place.ok(&["check", "m2.ice"]).contains("1 records, no faults"));
-        // The columns come over, too.
+        // The columns are copied too.
         assert_eq!(place.ok(&["export", "m2.ice"]), "id,name\n2,Bob\n", "{design}");
 
         let line = &place.json(&["salvage", "m.ice", "m3.ice"])[0];
@@ -80,7 +80,7 @@ fn damaged_records_are_listed_left_out_and_kept() {
 #[test]
 fn as_many_records_are_left_out_as_check_finds() {
     const ROWS: usize = 20_000;
-    /// Faults that `check` lists.
+    /// The most faults that `check` lists.
     const LISTED: usize = 100;
     for design in AnyTable::DESIGNS {
         let place = Place::new();
@@ -98,7 +98,7 @@ fn as_many_records_are_left_out_as_check_finds() {
             }
             std::fs::write(&file, &bytes).unwrap();
             let faults = place.json(&["check", "m.ice"])[0]["faults"].clone();
-            // The count is wrong, too, where a value cannot be read.
+            // An unreadable value also makes the count wrong.
             let is_of_a_record =
                 |fault: &&Value| !fault.as_str().unwrap().contains("records were found");
             let faults = faults.as_array().unwrap().iter().filter(is_of_a_record).count();
@@ -109,7 +109,7 @@ fn as_many_records_are_left_out_as_check_finds() {
                 !is_last || damaged > LISTED && faults >= LISTED - 1,
                 "{design}: {damaged} {faults}"
             );
-            // The reads that give out all others leave the same out.
+            // Exports leave out the same records.
             let exported = place.run(&["export", "m.ice", "m-out.csv"]);
             let told = format!("m-out.csv: {} records, {damaged} left out\n", ROWS - damaged);
             assert_eq!(
@@ -146,7 +146,7 @@ fn salvage_writes_over_nothing() {
     let both = ["--keep-damaged", "both.ndjson", "--json", "both.ndjson"];
     place.fails(2, &[&["salvage", "m.ice", "new.ice"], &both[..]].concat());
     place.fails(2, &["salvage", "m.ice", "new.ice", "--json", "new.ice"]);
-    // The report of the failure.
+    // Only the report of the failure.
     std::fs::remove_file(place.path("both.ndjson")).unwrap();
     place.file("taken.ice", "");
     for new in ["m.ice", "m.csv", "taken.ice", "nowhere/new.ice"] {
@@ -158,7 +158,7 @@ fn salvage_writes_over_nothing() {
     let full = place.fails(1, &["salvage", "m.ice", "new.ice", "--keep-damaged", "/dev/full"]);
     assert!(full.contains("/dev/full"), "{full}");
     assert_eq!(names(&place).len(), 4);
-    // An empty directory is as good as none; what a killed salvage left goes.
+    // An empty directory counts as absent; leftovers of a killed salvage are removed.
     std::fs::create_dir(place.path("new.ice")).unwrap();
     let killed = place.path(".new.ice.building-killed/table");
     std::fs::create_dir_all(&killed).unwrap();
@@ -172,7 +172,7 @@ fn salvage_writes_over_nothing() {
 #[test]
 fn an_interrupted_salvage_makes_no_table() {
     let place = Place::new();
-    // Some hundred milliseconds of work.
+    // A salvage that takes some hundred milliseconds.
     crate::filled(&place, 200_000);
     let before = names(&place);
     let mut interrupted = 0;
@@ -188,7 +188,7 @@ fn an_interrupted_salvage_makes_no_table() {
             assert_eq!(names(&place), before, "{ran:?}");
             continue;
         }
-        // It was done before the signal came.
+        // The salvage ended before the signal arrived.
         assert_eq!(ran.status, Some(0), "{ran:?}");
         assert!(place.ok(&["check", &new]).contains("200000 records, no faults"));
         std::fs::remove_dir_all(place.path(&new)).unwrap();
@@ -196,7 +196,7 @@ fn an_interrupted_salvage_makes_no_table() {
     assert!(interrupted > 0, "each salvage was done before the signal came");
 }
 
-/// The pairs of an index, sorted.
+/// Returns the pairs of an index, sorted.
 fn pairs(place: &Place, name: &str) -> Vec<(u64, u64)> {
     let index = JoinIndex::<u64>::open_read_only(place.path(name)).unwrap();
     assert!(index.check().unwrap().is_clean());
@@ -206,10 +206,11 @@ fn pairs(place: &Place, name: &str) -> Vec<(u64, u64)> {
     pairs
 }
 
-/// An index of 3,004 pairs, which a program made: two of a key of its base, and four changes.
+/// Creates an index of 3,004 pairs through the library: a base with two pairs per key, and eight changes, which add
+/// four pairs.
 fn index(place: &Place) {
     let (keys, rows): (Vec<u64>, Vec<u64>) = (0..3000).map(|row| (row / 2, row)).unzip();
-    // Which pairs are in the last block, which is shorter, depends on the seed.
+    // The seed determines which pairs are in the last block, which is shorter.
     let options = JoinIndex::<u64>::options().hash_seed([1, 2]);
     let index = options.build(place.path("i.ice"), &keys, &rows).unwrap();
     for (key, row) in [(7, 9001), (8, 9002), (5000, 9003), (5000, 9003), (5000, 9004), (6000, 9005)]
@@ -220,7 +221,7 @@ fn index(place: &Place) {
     assert!(index.remove_pair(5000, 9003).unwrap());
 }
 
-/// Where bytes are in a file of the index.
+/// Returns the position of these words in a file of the index.
 fn position(place: &Place, file: &str, words: &[u64]) -> usize {
     let bytes = std::fs::read(place.path("i.ice").join(file)).unwrap();
     let wanted: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -257,7 +258,7 @@ fn pairs_of_a_join_index_without_a_file_are_rescued() {
     assert_eq!(rescued.len(), 3004 - 256);
     assert!(rescued.iter().all(|pair| all.binary_search(pair).is_ok()));
 
-    // The log, behind whose damaged record others follow, and the words that name the generation.
+    // Damages a record in the middle of the log, and the words that identify the generation.
     flip(&place, "delta-1.ice", position(&place, "delta-1.ice", &[8, 9002]));
     for at in ROOT_WORDS {
         flip(&place, "table.ice", at);
@@ -271,12 +272,12 @@ fn pairs_of_a_join_index_without_a_file_are_rescued() {
     let rescued: Vec<_> = rescued.into_iter().filter(|&pair| pair != (8, 9002)).collect();
     assert_eq!(pairs(&place, "log.ice"), rescued);
 
-    // Without the log: the removed pairs of the base would be back, had there been any.
+    // Without the log, removed pairs of the base would be returned; there are none.
     std::fs::remove_file(place.path("i.ice/delta-1.ice")).unwrap();
     let ran = place.run(&["salvage", "i.ice", "base-alone.ice"]);
     assert!(ran.status == Some(1) && ran.out.contains("delta-1.ice: 8 changes"), "{ran:?}");
     assert_eq!(pairs(&place, "base-alone.ice").len(), 3000 - 256);
-    // Without the checksums, which are at the end, nothing is verified.
+    // Without the checksums at the end of the file, nothing can be verified.
     let base = std::fs::File::options().write(true).open(place.path("i.ice/base-1.ice")).unwrap();
     base.set_len(base.metadata().unwrap().len() / 2).unwrap();
     let ran = place.run(&["salvage", "i.ice", "short.ice"]);

@@ -1,4 +1,4 @@
-//! Parquet in every compression that is read, joined.
+//! Joins of Parquet files with every supported compression.
 
 use std::fs::{self, File};
 use std::sync::Arc;
@@ -11,8 +11,9 @@ use parquet::file::properties::{WriterProperties, WriterVersion};
 use super::relations::{build, check_all, count, csv_file, names_column};
 use crate::support::Place;
 
-/// Made by PyArrow, with row groups of 250 rows and small pages, some of them of a dictionary: the rows of [`rows`] in
-/// pages of the first kind, which are compressed as a whole, and of the second, of which levels are not.
+/// Files made by PyArrow from the rows of [`rows`], with row groups of 250 rows and small pages, some
+/// dictionary-encoded. The pages of the first file have version 1, compressed as a whole; those of the second have
+/// version 2, with uncompressed levels.
 const ZSTD: [&[u8]; 2] =
     [include_bytes!("zstd-pages-1.parquet"), include_bytes!("zstd-pages-2.parquet")];
 
@@ -25,7 +26,6 @@ fn rows() -> Vec<Vec<String>> {
     (0..600).map(|row| vec![key(row), format!("name {}", row % 37)]).collect()
 }
 
-/// Writes the rows.
 fn written(place: &Place, name: &str, codec: Compression, version: WriterVersion) {
     let keys: ArrayRef = Arc::new((0..600).map(key).collect::<Int64Array>());
     let records = RecordBatch::try_from_iter([("k", keys), ("a", names_column(&rows()))]).unwrap();
@@ -81,7 +81,7 @@ fn damaged_zstd_is_an_error() {
     build(&place, &["b.csv", "--on", "k", "--index", "b.ice"]);
     let mut failed = 0;
     for bytes in ZSTD {
-        // Each byte of the pages in turn; the footer is another matter.
+        // Damages bytes of the pages, one at a time; the footer is not part of this test.
         for at in (4..bytes.len() - 1000).step_by(97) {
             let mut bytes = bytes.to_vec();
             bytes[at] ^= 0xFF;

@@ -1,4 +1,4 @@
-//! Relations in files, what `icefield join` makes of them, and nested loops to compare it with.
+//! Relations in files, their joins by `icefield join`, and nested loops as a reference.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -13,7 +13,7 @@ use parquet::file::properties::WriterProperties;
 
 use crate::support::{Place, Ran};
 
-/// Writes a Parquet file with a row group for each three rows.
+/// Writes a Parquet file with three rows per row group.
 pub fn parquet(place: &Place, name: &str, columns: Vec<(&str, ArrayRef)>) {
     let columns = columns.into_iter().map(|(name, column)| (name, column, true));
     let records = RecordBatch::try_from_iter_with_nullable(columns).unwrap();
@@ -24,7 +24,7 @@ pub fn parquet(place: &Place, name: &str, columns: Vec<(&str, ArrayRef)>) {
     writer.close().unwrap();
 }
 
-/// The rows of a Parquet file as texts, null as "".
+/// Returns the rows of a Parquet file as texts, with null as "".
 pub fn parquet_rows(path: &Path) -> (Vec<String>, Vec<Vec<String>>) {
     let builder = ParquetRecordBatchReaderBuilder::try_new(File::open(path).unwrap()).unwrap();
     let names = builder.schema().fields().iter().map(|field| field.name().clone()).collect();
@@ -42,7 +42,7 @@ pub fn parquet_rows(path: &Path) -> (Vec<String>, Vec<Vec<String>>) {
     (names, rows)
 }
 
-/// The rows of CSV.
+/// Returns the rows of CSV.
 fn csv_rows(text: &str) -> (Vec<String>, Vec<Vec<String>>) {
     let mut reader = csv::Reader::from_reader(text.as_bytes());
     let own = |record: &csv::StringRecord| record.iter().map(str::to_owned).collect::<Vec<_>>();
@@ -56,7 +56,7 @@ pub fn ok(place: &Place, args: &[&str]) -> Ran {
     ran
 }
 
-/// What `join run` prints.
+/// Returns the output of `join run`.
 pub fn joined(place: &Place, args: &[&str]) -> String {
     ok(place, &[&["join", "run"], args].concat()).out
 }
@@ -69,13 +69,13 @@ pub fn build(place: &Place, args: &[&str]) -> String {
     place.ok(&[&["join", "build-index"], args].concat())
 }
 
-/// The files' names in the place.
+/// Returns the names of the files in the test's directory.
 pub fn names(place: &Place) -> BTreeSet<String> {
     let entries = fs::read_dir(place.dir()).unwrap();
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
-/// All pairs of rows with equal keys, as texts; an empty key equals nothing.
+/// Returns all pairs of rows with equal keys; an empty key equals nothing.
 fn nested_loop(left: &[Vec<String>], right: &[Vec<String>]) -> Vec<(usize, usize)> {
     let mut pairs = Vec::new();
     for (at, row) in left.iter().enumerate() {
@@ -88,7 +88,7 @@ fn nested_loop(left: &[Vec<String>], right: &[Vec<String>]) -> Vec<(usize, usize
     pairs
 }
 
-/// Checks every kind of join of two files of the columns k, a and k, b against nested loops.
+/// Checks every kind of join of two files, with columns k, a and k, b, against nested loops.
 pub fn check_all(place: &Place, left: &str, right: &str, rows: [&[Vec<String>]; 2]) -> usize {
     let [left_rows, right_rows] = rows;
     let _ = fs::remove_dir_all(place.path("x.ice"));

@@ -1,4 +1,4 @@
-//! Running the binary.
+//! Runs the binary.
 
 #![allow(dead_code, reason = "each test file uses its part")]
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
@@ -11,12 +11,12 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A directory of its own and the binary that runs in it.
+/// A temporary directory, in which the binary runs.
 pub struct Place {
     dir: TempDir,
 }
 
-/// What a run of the binary gave.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Ran {
     pub status: Option<i32>,
@@ -58,21 +58,21 @@ impl Place {
         let mut child = self.command(args).stdin(Stdio::piped()).spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
         let input = input.to_owned();
-        // A command that ends before it has read everything breaks the pipe, which is no fault of the test.
+        // A command that ends before it has read all input breaks the pipe, which is not an error of the test.
         let writer = std::thread::spawn(move || drop(stdin.write_all(input.as_bytes())));
         let output = finish(child);
         writer.join().unwrap();
         output
     }
 
-    /// Runs what must succeed without a word on standard error, and gives its output.
+    /// Runs a command that must succeed without output on standard error. Returns its output.
     pub fn ok(&self, args: &[&str]) -> String {
         let ran = self.run(args);
         assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""), "{args:?}: {}", ran.out);
         ran.out
     }
 
-    /// Runs what must fail with `status`, and gives its message.
+    /// Runs a command that must fail with `status`. Returns its message.
     pub fn fails(&self, status: i32, args: &[&str]) -> String {
         let ran = self.run(args);
         assert_eq!(ran.status, Some(status), "{args:?}: {} {}", ran.out, ran.err);
@@ -80,7 +80,7 @@ impl Place {
         ran.err
     }
 
-    /// Runs with `--json -` and gives the lines, which must be all there is.
+    /// Runs a command with `--json -` and returns the lines; other output fails the test.
     pub fn json(&self, args: &[&str]) -> Vec<Value> {
         let mut args = args.to_vec();
         args.extend(["--json", "-"]);
@@ -106,7 +106,7 @@ fn ran(output: Output) -> Ran {
     }
 }
 
-/// Waits until a process handles SIGINT itself; `false` if it does not come to that.
+/// Waits until a process handles SIGINT; returns `false` after a timeout.
 pub fn handles_ctrl_c(process: u32) -> bool {
     let handles = || -> Option<bool> {
         let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;

@@ -1,4 +1,4 @@
-//! LMDB, by heed: a copy-on-write B-tree in a mapped file, one writer at a time.
+//! LMDB, through heed: a copy-on-write B-tree in a mapped file, with a single writer.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -11,20 +11,20 @@ use heed::{
 use super::{Outcome, Store};
 use crate::{Found, Writes};
 
-/// Addresses for the file; nothing is taken before it is written.
+/// The address space for the file; no storage is allocated before it is written.
 const MAP_BYTES: usize = 64 << 30;
 
-/// Threads that may read at once.
+/// The most concurrent readers.
 const READERS: u32 = 1024;
 
-/// A word as the processor has it, which LMDB compares as one.
+/// A word in native byte order, which LMDB compares as an integer.
 enum Word {}
 
 impl<'a> BytesEncode<'a> for Word {
     type EItem = u64;
 
     fn bytes_encode(word: &'a u64) -> Result<Cow<'a, [u8]>, BoxedError> {
-        // SAFETY: a word is eight bytes, any of which may be read.
+        // SAFETY: a word is eight bytes, all of them readable.
         let bytes = unsafe { std::slice::from_raw_parts(std::ptr::from_ref(word).cast(), 8) };
         Ok(Cow::Borrowed(bytes))
     }
@@ -61,10 +61,10 @@ impl Store for Lmdb {
         let mut options = EnvOpenOptions::new();
         options.map_size(MAP_BYTES).max_readers(READERS).max_dbs(1);
         if writes == Writes::Relaxed {
-            // SAFETY: if the system goes down, the files are lost; nobody reads them again.
+            // SAFETY: a system crash corrupts the files, but they are not read again.
             unsafe { options.flags(EnvFlags::NO_SYNC) };
         }
-        // SAFETY: the files are ours, and nobody else changes them while they are mapped.
+        // SAFETY: the files belong to this run, and no other process changes them while they are mapped.
         let env = unsafe { options.open(dir) }?;
         let records = env
             .create_databases_and_commit(env.write_txn()?, |opener, transaction| {

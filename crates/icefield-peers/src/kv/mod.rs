@@ -1,8 +1,8 @@
-//! Key-value stores in files, for tables on a disk: redb, LMDB and RocksDB.
+//! Key-value stores in files, for comparison with tables on a disk: redb, LMDB and RocksDB.
 //!
-//! An array of keys is one transaction, so a batch is one commit; one call of several threads at a time where a store
-//! has one writer. Stores fail as disks do: a call that failed did nothing and counts nothing, and [`Peer::failure`]
-//! tells why from then on, for reads of absent keys would count nothing, too.
+//! An array of keys is one transaction, so a batch is one commit. In a store with a single writer, one writing call
+//! runs at a time. A call that fails, for example on a full disk, has no effect and counts nothing. From then on
+//! [`Peer::failure`] returns the error, because a read of absent keys counts nothing too.
 
 use std::error::Error as StdError;
 use std::marker::PhantomData;
@@ -18,7 +18,7 @@ mod rocksdb_c;
 
 type Outcome<T> = Result<T, Box<dyn StdError + Send + Sync>>;
 
-/// The kinds in this module.
+/// Returns the kinds in this module.
 pub(crate) fn all() -> Vec<Box<dyn Kind>> {
     vec![kind::<redb::Redb>(), kind::<lmdb::Lmdb>(), kind::<rocksdb::RocksDb>()]
 }
@@ -27,11 +27,11 @@ fn kind<S: Store>() -> Box<dyn Kind> {
     Box::new(Files::<S>(PhantomData))
 }
 
-/// A store of words, any number of which threads share. Each call is one transaction.
+/// A store of words, shared by any number of threads. Each call is one transaction.
 trait Store: Send + Sync + Sized + 'static {
     const NAME: &'static str;
 
-    /// Makes the store in `dir`, or opens it.
+    /// Opens the store in `dir`, or creates it.
     fn open(dir: &Path, writes: Writes) -> Outcome<Self>;
     fn put(&self, keys: &[u64], values: &[u64]) -> Outcome<u64>;
     fn insert(&self, keys: &[u64], values: &[u64]) -> Outcome<u64>;
@@ -78,7 +78,7 @@ impl<S: Store> Kind for Files<S> {
 
 struct Opened<S> {
     store: S,
-    /// What the first failing call said.
+    /// The error of the first failed call.
     failure: OnceLock<String>,
 }
 
@@ -112,7 +112,7 @@ impl<S: Store> Peer for Opened<S> {
         self.answer(self.store.remove(keys))
     }
 
-    /// Two transactions: in one of them nothing would be left to write.
+    /// Two transactions: a single one would have nothing to write in the end.
     fn insdel(&self, keys: &[u64]) -> u64 {
         self.insert(keys, keys).min(self.remove(keys))
     }

@@ -1,4 +1,4 @@
-//! redb: a copy-on-write B-tree in Rust, one writer at a time.
+//! redb: a copy-on-write B-tree in Rust, with a single writer.
 
 use std::path::Path;
 
@@ -38,7 +38,7 @@ impl Store for Redb {
             Writes::Relaxed => Durability::None,
         };
         let store = Self { database, durability };
-        // Reads want a table to be there.
+        // Reads need an existing table.
         store.write(Durability::Immediate, |_| Ok(0))?;
         Ok(store)
     }

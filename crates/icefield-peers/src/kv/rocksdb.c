@@ -1,2 +1,2 @@
-/* Read by build.rs alone: can it be read, RocksDB is installed. */
+/* Used by build.rs only: if it can be preprocessed, RocksDB is installed. */
 #include <rocksdb/c.h>

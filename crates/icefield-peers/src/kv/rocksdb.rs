@@ -1,8 +1,8 @@
-//! RocksDB, by its C interface: a log-structured merge tree with a log in front, any number of writers.
+//! RocksDB, through its C interface: a log-structured merge tree with a write-ahead log and any number of writers.
 //!
-//! Options are its defaults but for what its documentation advises where keys are looked up one by one; records of 16
-//! bytes are not compressed. Puts are write batches. What has to look first is a transaction of its optimistic kind,
-//! which runs again if another thread came between; puts cost nothing by that.
+//! Options are the defaults, except those that its documentation recommends for point lookups, and no compression
+//! of the 16-byte records. Puts are write batches. Calls that read before they write are optimistic transactions,
+//! which run again after a conflict; this costs puts nothing.
 
 use std::ffi::{CStr, CString, c_char};
 use std::os::unix::ffi::OsStrExt;
@@ -13,15 +13,15 @@ use super::rocksdb_c as c;
 use super::{Outcome, Store};
 use crate::{Found, Writes};
 
-/// Of blocks read from files.
+/// The size of the block cache.
 const CACHE_MIB: u64 = 1024;
 
-/// What its errors begin with when a transaction met another one.
+/// Prefixes of the errors of a transaction that conflicts with another one.
 const CONFLICTS: [&str; 2] = ["Resource busy", "Operation failed. Try again."];
 
 pub(super) struct RocksDb {
     db: *mut c::TransactionDb,
-    /// The same database, for what needs no transaction.
+    /// The same database, for calls without a transaction.
     base: *mut c::Db,
     column: *mut c::Column,
     options: *mut c::Options,
@@ -30,14 +30,14 @@ pub(super) struct RocksDb {
     optimistic: *mut c::TransactionOptions,
 }
 
-// SAFETY: a database is for any number of threads; options are not changed once it is open.
+// SAFETY: any number of threads may use a database; its options do not change while it is open.
 unsafe impl Send for RocksDb {}
-// SAFETY: the same.
+// SAFETY: as above.
 unsafe impl Sync for RocksDb {}
 
 impl Drop for RocksDb {
     fn drop(&mut self) {
-        // SAFETY: made by `open`, of which no transaction is left; null where it failed half-way.
+        // SAFETY: made by `open`, with no transaction left; null where `open` failed half-way.
         unsafe {
             if !self.column.is_null() {
                 c::rocksdb_column_family_handle_destroy(self.column);
@@ -56,32 +56,32 @@ impl Drop for RocksDb {
     }
 }
 
-/// Calls with a place for an error, and takes the error from there.
+/// Calls a function with a slot for its error, and returns that error.
 fn checked<T>(call: impl FnOnce(*mut *mut c_char) -> T) -> Outcome<T> {
     let mut error = ptr::null_mut();
     let answer = call(&raw mut error);
     told(error).map_or(Ok(answer), |text| Err(text.into()))
 }
 
-/// The text of an error, which is freed.
+/// Returns the text of an error and frees it.
 fn told(error: *mut c_char) -> Option<String> {
     if error.is_null() {
         return None;
     }
-    // SAFETY: a string that RocksDB has allocated for us.
+    // SAFETY: a string that RocksDB has allocated for the caller.
     let text = unsafe { CStr::from_ptr(error) }.to_string_lossy().into_owned();
-    // SAFETY: the same; it has been read.
+    // SAFETY: as above; it has been read.
     unsafe { c::rocksdb_free(error.cast()) };
     Some(text)
 }
 
-/// The value in a slice, which is freed; `None` where there is no record.
+/// Returns the value in a slice and frees it; `None` if the record is absent.
 fn value_in(slice: *mut c::Slice) -> Outcome<Option<u64>> {
     if slice.is_null() {
         return Ok(None);
     }
     let mut len = 0;
-    // SAFETY: the slice is ours, and its bytes stay until it is destroyed.
+    // SAFETY: the slice belongs to the caller, and its bytes stay until it is destroyed.
     let value = unsafe {
         let start = c::rocksdb_pinnableslice_value(slice, &raw mut len);
         let bytes = std::slice::from_raw_parts(start.cast::<u8>(), len);
@@ -93,10 +93,10 @@ fn value_in(slice: *mut c::Slice) -> Outcome<Option<u64>> {
 }
 
 impl RocksDb {
-    /// Nothing open yet.
+    /// Creates the options, without a database.
     fn new(writes: Writes) -> Self {
         let threads = std::thread::available_parallelism().map_or(1, |n| n.get() as i32);
-        // SAFETY: options are allocated and set, by nobody else.
+        // SAFETY: the options are allocated here and not shared yet.
         unsafe {
             let options = c::rocksdb_options_create();
             c::rocksdb_options_set_create_if_missing(options, 1);
@@ -117,8 +117,8 @@ impl RocksDb {
         }
     }
 
-    /// Runs `act` with the place of each key that is `present`, or is not, in one transaction; how many those were.
-    /// Does all again if another transaction came between.
+    /// Runs `act` with the index of each key whose presence equals `present`, in one transaction. Returns the
+    /// number of these keys. Starts again after a conflict with another transaction.
     fn each(
         &self,
         keys: &[u64],
@@ -148,7 +148,7 @@ fn conflicts(error: &str) -> bool {
     CONFLICTS.iter().any(|start| error.starts_with(start))
 }
 
-/// An optimistic transaction; undone unless it is committed.
+/// An optimistic transaction, rolled back unless it is committed.
 struct Transaction<'a> {
     store: &'a RocksDb,
     transaction: *mut c::Transaction,
@@ -156,7 +156,7 @@ struct Transaction<'a> {
 
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
-        // SAFETY: begun below, destroyed once.
+        // SAFETY: created by `begin`, destroyed once.
         unsafe { c::rocksdb_transaction_destroy(self.transaction) };
     }
 }
@@ -164,14 +164,14 @@ impl Drop for Transaction<'_> {
 impl<'a> Transaction<'a> {
     fn begin(store: &'a RocksDb) -> Self {
         let RocksDb { db, write, optimistic, .. } = *store;
-        // SAFETY: database and options live as long as the store, which outlives this.
+        // SAFETY: database and options live as long as the store, which outlives the transaction.
         let transaction = unsafe {
             c::rocksdb_optimistictransaction_begin(db, write, optimistic, ptr::null_mut())
         };
         Self { store, transaction }
     }
 
-    /// The value of `key`, which no other transaction may change until this one ends.
+    /// Returns the value of `key`. A change by another transaction before the end of this one is a conflict.
     fn get(&self, key: u64) -> Outcome<Option<u64>> {
         let (key, read) = (key.to_be_bytes(), self.store.read);
         // SAFETY: the key outlives the call.
@@ -200,7 +200,7 @@ impl<'a> Transaction<'a> {
     }
 
     fn commit(&self) -> Outcome<()> {
-        // SAFETY: begun and not destroyed.
+        // SAFETY: created by `begin` and not yet destroyed.
         checked(|error| unsafe { c::rocksdb_transaction_commit(self.transaction, error) })
     }
 }
@@ -214,7 +214,7 @@ impl Store for RocksDb {
         let (names, options) = ([c"default".as_ptr()], [store.options.cast_const()]);
         let (path, names, columns) = (path.as_ptr(), names.as_ptr(), options.as_ptr());
         let handle = &raw mut store.column;
-        // SAFETY: one name, one set of options, one place for a handle; all outlive the call.
+        // SAFETY: one name, one set of options, one slot for a handle; all outlive the call.
         store.db = checked(|error| unsafe {
             c::rocksdb_optimistictransactiondb_open_column_families(
                 options[0], path, 1, names, columns, handle, error,
@@ -226,7 +226,7 @@ impl Store for RocksDb {
     }
 
     fn put(&self, keys: &[u64], values: &[u64]) -> Outcome<u64> {
-        // SAFETY: a batch of our own, which copies keys and values.
+        // SAFETY: the batch is local and copies keys and values.
         checked(|error| unsafe {
             let batch = c::rocksdb_writebatch_create();
             for (key, value) in keys.iter().zip(values) {
@@ -250,7 +250,7 @@ impl Store for RocksDb {
         let lens = vec![size_of::<u64>(); keys.len()];
         let mut values = vec![ptr::null_mut(); keys.len()];
         let mut errors = vec![ptr::null_mut(); keys.len()];
-        // SAFETY: the arrays are as long as is said, and outlive the call.
+        // SAFETY: the arrays have the length that is passed, and outlive the call.
         unsafe {
             c::rocksdb_batched_multi_get_cf(
                 self.base,
@@ -264,7 +264,7 @@ impl Store for RocksDb {
                 false,
             );
         }
-        // All of them first: they are freed by that.
+        // Convert all values first, because this frees them.
         let values: Vec<_> = values.into_iter().map(value_in).collect();
         let failed = errors.into_iter().fold(None, |other, error| told(error).or(other));
         if let Some(error) = failed {

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int, c_uchar, c_void};
 
-/// Declares types that only RocksDB knows the inside of.
+/// Declares opaque types of RocksDB.
 macro_rules! opaque {
     ($($name:ident),+) => {
         $(
@@ -29,7 +29,7 @@ opaque!(
 
 pub const NO_COMPRESSION: c_int = 0;
 
-// SAFETY: as the header has them; `const` where it says so. `errors` are null, or what `rocksdb_free` frees.
+// SAFETY: as declared in the header, with `const` where it has it. `errors` are null, or freed with `rocksdb_free`.
 unsafe extern "C" {
     pub fn rocksdb_options_create() -> *mut Options;
     pub fn rocksdb_options_destroy(options: *mut Options);

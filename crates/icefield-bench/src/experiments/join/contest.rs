@@ -1,4 +1,4 @@
-//! One join, table by table in rotation.
+//! One join, with the tables in rotation.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -20,17 +20,15 @@ use crate::stats::median;
 use crate::table::{BenchTable, Call, Design, Place};
 use crate::{Error, Outcome};
 
-/// Probing rows that a table, and then the bare loop, works on before the other has its turn.
+/// The number of probing rows that a table, and then the bare loop, processes per turn.
 const TURN_ROWS: usize = 50_000;
-/// Turns in a round.
 const MOST_TURNS: usize = 32;
-/// Rows of the sides when lines are counted.
+/// The number of rows on each side when lines are counted.
 const COUNTED_BUILD: u64 = 50_000;
 const COUNTED_PROBE: u64 = 10_000;
-/// A line of the index that holds a filter.
+/// The size of an index line with a filter.
 const GROUP_BYTES: u64 = 64;
 
-/// How a join is done.
 #[derive(Clone, Copy)]
 pub(super) struct Setting {
     pub op: &'static str,
@@ -38,7 +36,7 @@ pub(super) struct Setting {
     pub batch: Batch,
 }
 
-/// Joins with each of `designs`; a row of each for every phase and probe side.
+/// Joins with each of `designs`, and writes a row for every phase and probe side.
 pub(super) fn contest(
     session: &mut Session,
     designs: &[&'static dyn Design],
@@ -62,7 +60,8 @@ pub(super) fn contest(
     Ok(())
 }
 
-/// A table of `keys`, and how long it took: of nothing but the keys, until all are durable where the medium is.
+/// Builds a table of `keys`. Returns it with the time from nothing but the keys until all records are durable,
+/// where the medium is durable.
 pub(in crate::experiments) fn built(
     session: &Session,
     design: &'static dyn Design,
@@ -88,28 +87,27 @@ pub(in crate::experiments) fn built(
     Ok((Placed { table, place, _dir: dir }, time))
 }
 
-/// What one probe side gave, in seconds a round.
+/// The measurements of one probe side, in seconds per round.
 #[derive(Default)]
 struct Side {
     cold: Vec<f64>,
     warm: Vec<f64>,
     ceiling: Vec<f64>,
-    /// With payloads, of an index.
+    /// With payloads; for an index only.
     payloads: Vec<f64>,
     /// Memory for the bare loop.
     arena: Option<(Arena, RemovedDir)>,
-    /// Of a probe, with the lines by structure.
+    /// The cost of a probe, and its lines by structure.
     cost: Option<(PmCost, BTreeMap<&'static str, u64>)>,
 }
 
-/// One table in the rotation.
 struct Contender {
     design: &'static dyn Design,
     medium: Medium,
     build: Vec<f64>,
     open_ms: Vec<f64>,
     sides: Vec<Side>,
-    /// What all its rows say.
+    /// The fields that all its rows share.
     row: Row,
 }
 
@@ -125,7 +123,6 @@ impl Contender {
         }
     }
 
-    /// One round.
     fn measure(&mut self, session: &Session, relations: &Relations, setting: Setting) -> Outcome {
         let (design, Setting { op, threads, batch }) = (self.design, setting);
         session.progress(&format!("{op} {}: {threads} threads, batch {batch}", design.name()));
@@ -172,7 +169,7 @@ impl Contender {
         self.row = row;
     }
 
-    /// The rows of all rounds.
+    /// Writes the rows of all rounds.
     fn report(
         &mut self,
         session: &mut Session,
@@ -220,17 +217,17 @@ impl Contender {
     }
 }
 
-/// So many rows in each of these times, in millions a second.
+/// Returns the throughput in million rows per second for each of these times.
 fn rates(rows: usize, seconds: &[f64]) -> Vec<f64> {
     seconds.iter().map(|seconds| mops(rows, Duration::from_secs_f64(*seconds))).collect()
 }
 
-/// Bytes of an index's filter, with the bounds of its buckets.
+/// Returns the size of an index's filter, with the bounds of its buckets.
 fn filter_bytes(table: &dyn BenchTable) -> Option<u64> {
     detail(&table.stats(), "groups").map(|groups| groups * GROUP_BYTES)
 }
 
-/// What was found must be what the relations say; of tables that only count, the number.
+/// Compares the answers with the relations; for tables that only count, the number of pairs.
 fn check(
     session: &Session,
     design: &'static dyn Design,
@@ -243,7 +240,8 @@ fn check(
 }
 
 impl Side {
-    /// Probes, in turns with the bare loop; rows that come in some order all at once, as others join them.
+    /// Probes in turns with the bare loop. Rows that come in some order are probed at once, as in other systems'
+    /// joins.
     fn warm(
         &mut self,
         session: &Session,
@@ -313,7 +311,7 @@ impl Side {
     }
 }
 
-/// Probes once more, every thread adding up the payloads that it is shown.
+/// Probes once more; every thread sums up the payloads passed to it.
 fn with_payloads(
     session: &Session,
     index: &JoinIndex<u64>,
@@ -323,7 +321,7 @@ fn with_payloads(
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
     let (time, parts) = session.machine.run(threads, |thread| {
         let (hits, sum) = (AtomicU64::new(0), AtomicU64::new(0));
-        // Not at once: a probe by one thread shows everything on it.
+        // Stores instead of a read-modify-write: with one thread, the probe calls back on this thread only.
         index.probe(&keys[part(keys.len(), thread, threads)], |_, payload| {
             hits.store(hits.load(Relaxed) + 1, Relaxed);
             sum.store(sum.load(Relaxed).wrapping_add(payload), Relaxed);
@@ -337,7 +335,7 @@ fn with_payloads(
     Ok((time, found))
 }
 
-/// What a probe costs the medium, one by one; exactly, on a small table of the same shape.
+/// Counts the accesses of a probe to the medium, one by one and exactly, on a small table of the same shape.
 fn count(
     session: &Session,
     design: &'static dyn Design,

@@ -1,9 +1,10 @@
-//! Joins of two relations, `SELECT COUNT(*) FROM R, S WHERE R.key = S.key` (SPAR Figs 4 to 6, DLHT Fig 20), the orders
-//! and line items of TPC-H among them, and what a tenth more rows cost an index (SPAR Fig 7).
+//! Joins of two relations, `SELECT COUNT(*) FROM R, S WHERE R.key = S.key` (SPAR Figs 4 to 6, DLHT Fig 20),
+//! including TPC-H's orders and line items, and the cost of a tenth more rows in an index (SPAR Fig 7).
 //!
-//! Each table is built of R, probed with S by every percentage of rows that match, closed, opened if it lives in files,
-//! and probed again. Nothing is made ready for a build: files, their pages and directories are made while the clock
-//! runs, for all alike, but maps are told how many records will come. Before warm probes all pages are mapped.
+//! Each table is built from R, probed with S for every percentage of matching rows, closed, reopened if it lives in
+//! files, and probed again. Builds include all preparation: files, their pages and directories are created while
+//! the clock runs, for all tables alike; maps are given the number of records as their capacity. All pages are
+//! mapped before warm probes.
 
 mod contest;
 mod relations;
@@ -21,24 +22,24 @@ pub(super) use self::relations::{Probe, Relations};
 pub(super) use self::share::{CHILD as SHARE_CHILD, child as share_child, run as share};
 pub(super) use self::update::run as update;
 
-/// Who takes part when nobody is asked for by name.
+/// The tables that are measured without `--tables`.
 const USUAL: [&str; 5] = ["join", "dlht", "dash-eh", "cceh-like", "iceberg"];
-/// Rows of the build side.
 const BUILD_ROWS: u64 = 10_000_000;
-/// Percentages of matching rows: the paper's, and none, which is the filter's own.
+/// Percentages of matching rows: the paper's, and 0, which the filter alone answers.
 const SELECTIVITIES: [u32; 6] = [0, 20, 40, 60, 80, 100];
-/// Those of them that claims are about.
+/// The percentages that claims are about.
 const QUICK: [u32; 3] = [0, 20, 100];
-/// DLHT's workload A: probing rows for each row of the build side, which is a part of the other joins'.
+/// DLHT's workload A: the number of probing rows per row of the build side; the build side is a quarter of that of
+/// the other joins.
 const WORKLOAD_A: u64 = 16;
 const WORKLOAD_A_PART: u64 = 4;
 
-/// Probing rows for so many of the build side, in the paper's proportion.
+/// Returns the number of probing rows for `build` rows of the build side, in the paper's proportion.
 fn probe_rows(session: &Session, build: u64) -> u64 {
     session.args.ops.unwrap_or((build as f64 * 2.6) as u64)
 }
 
-/// The percentages asked for, or these.
+/// Returns the percentages from the options, or `usual`.
 pub(super) fn selectivities(session: &Session, usual: &[u32]) -> Vec<u32> {
     match session.args.selectivity.as_slice() {
         [] if session.args.quick => usual.iter().copied().filter(|it| QUICK.contains(it)).collect(),
@@ -47,10 +48,10 @@ pub(super) fn selectivities(session: &Session, usual: &[u32]) -> Vec<u32> {
     }
 }
 
-/// Those that can be joined with.
+/// Returns the tables that can join.
 ///
 /// # Errors
-/// Nobody can.
+/// There are none.
 fn contenders(session: &Session, relations: &Relations) -> Outcome<Vec<&'static dyn Design>> {
     let able = |design: &&'static dyn Design| {
         let map = [Call::TryInsert, Call::Get].into_iter().all(|call| design.offers(call));
@@ -75,7 +76,7 @@ pub(super) fn run(session: &mut Session) -> Outcome {
     let designs = contenders(session, &relations)?;
     contest_all(session, &designs, &relations, ("join", &[Batch::Stream]))?;
     drop(relations);
-    // Those who name relations, or shares of matching rows, mean those.
+    // With `--relations` or `--selectivity`, only those joins run.
     if session.args.relations.is_some() || !session.args.selectivity.is_empty() {
         return Ok(());
     }

@@ -1,4 +1,4 @@
-//! The two sides of a join, made before any clock runs.
+//! The two sides of a join, generated before the clock starts.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -11,19 +11,19 @@ use crate::keys::{Tally, value_of};
 use crate::session::Session;
 use crate::{Error, Outcome};
 
-/// Rows that ask.
+/// The rows of a probe side.
 pub(in crate::experiments) struct Probe {
-    /// What tells them from others in a row's `extra`: the percentage that matches, or a file's name.
+    /// The field in `extra` that identifies the side: the percentage of matching rows, or a file's name.
     pub point: (&'static str, Value),
     pub keys: Vec<u64>,
-    /// The pairs that there are, and the sum of their payloads.
+    /// The number of matching pairs, and the sum of their payloads.
     pub pairs: Tally,
-    /// Whether keys come in no order, so that a bare loop of random reads is a bound.
+    /// True if keys are in random order, so that a bare loop of random reads is a bound.
     pub shuffled: bool,
 }
 
 impl Probe {
-    /// So many rows, of which `selectivity` percent match a key of the first `build`; in no order.
+    /// Draws `rows` rows in random order, of which `selectivity` percent match a key of the first `build`.
     pub fn draw(session: &Session, build: u64, rows: u64, selectivity: u32) -> Self {
         let seed = session.args.seed.wrapping_add(u64::from(selectivity) << 32);
         let hits = (u128::from(rows) * u128::from(selectivity) / 100) as u64;
@@ -42,19 +42,19 @@ impl Probe {
     }
 }
 
-/// Both sides. The value of a key of the build side is its payload.
+/// Both sides. The payload of a build row is the value of its key.
 #[derive(Default)]
 pub(in crate::experiments) struct Relations {
     pub build: Vec<u64>,
     pub probes: Vec<Probe>,
-    /// Whether a key may be there several times, which no map can hold.
+    /// True if a key may repeat, which maps do not support.
     pub repeat: bool,
-    /// TPC-H's scale factor, if the rows are of that benchmark.
+    /// The scale factor, if the rows are TPC-H's.
     pub scale: Option<f64>,
 }
 
 impl Relations {
-    /// So many rows with different keys, and as many probing rows for each percentage.
+    /// Generates `build` rows with different keys, and `rows` probing rows for each percentage.
     pub fn make(session: &Session, build: u64, rows: u64, selectivities: &[u32]) -> Self {
         session.progress(&format!("making relations of {build} and {rows} rows"));
         let draw = |selectivity: &u32| Probe::draw(session, build, rows, *selectivity);
@@ -62,7 +62,8 @@ impl Relations {
         Self { build: session.space.keys(0..build), probes, repeat: false, scale: None }
     }
 
-    /// So many of TPC-H's orders, and all line items of theirs, both in the order of the rows: each has its order.
+    /// Generates `orders` of TPC-H's orders and all their line items, both in row order; every line item has its
+    /// order.
     pub fn tpch(session: &Session, orders: u64) -> Self {
         session.progress(&format!("making the keys of {orders} orders and of their line items"));
         let orders = Orders::new(orders);
@@ -73,7 +74,7 @@ impl Relations {
         Self { build, probes: vec![probe], repeat: false, scale: Some(orders.scale()) }
     }
 
-    /// Those in the files of `dir`.
+    /// Reads the relations in the files of `dir`.
     pub fn read(dir: &Path) -> Outcome<Self> {
         let build = words(&dir.join("build.u64"))?;
         let mut counts: HashMap<u64, u64> = HashMap::new();
@@ -105,7 +106,7 @@ impl Relations {
     }
 }
 
-/// The little-endian words of a file.
+/// Reads a file of little-endian words.
 fn words(path: &Path) -> Outcome<Vec<u64>> {
     let bytes = std::fs::read(path).map_err(|error| Error::file(path, error))?;
     let (words, rest) = bytes.as_chunks::<8>();

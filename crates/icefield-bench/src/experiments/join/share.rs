@@ -1,8 +1,8 @@
-//! What several processes that have opened one index take of memory together, beside one: they map the same pages.
+//! Memory of several processes that have the same index open, compared with one process: they map the same pages.
 //!
-//! Child processes open the index for reading, probe for every key of it, so that all its pages are mapped, and say so.
-//! Then the kernel is asked for their proportional set sizes, in which a page that several processes map counts for
-//! each a share, together once.
+//! Child processes open the index read-only, probe every key, which maps all its pages, and report that they are
+//! ready. Then this process reads their proportional set sizes from the kernel, which divide each page by the
+//! number of processes that map it.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -22,15 +22,14 @@ use crate::session::{Placed, Session};
 use crate::table::Place;
 use crate::{Error, Outcome};
 
-/// The hidden experiment that is this one's child process.
+/// The hidden experiment that the child processes run.
 pub(in crate::experiments) const CHILD: &str = "join-share-child";
-/// Indexes this large when no size is asked for.
+/// Numbers of records without `--keys`.
 const SIZES: [u64; 2] = [1_000_000, BUILD_ROWS];
-/// Processes that share an index.
 const PROCESSES: [usize; 2] = [1, 8];
-/// Keys that a child makes and asks for at a time.
+/// Keys that a child generates and probes at a time.
 const ASKED: u64 = 1 << 14;
-/// What a child says when it has mapped all pages.
+/// Printed by a child that has mapped all pages.
 const READY: &str = "ready";
 
 pub(in crate::experiments) fn run(session: &mut Session) -> Outcome {
@@ -84,16 +83,15 @@ fn ratio(one: u64, other: u64) -> f64 {
     rounded(one as f64 / other.max(1) as f64)
 }
 
-/// Proportional set sizes of processes, together.
+/// The sums of the processes' proportional set sizes.
 #[derive(Clone, Copy)]
 struct Shares {
-    /// Of all that they have: programs, stacks and heaps, too.
+    /// Of all mappings, including programs, stacks and heaps.
     whole: u64,
-    /// Of the index's files.
     index: u64,
 }
 
-/// Starts so many processes that open the index, and asks for their sizes while all are there.
+/// Starts `processes` processes that open the index, and reads their sizes while all of them run.
 fn shares(args: &Args, path: &Path, processes: usize, keys: u64) -> Outcome<Shares> {
     let mut children = Children(Vec::new());
     for _ in 0..processes {
@@ -111,7 +109,7 @@ fn shares(args: &Args, path: &Path, processes: usize, keys: u64) -> Outcome<Shar
     Ok(shares)
 }
 
-/// Ended when this is dropped: each waits for the end of its standard input.
+/// A guard: on drop, each child ends, because its standard input closes.
 struct Children(Vec<Child>);
 
 impl Drop for Children {
@@ -120,7 +118,7 @@ impl Drop for Children {
             drop(child.stdin.take());
         }
         for child in &mut self.0 {
-            // One that cannot be waited for is gone already.
+            // A child that cannot be waited for has already ended.
             let _ = child.wait();
         }
     }
@@ -143,7 +141,7 @@ fn start(args: &Args, path: &Path, keys: u64) -> Outcome<Child> {
 fn wait_until_ready(child: &mut Child) -> Outcome {
     let mut line = String::new();
     if let Some(stdout) = &mut child.stdout {
-        // What cannot be read is not the word that is waited for.
+        // An unreadable line is not the expected word.
         let _ = BufReader::new(stdout).read_line(&mut line);
     }
     match line.trim() {
@@ -152,7 +150,7 @@ fn wait_until_ready(child: &mut Child) -> Outcome {
     }
 }
 
-/// The proportional set size that a file of /proc tells, in bytes: of all mappings, or of files in a directory.
+/// Reads the proportional set size in bytes from a file of /proc: of all mappings, or of files in a directory.
 fn pss(path: &Path, within: Option<&Path>) -> Outcome<u64> {
     let text = std::fs::read_to_string(path).map_err(|error| Error::file(path, error))?;
     Ok(pss_of(&text, within.and_then(Path::to_str)))
@@ -166,7 +164,7 @@ fn pss_of(text: &str, within: Option<&str>) -> u64 {
             (Some("Pss:"), _) if counts => {
                 sum += words.next().and_then(|count| count.parse::<u64>().ok()).unwrap_or(0) << 10;
             }
-            // The first line of a mapping begins with its addresses and ends with its file.
+            // The first line of a mapping starts with its addresses and ends with its file.
             (Some(first), Some(within)) if !first.ends_with(':') => counts = line.contains(within),
             _ => {}
         }
@@ -174,9 +172,10 @@ fn pss_of(text: &str, within: Option<&str>) -> u64 {
     sum
 }
 
-/// The child: opens the index, asks for every key, says so, and stays until its standard input ends.
+/// The child: opens the index, probes every key, reports that it is ready, and waits for the end of its standard
+/// input.
 pub(in crate::experiments) fn child(args: &Args) -> Outcome {
-    // Nobody would ever end a child whose parent is gone.
+    // A child whose parent died would never end.
     set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|error| Error::failed(format!("no signal when the parent ends: {error}")))?;
     let (Some(keys), Some(path)) = (args.keys, args.dir.as_ref()) else {
@@ -194,7 +193,7 @@ pub(in crate::experiments) fn child(args: &Args) -> Outcome {
     }
     let mut out = std::io::stdout();
     writeln!(out, "{READY}").and_then(|()| out.flush()).map_err(crate::output::stdout_fault)?;
-    // Whatever ends the input, the parent needs this process no more.
+    // However the input ends, the parent no longer needs this process.
     let _ = std::io::stdin().read(&mut [0]);
     Ok(())
 }

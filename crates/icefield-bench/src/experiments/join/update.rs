@@ -1,5 +1,5 @@
-//! A tenth more rows (SPAR Fig 7): an index takes them into its delta store and merges, beside an index built anew of
-//! all rows, and beside tables that insert them.
+//! A tenth more rows (SPAR Fig 7): an index inserts them into its delta store and merges. This is compared with an
+//! index rebuilt from all rows, and with tables that insert them.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,17 +18,17 @@ use crate::stats::median;
 use crate::table::{Call, Design};
 use crate::{Error, Outcome};
 
-/// One new row for so many old ones.
+/// The number of old rows per new one.
 const OLD_PER_NEW: u64 = 10;
-/// Old rows that are asked for at a time meanwhile.
+/// The number of old rows that a concurrent batch probes.
 const ASKED: usize = 1 << 16;
 
-/// The rows that are there and those that come.
+/// The old rows and the new ones.
 struct Rows {
     all: Vec<u64>,
-    /// How many are there.
+    /// The number of old rows.
     present: usize,
-    /// Those that come, with their payloads.
+    /// The new rows with their payloads.
     pairs: Vec<(u64, u64)>,
 }
 
@@ -77,7 +77,7 @@ pub(in crate::experiments) fn run(session: &mut Session) -> Outcome {
     Ok(())
 }
 
-/// One table in the rotation, with its times in seconds a round.
+/// One table in the rotation, with its times in seconds per round.
 struct Contender {
     design: &'static dyn Design,
     medium: Medium,
@@ -166,7 +166,7 @@ fn kind(kind: MergeKind) -> &'static str {
     }
 }
 
-/// Adds the new rows and merges; how long each took.
+/// Inserts the new rows and merges. Returns the time of each step.
 fn updated(
     session: &Session,
     index: &JoinIndex<u64>,
@@ -185,8 +185,8 @@ fn updated(
     Ok(done?)
 }
 
-/// Updates while another thread asks for old rows, each of which is there all the time: how many it asked for, and how
-/// fast beside how fast it was before.
+/// Updates the index while another thread probes old rows, all of which are present. Returns the number of probed
+/// rows, and their rate relative to that before the update.
 fn meanwhile(
     session: &Session,
     design: &'static dyn Design,
@@ -215,11 +215,11 @@ fn meanwhile(
     let done = AtomicBool::new(false);
     let (probed, outcome) = std::thread::scope(|scope| {
         let prober = scope.spawn(|| {
-            // Relaxed: the flag is all there is to it. At least once, however short the update.
+            // Relaxed: the flag orders no other data. Probes at least once, even if the update is short.
             let mut first = true;
             probe(&mut || std::mem::take(&mut first) || !done.load(Relaxed))
         });
-        // With one thread, as the other probes.
+        // With one thread, as the other thread probes.
         let outcome = index.insert_batch(&rows.pairs).and_then(|()| index.merge());
         done.store(true, Relaxed);
         let probed = prober.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));

@@ -1,4 +1,4 @@
-//! CSV: a header with the columns' names, then a row a line. All columns are texts, an empty field is null.
+//! CSV: a header with the columns' names, then one row per line. All columns are texts; an empty field is null.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::join::internal;
 use crate::rows::{Input, OPEN_QUOTE, Watched, io_error};
 use icefield_console::failure::Failure;
 
-/// A batch is full when its texts have so many bytes: no array of texts may have 2 GiB.
+/// A batch is full when its texts have this number of bytes: an array of texts must stay below 2 GiB.
 const BATCH_BYTES: usize = 64 << 20;
 
 /// A file whose header has been read.
@@ -43,7 +43,7 @@ impl CsvFile {
         Ok((Self { path: path.to_owned(), reader, schema: Arc::clone(&schema) }, schema))
     }
 
-    /// Starts the thread that reads the columns at these places.
+    /// Starts the thread that reads the columns at these positions.
     pub fn read(self, columns: &[usize]) -> Result<Receiver<Event>, Failure> {
         let schema = self.schema.project(columns).map_err(internal)?;
         let rows = CsvRows {
@@ -60,7 +60,7 @@ impl CsvFile {
 struct CsvRows {
     path: PathBuf,
     reader: csv::Reader<Watched>,
-    /// Fields of a row.
+    /// The number of fields in a row.
     width: usize,
     columns: Vec<usize>,
     schema: SchemaRef,
@@ -75,7 +75,7 @@ impl CsvRows {
                 Err(failure) => Event::Failed(failure),
             };
             let goes_on = matches!(event, Event::Batch(_));
-            // Nobody takes it when the command has ended.
+            // The receiver is gone when the command has ended.
             if sender.send(event).is_err() || !goes_on {
                 return;
             }

@@ -1,4 +1,4 @@
-//! Parquet: row groups, which threads decode by turns.
+//! Parquet: row groups, which threads decode in turn.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -42,12 +42,13 @@ impl ParquetFile {
         Ok((Self { path: path.to_owned(), file, metadata }, schema))
     }
 
-    /// How many rows the footer tells of.
+    /// Returns the number of rows according to the footer.
     pub fn rows(&self) -> u64 {
         self.metadata.metadata().file_metadata().num_rows().unsigned_abs()
     }
 
-    /// Starts the threads that decode the columns at these places; tells how many groups they will send.
+    /// Starts the threads that decode the columns at these positions. Returns the receivers and the number of
+    /// groups.
     pub fn read(
         self,
         columns: &[usize],
@@ -71,7 +72,7 @@ impl ParquetFile {
         Ok((receivers, groups))
     }
 
-    /// The file again, for a thread that has its own place in it.
+    /// Opens the file again, for a thread that needs its own position in it.
     fn reopened(&self) -> Result<File, Failure> {
         let path = &self.path;
         let reopen = || {
@@ -84,7 +85,7 @@ impl ParquetFile {
         reopen().map_err(|error| Failure::io(path, &error))?.ok_or_else(changed)
     }
 
-    /// Fails at once, with the column's name, where decoding would fail late.
+    /// Fails early, with the column's name, where decoding would fail later.
     fn refuse_unknown_codecs(&self, mask: &ProjectionMask) -> Result<(), Failure> {
         for group in self.metadata.metadata().row_groups() {
             for (leaf, column) in group.columns().iter().enumerate() {
@@ -101,8 +102,8 @@ impl ParquetFile {
     }
 }
 
-/// The same columns, but values where there are numbers of values in the writer's memory; `None` if there are no such.
-/// Whoever takes single rows of many batches would have to merge all their dictionaries each time.
+/// Returns the same columns with plain values instead of dictionary codes; `None` if there are no dictionaries.
+/// Taking single rows from many batches would otherwise merge all their dictionaries each time.
 fn without_dictionaries(schema: &SchemaRef) -> Option<SchemaRef> {
     let plain = schema.fields().iter().map(|field| match field.data_type() {
         DataType::Dictionary(_, values) => {
@@ -114,7 +115,7 @@ fn without_dictionaries(schema: &SchemaRef) -> Option<SchemaRef> {
     (plain != **schema).then(|| Arc::new(plain))
 }
 
-/// What one thread decodes.
+/// The state of one decoding thread.
 struct Decoder {
     path: PathBuf,
     file: File,
@@ -127,7 +128,7 @@ impl Decoder {
     fn send_all(self, sender: &SyncSender<Event>) {
         for &group in &self.groups {
             match self.send_group(group, sender) {
-                // Nobody takes it when the command has ended.
+                // The receiver is gone when the command has ended.
                 Ok(true) => {}
                 Ok(false) => return,
                 Err(failure) => return drop(sender.send(Event::Failed(failure))),
@@ -135,7 +136,7 @@ impl Decoder {
         }
     }
 
-    /// Sends a row group; `false` when nobody takes it any more.
+    /// Sends a row group; returns `false` if the receiver is gone.
     fn send_group(&self, group: usize, sender: &SyncSender<Event>) -> Result<bool, Failure> {
         let file = self.file.try_clone().map_err(|error| Failure::io(&self.path, &error))?;
         let (metadata, mask) = (&self.metadata, &self.mask);

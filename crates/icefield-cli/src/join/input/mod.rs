@@ -1,7 +1,7 @@
-//! Columns of CSV and Parquet files, batch by batch.
+//! Reads columns of CSV and Parquet files, batch by batch.
 //!
-//! Threads read and decode ahead of whoever takes the batches: one a CSV file, several a Parquet file, row group by row
-//! group. The batches come in the order of the rows all the same.
+//! Threads read and decode ahead of the consumer: one thread per CSV file, several per Parquet file, row group by
+//! row group. The batches still come in row order.
 
 mod from_csv;
 mod from_parquet;
@@ -21,11 +21,11 @@ use from_parquet::ParquetFile;
 use icefield_console::failure::Failure;
 use icefield_console::interrupt::Interrupt;
 
-/// Rows of a batch, at most.
+/// The most rows of a batch.
 pub const BATCH_ROWS: usize = 1 << 16;
-/// Batches that a thread may be ahead.
+/// The number of batches that a thread may be ahead.
 const AHEAD: usize = 2;
-/// What a Parquet file begins with.
+/// The first bytes of a Parquet file.
 const PARQUET_MAGIC: &[u8] = b"PAR1";
 
 /// A file of rows, or standard input.
@@ -44,19 +44,19 @@ enum Kind {
 pub struct Batch {
     /// The number of the first row, from 0.
     pub first_row: u64,
-    /// Where each row begins in a file of lines; nothing for others.
+    /// The line on which each row begins in a text file; empty for other files.
     pub lines: Vec<u64>,
-    /// The columns that were asked for, in the file's order.
+    /// The selected columns, in the file's order.
     pub records: RecordBatch,
 }
 
 impl Batch {
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.records.num_rows()
     }
 
-    /// What to call row `at` in a message.
+    /// Returns the name of row `at` for messages.
     pub fn name_of(&self, at: usize) -> String {
         match self.lines.get(at) {
             Some(line) => format!("line {line}"),
@@ -65,7 +65,7 @@ impl Batch {
     }
 }
 
-/// What a thread has to say.
+/// A message from a thread.
 enum Event {
     Batch(Batch),
     /// A group is complete; the next one is the next thread's.
@@ -74,7 +74,7 @@ enum Event {
 }
 
 impl Input {
-    /// Opens a file, by its name's ending or by how it begins; `-` is CSV from standard input.
+    /// Opens a file, by its name's extension or its first bytes; `-` is CSV from standard input.
     pub fn open(path: &Path) -> Result<Self, Failure> {
         let name = path.to_owned();
         if path == Path::new("-") {
@@ -96,22 +96,22 @@ impl Input {
         Ok(Self { path, schema, file: Kind::Csv(file) })
     }
 
-    /// What to call it in a message.
+    /// Returns the name for messages.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// All columns; those of CSV are texts.
+    /// Returns all columns; those of CSV are texts.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
-    /// Whether the columns' types are written in the file.
+    /// Returns whether the file declares the types of its columns.
     pub fn has_types(&self) -> bool {
         matches!(self.file, Kind::Parquet(_))
     }
 
-    /// How many rows there are, if that can be known before they are read.
+    /// Returns the number of rows, if it is known before they are read.
     pub fn rows(&self) -> Option<u64> {
         match &self.file {
             Kind::Csv(_) => None,
@@ -119,7 +119,7 @@ impl Input {
         }
     }
 
-    /// Where the column of that name is.
+    /// Returns the position of the column of that name.
     pub fn column(&self, name: &str) -> Result<usize, Failure> {
         let fields = self.schema.fields().iter().enumerate();
         let mut found = fields.filter(|(_, field)| field.name() == name).map(|(at, _)| at);
@@ -136,7 +136,7 @@ impl Input {
         }
     }
 
-    /// Begins to read some columns, given by their places in ascending order.
+    /// Starts reading the columns at these positions, which are in ascending order.
     pub fn read(self, columns: &[usize], threads: usize) -> Result<Batches, Failure> {
         let (lanes, groups) = match self.file {
             Kind::Csv(file) => (vec![file.read(columns)?], 1),
@@ -146,7 +146,7 @@ impl Input {
     }
 }
 
-/// The columns' names in one line.
+/// Returns the columns' names in one line.
 pub fn names(schema: &Schema) -> String {
     let names: Vec<String> = schema.fields().iter().map(|field| field.name().clone()).collect();
     names.join(", ")
@@ -179,13 +179,13 @@ pub struct Batches {
 }
 
 impl Batches {
-    /// The next rows; `None` after the last ones.
+    /// Returns the next rows; `None` after the last ones.
     pub fn next(&mut self, interrupt: &Interrupt) -> Result<Option<Batch>, Failure> {
         while self.group < self.groups {
             if interrupt.asked() {
                 return Err(interrupted());
             }
-            // Now and then look up from a pipe that is silent.
+            // A timeout, to react to Ctrl-C while a pipe is silent.
             match self.lanes[self.group % self.lanes.len()].recv_timeout(Duration::from_millis(100))
             {
                 Ok(Event::Batch(mut batch)) => {
@@ -205,18 +205,18 @@ impl Batches {
         Ok(None)
     }
 
-    /// How many rows have been read.
+    /// Returns the number of rows read.
     pub fn rows(&self) -> u64 {
         self.rows
     }
 }
 
-/// How a command ends that was interrupted before anything could be seen of it.
+/// Returns the failure of a command that was interrupted before it had any visible effect.
 pub fn interrupted() -> Failure {
     Failure::Interrupted("interrupted; nothing was written".to_owned())
 }
 
-/// A thread that reads ahead.
+/// Starts a thread that reads ahead.
 fn spawn(
     read: impl FnOnce(&SyncSender<Event>) + Send + 'static,
 ) -> Result<Receiver<Event>, Failure> {

@@ -1,5 +1,5 @@
-//! Parquet columns compressed by zstd, for which the `parquet` crate needs a C library: their pages are read as if they
-//! were not compressed, and then decompressed in Rust.
+//! Parquet columns compressed with zstd, for which the `parquet` crate needs a C library. Their pages are read as
+//! if they were not compressed, and then decompressed in Rust.
 
 use std::fs::File;
 use std::io::Read;
@@ -17,15 +17,15 @@ use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
 
 use super::BATCH_ROWS;
 
-/// Bytes of a page, at most: its header tells them in 31 bits.
+/// The most bytes of a page: its header stores the size in 31 bits.
 const MOST_BYTES: u64 = i32::MAX as u64;
 
-/// Whether a column is compressed by zstd.
+/// Returns whether a column is compressed with zstd.
 pub fn is_zstd(column: &ColumnChunkMetaData) -> bool {
     matches!(column.compression(), Compression::ZSTD(_))
 }
 
-/// Reads some columns of a row group, of which some are compressed by zstd.
+/// Reads columns of a row group, some of which are compressed with zstd.
 pub fn read(
     file: File,
     metadata: &ArrowReaderMetadata,
@@ -100,7 +100,7 @@ struct Pages {
 }
 
 impl Pages {
-    /// What `bytes` were before they were compressed, but for the first few, which were not.
+    /// Decompresses `bytes`, except for the first `uncompressed` bytes.
     fn plain(&mut self, bytes: &[u8], uncompressed: usize) -> Result<Vec<u8>> {
         let short = || ParquetError::General("a page shorter than its levels".to_owned());
         let (head, mut rest) = bytes.split_at_checked(uncompressed).ok_or_else(short)?;
