@@ -1,8 +1,8 @@
 //! The ways of a record into a segment: its home or probing bucket, displacement of one record, the stash, displacement
 //! of several, the chain (Algorithms 1, 2).
 //!
-//! The paper stops at the stash. Two more moves once it is full let segments fill further (`docs/decisions.md` has the
-//! figures), and cost something only then. Batches stash first (`batch`).
+//! The paper stops at the stash. Two more moves once it is full let segments fill further (figures:
+//! `docs/decisions/0012-dash-displacement.md`), and cost something only then. Batches stash first (`batch`).
 
 use super::bucket::Guard;
 use super::kinds::{Ablation, Kinds};
