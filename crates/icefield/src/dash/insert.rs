@@ -1,8 +1,9 @@
 //! Inserts a record into a segment. The methods, in this order: the home or probing bucket, displacement of one record,
 //! the stash, displacement of several records, the chain (Algorithms 1, 2).
 //!
-//! The paper stops at the stash. The two further methods fill segments further (`docs/decisions.md` has the figures)
-//! and cost time only when the stash is full. Batches use the stash before displacement (`batch`).
+//! The paper stops at the stash. The two further methods fill segments further (figures:
+//! `docs/decisions/0012-dash-displacement.md`) and cost time only when the stash is full. Batches use the stash before
+//! displacement (`batch`).
 
 use super::bucket::Guard;
 use super::kinds::{Ablation, Kinds};
