@@ -31,7 +31,8 @@ impl RunFacts {
     pub fn gather(cores: usize, backing: &str, took: Duration) -> Self {
         let ended = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let arguments = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
-        let command: Vec<_> = std::iter::once("icefield".to_owned()).chain(arguments).collect();
+        let command: Vec<_> =
+            std::iter::once("icefield-bench".to_owned()).chain(arguments).collect();
         Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             command: command.join(" "),

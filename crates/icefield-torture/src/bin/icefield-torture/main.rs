@@ -180,7 +180,7 @@ struct Common {
     /// Use records of this kind
     #[arg(long, default_value = "words")]
     records: Records,
-    /// Create real files in DIR [default: in memory]
+    /// Create real files in DIR [default: in memory, where syncs matter on a disk]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     #[command(flatten)]
