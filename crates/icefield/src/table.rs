@@ -868,22 +868,8 @@ pub trait Table: Send + Sync {
     ///
     /// # Errors
     /// As [`Table::remove`].
-    fn retain(&self, mut f: impl FnMut(Arg<'_, Self::Key>, &Self::Value) -> bool) -> Result<usize> {
-        let mut removed = 0;
-        let mut next = Some(Cursor::START);
-        while let Some(cursor) = next {
-            let page = self.scan(cursor, SCAN_PAGE)?;
-            for (key, _) in &page.records {
-                let key = Self::Key::arg(key);
-                let computed = self.compute(key, |value| match value {
-                    Some(value) if !f(key, value) => Decision::Remove,
-                    _ => Decision::Keep,
-                })?;
-                removed += usize::from(matches!(computed, Computed::Removed(_)));
-            }
-            next = page.next;
-        }
-        Ok(removed)
+    fn retain(&self, f: impl FnMut(Arg<'_, Self::Key>, &Self::Value) -> bool) -> Result<usize> {
+        retain(self, f)
     }
 
     /// Runs [`Table::get`] for each key in order, with overlapping memory latencies.
@@ -1001,6 +987,28 @@ pub trait Table: Send + Sync {
             self.get(key)
         }
     }
+}
+
+/// [`Table::retain`] by the table's other calls.
+pub(crate) fn retain<T: Table + ?Sized>(
+    table: &T,
+    mut f: impl FnMut(Arg<'_, T::Key>, &T::Value) -> bool,
+) -> Result<usize> {
+    let mut removed = 0;
+    let mut next = Some(Cursor::START);
+    while let Some(cursor) = next {
+        let page = table.scan(cursor, SCAN_PAGE)?;
+        for (key, _) in &page.records {
+            let key = T::Key::arg(key);
+            let computed = table.compute(key, |value| match value {
+                Some(value) if !f(key, value) => Decision::Remove,
+                _ => Decision::Keep,
+            })?;
+            removed += usize::from(matches!(computed, Computed::Removed(_)));
+        }
+        next = page.next;
+    }
+    Ok(removed)
 }
 
 /// The operations of a table that can live in files, in addition to [`Table`].

@@ -458,7 +458,11 @@ macro_rules! public_face {
             /// # Ok::<(), icefield::Error>(())
             /// ```
             pub fn retain(&self, f: impl FnMut(Arg<'_, K>, &V) -> bool) -> Result<usize> {
-                Table::retain(self, f)
+                let pm = &self.core.pm;
+                pm.writable()?;
+                let removed = crate::table::retain(self, f)?;
+                // What it saw may be what a failed sync has not made durable.
+                pm.writable().map(|()| removed)
             }
 
             /// Runs [`get`](Self::get) for each key in order, with overlapping memory latencies.
@@ -793,6 +797,9 @@ macro_rules! public_face {
             }
             fn shrink_to_fit(&self) -> Result<()> {
                 self.shrink()
+            }
+            fn retain(&self, f: impl FnMut(Arg<'_, K>, &V) -> bool) -> Result<usize> {
+                self.retain(f)
             }
             fn get_batch(&self, keys: &[Arg<'_, K>], found: &mut [Option<Owned<V>>]) -> Result<()> {
                 self.read_batch(keys, found)

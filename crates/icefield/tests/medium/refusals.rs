@@ -79,6 +79,7 @@ trait Subject: Sized {
     const OWNERS: &'static [&'static str];
 
     fn make(path: &Path) -> Self;
+    fn make_empty(path: &Path) -> Self;
     fn read_only(path: &Path) -> Self;
     fn changes(&self) -> Answers;
     /// Extends a file of the table.
@@ -119,6 +120,10 @@ macro_rules! table_of_records {
                 let table = Self::create(path).unwrap();
                 (0..1000).try_for_each(|key| table.put(key, key)).unwrap();
                 table
+            }
+
+            fn make_empty(path: &Path) -> Self {
+                Self::create(path).unwrap()
             }
 
             fn read_only(path: &Path) -> Self {
@@ -171,8 +176,12 @@ fn at_once(future: impl Future<Output = icefield::Result<()>>) -> icefield::Resu
 impl Subject for AnyTable {
     const OWNERS: &'static [&'static str] = &["AnyTable"];
 
+    fn make_empty(path: &Path) -> Self {
+        Self::create(path, "iceberg", "u64", "u64", &AnyOptions::default()).unwrap()
+    }
+
     fn make(path: &Path) -> Self {
-        let table = Self::create(path, "iceberg", "u64", "u64", &AnyOptions::default()).unwrap();
+        let table = Self::make_empty(path);
         (0..1000_u64).try_for_each(|key| table.put(&key.to_le_bytes(), &[0; 8])).unwrap();
         table
     }
@@ -228,6 +237,10 @@ impl Subject for JoinIndex<u64> {
         index
     }
 
+    fn make_empty(path: &Path) -> Self {
+        Self::options().threads(1).build(path, &[], &[]).unwrap()
+    }
+
     fn read_only(path: &Path) -> Self {
         Self::open_read_only(path).unwrap()
     }
@@ -275,6 +288,11 @@ impl Subject for Hashed {
             options.build_with_hash(path, &["a", "bb"], &[1, 2], HASHED.0, HASHED.1).unwrap();
         index.insert(b"a", 3).unwrap();
         index
+    }
+
+    fn make_empty(path: &Path) -> Self {
+        let options = JoinIndex::<u64>::options().threads(1);
+        options.build_with_hash(path, &[] as &[&str], &[], HASHED.0, HASHED.1).unwrap()
     }
 
     fn read_only(path: &Path) -> Self {
@@ -372,6 +390,19 @@ fn all_changes_are_refused<T: Subject>() {
     poison(&subject, &path);
     let others = Case::Poisoned.others(&subject.changes());
     assert_eq!(others, Vec::<String>::new(), "{:?}", T::OWNERS);
+
+    // A table without records, in which most calls find nothing to change.
+    let path = scratch.path().join("e");
+    let subject = T::make_empty(&path);
+    poison(&subject, &path);
+    let others = Case::Poisoned.others(&subject.changes());
+    assert_eq!(others, Vec::<String>::new(), "{:?}, empty", T::OWNERS);
+    drop(subject);
+
+    let path = scratch.path().join("f");
+    drop(T::make_empty(&path));
+    let others = Case::ReadOnly.others(&T::read_only(&path).changes());
+    assert_eq!(others, Vec::<String>::new(), "{:?}, empty", T::OWNERS);
 }
 
 #[test]
