@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use icefield::pm::HugePages;
+use icefield::storage::HugePages;
 use icefield::{Durability, SyncMode, Yards};
 use icefield_torture::workload::Distribution;
 

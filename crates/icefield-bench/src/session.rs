@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use icefield::Durability;
-use icefield::pm::sim::{Sim, SimOptions};
+use icefield::storage::sim::{Sim, SimOptions};
 
 use crate::args::{Args, Batch, Medium};
 use crate::designs::DESIGNS;

@@ -5,8 +5,8 @@
 
 use std::path::PathBuf;
 
-use icefield::pm::HugePages;
-use icefield::pm::sim::Sim;
+use icefield::storage::HugePages;
+use icefield::storage::sim::Sim;
 use icefield::{Durability, Error, JoinIndex, Result, Stats, SyncMode, Yards};
 
 use crate::args::{Batch, Hashing, Medium};

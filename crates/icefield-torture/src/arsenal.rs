@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use icefield::pm::sim::{Model, Pool as Memory, Sim};
+use icefield::storage::sim::{Model, Pool as Memory, Sim};
 use icefield::{DashEh, DashLh, Iceberg, Plush};
 
 use crate::churn::{self, ChurnOptions};

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use icefield::pm::FaultPlan;
+use icefield::storage::FaultPlan;
 use icefield::{Durability, Durable, Result, SyncMode};
 
 use crate::subject::Sample;

@@ -11,7 +11,7 @@ use erased::{Bytes, Erased};
 use types::{DataType, KEY, VALUE};
 
 use crate::error::without_advice;
-use crate::pm::{Durability, SyncMode};
+use crate::storage::{Durability, SyncMode};
 use crate::table::{
     BackupReport, CheckReport, Cursor, Occupied, RecoveryReport, SalvageReport, Stats, TryInsert,
 };

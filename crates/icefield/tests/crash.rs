@@ -1,7 +1,7 @@
 //! Every crash point of every operation, on tiny tables.
 
 use icefield::SyncMode;
-use icefield::pm::sim::Model;
+use icefield::storage::sim::Model;
 use icefield_torture::arsenal::{Records, arsenal};
 use icefield_torture::crash::{self, CrashOptions};
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use icefield::pm::sim::{Model, Mutation, Sim, SimOptions, Site, SiteKind, SiteLog};
+use icefield::storage::sim::{Model, Mutation, Sim, SimOptions, Site, SiteKind, SiteLog};
 use icefield::{DashEh, DashLh, Iceberg, Plush};
 use icefield_torture::arsenal::{Records, arsenal};
 use icefield_torture::baton::Baton;

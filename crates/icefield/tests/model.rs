@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use icefield::pm::sim::{Model, Pool as Memory};
+use icefield::storage::sim::{Model, Pool as Memory};
 use icefield_torture::arsenal::{ARSENALS, Arsenal, MIXED, Records, UNEVEN, arsenal};
 use icefield_torture::budget::Budget;
 use icefield_torture::churn::ChurnOptions;

@@ -39,7 +39,7 @@ pub(super) fn describe_space(row: &mut Row, table: &dyn BenchTable) {
         return;
     }
     row.bytes_per_key =
-        Some(rounded((stats.pm_bytes + stats.dram_bytes) as f64 / stats.len_estimate as f64));
+        Some(rounded((stats.storage_bytes + stats.dram_bytes) as f64 / stats.len_estimate as f64));
     row.load_factor = load_factor_of(&stats).map(rounded);
 }
 

@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use icefield::SyncMode;
-use icefield::pm::sim::{Model, Mutation, SimOptions, SiteLog};
+use icefield::storage::sim::{Model, Mutation, SimOptions, SiteLog};
 
 use self::history::Counts;
 use self::step::Draw;

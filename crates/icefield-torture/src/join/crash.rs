@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use icefield::pm::sim::{
+use icefield::storage::sim::{
     CrashPoint, EventKind, Image, Model, Mutation, Pick, Pool, Sim, SimOptions, SiteLog,
 };
 use icefield::{Error, JoinIndex};

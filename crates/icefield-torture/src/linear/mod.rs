@@ -12,7 +12,7 @@ mod stage;
 
 use std::sync::Arc;
 
-use icefield::pm::sim::{Model, Sim, SimOptions};
+use icefield::storage::sim::{Model, Sim, SimOptions};
 use icefield::{Error, Table};
 use serde::Serialize;
 
@@ -181,7 +181,7 @@ pub fn scenario<T: Subject>(
     model: Model,
     pool: &Pool,
 ) -> Result<Counts, Failure> {
-    let memory = icefield::pm::sim::Pool::default();
+    let memory = icefield::storage::sim::Pool::default();
     let make = |seed: u64| {
         let recording = seed.is_multiple_of(RECORD_ONE_IN);
         let sim = Sim::new(SimOptions {

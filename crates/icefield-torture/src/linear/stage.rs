@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use icefield::Table;
-use icefield::pm::sim::Sim;
+use icefield::storage::sim::Sim;
 
 use super::Hold;
 use super::held::{Actor, Answered};

@@ -31,18 +31,18 @@ pub(super) const STRETCH: usize = 1 << 14;
 
 /// Sums the inserts and removals of a stretch, and adds the sum to the table's count when dropped, also during
 /// unwinding.
-pub(super) struct Tally<'a, M: Mode> {
+pub(super) struct LenDelta<'a, M: Mode> {
     pub(super) count: &'a M::Count,
     pub(super) delta: Cell<i64>,
 }
 
-impl<M: Mode> Tally<'_, M> {
+impl<M: Mode> LenDelta<'_, M> {
     pub(super) fn add(&self, delta: i64) {
         self.delta.set(self.delta.get() + delta);
     }
 }
 
-impl<M: Mode> Drop for Tally<'_, M> {
+impl<M: Mode> Drop for LenDelta<'_, M> {
     fn drop(&mut self) {
         if self.delta.get() != 0 {
             M::add(self.count, self.delta.get());
@@ -51,15 +51,15 @@ impl<M: Mode> Drop for Tally<'_, M> {
 }
 
 /// The operation of a batch that runs now.
-pub(super) struct Turn<'a, M: Mode> {
+pub(super) struct BatchOp<'a, M: Mode> {
     core: &'a Core<M>,
     index: &'a Index,
     line: &'a Line,
-    tally: &'a Tally<'a, M>,
+    tally: &'a LenDelta<'a, M>,
     key: u64,
 }
 
-impl<M: Mode> Turn<'_, M> {
+impl<M: Mode> BatchOp<'_, M> {
     #[inline(always)]
     pub(super) fn get(&self) -> Option<u64> {
         match self.index.get::<M>(self.line, self.key) {
@@ -96,14 +96,14 @@ pub(super) trait Operations<M: Mode> {
     fn key(&self, at: usize) -> u64;
 
     /// Runs operation `at`. The batch ends if it fails or breaks.
-    fn run(&mut self, at: usize, turn: Turn<'_, M>) -> Result<ControlFlow<()>>;
+    fn run(&mut self, at: usize, turn: BatchOp<'_, M>) -> Result<ControlFlow<()>>;
 }
 
 impl<M, K, R> Operations<M> for (K, R)
 where
     M: Mode,
     K: Fn(usize) -> u64,
-    R: FnMut(usize, Turn<'_, M>) -> Result<()>,
+    R: FnMut(usize, BatchOp<'_, M>) -> Result<()>,
 {
     #[inline(always)]
     fn key(&self, at: usize) -> u64 {
@@ -111,7 +111,7 @@ where
     }
 
     #[inline(always)]
-    fn run(&mut self, at: usize, turn: Turn<'_, M>) -> Result<ControlFlow<()>> {
+    fn run(&mut self, at: usize, turn: BatchOp<'_, M>) -> Result<ControlFlow<()>> {
         (self.1)(at, turn).map(ControlFlow::Continue)
     }
 }
@@ -120,7 +120,7 @@ where
 struct Writes<'a, M: Mode, O> {
     core: &'a Core<M>,
     index: &'a Index,
-    tally: &'a Tally<'a, M>,
+    tally: &'a LenDelta<'a, M>,
     start: usize,
     operations: &'a mut O,
     /// The result of the batch, if it has ended.
@@ -146,7 +146,7 @@ impl<'a, M: Mode, O: Operations<M>> Stages for Writes<'a, M, O> {
     #[inline(always)]
     fn run(&mut self, at: usize, (line, key): (&'a Line, u64)) -> ControlFlow<()> {
         let Self { core, index, tally, .. } = *self;
-        match self.operations.run(self.start + at, Turn { core, index, line, tally, key }) {
+        match self.operations.run(self.start + at, BatchOp { core, index, line, tally, key }) {
             Ok(ControlFlow::Continue(())) => return ControlFlow::Continue(()),
             Ok(ControlFlow::Break(())) => *self.end = Some(Ok(())),
             Err(error) => *self.end = Some(Err(error)),
@@ -167,7 +167,7 @@ impl<M: Mode> Core<M> {
         while ran < count && end.is_none() {
             let guard = self.pin();
             let index = self.current(&guard);
-            let tally = Tally { count: &self.count, delta: Cell::new(0) };
+            let tally = LenDelta { count: &self.count, delta: Cell::new(0) };
             let (operations, end) = (&mut operations, &mut end);
             let stretch = Writes { core: self, index, tally: &tally, start: ran, operations, end };
             let some = STRETCH.min(count - ran);
@@ -212,7 +212,7 @@ struct Reads<'a, M: Mode, K, F> {
 }
 
 /// A stretch of a batch of gets.
-struct Stretch<'a, M, I, K, F> {
+struct EpochChunk<'a, M, I, K, F> {
     index: &'a Index,
     isa: I,
     start: usize,
@@ -231,13 +231,13 @@ impl<M: Mode, K: Fn(usize) -> u64, F: FnMut(usize, Option<u64>)> Kernel for Read
             let guard = self.core.pin();
             let index = self.core.current(&guard);
             let (key, found, mode) = (&self.key, &mut self.found, PhantomData::<M>);
-            let stretch = Stretch { index, isa, start, key, found, mode };
+            let stretch = EpochChunk { index, isa, start, key, found, mode };
             start += rolling(STRETCH.min(self.count - start), RING, STAGE2, stretch);
         }
     }
 }
 
-impl<'a, M, I, K, F> Stages for Stretch<'a, M, I, K, F>
+impl<'a, M, I, K, F> Stages for EpochChunk<'a, M, I, K, F>
 where
     M: Mode,
     I: Isa,

@@ -124,7 +124,7 @@ impl<K: Word, V: Word, M: Mode> DlhtOptions<K, V, M> {
     #[cfg(any(test, feature = "sim"))]
     #[doc(hidden)]
     #[must_use]
-    pub fn faults(mut self, faults: std::sync::Arc<crate::pm::FaultPlan>) -> Self {
+    pub fn faults(mut self, faults: std::sync::Arc<crate::storage::FaultPlan>) -> Self {
         self.plan.faults = Some(faults);
         self
     }

@@ -6,7 +6,7 @@ use super::DlhtHash;
 use super::hasher::Hasher;
 use super::index::{Entry, Index, Size};
 use crate::base::hash::Seed;
-use crate::pm::FaultPlan;
+use crate::storage::FaultPlan;
 use crate::{Error, Result};
 
 /// An index with fewer bins grows whenever it is full: memory is not a concern yet, and small numbers vary too much.

@@ -16,10 +16,10 @@ use super::locked::{Inside, Locked};
 use crate::base::group::Isa;
 use crate::base::pipeline::{Stages, prefetch_write};
 use crate::key::{Key, Raw, Value};
-use crate::pm::Medium;
 use crate::record::batch::{BatchEngine, Write};
-use crate::record::engine::{Engine, Mode, Wrote};
-use crate::record::{Pin, Probe};
+use crate::record::engine::{Engine, WriteMode, WriteOutcome};
+use crate::record::{EpochGuard, LookupKey};
+use crate::storage::Medium;
 use crate::table::Arg;
 use crate::{Error, Result};
 
@@ -97,7 +97,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Drop for Stay<'_, K, V, M> {
 pub(super) struct AtOnce<'r, 't, K: Key + ?Sized, V: Value + ?Sized, M: Medium, I, F, G, A> {
     writes: Writes<'t, K, V, M, F, G, A>,
     isa: I,
-    pin: &'r Pin<'t>,
+    pin: &'r EpochGuard<'t>,
     stay: Stay<'t, K, V, M>,
     failure: &'r mut Result<()>,
 }
@@ -110,14 +110,14 @@ where
     I: Isa,
     F: Fn(usize) -> Arg<'k, K>,
     G: Fn(usize) -> Raw<'v>,
-    A: FnMut(usize, Wrote) -> Result<()>,
+    A: FnMut(usize, WriteOutcome) -> Result<()>,
 {
     /// The first failure ends the batch and is stored in `failure`.
     #[inline(always)]
     pub(super) fn new(
         writes: Writes<'t, K, V, M, F, G, A>,
         isa: I,
-        pin: &'r Pin<'t>,
+        pin: &'r EpochGuard<'t>,
         failure: &'r mut Result<()>,
     ) -> Self {
         let stay = Stay { core: &writes.table.core, inside: None, held: [None; BURST], growth: 0 };
@@ -125,14 +125,14 @@ where
     }
 
     #[inline(always)]
-    fn write(&mut self, index: usize, probe: &Probe<'_>) -> Result<Wrote> {
+    fn write(&mut self, index: usize, probe: &LookupKey<'_>) -> Result<WriteOutcome> {
         let (table, stay) = (self.writes.table, &mut self.stay);
-        table.core.pm.writable()?;
+        table.core.storage.check_writable()?;
         let Some(mode) = self.writes.mode else {
             let removed =
                 table.try_remove(self.isa, stay.lock(index, probe.hash)?, self.pin, probe)?;
             stay.growth -= i64::from(removed.is_some());
-            return Ok(removed.map_or(Wrote::Absent, Wrote::Replaced));
+            return Ok(removed.map_or(WriteOutcome::Absent, WriteOutcome::Replaced));
         };
         let value = (self.writes.value)(index);
         let pin = self.pin;
@@ -143,7 +143,7 @@ where
                 stay.leave();
                 Ok(())
             })?;
-        if !needs_key && mode == Mode::Upsert {
+        if !needs_key && mode == WriteMode::Upsert {
             stay.leave();
             return table.link(pin, probe, record, mode);
         }
@@ -155,7 +155,7 @@ where
         match wrote {
             Ok((wrote, crowded)) => {
                 table.settle(&Ok(wrote), record);
-                stay.growth += i64::from(matches!(wrote, Wrote::Inserted));
+                stay.growth += i64::from(matches!(wrote, WriteOutcome::Inserted));
                 if crowded && table.core.is_due_by(probe.hash) {
                     // The doubling closes the gate, and it needs the record count.
                     stay.leave();
@@ -185,7 +185,7 @@ where
     I: Isa,
     F: Fn(usize) -> Arg<'k, K>,
     G: Fn(usize) -> Raw<'v>,
-    A: FnMut(usize, Wrote) -> Result<()>,
+    A: FnMut(usize, WriteOutcome) -> Result<()>,
 {
     /// The index and the hash.
     type Entry = (usize, u64);
@@ -193,7 +193,7 @@ where
     #[inline(always)]
     fn first(&mut self, index: usize) -> (usize, u64) {
         let core = &self.writes.table.core;
-        let hash = core.records.probe((self.writes.key)(index)).hash;
+        let hash = core.records.hash_key((self.writes.key)(index)).hash;
         core.fetch_line(hash, prefetch_write);
         (index, hash)
     }
@@ -213,7 +213,7 @@ where
 
     #[inline(always)]
     fn run(&mut self, index: usize, (_, hash): (usize, u64)) -> ControlFlow<()> {
-        let probe = Probe { hash, key: K::raw((self.writes.key)(index)) };
+        let probe = LookupKey { hash, key: K::raw((self.writes.key)(index)) };
         let wrote = self.write(index, &probe);
         match wrote.and_then(|wrote| (self.writes.answer)(index, wrote)) {
             Ok(()) => ControlFlow::Continue(()),

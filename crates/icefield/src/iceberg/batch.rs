@@ -13,10 +13,10 @@ use crate::Result;
 use crate::base::group::{Isa, Kernel, dispatch};
 use crate::base::pipeline::{self, Stages, prefetch_read, prefetch_second_level, prefetch_write};
 use crate::key::{Key, Raw, Value};
-use crate::pm::Medium;
 use crate::record::batch::{BatchEngine, BatchWriter};
-use crate::record::engine::{Engine, Mode, Wrote};
-use crate::record::{Pin, Probe};
+use crate::record::engine::{Engine, WriteMode, WriteOutcome};
+use crate::record::{EpochGuard, LookupKey};
+use crate::storage::Medium;
 use crate::table::{Arg, Owned, same_length};
 
 /// The distance at which the ring of reads fetches fingerprints, and the distance at which it inspects them to fetch
@@ -100,12 +100,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// key is known only from the fingerprints, unlike the slot for a new one. A write that expects the key to be
     /// absent is faster without that search.
     #[inline(always)]
-    pub(super) fn fetch_for_write(&self, isa: impl Isa, hash: u64, mode: Option<Mode>) {
+    pub(super) fn fetch_for_write(&self, isa: impl Isa, hash: u64, mode: Option<WriteMode>) {
         let inserts = takes_room(mode);
         if inserts {
             self.fetch_for_insert(hash);
         }
-        if mode == Some(Mode::TryInsert) {
+        if mode == Some(WriteMode::TryInsert) {
             return;
         }
         let shape = self.shape();
@@ -123,7 +123,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         &self,
         isa: impl Isa,
         hash: u64,
-        mode: Option<Mode>,
+        mode: Option<WriteMode>,
     ) -> Option<&Slot> {
         let shape = self.shape();
         let bucket = shape.front(hash);
@@ -184,7 +184,7 @@ struct Ring<'r, R, I> {
     isa: I,
     /// A mask of the slots of a front bucket.
     mask: u64,
-    pin: &'r Pin<'r>,
+    pin: &'r EpochGuard<'r>,
     failure: &'r mut Result<()>,
 }
 
@@ -208,7 +208,7 @@ where
     #[inline(always)]
     fn first(&mut self, index: usize) -> Ahead<'a> {
         let core = &self.reads.table.core;
-        let hash = core.records.probe(self.reads.keys[index]).hash;
+        let hash = core.records.hash_key(self.reads.keys[index]).hash;
         core.fetch_line(hash, prefetch_read);
         Ahead { hash, slots: None }
     }
@@ -231,7 +231,7 @@ where
         let (Ahead { hash, slots }, core, key) = (ahead, &table.core, K::raw(keys[index]));
         let value = match slots.and_then(|slots| core.lookup_in(slots, hash, key.word())) {
             Some(word) => Ok(Some(word)),
-            None => core.lookup_on(self.isa, self.pin, &Probe { hash, key }),
+            None => core.lookup_on(self.isa, self.pin, &LookupKey { hash, key }),
         };
         match value.and_then(|word| word.map(|word| table.own_value(word)).transpose()) {
             Ok(value) => {
@@ -250,7 +250,7 @@ where
 pub(super) struct Writes<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium, F, G, A> {
     pub(super) table: &'a Iceberg<K, V, M>,
     /// `None` for removals.
-    pub(super) mode: Option<Mode>,
+    pub(super) mode: Option<WriteMode>,
     count: usize,
     pub(super) key: F,
     pub(super) value: G,
@@ -264,13 +264,13 @@ where
     M: Medium,
     F: Fn(usize) -> Arg<'k, K>,
     G: Fn(usize) -> Raw<'v>,
-    A: FnMut(usize, Wrote) -> Result<()>,
+    A: FnMut(usize, WriteOutcome) -> Result<()>,
 {
     type Output = Result<()>;
 
     #[inline(always)]
     fn run<I: Isa>(mut self, isa: I) -> Result<()> {
-        if self.table.core.pm.fence_is_free() {
+        if self.table.core.storage.fence_is_free() {
             return self.run_at_once(isa);
         }
         let mut writer = Writer::new(self.table);
@@ -288,7 +288,7 @@ where
     M: Medium,
     F: Fn(usize) -> Arg<'k, K>,
     G: Fn(usize) -> Raw<'v>,
-    A: FnMut(usize, Wrote) -> Result<()>,
+    A: FnMut(usize, WriteOutcome) -> Result<()>,
 {
     #[inline(always)]
     fn run_at_once<I: Isa>(self, isa: I) -> Result<()> {
@@ -310,7 +310,7 @@ where
             writer.take_locks(hashes.into_iter().take(self.count - start));
             for (index, &hash) in (start..self.count).zip(&hashes) {
                 let write = self.mode.map(|mode| (mode, (self.value)(index)));
-                let probe = Probe { hash, key: K::raw((self.key)(index)) };
+                let probe = LookupKey { hash, key: K::raw((self.key)(index)) };
                 writer.run_on(isa, index, &probe, write, &mut self.answer)?;
             }
             writer.flush();
@@ -327,7 +327,7 @@ where
     fn fetch_lines(&self, start: usize, hashes: &mut [u64; WINDOW]) {
         let core = &self.table.core;
         for (index, hash) in (start..self.count).zip(hashes) {
-            *hash = core.records.probe((self.key)(index)).hash;
+            *hash = core.records.hash_key((self.key)(index)).hash;
             core.fetch_line(*hash, prefetch_write);
         }
     }
@@ -349,8 +349,8 @@ where
 
 /// Returns whether a write with this mode may need an empty slot; `None` is a removal.
 #[inline(always)]
-fn takes_room(mode: Option<Mode>) -> bool {
-    matches!(mode, Some(Mode::TryInsert | Mode::Upsert))
+fn takes_room(mode: Option<WriteMode>) -> bool {
+    matches!(mode, Some(WriteMode::TryInsert | WriteMode::Upsert))
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
@@ -382,11 +382,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> BatchEngine<K, V> for Iceber
 
     fn write_batch<'k, 'v>(
         &self,
-        mode: Option<Mode>,
+        mode: Option<WriteMode>,
         count: usize,
         key: impl Fn(usize) -> Arg<'k, K>,
         value: impl Fn(usize) -> Raw<'v>,
-        answer: impl FnMut(usize, Wrote) -> Result<()>,
+        answer: impl FnMut(usize, WriteOutcome) -> Result<()>,
     ) -> Result<()>
     where
         K: 'k,

@@ -16,7 +16,7 @@ use super::layout::{EMPTY_KEY, MAX_DEPTH, Phase, SLOT_BYTES, Shape, Slot, finger
 use crate::base::memory::GrowingArray;
 use crate::base::sync::Line;
 use crate::key::{Key, Value};
-use crate::pm::{Medium, Region, refuse_child};
+use crate::storage::{Medium, Region, refuse_child};
 use crate::{Error, Result};
 
 /// Some records of the bucket may belong in the upper half.
@@ -149,7 +149,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Doubles until there is room for `records` records, and moves all buckets.
     pub(super) fn make_room_for(&self, records: u64) -> Result<()> {
-        self.pm.writable()?;
+        self.storage.check_writable()?;
         let _structure = self.lock_structure();
         if self.capacity() < records {
             self.check_room(self.depth_for(records), self.shape().extent())?;
@@ -172,12 +172,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn check_room(&self, depth: u32, present: u32) -> Result<()> {
         let bucket_bytes = self.yards.slots() * SLOT_BYTES;
         if depth > self.max_depth.min(MAX_DEPTH) {
-            let path = self.pm.path().join(self.front.name());
+            let path = self.storage.path().join(self.front.name());
             return Err(Error::NoSpace { path, needed_bytes: bucket_bytes << depth.min(32) });
         }
         let buckets = (1_u64 << depth).saturating_sub(1 << present);
         let dram_bytes = size_of::<Line>() + size_of::<u64>() + 2;
-        self.pm.check_room(buckets * bucket_bytes, buckets * dram_bytes as u64)
+        self.storage.check_room(buckets * bucket_bytes, buckets * dram_bytes as u64)
     }
 
     /// Starts a doubling; the caller holds the structure's mutex.
@@ -187,7 +187,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let new = shape.then(shape.depth() + 1, Phase::Doubling);
         if new.depth() > self.max_depth.min(MAX_DEPTH) {
             return Err(Error::NoSpace {
-                path: self.pm.path().join(self.front.name()),
+                path: self.storage.path().join(self.front.name()),
                 needed_bytes: new.buckets() * self.yards.slots() * SLOT_BYTES,
             });
         }
@@ -210,16 +210,16 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let reached = reached.and_then(|()| self.back_words.extend(buckets));
         let reached = reached.and_then(|()| self.rooms.extend(buckets));
         let reached = reached.and_then(|()| self.moves.reach(buckets));
-        reached.map_err(|source| Error::io(self.pm.path(), source))
+        reached.map_err(|source| Error::io(self.storage.path(), source))
     }
 
     /// Extends the yards to the length that a shape needs.
     pub(super) fn reserve_yards(&self, shape: Shape) -> Result<()> {
         self.reach(shape)?;
         for (region, bytes) in self.yard_bytes(shape) {
-            self.pm.grow(region, bytes)?;
+            self.storage.grow(region, bytes)?;
             // A halving may have punched this space.
-            self.pm.reserve(region, 0, bytes)?;
+            self.storage.reserve(region, 0, bytes)?;
         }
         Ok(())
     }
@@ -242,7 +242,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let mut rounds = 0;
         // The thread that moved the last bucket is about to store the shape.
         while self.shape() == shape {
-            self.pm.wait(rounds);
+            self.storage.wait(rounds);
             rounds = rounds.saturating_add(1);
         }
         Ok(())
@@ -278,7 +278,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Moves the records that belong elsewhere out of one bucket, or waits until another thread has done it.
     fn move_bucket(&self, shape: Shape, yard: Yard, bucket: u64) -> Result<()> {
-        if let Err(Error::Forked) = self.pm.writable() {
+        if let Err(Error::Forked) = self.storage.check_writable() {
             // Scans also call this. In a forked child the files belong to the parent, which has its own move states.
             return Err(Error::Forked);
         }
@@ -289,12 +289,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             if now == MOVED {
                 return Ok(());
             }
-            self.pm.wait(rounds);
+            self.storage.wait(rounds);
             rounds = rounds.saturating_add(1);
         }
         let in_flight = InFlight(state);
         // A child process cannot continue the parent's move.
-        refuse_child(&self.pm)?;
+        refuse_child(&self.storage)?;
         match yard {
             Yard::Front => self.move_front(shape, bucket)?,
             Yard::Back => self.move_back(shape, bucket)?,
@@ -327,8 +327,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
         // Writers wait for the move before they lock, so these locks are free or will be soon.
         let target = self.front_line(bucket + half);
-        line.lock(&self.pm);
-        target.lock(&self.pm);
+        line.lock(&self.storage);
+        target.lock(&self.storage);
         self.move_all(
             leaving,
             |moved| target.publish(moved.number, moved.fingerprint),
@@ -369,8 +369,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Returns the hash of a slot's record, if there is one and it can be read.
     fn hash_in(&self, slot: &Slot) -> Option<u64> {
-        let key = slot.key(&self.pm);
-        (key != EMPTY_KEY).then(|| self.records.hash_of(&self.pm, key).ok()).flatten()
+        let key = slot.key(&self.storage);
+        (key != EMPTY_KEY).then(|| self.records.hash_of(&self.storage, key).ok()).flatten()
     }
 
     /// Moves records out of one bucket. Two fences.
@@ -380,13 +380,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         publish: impl Fn(&Leaving<'_>),
         clear: impl Fn(&Leaving<'_>),
     ) {
-        let pm = &self.pm;
+        let storage = &self.storage;
         let mut copied = 0;
         leaving.retain(|moved| {
-            let (key, there) = (moved.source.key(pm), moved.target.key(pm));
+            let (key, there) = (moved.source.key(storage), moved.target.key(storage));
             if there == EMPTY_KEY {
-                moved.target.fill(pm, key, moved.source.value(pm));
-                pm.flush_object(moved.target);
+                moved.target.fill(storage, key, moved.source.value(storage));
+                storage.flush_object(moved.target);
                 copied += 1;
             }
             // A target slot with the same key was copied before a crash. A target slot with another key is damage in
@@ -397,14 +397,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             return;
         }
         // P4: the copies are durable before the originals are removed.
-        pm.fence();
+        storage.fence();
         leaving.iter().for_each(publish);
         for moved in &leaving {
-            moved.source.empty(pm);
-            pm.flush_object(moved.source);
+            moved.source.empty(storage);
+            storage.flush_object(moved.source);
         }
         // P5: the originals are durably removed before the copies may change.
-        pm.fence();
+        storage.fence();
         leaving.iter().for_each(clear);
         // Recovery has counted both copies of a record that was copied before a crash.
         self.length.add(0, copied - leaving.len() as i64);

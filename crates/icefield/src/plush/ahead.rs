@@ -21,7 +21,7 @@ use super::migrate::counted;
 use super::root::{Held, Relief, Underway};
 use crate::Result;
 use crate::key::{Key, Value};
-use crate::pm::Medium;
+use crate::storage::Medium;
 
 /// The part of a root entry's room from which on its writes take steps, and the part that leaves in one step.
 const PARTS: usize = 4;
@@ -53,7 +53,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         if size * PARTS < self.shape.records() {
             return;
         }
-        if self.pm.fence_syncs() {
+        if self.storage.fence_syncs() {
             self.step_together(&[held]);
         } else if !self.root.is_relieved(held.entry) {
             self.step_below(held, pace);

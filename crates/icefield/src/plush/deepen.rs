@@ -10,8 +10,8 @@ use super::pack::Last;
 use super::root::{Held, Relief};
 use crate::Result;
 use crate::key::{Key, Value};
-use crate::pm::alloc::Blocks;
-use crate::pm::{Medium, not_poisoned};
+use crate::storage::alloc::Blocks;
+use crate::storage::{Medium, not_poisoned};
 
 /// Entries that are sampled to estimate how full a level is.
 const SAMPLES: u64 = 64;
@@ -47,12 +47,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let entry_bytes = self.shape.entries_above(levels + 1) * ENTRY_BYTES;
         let more = record_bytes(records.saturating_sub(self.estimate()));
         let bytes = entry_bytes.saturating_sub(self.levels.len()).saturating_add(more);
-        self.pm.check_room(bytes, 0)
+        self.storage.check_room(bytes, 0)
     }
 
     /// Adds levels until `records` fit.
     pub(super) fn make_room_for(&self, records: u64) -> Result<()> {
-        let _growing = lock(&self.pm, &self.growing);
+        let _growing = lock(&self.storage, &self.growing);
         if self.capacity() < records {
             self.check_room(records)?;
         }
@@ -88,15 +88,15 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Adds a level below `level`, the last one. Called under `growing`.
     pub(super) fn add_level(&self, level: usize) -> Result<()> {
-        not_poisoned(&self.pm)?;
+        not_poisoned(&self.storage)?;
         let [from, to] = [1, 2].map(|more| self.shape.entries_above(level + more) * ENTRY_BYTES);
-        self.pm.grow(&self.levels, to)?;
+        self.storage.grow(&self.levels, to)?;
         // A table that shrank has given this space back.
-        self.pm.reserve(&self.levels, from, to - from)?;
+        self.storage.reserve(&self.levels, from, to - from)?;
         let cell = &self.root_words()?.levels;
-        cell.store(&self.pm, level as u64 + 1, Release);
+        cell.store(&self.storage, level as u64 + 1, Release);
         // P9: the table has the level.
-        self.pm.try_persist(cell)?;
+        self.storage.try_persist(cell)?;
         self.level_count.store(level + 1, Release);
         Ok(())
     }
@@ -140,7 +140,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let level = self.level_count() - 1;
         for root_entry in 0..self.root.entries() {
             let _pin = self.pin();
-            let held = self.root.lock(&self.pm, root_entry);
+            let held = self.root.lock(&self.storage, root_entry);
             // Both refer to the levels as they were.
             self.give_up_underway(&held)?;
             self.root.note_relief(root_entry, Relief::NotYet);
@@ -192,7 +192,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             let State { epoch, .. } = self.state(next)?;
             self.store_state(next, State { size: 0, epoch });
             // P8: the records are in the first entry.
-            self.pm.try_fence()?;
+            self.storage.try_fence()?;
             self.unchain(first, next)?;
         }
         Ok(())
@@ -203,7 +203,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn take_last_level(&self) -> Result<()> {
         let level = self.level_count();
         for root_entry in 0..self.root.entries() {
-            let held = self.root.lock(&self.pm, root_entry);
+            let held = self.root.lock(&self.storage, root_entry);
             let mut all = Vec::new();
             for index in self.entries_below(root_entry, level) {
                 all.extend(self.chain_of(self.level_entry(level, index)?)?);
@@ -215,9 +215,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             wiped?;
         }
         let cell = &self.root_words()?.levels;
-        cell.store(&self.pm, level as u64 - 1, Release);
+        cell.store(&self.storage, level as u64 - 1, Release);
         // P21: the last level, which is empty, is removed.
-        self.pm.try_persist(cell)?;
+        self.storage.try_persist(cell)?;
         self.level_count.store(level - 1, Release);
         Ok(())
     }
@@ -229,18 +229,18 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             self.forget_filter(entry);
         }
         // P8: before the entries lose their buckets.
-        self.pm.try_fence()?;
+        self.storage.try_fence()?;
         for entry in entries {
             self.wipe_entry(entry.id, empty)?;
         }
         // Before P21: a level that is added later finds these entries empty.
-        self.pm.try_fence()
+        self.storage.try_fence()
     }
 
     /// Adds a level below the last one when that is more than full. When it is nearly full and new keys arrive, grows
     /// a part of the next level's file. Returns whether there is a level below now.
     pub(super) fn add_level_if_due(&self, level: usize, grows: bool) -> Result<bool> {
-        let _growing = lock(&self.pm, &self.growing);
+        let _growing = lock(&self.storage, &self.growing);
         if level < self.level_count() {
             return Ok(true);
         }
@@ -249,7 +249,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
         let eighths = self.eighths_full(level)?;
         if eighths < DUE_EIGHTHS {
-            if grows && eighths >= AHEAD_EIGHTHS && !self.pm.fence_syncs() {
+            if grows && eighths >= AHEAD_EIGHTHS && !self.storage.fence_syncs() {
                 self.grow_ahead(level);
             }
             return Ok(false);
@@ -269,7 +269,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let bytes = self.shape.entries_above(level + 2) * ENTRY_BYTES;
         let next = bytes.min(self.levels.len() + AHEAD_BYTES);
         // Without space there will be no level, and adding it reports the error.
-        let _ = self.pm.grow(&self.levels, next);
+        let _ = self.storage.grow(&self.levels, next);
     }
 
     /// Estimates the number of records of a level, stale ones included.
@@ -292,10 +292,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         for sample in 0..samples {
             let mut next = Some(self.level_entry(level, sample * (entries / samples))?);
             // A peek: the number decides only about space.
-            self.pm.peek(|| {
+            self.storage.read_unvalidated(|| {
                 for _ in 0..COUNTED {
                     let Some(entry) = next else { break };
-                    let state = State::unpack(entry.entry.state.load(&self.pm, Acquire));
+                    let state = State::unpack(entry.entry.state.load(&self.storage, Acquire));
                     records += state.size.min(self.shape.records());
                     next = self.next_of(entry).unwrap_or(None);
                 }

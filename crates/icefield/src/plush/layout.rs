@@ -7,9 +7,9 @@ use std::ops::Range;
 use super::epoch::LogEpoch;
 use super::words::Widths;
 use crate::base::pipeline::{prefetch_read, prefetch_write};
-use crate::pm::alloc::Words;
-use crate::pm::cell::Overlay;
-use crate::pm::{Cell32, Cell64, Region};
+use crate::storage::alloc::Words;
+use crate::storage::cell::Overlay;
+use crate::storage::{Cell32, Cell64, Region};
 
 /// Slots in a bucket: one media block of records.
 pub(super) const SLOTS: usize = 16;
@@ -158,7 +158,7 @@ const _: () = assert!(size_of::<Journal>() == 64 && offset_of!(Journal, dead) ==
 const _: () = assert!(size_of::<ChunkHead>() == 64);
 const _: () = assert!(offset_of!(Root, together) == 16);
 const _: () = assert!(offset_of!(Root, runs) == 64 && offset_of!(Root, chains) == 64 + 4 * 320);
-const _: () = assert!(size_of::<Root>() as u64 <= crate::pm::superblock::ROOT_BYTES);
+const _: () = assert!(size_of::<Root>() as u64 <= crate::storage::superblock::ROOT_BYTES);
 
 /// The number of records of an entry. The upper 48 bits: the epoch of the root entry up to which the records of the
 /// recovery log have arrived here, in level 1 only.

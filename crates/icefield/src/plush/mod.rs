@@ -67,7 +67,7 @@
 //!
 //! - Migrations ahead of time, in steps of one per write (`ahead`), instead of whole migrations and cascades. On
 //!   disks the migrations of many root entries run together (`together`).
-//! - Group commit on disks (`commit`, `pm::commit`): calls share syncs, may be acknowledged before them, and a
+//! - Group commit on disks (`commit`, `storage::commit`): calls share syncs, may be acknowledged before them, and a
 //!   payload becomes durable together with its log record.
 //! - Compaction in place (`compact`): an entry of the last level that is full of stale records drops them and gives
 //!   buckets back, so that updates do not fill the table. An entry that would need more buckets for arriving updates
@@ -180,7 +180,7 @@
 //!
 //! The runs that a migration takes cost it one fence for each size of runs, for the allocator's intents. The counter
 //! that marks the runs as taken and the references to them become durable with the records (P6). Only then the
-//! intents end, and their ends are durable before a run can leave its entry (`pm::alloc`, A3). A crash before P6 may
+//! intents end, and their ends are durable before a run can leave its entry (`storage::alloc`, A3). A crash before P6 may
 //! leave an entry with a run that the allocator does not count as taken; recovery counts it by the intent. A crash
 //! after P6 may leave an intent for a run that its entry has.
 //!
@@ -293,7 +293,7 @@ mod window;
 mod words;
 
 use crate::key::{Key, Value};
-use crate::pm::{Mapped, Medium};
+use crate::storage::{Mapped, Medium};
 use crate::table::RecoveryReport;
 
 use self::core::Core;

@@ -7,7 +7,7 @@ use std::ops::Deref;
 
 use super::words::raw_of;
 use crate::key::{Form, Raw};
-use crate::pm::superblock::Identity;
+use crate::storage::superblock::Identity;
 
 /// The property that places the records of a [`Plush`](crate::Plush) next to one another.
 ///

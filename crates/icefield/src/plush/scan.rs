@@ -9,7 +9,7 @@ use super::core::Core;
 use super::partition::SortKey;
 use super::words::RecordOf;
 use crate::key::{Key, Raw, Value};
-use crate::pm::Medium;
+use crate::storage::Medium;
 use crate::table::{Arg, Cursor, OnDamage, Owned, Page};
 use crate::{Error, Result};
 
@@ -35,12 +35,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn newest_at(&self, hash: u64) -> Result<Range<RecordOf<K, V>>> {
         let entry = self.root_entry(hash);
         loop {
-            let version = self.root.read_begin(&self.pm, entry);
+            let version = self.root.read_begin(&self.storage, entry);
             let found = self.read_range(entry, hash);
-            if self.root.validate(&self.pm, entry, version) {
+            if self.root.validate(&self.storage, entry, version) {
                 return found;
             }
-            self.pm.forget_reads();
+            self.storage.forget_reads();
         }
     }
 
@@ -56,12 +56,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     fn range_from(&self, hash: u64, key: &[u8]) -> Result<(Vec<RecordOf<K, V>>, Next)> {
         let entry = self.root_entry(hash);
         loop {
-            let version = self.root.read_begin(&self.pm, entry);
+            let version = self.root.read_begin(&self.storage, entry);
             let found = self.read_range_from(entry, hash, key);
-            if self.root.validate(&self.pm, entry, version) {
+            if self.root.validate(&self.storage, entry, version) {
                 return found;
             }
-            self.pm.forget_reads();
+            self.storage.forget_reads();
         }
     }
 

@@ -10,7 +10,7 @@ use super::core::Core;
 use super::root::{Held, Relief};
 use crate::Result;
 use crate::key::{Key, Value};
-use crate::pm::Medium;
+use crate::storage::Medium;
 
 /// Root entries that are locked besides those of a window, and root entries that are examined for this.
 const TOGETHER: usize = 32;
@@ -29,7 +29,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// caller is pinned.
     pub(super) fn step_together(&self, helds: &[&Held<'_, M>]) {
         // Not all steps below report a failed sync.
-        if self.pm.writable().is_err() {
+        if self.storage.check_writable().is_err() {
             return;
         }
         let is_relieved = |entry| self.root.is_relieved(entry);
@@ -57,7 +57,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         held: &Held<'_, M>,
         is_time: impl Fn(usize) -> bool,
     ) -> Result<()> {
-        if !self.pm.fence_syncs() {
+        if !self.storage.fence_syncs() {
             return self.migrate_root(held);
         }
         let is_time = |entry| entry == held.entry || is_time(entry);
@@ -86,7 +86,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let behind = (1..entries.min(LOOKED_AT)).map(|step| (first + step) % entries);
         let others: Vec<Held<'_, M>> = behind
             .filter(|&entry| is_time(entry))
-            .filter_map(|entry| self.root.try_lock(&self.pm, entry))
+            .filter_map(|entry| self.root.try_lock(&self.storage, entry))
             .filter(|held| is_time(held.entry))
             .take(TOGETHER)
             .collect();

@@ -4,8 +4,8 @@
 use std::marker::PhantomData;
 
 use crate::key::{Data, Form, Key, Raw, Value, WordArray};
-use crate::pm::superblock::Identity;
 use crate::record::types;
+use crate::storage::superblock::Identity;
 
 use super::layout::SLOTS;
 

@@ -4,7 +4,7 @@
 use std::sync::Mutex;
 
 use icefield::base::hash::HashKind;
-use icefield::pm::sim::{Sim, SimOptions};
+use icefield::storage::sim::{Sim, SimOptions};
 use icefield::{Cursor, DashOptions, Directory, Eh, Geometry, Lh};
 use icefield_torture::baton::{self, Baton};
 

@@ -4,7 +4,7 @@
 
 use std::sync::Mutex;
 
-use icefield::pm::sim::{Sim, SimOptions};
+use icefield::storage::sim::{Sim, SimOptions};
 use icefield::{DashOptions, Directory, Eh, Geometry, Lh, Result};
 use icefield_torture::baton::{self, Baton};
 use icefield_torture::rng::Rng;

@@ -1,6 +1,6 @@
 //! Runs the kinds of scenarios that exist for the join index, which is not a map.
 
-use icefield::pm::sim::Pool as Memory;
+use icefield::storage::sim::Pool as Memory;
 use icefield_torture::{corrupt, join, kill, model};
 
 use super::{

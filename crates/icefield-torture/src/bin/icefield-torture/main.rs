@@ -14,7 +14,7 @@ use std::process::{Command, ExitCode};
 use clap::builder::RangedU64ValueParser;
 use clap::{Parser, Subcommand, ValueEnum};
 use icefield::SyncMode;
-use icefield::pm::sim::{Model as CrashModel, Pool as Memory};
+use icefield::storage::sim::{Model as CrashModel, Pool as Memory};
 use icefield_torture::arsenal::{self, Arsenal, KillScenario, arsenal};
 use icefield_torture::churn::{self, ChurnOptions};
 use icefield_torture::crash::{self, CrashOptions, CrashReport, mutate};
