@@ -15,8 +15,8 @@ use crate::keys::{KeySpace, Tally};
 use crate::limit::{Arena, Loop, Pace, Pages};
 use crate::machine::{Machine, part};
 use crate::output::Output;
+use crate::peer_runner;
 use crate::place::{RemovedDir, Scratch};
-use crate::rival;
 use crate::row::Row;
 use crate::table::{BenchTable, Call, Design, Levels, Mixed, Place, Records, Setup};
 use crate::{Error, Outcome};
@@ -72,7 +72,7 @@ impl Session {
         let medium = args.medium.or(args.sync.map(|_| Medium::Disk));
         let args = Args { medium, ..args };
         let parent = args.dir.clone().unwrap_or_else(|| default_dir(medium));
-        let (chosen, peers) = (chosen_designs(&args)?, rival::chosen(&args)?);
+        let (chosen, peers) = (chosen_designs(&args)?, peer_runner::chosen(&args)?);
         Ok(Self {
             output: Output::open(&args)?,
             machine: Machine::detect(),

@@ -58,7 +58,7 @@ pub(super) fn load_factor(session: &mut Session) -> Outcome {
             }
         }
     }
-    if ladder { super::ladder::run(session) } else { Ok(()) }
+    if ladder { super::segment_fill::run(session) } else { Ok(()) }
 }
 
 /// Creates an empty table for at least `keys` records at `fill` of its slots, or of its resize point if it cannot

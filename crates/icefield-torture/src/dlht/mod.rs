@@ -15,24 +15,24 @@ pub use self::faults::faults;
 use self::held::held;
 pub use self::model::DlhtPlace;
 pub use self::set::{SetCounts, set_model};
-use crate::baton;
 use crate::failure::Failure;
 use crate::linear::{Counts, Ground, histories_on};
 use crate::pass::Seen;
 use crate::pool::Pool;
+use crate::scheduler;
 
 /// The table's name in commands and reports.
 pub const NAME: &str = "dlht";
 /// One table in this many leaves the scheduling to the operating system.
 const FREE_ONE_IN: u64 = 32;
 
-/// Threads hand over under the control of their baton.
+/// Threads hand over under the control of their scheduler.
 #[derive(Clone, Copy, Debug)]
 pub struct Batons;
 
 impl Turns for Batons {
     fn give_way() {
-        baton::tick();
+        scheduler::tick();
     }
 }
 

@@ -43,8 +43,8 @@ impl DeferredFree {
         });
     }
 
-    /// Returns the spaces that may be punched, each once. The caller checks [`DeferredFree::waits`] again once no other thread
-    /// can free the space.
+    /// Returns the spaces that may be punched, each once. The caller checks [`DeferredFree::waits`] again once no
+    /// other thread can free the space.
     pub(super) fn leave(&self) -> Vec<u32> {
         std::mem::take(&mut Self::lock(&self.0).ready)
     }

@@ -4,10 +4,10 @@
 use std::ops::ControlFlow;
 
 use super::Iceberg;
-use super::at_once::AtOnce;
 use super::core::{Core, place_of};
 use super::fingerprints::candidates_back;
 use super::layout::{Shape, Slot, fingerprint};
+use super::unfenced_batch::UnfencedBatch;
 use super::window::{WINDOW, Writer};
 use crate::Result;
 use crate::base::group::{Isa, Kernel, dispatch};
@@ -293,7 +293,7 @@ where
     #[inline(always)]
     fn run_at_once<I: Isa>(self, isa: I) -> Result<()> {
         let (pin, count, mut failure) = (self.table.core.pin(), self.count, Ok(()));
-        let stages = AtOnce::new(self, isa, &pin, &mut failure);
+        let stages = UnfencedBatch::new(self, isa, &pin, &mut failure);
         pipeline::rolling_in_bursts::<BURST, _>(count, RING, PEEK, stages);
         failure
     }

@@ -41,7 +41,7 @@
 //!   doubling left. A session that only reads leaves an interrupted step unfinished.
 //! - Additions. `clear` takes effect by one durable store. Variable-length records (`crate::record`, `storage::blob`).
 //!   Batches share a fence (`window`), or, where a fence costs nothing, run single operations whose latencies overlap
-//!   (`at_once`).
+//!   (`unfenced_batch`).
 //!
 //! # 3. Layout
 //!
@@ -97,8 +97,8 @@
 //! | E4 | shape word, `shape`, its `cell` (Release) | the same (Acquire) | longer yards, flags of unmoved buckets |
 //! | E5 | MOVED (Release) | the same (Acquire) | the records of a bucket at their new places |
 //!
-//! A slot is stored by 8-byte stores and loaded as a whole (`storage::Cell128`). On processors without such loads, reads
-//! take the lock.
+//! A slot is stored by 8-byte stores and loaded as a whole (`storage::Cell128`). On processors without such loads,
+//! reads take the lock.
 //!
 //! # 7. Crash
 //!
@@ -151,7 +151,6 @@
 //! | by-reference records | + the blobs' lines | + the blobs' lines | + the blobs' lines | 1 more |
 
 mod api;
-mod at_once;
 mod batch;
 mod core;
 mod fingerprints;
@@ -168,6 +167,7 @@ mod scan;
 mod shrink;
 #[cfg(test)]
 mod tests;
+mod unfenced_batch;
 mod window;
 
 use crate::key::{Key, Value};

@@ -1,9 +1,9 @@
 //! Migration (§4.1, §5.1, Listing 2): an entry's records move to the entries below it, all at once, or in parts ahead
-//! of time (`ahead`).
+//! of time (`incremental_migration`).
 //!
 //! The data of eight targets share a fence, and so do their states. Where a fence is a sync, those of many root
-//! entries share it (`together`). A crash in between leaves records twice, above and below: the upper copy hides the
-//! lower one, and the next migration merges them.
+//! entries share it (`grouped_migration`). A crash in between leaves records twice, above and below: the upper copy
+//! hides the lower one, and the next migration merges them.
 
 use std::ops::Range;
 

@@ -1,8 +1,8 @@
 //! The operations on one key (§5.1 to §5.3).
 
-use super::ahead::Pace;
 use super::core::Core;
 use super::epoch::LogEpoch;
+use super::incremental_migration::Pace;
 use super::recovery_log::Place;
 use super::root::Held;
 use super::words::{Record, RecordOf, words_of};

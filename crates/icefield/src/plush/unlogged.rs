@@ -1,8 +1,8 @@
 //! Relaxed writes (§5.7): records that are in no log, and the checkpoint that makes them durable.
 
 use super::Plush;
-use super::ahead::Pace;
 use super::core::Core;
+use super::incremental_migration::Pace;
 use super::words::RecordOf;
 use crate::Result;
 use crate::base::parallel::{Tasks, in_parallel, threads_for};

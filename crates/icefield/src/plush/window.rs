@@ -10,8 +10,8 @@
 
 use std::collections::VecDeque;
 
-use super::ahead::Pace;
 use super::core::Core;
+use super::incremental_migration::Pace;
 use super::op::{Attempt, ModeOf, PlushWriteMode, Wrote, WroteOf};
 use super::recovery_log::{Place, Places, Span};
 use super::root::Held;

@@ -5,7 +5,8 @@
 /// and IcebergHT get most of them from [`BatchEngine`](super::batch::BatchEngine); Plush defines the same methods
 /// itself. Each table also defines `count`, `room`, `make_room_for`, `shrink`, `prefetch_key`, `stats_now`,
 /// `scan_page`, `clear_all`, `read_batch`, `sync_now`, `check_all`, `salvage_to` and `backup_to`, and has the fields
-/// `core.storage`, `core.table` and `recovery`. The literals document where tables differ: costs, and the paper's sections.
+/// `core.storage`, `core.table` and `recovery`. The literals document where tables differ: costs, and the paper's
+/// sections.
 macro_rules! public_face {
     (
         table: $table:ident,

@@ -320,21 +320,21 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
         [bytes(Self::KEY_IS_WORD, key), bytes(Self::VALUE_IS_WORD, value)]
     }
 
-    /// Returns a copy of the key behind a slot's word; `None` if the bytes are not a valid `K`. Under a [`EpochGuard`] or the
-    /// bucket's lock.
+    /// Returns a copy of the key behind a slot's word; `None` if the bytes are not a valid `K`. Under a [`EpochGuard`]
+    /// or the bucket's lock.
     pub(crate) fn own_key(&self, storage: &impl Medium, word: u64) -> Result<Option<K::Owned>> {
         self.own::<K>(storage, word)
     }
 
-    /// Returns a copy of the value behind a slot's word; `None` if the bytes are not a valid `V`. Under a [`EpochGuard`] or
-    /// the bucket's lock.
+    /// Returns a copy of the value behind a slot's word; `None` if the bytes are not a valid `V`. Under a
+    /// [`EpochGuard`] or the bucket's lock.
     #[inline]
     pub(crate) fn own_value(&self, storage: &impl Medium, word: u64) -> Result<Option<V::Owned>> {
         self.own::<V>(storage, word)
     }
 
-    /// Calls `f` with the value behind a slot's word; returns `None` if the bytes are not a valid `V`. Under a [`EpochGuard`].
-    /// If `pin` is given, it is dropped before `f` runs, because `f` gets a copy.
+    /// Calls `f` with the value behind a slot's word; returns `None` if the bytes are not a valid `V`. Under a
+    /// [`EpochGuard`]. If `pin` is given, it is dropped before `f` runs, because `f` gets a copy.
     #[inline]
     pub(crate) fn show_value<R>(
         &self,

@@ -94,7 +94,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Drop for Stay<'_, K, V, M> {
     }
 }
 
-pub(super) struct AtOnce<'r, 't, K: Key + ?Sized, V: Value + ?Sized, M: Medium, I, F, G, A> {
+pub(super) struct UnfencedBatch<'r, 't, K: Key + ?Sized, V: Value + ?Sized, M: Medium, I, F, G, A> {
     writes: Writes<'t, K, V, M, F, G, A>,
     isa: I,
     pin: &'r EpochGuard<'t>,
@@ -102,7 +102,7 @@ pub(super) struct AtOnce<'r, 't, K: Key + ?Sized, V: Value + ?Sized, M: Medium, 
     failure: &'r mut Result<()>,
 }
 
-impl<'r, 't, 'k, 'v, K, V, M, I, F, G, A> AtOnce<'r, 't, K, V, M, I, F, G, A>
+impl<'r, 't, 'k, 'v, K, V, M, I, F, G, A> UnfencedBatch<'r, 't, K, V, M, I, F, G, A>
 where
     K: Key + ?Sized + 'k,
     V: Value + ?Sized,
@@ -177,7 +177,7 @@ where
     }
 }
 
-impl<'k, 'v, K, V, M, I, F, G, A> Stages for AtOnce<'_, '_, K, V, M, I, F, G, A>
+impl<'k, 'v, K, V, M, I, F, G, A> Stages for UnfencedBatch<'_, '_, K, V, M, I, F, G, A>
 where
     K: Key + ?Sized + 'k,
     V: Value + ?Sized,

@@ -29,7 +29,7 @@ pub enum Records {
 
 /// The scenarios for the tables of one design with one kind of records.
 #[derive(Debug)]
-pub struct Arsenal {
+pub struct Scenarios {
     /// The design.
     pub table: &'static str,
     /// The kind of records.
@@ -78,7 +78,7 @@ pub struct Arsenal {
 pub type KillScenario =
     fn(u64, u64, &Path, &dyn Fn(&str) -> Command) -> Result<kill::Counts, Failure>;
 
-impl Arsenal {
+impl Scenarios {
     const fn of<S: Subject, F: FileSubject>(records: Records) -> Self {
         Self {
             table: S::NAME,
@@ -118,27 +118,27 @@ fn in_memory<F: FileSubject>(seed: u64, length: usize) -> Result<model::Counts, 
 
 /// Lists every scenario for every kind of records that a design supports. `wide` designs also store records wider
 /// than words.
-macro_rules! arsenals {
+macro_rules! all_scenarios {
     (all: $($table:ident),*; wide: $($wide:ident),*) => {
         /// All designs with words and with bytes, and the `wide` ones with wide records.
-        pub static ARSENALS: &[Arsenal] = &[
+        pub static SCENARIOS: &[Scenarios] = &[
             $(
-                Arsenal::of::<$table<u64, u64, Sim>, $table<u64, u64>>(Records::Words),
-                Arsenal::of::<$table<[u8], [u8], Sim>, $table<[u8], [u8]>>(Records::Bytes),
+                Scenarios::of::<$table<u64, u64, Sim>, $table<u64, u64>>(Records::Words),
+                Scenarios::of::<$table<[u8], [u8], Sim>, $table<[u8], [u8]>>(Records::Bytes),
             )*
-            $(Arsenal::of::<$wide<[u8; 16], [u8; 32], Sim>, $wide<[u8; 16], [u8; 32]>>(Records::Wide),)*
+            $(Scenarios::of::<$wide<[u8; 16], [u8; 32], Sim>, $wide<[u8; 16], [u8; 32]>>(Records::Wide),)*
         ];
 
         /// [`Mixed`] for tables with byte keys and word values, and with word keys and byte values.
         pub static MIXED: &[Mixed] = &[$(Mixed::of::<$table<[u8], u64>, $table<u64, [u8]>>()),*];
     };
 }
-arsenals! { all: DashEh, DashLh, Iceberg, Plush; wide: Plush }
+all_scenarios! { all: DashEh, DashLh, Iceberg, Plush; wide: Plush }
 
 /// Returns the scenarios for a design's tables, or `None` if no persistent design of this name has such records.
 #[must_use]
-pub fn arsenal(table: &str, records: Records) -> Option<&'static Arsenal> {
-    ARSENALS.iter().find(|arsenal| arsenal.table == table && arsenal.records == records)
+pub fn scenarios(table: &str, records: Records) -> Option<&'static Scenarios> {
+    SCENARIOS.iter().find(|scenarios| scenarios.table == table && scenarios.records == records)
 }
 
 /// [`model::scenario`] in anonymous memory: seed, length.

@@ -3,7 +3,7 @@
 //!
 //! On few processors, real threads rarely overlap inside operations of a microsecond, and the operating system
 //! decides when. Here the seed determines a fine interleaving. A thread that is suspended while it holds an operating
-//! system lock could block all others forever. Therefore a waiting thread takes the baton itself after a timeout;
+//! system lock could block all others forever. Therefore a waiting thread takes the turn itself after a timeout;
 //! then two threads run at once, which is allowed.
 
 use std::cell::RefCell;
@@ -14,26 +14,26 @@ use std::time::{Duration, Instant};
 
 use crate::rng::{Rng, mix};
 
-/// Time without a hand-over after which a waiting thread takes the baton.
+/// Time without a hand-over after which a waiting thread takes the turn.
 const STALL: Duration = Duration::from_micros(500);
-/// Checks of the baton before a waiting thread parks.
+/// Checks of the turn before a waiting thread parks.
 const SPINS: u32 = 200;
 /// Maximum ticks from the start of an operation to its hand-over. The shortest operations take about as many, so that
 /// few operations run without interruption.
 const TICKS_IN_OPERATION: u64 = 3;
 /// Maximum ticks to each further hand-over, for long operations and those that wait for a lock.
 const TICKS_AFTERWARDS: u64 = 100;
-/// No thread holds the baton.
+/// No thread holds the turn.
 const NOBODY: usize = usize::MAX;
 
 thread_local! {
-    /// The baton under which this thread runs.
+    /// The scheduler under which this thread runs.
     static MINE: RefCell<Option<Mine>> = const { RefCell::new(None) };
 }
 
-/// A thread's share in a baton.
+/// A thread's share in a scheduler.
 struct Mine {
-    baton: Arc<Baton>,
+    scheduler: Arc<Scheduler>,
     me: usize,
     rng: Rng,
     /// Ticks until the next hand-over.
@@ -42,13 +42,13 @@ struct Mine {
 
 /// The shared state of the threads that take turns.
 #[derive(Debug)]
-pub struct Baton {
+pub struct Scheduler {
     holder: AtomicUsize,
     /// A bit for each thread that has not finished.
     running: AtomicU64,
     /// Number of hand-overs.
     passes: AtomicU64,
-    /// Number of times that a waiting thread took the baton after the timeout.
+    /// Number of times that a waiting thread took the turn after the timeout.
     stalls: AtomicU64,
     seed: u64,
     threads: Vec<OnceLock<Thread>>,
@@ -56,11 +56,11 @@ pub struct Baton {
     begun: Vec<AtomicU64>,
 }
 
-impl Baton {
-    /// Creates a baton for `threads` threads (at most 64). `seed` determines the first turn and all others.
+impl Scheduler {
+    /// Creates a scheduler for `threads` threads (at most 64). `seed` determines the first turn and all others.
     #[must_use]
     pub fn new(seed: u64, threads: usize) -> Arc<Self> {
-        assert!((1..=64).contains(&threads), "{threads} threads cannot share a baton");
+        assert!((1..=64).contains(&threads), "{threads} threads cannot share a scheduler");
         Arc::new(Self {
             holder: AtomicUsize::new(mix(seed) as usize % threads),
             running: AtomicU64::new(u64::MAX >> (64 - threads)),
@@ -74,17 +74,17 @@ impl Baton {
 
     /// Runs `work` as thread number `me`, in turns with the other threads.
     pub fn take_turns(self: &Arc<Self>, me: usize, work: impl FnOnce()) {
-        // This is the first call, because a baton serves one set of threads.
+        // This is the first call, because a scheduler serves one set of threads.
         let _ = self.threads[me].set(std::thread::current());
         let mine =
-            Mine { baton: Arc::clone(self), me, rng: Rng::fork(self.seed, me as u64), left: 1 };
+            Mine { scheduler: Arc::clone(self), me, rng: Rng::fork(self.seed, me as u64), left: 1 };
         MINE.with(|place| *place.borrow_mut() = Some(mine));
         self.await_turn(me);
-        let _leave = Leave { baton: self, me };
+        let _leave = Leave { scheduler: self, me };
         work();
     }
 
-    /// Returns how often a waiting thread took the baton after the timeout.
+    /// Returns how often a waiting thread took the turn after the timeout.
     #[must_use]
     pub fn stalls(&self) -> u64 {
         self.stalls.load(Ordering::Relaxed)
@@ -155,17 +155,17 @@ impl Baton {
 
 /// Ends a thread's participation, also when the thread panics.
 struct Leave<'a> {
-    baton: &'a Baton,
+    scheduler: &'a Scheduler,
     me: usize,
 }
 
 impl Drop for Leave<'_> {
     fn drop(&mut self) {
         MINE.with(|mine| mine.borrow_mut().take());
-        self.baton.running.fetch_and(!(1 << self.me), Ordering::AcqRel);
-        if self.baton.holder.load(Ordering::Acquire) == self.me {
-            let next = self.baton.next(self.me);
-            self.baton.hand_to(if next == self.me { NOBODY } else { next });
+        self.scheduler.running.fetch_and(!(1 << self.me), Ordering::AcqRel);
+        if self.scheduler.holder.load(Ordering::Acquire) == self.me {
+            let next = self.scheduler.next(self.me);
+            self.scheduler.hand_to(if next == self.me { NOBODY } else { next });
         }
     }
 }
@@ -175,12 +175,12 @@ pub fn begin() {
     MINE.with(|mine| {
         if let Some(mine) = &mut *mine.borrow_mut() {
             mine.left = 1 + mine.rng.below(TICKS_IN_OPERATION);
-            mine.baton.begun[mine.me].fetch_add(1, Ordering::Relaxed);
+            mine.scheduler.begun[mine.me].fetch_add(1, Ordering::Relaxed);
         }
     });
 }
 
-/// Counts one step of an operation and hands over when it is due. Without a baton, yields the processor.
+/// Counts one step of an operation and hands over when it is due. Without a scheduler, yields the processor.
 pub fn tick() {
     let due = MINE.with(|mine| match &mut *mine.borrow_mut() {
         None => true,
@@ -198,12 +198,12 @@ pub fn tick() {
     }
 }
 
-/// Hands over to another thread. Without a baton, yields the processor.
+/// Hands over to another thread. Without a scheduler, yields the processor.
 pub fn pass() {
     let mine =
-        MINE.with(|mine| mine.borrow().as_ref().map(|mine| (Arc::clone(&mine.baton), mine.me)));
+        MINE.with(|mine| mine.borrow().as_ref().map(|mine| (Arc::clone(&mine.scheduler), mine.me)));
     match mine {
-        Some((baton, me)) => baton.pass(me),
+        Some((scheduler, me)) => scheduler.pass(me),
         None => std::thread::yield_now(),
     }
 }
@@ -217,8 +217,8 @@ mod tests {
 
     fn interleaving(seed: u64) -> Vec<usize> {
         let pool = Pool::new(3);
-        let (baton, order) = (Baton::new(seed, 3), Arc::new(Mutex::new(Vec::new())));
-        let (shared, log) = (Arc::clone(&baton), Arc::clone(&order));
+        let (scheduler, order) = (Scheduler::new(seed, 3), Arc::new(Mutex::new(Vec::new())));
+        let (shared, log) = (Arc::clone(&scheduler), Arc::clone(&order));
         let turns = move |me| {
             shared.take_turns(me, || {
                 for _ in 0..20 {
@@ -230,7 +230,7 @@ mod tests {
         assert_eq!(pool.run(Arc::new(turns)), Ok(()));
         let order = lock(&order).clone();
         assert_eq!(order.len(), 60);
-        if baton.stalls() == 0 { order } else { Vec::new() }
+        if scheduler.stalls() == 0 { order } else { Vec::new() }
     }
 
     #[test]
@@ -247,8 +247,8 @@ mod tests {
     #[test]
     fn a_stopped_lock_holder_does_not_stop_the_others_for_ever() {
         let pool = Pool::new(2);
-        let (baton, shared) = (Baton::new(1, 2), Arc::new(Mutex::new(0)));
-        let (turns, counter) = (Arc::clone(&baton), Arc::clone(&shared));
+        let (scheduler, shared) = (Scheduler::new(1, 2), Arc::new(Mutex::new(0)));
+        let (turns, counter) = (Arc::clone(&scheduler), Arc::clone(&shared));
         let work = move |me| {
             turns.take_turns(me, || {
                 for _ in 0..5 {

@@ -1,5 +1,5 @@
 //! The operations of a concurrent history: the calls of every table, and shadow inserts for the tables that have
-//! them. [`Asked::step`] specifies both.
+//! them. [`Operation::step`] specifies both.
 
 use icefield::{Decision, NotShadowed};
 
@@ -7,7 +7,7 @@ use crate::call::{Action, Reply};
 
 /// An operation on a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum Operation {
     /// A call of [`Table`](icefield::Table).
     Call(Action),
     /// A shadow insert of a value. If it succeeds, its thread owns it.
@@ -58,7 +58,7 @@ impl From<Option<u64>> for Holding {
     }
 }
 
-impl Asked {
+impl Operation {
     /// Specifies the operation: returns the key's state after it and the answer, given the state before. Returns
     /// `None` if there is no shadow insert to commit or abort.
     #[must_use]
@@ -108,7 +108,7 @@ mod tests {
     const HELD: Holding = Holding::Shadowed(7);
 
     fn held(action: Action) -> Option<Answer> {
-        let (after, answer) = Asked::Call(action).step(HELD)?;
+        let (after, answer) = Operation::Call(action).step(HELD)?;
         assert_eq!(after, HELD, "no call changes what a shadow insert holds");
         Some(answer)
     }
@@ -130,16 +130,16 @@ mod tests {
 
     #[test]
     fn a_shadow_insert_is_refused_by_what_is_there_and_ends_only_if_held() {
-        let refused = |holding| Asked::Shadow(1).step(holding).map(|(_, answer)| answer);
+        let refused = |holding| Operation::Shadow(1).step(holding).map(|(_, answer)| answer);
         let (shadowed, occupied) = (NotShadowed::Shadowed, NotShadowed::Occupied(7));
         assert_eq!(refused(HELD), Some(Answer::Shadow(Err(shadowed))));
         assert_eq!(refused(Holding::Present(7)), Some(Answer::Shadow(Err(occupied))));
-        let made = Asked::Shadow(7).step(Holding::Absent);
+        let made = Operation::Shadow(7).step(Holding::Absent);
         assert_eq!(made, Some((HELD, Answer::Shadow(Ok(())))));
         let settled = Answer::Settled(7);
-        assert_eq!(Asked::Commit.step(HELD), Some((Holding::Present(7), settled.clone())));
-        assert_eq!(Asked::Abort.step(HELD), Some((Holding::Absent, settled)));
-        assert_eq!(Asked::Commit.step(Holding::Present(7)), None);
-        assert_eq!(Asked::Abort.step(Holding::Absent), None);
+        assert_eq!(Operation::Commit.step(HELD), Some((Holding::Present(7), settled.clone())));
+        assert_eq!(Operation::Abort.step(HELD), Some((Holding::Absent, settled)));
+        assert_eq!(Operation::Commit.step(Holding::Present(7)), None);
+        assert_eq!(Operation::Abort.step(Holding::Absent), None);
     }
 }

@@ -5,8 +5,8 @@
 //! have to move theirs join in: those that a window has locked anyway, and others whose lock is free. They move fewer
 //! records than they have room for, which costs some more migrations, but each takes only a small part of a sync.
 
-use super::ahead::Next;
 use super::core::Core;
+use super::incremental_migration::Next;
 use super::root::{Held, Relief};
 use crate::Result;
 use crate::key::{Key, Value};

@@ -65,20 +65,20 @@ pub(crate) fn chosen(args: &Args) -> Outcome<Vec<&'static dyn Design>> {
         let detail = format!("{} lives {place}", kind.name());
         return Err(crate::Error::option("medium", detail));
     }
-    Ok(kinds.into_iter().map(Rival::design).collect())
+    Ok(kinds.into_iter().map(PeerRunner::design).collect())
 }
 
 /// A kind of peer.
-pub(crate) struct Rival(Box<dyn Kind>);
+pub(crate) struct PeerRunner(Box<dyn Kind>);
 
-impl Rival {
+impl PeerRunner {
     /// Returns the peer as a design. It is leaked, which is fine for a handful of peers.
     fn design(kind: Box<dyn Kind>) -> &'static dyn Design {
         Box::leak(Box::new(Self(kind)))
     }
 }
 
-impl Design for Rival {
+impl Design for PeerRunner {
     fn name(&self) -> &str {
         self.0.name()
     }
@@ -134,10 +134,10 @@ impl Design for Rival {
     }
 }
 
-impl Rival {
+impl PeerRunner {
     fn table(&self, made: Made) -> Result<Box<dyn BenchTable>> {
         let peer = made.map_err(|error| failed(error.to_string()))?;
-        Ok(Box::new(Rivals { name: self.name().to_owned(), peer }))
+        Ok(Box::new(PeerTable { name: self.name().to_owned(), peer }))
     }
 }
 
@@ -152,12 +152,12 @@ fn writes(sync: SyncMode) -> Writes {
 }
 
 /// An open table of a peer.
-struct Rivals {
+struct PeerTable {
     name: String,
     peer: Box<dyn Peer>,
 }
 
-impl Rivals {
+impl PeerTable {
     /// Returns the answers, or an error if a call failed, which ends the measurement as a failure of our own tables
     /// does.
     fn sound(&self, tally: Tally) -> Result<Tally> {
@@ -212,7 +212,7 @@ impl Rivals {
     }
 }
 
-impl BenchTable for Rivals {
+impl BenchTable for PeerTable {
     fn run(&self, call: Call, keys: &[u64], batch: Batch) -> Result<Tally> {
         let (mut tally, mut values) = (Tally::default(), Vec::new());
         for keys in keys.chunks(batch.size()) {
@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn a_failure_is_no_answer() {
-        let table = Rivals { name: "broken".to_owned(), peer: Box::new(Broken) };
+        let table = PeerTable { name: "broken".to_owned(), peer: Box::new(Broken) };
         let error = table.run(Call::GetMiss, &[1, 2], Batch::Of(2)).unwrap_err();
         assert_eq!(error.to_string(), "broken: no space");
         assert!(table.run_timed(Call::Put, &[1], &mut Histogram::new()).is_err());
