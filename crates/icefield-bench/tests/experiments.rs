@@ -452,7 +452,7 @@ fn a_full_iceberg_is_nearly_all_records() {
         ["storage_bytes", "dram_bytes", "data_bytes"].map(|name| extra(row, name));
     assert!((extra(row, "data_share") - data / (pm + dram)).abs() < 1e-4);
     assert!(extra(row, "data_share") >= 0.88, "{row:?}");
-    let beside = extra(row, "free_slot_bytes") + extra(row, "beside_slots_bytes");
+    let beside = extra(row, "free_slot_bytes") + extra(row, "overhead_bytes");
     assert_eq!(pm, data + beside);
 }
 

@@ -73,8 +73,8 @@ pub use dash::{Dash, DashEh, DashLh, DashOptions, Eh, Expansion, Lh};
 pub use dlht::{
     AllocError, Allocator, Dlht, DlhtBuildHasher, DlhtGuard, DlhtHash, DlhtHasher, DlhtIter,
     DlhtLocal, DlhtMap, DlhtMapIter, DlhtMapOp, DlhtNamespace, DlhtOptions, DlhtSet, DlhtSetIter,
-    DlhtTable, Global, Local, Mode, RecordAllocator, Refused, Shadow, Shadows, Shared, Snapshot,
-    SnapshotIter,
+    DlhtTable, Global, Local, RecordAllocator, Refused, Shadow, Shadows, Shared, Snapshot,
+    SnapshotIter, Threading,
 };
 #[cfg(feature = "sim")]
 #[doc(hidden)]

@@ -161,6 +161,6 @@ fn describe_bytes(row: &mut Row, stats: &Stats, storage_bytes: u64, keys: u64) {
     row.extra("data_share", rounded(data_bytes as f64 / all_bytes as f64));
     if let Some(slots) = detail(stats, "slots").map(|slots| RECORD_BYTES * slots) {
         row.extra("free_slot_bytes", slots.saturating_sub(data_bytes));
-        row.extra("beside_slots_bytes", storage_bytes.saturating_sub(slots.max(data_bytes)));
+        row.extra("overhead_bytes", storage_bytes.saturating_sub(slots.max(data_bytes)));
     }
 }

@@ -11,7 +11,7 @@ use super::core::{Core, get_on};
 use super::get::Step;
 use super::header::SlotState;
 use super::index::Index;
-use super::mode::Mode;
+use super::mode::Threading;
 use super::write::{Outcome, Rule};
 use crate::Result;
 use crate::base::group::{Isa, Kernel, dispatch};
@@ -31,18 +31,18 @@ pub(super) const STRETCH: usize = 1 << 14;
 
 /// Sums the inserts and removals of a stretch, and adds the sum to the table's count when dropped, also during
 /// unwinding.
-pub(super) struct LenDelta<'a, M: Mode> {
+pub(super) struct LenDelta<'a, M: Threading> {
     pub(super) count: &'a M::Count,
     pub(super) delta: Cell<i64>,
 }
 
-impl<M: Mode> LenDelta<'_, M> {
+impl<M: Threading> LenDelta<'_, M> {
     pub(super) fn add(&self, delta: i64) {
         self.delta.set(self.delta.get() + delta);
     }
 }
 
-impl<M: Mode> Drop for LenDelta<'_, M> {
+impl<M: Threading> Drop for LenDelta<'_, M> {
     fn drop(&mut self) {
         if self.delta.get() != 0 {
             M::add(self.count, self.delta.get());
@@ -51,7 +51,7 @@ impl<M: Mode> Drop for LenDelta<'_, M> {
 }
 
 /// The operation of a batch that runs now.
-pub(super) struct BatchOp<'a, M: Mode> {
+pub(super) struct BatchOp<'a, M: Threading> {
     core: &'a Core<M>,
     index: &'a Index,
     line: &'a Line,
@@ -59,7 +59,7 @@ pub(super) struct BatchOp<'a, M: Mode> {
     key: u64,
 }
 
-impl<M: Mode> BatchOp<'_, M> {
+impl<M: Threading> BatchOp<'_, M> {
     #[inline(always)]
     pub(super) fn get(&self) -> Option<u64> {
         match self.index.get::<M>(self.line, self.key) {
@@ -91,7 +91,7 @@ impl<M: Mode> BatchOp<'_, M> {
     }
 }
 
-pub(super) trait Operations<M: Mode> {
+pub(super) trait Operations<M: Threading> {
     /// The key of operation `at`.
     fn key(&self, at: usize) -> u64;
 
@@ -101,7 +101,7 @@ pub(super) trait Operations<M: Mode> {
 
 impl<M, K, R> Operations<M> for (K, R)
 where
-    M: Mode,
+    M: Threading,
     K: Fn(usize) -> u64,
     R: FnMut(usize, BatchOp<'_, M>) -> Result<()>,
 {
@@ -117,7 +117,7 @@ where
 }
 
 /// A stretch of a batch of operations.
-struct Writes<'a, M: Mode, O> {
+struct Writes<'a, M: Threading, O> {
     core: &'a Core<M>,
     index: &'a Index,
     tally: &'a LenDelta<'a, M>,
@@ -127,7 +127,7 @@ struct Writes<'a, M: Mode, O> {
     end: &'a mut Option<Result<()>>,
 }
 
-impl<'a, M: Mode, O: Operations<M>> Stages for Writes<'a, M, O> {
+impl<'a, M: Threading, O: Operations<M>> Stages for Writes<'a, M, O> {
     type Entry = (&'a Line, u64);
 
     #[inline(always)]
@@ -155,7 +155,7 @@ impl<'a, M: Mode, O: Operations<M>> Stages for Writes<'a, M, O> {
     }
 }
 
-impl<M: Mode> Core<M> {
+impl<M: Threading> Core<M> {
     /// Runs `count` operations in order, up to the first that fails or breaks, and returns how many ran.
     #[inline]
     pub(super) fn run_all(
@@ -204,7 +204,7 @@ pub(super) fn peek(index: &Index, line: &Line) {
 }
 
 /// A batch of gets.
-struct Reads<'a, M: Mode, K, F> {
+struct Reads<'a, M: Threading, K, F> {
     core: &'a Core<M>,
     count: usize,
     key: K,
@@ -221,7 +221,9 @@ struct EpochChunk<'a, M, I, K, F> {
     mode: PhantomData<M>,
 }
 
-impl<M: Mode, K: Fn(usize) -> u64, F: FnMut(usize, Option<u64>)> Kernel for Reads<'_, M, K, F> {
+impl<M: Threading, K: Fn(usize) -> u64, F: FnMut(usize, Option<u64>)> Kernel
+    for Reads<'_, M, K, F>
+{
     type Output = ();
 
     #[inline(always)]
@@ -239,7 +241,7 @@ impl<M: Mode, K: Fn(usize) -> u64, F: FnMut(usize, Option<u64>)> Kernel for Read
 
 impl<'a, M, I, K, F> Stages for EpochChunk<'a, M, I, K, F>
 where
-    M: Mode,
+    M: Threading,
     I: Isa,
     K: Fn(usize) -> u64,
     F: FnMut(usize, Option<u64>),
@@ -273,7 +275,7 @@ where
 
 /// Out of line, so that the loop stays small.
 #[inline(never)]
-pub(super) fn get_slowly<M: Mode>(index: &Index, line: &Line, key: u64) -> Option<u64> {
+pub(super) fn get_slowly<M: Threading>(index: &Index, line: &Line, key: u64) -> Option<u64> {
     match index.get_slowly::<M>(line, key) {
         Step::Done(value) => value,
         _ => get_on::<M>(index, key),

@@ -9,7 +9,7 @@ use super::get::Step;
 use super::header::{BinState, Header, SLOTS_PER_BIN, SlotState};
 use super::index::{Entry, Index, Size};
 use super::layout::{HEADER, PRIMARY_SLOTS};
-use super::mode::Mode;
+use super::mode::Threading;
 use crate::base::sync::{Line, Ordering};
 use crate::{Error, Result};
 
@@ -51,7 +51,7 @@ impl Batch {
     }
 }
 
-impl<M: Mode> Core<M> {
+impl<M: Threading> Core<M> {
     /// Returns the next index; creates one if there is none. An option must not refuse it to a thread that is `moving`
     /// bins.
     pub(super) fn successor<'g>(&self, index: &'g Index, moving: bool) -> Result<&'g Index> {
@@ -280,7 +280,7 @@ fn bring_together(records: &mut [Moving], next: &Index, bin: u64) -> usize {
 impl Index {
     /// Stores `records` in bin `bin` with one exchange, if the bin is untouched and they fit into its primary bucket.
     /// No other thread inserts there meanwhile; the bin itself may begin to move.
-    fn fill<M: Mode>(&self, bin: u64, records: &[Moving]) -> bool {
+    fn fill<M: Threading>(&self, bin: u64, records: &[Moving]) -> bool {
         let line = self.bin(bin);
         if records.len() > PRIMARY_SLOTS as usize || Self::header(line) != Header(0) {
             return false;
@@ -297,7 +297,7 @@ impl Index {
     }
 
     /// Inserts a record whose key is absent and is not inserted by other threads.
-    fn adopt<M: Mode>(&self, record: Moving) -> Step<()> {
+    fn adopt<M: Threading>(&self, record: Moving) -> Step<()> {
         let line = self.bin(self.bin_of(record.key));
         loop {
             let Some(header) = self.settled::<M>(line) else { return Step::Moved };
@@ -321,7 +321,7 @@ impl Index {
         }
     }
 
-    fn disown<M: Mode>(&self, key: u64) -> Step<()> {
+    fn disown<M: Threading>(&self, key: u64) -> Step<()> {
         let line = self.bin(self.bin_of(key));
         loop {
             let Some(header) = self.settled::<M>(line) else { return Step::Moved };

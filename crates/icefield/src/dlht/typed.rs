@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use super::DlhtTable;
 use super::batch::{BatchOp, Operations};
 use super::header::SlotState;
-use super::mode::Mode;
+use super::mode::Threading;
 use super::shadow::shadowed;
 use super::write::{Outcome, Rule};
 use crate::key::Word;
@@ -42,7 +42,7 @@ fn inserted<V: Word>(outcome: Outcome, value: V) -> Result<TryInsert<V>> {
     }
 }
 
-impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
+impl<K: Word, V: Word, M: Threading> DlhtTable<K, V, M> {
     #[inline(always)]
     pub(super) fn get_one(&self, key: K) -> Option<V> {
         decoded(self.core.get(key.to_word()))
@@ -207,13 +207,13 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
 }
 
 /// A batch of operations of different kinds.
-struct MixedOps<'a, 'k, K: Word, V: Word, M: Mode> {
+struct MixedOps<'a, 'k, K: Word, V: Word, M: Threading> {
     table: &'a DlhtTable<K, V, M>,
     ops: &'a mut [Op<'k, K, V>],
     on_failure: OnFailure,
 }
 
-impl<K: Word, V: Word, M: Mode> Operations<M> for MixedOps<'_, '_, K, V, M> {
+impl<K: Word, V: Word, M: Threading> Operations<M> for MixedOps<'_, '_, K, V, M> {
     #[inline(always)]
     fn key(&self, at: usize) -> u64 {
         self.ops[at].key().to_word()

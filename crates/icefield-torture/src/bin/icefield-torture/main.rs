@@ -31,7 +31,7 @@ use self::rounds::{Rounds, Tally, tell};
 
 const EXAMPLES: &str = "\
 Examples:
-  icefield-torture crash --table dash-eh --states 1000000
+  icefield-torture crash --table dash-eh --images 1000000
   icefield-torture linear --table dash-eh --records bytes --seconds 600
   icefield-torture linear --table dlht --histories 1000000
   icefield-torture model --table dlht-local --seconds 60
@@ -62,7 +62,7 @@ enum Kind {
     Crash {
         /// Check N images [default: 200000]
         #[arg(long, value_name = "N", value_parser = at_least_one())]
-        states: Option<u64>,
+        images: Option<u64>,
         #[command(flatten)]
         common: Common,
     },
@@ -70,7 +70,7 @@ enum Kind {
     Mutate {
         /// Report a mutation as undetected after N images
         #[arg(long, value_name = "N", default_value_t = mutate::MutateOptions::default().states, value_parser = at_least_one())]
-        states: u64,
+        images: u64,
         /// Restrict the run to sites in files whose path contains TEXT
         #[arg(long, value_name = "TEXT")]
         only: Option<String>,
@@ -295,11 +295,11 @@ fn torture(scenarios: &Scenarios, kind: &Kind, common: &Common, out: &mut Output
         Kind::Model { histories, .. } => {
             run_model(scenarios, &Rounds::new(common, "histories", *histories, 2000)?, out)
         }
-        Kind::Crash { states, .. } => {
-            run_crash(&Rounds::new(common, "images", *states, 200_000)?, scenarios.crash, out)
+        Kind::Crash { images, .. } => {
+            run_crash(&Rounds::new(common, "images", *images, 200_000)?, scenarios.crash, out)
         }
-        Kind::Mutate { states, only, .. } => {
-            run_mutate(scenarios.mutate, common, *states, only.clone(), out)
+        Kind::Mutate { images, only, .. } => {
+            run_mutate(scenarios.mutate, common, *images, only.clone(), out)
         }
         Kind::Kill { rounds, .. } => {
             let rounds = Rounds::new(common, "children", *rounds, 200)?;
@@ -403,7 +403,7 @@ fn run_crash(
     tell(result);
     let line = Tally::new(rounds.common, crash::NAME)
         .field("histories", &histories)
-        .field("states", &states)
+        .field("images", &states)
         .field("violations", &violations);
     rounds.end(out, line, violations)
 }
