@@ -8,7 +8,7 @@ mod own;
 mod set;
 
 use icefield::base::hash::HashKind;
-use icefield::{DlhtHash, DlhtOptions, DlhtTable, Error, Interleaved, Mode, Turns};
+use icefield::{DlhtHash, DlhtOptions, DlhtTable, Error, Interleaved, Threading, Turns};
 
 pub use self::alone::Alone;
 pub use self::faults::faults;
@@ -63,7 +63,7 @@ pub fn tiny(variant: u64) -> Result<DlhtInTurns, Error> {
 /// Returns options for tables of every shape: tiny ones that grow often and through several sizes at once, with and
 /// without link buckets.
 #[must_use]
-pub fn shaped<M: Mode>(seed: u64) -> DlhtOptions<u64, u64, M> {
+pub fn shaped<M: Threading>(seed: u64) -> DlhtOptions<u64, u64, M> {
     let hash = match seed % 7 {
         0 | 1 => DlhtHash::Modulo,
         2 => DlhtHash::Kind(HashKind::Crowded),

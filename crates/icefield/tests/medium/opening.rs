@@ -127,7 +127,7 @@ fn odd_files_are_refused() {
                     rustix::fs::CWD,
                     &file,
                     rustix::fs::FileType::Fifo,
-                    rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+                    rustix::fs::Threading::RUSR | rustix::fs::Threading::WUSR,
                     0,
                 )
                 .unwrap(),
