@@ -127,7 +127,7 @@ fn odd_files_are_refused() {
                     rustix::fs::CWD,
                     &file,
                     rustix::fs::FileType::Fifo,
-                    rustix::fs::Threading::RUSR | rustix::fs::Threading::WUSR,
+                    rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
                     0,
                 )
                 .unwrap(),
