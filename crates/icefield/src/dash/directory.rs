@@ -214,7 +214,12 @@ pub trait Directory: Sized + Send + Sync + 'static {
     /// # Errors
     /// The files are damaged; no space.
     #[inline]
-    fn settle<T: Kinds>(&self, core: &Core<T>, segment: u32, fresh: bool) -> Result<Standing> {
+    fn determine_state<T: Kinds>(
+        &self,
+        core: &Core<T>,
+        segment: u32,
+        fresh: bool,
+    ) -> Result<Standing> {
         let _ = (core, segment, fresh);
         Ok(Standing::Whole)
     }

@@ -266,7 +266,12 @@ impl<A: Ablation> Directory for Eh<A> {
 
     /// A segment that has been freed is not part of the table. The left neighbour determines the state of a segment
     /// that a crash left in state leaving.
-    fn settle<T: Kinds>(&self, core: &Core<T>, segment: u32, fresh: bool) -> Result<Standing> {
+    fn determine_state<T: Kinds>(
+        &self,
+        core: &Core<T>,
+        segment: u32,
+        fresh: bool,
+    ) -> Result<Standing> {
         let link = core.link(segment)?;
         if !fresh || link.state == State::Free {
             return Ok(Standing::Elsewhere);

@@ -297,7 +297,12 @@ impl Directory for Lh {
         core.extend_chain(segment)
     }
 
-    fn settle<T: Kinds>(&self, core: &Core<T>, segment: u32, fresh: bool) -> Result<Standing> {
+    fn determine_state<T: Kinds>(
+        &self,
+        core: &Core<T>,
+        segment: u32,
+        fresh: bool,
+    ) -> Result<Standing> {
         self.make_if_due(core, segment, fresh)
     }
 

@@ -61,7 +61,7 @@ fn recover<T: Kinds>(core: &Core<T>, directory: &impl Directory, id: u32) -> Res
         return Err(Error::Forked);
     }
     let Some(mark) = Mark::take(&core.storage, state)? else { return Ok(core.mark(id) != DUE) };
-    match directory.settle(core, id, mark.is_fresh())? {
+    match directory.determine_state(core, id, mark.is_fresh())? {
         Standing::Whole => {}
         Standing::Born => return Ok(true),
         Standing::Elsewhere => return Ok(false),
@@ -71,21 +71,21 @@ fn recover<T: Kinds>(core: &Core<T>, directory: &impl Directory, id: u32) -> Res
         }
     }
     let Some(still) = &core.still else {
-        settle(core, directory, segment)?;
+        recover_segment(core, directory, segment)?;
         core.mark_ready(id);
         return Ok(true);
     };
     fetch(core, segment);
     check_metadata(core, segment)?;
     if core.is_unsettled(segment)? {
-        settle(core, directory, segment)?;
+        recover_segment(core, directory, segment)?;
     }
     core.let_be(still, segment)?;
     Ok(true)
 }
 
 /// Recovers one segment.
-fn settle<T: Kinds>(
+fn recover_segment<T: Kinds>(
     core: &Core<T>,
     directory: &impl Directory,
     segment: Segment<'_>,

@@ -107,8 +107,8 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Writer<'t,
         while !self.waiting.is_empty() {
             let attempt = self.stage_all(key_of);
             let ran = self.window.staged.len();
-            self.commit(answer).inspect_err(|_| self.give_up())?;
-            let attempt = attempt.inspect_err(|_| self.give_up())?;
+            self.commit(answer).inspect_err(|_| self.abort())?;
+            let attempt = attempt.inspect_err(|_| self.abort())?;
             if attempt == Attempt::Stale && !fresh {
                 for waiting in &mut self.waiting {
                     waiting.ahead.sighted = self.table.try_locate(waiting.ahead.hash);
@@ -120,7 +120,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Writer<'t,
                 self.table
                     .write_alone(&self.pin, &probe, write)
                     .and_then(|wrote| answer(index, wrote))
-                    .inspect_err(|_| self.give_up())?;
+                    .inspect_err(|_| self.abort())?;
                 fresh = false;
             } else {
                 fresh = false;
@@ -202,8 +202,8 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Writer<'t,
 
     /// Releases what was prepared for writes that will not run.
     #[cold]
-    fn give_up(&mut self) {
-        self.waiting.drain(..).for_each(|waiting| self.table.give_up(waiting.write));
+    fn abort(&mut self) {
+        self.waiting.drain(..).for_each(|waiting| self.table.abort(waiting.write));
     }
 }
 
@@ -235,7 +235,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> BatchWriter
                 Ok(_) => self.commit(answer),
                 Err(error) => Err(error),
             };
-            refused.inspect_err(|_| self.table.give_up(write))?;
+            refused.inspect_err(|_| self.table.abort(write))?;
         }
         answer(index, self.table.write_alone(&self.pin, probe, write)?)
     }
@@ -257,7 +257,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> BatchWriter
         {
             let wrote = staged.plan.answer();
             if let Write::Put(_, record) = write {
-                table.settle(&Ok(wrote), record);
+                table.discard_unlinked(&Ok(wrote), record);
             }
             if result.is_ok() {
                 result = answer(index, wrote);
@@ -280,7 +280,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> BatchWriter
 impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, M> {
     /// Releases what was prepared for a write that will not run.
     #[cold]
-    fn give_up(&self, write: Write) {
+    fn abort(&self, write: Write) {
         if let Write::Put(_, record) = write {
             self.core.records.discard_key(record.key);
             self.core.records.discard_value(record.value);

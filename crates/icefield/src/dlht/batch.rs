@@ -131,7 +131,7 @@ impl<'a, M: Threading, O: Operations<M>> Stages for Writes<'a, M, O> {
     type Entry = (&'a Line, u64);
 
     #[inline(always)]
-    fn first(&mut self, at: usize) -> (&'a Line, u64) {
+    fn locate(&mut self, at: usize) -> (&'a Line, u64) {
         let key = self.operations.key(self.start + at);
         let line = self.index.bin(self.index.bin_of(key));
         prefetch_write(line);
@@ -139,7 +139,7 @@ impl<'a, M: Threading, O: Operations<M>> Stages for Writes<'a, M, O> {
     }
 
     #[inline(always)]
-    fn second(&mut self, (line, _): &mut (&'a Line, u64)) {
+    fn inspect(&mut self, (line, _): &mut (&'a Line, u64)) {
         peek(self.index, line);
     }
 
@@ -249,14 +249,14 @@ where
     type Entry = &'a Line;
 
     #[inline(always)]
-    fn first(&mut self, at: usize) -> &'a Line {
+    fn locate(&mut self, at: usize) -> &'a Line {
         let line = self.index.bin(self.index.bin_of((self.key)(self.start + at)));
         prefetch_read(line);
         line
     }
 
     #[inline(always)]
-    fn second(&mut self, line: &mut &'a Line) {
+    fn inspect(&mut self, line: &mut &'a Line) {
         peek(self.index, line);
     }
 

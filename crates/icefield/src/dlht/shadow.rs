@@ -86,7 +86,7 @@ impl<'a, K: Word, V: Word, M: Threading> Shadow<'a, K, V, M> {
     /// # Ok::<(), icefield::NotShadowed<u64>>(())
     /// ```
     pub fn commit(self) {
-        self.settle(SlotState::Valid);
+        self.resolve(SlotState::Valid);
         std::mem::forget(self);
     }
 
@@ -102,7 +102,7 @@ impl<'a, K: Word, V: Word, M: Threading> Shadow<'a, K, V, M> {
         drop(self);
     }
 
-    fn settle(&self, new: SlotState) {
+    fn resolve(&self, new: SlotState) {
         let settled = self.table.core.resolve(self.key.to_word(), new);
         debug_assert!(settled, "nobody else may settle a shadow insert");
     }
@@ -110,7 +110,7 @@ impl<'a, K: Word, V: Word, M: Threading> Shadow<'a, K, V, M> {
 
 impl<K: Word, V: Word, M: Threading> Drop for Shadow<'_, K, V, M> {
     fn drop(&mut self) {
-        self.settle(SlotState::Invalid);
+        self.resolve(SlotState::Invalid);
     }
 }
 
@@ -177,7 +177,7 @@ impl<'a, K: Word, V: Word, M: Threading> Shadows<'a, K, V, M> {
     /// assert_eq!(table.get(1), Some(10));
     /// ```
     pub fn commit(&self) {
-        self.settle(SlotState::Valid);
+        self.resolve(SlotState::Valid);
     }
 
     /// Removes all records that are held now.
@@ -191,7 +191,7 @@ impl<'a, K: Word, V: Word, M: Threading> Shadows<'a, K, V, M> {
     /// assert_eq!(table.try_insert(1, 11), Ok(()));
     /// ```
     pub fn abort(&self) {
-        self.settle(SlotState::Invalid);
+        self.resolve(SlotState::Invalid);
     }
 
     /// Takes out the shadow insert of `key`, if it is held, to commit or abort it separately.
@@ -215,7 +215,7 @@ impl<'a, K: Word, V: Word, M: Threading> Shadows<'a, K, V, M> {
         Some(Shadow { table: self.table, key, value })
     }
 
-    fn settle(&self, new: SlotState) {
+    fn resolve(&self, new: SlotState) {
         // Take the records out of the lock first, so that no table operation runs under it.
         let records = std::mem::take(&mut *self.held.records());
         for (key, _) in records {

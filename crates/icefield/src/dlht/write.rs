@@ -277,11 +277,15 @@ impl Index {
     #[inline(always)]
     pub(super) fn settled<M: Threading>(&self, line: &Line) -> Option<Header> {
         let header = Self::header(line);
-        if header.state() == BinState::NoTransfer { Some(header) } else { self.settle::<M>(line) }
+        if header.state() == BinState::NoTransfer {
+            Some(header)
+        } else {
+            self.wait_until_settled::<M>(line)
+        }
     }
 
     #[inline(never)]
-    fn settle<M: Threading>(&self, line: &Line) -> Option<Header> {
+    fn wait_until_settled<M: Threading>(&self, line: &Line) -> Option<Header> {
         for rounds in 0.. {
             let header = Self::header(line);
             if header.state() == BinState::NoTransfer {

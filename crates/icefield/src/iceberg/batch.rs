@@ -206,7 +206,7 @@ where
     type Entry = Ahead<'a>;
 
     #[inline(always)]
-    fn first(&mut self, index: usize) -> Ahead<'a> {
+    fn locate(&mut self, index: usize) -> Ahead<'a> {
         let core = &self.reads.table.core;
         let hash = core.records.hash_key(self.reads.keys[index]).hash;
         core.fetch_line(hash, prefetch_read);
@@ -214,12 +214,12 @@ where
     }
 
     #[inline(always)]
-    fn second(&mut self, ahead: &mut Ahead<'a>) {
+    fn inspect(&mut self, ahead: &mut Ahead<'a>) {
         ahead.slots = self.reads.table.core.fetch_slots(self.isa, ahead.hash, self.mask);
     }
 
     #[inline(always)]
-    fn third(&mut self, ahead: Ahead<'a>) {
+    fn prefetch_record(&mut self, ahead: Ahead<'a>) {
         if ahead.slots.is_none() {
             self.reads.table.core.fetch_back_slot(ahead.hash);
         }

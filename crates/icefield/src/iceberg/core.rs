@@ -384,11 +384,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// Releases a claimed slot.
-    pub(super) fn give_up(&self, place: Place) {
+    pub(super) fn unclaim(&self, place: Place) {
         match place {
             Place::Side | Place::Front(_) => {}
-            Place::Back(at) => self.back_word(at.bucket()).give_up(at.slot()),
-            Place::Overflow(slot) => self.overflow.give_up(slot),
+            Place::Back(at) => self.back_word(at.bucket()).release(at.slot()),
+            Place::Overflow(slot) => self.overflow.free_slot(slot),
         }
     }
 

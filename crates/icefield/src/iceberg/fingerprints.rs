@@ -176,7 +176,7 @@ impl BackWord<'_> {
     }
 
     /// Releases a claimed slot.
-    pub(super) fn give_up(self, slot: u32) {
+    pub(super) fn release(self, slot: u32) {
         self.change(slot, RESERVED, EMPTY);
     }
 
@@ -264,7 +264,7 @@ mod tests {
         bucket.publish(1, 0x85);
         assert_eq!(used_back(bucket.load(), 2).collect::<Vec<_>>(), [1]);
         assert_eq!(candidates_back([0, bucket.load()], 0x85), 1 << 9);
-        bucket.give_up(0);
+        bucket.release(0);
         bucket.clear(1);
         assert_eq!(bucket.load(), 0);
     }

@@ -135,7 +135,7 @@ impl Overflow {
     }
 
     /// Frees a slot that is in no list.
-    pub(super) fn give_up(&self, slot: u32) {
+    pub(super) fn free_slot(&self, slot: u32) {
         lock(&self.free).slots.push(slot);
     }
 
@@ -171,7 +171,7 @@ impl Overflow {
                 }
             }
         }
-        self.give_up(slot);
+        self.free_slot(slot);
     }
 
     /// Removes all lists, which makes every slot free. For `clear`, while writers are excluded.

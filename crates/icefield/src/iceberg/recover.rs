@@ -228,7 +228,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             let Some(slot) = self.overflow.slot(number) else { continue };
             let key = slot.key(&self.storage);
             if key == EMPTY_KEY {
-                self.overflow.give_up(number);
+                self.overflow.free_slot(number);
             } else if let Ok(hash) = self.records.hash_of(&self.storage, key) {
                 self.overflow.link(number, hash);
                 records += 1;

@@ -66,13 +66,13 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Stay<'t, K, V, M> {
         if let Some(line) = self.held[index % BURST].take() {
             return Ok(core.locked(self.inside(), line));
         }
-        self.let_go();
+        self.unlock_all();
         core.lock(self.inside(), hash)
     }
 
     /// Releases the locks of operations that have not run yet.
     #[cold]
-    fn let_go(&mut self) {
+    fn unlock_all(&mut self) {
         self.held.iter_mut().filter_map(Option::take).for_each(FrontLine::unlock);
     }
 
@@ -80,7 +80,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Stay<'t, K, V, M> {
     /// no thread is inside.
     #[cold]
     fn leave(&mut self) {
-        self.let_go();
+        self.unlock_all();
         if self.growth != 0 {
             self.core.length.add(0, self.growth);
         }
@@ -154,7 +154,7 @@ where
         };
         match wrote {
             Ok((wrote, crowded)) => {
-                table.settle(&Ok(wrote), record);
+                table.discard_unlinked(&Ok(wrote), record);
                 stay.growth += i64::from(matches!(wrote, WriteOutcome::Inserted));
                 if crowded && table.core.is_due_by(probe.hash) {
                     // The doubling closes the gate, and it needs the record count.
@@ -170,7 +170,7 @@ where
             }
             Err(error) => {
                 let failed = Err(error);
-                table.settle(&failed, record);
+                table.discard_unlinked(&failed, record);
                 failed
             }
         }
@@ -191,7 +191,7 @@ where
     type Entry = (usize, u64);
 
     #[inline(always)]
-    fn first(&mut self, index: usize) -> (usize, u64) {
+    fn locate(&mut self, index: usize) -> (usize, u64) {
         let core = &self.writes.table.core;
         let hash = core.records.hash_key((self.writes.key)(index)).hash;
         core.fetch_line(hash, prefetch_write);
@@ -199,7 +199,7 @@ where
     }
 
     #[inline(always)]
-    fn second(&mut self, &mut (_, hash): &mut (usize, u64)) {
+    fn inspect(&mut self, &mut (_, hash): &mut (usize, u64)) {
         let core = &self.writes.table.core;
         if let Some(slot) = core.fetch_all_but_one(self.isa, hash, self.writes.mode) {
             prefetch_write(slot);
@@ -207,7 +207,7 @@ where
     }
 
     #[inline(always)]
-    fn third(&mut self, (index, hash): (usize, u64)) {
+    fn prefetch_record(&mut self, (index, hash): (usize, u64)) {
         self.stay.take_lock(index, hash);
     }
 

@@ -141,15 +141,15 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Drop for Writer<'_, K, V, M>
     fn drop(&mut self) {
         for staged in self.staged.drain(..) {
             if let Plan::Insert(claimed) = staged.plan {
-                self.table.core.give_up(claimed.place);
+                self.table.core.unclaim(claimed.place);
             }
-            give_up(&self.table.core, staged.record);
+            abort(&self.table.core, staged.record);
         }
     }
 }
 
 /// Releases what was prepared for a write that will not run.
-fn give_up<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+fn abort<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
     core: &Core<K, V, M>,
     record: Option<PreparedRecord>,
 ) {
@@ -436,7 +436,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
             Ok(_) | Err(Error::NoSpace { .. }) => self.commit(answer),
             Err(error) => Err(error),
         };
-        committed.inspect_err(|_| give_up(&self.table.core, record_of(write)))
+        committed.inspect_err(|_| abort(&self.table.core, record_of(write)))
     }
 }
 
@@ -463,7 +463,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> BatchWriter for Writer<'_, K
             }
             let wrote = staged.answer();
             if let Some(record) = staged.record {
-                self.table.settle(&Ok(wrote), record);
+                self.table.discard_unlinked(&Ok(wrote), record);
             }
             if result.is_ok() {
                 result = answer(staged.index, wrote);

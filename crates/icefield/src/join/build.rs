@@ -128,7 +128,7 @@ impl<M: Medium> Site<'_, M> {
         let region = self.new_file(layout.bytes())?;
         let starts = places.starts();
         self.scatter(source, &places, &starts, &region, layout)?;
-        let wide = self.settle(&starts, &region, layout)?;
+        let wide = self.move_to_buckets(&starts, &region, layout)?;
         self.seal(&region, layout, wide, &Sums::none())
     }
 
@@ -197,7 +197,12 @@ impl<M: Medium> Site<'_, M> {
     }
 
     /// Moves every record of every share to its bucket; returns the wide groups.
-    fn settle(&self, starts: &[u64], region: &Region, layout: Layout) -> Result<Vec<WideGroup>> {
+    fn move_to_buckets(
+        &self,
+        starts: &[u64],
+        region: &Region,
+        layout: Layout,
+    ) -> Result<Vec<WideGroup>> {
         let tasks = Tasks::new(starts.len() - 1);
         let threads = threads_for(self.threads, layout.records as usize, RECORDS_PER_THREAD);
         let pairs = region.slice_at::<Record>(layout.records_at(), layout.records as usize);

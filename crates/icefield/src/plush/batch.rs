@@ -61,12 +61,12 @@ where
     type Entry = Ahead<'t>;
 
     #[inline(always)]
-    fn first(&mut self, index: usize) -> Ahead<'t> {
+    fn locate(&mut self, index: usize) -> Ahead<'t> {
         (self.ahead)(index)
     }
 
     #[inline(always)]
-    fn ask(&mut self, Ahead { hash, looks, .. }: Ahead<'t>) {
+    fn prefetch(&mut self, Ahead { hash, looks, .. }: Ahead<'t>) {
         if looks {
             self.core.hint_search(hash);
         } else {
@@ -75,7 +75,7 @@ where
     }
 
     #[inline(always)]
-    fn second(&mut self, ahead: &mut Ahead<'t>) {
+    fn inspect(&mut self, ahead: &mut Ahead<'t>) {
         if !ahead.looks {
             self.core.root.prefetch_push(self.core.root_entry(ahead.hash), 0);
             return;
@@ -88,7 +88,7 @@ where
     }
 
     #[inline(always)]
-    fn third(&mut self, Ahead { hash, looks, likely }: Ahead<'t>) {
+    fn prefetch_record(&mut self, Ahead { hash, looks, likely }: Ahead<'t>) {
         if looks {
             let likely = likely.or_else(|| self.core.likely(hash, self.core.levels_below()));
             likely.inspect(|&(entry, buckets)| self.core.hint_bucket(entry, buckets));

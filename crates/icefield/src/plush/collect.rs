@@ -467,9 +467,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         chunk: u32,
         records: &[(u64, u64)],
     ) -> Result<()> {
-        self.for_each_record(records, |(word, _)| self.settle(word).map(ControlFlow::Continue))?;
+        self.for_each_record(records, |(word, _)| {
+            self.retire_payload(word).map(ControlFlow::Continue)
+        })?;
         // The records that replaced the others may have been acknowledged before they were durable.
-        self.storage.settle()?;
+        self.storage.fence_deferred()?;
         payloads.release(&self.storage, guard, chunk)?;
         guard.flush();
         Ok(())
@@ -501,7 +503,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Ensures that a payload is not needed where it is, and that readers with an outdated reference fail their
     /// validation.
-    fn settle(&self, word: u64) -> Result<()> {
+    fn retire_payload(&self, word: u64) -> Result<()> {
         let Some(probe) = self.payload_probe(word)? else { return Ok(()) };
         let log = self.logs.log_of(self.root_entry(probe.hash));
         loop {

@@ -259,7 +259,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             return Ok(Vec::new());
         }
         // Includes the records that were acknowledged before they were durable.
-        self.storage.settle()?;
+        self.storage.fence_deferred()?;
         let records = (self.root.moved(held.entry)..self.root.size(held.entry)).rev();
         Ok(records.map(|at| self.moving(self.root.record(held.entry, at))).collect())
     }

@@ -203,7 +203,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     ) -> Result<MigrationOf<'h, K, V, M>> {
         if self.payloads().is_some() {
             // Before a level refers to payloads, those of records that were acknowledged early must be durable, too.
-            self.storage.settle()?;
+            self.storage.fence_deferred()?;
         }
         let first = (held.entry as u64) << self.shape.step(0);
         // The entries arrive in the cache while the records are merged.

@@ -493,7 +493,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     fn end_session(&self) -> Result<()> {
         self.storage.check_writable()?;
         self.checkpoint(1)?;
-        self.storage.settle()?;
+        self.storage.fence_deferred()?;
         self.tell_together(false)?;
         superblock::end_session(&self.storage, &self.table, self.estimate())
     }

@@ -69,9 +69,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         // Before any change: a table with damaged references remains as it is.
         self.used_blocks()?;
         for (allocator, words) in self.run_allocators.iter().zip(&words.runs) {
-            allocator.settle(&self.storage, words)?;
+            allocator.end_intents(&self.storage, words)?;
         }
-        self.chain_allocator.settle(&self.storage, &words.chains)?;
+        self.chain_allocator.end_intents(&self.storage, &words.chains)?;
         // P17: the free lists are invalid.
         self.set_phase(Phase::Packing { set: phase.set() })?;
         if last == Last::Goes {

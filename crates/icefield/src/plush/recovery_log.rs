@@ -344,7 +344,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
         own.written[chunk].store(0, Relaxed);
         // All former records of the chunk become durable (L2): they may have been acknowledged before they were
         // durable.
-        storage.settle()?;
+        storage.fence_deferred()?;
         head.turn.store(storage, turn, Release);
         // P1: records to come count by this turn's flag; the chunk's former records do not count any more (L3).
         storage.try_persist(&head.turn)?;

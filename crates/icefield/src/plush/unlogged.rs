@@ -142,7 +142,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
             other => other?,
         }
         self.checkpoint(1)?;
-        self.core.storage.settle()?;
+        self.core.storage.fence_deferred()?;
         self.core.storage.check_writable()
     }
 }

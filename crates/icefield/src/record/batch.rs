@@ -101,20 +101,20 @@ pub(crate) trait BatchEngine<K: Key + ?Sized, V: Value + ?Sized>: Engine<K, V> {
     }
 
     /// Writes the blobs of a record while bucket locks may be held. The blob store may call the table about old blocks
-    /// only when no lock is held; when it has to, `let_go` releases the locks first.
+    /// only when no lock is held; when it has to, `unlock_all` releases the locks first.
     fn prepare_beside(
         &self,
         probe: &LookupKey<'_>,
         value: Raw<'_>,
         needs_key: bool,
         holds_locks: bool,
-        let_go: impl FnOnce() -> Result<()>,
+        unlock_all: impl FnOnce() -> Result<()>,
     ) -> Result<PreparedRecord> {
         let (storage, records) = (self.storage(), self.records());
         records.fits(probe.key, value)?;
         if holds_locks {
             match records.write(storage, probe, value, needs_key) {
-                Err(Error::NoSpace { .. }) => let_go()?,
+                Err(Error::NoSpace { .. }) => unlock_all()?,
                 other => return other,
             }
         }

@@ -208,7 +208,7 @@ pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
         } else {
             self.write_prepared(pin, probe, record, mode)
         };
-        self.settle(&wrote, record);
+        self.discard_unlinked(&wrote, record);
         wrote
     }
 
@@ -231,7 +231,7 @@ pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
 
     /// Frees the blobs that a write did not link.
     #[inline]
-    fn settle(&self, wrote: &Result<WriteOutcome>, record: PreparedRecord) {
+    fn discard_unlinked(&self, wrote: &Result<WriteOutcome>, record: PreparedRecord) {
         let inserted = matches!(wrote, Ok(WriteOutcome::Inserted));
         if !inserted {
             self.records().discard_key(record.key);
@@ -335,7 +335,7 @@ pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
             None => self.write_prepared(pin, probe, record, WriteMode::TryInsert),
             Some(before) => self.compare_and_replace(pin, probe, before, record.value),
         };
-        self.settle(&wrote, record);
+        self.discard_unlinked(&wrote, record);
         Ok(matches!(wrote?, WriteOutcome::Inserted | WriteOutcome::Replaced(_)))
     }
 

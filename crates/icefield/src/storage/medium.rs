@@ -259,7 +259,7 @@ pub trait Medium: sealed::Sealed + Send + Sync + Sized + 'static {
     }
 
     /// A fence that may be deferred: the lines that this thread has flushed are durable after any thread's next
-    /// [`Medium::settle`], or earlier. Media whose fences cost next to nothing fence at once.
+    /// [`Medium::fence_deferred`], or earlier. Media whose fences cost next to nothing fence at once.
     ///
     /// # Errors
     /// Those of [`Medium::try_fence`].
@@ -275,7 +275,7 @@ pub trait Medium: sealed::Sealed + Send + Sync + Sized + 'static {
     /// Those of [`Medium::try_fence`].
     #[inline(always)]
     #[track_caller]
-    fn settle(&self) -> Result<()> {
+    fn fence_deferred(&self) -> Result<()> {
         Ok(())
     }
 
@@ -283,7 +283,7 @@ pub trait Medium: sealed::Sealed + Send + Sync + Sized + 'static {
     /// when it is durable.
     #[track_caller]
     fn committed(&self) -> Committed {
-        Committed::known(self.settle().and_then(|()| self.check_writable()))
+        Committed::known(self.fence_deferred().and_then(|()| self.check_writable()))
     }
 
     /// Flushes one object and fences.

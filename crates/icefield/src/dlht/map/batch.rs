@@ -129,7 +129,7 @@ where
     type Entry = (&'a Line, u64);
 
     #[inline(always)]
-    fn first(&mut self, at: usize) -> (&'a Line, u64) {
+    fn locate(&mut self, at: usize) -> (&'a Line, u64) {
         let hash = self.map.hash_of(self.namespace, self.keys[at]);
         let line = self.index.bin(self.index.bin_of(hash));
         prefetch_read(line);
@@ -137,7 +137,7 @@ where
     }
 
     #[inline(always)]
-    fn second(&mut self, (line, hash): &mut (&'a Line, u64)) {
+    fn inspect(&mut self, (line, hash): &mut (&'a Line, u64)) {
         hint::<K, V>(self.isa, self.index, line, *hash);
     }
 

@@ -469,7 +469,7 @@ impl Allocator {
     ///
     /// # Errors
     /// [`Error::Poisoned`].
-    pub fn settle(&self, storage: &impl Medium, words: &Words) -> Result<()> {
+    pub fn end_intents(&self, storage: &impl Medium, words: &Words) -> Result<()> {
         let mut state = self.lock();
         state.flush_intents(storage, words);
         storage.try_fence()

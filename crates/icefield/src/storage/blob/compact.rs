@@ -193,7 +193,7 @@ impl Shared {
 
     /// Stops handing out blocks of a chunk.
     fn close(&self, number: u32, class: usize) {
-        let closed = self.pools[class].let_go_of(number);
+        let closed = self.pools[class].detach(number);
         self.change_small(number, class, |small| {
             small.closed = true;
             small.users -= closed;

@@ -57,7 +57,7 @@ impl Pool {
     }
 
     /// Ends the hunt: no unscanned chunk of the class is left.
-    pub fn give_up(&self) {
+    pub fn end_hunt(&self) {
         self.hunted_out.store(true, Ordering::Relaxed);
         self.set_appetite(0);
     }
@@ -74,7 +74,7 @@ impl Pool {
     }
 
     /// Detaches a chunk from all stripes that allocate from it, and returns their number.
-    pub fn let_go_of(&self, number: u32) -> u32 {
+    pub fn detach(&self, number: u32) -> u32 {
         let _refilling = lock(&self.refill);
         // Relaxed, both: `refill` excludes other writers, and the chunk's lock orders the rest.
         let theirs =

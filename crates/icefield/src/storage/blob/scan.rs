@@ -244,7 +244,7 @@ impl BlobStore {
             if hunt.at.is_none() {
                 hunt.at = self.next_of(storage, hunt, class);
                 if hunt.at.is_none() && hunt.next == 0 {
-                    return pool.give_up();
+                    return pool.end_hunt();
                 }
                 pool.set_appetite(pool.appetite() - 1);
             }

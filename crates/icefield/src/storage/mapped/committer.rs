@@ -45,7 +45,7 @@ impl Committer {
                 match dirty.await_work(longest) {
                     // A failure is reported to the waiting futures, and to later fences.
                     Work::Sync => {
-                        let _ = dirty.settle();
+                        let _ = dirty.fence_deferred();
                     }
                     Work::Wake => dirty.wake(),
                     Work::None => break,

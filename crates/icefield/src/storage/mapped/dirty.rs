@@ -122,7 +122,7 @@ impl Dirty {
     }
 
     /// Syncs the deferred ranges.
-    pub(super) fn settle(&self) -> Result<(), Errno> {
+    pub(super) fn fence_deferred(&self) -> Result<(), Errno> {
         let left = lock(&self.queue).left;
         match left.filter(|&ticket| !self.group.is_served(ticket)) {
             Some(ticket) => self.serve(ticket),
@@ -185,7 +185,7 @@ impl Dirty {
     }
 
     /// Ends all syncs after a failure.
-    pub(super) fn give_up(&self) {
+    pub(super) fn fail(&self) {
         lock(&self.queue).waiting = Hulls::default();
         self.group.fail();
         self.tell();

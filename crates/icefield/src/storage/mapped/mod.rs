@@ -581,11 +581,11 @@ impl Medium for Mapped {
     }
 
     #[inline]
-    fn settle(&self) -> Result<()> {
+    fn fence_deferred(&self) -> Result<()> {
         if self.effort != Effort::Sync {
             return Ok(());
         }
-        self.synced(self.dirty.settle())
+        self.synced(self.dirty.fence_deferred())
     }
 
     fn committed(&self) -> Committed {
@@ -603,7 +603,7 @@ impl Medium for Mapped {
         }
         if self.committer.start().is_err() || self.committer.is_current() {
             // Either no thread can be started, or this is the syncing thread, in a waker: sync on this thread.
-            return Committed::known(self.settle());
+            return Committed::known(self.fence_deferred());
         }
         match self.dirty.ask() {
             Some((group, ticket)) => Committed::by(group, ticket),
@@ -740,7 +740,7 @@ impl Medium for Mapped {
         }
         self.fence();
         if self.permit.refusal() == Some(Refusal::Poisoned) {
-            self.dirty.give_up();
+            self.dirty.fail();
         }
     }
 }

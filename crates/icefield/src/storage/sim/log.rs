@@ -295,7 +295,7 @@ impl State {
         }
     }
 
-    /// Defers the thread's flushed lines to the next [`State::settle`].
+    /// Defers the thread's flushed lines to the next [`State::fence_deferred`].
     pub(super) fn fence_later(&mut self, site: &'static Location<'static>) {
         let thread = self.thread();
         if !self.recording {
@@ -310,7 +310,7 @@ impl State {
     }
 
     /// Makes persistent what any thread has deferred.
-    pub(super) fn settle(&mut self, site: &'static Location<'static>) {
+    pub(super) fn fence_deferred(&mut self, site: &'static Location<'static>) {
         let thread = self.thread();
         if self.left.is_empty() {
             return;

@@ -487,16 +487,16 @@ impl Medium for Sim {
         if matches!(state.sync, SyncMode::Every(_))
             && image::mix(state.seed ^ state.seq).is_multiple_of(4)
         {
-            state.settle(Location::caller());
+            state.fence_deferred(Location::caller());
         }
         Ok(())
     }
 
     #[track_caller]
-    fn settle(&self) -> Result<()> {
+    fn fence_deferred(&self) -> Result<()> {
         if self.fence_syncs() {
             self.step();
-            self.state().settle(Location::caller());
+            self.state().fence_deferred(Location::caller());
         }
         Ok(())
     }

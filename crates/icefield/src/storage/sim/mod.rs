@@ -12,7 +12,7 @@
 //!   independent.
 //! - [`Model::Disk`]: each 8-byte word has any of its versions since the last sync, independently of all other words.
 //! - Volatile words hold garbage in every image, whether after a crash or not.
-//! - A fence that may come later leaves its lines to the next `settle`.
+//! - A fence that may come later leaves its lines to the next `fence_deferred`.
 //! - A region's length is durable when `grow` returns, and so are punched pages.
 //!
 //! [`CrashPoint`] provides the images; [`Sim::on_event`] provides the moments. The simulator keeps a shadow of every

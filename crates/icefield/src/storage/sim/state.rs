@@ -181,7 +181,7 @@ pub(super) struct State {
     /// `Medium::publish_created` was called.
     pub(super) published: bool,
     pub(super) threads: Vec<Thread>,
-    /// Lines whose fence was deferred to the next `settle`.
+    /// Lines whose fence was deferred to the next `fence_deferred`.
     pub(super) left: Vec<(LineId, u64)>,
     /// Lines that would be durable, or flushed, without the mutation, each with the thread that left that out.
     pub(super) left_out: Vec<(usize, LineId, u64)>,
