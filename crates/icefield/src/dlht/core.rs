@@ -8,12 +8,16 @@ use super::header::SlotState;
 use super::index::{Entry, Index, Size};
 use super::mode::Threading;
 use super::plan::{Plan, capacity};
-use super::transfer::{HELP_WHEN_FULL, HELP_WHEN_MOVED};
 use super::write::{Outcome, Rule};
 use crate::base::reclaim::PROTECTED;
 use crate::base::sync::{AtomicPtr, Line, Ordering};
 use crate::table::Stats;
 use crate::{Error, Result};
+
+/// The maximum number of further bins that an insert moves when its bin is full.
+const HELP_WHEN_FULL: u64 = 8;
+/// The maximum number of bins that a write moves when its bin has already moved.
+const HELP_WHEN_MOVED: u64 = 1;
 
 /// A table from words to words.
 pub(super) struct Core<M: Threading> {

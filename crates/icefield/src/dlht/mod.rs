@@ -93,8 +93,8 @@
 //! Inserts and removes of different keys never wait for one another (lock-free), except for two short states of their
 //! own bin: an update between its claim and its release (three instructions), and the transfer of this bin (at most 15
 //! records). A thread that is preempted in one of them delays the writers of that one bin. A transfer waits for no
-//! request except such a claim. An insert moves its own bin and at most [`transfer::HELP_WHEN_FULL`] others; a write
-//! whose bin has moved helps with [`transfer::HELP_WHEN_MOVED`]. `clear` and `snapshot` make writers wait until every
+//! request except such a claim. An insert moves its own bin and at most `HELP_WHEN_FULL` others; a write
+//! whose bin has moved helps with `HELP_WHEN_MOVED`. `clear` and `snapshot` make writers wait until every
 //! bin is frozen or moved. An index is retired when all its bins have been moved, and freed when all requests have left
 //! it. User code runs outside all of these states.
 //!

@@ -13,10 +13,6 @@ use super::mode::Threading;
 use crate::base::sync::{Line, Ordering};
 use crate::{Error, Result};
 
-/// The maximum number of further bins that an insert moves when its bin is full.
-pub(super) const HELP_WHEN_FULL: u64 = 8;
-/// The maximum number of bins that a write moves when its bin has already moved.
-pub(super) const HELP_WHEN_MOVED: u64 = 1;
 /// The number of bins that a thread takes at once to move the whole index.
 pub(super) const CHUNK: u64 = 1 << 14;
 

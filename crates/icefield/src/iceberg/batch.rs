@@ -7,7 +7,7 @@ use super::Iceberg;
 use super::core::{Core, place_of};
 use super::fingerprints::candidates_back;
 use super::layout::{Shape, Slot, fingerprint};
-use super::unfenced_batch::UnfencedBatch;
+use super::unfenced_batch::{BURST, UnfencedBatch, Writes};
 use super::window::{WINDOW, Writer};
 use crate::Result;
 use crate::base::group::{Isa, Kernel, dispatch};
@@ -23,10 +23,9 @@ use crate::table::{Arg, Owned, same_length};
 /// slots.
 const READ_RING: usize = 64;
 const READ_PEEK: usize = 24;
-/// The same for writes; and the number of operations that both rings handle at a time.
+/// The same for writes.
 const RING: usize = 48;
 const PEEK: usize = 16;
-pub(super) const BURST: usize = 8;
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Fetches the fingerprints of a hash's front bucket.
@@ -244,17 +243,6 @@ where
             }
         }
     }
-}
-
-/// The writes of a batch, compiled for each instruction set.
-pub(super) struct Writes<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium, F, G, A> {
-    pub(super) table: &'a Iceberg<K, V, M>,
-    /// `None` for removals.
-    pub(super) mode: Option<WriteMode>,
-    count: usize,
-    pub(super) key: F,
-    pub(super) value: G,
-    pub(super) answer: A,
 }
 
 impl<'k, 'v, K, V, M, F, G, A> Kernel for Writes<'_, K, V, M, F, G, A>

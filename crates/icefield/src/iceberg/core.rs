@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU8, AtomicU64};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::fingerprints::{BackWord, FrontLine, candidates_back, taken_back};
-use super::grow::Moves;
 use super::layout::{EMPTY_KEY, Root, SIDE_KEY, SLOT_BYTES, Shape, Slot, Yards, fingerprint};
+use super::moves::Moves;
 use super::overflow::Overflow;
 use crate::base::counter::ShardedCounter;
 use crate::base::gate::{Closed, Gate};

@@ -6,92 +6,19 @@
 //! more. The two yards are moved independently. A record keeps its slot number: a target bucket is not used before its
 //! source is MOVED, so the slot is free, and recovery knows the place of a possible duplicate.
 
-use std::io;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU8, AtomicU64};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use super::core::Core;
 use super::fingerprints::used_back;
 use super::layout::{EMPTY_KEY, MAX_DEPTH, Phase, SLOT_BYTES, Shape, Slot, fingerprint};
-use crate::base::memory::GrowingArray;
+use super::moves::{IN_FLIGHT, InFlight, MOVED, UNMOVED, Yard};
 use crate::base::sync::Line;
 use crate::key::{Key, Value};
 use crate::storage::{Medium, Region, refuse_child};
 use crate::{Error, Result};
 
-/// Some records of the bucket may belong in the upper half.
-const UNMOVED: u8 = 0;
-/// A thread is moving them.
-const IN_FLIGHT: u8 = 1;
-/// They have been moved.
-const MOVED: u8 = 2;
-
 /// Of the inserts that find their front bucket full, one in this many checks the load; in tiny tables all of them do.
 const LOAD_CHECK_ONE_IN: u64 = 32;
-
-/// The progress of a doubling.
-pub(super) struct Moves {
-    /// The state of each bucket of the lower half, for the front yard and the back yard.
-    states: [GrowingArray<AtomicU8>; 2],
-    /// Number of buckets of both yards that are not MOVED yet.
-    left: AtomicU64,
-    /// The next bucket that a write moves in addition to its own.
-    next: AtomicU64,
-    /// Number of records that are in both of their places, in a session that only reads; each counts once.
-    pub(super) twice: AtomicU64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Yard {
-    Front = 0,
-    Back = 1,
-}
-
-impl Moves {
-    /// Creates the states for doublings up to `buckets` buckets.
-    pub(super) fn new(buckets: u64) -> io::Result<Self> {
-        let states = || GrowingArray::new(buckets as usize / 2);
-        Ok(Self {
-            states: [states()?, states()?],
-            left: AtomicU64::new(0),
-            next: AtomicU64::new(0),
-            twice: AtomicU64::new(0),
-        })
-    }
-
-    /// Makes room for a doubling to `buckets` buckets.
-    fn reach(&self, buckets: usize) -> io::Result<()> {
-        self.states.iter().try_for_each(|states| states.extend(buckets / 2))
-    }
-
-    /// Sets all buckets of a lower half to UNMOVED, before other threads can see the doubling.
-    fn start(&self, half: u64) {
-        for states in &self.states {
-            states[..half as usize].iter().for_each(|state| state.store(UNMOVED, Relaxed));
-        }
-        self.left.store(2 * half, Relaxed);
-        // Published by the Release store of the shape word that follows (E4).
-        self.next.store(0, Relaxed);
-    }
-}
-
-/// Sets a bucket back to UNMOVED if its move fails.
-struct InFlight<'a>(&'a AtomicU8);
-
-impl InFlight<'_> {
-    fn moved(self) {
-        // Release (E5): a thread that sees MOVED sees the records at their new places.
-        self.0.store(MOVED, Release);
-        std::mem::forget(self);
-    }
-}
-
-impl Drop for InFlight<'_> {
-    fn drop(&mut self) {
-        // Release (E5), as for MOVED: the next thread that takes the bucket sees what has been done so far.
-        self.0.store(UNMOVED, Release);
-    }
-}
 
 /// A record that leaves its bucket.
 struct Leaving<'a> {

@@ -159,6 +159,7 @@ mod layout;
 mod locked;
 mod lookup;
 mod maintain;
+mod moves;
 mod op;
 mod options;
 mod overflow;

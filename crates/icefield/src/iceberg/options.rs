@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use super::Iceberg;
 use super::core::{Core, Counts};
-use super::grow::Moves;
 use super::layout::{MAX_DEPTH, Root, SLOT_BYTES, Shape, Yards};
+use super::moves::Moves;
 use super::overflow::Overflow;
 use crate::base::gate::Gate;
 use crate::base::hash::{Hash, HashKind};

@@ -8,7 +8,7 @@
 
 use std::ops::ControlFlow;
 
-use super::batch::{BURST, Writes};
+use super::Iceberg;
 use super::core::Core;
 use super::fingerprints::FrontLine;
 use super::layout::Phase;
@@ -23,9 +23,22 @@ use crate::storage::Medium;
 use crate::table::Arg;
 use crate::{Error, Result};
 
+/// Number of operations that the rings of batches handle at a time.
+pub(super) const BURST: usize = 8;
 /// Number of operations after which the gate is left for a moment, which limits the wait of a thread that closes the
 /// gate.
 const STAY: usize = 4 * BURST;
+
+/// The writes of a batch, compiled for each instruction set.
+pub(super) struct Writes<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium, F, G, A> {
+    pub(super) table: &'a Iceberg<K, V, M>,
+    /// `None` for removals.
+    pub(super) mode: Option<WriteMode>,
+    pub(super) count: usize,
+    pub(super) key: F,
+    pub(super) value: G,
+    pub(super) answer: A,
+}
 
 /// A period inside the gate, for some bursts of operations.
 struct Stay<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> {

@@ -18,12 +18,11 @@ use std::ops::Range;
 
 use super::layout::{
     BASES, BUCKETS, FILTER_WORD, FILTER_WORDS, GROUP_BYTES, Layout, MAX_RECORDS, RECORD_BYTES,
-    Record, Root, WIDE_WORDS, bucket_of, filter_bit, share_of, short,
+    Record, Root, WIDE_WORDS, as_bytes, bucket_of, filter_bit, share_of, short,
 };
-use super::plan::FilterBits;
+use super::plan::{RECORDS_PER_THREAD, Site};
 use super::seal::{Sums, WideGroup, set_bounds};
 use super::source::JoinSource;
-use crate::base::hash::Hash;
 use crate::base::parallel::{Tasks, in_parallel, threads_for};
 use crate::storage::{Medium, Region};
 use crate::{Error, Result};
@@ -38,34 +37,10 @@ const MOST_COPIED: usize = 1 << 20;
 const CHUNK: usize = 16;
 /// Parts of the source for each thread; several, so that no thread waits long for the last one.
 const PARTS: usize = 4;
-/// Number of records that justify another thread.
-pub(super) const RECORDS_PER_THREAD: usize = 1 << 15;
-
-/// The parameters of building a generation.
-pub(super) struct Site<'a, M> {
-    pub(super) storage: &'a M,
-    pub(super) hash: &'a Hash,
-    /// The hash function for checksums.
-    pub(super) sums: &'a Hash,
-    pub(super) uuid: [u64; 2],
-    /// The number of the new generation.
-    pub(super) generation: u64,
-    pub(super) bits: FilterBits,
-    pub(super) threads: usize,
-    /// Maximum size of the generation's file, in bytes.
-    pub(super) limit: u64,
-}
-
 /// Returns the error for a source whose second reading differs from the first.
 #[cold]
 fn other_reading() -> Error {
     Error::Source { detail: "its second reading was not the first again".into() }
-}
-
-/// Returns records of plain words as bytes, in the form in which cells hold them.
-pub(super) fn as_bytes<const N: usize>(records: &[[u64; N]]) -> &[u8] {
-    // SAFETY: words have no padding, and every byte is a valid `u8`.
-    unsafe { std::slice::from_raw_parts(records.as_ptr().cast(), size_of_val(records)) }
 }
 
 /// The number of records of each part of the source in each share.

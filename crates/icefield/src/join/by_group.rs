@@ -7,14 +7,16 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::build::{Site, as_bytes, open_filter, set_filter};
+use super::build::{open_filter, set_filter};
 use super::delta::Effect;
+use super::layout::as_bytes;
 use super::layout::{
     BLOCK_BYTES, BUCKETS, ENDS_WORD, FILTER_WORD, FIRST_MASK, FIRST_WORD, GROUP_BYTES, Layout,
     NARROW_RECORDS, RECORD_BYTES, Root, WIDE, corrupt,
 };
 use super::merge::{GroupOut, Merged, WRITTEN_BYTES, words};
 use super::placed::{Placed, SHARE_GROUPS, Shares, Sorter};
+use super::plan::Site;
 use super::seal::{Sums, WideGroup, set_bounds};
 use super::view::{Frame, View};
 use crate::base::parallel::{Tasks, both, in_parallel, threads_for};

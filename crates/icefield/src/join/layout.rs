@@ -427,6 +427,12 @@ pub(super) fn short(storage: &impl Medium, region: &Region) -> Error {
     corrupt(storage, region, region.len(), detail)
 }
 
+/// Returns records of plain words as bytes, in the form in which cells hold them.
+pub(super) fn as_bytes<const N: usize>(records: &[[u64; N]]) -> &[u8] {
+    // SAFETY: words have no padding, and every byte is a valid `u8`.
+    unsafe { std::slice::from_raw_parts(records.as_ptr().cast(), size_of_val(records)) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

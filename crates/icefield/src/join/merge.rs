@@ -10,11 +10,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::base::{Areas, Base};
-use super::build::{Site, as_bytes};
 use super::delta::{Effect, KeyDelta};
+use super::layout::as_bytes;
 use super::layout::{BASES, BUCKETS, DELTAS, RECORD_BYTES, Root, WIDE_WORDS, reset_watermark};
 use super::log::{self, Log, Tail};
 use super::placed::Placed;
+use super::plan::Site;
 use super::plan::merges_by_group;
 use super::source::{JoinSource, share};
 use super::view::{Frame, View};

@@ -153,9 +153,9 @@ use self::core::Core;
 
 pub use self::bitmap::Bitmap;
 pub use self::core::OnFull;
-pub use self::hashed::{HashedJoinIndex, KeyHash};
+pub use self::hashed::HashedJoinIndex;
 pub use self::merge::{MergeKind, MergeReport};
-pub use self::options::JoinOptions;
+pub use self::options::{JoinOptions, KeyHash};
 pub use self::source::JoinSource;
 
 /// The design's name.

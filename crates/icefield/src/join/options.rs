@@ -5,12 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::build::Site;
 use super::core::{Core, OnFull, Reopen};
-use super::hashed::KeyHash;
 use super::layout::Root;
 use super::log;
 use super::plan::FilterBits;
+use super::plan::Site;
 use super::source::{JoinSource, Slices};
 use super::view::{Frame, View};
 use super::{DESIGN, JoinIndex};
@@ -27,6 +26,29 @@ const ATTEMPTS: u32 = 100;
 
 /// The generation found by a reader, and the report of the opening.
 type Found = (Arc<View<Mapped>>, RecoveryReport);
+
+/// The hash of a byte key, as a [`HashedJoinIndex`] stores it. It is a separate type so that the index cannot be
+/// opened as an index of numbers.
+///
+/// ```
+/// use icefield::{KeyHash, Word};
+/// assert_eq!(KeyHash(7).to_word(), 7);
+/// assert_ne!(KeyHash::TYPE, u64::TYPE);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyHash(pub u64);
+
+impl Word for KeyHash {
+    const TYPE: &'static str = "hash-of-bytes";
+
+    fn to_word(self) -> u64 {
+        self.0
+    }
+
+    fn from_word(word: u64) -> Option<Self> {
+        Some(Self(word))
+    }
+}
 
 /// Options for building or opening a [`JoinIndex`], from [`JoinIndex::options`].
 ///

@@ -3,11 +3,11 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::build::{RECORDS_PER_THREAD, Site, as_bytes};
 use super::layout::{
     BLOCK_BYTES, BUCKETS, ENDS_WORD, FILTER_WORD, FIRST_WORD, GROUP_BYTES, Layout, NARROW_RECORDS,
-    Root, Sealed, WIDE, WIDE_BYTES, WIDE_WORDS, short,
+    Root, Sealed, WIDE, WIDE_BYTES, WIDE_WORDS, as_bytes, short,
 };
+use super::plan::{RECORDS_PER_THREAD, Site};
 use crate::Result;
 use crate::base::hash::Hash;
 use crate::base::parallel::{Tasks, in_parallel, threads_for};

@@ -10,6 +10,7 @@ use std::time::Instant;
 use super::Plush;
 use super::core::{Core, Counts};
 use super::epoch::LogEpoch;
+use super::layout::Widths;
 use super::layout::{
     ENTRY_BYTES, JOURNALS, MAX_FIRST_BITS, MAX_LOG_BITS, MAX_LOG_RECORDS, MAX_RECORDS, Phase, Root,
     Shape, journal_bytes,
@@ -21,7 +22,7 @@ use super::recovery_log::RecoveryLogs;
 use super::root::RootTable;
 use super::salvage::Mended;
 use super::top_filters::TopFilters;
-use super::words::{Measure, Widths};
+use super::words::Measure;
 use crate::base::counter::ShardedCounter;
 use crate::base::gate::Gate;
 use crate::base::hash::{Hash, HashKind};
