@@ -97,8 +97,8 @@ impl Session {
         self.wrong.borrow().is_empty()
     }
 
-    /// From here on, measures the chosen tables, `others`, and the peers if `peers`; replaces those of an earlier
-    /// call.
+    /// Sets the tables to measure from here on: the chosen ones, `others`, and the peers if `peers` is set. Replaces
+    /// the tables of an earlier call.
     pub fn invite(&mut self, peers: bool, others: &[&'static dyn Design]) {
         self.designs.truncate(self.chosen);
         self.designs.extend(others);
@@ -339,7 +339,7 @@ impl Session {
         Ok(())
     }
 
-    /// [`Machine::run`], with calls of [`BenchTable::thread`] before and after.
+    /// Does the same as [`Machine::run`], with calls of [`BenchTable::thread`] before and after.
     pub fn run<R: Send>(
         &self,
         table: &dyn BenchTable,

@@ -56,7 +56,7 @@ pub struct FileOptions {
     pub variant: u64,
     /// The medium.
     pub durability: Durability,
-    /// When writes are acknowledged, on [`Durability::Disk`].
+    /// Determines when writes are acknowledged, on [`Durability::Disk`].
     pub sync: SyncMode,
     /// Maximum total size of the table's files.
     pub max_bytes: Option<u64>,

@@ -144,7 +144,7 @@ pub fn scenarios(table: &str, records: Records) -> Option<&'static Scenarios> {
 /// [`model::scenario`] in anonymous memory: seed, length.
 pub type ModelInMemory = fn(u64, usize) -> Result<model::Counts, Failure>;
 
-/// The same for tables that combine wide keys or values with words or bytes.
+/// [`model::scenario`] in anonymous memory, for tables that combine wide keys or values with words or bytes.
 pub static UNEVEN: [(&str, ModelInMemory); 3] = [
     ("plush, word keys and wide values", in_memory::<Plush<u64, [u8; 64]>>),
     ("plush, wide keys and word values", in_memory::<Plush<[u8; 64], u64>>),

@@ -34,7 +34,7 @@ pub struct AnyOptions {
     pub capacity: Option<u64>,
     /// The medium, which determines what the table survives.
     pub durability: Durability,
-    /// When writes are acknowledged with [`Durability::Disk`].
+    /// Determines when writes are acknowledged with [`Durability::Disk`].
     pub sync: SyncMode,
     /// The maximum total size of the table's files, in bytes.
     pub max_bytes: Option<u64>,

@@ -314,7 +314,8 @@ fn shrinking_drops_what_is_stale() -> Check {
     Ok(())
 }
 
-/// Returns how many of `writes` writes moved no records, up to 64, and more, and how many started a second migration.
+/// Puts `writes` records. Returns the numbers of writes that moved no record, at most 64 records, and more; and the
+/// number of writes that started more than one migration.
 fn writes_by_moves(
     table: &Plush<u64, u64>,
     writes: u64,

@@ -72,7 +72,7 @@ pub(super) fn filled(
     filled_with(session, design, (medium, keys), (fill, session.setup(0)))
 }
 
-/// [`filled`], for a table created with `setup`.
+/// Like [`filled`], for a table created with `setup`.
 pub(super) fn filled_with(
     session: &Session,
     design: &'static dyn Design,

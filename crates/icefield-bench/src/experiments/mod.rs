@@ -45,7 +45,7 @@ struct Experiment {
     run: fn(&mut Session) -> Outcome,
 }
 
-/// In the order of `list` and `all`.
+/// All experiments, in the order of `list` and `all`.
 const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "limit",

@@ -22,7 +22,7 @@ pub struct MutateOptions {
     pub seed: u64,
     /// The crash model of the medium.
     pub model: Model,
-    /// When writes are acknowledged, under [`Model::Disk`].
+    /// Determines when writes are acknowledged, under [`Model::Disk`].
     pub sync: SyncMode,
     /// Images to check in the survey that finds the sites.
     pub survey_states: u64,

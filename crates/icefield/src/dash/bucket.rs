@@ -61,8 +61,8 @@ impl Bucket {
     /// Returns whether a stash bucket or a chained bucket seems to be full, without its lock. The caller skips a full
     /// bucket and reads any other again under the lock.
     ///
-    /// Read through `peek`: another thread may be changing the metadata word for records of other home buckets. The
-    /// word only selects the bucket for a new record; no result depends on it.
+    /// Read through `read_unvalidated`: another thread may be changing the metadata word for records of other home
+    /// buckets. The word only selects the bucket for a new record; no result depends on it.
     pub(super) fn looks_full(&self, storage: &impl Medium, slot_mask: u32) -> bool {
         let taken = storage.read_unvalidated(|| self.meta(storage).allocated());
         Self::free_slot(taken, slot_mask).is_none()

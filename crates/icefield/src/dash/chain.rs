@@ -32,8 +32,8 @@ impl<T: Kinds> Core<T> {
 
     /// Returns the blocks of a segment's chain. Ends with an error if there are more than were ever allocated: a cycle.
     ///
-    /// Links are read through `peek`: they change only around blocks whose records, if any, are durable elsewhere, so
-    /// no result depends on whether a link is durable yet.
+    /// Links are read through `read_unvalidated`: they change only around blocks whose records, if any, are durable
+    /// elsewhere, so no result depends on whether a link is durable yet.
     pub(super) fn chain(&self, segment: u32) -> impl Iterator<Item = Result<(u32, &ChainBlock)>> {
         let peek =
             |link: &Cell64| self.storage.read_unvalidated(|| link.load(&self.storage, Acquire));

@@ -97,7 +97,7 @@ pub trait Directory: Sized + Send + Sync + 'static {
     /// after it has read versions or locked. `None` decides nothing: the caller then uses [`Directory::locate`].
     fn try_locate<M: Medium>(&self, storage: &M, hash: u64) -> Option<Located>;
 
-    /// Repeats [`Directory::glance`] until it returns a segment, or the directory proves to be damaged.
+    /// Repeats [`Directory::try_locate`] until it returns a segment, or the directory proves to be damaged.
     ///
     /// # Errors
     /// The directory is damaged.

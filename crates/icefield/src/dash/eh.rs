@@ -202,7 +202,8 @@ impl<A: Ablation> Directory for Eh<A> {
         hash: u64,
         located: Located,
     ) -> Result<Option<Covered>> {
-        // Read through `peek`: the link only decides which hashes are read together, so a crash may take it back.
+        // Read through `read_unvalidated`: the link only decides which hashes are read together, so a crash may take it
+        // back.
         let link_now = || core.storage.read_unvalidated(|| core.link(located.segment));
         let (root, link) = (self.root(), link_now()?);
         // During its split a segment still has its old depth, but the directory may already name the new segment.

@@ -203,7 +203,7 @@ impl Directory for Lh {
         Ok(self.located(hash))
     }
 
-    /// Also checks that the segment is ready: it may have been removed, and its split be due again.
+    /// Also checks that the segment is ready: it may have been removed, and its split may be due again.
     #[inline(always)]
     fn is_current<T: Kinds>(&self, core: &Core<T>, hash: u64, located: Located) -> bool {
         self.located(hash) == located && core.is_touched(located.segment)

@@ -333,7 +333,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         }
         for site in locked.core.sites(locked.segment).skip(core.geometry.buckets as usize) {
             let (site, bucket) = site?;
-            // Read through `peek`, as in `find_stashed`.
+            // Read through `read_unvalidated`, as in `find_stashed`.
             if let Some(slot) = core.storage.read_unvalidated(|| slot_of(bucket)) {
                 return Ok(Some(Found { bucket, slot, site }));
             }

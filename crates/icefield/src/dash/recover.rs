@@ -30,7 +30,7 @@ pub(super) const READY: u8 = 2;
 const AWAY: u8 = 3;
 /// The segment may be read, in a session that only reads.
 pub(super) const STILL: u8 = 4;
-/// In such a session: the split that makes the segment is due, so its records are in another segment.
+/// In a session that only reads: the split that makes the segment is due, so its records are in another segment.
 pub(super) const DUE: u8 = 5;
 
 /// Makes sure that a segment has been recovered in this session; costs one DRAM load if it has been. Returns `false` if
@@ -100,8 +100,8 @@ fn recover_segment<T: Kinds>(
     core.rebuild_overflow(segment)
 }
 
-/// The right to recover a segment. [`Core::set_mark`] ends the recovery; if that has not happened, dropping the right
-/// lets another thread try.
+/// The exclusive right to recover a segment: its mark is `RECOVERING`. [`Core::set_mark`] ends the recovery. If this is
+/// dropped before, another thread can try.
 pub(super) struct Mark<'a> {
     state: &'a AtomicU8,
     before: u8,
@@ -138,7 +138,7 @@ impl<'a> Mark<'a> {
 }
 
 impl<'a> Mark<'a> {
-    /// Returns the right to a segment that is away, or `None` if it is not away.
+    /// Takes the mark of a segment that is `AWAY`. Returns `None` if the segment is in another state.
     fn take_away(state: &'a AtomicU8) -> Option<Self> {
         state
             .compare_exchange(AWAY, RECOVERING, AcqRel, Relaxed)
@@ -176,7 +176,8 @@ impl<T: Kinds> Core<T> {
         self.touched.get(id as usize).map_or(UNTOUCHED, |state| state.load(Acquire))
     }
 
-    /// Returns the right to a segment that is not part of the table and that no operation can access.
+    /// Takes the mark of a segment that is not part of the table and that no operation can access. Returns `None` for
+    /// any other segment.
     pub(super) fn take_away(&self, id: u32) -> Option<Mark<'_>> {
         let mark = Mark::take_away(self.touched.get(id as usize)?)?;
         // While this thread holds the mark, no other thread can free the segment again.

@@ -111,7 +111,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     /// reports it.
     fn entries(&self, segment: Segment<'_>, first: u64) -> Result<Vec<Entry>> {
         let core = &self.core;
-        // The hashes of the segment, including those of due splits. Read through `peek`, as in `covered`.
+        // The hashes of the segment, including those of due splits. Read through `read_unvalidated`, as in `covered`.
         let depth = core.storage.read_unvalidated(|| core.link(segment.id))?.depth;
         let own = first & !hashes_below(depth)..=first | hashes_below(depth);
         let mut entries = Vec::with_capacity(core.geometry.segment_slots() as usize);

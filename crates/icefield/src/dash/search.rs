@@ -200,8 +200,9 @@ impl<T: Kinds> Core<T> {
         hint: StashHint,
     ) -> Result<Option<Found<'a>>> {
         let segment = self.segment(segment)?;
-        // Read through `peek`: the locks protect the stashed records of this key, which are durable. Other threads may
-        // be publishing bits of other keys' records in the same metadata word, but no result depends on those bits.
+        // Read through `read_unvalidated`: the locks protect the stashed records of this key, which are durable. Other
+        // threads may be publishing bits of other keys' records in the same metadata word, but no result depends on
+        // those bits.
         let find = |bucket| self.storage.read_unvalidated(|| self.find_in(bucket, probe));
         for (number, bucket) in self.stash(segment).iter().enumerate() {
             if (hint.all || hint.buckets >> number & 1 == 1)

@@ -59,7 +59,8 @@ pub(super) struct Window<'a, T: Kinds> {
     changes: bool,
     /// Set if any plan is an insert.
     inserts: bool,
-    /// Set if any plan needs a step after it is durable: all but answers and inserts into a normal bucket.
+    /// Set if any plan needs a step after it is durable. Every plan does, except answers and inserts into a normal
+    /// bucket.
     special: bool,
 }
 

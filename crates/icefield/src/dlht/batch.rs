@@ -20,7 +20,7 @@ use crate::base::pipeline::{
 };
 use crate::base::sync::Line;
 
-/// How far ahead bins and link buckets are prefetched.
+/// The number of operations by which bins and link buckets are prefetched ahead.
 const RING: usize = MAX_RING;
 const STAGE2: usize = 32;
 /// The number of writes that run directly one after the other.

@@ -127,7 +127,7 @@ impl Pool {
         self.counts.taken.load(Ordering::Relaxed) - 1
     }
 
-    /// Returns bucket `number`, or bucket 0 for a number that does not exist, which no bin uses.
+    /// Returns bucket `number`; for a number that does not exist, bucket 0, which no bin uses.
     #[inline(always)]
     pub(super) fn bucket(&self, number: usize) -> &Line {
         self.buckets.get(number).unwrap_or(&self.buckets[0])

@@ -35,7 +35,7 @@ pub(super) struct Plan {
     pub(super) least_bits: u32,
     /// The logarithm of the growth factor, for tests. By default it depends on the size.
     pub(super) growth_bits: Option<u32>,
-    /// Allocations to fail, for tests.
+    /// The allocations that fail, for tests.
     pub(super) faults: Option<Arc<FaultPlan>>,
 }
 

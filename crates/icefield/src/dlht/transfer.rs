@@ -48,8 +48,8 @@ impl Batch {
 }
 
 impl<M: Threading> Core<M> {
-    /// Returns the next index; creates one if there is none. An option must not refuse it to a thread that is `moving`
-    /// bins.
+    /// Returns the next index; creates one if there is none. The options that limit growth do not apply to a thread
+    /// that is `moving` bins.
     pub(super) fn successor<'g>(&self, index: &'g Index, moving: bool) -> Result<&'g Index> {
         while index.next().is_none() {
             let size = self.plan.next_size(index, self.len());

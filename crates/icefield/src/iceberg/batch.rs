@@ -23,7 +23,7 @@ use crate::table::{Arg, Owned, same_length};
 /// slots.
 const READ_RING: usize = 64;
 const READ_PEEK: usize = 24;
-/// The same for writes.
+/// The distances for writes at which the ring fetches fingerprints, and at which it inspects them to fetch slots.
 const RING: usize = 48;
 const PEEK: usize = 16;
 

@@ -72,7 +72,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Returns whether the files are mapped privately, so that each store costs memory that the kernel cannot drop.
     pub(super) fn only_reads(&self) -> bool {
-        // In a forked child of a reader, `writable` returns `Forked`.
+        // In a forked child of a reader, `check_writable` returns `Forked`.
         self.storage.is_private() || matches!(self.storage.check_writable(), Err(Error::ReadOnly))
     }
 

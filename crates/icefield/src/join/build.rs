@@ -281,9 +281,9 @@ struct Settler {
     first_record: u64,
     /// Copies of the share's records, and the bucket of each.
     copies: Vec<([u64; 2], usize)>,
-    /// Where each bucket of the share begins, and where the last one ends.
+    /// The beginning of each bucket of the share, and the end of the last one.
     starts: Vec<u64>,
-    /// Where the next record of each bucket goes.
+    /// The place of the next record of each bucket.
     heads: Vec<u64>,
     /// The groups' lines.
     lines: Vec<[u64; 8]>,

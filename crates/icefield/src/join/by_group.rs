@@ -92,7 +92,7 @@ impl<M: Medium> Merged<'_, M> {
         Ok(wide)
     }
 
-    /// Returns where the records of each share's groups will begin, and where the last ones end.
+    /// Returns the number of the first record of each share in the new generation, and the end of the last share.
     fn starts(&self, groups: u64, growth: &[i64]) -> Result<Vec<u64>> {
         let storage = &self.view.frame.storage;
         let mut starts = vec![0];

@@ -102,20 +102,20 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Where the groups' lines begin.
+    /// The offset of the groups' lines.
     pub(super) const GROUPS_AT: u64 = BLOCK_BYTES;
 
-    /// Where the records begin.
+    /// The offset of the records.
     pub(super) fn records_at(&self) -> u64 {
         (Self::GROUPS_AT + self.groups * GROUP_BYTES).next_multiple_of(BLOCK_BYTES)
     }
 
-    /// Where the wide groups begin.
+    /// The offset of the wide groups.
     pub(super) fn wide_at(&self) -> u64 {
         (self.records_at() + self.records * RECORD_BYTES).next_multiple_of(BLOCK_BYTES)
     }
 
-    /// Where the checksums begin: one word for each block before.
+    /// The offset of the checksums: one word for each block before them.
     pub(super) fn sums_at(&self) -> u64 {
         (self.wide_at() + self.wide * WIDE_BYTES).next_multiple_of(BLOCK_BYTES)
     }

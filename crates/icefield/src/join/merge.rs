@@ -28,7 +28,7 @@ pub(super) const WRITTEN_BYTES: usize = 1 << 17;
 /// Blocks of one verification task.
 const VERIFIED_BLOCKS: u64 = 256;
 
-/// How a merge made the new generation.
+/// The way in which a merge made the new generation.
 ///
 /// ```
 /// use icefield::{JoinIndex, MergeKind};
@@ -61,7 +61,7 @@ pub enum MergeKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MergeReport {
-    /// How the merge was done.
+    /// The way in which the merge was done.
     pub kind: MergeKind,
     /// Number of changes that the delta store had.
     pub changes: u64,

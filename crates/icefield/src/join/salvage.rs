@@ -21,7 +21,7 @@ use crate::storage::{Mapped, Medium};
 use crate::table::SalvageReport;
 
 type Pairs = Vec<[u64; 2]>;
-/// How often each payload of a key occurs.
+/// The number of occurrences of each payload of a key.
 type Payloads = HashMap<u64, u64>;
 
 impl<K: Word> JoinOptions<K> {

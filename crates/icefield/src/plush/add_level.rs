@@ -141,7 +141,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         for root_entry in 0..self.root.entries() {
             let _pin = self.pin();
             let held = self.root.lock(&self.storage, root_entry);
-            // Both refer to the levels as they were.
+            // The migration underway and the relief describe the levels before this change.
             self.give_up_underway(&held)?;
             self.root.note_relief(root_entry, Relief::NotYet);
             for index in self.entries_below(root_entry, level) {
@@ -162,9 +162,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     fn move_up(&self, held: &Held<'_, M>, level: usize, index: u64) -> Result<()> {
         let first = self.level_entry(level, index)?;
         if self.has_leaves(first)? {
-            // First down: if records of leaves were in the first entry as well, a crash could leave only some of the
-            // leaves, and searches would not find the records that the others had. The last level is so empty that it
-            // has room.
+            // The records of leaves move down first. If they were in the first entry as well, a crash could leave only
+            // some of the leaves, and searches would not find the records that the others had. The last level is so
+            // empty that it has room.
             self.migrate_down(held, level, index)?;
         }
         let mut newest_first = self.newest_first(first)?;
@@ -291,7 +291,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let mut records = 0;
         for sample in 0..samples {
             let mut next = Some(self.level_entry(level, sample * (entries / samples))?);
-            // A peek: the number decides only about space.
+            // Read without validation: the number decides only about space.
             self.storage.read_unvalidated(|| {
                 for _ in 0..COUNTED {
                     let Some(entry) = next else { break };

@@ -146,7 +146,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         raw_of(K::FORM, payload.key).and_then(K::own).ok_or_else(|| self.no_such(K::TYPE))
     }
 
-    /// Calls `f` with the value of such a record.
+    /// Calls `f` with the value in the words of a record that was current at some time since the caller was pinned.
     pub(super) fn view_value<R>(
         &self,
         words: V::Words,
@@ -160,7 +160,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         raw_of(V::FORM, payload.value).and_then(f).ok_or_else(|| self.no_such(V::TYPE))
     }
 
-    /// The value of such a record.
+    /// The value in the words of a record that was current at some time since the caller was pinned.
     pub(super) fn own_value(&self, words: V::Words) -> Result<V::Owned> {
         self.view_value(words, V::own)
     }

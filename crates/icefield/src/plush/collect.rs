@@ -46,7 +46,8 @@ const MOST_FREED: usize = 8;
 const PATIENCE: u32 = 1000;
 /// Steps that one write takes at most.
 const MOST_STEPS: u32 = 8;
-/// Chunks that a step checks before the first round has ended, and the percentage of a chunk that may be needed.
+/// Chunks that a step checks before the first round has ended. It frees those of whose bytes at most this percentage is
+/// needed.
 const LOOKS: usize = 2;
 const LOOK_WORTH: u64 = 50;
 
@@ -103,7 +104,7 @@ struct Count {
     last: u64,
 }
 
-/// How much a round frees.
+/// The amount of garbage that a round frees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effort {
     /// Enough for a while.
@@ -113,7 +114,7 @@ enum Effort {
 }
 
 impl Effort {
-    /// The percentage of a chunk that may be needed for it to be freed.
+    /// A chunk is freed if at most this percentage of its bytes is needed.
     fn worth(self) -> u64 {
         match self {
             Self::Usual => 85,
@@ -123,12 +124,12 @@ impl Effort {
 }
 
 impl Collection {
-    /// For a new table, or an empty one.
+    /// The state for a new table, or an empty one.
     pub(super) fn of_empty() -> Self {
         Self { known: Some(Known::default()), ..Self::default() }
     }
 
-    /// For a table that was just opened. The chunk to be checked first differs between sessions.
+    /// The state for a table that was just opened. The chunk to be checked first differs between sessions.
     pub(super) fn of_unknown(seed: u64) -> Self {
         Self { look_at: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) as u32 >> 16, ..Self::default() }
     }
@@ -168,7 +169,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(one_word(payloads.write(&self.storage, probe.hash, (key, value), Purpose::Write)?))
     }
 
-    /// A slot refers to the payload of these words, or never will.
+    /// Ends the pending state of the payload of these words: a slot refers to it, or none ever will.
     #[inline]
     pub(super) fn finish_payload(&self, value: V::Words) {
         if let Some(payloads) = self.payloads() {
@@ -527,8 +528,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// Copies a payload, and makes the newest record of its key refer to the copy. Durable after the next settling,
-    /// which precedes the release of the old chunk. Returns `false` when the log or the root entry had no room.
+    /// Copies a payload, and makes the newest record of its key refer to the copy. Durable after the next
+    /// `fence_deferred`, which precedes the release of the old chunk. Returns `false` when the log or the root entry
+    /// had no room.
     fn relocate(
         &self,
         held: &Held<'_, M>,

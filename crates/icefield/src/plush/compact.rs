@@ -84,8 +84,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.compact_hidden(held, first, &[], worth)
     }
 
-    /// The same, given the records of the entries above for its hashes, newest first. There must be no older records
-    /// below that its removals hide.
+    /// Does the same as [`Core::compact`], given the records of the entries above for its hashes, newest first. There
+    /// must be no older records below that its removals hide.
     fn compact_hidden(
         &self,
         held: &Held<'_, M>,
@@ -264,8 +264,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(records.map(|at| self.moving(self.root.record(held.entry, at))).collect())
     }
 
-    /// The same for an entry and those below it, given the records of the entries above for its hashes, newest first.
-    /// Works from the bottom up: when a removal is dropped, the records that it hides are gone already.
+    /// Does the same as [`Core::compact_below`] for an entry and those below it, given the records of the entries above
+    /// for its hashes, newest first. Works from the bottom up: when a removal is dropped, the records that it hides are
+    /// gone already.
     fn compact_under(
         &self,
         held: &Held<'_, M>,
@@ -324,8 +325,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         });
         let replaced = match split {
             None => replaced.and_then(|()| self.give_back(entry, records.len())),
-            // No runs are given back: the entry fills up again. After a failed sync readers continue with the words
-            // that were stored.
+            // A split gives no runs back, because the entry fills up again. The leaf gets its bound even if a sync
+            // failed: readers continue with the words that were stored.
             Some(Split { first, bound, leaf, .. }) => {
                 if self.state(leaf).is_ok_and(|state| state.size > 0) {
                     self.bound_leaf(first, bound, leaf);

@@ -106,7 +106,7 @@ pub(super) fn lock<'a, T>(storage: &impl Medium, mutex: &'a Mutex<T>) -> MutexGu
     }
 }
 
-/// The same, but returns `None` when another thread holds the mutex.
+/// Like [`lock`], but returns `None` when another thread holds the mutex.
 pub(super) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     match mutex.try_lock() {
         Ok(guard) => Some(guard),
@@ -290,7 +290,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     #[inline]
     fn is_dead(&self, entry: &Entry, at: usize) -> bool {
-        // A peek: other bits of the word may change at the same time, for records that do not count yet.
+        // Read without validation: other bits of the word may change at the same time, for records that do not count
+        // yet.
         self.storage.read_unvalidated(|| entry.dead[at / 64].load(&self.storage, Relaxed))
             >> (at % 64)
             & 1
@@ -493,7 +494,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(records)
     }
 
-    /// Appends these records to `records`, but only those whose hash is `wanted`.
+    /// Appends to `records` those records of an entry, and of the entries that continue it, whose hash `wanted`
+    /// accepts, newest first.
     #[inline]
     pub(super) fn newest_first_where(
         &self,
@@ -507,7 +509,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Appends the records of an entry whose hash is `wanted` to `records`, newest first.
+    /// Appends to `records` those records of an entry whose hash `wanted` accepts, newest first.
     #[inline]
     pub(super) fn read_entry(
         &self,

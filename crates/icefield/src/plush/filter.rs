@@ -43,13 +43,13 @@ pub(super) fn line_of(hash: u64) -> usize {
 #[inline]
 #[track_caller]
 pub(super) fn candidates(storage: &impl Medium, entry: &Entry, hash: u64) -> u16 {
-    // A peek: a writer sets the bits of records before the records count. A superfluous bit is harmless, and no bit
-    // is cleared while its record counts.
+    // Read without validation: a writer sets the bits of records before the records count. A superfluous bit is
+    // harmless, and no bit is cleared while its record counts.
     storage
         .read_unvalidated(|| candidates_by(hash, |word| entry.filter[word].load(storage, Relaxed)))
 }
 
-/// The same for a filter whose words `word` returns.
+/// Like [`candidates`], for a filter whose words `word` returns.
 #[inline]
 #[track_caller]
 pub(super) fn candidates_by(hash: u64, word: impl Fn(usize) -> u64) -> u16 {

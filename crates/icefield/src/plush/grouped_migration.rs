@@ -15,13 +15,15 @@ use crate::storage::Medium;
 /// Root entries that are locked besides those of a window, and root entries that are examined for this.
 const TOGETHER: usize = 32;
 const LOOKED_AT: usize = 1024;
-/// In parts of a root entry's room: the use from which on level 1 must have room for the entry, and the use from
-/// which on the entry joins in if others make room.
+/// The parts into which the following constants divide a root entry's room.
 const PARTS: usize = 16;
+/// When this many parts are used, level 1 must make room for the entry.
 const BELOW_DUE: usize = 12;
+/// When this many parts are used, level 1 makes room for the entry if it does so for another one.
 const BELOW_READY: usize = 4;
-/// The same for the migration of the entry's own records.
+/// When this many parts are used, the entry's own records must move to level 1.
 const ROOT_DUE: usize = 15;
+/// When this many parts are used, the entry's own records move to level 1 if those of another entry do.
 const ROOT_READY: usize = 14;
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
@@ -51,7 +53,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.migrate_with_others(held, self.leaves_soon())
     }
 
-    /// Empties a root entry; on disks, others for which `is_time` holds as well.
+    /// Empties a root entry. On disks, also empties other root entries for which `is_time` holds.
     pub(super) fn migrate_with_others(
         &self,
         held: &Held<'_, M>,

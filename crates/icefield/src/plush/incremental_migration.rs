@@ -23,12 +23,13 @@ use crate::Result;
 use crate::key::{Key, Value};
 use crate::storage::Medium;
 
-/// The part of a root entry's room from which on its writes take steps, and the part that leaves in one step.
+/// The parts into which a root entry's room is divided. Writes to the entry take steps once one part is used; with one
+/// target, one step moves one part.
 const PARTS: usize = 4;
 /// Steps in which records leave for all entries below.
 const STEPS: usize = 8;
 
-/// How much a step does.
+/// The size of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pace {
     /// A part of a migration: a single write waits for it.
@@ -39,9 +40,9 @@ pub(super) enum Pace {
 
 /// The work below a root entry.
 pub(super) enum Next {
-    /// A migration to begin with.
+    /// The migration that comes first.
     Migrate(Underway),
-    /// None, with the state of level 1.
+    /// No migration is left; with the state of level 1.
     Done(Relief),
 }
 
@@ -85,9 +86,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         })
     }
 
-    /// Returns whether some of a root entry's records can move to level 1. With one target these are the oldest, when
-    /// level 1 has no other records. With several targets these are the records for the next of them, when as few
-    /// writes are left as there are steps.
+    /// Returns whether some of a root entry's records can move to level 1. With one target these are the oldest
+    /// records; they can move while level 1 has no other records of the entry. With several targets these are the
+    /// records for the next target; they can move once the entry has room for only about one write per step.
     #[inline]
     fn departure_is_due(&self, held: &Held<'_, M>, size: usize) -> bool {
         let room = self.shape.records();
@@ -106,7 +107,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             fan_out => self.depart(held, (fan_out / STEPS).max(1)),
         };
         if step.is_err() {
-            // As above.
+            // As in `step_below`.
             self.root.note_relief(held.entry, Relief::Room);
         }
     }
@@ -135,7 +136,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(Next::Done(relief))
     }
 
-    /// Follows the entry to the first one below it that would overflow, and so on. Returns the deepest one.
+    /// Goes down from an entry: as long as its records would overflow an entry of the next level, continues with the
+    /// first such entry. Returns the last entry reached.
     fn deepest_overflowing(&self, mut entry: Underway) -> Result<Underway> {
         while let Some(index) = self.overflowing(entry)? {
             entry = Underway { level: entry.level + 1, index, place: 0 };
@@ -143,8 +145,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(entry)
     }
 
-    /// The first entry below that an entry's records would overflow. Entries of the last level make room for
-    /// themselves.
+    /// The first entry of the next level that the records of an entry would overflow. Entries of the last level make
+    /// room for themselves.
     fn overflowing(&self, Underway { level, index, .. }: Underway) -> Result<Option<u64>> {
         if level + 1 == self.level_count() {
             return Ok(None);
@@ -156,8 +158,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             let entry = self.level_entry(level + 1, below)?;
             let size = self.state(entry)?.size;
             let overflows = |count| size + count > self.shape.records();
-            // An empty entry has no records that could leave: if a continued entry has more records for it than fit,
-            // they arrive in portions. After merging they may be few enough.
+            // An empty entry has no records that could leave first. If a continued entry above has more records for it
+            // than fit, they arrive in portions. The records are merged before they are counted again, because stale
+            // ones do not arrive.
             if overflows(count)
                 && (size > 0 || self.next_of(entry)?.is_some())
                 && overflows(self.leaving(level, index, place..place + 1)?.len())

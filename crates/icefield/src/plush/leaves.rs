@@ -170,7 +170,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             let chain = self.read_leaves(first)?;
             self.storage.sim_yield_point();
             let mut shard = self.leaves.write(number);
-            // A thread that changes a chain has either loaded its bounds before, or forgets them afterwards.
+            // If no chain was forgotten since, these bounds are current: a thread that changes a chain has loaded its
+            // bounds before, or else forgets them afterwards.
             if shard.forgotten == forgotten {
                 break shard.chains.entry(number).or_insert(chain).find(key);
             }

@@ -339,7 +339,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.storage.flush_object(&entry.entry.state);
     }
 
-    /// Returns whether an entry refers to a run of a class, for the allocator.
+    /// Returns whether the entry that `tag` names refers to the run of this class in `block`. For the allocator.
     pub(super) fn owns_run(&self, tag: u32, class: usize, block: u32) -> Result<bool> {
         let entry = self.entry(EntryId::unpack(tag))?.entry;
         let mut runs = (0..entry.runs.len()).filter(|&run| class_of(run) == class);
@@ -348,7 +348,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             .any(|run| entry.runs[run].load(&self.storage, Acquire).checked_sub(1) == Some(block)))
     }
 
-    /// Returns whether a chained entry continues an entry, for the allocator.
+    /// Returns whether the chained entry in `block` directly follows the entry that `tag` names. For the allocator.
     pub(super) fn owns_chained(&self, tag: u32, block: u32) -> Result<bool> {
         let entry = self.entry(EntryId::unpack(tag))?.entry;
         Ok(entry.next.load(&self.storage, Acquire).checked_sub(1) == Some(block))

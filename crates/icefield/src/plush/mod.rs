@@ -197,12 +197,12 @@
 //!
 //! On disks a fence is a sync, and a failed sync is final: nothing that relies on it is stored any more, and the
 //! operation fails. There P0 shares the sync of P2: a crash may leave a log record without its payload. The payload's
-//! checksum detects this, and opening turns the record into a hole. In the relaxed modes, and with `put_async`, only
-//! P2 comes later: acknowledged records are visible before they are durable. The table settles such records before
-//! each step that relies on their durability, because it overwrites or removes older durable data or makes references
-//! to payloads durable: R1 a log's chunk is begun anew (P1), R2 references to payloads move to a level (P6), R3 a
-//! payload chunk is freed, R4 the session ends. So for each key a crash loses only the newest values since the last
-//! sync.
+//! checksum detects this, and opening turns the record into a hole. In the relaxed modes, and with `put_async`, only P2
+//! comes later: acknowledged records are visible before they are durable. The table makes these records durable
+//! (`fence_deferred`) before each step that relies on their durability, because it overwrites or removes older durable
+//! data or makes references to payloads durable: R1 a log's chunk is begun anew (P1), R2 references to payloads move to
+//! a level (P6), R3 a payload chunk is freed, R4 the session ends. So for each key a crash loses only the newest values
+//! since the last sync.
 //!
 //! # 8. Progress
 //!
@@ -230,8 +230,8 @@
 //! Locks are taken in this order: `structure`, `in_vain`, `collection`, `recycling`, root entry (one; the further
 //! ones of a window and those of `grouped_migration` are only tried), journal, allocator.
 //!
-//! A thread that settles waits for at most one sync besides its own. A background thread syncs for `SyncMode::Every`
-//! and for futures; it takes no lock of the table.
+//! A thread in `fence_deferred` waits for at most one sync besides its own. A background thread syncs for
+//! `SyncMode::Every` and for futures; it takes no lock of the table.
 //!
 //! # 9. Costs
 //!

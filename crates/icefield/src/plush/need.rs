@@ -198,7 +198,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             let first = self.level_entry(level, self.shape.index(level, probe.hash))?;
             for entry in self.chain_of(first)? {
                 for at in 0..self.state(entry)?.size {
-                    // Includes copies that a migration has made, because it may drop the original.
+                    // Copies that a migration has made are changed as well, because the migration may drop the
+                    // originals.
                     if self.record(entry, at)?.reference() == record.reference() {
                         let (bucket, slot) = self.slot_of(at);
                         let cell = &self.bucket(entry, bucket)?.rests(slot..slot + 1)[0];

@@ -16,7 +16,7 @@ use crate::storage::{Medium, SyncMode};
 pub(super) enum PlushWriteMode<B> {
     /// Insert or replace; does not look up the key.
     Put,
-    /// The same, but durable only after the next sync.
+    /// Like `Put`, but durable only after the next sync.
     PutLater,
     /// Insert or replace.
     Upsert,
@@ -223,12 +223,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(has_room)
     }
 
-    /// Fills a place that will not be used with a record that belongs to no epoch.
+    /// Writes a record that belongs to no epoch to a place that will not be used.
     pub(super) fn waste(&self, place: Place) {
         let nothing = self.measure.record(true, |_| 0);
         // A failure leaves a hole, as a crash would.
         let _ = self.logs.write(&self.storage, &place, &nothing, LogEpoch::NONE);
-        // Before the chunk can be begun anew (L2), which is impossible after a failed sync.
+        // The record must be durable before the chunk is begun anew (L2). After a failed sync no chunk is begun.
         let _ = self.storage.try_fence();
         self.logs.finish(place);
     }

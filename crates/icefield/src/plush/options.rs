@@ -351,7 +351,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
             ("log.ice", log_bytes.next_multiple_of(4096), log_bytes),
             ("journals.ice", journal_bytes.next_multiple_of(4096), journal_bytes),
         ] {
-            // Sparse regions must be known as such before any space is filled.
+            // The region with holes must be opened as one before any space is filled.
             let region = match name {
                 "levels.ice" => storage.region_with_holes(name, max_bytes)?,
                 _ => storage.region(name, max_bytes)?,

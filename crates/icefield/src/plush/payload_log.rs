@@ -95,7 +95,7 @@ impl Payload<'_> {
         Self { value: if dead { &[] } else { self.value }, ..*self }
     }
 
-    /// Bytes of this part in the log.
+    /// Bytes of [`Payload::needed`] in the log.
     pub(super) fn needed_bytes(&self, dead: bool) -> u64 {
         self.needed(dead).stored_bytes()
     }
@@ -277,7 +277,7 @@ impl PayloadLog {
         self.chunks.set(storage, chunk, ChunkState { limit, ..state });
     }
 
-    /// A slot refers to a record of the chunk, or never will.
+    /// Ends the pending state of a record of the chunk: a slot refers to it, or none ever will.
     #[inline]
     pub(super) fn finish(&self, chunk: u32) {
         if let Some(chunk) = self.chunks.get(chunk) {
@@ -286,7 +286,7 @@ impl PayloadLog {
         }
     }
 
-    /// Returns whether slots refer to all records of a full chunk.
+    /// Returns whether no record of a full chunk is pending.
     fn is_settled(&self, chunk: u32) -> bool {
         // Acquire: pairs with the Release in `finish`.
         self.chunks.get(chunk).is_some_and(|chunk| chunk.pending.load(Acquire) == 0)
@@ -331,7 +331,8 @@ impl PayloadLog {
         Ok(stored.payload())
     }
 
-    /// The key of such a record, without verification: records also move when they are damaged.
+    /// The key of the record that [`PayloadLog::read_found`] reads, without verification: records also move when they
+    /// are damaged.
     #[inline]
     pub(super) fn key_found<'a>(&'a self, storage: &'a impl Medium, word: u64) -> Result<&'a [u8]> {
         Ok(self.stored_at(storage, word)?.payload().key)

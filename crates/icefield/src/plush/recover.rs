@@ -70,7 +70,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// Stores whether payloads become durable together with log records from here on. Durable by the caller's next
-    /// fence: before the first such record, or after all of them are settled and those without a payload are holes.
+    /// fence: before the first such record, or after all of them are durable and those without a payload are holes.
     pub(super) fn tell_together(&self, together: bool) -> Result<()> {
         let cell = &self.root_words()?.together;
         if cell.load(&self.storage, Acquire) != u64::from(together) {
@@ -224,8 +224,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Empties all levels, so that the logs' records count as arrived, and then the root. Called while no thread
-    /// writes, after the phase word has made the table empty.
+    /// Empties all levels, then the root. The entries of level 1 get the epochs of their root entries, so that the
+    /// logs' records count as arrived. Called while no thread writes, after the phase word has made the table empty.
     pub(super) fn wipe(&self) -> Result<()> {
         let step = self.shape.step(0);
         for level in 1..=self.level_count() {

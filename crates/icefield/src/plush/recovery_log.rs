@@ -59,7 +59,8 @@ struct Log {
     written: [AtomicU32; MAX_LOG_CHUNKS],
 }
 
-/// How far a log has been filled. The word also holds the chunk and the flag, so that writers need no division.
+/// The position up to which a log has been filled. The word also holds the chunk and the flag, so that writers need no
+/// division.
 #[derive(Clone, Copy)]
 struct Filling {
     /// Records of the chunk that were handed out.
@@ -151,7 +152,7 @@ pub(super) struct Places {
 impl Places {
     pub(super) const NONE: Self = Self { next: Place(0), left: 0 };
 
-    /// [`Place::note`] of all places, if there are any.
+    /// Calls [`Place::note`] for all places, if there are any.
     #[inline(always)]
     pub(super) fn note(&self, spans: &mut Vec<Span>, last: &mut usize) {
         if self.left > 0 {

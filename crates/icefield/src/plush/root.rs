@@ -67,7 +67,7 @@ struct Head {
     /// The epoch of the entry's next log records.
     epoch: AtomicU64,
     dead: [AtomicU64; MAX_RECORDS / 64],
-    /// Whether the entry has records that are in no log.
+    /// True if the entry has records that are in no log.
     unlogged: AtomicBool,
     /// [`Relief`].
     relieved: AtomicU8,
@@ -76,8 +76,8 @@ struct Head {
     /// [`Departing`]; 0 records if there is none.
     departing: AtomicU16,
     departing_place: AtomicU8,
-    /// The chunks of the log with the oldest records, plus one: of the departing records, or of all, and of those
-    /// that came after the departing ones; 0 if no chunk has any.
+    /// The chunk of the log with the oldest of some records, plus one; 0 if no chunk has any of them. First for the
+    /// departing records (for all records while none depart), then for the records that came after the departing ones.
     oldest_chunks: [AtomicU8; 2],
     /// [`Underway`]; level 0 if there is none.
     underway_index: AtomicU32,
@@ -442,8 +442,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RootTable<K, V> {
         // Relaxed: readers wait until the lock word ends the change (E1).
         self.heads[entry].size.store((size - records) as u32, Relaxed);
         let [departed, next] = &self.heads[entry].oldest_chunks;
-        // Release (E5): pairs with the Acquire in `needs_chunk`, which finds the oldest chunk in between as well: the
-        // remaining records are in the oldest chunk only if the departed ones were.
+        // Release (E5): pairs with the Acquire in `needs_chunk`, which may load one word before these stores and the
+        // other after them. It finds the log's oldest chunk even then: the remaining records are in that chunk only if
+        // the departed ones were.
         departed.store(next.load(Relaxed), Release);
         next.store(0, Release);
         self.note_moved(entry, 0);

@@ -25,7 +25,7 @@ pub(super) struct TopFilters {
 }
 
 impl TopFilters {
-    /// For up to `levels` levels, as many as fit into `max_bytes`.
+    /// Creates copies for at most `levels` levels: as many as fit into `max_bytes`.
     pub(super) fn new(shape: Shape, levels: usize, max_bytes: u64) -> io::Result<Self> {
         let bytes = |levels: usize| shape.entries_above(levels + 1) * (FILTER_WORDS * 8) as u64;
         let wanted = levels.min(shape.max_levels());

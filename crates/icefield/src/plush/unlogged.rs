@@ -22,7 +22,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.fits(probe, value)?;
         let value = self.write_payload(probe, value)?;
         if self.payloads.is_some() {
-            // The thread that later moves the record fences only for itself, and settles.
+            // The thread that later moves the record fences only its own lines, and calls `fence_deferred` for these.
             self.storage.fence_later().inspect_err(|_| self.finish_payload(value))?;
         }
         let record = RecordOf::<K, V> { key: self.key_words(probe), value, dead: false };

@@ -73,7 +73,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Measure<K, V> {
         Record { key, value, dead }
     }
 
-    /// The key words of that record.
+    /// The key words of the record whose words `word` returns by their numbers.
     #[inline(always)]
     pub(super) fn key(self, mut word: impl FnMut(usize) -> u64) -> K::Words {
         let mut key = K::Words::ZERO;

@@ -230,8 +230,8 @@ pub(crate) trait BatchEngine<K: Key + ?Sized, V: Value + ?Sized>: Engine<K, V> {
         })
     }
 
-    /// Reads a key while a window is open, whose locks another thread may be waiting for. Returns `None` if the read
-    /// would have to wait for such a thread.
+    /// Reads a key while the batch has a window open. Other threads may be waiting for locks of the window, so this
+    /// read must not wait for them: it returns `None` instead.
     fn get_at_once(&self, probe: &LookupKey<'_>) -> Result<Option<Option<Owned<V>>>> {
         let pin = self.records().pin();
         let Some(word) = self.find_word_at_once(&pin, probe)? else { return Ok(None) };

@@ -235,7 +235,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
         Ok(())
     }
 
-    /// Returns whether a slot's key word is that of the probed key. Under a [`EpochGuard`] or the bucket's lock.
+    /// Returns whether a slot's key word is that of the probed key. Under an [`EpochGuard`] or the bucket's lock.
     #[inline]
     pub(crate) fn matches(
         &self,
@@ -293,7 +293,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
         self.store()?.owner_of(storage, BlobRef::from_word(word))
     }
 
-    /// Reads a slot's record completely and returns its hash, if every checksum fits and belongs to that key. Under a
+    /// Reads a slot's record completely and returns its hash, if every checksum fits and belongs to that key. Under an
     /// [`EpochGuard`] or the bucket's lock.
     pub(crate) fn verify(&self, storage: &impl Medium, key: u64, value: u64) -> Result<u64> {
         let hash = match Self::KEY_IS_WORD {
@@ -320,20 +320,20 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
         [bytes(Self::KEY_IS_WORD, key), bytes(Self::VALUE_IS_WORD, value)]
     }
 
-    /// Returns a copy of the key behind a slot's word; `None` if the bytes are not a valid `K`. Under a [`EpochGuard`]
+    /// Returns a copy of the key behind a slot's word; `None` if the bytes are not a valid `K`. Under an [`EpochGuard`]
     /// or the bucket's lock.
     pub(crate) fn own_key(&self, storage: &impl Medium, word: u64) -> Result<Option<K::Owned>> {
         self.own::<K>(storage, word)
     }
 
-    /// Returns a copy of the value behind a slot's word; `None` if the bytes are not a valid `V`. Under a
+    /// Returns a copy of the value behind a slot's word; `None` if the bytes are not a valid `V`. Under an
     /// [`EpochGuard`] or the bucket's lock.
     #[inline]
     pub(crate) fn own_value(&self, storage: &impl Medium, word: u64) -> Result<Option<V::Owned>> {
         self.own::<V>(storage, word)
     }
 
-    /// Calls `f` with the value behind a slot's word; returns `None` if the bytes are not a valid `V`. Under a
+    /// Calls `f` with the value behind a slot's word; returns `None` if the bytes are not a valid `V`. Under an
     /// [`EpochGuard`]. If `pin` is given, it is dropped before `f` runs, because `f` gets a copy.
     #[inline]
     pub(crate) fn show_value<R>(

@@ -13,8 +13,8 @@ use std::task::{Context, Poll, Waker};
 use super::io::lock;
 use crate::{Error, Result};
 
-/// When a write on [`Durability::Disk`](super::Durability::Disk) is acknowledged. On the other media, whose fences
-/// cost next to nothing, every write is durable when its call returns, in every mode.
+/// Determines when a write on [`Durability::Disk`](super::Durability::Disk) is acknowledged. On the other media, whose
+/// fences cost next to nothing, every write is durable when its call returns, in every mode.
 ///
 /// ```
 /// use icefield::SyncMode;
@@ -180,14 +180,16 @@ impl Group {
         if self.is_served(ticket) { Ok(()) } else { Err(Error::Poisoned) }
     }
 
-    /// Marks all tickets below `below` as served. The caller then has [`Group::wake`] called.
+    /// Marks all tickets below `below` as served. [`Group::wake`] must be called afterwards, by a thread that holds no
+    /// lock.
     pub(super) fn serve(&self, below: u64) {
         // Max: syncs are serialized, but their calls of `serve` may come in another order. Release: publishes that the
         // sync is over.
         self.served.fetch_max(below, Release);
     }
 
-    /// Marks that no further ticket will be served. The caller then has [`Group::wake`] called.
+    /// Marks that no further ticket will be served. [`Group::wake`] must be called afterwards, by a thread that holds
+    /// no lock.
     pub(super) fn fail(&self) {
         // Release: pairs with the Acquire in `has_failed`.
         self.failed.store(true, Release);

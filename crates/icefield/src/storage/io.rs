@@ -92,7 +92,7 @@ impl Io {
         self.plan.as_ref().map_or(Ok(()), |plan| plan.enter(site, true))
     }
 
-    /// [`Io::enter`] of a call that makes something durable.
+    /// Like [`Io::enter`], for a call that makes something durable.
     fn enter_sync(&self, site: &'static str, synced: Synced) -> Answer<()> {
         self.plan.as_ref().map_or(Ok(()), |plan| plan.enter_sync(site, synced))
     }
@@ -617,7 +617,7 @@ impl Access {
     }
 }
 
-/// How a new mapping treats an existing one at its addresses.
+/// The treatment of an existing mapping at the addresses of a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Placement {
     /// The existing mapping is replaced.

@@ -128,8 +128,8 @@ pub trait Medium: sealed::Sealed + Send + Sync + Sized + 'static {
     /// The file cannot be opened, sized or mapped; [`crate::Error::NoSpace`] when its holes cannot be filled.
     fn region(&self, name: &'static str, max_bytes: u64) -> Result<Region>;
 
-    /// [`Medium::region`] for an owner that punches: holes stay holes, and the owner calls [`Medium::reserve`] before
-    /// it stores to a range that may be a hole.
+    /// Like [`Medium::region`], for an owner that punches: holes stay holes, and the owner calls [`Medium::reserve`]
+    /// before it stores to a range that may be a hole.
     ///
     /// # Errors
     /// The file cannot be opened, sized or mapped.
@@ -210,7 +210,7 @@ pub trait Medium: sealed::Sealed + Send + Sync + Sized + 'static {
     #[track_caller]
     fn flush(&self, start: *const u8, bytes: usize);
 
-    /// [`Medium::flush`] of a range of a region.
+    /// Calls [`Medium::flush`] for a range of a region.
     ///
     /// # Panics
     /// The range lies outside the region.
@@ -229,13 +229,13 @@ pub trait Medium: sealed::Sealed + Send + Sync + Sized + 'static {
     #[track_caller]
     fn fence(&self);
 
-    /// [`Medium::fence`] for tables that also support disks, where it is a sync. After a failed sync the system may
-    /// have written any or none of the flushed pages, and may still write any page later in its state at that time. So
-    /// nothing that relies on this fence may be stored any more, and every later fence fails. On other media it costs
-    /// as much as [`Medium::fence`].
+    /// Like [`Medium::fence`], for tables that also support disks, where a fence is a sync. After a failed sync the
+    /// system may have written any or none of the flushed pages, and may still write any page later in its state at
+    /// that time. So nothing that relies on this fence may be stored any more, and every later fence fails. On other
+    /// media it costs as much as [`Medium::fence`].
     ///
     /// # Errors
-    /// [`crate::Error::Poisoned`], on `Disk` only; later calls of [`Medium::writable`] return it, too.
+    /// [`crate::Error::Poisoned`], on `Disk` only; later calls of [`Medium::check_writable`] return it, too.
     #[inline(always)]
     #[track_caller]
     fn try_fence(&self) -> Result<()> {
@@ -243,7 +243,7 @@ pub trait Medium: sealed::Sealed + Send + Sync + Sized + 'static {
         Ok(())
     }
 
-    /// Returns when writes are acknowledged. `Always` wherever a fence costs next to nothing.
+    /// Returns the mode that determines when writes are acknowledged: `Always` wherever a fence costs next to nothing.
     fn sync_mode(&self) -> SyncMode {
         SyncMode::Always
     }
@@ -258,8 +258,8 @@ pub trait Medium: sealed::Sealed + Send + Sync + Sized + 'static {
         false
     }
 
-    /// A fence that may be deferred: the lines that this thread has flushed are durable after any thread's next
-    /// [`Medium::fence_deferred`], or earlier. Media whose fences cost next to nothing fence at once.
+    /// Executes a fence that may be deferred: the lines that this thread has flushed are durable after any thread's
+    /// next [`Medium::fence_deferred`], or earlier. Media whose fences cost next to nothing fence at once.
     ///
     /// # Errors
     /// Those of [`Medium::try_fence`].
@@ -294,7 +294,7 @@ pub trait Medium: sealed::Sealed + Send + Sync + Sized + 'static {
         self.fence();
     }
 
-    /// [`Medium::persist`] with [`Medium::try_fence`].
+    /// Like [`Medium::persist`], but with [`Medium::try_fence`].
     ///
     /// # Errors
     /// Those of [`Medium::try_fence`].

@@ -359,7 +359,7 @@ pub fn end_session(storage: &impl Medium, region: &Region, records: u64) -> Resu
     let clean = clean_word(generation, records.min(MOST_RECORDS));
     // Relaxed: one word, and all other data is durable.
     session.clean.store(storage, clean, Ordering::Relaxed);
-    // P4, commit point: the next opening finds the table closed, and the count.
+    // P4, commit point: the next opening finds that the table was closed, and its record count.
     storage.try_persist(session)?;
     sound(storage)
 }

@@ -419,7 +419,7 @@ impl<const BUG: u32> Small for Locking<BUG> {
     }
 }
 
-/// PM7: creation. Empty slots hold a pattern that is not zero. Wrong: the table is sealed before the slots do.
+/// PM7: creation. Empty slots hold a pattern that is not zero. Wrong: the table is sealed before the slots hold it.
 pub struct Filled<const BUG: u32>;
 
 const EMPTY: u64 = u64::MAX;

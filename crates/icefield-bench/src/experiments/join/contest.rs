@@ -93,7 +93,7 @@ struct Side {
     cold: Vec<f64>,
     warm: Vec<f64>,
     ceiling: Vec<f64>,
-    /// With payloads; for an index only.
+    /// Warm probes that return payloads; for an index only.
     payloads: Vec<f64>,
     /// Memory for the bare loop.
     arena: Option<(Arena, RemovedDir)>,

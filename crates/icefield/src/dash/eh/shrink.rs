@@ -26,7 +26,7 @@ impl<A: Ablation> Eh<A> {
         percent: u64,
     ) -> Result<bool> {
         let _structure = self.base.shared();
-        // The first checks read through `peek`: links and records are checked again under the locks.
+        // The first checks read through `read_unvalidated`: links and records are checked again under the locks.
         let link_of = |segment| core.storage.read_unvalidated(|| core.link(segment));
         let depth = link_of(self.ready(core, hash)?.segment)?.depth;
         // A segment of depth 0 has no neighbour.

@@ -29,7 +29,7 @@ use crate::dlht::mode::Shared;
 use crate::dlht::write::{Outcome, Rule};
 use crate::table::same_length;
 
-/// How far ahead bins and records are prefetched.
+/// The number of operations by which bins and records are prefetched ahead.
 const RING: usize = 64;
 const STAGE2: usize = 24;
 

@@ -266,7 +266,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             self.store_state(*tail, State { size: size + added, epoch: LogEpoch::NONE });
         }
         if chained().any(Target::tells_log) {
-            // The records count before the log's copies do not.
+            // The records must count before the log's copies stop counting.
             self.storage.try_fence()?;
         }
         for target in targets.iter().filter(|target| !target.is_chained() || target.tells_log()) {
@@ -276,7 +276,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             };
             self.store_state(target.first, State { size, epoch: target.epoch });
         }
-        // P7: the records of these targets are below.
+        // P7: the records of these targets are durable in the level below.
         self.storage.try_fence()?;
         helds.for_each(|held| held.end_change());
         Ok(())

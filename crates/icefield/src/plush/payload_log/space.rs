@@ -257,14 +257,14 @@ impl PayloadLog {
         lock(storage, &self.space).usage
     }
 
-    /// The full chunks to all of whose records slots refer, each with the length of its run.
+    /// The full chunks without pending records, each with the length of its run.
     pub(in crate::plush) fn full(&self, storage: &impl Medium) -> Vec<(u32, u32)> {
         let space = lock(storage, &self.space);
         let settled = space.full.iter().copied().filter(|&chunk| self.is_settled(chunk));
         settled.map(|chunk| (chunk, space.run(chunk))).collect()
     }
 
-    /// The next such chunk from a number on, or else from the first chunk on.
+    /// The next full chunk without pending records, from a number on, or else from the first chunk on.
     pub(in crate::plush) fn full_from(&self, storage: &impl Medium, number: u32) -> Option<u32> {
         let space = lock(storage, &self.space);
         let around = space.full.range(number..).chain(space.full.range(..number));

@@ -243,8 +243,8 @@ impl Allocator {
     /// Returns the number of blocks ever handed out in the present set: all blocks in use lie below.
     pub fn used(&self, storage: &impl Medium, words: &Words) -> u64 {
         let set = &words.sets[self.lock().set];
-        // A peek: another thread's new block may not be durable yet. The count of blocks reveals nothing about
-        // records.
+        // Read without validation: another thread's new block may not be durable yet. The count of blocks reveals
+        // nothing about records.
         storage.read_unvalidated(|| {
             set.bump.load(storage, Relaxed).max(set.skip.load(storage, Relaxed))
         })
@@ -252,7 +252,7 @@ impl Allocator {
 
     /// Returns a bound on the blocks handed out in either set, for walks over blocks.
     pub fn bound(storage: &impl Medium, words: &Words) -> u64 {
-        // A peek: a bound on a walk does not influence results.
+        // Read without validation: a bound on a walk does not influence results.
         storage.read_unvalidated(|| {
             let counts = words.sets.iter().map(|set| {
                 let [bump, skip] = [&set.bump, &set.skip].map(|word| word.load(storage, Relaxed));
@@ -313,8 +313,8 @@ impl Allocator {
         }
     }
 
-    /// [`Allocator::claim`] for several owners, which share its fences. Claims at least one block and at most as many
-    /// as there are free intents; either all come off the list or all are new.
+    /// Like [`Allocator::claim`], for several owners, which share its fences. Claims at least one block and at most as
+    /// many as there are free intents; either all come off the list or all are new.
     ///
     /// # Errors
     /// No space for another block; nothing has changed.
@@ -426,7 +426,7 @@ impl Allocator {
         pushed
     }
 
-    /// [`free_all`] of one block.
+    /// Calls [`free_all`] for one block.
     ///
     /// # Errors
     /// Those of [`free_all`].
@@ -523,7 +523,7 @@ pub fn free_all<B: Blocks>(
     put_back
 }
 
-/// P2 and P3 of freeing several blocks.
+/// Executes P2 and P3 of freeing several blocks.
 fn put_back<B: Blocks>(
     storage: &impl Medium,
     frees: &[Freed<'_, B>],
@@ -577,7 +577,7 @@ fn free_bit(busy: u32) -> Option<usize> {
     (busy != u32::MAX).then(|| busy.trailing_ones() as usize)
 }
 
-/// P2 and P3 of freeing one block.
+/// Executes P2 and P3 of freeing one block.
 fn push(storage: &impl Medium, set: &Set, blocks: &impl Blocks, block: u32) -> Result<()> {
     blocks.set_next(block, set.free.load(storage, Relaxed))?;
     storage.try_fence()?;

@@ -135,7 +135,7 @@ impl BlobStore {
         class: usize,
         targets: &mut Vec<u32>,
     ) -> Result<Option<Copied>> {
-        // A peek: the block may not be linked to a slot yet. Only linked blocks are copied.
+        // Read without validation: the block may not be linked to a slot yet. Only linked blocks are copied.
         let owner = storage.read_unvalidated(|| self.owner_of(storage, blob))?;
         let mut is_linked = false;
         table.is_live(owner, blob, &mut |live| is_linked = live);

@@ -18,7 +18,7 @@ pub enum FaultAction {
     Kill,
 }
 
-/// How long a fault lasts.
+/// The duration of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultMode {
     /// Only the Nth call is hit.
@@ -32,7 +32,7 @@ pub enum FaultMode {
 pub struct FaultAt {
     /// The number of the call, from 1.
     pub nth: u64,
-    /// Whether later calls are hit, too.
+    /// Selects whether later calls are hit, too.
     pub mode: FaultMode,
     /// The effect.
     pub action: FaultAction,

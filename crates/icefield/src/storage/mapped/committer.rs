@@ -17,7 +17,7 @@ pub(super) struct Committer {
     thread: Mutex<Option<JoinHandle<()>>>,
     /// The longest time that a deferred range waits for a sync that no caller requests.
     longest: Option<Duration>,
-    /// A forked child does not have the thread, and must not use its locks.
+    /// The process that created this. A forked child of it does not have the thread, and must not use its locks.
     process: u32,
 }
 

@@ -172,8 +172,8 @@ impl Dirty {
         self.group.wake();
     }
 
-    /// Has the committer wake the futures that wait for a completed sync: the caller may hold locks. Futures exist only
-    /// where a committer does.
+    /// Makes the committer wake the futures that wait for a completed sync, because the caller may hold locks. Futures
+    /// exist only where a committer does.
     fn tell(&self) {
         lock(&self.queue).told = true;
         self.work.notify_one();

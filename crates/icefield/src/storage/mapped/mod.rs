@@ -67,7 +67,7 @@ use region_file::{Backing, RegionFile, Setting};
 pub struct MappedOptions {
     /// The events that the files must survive.
     pub durability: Durability,
-    /// When writes are acknowledged, on [`Durability::Disk`].
+    /// Determines when writes are acknowledged, on [`Durability::Disk`].
     pub sync: SyncMode,
     /// The largest number of bytes of all regions together; `None`: only the file system limits them.
     pub max_bytes: Option<u64>,
@@ -76,15 +76,15 @@ pub struct MappedOptions {
     /// The processor's caches are in the persistence domain (eADR, global persistent flush): `Pmem` and `PmemForced`
     /// then write no lines back and only fence.
     pub skip_flush: bool,
-    /// Which parts of the files are put into huge pages.
+    /// The parts of the files that are put into huge pages.
     pub huge_pages: HugePages,
     /// [`Mapped::open_read_only`] neither waits for a writer nor locks one out: for tables that are never changed in
     /// place, and whose readers verify which data they may use.
     pub beside_writer: bool,
 }
 
-/// Which parts of a table's files are put into huge pages, where the kernel can: Linux 6.1 and later, in `tmpfs`, and
-/// not where a fence is a sync. For anonymous memory huge pages are always requested.
+/// The parts of a table's files that are put into huge pages, where the kernel can do that: Linux 6.1 and later, in
+/// `tmpfs`, and not where a fence is a sync. For anonymous memory huge pages are always requested.
 ///
 /// ```
 /// use icefield::{DashEh, HugePages};

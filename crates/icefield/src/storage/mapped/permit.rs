@@ -11,7 +11,7 @@ use rustix::process::{Pid, getpid};
 
 use crate::storage::io::{Io, Placement};
 
-/// Why changes are refused.
+/// The reason why changes are refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
     ReadOnly,

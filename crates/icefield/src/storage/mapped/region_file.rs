@@ -174,7 +174,7 @@ impl RegionFile {
         lock(&self.reservations).iter().find_map(|reservation| reservation.offset_of(start, bytes))
     }
 
-    /// Makes at least `bytes` usable: if `exactly`, at most the rest of the last page more.
+    /// Makes at least `bytes` usable. With `exactly`, the length is only rounded up to whole pages.
     pub(super) fn grow(
         &self,
         setting: &Setting<'_>,

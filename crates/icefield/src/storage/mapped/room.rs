@@ -18,7 +18,7 @@ pub(super) const MOST_UNASKED: u64 = 1 << 20;
 /// A refusal with more free space than this is not remembered. A full file system may report some free space: ext4
 /// keeps up to 4,096 blocks back.
 const KEPT_BACK: u64 = 64 << 20;
-/// How long a refusal is remembered: a file system may free space without reporting it.
+/// The time for which a refusal is remembered. It is limited because a file system may free space without reporting it.
 const REMEMBERED: Duration = Duration::from_secs(1);
 /// Smaller requests for memory are not checked: the check takes longer than the creation of a small table.
 pub(super) const ALWAYS_THERE: u64 = 64 << 20;

@@ -79,7 +79,7 @@ pub struct SimOptions {
     pub seed: u64,
     /// The freedom that a crash has with stores.
     pub model: Model,
-    /// When writes are acknowledged, under [`Model::Disk`]; `Every` syncs at pseudo-random moments.
+    /// Determines when writes are acknowledged, under [`Model::Disk`]; `Every` syncs at pseudo-random moments.
     pub sync: SyncMode,
     /// Report to tables that fences cost nothing, under [`Model::Pmem`], so that they need not share any.
     pub free_fences: bool,
@@ -99,7 +99,7 @@ pub struct SimOptions {
     pub step_budget: u64,
     /// Yield the processor at one in this number of steps; 0: never.
     pub yield_one_in: u32,
-    /// How to yield: the scheduler's yield, or a test's own choice of the thread that runs next.
+    /// The way to yield: the scheduler's yield, or a test's own choice of the thread that runs next.
     pub give_way: fn(),
     /// Refuse changes, as a table that is opened for reading only does. Stores made by opening and reading stay in
     /// this medium, as they stay in private pages there.

@@ -156,8 +156,8 @@ impl<M: Medium> Toy<M> {
         account(&self.store.shared, self.live_bytes());
     }
 
-    /// The same for a table that other threads have used: the blocks that they retired last are freed when the
-    /// reclaimer is dropped.
+    /// Like [`Toy::check_nothing_lost`], for a table that other threads have used: the blocks that they retired last
+    /// are freed when the reclaimer is dropped.
     pub fn close_and_check_nothing_lost(self) {
         self.store.make_room(&*self.storage, &self).expect("room");
         self.check();
