@@ -2,7 +2,7 @@
 //! cargo-fuzz if it is available, otherwise with `drive`, on random bytes.
 
 use icefield_torture::Failure;
-use icefield_torture::arsenal::{Arsenal, Records, arsenal};
+use icefield_torture::scenarios::{Scenarios, Records, scenarios};
 
 /// The designs that have targets.
 const DESIGNS: [&str; 4] = ["dash-eh", "dash-lh", "iceberg", "plush"];
@@ -29,10 +29,10 @@ pub fn try_run(target: &str, data: &[u8]) -> Result<(), Failure> {
         assert!(rows <= data.len() as u64 + 1, "{rows} rows of {} bytes", data.len());
         return Ok(());
     }
-    let arsenal: &Arsenal = arsenal(design, Records::Bytes).expect("a design");
+    let scenarios: &Scenarios = scenarios(design, Records::Bytes).expect("a design");
     match kind {
-        "files" => (arsenal.fuzz_files)(data),
-        "operations" => (arsenal.fuzz_operations)(data),
+        "files" => (scenarios.fuzz_files)(data),
+        "operations" => (scenarios.fuzz_operations)(data),
         _ => panic!("no target `{target}`"),
     }
 }

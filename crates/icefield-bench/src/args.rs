@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use icefield::pm::HugePages;
+use icefield::storage::HugePages;
 use icefield::{Durability, SyncMode, Yards};
 use icefield_torture::workload::Distribution;
 
@@ -184,7 +184,7 @@ impl Args {
     }
 }
 
-/// How operations are passed to a table.
+/// The way in which operations are passed to a table.
 ///
 /// ```
 /// use icefield_bench::Batch;
@@ -256,7 +256,7 @@ impl serde::Serialize for Batch {
     }
 }
 
-/// How keys map to bins, where a table offers the choice.
+/// The mapping of keys to bins, where a table offers the choice.
 ///
 /// ```
 /// use icefield_bench::{Args, Hashing};

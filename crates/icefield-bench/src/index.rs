@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::time::Instant;
 
-use icefield::pm::Medium as PmMedium;
+use icefield::storage::Medium as PmMedium;
 use icefield::{Error, JoinIndex, JoinOptions, JoinSource, Result, Stats};
 
 use crate::args::{Batch, Medium};
@@ -165,7 +165,7 @@ impl<M: PmMedium> BenchTable for Indexed<M> {
         let Ok(stats) = self.0.stats() else { return Stats::default() };
         let mut told = Stats::default();
         told.len_estimate = stats.pairs;
-        (told.pm_bytes, told.dram_bytes) = (stats.file_bytes, stats.dram_bytes);
+        (told.storage_bytes, told.dram_bytes) = (stats.file_bytes, stats.dram_bytes);
         told.durability = stats.durability;
         told.details = vec![
             ("groups", stats.groups),

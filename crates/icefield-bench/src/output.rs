@@ -1,4 +1,5 @@
-//! Where results go: JSON lines, a directory of results, a table on standard output; and progress on a terminal.
+//! The destinations of results: JSON lines, a directory of results, a table on standard output; and progress on a
+//! terminal.
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};

@@ -87,7 +87,14 @@ pub(crate) fn text(value: &Value) -> String {
     }
 }
 
-/// Reads a file of results, ignoring empty lines.
+/// Fields of `extra` in files of former versions, and their present names.
+const RENAMED: [(&str, &str); 3] = [
+    ("pm_bytes", "storage_bytes"),
+    ("removed_pm_bytes", "removed_storage_bytes"),
+    ("beside_slots_bytes", "overhead_bytes"),
+];
+
+/// Reads a file of results, ignoring empty lines. Former names of fields are replaced by the present ones.
 ///
 /// # Errors
 /// The file cannot be read, or a line is not a result; the error names the line's number.
@@ -99,7 +106,12 @@ pub(crate) fn read(path: &Path) -> Outcome<Vec<Measured>> {
             let place = format!("{}: line {}", path.display(), at + 1);
             Error::failed(format!("{place} is no result of `icefield-bench`: {why}"))
         };
-        let row: Measured = serde_json::from_str(line).map_err(|e| not_one(e.to_string()))?;
+        let mut row: Measured = serde_json::from_str(line).map_err(|e| not_one(e.to_string()))?;
+        for (old, new) in RENAMED {
+            if let Some(value) = row.extra.remove(old) {
+                row.extra.insert(new.to_owned(), value);
+            }
+        }
         match row.experiment.is_empty() || row.table.is_empty() {
             true => Err(not_one("it names no experiment or no table".to_owned())),
             false => Ok(row),
@@ -126,12 +138,13 @@ mod tests {
     #[test]
     fn lines_are_read_back() {
         let line = r#"{"experiment":"get","table":"dlht","op":"get","batch":32,"mops":50.0,"limit_ratio":0.5,
-            "pm":{"fences":1.0},"extra":{"fill":0.5,"yards":"64/8","wrong_answers":true}}"#
+            "pm":{"fences":1.0},"extra":{"fill":0.5,"yards":"64/8","pm_bytes":7,"wrong_answers":true}}"#
             .replace('\n', "");
         let rows = read_back(&format!("\n{line}\n")).expect("results");
         assert_eq!((rows.len(), rows[0].batch().as_str()), (1, "32"));
         assert_eq!((rows[0].extra("fill"), rows[0].pm("fences")), (Some(0.5), Some(1.0)));
         assert_eq!(rows[0].point("yards").as_deref(), Some("64/8"));
+        assert_eq!((rows[0].extra("pm_bytes"), rows[0].extra("storage_bytes")), (None, Some(7.0)));
         assert_eq!(rows[0].ceiling_mops(), Some(100.0));
         assert!(rows[0].is_wrong());
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use icefield::Durability;
-use icefield::pm::sim::{Sim, SimOptions};
+use icefield::storage::sim::{Sim, SimOptions};
 
 use crate::args::{Args, Batch, Medium};
 use crate::designs::DESIGNS;
@@ -15,8 +15,8 @@ use crate::keys::{KeySpace, Tally};
 use crate::limit::{Arena, Loop, Pace, Pages};
 use crate::machine::{Machine, part};
 use crate::output::Output;
+use crate::peer_runner;
 use crate::place::{RemovedDir, Scratch};
-use crate::rival;
 use crate::row::Row;
 use crate::table::{BenchTable, Call, Design, Levels, Mixed, Place, Records, Setup};
 use crate::{Error, Outcome};
@@ -72,7 +72,7 @@ impl Session {
         let medium = args.medium.or(args.sync.map(|_| Medium::Disk));
         let args = Args { medium, ..args };
         let parent = args.dir.clone().unwrap_or_else(|| default_dir(medium));
-        let (chosen, peers) = (chosen_designs(&args)?, rival::chosen(&args)?);
+        let (chosen, peers) = (chosen_designs(&args)?, peer_runner::chosen(&args)?);
         Ok(Self {
             output: Output::open(&args)?,
             machine: Machine::detect(),
@@ -97,8 +97,8 @@ impl Session {
         self.wrong.borrow().is_empty()
     }
 
-    /// From here on, measures the chosen tables, `others`, and the peers if `peers`; replaces those of an earlier
-    /// call.
+    /// Sets the tables to measure from here on: the chosen ones, `others`, and the peers if `peers` is set. Replaces
+    /// the tables of an earlier call.
     pub fn invite(&mut self, peers: bool, others: &[&'static dyn Design]) {
         self.designs.truncate(self.chosen);
         self.designs.extend(others);
@@ -339,7 +339,7 @@ impl Session {
         Ok(())
     }
 
-    /// [`Machine::run`], with calls of [`BenchTable::thread`] before and after.
+    /// Does the same as [`Machine::run`], with calls of [`BenchTable::thread`] before and after.
     pub fn run<R: Send>(
         &self,
         table: &dyn BenchTable,

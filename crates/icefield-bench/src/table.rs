@@ -5,8 +5,8 @@
 
 use std::path::PathBuf;
 
-use icefield::pm::HugePages;
-use icefield::pm::sim::Sim;
+use icefield::storage::HugePages;
+use icefield::storage::sim::Sim;
 use icefield::{Durability, Error, JoinIndex, Result, Stats, SyncMode, Yards};
 
 use crate::args::{Batch, Hashing, Medium};
@@ -69,7 +69,7 @@ impl Mixed {
     }
 }
 
-/// Which calls of a table return values.
+/// The calls of a table that return values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answers {
     /// Every get, update and removal returns the value.
@@ -292,7 +292,7 @@ pub(crate) struct Setup {
     pub link_ratio: Option<f64>,
     pub fixed_size: bool,
     pub levels: Option<Levels>,
-    /// When writes on a disk are acknowledged.
+    /// Determines when writes on a disk are acknowledged.
     pub sync: SyncMode,
     pub records: Records,
     /// The hash seed, which makes runs repeatable.

@@ -434,7 +434,7 @@ fn space_is_what_the_files_take() {
     let rows = rows(small("space"));
     assert_eq!(rows.len(), 1);
     assert_eq!(extra(&rows[0], "data_bytes"), 320_000.0);
-    assert!(extra(&rows[0], "pm_bytes") >= 320_000.0);
+    assert!(extra(&rows[0], "storage_bytes") >= 320_000.0);
     for over_data in ["growth_pm_over_data", "updated_pm_over_data"] {
         assert!((1.0..100.0).contains(&extra(&rows[0], over_data)), "{rows:?}");
     }
@@ -448,10 +448,11 @@ fn a_full_iceberg_is_nearly_all_records() {
     let rows = rows(full_iceberg("space", 300_000));
     assert_eq!(rows.len(), 1);
     let row = &rows[0];
-    let [pm, dram, data] = ["pm_bytes", "dram_bytes", "data_bytes"].map(|name| extra(row, name));
+    let [pm, dram, data] =
+        ["storage_bytes", "dram_bytes", "data_bytes"].map(|name| extra(row, name));
     assert!((extra(row, "data_share") - data / (pm + dram)).abs() < 1e-4);
     assert!(extra(row, "data_share") >= 0.88, "{row:?}");
-    let beside = extra(row, "free_slot_bytes") + extra(row, "beside_slots_bytes");
+    let beside = extra(row, "free_slot_bytes") + extra(row, "overhead_bytes");
     assert_eq!(pm, data + beside);
 }
 

@@ -20,7 +20,7 @@ pub const NAME: &str = "columns.json";
 /// The version of its format.
 const VERSION: u32 = 1;
 
-/// How the columns of a file map to keys and values.
+/// The mapping from the columns of a file to keys and values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Columns {
     version: u32,

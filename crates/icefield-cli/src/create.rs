@@ -20,8 +20,8 @@ Examples:
 /// Options for a new table, shared by `create` and `load --create`.
 #[derive(clap::Args, Clone, Debug)]
 pub struct NewTable {
-    /// Use this table design
-    #[arg(long, value_name = "DESIGN", default_value = DESIGN)]
+    /// Use this table: dash-eh, dash-lh, iceberg or plush
+    #[arg(long = "table", value_name = "NAME", default_value = DESIGN)]
     pub design: String,
     /// Make room for N records; the table grows beyond them
     #[arg(long, value_name = "N")]
@@ -85,7 +85,7 @@ pub fn make(
 ) -> Result<AnyTable, Failure> {
     if new.design == "join" {
         return Err(Failure::Usage(
-            "--design join: such an index is built from a file, by `icefield join build-index` (in a build with `--features join`)".to_owned(),
+            "--table join: such an index is built from a file, by `icefield join build-index` (in a build with `--features join`)".to_owned(),
         ));
     }
     let Keeping { durability, sync } = new.durability;

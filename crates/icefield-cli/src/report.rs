@@ -62,10 +62,13 @@ pub fn stat(args: &StatArgs) -> Outcome {
         out.say(format_args!("capacity      {}", stats.capacity))?;
         out.say(format_args!(
             "bytes         {} on the medium, {} in memory",
-            stats.pm_bytes, stats.dram_bytes
+            stats.storage_bytes, stats.dram_bytes
         ))?;
         if records > 0 {
-            out.say(format_args!("bytes/record  {:.1}", stats.pm_bytes as f64 / records as f64))?;
+            out.say(format_args!(
+                "bytes/record  {:.1}",
+                stats.storage_bytes as f64 / records as f64
+            ))?;
         }
         out.say(format_args!("opened        {} times; last closed {closed}", recovery.generation))?;
         let width = stats.details.iter().map(|(name, _)| name.len()).max().unwrap_or(0).max(13);
@@ -86,7 +89,7 @@ pub fn stat(args: &StatArgs) -> Outcome {
             .field("survives_power_cut", &warning(durability).is_none())
             .field("records", &records)
             .field("capacity", &stats.capacity)
-            .field("pm_bytes", &stats.pm_bytes)
+            .field("storage_bytes", &stats.storage_bytes)
             .field("dram_bytes", &stats.dram_bytes)
             .field("was_clean", &recovery.was_clean)
             .field("generation", &recovery.generation)

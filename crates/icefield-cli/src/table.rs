@@ -20,7 +20,7 @@ pub struct TableArg {
 pub struct Keeping {
     /// The failures that writes survive.
     pub durability: Durability,
-    /// When writes are acknowledged.
+    /// Determines when writes are acknowledged.
     pub sync: SyncMode,
 }
 
@@ -79,7 +79,7 @@ pub struct Types {
     pub value: TextType,
     /// True if the text of each key that is read must be reproduced exactly.
     pub exact_keys: bool,
-    /// The same for values.
+    /// True if the text of each value that is read must be reproduced exactly.
     pub exact_values: bool,
 }
 

@@ -54,7 +54,7 @@ fn bad_usage_is_2() {
         &["get"],
         &["create", "t.ice", "--key", "nonsense"],
         &["create", "t.ice", "--key", "f64"],
-        &["create", "t.ice", "--design", "nonsense"],
+        &["create", "t.ice", "--table", "nonsense"],
         &["create", "t.ice", "--durability", "nonsense"],
         &["create", "t.ice", "--durability", "memory"],
         &["create", "t.ice", "--durability", "every"],
@@ -310,7 +310,7 @@ fn durability_is_an_option_of_whatever_writes() {
         let told = place.ok(&[
             "create",
             &table,
-            "--design",
+            "--table",
             "plush",
             "--value",
             "u64",
@@ -508,7 +508,7 @@ fn the_tour_loses_nothing() {
     assert_eq!(designs, all.collect());
     for line in &lines {
         match line["design"].as_str().unwrap() {
-            "dlht" => assert!(line["gets_per_s"].as_f64().unwrap() > 0.0, "{line}"),
+            "dlht" => assert!(line["gets_per_second"].as_f64().unwrap() > 0.0, "{line}"),
             "join" => assert_eq!(line["found"], line["items"], "{line}"),
             _ => {
                 assert_eq!(line["lost"], json!(0), "{line}");

@@ -354,7 +354,7 @@ fn other_commands_know_an_index() {
         let told = place.fails(2, command);
         assert!(told.contains("a join index") && told.contains("icefield join run"), "{told}");
     }
-    let told = place.fails(2, &["create", "d.ice", "--design", "join"]);
+    let told = place.fails(2, &["create", "d.ice", "--table", "join"]);
     assert!(told.contains("build-index"), "{told}");
 
     let base = place.path("b.ice").join("base-1.ice");

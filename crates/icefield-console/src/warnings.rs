@@ -47,7 +47,7 @@ mod tests {
         let is_shown = |level, target| {
             Warnings.enabled(&Metadata::builder().level(level).target(target).build())
         };
-        assert!(is_shown(Level::Warn, "icefield::pm::mapped::directory"));
+        assert!(is_shown(Level::Warn, "icefield::storage::mapped::directory"));
         assert!(is_shown(Level::Error, "icefield"));
         assert!(!is_shown(Level::Info, "icefield"));
         assert!(!is_shown(Level::Warn, DURABILITY));

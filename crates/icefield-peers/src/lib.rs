@@ -44,7 +44,7 @@ pub enum Operation {
     InsDel,
 }
 
-/// When the writes of a call to a table in files become durable.
+/// Determines when the writes of a call to a table in files become durable.
 ///
 /// ```
 /// use icefield_peers::{Writes, built_in};

@@ -39,7 +39,7 @@ pub struct ChurnOptions {
     pub seed: u64,
     /// Live records.
     pub records: u64,
-    /// How often each record is replaced.
+    /// Number of times that each record is replaced.
     pub turnovers: u64,
     /// Reader threads.
     pub readers: usize,

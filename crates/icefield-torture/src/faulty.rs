@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use icefield::pm::{Errno, FaultAction, FaultAt, FaultMode, FaultPlan};
+use icefield::storage::{Errno, FaultAction, FaultAt, FaultMode, FaultPlan};
 
 /// Kills the process at the `nth` system call of the persistent layer, counted from 1.
 #[must_use]

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use icefield::pm::FaultPlan;
+use icefield::storage::FaultPlan;
 use icefield::{Durability, Durable, Result, SyncMode};
 
 use crate::subject::Sample;
@@ -56,7 +56,7 @@ pub struct FileOptions {
     pub variant: u64,
     /// The medium.
     pub durability: Durability,
-    /// When writes are acknowledged, on [`Durability::Disk`].
+    /// Determines when writes are acknowledged, on [`Durability::Disk`].
     pub sync: SyncMode,
     /// Maximum total size of the table's files.
     pub max_bytes: Option<u64>,

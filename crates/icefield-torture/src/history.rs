@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use crate::asked::{Answer, Asked, Holding};
+use crate::operation::{Answer, Holding, Operation};
 
 /// Maximum number of operations on one key that [`check`] supports.
 pub const MAX_EVENTS: usize = 128;
@@ -23,7 +23,7 @@ pub struct Event {
     /// The key.
     pub key: u64,
     /// The operation.
-    pub asked: Asked,
+    pub asked: Operation,
     /// The answer.
     pub answer: Answer,
 }
@@ -157,10 +157,10 @@ mod tests {
     use icefield::NotShadowed;
 
     fn event(thread: usize, began: u64, returned: u64, action: Action, reply: Reply) -> Event {
-        asked(thread, began, returned, Asked::Call(action), Answer::Reply(reply))
+        asked(thread, began, returned, Operation::Call(action), Answer::Reply(reply))
     }
 
-    fn asked(thread: usize, began: u64, returned: u64, asked: Asked, answer: Answer) -> Event {
+    fn asked(thread: usize, began: u64, returned: u64, asked: Operation, answer: Answer) -> Event {
         Event { thread, began, returned, key: 1, asked, answer }
     }
 
@@ -170,7 +170,7 @@ mod tests {
         returned: u64,
         outcome: Result<(), NotShadowed<u64>>,
     ) -> Event {
-        asked(thread, began, returned, Asked::Shadow(thread as u64), Answer::Shadow(outcome))
+        asked(thread, began, returned, Operation::Shadow(thread as u64), Answer::Shadow(outcome))
     }
 
     fn insert(thread: usize, began: u64, returned: u64, value: u64, before: Option<u64>) -> Event {
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn a_shadow_insert_is_seen_by_nobody_before_it_commits() {
-        let commit = asked(1, 4, 5, Asked::Commit, Answer::Settled(1));
+        let commit = asked(1, 4, 5, Operation::Commit, Answer::Settled(1));
         let held = |seen| vec![shadow(1, 0, 1, Ok(())), get(2, 2, 3, seen), commit.clone()];
         assert!(check(&held(None)).is_ok());
         assert!(check(&held(Some(1))).is_err());
@@ -252,14 +252,14 @@ mod tests {
 
     #[test]
     fn one_shadow_insert_holds_a_key_until_it_ends() {
-        let abort = asked(1, 2, 3, Asked::Abort, Answer::Settled(1));
+        let abort = asked(1, 2, 3, Operation::Abort, Answer::Settled(1));
         let second = |began, outcome| {
             let all = [shadow(1, 0, 1, Ok(())), abort.clone(), shadow(2, began, 9, outcome)];
             check(&all).is_ok()
         };
         assert!(second(2, Ok(())) && second(2, Err(NotShadowed::Shadowed)));
         assert!(second(4, Ok(())) && !second(4, Err(NotShadowed::Shadowed)));
-        let refused = asked(2, 2, 3, Asked::Call(Action::Insert(5)), Answer::Refused);
+        let refused = asked(2, 2, 3, Operation::Call(Action::Insert(5)), Answer::Refused);
         let kept = [shadow(1, 0, 1, Ok(())), refused.clone()];
         assert!(check(&kept).is_ok());
         assert!(check(&[refused]).is_err(), "nobody holds the key");

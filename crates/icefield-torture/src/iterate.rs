@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use icefield::pm::sim::{Model, Pool as Memory, Sim, SimOptions};
+use icefield::storage::sim::{Model, Pool as Memory, Sim, SimOptions};
 use icefield::{Cursor, Error, Table};
 
 use crate::call::{Action, Call, ask};

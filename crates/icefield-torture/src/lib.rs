@@ -1,10 +1,6 @@
 //! Scenarios, checkers and workloads shared by Icefield's tests, benchmarks and torture runs.
 
 // Unit tests use a toy table and do not need these instantiations.
-#[cfg(not(test))]
-pub mod arsenal;
-pub mod asked;
-pub mod baton;
 pub mod budget;
 pub mod call;
 pub mod churn;
@@ -18,7 +14,11 @@ pub mod file_subject;
 pub mod history;
 pub mod hostile;
 pub mod iterate;
-// Instantiates scenarios, as `arsenal` does.
+pub mod operation;
+#[cfg(not(test))]
+pub mod scenarios;
+pub mod scheduler;
+// Instantiates scenarios, as `scenarios` does.
 #[cfg(not(test))]
 pub mod join;
 pub mod kill;

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::path::PathBuf;
 
-use icefield::pm::sim::{Model, Pool, Sim, SimOptions};
+use icefield::storage::sim::{Model, Pool, Sim, SimOptions};
 use icefield::{CheckReport, Durable, Result};
 
 use crate::file_subject::{FileOptions, FileSubject};

@@ -3,7 +3,7 @@
 
 use std::hash::Hash;
 
-use icefield::pm::sim::Sim;
+use icefield::storage::sim::Sim;
 use icefield::{Arg, Computed, Data, Decision, Durable, Key, Result, Table, Value};
 
 use crate::call::FOREIGN;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use icefield::base::hash::HashKind;
-use icefield::pm::sim::Sim;
+use icefield::storage::sim::Sim;
 use icefield::{
     Arg, DashEh, DashLh, DashOptions, Directory, Durability, Error, Expansion, Form, Geometry,
     Iceberg, IcebergOptions, Key, Lh, Partition, Plush, PlushOptions, Result, Shape, Value, Yards,

@@ -11,7 +11,7 @@ use erased::{Bytes, Erased};
 use types::{DataType, KEY, VALUE};
 
 use crate::error::without_advice;
-use crate::pm::{Durability, SyncMode};
+use crate::storage::{Durability, SyncMode};
 use crate::table::{
     BackupReport, CheckReport, Cursor, Occupied, RecoveryReport, SalvageReport, Stats, TryInsert,
 };
@@ -34,7 +34,7 @@ pub struct AnyOptions {
     pub capacity: Option<u64>,
     /// The medium, which determines what the table survives.
     pub durability: Durability,
-    /// When writes are acknowledged with [`Durability::Disk`].
+    /// Determines when writes are acknowledged with [`Durability::Disk`].
     pub sync: SyncMode,
     /// The maximum total size of the table's files, in bytes.
     pub max_bytes: Option<u64>,

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::ops::Deref;
 
-/// How a type is stored.
+/// The form in which a type is stored.
 ///
 /// ```
 /// use icefield::{Data, Form};

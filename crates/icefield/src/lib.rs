@@ -29,7 +29,7 @@
 //! | [`DlhtMap`] | DLHT, records by reference | memory | keys that are `Eq + Hash`, any values |
 //!
 //! `docs/crash-model.md` states what a returned call guarantees on each medium; [`Durability`] lists the media. The
-//! modules `base` and `pm` contain the building blocks of the tables. They are public only with the feature
+//! modules `base` and `storage` contain the building blocks of the tables. They are public only with the feature
 //! `unstable-internals`, for this library's tests and tools.
 
 /// Compiles the example of the crate's README.
@@ -40,7 +40,7 @@ struct Readme;
 #[cfg(feature = "unstable-internals")]
 pub mod base;
 #[cfg(feature = "unstable-internals")]
-pub mod pm;
+pub mod storage;
 
 // Without the feature, the parts of both modules that are for tests and tools are unused.
 #[cfg(not(feature = "unstable-internals"))]
@@ -48,7 +48,7 @@ pub mod pm;
 mod base;
 #[cfg(not(feature = "unstable-internals"))]
 #[allow(dead_code, unused_imports)]
-mod pm;
+mod storage;
 
 mod any;
 mod dash;
@@ -73,8 +73,8 @@ pub use dash::{Dash, DashEh, DashLh, DashOptions, Eh, Expansion, Lh};
 pub use dlht::{
     AllocError, Allocator, Dlht, DlhtBuildHasher, DlhtGuard, DlhtHash, DlhtHasher, DlhtIter,
     DlhtLocal, DlhtMap, DlhtMapIter, DlhtMapOp, DlhtNamespace, DlhtOptions, DlhtSet, DlhtSetIter,
-    DlhtTable, Global, Local, Mode, RecordAllocator, Refused, Shadow, Shadows, Shared, Snapshot,
-    SnapshotIter,
+    DlhtTable, Global, Local, RecordAllocator, Refused, Shadow, Shadows, Shared, Snapshot,
+    SnapshotIter, Threading,
 };
 #[cfg(feature = "sim")]
 #[doc(hidden)]
@@ -93,7 +93,7 @@ pub use plush::{Partition, Plush, PlushOptions};
 #[cfg(feature = "unstable-internals")]
 #[doc(hidden)]
 pub use plush::{Shape, payload_checksum};
-pub use pm::{Committed, Durability, HugePages, SyncMode};
+pub use storage::{Committed, Durability, HugePages, SyncMode};
 pub use table::{
     Arg, BackupReport, CheckReport, Computed, Counter, Cursor, DamagedRecord, Decision, Durable,
     Exchanged, HeldKeys, Iter, NotShadowed, Occupied, OnFailure, Op, Owned, Page, RecordArg,

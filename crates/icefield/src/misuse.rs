@@ -85,7 +85,7 @@
 //!
 //! A medium implemented outside the crate, whose stores a table would have to trust:
 //! ```compile_fail,E0277
-//! use icefield::pm::{Durability, Medium, Region};
+//! use icefield::storage::{Durability, Medium, Region};
 //! struct Mine;
 //! impl Medium for Mine { // Here: sealed.
 //!     fn region(&self, _: &'static str, _: u64) -> icefield::Result<Region> { loop {} }
@@ -95,9 +95,9 @@
 //!
 //! A safe store to the bytes behind a region:
 //! ```compile_fail,E0133
-//! use icefield::pm::{Mapped, MappedOptions, Medium};
-//! let pm = Mapped::anonymous(MappedOptions::default())?;
-//! let region = pm.region("data.ice", 4096)?;
-//! pm.write_bytes(&region, 0, b"bytes that a table may have lent"); // Here: unsafe.
+//! use icefield::storage::{Mapped, MappedOptions, Medium};
+//! let storage = Mapped::anonymous(MappedOptions::default())?;
+//! let region = storage.region("data.ice", 4096)?;
+//! storage.write_bytes(&region, 0, b"bytes that a table may have lent"); // Here: unsafe.
 //! # Ok::<(), icefield::Error>(())
 //! ```

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::error::without_advice;
 use crate::key::{Data, Key, Value, Word};
-use crate::pm::Durability;
+use crate::storage::Durability;
 use crate::{Error, Result};
 
 pub use held::{HeldKeys, NotShadowed};
@@ -382,7 +382,7 @@ pub struct Stats {
     /// Number of records that fit before the table must grow.
     pub capacity: u64,
     /// Total length of the table's regions on the medium, in bytes.
-    pub pm_bytes: u64,
+    pub storage_bytes: u64,
     /// DRAM that the table uses in addition to its regions, in bytes.
     pub dram_bytes: u64,
     /// The medium; `None` for tables that have no regions.

@@ -6,32 +6,32 @@ mod corrupt {
 
 use std::time::Duration;
 
-use icefield_torture::arsenal::{Records, arsenal};
 use icefield_torture::budget::Budget;
 use icefield_torture::corrupt::Counts;
+use icefield_torture::scenarios::{Records, scenarios};
 use icefield_torture::scratch::Scratch;
 
 #[path = "corrupt/hostile.rs"]
 mod hostile;
 
 fn images(table: &str, records: Records, first_seed: u64) {
-    let arsenal = arsenal(table, records).expect("a design");
+    let scenarios = scenarios(table, records).expect("a design");
     let mut counts = Counts::default();
     let mut budget = Budget::time(Duration::from_secs(2)).at_least(600).at_most(10_000);
     while let Some((number, mutations)) = budget.chunk(500) {
-        let done = (arsenal.corrupt)(first_seed + number, mutations);
+        let done = (scenarios.corrupt)(first_seed + number, mutations);
         counts.add(done.unwrap_or_else(|failure| panic!("{failure}")));
     }
     judge(&format!("images of {table}, {records:?}"), counts, first_seed, 600);
 }
 
 fn files(table: &str, records: Records, first_seed: u64) {
-    let arsenal = arsenal(table, records).expect("a design");
+    let scenarios = scenarios(table, records).expect("a design");
     let mut counts = Counts::default();
     let mut budget = Budget::time(Duration::from_secs(2)).at_least(200).at_most(600);
     while let Some((number, mutations)) = budget.chunk(50) {
         let place = Scratch::new().expect("a scratch directory");
-        let done = (arsenal.corrupt_files)(first_seed + number, mutations, place.path());
+        let done = (scenarios.corrupt_files)(first_seed + number, mutations, place.path());
         counts.add(done.unwrap_or_else(|failure| panic!("{failure}")));
     }
     judge(&format!("files of {table}, {records:?}"), counts, first_seed, 200);
@@ -64,8 +64,8 @@ fn damaged_images_of_linear_hashing() {
 /// Freeing a chain with a cycle once never ended.
 #[test]
 fn a_damaged_chain_ends() {
-    let arsenal = arsenal("dash-lh", Records::Bytes).expect("a design");
-    let done = (arsenal.corrupt)(517, 190).unwrap_or_else(|failure| panic!("{failure}"));
+    let scenarios = scenarios("dash-lh", Records::Bytes).expect("a design");
+    let done = (scenarios.corrupt)(517, 190).unwrap_or_else(|failure| panic!("{failure}"));
     judge("images with cycles in chains", done, 517, 190);
 }
 

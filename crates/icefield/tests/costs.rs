@@ -7,7 +7,7 @@ mod costs {
     mod plush;
 }
 
-use icefield::pm::sim::{Counters, Sim, SimOptions};
+use icefield::storage::sim::{Counters, Sim, SimOptions};
 use icefield::{Dash, DashOptions, Directory, Eh, Iceberg, Lh, Result, Table};
 
 /// The cost of one call.

@@ -1,13 +1,13 @@
 //! Every crash point of every operation, on tiny tables.
 
 use icefield::SyncMode;
-use icefield::pm::sim::Model;
-use icefield_torture::arsenal::{Records, arsenal};
+use icefield::storage::sim::Model;
 use icefield_torture::crash::{self, CrashOptions};
+use icefield_torture::scenarios::{Records, scenarios};
 
 fn every_point(table: &str, records: Records) {
-    let arsenal = arsenal(table, records).expect("a design");
-    let report = (arsenal.crash)(&CrashOptions { states: 6_000, ..CrashOptions::default() });
+    let scenarios = scenarios(table, records).expect("a design");
+    let report = (scenarios.crash)(&CrashOptions { states: 6_000, ..CrashOptions::default() });
     println!("{report:?}");
     assert_eq!(report.violations, 0);
 }
@@ -59,11 +59,11 @@ fn plush_wide() {
 
 /// Runs on a disk in all sync modes, two of which acknowledge writes before they are durable.
 fn plush_on_disk(records: Records) {
-    let arsenal = arsenal("plush", records).expect("a design");
+    let scenarios = scenarios("plush", records).expect("a design");
     for sync in [SyncMode::Always, SyncMode::Every(10), SyncMode::Never] {
         let options =
             CrashOptions { model: Model::Disk, sync, states: 2_500, ..CrashOptions::default() };
-        let report = (arsenal.crash)(&options);
+        let report = (scenarios.crash)(&options);
         println!("{sync}: {report:?}");
         assert_eq!(report.violations, 0);
     }

@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use icefield::pm::sim::{Sim, SimOptions};
+use icefield::storage::sim::{Sim, SimOptions};
 use icefield::{
     Dash, DashEh, DashLh, DashOptions, Directory, Eh, Error, Expansion, Geometry, Lh, Stats,
 };

@@ -235,7 +235,7 @@ fn equal_hashes_stay_within_bounds<D: Design>() -> Check {
             assert_eq!(table.get(key)?, Some(key));
         }
         assert_eq!(table.get(5_000)?, None);
-        assert!(table.stats().pm_bytes < 32 << 20, "{:?}", table.stats());
+        assert!(table.stats().storage_bytes < 32 << 20, "{:?}", table.stats());
         let (mut seen, mut next) = (0, Some(Cursor::START));
         while let Some(cursor) = next {
             let page = table.scan(cursor, 10)?;

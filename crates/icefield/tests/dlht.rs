@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use icefield::base::hash::HashKind;
-use icefield::pm::{Errno, FaultMode};
+use icefield::storage::{Errno, FaultMode};
 use icefield::{
     Cursor, DashEh, Decision, Dlht, DlhtHash, DlhtLocal, DlhtSet, Error, NotShadowed, OnFailure,
     Op, Table,

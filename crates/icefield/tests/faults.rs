@@ -5,14 +5,14 @@ use std::ops::Range;
 use std::path::Path;
 
 use icefield::SyncMode;
-use icefield_torture::arsenal::{Records, arsenal};
+use icefield_torture::scenarios::{Records, scenarios};
 use icefield_torture::scratch::Scratch;
 use icefield_torture::{Failure, dlht, join, syncs};
 
 fn every_call(table: &str, records: Records, seed: u64) {
-    let arsenal = arsenal(table, records).expect("a design");
+    let scenarios = scenarios(table, records).expect("a design");
     let place = Scratch::new().expect("a scratch directory");
-    let done = (arsenal.faults)(seed, place.path());
+    let done = (scenarios.faults)(seed, place.path());
     let counts = done.unwrap_or_else(|failure| panic!("{failure}"));
     println!("{table}, {records:?}: {counts:?}");
     if let Err(failure) = counts.judged(seed) {
@@ -84,7 +84,7 @@ fn every_sync(
 const LATE: SyncMode = SyncMode::Every(3_600_000);
 
 fn every_sync_of_plush(records: Records) {
-    let scenario = arsenal("plush", records).expect("a design").syncs;
+    let scenario = scenarios("plush", records).expect("a design").syncs;
     every_sync(scenario, SyncMode::Always, 0..4);
     // In these histories, writes after the failure would overwrite a journal and an intent.
     every_sync(scenario, SyncMode::Always, 601..604);

@@ -56,7 +56,7 @@ fn the_superblock_is_as_documented() {
     let (opened, closed) = (file.u64(3072), file.u64(3080));
     assert_eq!((opened, closed & ((1 << 40) - 1)), (1, 5_000));
     let words = [1_u64.to_le_bytes(), 5_000_u64.to_le_bytes()].concat();
-    assert_eq!(closed >> 40, icefield::pm::superblock::checksum(&words) >> 40);
+    assert_eq!(closed >> 40, icefield::storage::superblock::checksum(&words) >> 40);
 }
 
 /// Finds every record with only the information in the document.

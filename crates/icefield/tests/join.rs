@@ -4,7 +4,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use icefield::pm::sim::{Model, Pool, Sim, SimOptions};
+use icefield::storage::sim::{Model, Pool, Sim, SimOptions};
 use icefield::{Durability, Error, JoinIndex, JoinSource, MergeKind, OnFull};
 use icefield_torture::crash::CrashOptions;
 use icefield_torture::kill::ORDERS_VARIABLE;

@@ -4,9 +4,9 @@
 use std::process::Command;
 use std::time::Duration;
 
-use icefield_torture::arsenal::{ARSENALS, Arsenal, Records, arsenal};
 use icefield_torture::budget::Budget;
 use icefield_torture::kill::{Counts, ORDERS_VARIABLE};
+use icefield_torture::scenarios::{Records, SCENARIOS, Scenarios, scenarios};
 use icefield_torture::scratch::Scratch;
 
 /// The entry of a child process. The other tests start this program again with orders; without orders this test does
@@ -14,8 +14,9 @@ use icefield_torture::scratch::Scratch;
 #[test]
 fn child_entry() {
     let Some(orders) = std::env::var(ORDERS_VARIABLE).ok() else { return };
-    let obeys = |arsenal: &Arsenal| Some((arsenal.child)(orders.strip_prefix(&name(arsenal))?));
-    match ARSENALS.iter().find_map(obeys) {
+    let obeys =
+        |scenarios: &Scenarios| Some((scenarios.child)(orders.strip_prefix(&name(scenarios))?));
+    match SCENARIOS.iter().find_map(obeys) {
         Some(Ok(())) => std::process::exit(0),
         Some(Err(what)) => eprintln!("{what}"),
         None => eprintln!("orders for no table"),
@@ -23,19 +24,19 @@ fn child_entry() {
     std::process::exit(1)
 }
 
-fn name(arsenal: &Arsenal) -> String {
-    format!("{} {:?}", arsenal.table, arsenal.records)
+fn name(scenarios: &Scenarios) -> String {
+    format!("{} {:?}", scenarios.table, scenarios.records)
 }
 
 fn rounds(table: &str, records: Records, seconds: u64, most: u64, first_seed: u64) {
-    let arsenal = arsenal(table, records).expect("a design");
+    let scenarios = scenarios(table, records).expect("a design");
     let place = if table == "plush" { Scratch::for_syncs() } else { Scratch::new() };
     let place = place.expect("a scratch directory");
     let program = std::env::current_exe().expect("the path of this program");
     let command = |orders: &str| {
         let mut command = Command::new(&program);
         command.args(["--exact", "child_entry", "--nocapture", "--test-threads=1"]);
-        command.env(ORDERS_VARIABLE, format!("{}{orders}", name(arsenal)));
+        command.env(ORDERS_VARIABLE, format!("{}{orders}", name(scenarios)));
         command
     };
     let mut counts = Counts::default();
@@ -43,10 +44,10 @@ fn rounds(table: &str, records: Records, seconds: u64, most: u64, first_seed: u6
         Budget::time(Duration::from_secs(seconds)).at_least(most.min(64)).at_most(most);
     while let Some((number, rounds)) = budget.chunk(8) {
         let path = place.path().join("round");
-        let done = (arsenal.kill)(first_seed + number, rounds, &path, &command);
+        let done = (scenarios.kill)(first_seed + number, rounds, &path, &command);
         counts.add(done.unwrap_or_else(|failure| panic!("{failure}")));
     }
-    println!("{}: {counts:?}", name(arsenal));
+    println!("{}: {counts:?}", name(scenarios));
     if let Err(failure) = counts.meaningful(first_seed) {
         panic!("{failure}");
     }

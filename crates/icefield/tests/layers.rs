@@ -16,7 +16,7 @@ use source::{Source, read_all};
 
 /// Top-level modules of the library that are not a table design. Any other module counts as a design.
 const BASE: &str = "base";
-const PM: &str = "pm";
+const STORAGE: &str = "storage";
 const ERROR: &str = "error";
 const KEY: &str = "key";
 /// The common trait of all tables.
@@ -28,7 +28,7 @@ const ANY: &str = "any";
 
 /// Code that also runs on disks, where each fence is a sync that may fail, and later stores must not rely on a failed
 /// one.
-const ON_DISKS: &[&str] = &["plush", "join", "pm/alloc", "pm/superblock"];
+const ON_DISKS: &[&str] = &["plush", "join", "storage/alloc", "storage/superblock"];
 
 /// Returns fences whose failure would be ignored, in code for disks.
 fn unchecked_fences(source: &Source) -> Vec<String> {
@@ -57,15 +57,15 @@ fn may_name(from: &str, to: &[String]) -> bool {
     match from {
         BASE | KEY => target == ERROR,
         ERROR => false,
-        PM => {
+        STORAGE => {
             matches!(target, ERROR | KEY)
                 || target == BASE
                     && rest.first().is_some_and(|module| module != "hash" && module != "*")
         }
-        CONTRACT => matches!(target, ERROR | KEY | PM | BASE),
-        RECORD => matches!(target, ERROR | KEY | CONTRACT | PM | BASE),
+        CONTRACT => matches!(target, ERROR | KEY | STORAGE | BASE),
+        RECORD => matches!(target, ERROR | KEY | CONTRACT | STORAGE | BASE),
         ANY => true,
-        _design => matches!(target, ERROR | KEY | CONTRACT | RECORD | PM | BASE),
+        _design => matches!(target, ERROR | KEY | CONTRACT | RECORD | STORAGE | BASE),
     }
 }
 
@@ -114,7 +114,7 @@ fn home_faults(source: &Source) -> Vec<String> {
             faults.push(format!("{}: {what} belongs into {}", source.at(line), homes.join(" or ")));
         }
     };
-    const PROCESSOR: &[&str] = &["base/group", "pm/arch"];
+    const PROCESSOR: &[&str] = &["base/group", "storage/arch"];
     for (index, token) in source.tokens.iter().enumerate() {
         match token.text.as_str() {
             "cfg" | "cfg_attr" => {
@@ -202,14 +202,14 @@ fn glossary_faults(source: &Source) -> Vec<String> {
         ("H2", "fingerprint"),
         ("Epoch", "LogEpoch or RecoveryVersion"),
     ];
-    // The lower layers have their own cells. `Block` is absent, because `pm::alloc` hands out blocks to tables as
+    // The lower layers have their own cells. `Block` is absent, because `storage::alloc` hands out blocks to tables as
     // well.
     const NOT_IN_TABLES: [(&str, &str); 4] =
         [("Item", "record"), ("Cell", "slot"), ("Node", "bucket"), ("Tag", "fingerprint")];
     let in_table = source
         .modules
         .first()
-        .is_some_and(|module| ![BASE, PM, ERROR, KEY].contains(&module.as_str()));
+        .is_some_and(|module| ![BASE, STORAGE, ERROR, KEY].contains(&module.as_str()));
     let mut faults = Vec::new();
     for (index, token) in source.tokens.iter().enumerate() {
         let name = source.text(index + 1);
@@ -345,13 +345,13 @@ fn every_design_is_in_every_scenario() {
     }
 }
 
-/// Safe code could break the invariants of tables through `base` and `pm`.
+/// Safe code could break the invariants of tables through `base` and `storage`.
 #[test]
 fn what_tables_are_made_of_is_public_for_tests_only() {
     let path = source::repository().join("crates/icefield/src/lib.rs");
     let lib = std::fs::read_to_string(path).expect("the crate's root");
     let gate = "#[cfg(feature = \"unstable-internals\")]\n";
-    for module in ["base", "pm"] {
+    for module in ["base", "storage"] {
         let public = format!("pub mod {module};");
         assert_eq!(lib.matches(&public).count(), 1, "{module}");
         assert!(lib.contains(&format!("{gate}{public}")), "{module} is public without the feature");
@@ -393,20 +393,20 @@ mod planted {
             ("dash/eh.rs", "use crate::*;"),
             ("plush/mod.rs", "use crate::DashEh;"),
             ("plush/mod.rs", "use crate::any::AnyTable;"),
-            ("pm/blob.rs", "use crate::dash::Dash;"),
-            ("pm/blob.rs", "use crate::{Result, Table};"),
-            ("pm/blob.rs", "use crate::base::hash::Hash;"),
-            ("pm/blob.rs", "use crate::base::{counter, hash::{self, Hash}};"),
-            ("pm/blob.rs", "use crate::base;"),
-            ("base/hash.rs", "use crate::pm::Medium;"),
-            ("base/group/mod.rs", "use super::super::pm::LINE_BYTES;"),
+            ("storage/blob.rs", "use crate::dash::Dash;"),
+            ("storage/blob.rs", "use crate::{Result, Table};"),
+            ("storage/blob.rs", "use crate::base::hash::Hash;"),
+            ("storage/blob.rs", "use crate::base::{counter, hash::{self, Hash}};"),
+            ("storage/blob.rs", "use crate::base;"),
+            ("base/hash.rs", "use crate::storage::Medium;"),
+            ("base/group/mod.rs", "use super::super::storage::LINE_BYTES;"),
             ("base/mod.rs", "mod tests { use super::super::dash::Dash; }"),
             ("base/mod.rs", "use crate::key::Word;"),
-            ("base/mod.rs", "impl From<crate::pm::Region> for X {}"),
+            ("base/mod.rs", "impl From<crate::storage::Region> for X {}"),
             ("table.rs", "use crate::dash::Dash;"),
             ("record/engine.rs", "use crate::dash::Dash;"),
-            ("pm/blob.rs", "use crate::record::Records;"),
-            ("error.rs", "use crate::pm::Region;"),
+            ("storage/blob.rs", "use crate::record::Records;"),
+            ("error.rs", "use crate::storage::Region;"),
         ];
         for (path, text) in forbidden {
             assert_eq!(
@@ -422,14 +422,14 @@ mod planted {
         let permitted = [
             (
                 "dash/eh.rs",
-                "use crate::base::{hash::Hash, pipeline::{rolling, self}}; use crate::pm::*;",
+                "use crate::base::{hash::Hash, pipeline::{rolling, self}}; use crate::storage::*;",
             ),
             (
                 "dash/eh.rs",
                 "use super::{bucket, segment::Segment as S}; use crate::{Error, Table};",
             ),
             (
-                "pm/blob.rs",
+                "storage/blob.rs",
                 "use crate::base::version_lock::LockCell; use super::Medium; use crate::Result;",
             ),
             ("base/group/avx2.rs", "use super::{Isa, Sse2}; use super::super::sync;"),
@@ -439,11 +439,11 @@ mod planted {
             ),
             (
                 "base/sync.rs",
-                "// crate::pm is not imported\nlet s = \"crate::dash\"; r#\"use crate::dash;\"#;",
+                "// crate::storage is not imported\nlet s = \"crate::dash\"; r#\"use crate::dash;\"#;",
             ),
             (
                 "base/sync.rs",
-                "fn f<'a>(c: char) -> bool { c == '\"' } /* crate::pm /* */ crate::dash */ fn g() {}",
+                "fn f<'a>(c: char) -> bool { c == '\"' } /* crate::storage /* */ crate::dash */ fn g() {}",
             ),
             ("any/mod.rs", "use crate::dash::Dash;"),
             ("lib.rs", "pub use crate::dash::Dash;"),
@@ -471,7 +471,7 @@ mod planted {
             count("base/group/avx2.rs", "#[cfg(target_arch = \"x86_64\")] use core::arch::x86_64;"),
             0
         );
-        assert_eq!(count("pm/arch/mod.rs", "#[cfg(target_arch = \"x86_64\")] mod x86_64;"), 0);
+        assert_eq!(count("storage/arch/mod.rs", "#[cfg(target_arch = \"x86_64\")] mod x86_64;"), 0);
         assert_eq!(count("base/sync.rs", "#[cfg(not(loom))] use std::hint;"), 0);
         assert_eq!(count("base/counter.rs", "thread_local! {}"), 0);
         assert_eq!(
@@ -500,9 +500,18 @@ mod planted {
     #[test]
     fn fences_that_nobody_checks_are_found() {
         let count = |path, text| unchecked_fences(&source(path, text)).len();
-        assert_eq!(count("plush/op.rs", "pm.fence(); self.pm.persist(cell); site.pm.fence()"), 3);
-        assert_eq!(count("plush/op.rs", "pm.try_fence()?; pm.settle()?; fn persist() {}"), 0);
-        assert_eq!(count("dash/eh.rs", "pm.fence();"), 0);
+        assert_eq!(
+            count(
+                "plush/op.rs",
+                "storage.fence(); self.storage.persist(cell); site.storage.fence()"
+            ),
+            3
+        );
+        assert_eq!(
+            count("plush/op.rs", "storage.try_fence()?; storage.settle()?; fn persist() {}"),
+            0
+        );
+        assert_eq!(count("dash/eh.rs", "storage.fence();"), 0);
     }
 
     #[test]
@@ -524,6 +533,6 @@ mod planted {
             ),
             0
         );
-        assert_eq!(count("pm/alloc.rs", "struct Block; struct Cell64;"), 0);
+        assert_eq!(count("storage/alloc.rs", "struct Block; struct Cell64;"), 0);
     }
 }

@@ -3,26 +3,26 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use icefield::pm::sim::{Model, Mutation, Sim, SimOptions, Site, SiteKind, SiteLog};
+use icefield::storage::sim::{Model, Mutation, Sim, SimOptions, Site, SiteKind, SiteLog};
 use icefield::{DashEh, DashLh, Iceberg, Plush};
-use icefield_torture::arsenal::{Records, arsenal};
-use icefield_torture::baton::Baton;
 use icefield_torture::budget::Budget;
 use icefield_torture::linear::{Counts, Ground, histories_on};
 use icefield_torture::pool::Pool;
 use icefield_torture::rng::Rng;
+use icefield_torture::scenarios::{Records, scenarios};
+use icefield_torture::scheduler::Scheduler;
 use icefield_torture::subject::Subject;
-use icefield_torture::{Failure, baton, pass};
+use icefield_torture::{Failure, pass, scheduler};
 
 /// Runs histories for `seconds`: at least 512 per second, at most `most`.
 fn histories(table: &str, records: Records, seconds: u64, most: u64, first_seed: u64) -> Counts {
-    let arsenal = arsenal(table, records).expect("a design");
+    let scenarios = scenarios(table, records).expect("a design");
     let pool = Pool::new(3);
     let mut counts = Counts::default();
     let mut budget =
         Budget::time(Duration::from_secs(seconds)).at_least(512 * seconds).at_most(most);
     while let Some((number, histories)) = budget.chunk(512) {
-        let done = (arsenal.linear)(first_seed + number, histories, Model::Pmem, &pool);
+        let done = (scenarios.linear)(first_seed + number, histories, Model::Pmem, &pool);
         counts.add(done.unwrap_or_else(|failure| panic!("{failure}")));
     }
     println!("{table}, {records:?}: {counts:?}, overlap {:.3}", counts.overlap());
@@ -57,15 +57,15 @@ fn every_history_has_an_order() {
 fn a_clear_waits_for_splits() {
     let pool = Pool::new(3);
     for seed in 0..800 {
-        let sim = Sim::new(SimOptions { seed, give_way: baton::tick, ..SimOptions::default() });
+        let sim = Sim::new(SimOptions { seed, give_way: scheduler::tick, ..SimOptions::default() });
         let table = DashLh::<u64, u64, Sim>::create_tiny(sim, seed).expect("room");
-        let (table, turns) = (Arc::new(table), Baton::new(seed, pool.threads()));
+        let (table, turns) = (Arc::new(table), Scheduler::new(seed, pool.threads()));
         let shared = Arc::clone(&table);
         let work = move |me: usize| {
             let mut rng = Rng::fork(seed, me as u64);
             turns.take_turns(me, || {
                 for _ in 0..200 {
-                    baton::begin();
+                    scheduler::begin();
                     let key = rng.below(2000);
                     let done = match rng.below(200) {
                         0 => shared.clear(),
@@ -89,7 +89,7 @@ fn watched<T: Subject>(seed: u64, pool: &Pool, options: &SimOptions) -> Result<C
             seed,
             detecting: true,
             exempt: T::EXEMPT,
-            give_way: baton::tick,
+            give_way: scheduler::tick,
             ..options.clone()
         });
         let table = T::create_tiny(sim.clone(), seed)?;

@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use icefield::pm::sim::{Model, Pool as Memory};
-use icefield_torture::arsenal::{ARSENALS, Arsenal, MIXED, Records, UNEVEN, arsenal};
+use icefield::storage::sim::{Model, Pool as Memory};
 use icefield_torture::budget::Budget;
 use icefield_torture::churn::ChurnOptions;
 use icefield_torture::model::Counts;
 use icefield_torture::pool::Pool;
+use icefield_torture::scenarios::{MIXED, Records, SCENARIOS, Scenarios, UNEVEN, scenarios};
 use icefield_torture::scratch::Scratch;
 use icefield_torture::{Failure, iterate};
 
@@ -34,34 +34,34 @@ fn histories(
     counts
 }
 
-fn both(table: &str) -> [&'static Arsenal; 2] {
-    [Records::Words, Records::Bytes].map(|records| arsenal(table, records).expect("a design"))
+fn both(table: &str) -> [&'static Scenarios; 2] {
+    [Records::Words, Records::Bytes].map(|records| scenarios(table, records).expect("a design"))
 }
 
 /// Returns all kinds of records of a design, each with its own seeds.
-fn all(table: &str, first_seed: u64) -> impl Iterator<Item = (&'static Arsenal, u64)> {
+fn all(table: &str, first_seed: u64) -> impl Iterator<Item = (&'static Scenarios, u64)> {
     let seeds = (0..).map(move |number| first_seed + number * 1_000_000);
-    ARSENALS.iter().filter(move |arsenal| arsenal.table == table).zip(seeds)
+    SCENARIOS.iter().filter(move |scenarios| scenarios.table == table).zip(seeds)
 }
 
 fn simulated(table: &str, first_seed: u64) {
-    for (arsenal, first_seed) in all(table, first_seed) {
+    for (scenarios, first_seed) in all(table, first_seed) {
         let memory = Memory::default();
-        let what = format!("{table}, {:?}, on the simulated medium", arsenal.records);
+        let what = format!("{table}, {:?}, on the simulated medium", scenarios.records);
         let counts = histories(&what, 1, first_seed, |seed| {
-            (arsenal.model_simulated)(seed, STEPS, Model::Pmem, &memory)
+            (scenarios.model_simulated)(seed, STEPS, Model::Pmem, &memory)
         });
         assert!(counts.reopens >= 40, "{counts:?}");
     }
 }
 
 fn in_files(table: &str, first_seed: u64) {
-    for (arsenal, first_seed) in all(table, first_seed) {
+    for (scenarios, first_seed) in all(table, first_seed) {
         let place = Scratch::new().expect("a scratch directory");
         let path = place.path().join("table");
-        let what = format!("{table}, {:?}, in files", arsenal.records);
+        let what = format!("{table}, {:?}, in files", scenarios.records);
         let counts =
-            histories(&what, 1, first_seed, |seed| (arsenal.model_in_files)(seed, STEPS, &path));
+            histories(&what, 1, first_seed, |seed| (scenarios.model_in_files)(seed, STEPS, &path));
         assert!(counts.reopens >= 20, "{counts:?}");
     }
 }
@@ -86,8 +86,8 @@ fn scans(table: &str) {
     let mut counts = iterate::Counts::default();
     let mut budget = Budget::time(Duration::from_secs(2)).at_least(40).at_most(3000);
     while let Some((seed, _)) = budget.chunk(1) {
-        let arsenal = if seed % 4 == 0 { bytes } else { words };
-        let done = (arsenal.iterate)(seed, &pool, &memory);
+        let scenarios = if seed % 4 == 0 { bytes } else { words };
+        let done = (scenarios.iterate)(seed, &pool, &memory);
         counts.add(done.unwrap_or_else(|failure| panic!("{failure}")));
     }
     println!("{table}, scans among writers: {counts:?}");
@@ -188,11 +188,11 @@ fn plush_scans_among_writers() {
 /// Replaces records repeatedly; the files must stop growing. The scenario bounds their size by the records, also
 /// after most are removed. Tables for which that bound is tight are tested by `icefield-torture churn`.
 fn churned(table: &str, records: Records) {
-    let arsenal = arsenal(table, records).expect("a design");
+    let scenarios = scenarios(table, records).expect("a design");
     let place = Scratch::new().expect("a scratch directory");
     let options =
         ChurnOptions { records: 30_000, turnovers: 24, readers: 1, ..ChurnOptions::default() };
-    let counts = (arsenal.churn)(&options, &place.path().join("table"));
+    let counts = (scenarios.churn)(&options, &place.path().join("table"));
     let counts = counts.unwrap_or_else(|failure| panic!("{failure}"));
     println!("{table}, {records:?}: {counts:?}");
     assert!(counts.reads > 100, "{counts:?}");

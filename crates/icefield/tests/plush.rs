@@ -13,8 +13,8 @@ mod plush {
 }
 
 use icefield::base::hash::HashKind;
-use icefield::pm::Medium;
-use icefield::pm::sim::{Pick, Sim, SimOptions};
+use icefield::storage::Medium;
+use icefield::storage::sim::{Pick, Sim, SimOptions};
 use icefield::{Error, Occupied, Plush, Shape};
 use icefield_torture::rng::mix;
 
@@ -104,7 +104,7 @@ fn equal_hashes_continue_their_entry() -> Check {
             assert_eq!(table.get(key)?, Some(key + 1));
         }
         assert_eq!(table.get(keys)?, None);
-        assert!(table.stats().pm_bytes < 16 << 20, "{:?}", table.stats());
+        assert!(table.stats().storage_bytes < 16 << 20, "{:?}", table.stats());
         let report = table.check()?;
         assert!(report.is_clean(), "{report:?}");
         assert_eq!(report.records, keys);
@@ -126,14 +126,14 @@ fn stale_records_take_bounded_space() -> Check {
             table.put(key, round)?;
         }
     }
-    let bytes = table.stats().pm_bytes;
+    let bytes = table.stats().storage_bytes;
     for round in 0..2_000 {
         for key in 0..100 {
             table.put(key, round)?;
         }
     }
     println!("{:?}", table.stats());
-    assert!(table.stats().pm_bytes <= bytes * 2, "{bytes} {:?}", table.stats());
+    assert!(table.stats().storage_bytes <= bytes * 2, "{bytes} {:?}", table.stats());
     let report = table.check()?;
     assert!(report.is_clean(), "{report:?}");
     Ok(())
@@ -151,7 +151,7 @@ fn updates_take_bounded_space_at_every_stage() -> Check {
             let pairs: Vec<_> = (0..records).map(|key| (key, round)).collect();
             table.put_batch(&pairs)?;
         }
-        over_data.push(table.stats().pm_bytes as f64 / (16 * records) as f64);
+        over_data.push(table.stats().storage_bytes as f64 / (16 * records) as f64);
     }
     let mean = over_data.iter().sum::<f64>() / over_data.len() as f64;
     println!("bytes over bytes of records {over_data:.2?}, mean {mean:.2}; {:?}", table.stats());
@@ -314,7 +314,8 @@ fn shrinking_drops_what_is_stale() -> Check {
     Ok(())
 }
 
-/// Returns how many of `writes` writes moved no records, up to 64, and more, and how many started a second migration.
+/// Puts `writes` records. Returns the numbers of writes that moved no record, at most 64 records, and more; and the
+/// number of writes that started more than one migration.
 fn writes_by_moves(
     table: &Plush<u64, u64>,
     writes: u64,

@@ -6,7 +6,7 @@ mod simulator {
     pub mod shelf;
 }
 
-use icefield::pm::sim::{Model, SiteKind};
+use icefield::storage::sim::{Model, SiteKind};
 use icefield_torture::crash::mutate::{MutateOptions, run_machine_sites};
 use icefield_torture::crash::{CrashOptions, run_machine};
 

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use icefield::Stats;
-use icefield::pm::sim::{Counters, Sim};
+use icefield::storage::sim::{Counters, Sim};
 use serde_json::{Value, json};
 
 use super::growth::{describe_space, detail, filled};

@@ -8,8 +8,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::elsewhere::not_measured;
 use super::growth::describe_space;
+use super::hw_energy_numa::not_measured;
 use super::join::{Probe, built, selectivities};
 use crate::args::{Batch, Medium};
 use crate::cache::{Caches, Misses, Sizes};

@@ -39,7 +39,7 @@ pub(super) fn describe_space(row: &mut Row, table: &dyn BenchTable) {
         return;
     }
     row.bytes_per_key =
-        Some(rounded((stats.pm_bytes + stats.dram_bytes) as f64 / stats.len_estimate as f64));
+        Some(rounded((stats.storage_bytes + stats.dram_bytes) as f64 / stats.len_estimate as f64));
     row.load_factor = load_factor_of(&stats).map(rounded);
 }
 
@@ -58,7 +58,7 @@ pub(super) fn load_factor(session: &mut Session) -> Outcome {
             }
         }
     }
-    if ladder { super::ladder::run(session) } else { Ok(()) }
+    if ladder { super::segment_fill::run(session) } else { Ok(()) }
 }
 
 /// Creates an empty table for at least `keys` records at `fill` of its slots, or of its resize point if it cannot
@@ -72,7 +72,7 @@ pub(super) fn filled(
     filled_with(session, design, (medium, keys), (fill, session.setup(0)))
 }
 
-/// [`filled`], for a table created with `setup`.
+/// Like [`filled`], for a table created with `setup`.
 pub(super) fn filled_with(
     session: &Session,
     design: &'static dyn Design,

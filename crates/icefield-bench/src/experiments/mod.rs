@@ -3,12 +3,11 @@
 mod ablations;
 mod amplification;
 mod cache_misses;
-mod elsewhere;
 mod fill;
 mod filters;
 mod growth;
+mod hw_energy_numa;
 mod join;
-mod ladder;
 mod latency;
 mod levels;
 mod limit;
@@ -21,6 +20,7 @@ mod project;
 mod range;
 mod records;
 mod recovery;
+mod segment_fill;
 mod smallbank;
 mod space;
 mod sweeps;
@@ -45,7 +45,7 @@ struct Experiment {
     run: fn(&mut Session) -> Outcome,
 }
 
-/// In the order of `list` and `all`.
+/// All experiments, in the order of `list` and `all`.
 const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "limit",
@@ -279,12 +279,12 @@ const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "energy",
         what: "reads per joule, where the processor counts them (DLHT Fig 4)",
-        run: elsewhere::energy,
+        run: hw_energy_numa::energy,
     },
     Experiment {
         name: "remote",
         what: "reads from the memory of each node, where there are several (DLHT 5.3.2)",
-        run: elsewhere::remote,
+        run: hw_energy_numa::remote,
     },
     Experiment {
         name: "project",

@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use icefield::Durability;
-use icefield::pm::sim::{Image, Sim};
+use icefield::storage::sim::{Image, Sim};
 use icefield_torture::workload::Distribution;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use serde_json::json;

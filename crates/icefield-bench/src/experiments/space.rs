@@ -51,9 +51,9 @@ fn space_of(session: &mut Session, design: &'static dyn Design, fill: Option<f64
     row.keys = Some(keys);
     let over_data = grow(session, design, &placed, keys, 0)?;
     let stats = placed.table.stats();
-    let pm_bytes = pm_bytes(&placed, &stats)?;
+    let storage_bytes = storage_bytes(&placed, &stats)?;
     describe_space(&mut row, &*placed.table);
-    describe_bytes(&mut row, &stats, pm_bytes, keys);
+    describe_bytes(&mut row, &stats, storage_bytes, keys);
     if fill.is_none() && matches!(placed.place, Place::Dir { .. }) {
         row.extra("growth_pm_over_data", rounded(over_data));
         if design.offers(Call::Put) {
@@ -62,16 +62,16 @@ fn space_of(session: &mut Session, design: &'static dyn Design, fill: Option<f64
             row.extra("updated_pm_over_data", rounded(over_data));
         }
         if design.gives_space_back() {
-            remove_most(session, design, placed, (keys, pm_bytes), &mut row)?;
+            remove_most(session, design, placed, (keys, storage_bytes), &mut row)?;
         }
     }
     session.put(row)
 }
 
-fn pm_bytes(placed: &Placed, stats: &Stats) -> Outcome<u64> {
+fn storage_bytes(placed: &Placed, stats: &Stats) -> Outcome<u64> {
     match &placed.place {
         Place::Dir { path, .. } => Ok(allocated_bytes(path)?),
-        Place::Memory | Place::Simulated(_) => Ok(stats.pm_bytes),
+        Place::Memory | Place::Simulated(_) => Ok(stats.storage_bytes),
     }
 }
 
@@ -94,7 +94,7 @@ fn grow(
             session.progress(&format!("space {name}: {end} updates, {round} of {rounds}"));
             session.write(design, table, Call::Put, 0..end)?;
         }
-        let held = pm_bytes(placed, &table.stats())?;
+        let held = storage_bytes(placed, &table.stats())?;
         sum += held as f64 / (RECORD_BYTES * end) as f64;
         begin = end;
     }
@@ -136,7 +136,7 @@ fn remove_most(
     let sum = expected.sum.wrapping_mul(passes);
     session.check(design, "Get", found, Tally { hits: expected.hits * passes, sum });
     let after = allocated_bytes(path)?;
-    row.extra("removed_pm_bytes", after);
+    row.extra("removed_storage_bytes", after);
     row.extra("removed_share", rounded(after as f64 / before.max(1) as f64));
     row.extra("reads_meanwhile", found.hits);
     let path = path.clone();
@@ -152,15 +152,15 @@ fn remove_most(
 }
 
 /// Reports the share of records in all bytes, and the kinds of the other bytes.
-fn describe_bytes(row: &mut Row, stats: &Stats, pm_bytes: u64, keys: u64) {
-    let (all_bytes, data_bytes) = (pm_bytes + stats.dram_bytes, RECORD_BYTES * keys);
+fn describe_bytes(row: &mut Row, stats: &Stats, storage_bytes: u64, keys: u64) {
+    let (all_bytes, data_bytes) = (storage_bytes + stats.dram_bytes, RECORD_BYTES * keys);
     row.bytes_per_key = Some(rounded(all_bytes as f64 / keys as f64));
-    row.extra("pm_bytes", pm_bytes);
+    row.extra("storage_bytes", storage_bytes);
     row.extra("dram_bytes", stats.dram_bytes);
     row.extra("data_bytes", data_bytes);
     row.extra("data_share", rounded(data_bytes as f64 / all_bytes as f64));
     if let Some(slots) = detail(stats, "slots").map(|slots| RECORD_BYTES * slots) {
         row.extra("free_slot_bytes", slots.saturating_sub(data_bytes));
-        row.extra("beside_slots_bytes", pm_bytes.saturating_sub(slots.max(data_bytes)));
+        row.extra("overhead_bytes", storage_bytes.saturating_sub(slots.max(data_bytes)));
     }
 }

@@ -232,7 +232,7 @@ impl Contender {
             let stats = placed.table.stats();
             let footprint = match spec.start {
                 Start::Tiny => self.keys * GROWN_BYTES_PER_KEY,
-                Start::Loaded | Start::Sized => match stats.pm_bytes + stats.dram_bytes {
+                Start::Loaded | Start::Sized => match stats.storage_bytes + stats.dram_bytes {
                     // A set does not report its size.
                     0 => self.keys * GROWN_BYTES_PER_KEY,
                     bytes => bytes,

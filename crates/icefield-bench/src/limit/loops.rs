@@ -10,7 +10,7 @@ use super::arena::{Arena, Line};
 use crate::machine::part;
 use crate::table::Cost;
 
-/// How a loop hides memory latency.
+/// The way in which a loop hides memory latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pace {
     /// Independent accesses, with a data-dependent branch after every 64.

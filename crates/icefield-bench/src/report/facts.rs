@@ -18,7 +18,7 @@ pub(crate) struct RunFacts {
     pub cores: usize,
     pub memory_bytes: u64,
     pub system: String,
-    /// When the system backs memory with huge pages.
+    /// The setting that determines when the system backs memory with huge pages.
     pub huge_pages: String,
     /// The storage behind the files of persistent tables.
     pub backing: String,

@@ -1,4 +1,4 @@
-//! How claims about joins are judged.
+//! Judges the claims about joins.
 
 use super::chart::short;
 use super::claims::Finding;

@@ -1,4 +1,4 @@
-//! How claims are judged: by ratios between rows of one run, and by figures of single rows.
+//! Judges claims: by ratios between rows of one run, and by figures of single rows.
 
 use super::chart::short;
 use super::claims::Finding;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use arrow_array::{Array, ArrayRef};
-use icefield::pm::{Mapped, MappedOptions};
+use icefield::storage::{Mapped, MappedOptions};
 use icefield::{Durability, Error, JoinIndex, JoinOptions, JoinStats, SyncMode, Word};
 use indicatif::ProgressBar;
 

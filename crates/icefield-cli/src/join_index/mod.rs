@@ -6,7 +6,7 @@ pub mod stamp;
 
 use std::path::Path;
 
-use icefield::pm::{Mapped, MappedOptions, superblock};
+use icefield::storage::{Mapped, MappedOptions, superblock};
 use icefield::{
     BackupReport, CheckReport, JoinIndex, JoinStats, KeyHash, RecoveryReport, Result,
     SalvageReport, Word,
@@ -94,7 +94,7 @@ const KINDS: [Kind; 11] = [
 /// Returns the kind of the index at `path`; `None` if there is a table of another design, or no table.
 pub fn kind(path: &Path) -> std::result::Result<Option<Kind>, Failure> {
     let options = MappedOptions { beside_writer: true, ..MappedOptions::default() };
-    let read = Mapped::open_read_only(path, options).and_then(|pm| superblock::read(&pm));
+    let read = Mapped::open_read_only(path, options).and_then(|storage| superblock::read(&storage));
     let key_type = match read {
         Ok((_, identity)) if identity.design == DESIGN => identity.key_type,
         // The caller then opens it as another table, which reports the reason.
@@ -191,7 +191,7 @@ fn stat_line(
         .field("filter_bits_per_key", &stats.filter_bits_per_key)
         .field("filter_pass_rate", &stats.filter_pass_rate)
         .field("bucket_sizes", &stats.bucket_sizes)
-        .field("pm_bytes", &stats.file_bytes)
+        .field("storage_bytes", &stats.file_bytes)
         .field("dram_bytes", &stats.dram_bytes)
         .field("was_clean", &recovery.was_clean)
         .field("open_ms", &(recovery.open_time.as_secs_f64() * 1e3));

@@ -125,7 +125,7 @@ pub fn run(args: &Args) -> Outcome {
     with_output(&args.json, &[&args.table.table, &args.file], |out| {
         if !args.create && args.new.is_asked() {
             return Err(Failure::Usage(
-                "--design, --capacity, --max-bytes: only with --create".to_owned(),
+                "--table, --capacity, --max-bytes: only with --create".to_owned(),
             ));
         }
         let format = args.format.unwrap_or_else(|| Format::of_file(&args.file));

@@ -124,7 +124,7 @@ where
         return Err(Failure::Problem(format!("{name}: {missing} orders that were put are absent")));
     }
     let stats = table.stats();
-    let bytes = if stats.durability.is_some() { stats.pm_bytes } else { stats.dram_bytes };
+    let bytes = if stats.durability.is_some() { stats.storage_bytes } else { stats.dram_bytes };
     let bytes_per_key = bytes as f64 / stage.orders.len().max(1) as f64;
     drop(table);
     remove(&path)?;

@@ -208,9 +208,9 @@ fn tell_join(out: &mut Output, join: &Join) -> Result<(), Failure> {
     out.line(
         Line::new()
             .field("design", "join")
-            .field("built_per_s", &join.built.round())
+            .field("built_per_second", &join.built.round())
             .field("open_ms", &(join.open.as_secs_f64() * 1e3))
-            .field("joined_per_s", &join.joined.round())
+            .field("joined_per_second", &join.joined.round())
             .field("items", &join.items)
             .field("found", &join.found)
             .field("bytes_per_key", &join.bytes_per_key),
@@ -281,9 +281,9 @@ fn line_of(row: &Row) -> Line {
         .field("design", design.name)
         .field("values", design.values)
         .field("runs", &RUNS)
-        .field("puts_per_s", &speed.puts.median.round())
-        .field("batched_puts_per_s", &speed.batched_puts.median.round())
-        .field("gets_per_s", &speed.gets.median.round())
+        .field("puts_per_second", &speed.puts.median.round())
+        .field("batched_puts_per_second", &speed.batched_puts.median.round())
+        .field("gets_per_second", &speed.gets.median.round())
         .field("bytes_per_key", &speed.bytes_per_key.median);
     let (Some(durability), Some(crash)) = (speed.durability, crash) else { return line };
     line.field("durability", &durability.to_string())

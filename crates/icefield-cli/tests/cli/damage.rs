@@ -7,7 +7,7 @@ fn damaged(place: &Place, design: &str) {
     let words: Vec<String> = ["first", "second", "third"]
         .map(|word| format!("a value of its own, the {word} one"))
         .into();
-    place.ok(&["create", "t.ice", "--design", design, "--value", "str"]);
+    place.ok(&["create", "t.ice", "--table", design, "--value", "str"]);
     for (key, word) in (1..).zip(&words) {
         place.ok(&["put", "t.ice", &key.to_string(), word]);
     }

@@ -20,14 +20,14 @@ fn numbers_at_their_ends_are_taken_or_refused() {
     for design in icefield::AnyTable::DESIGNS {
         for (number, capacity) in ["0", "1", "9223372036854775808", MOST].into_iter().enumerate() {
             let table = format!("{design}-{number}.ice");
-            let args = ["create", &table, "--design", design, "--capacity", capacity];
+            let args = ["create", &table, "--table", design, "--capacity", capacity];
             let status = ends(&place, &args);
             assert_eq!(status == Some(0), place.path(&table).exists(), "{args:?}");
             assert_eq!(status == Some(0), number < 2, "{args:?}");
         }
         for (number, most) in ["0", "1", MOST].into_iter().enumerate() {
             let table = format!("{design}-most-{number}.ice");
-            ends(&place, &["create", &table, "--design", design, "--max-bytes", most]);
+            ends(&place, &["create", &table, "--table", design, "--max-bytes", most]);
         }
     }
     for limit in ["0", "1", MOST] {
@@ -49,6 +49,6 @@ fn numbers_at_their_ends_are_taken_or_refused() {
     }
     for keep in ["every:0", "every:18446744073709551615", "every:18446744073709551616"] {
         let table = format!("{}.ice", keep.replace(':', "-"));
-        ends(&place, &["create", &table, "--design", "plush", "--durability", keep]);
+        ends(&place, &["create", &table, "--table", "plush", "--durability", keep]);
     }
 }

@@ -18,7 +18,7 @@ fn bytes_file(place: &Place) -> PathBuf {
 /// Creates a table of two records and damages the value of the first.
 fn damaged(place: &Place, design: &str) {
     place.file("m.csv", "id,name\n1,Alice in Wonderland\n2,Bob\n");
-    place.ok(&["load", "m.ice", "m.csv", "--create", "--design", design]);
+    place.ok(&["load", "m.ice", "m.csv", "--create", "--table", design]);
     let file = bytes_file(place);
     let mut bytes = std::fs::read(&file).unwrap();
     let at = bytes.windows(6).position(|some| some == b"Wonder").unwrap();
@@ -87,7 +87,7 @@ fn as_many_records_are_left_out_as_check_finds() {
         let value = |row: usize| format!("{row}: {}", "text ".repeat(2 + row % 7));
         let rows: String = (0..ROWS).map(|row| format!("{row},{}\n", value(row))).collect();
         place.file("m.csv", &format!("id,name\n{rows}"));
-        place.ok(&["load", "m.ice", "m.csv", "--create", "--design", design]);
+        place.ok(&["load", "m.ice", "m.csv", "--create", "--table", design]);
         let file = bytes_file(&place);
         let mut bytes = std::fs::read(&file).unwrap();
         let end = bytes.iter().rposition(|&byte| byte != 0).unwrap();

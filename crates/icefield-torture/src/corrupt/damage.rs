@@ -1,8 +1,8 @@
 //! Ways to damage a table's files. Some are blind; others use the positions of the words and keep checksums correct,
 //! so that the code behind the checksum tests is reached.
 
-use icefield::pm::sim::Image;
-use icefield::pm::superblock::{TABLE_REGION, checksum};
+use icefield::storage::sim::Image;
+use icefield::storage::superblock::{TABLE_REGION, checksum};
 
 use crate::rng::Rng;
 

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use icefield::pm::sim::{Image, Model, Pool, Sim, SimOptions};
+use icefield::storage::sim::{Image, Model, Pool, Sim, SimOptions};
 use icefield::{AnyTable, Durable, Error};
 
 use crate::call::{Action, Call, ask};

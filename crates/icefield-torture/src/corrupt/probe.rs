@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use icefield::pm::sim::HANG;
+use icefield::storage::sim::HANG;
 use icefield::{Cursor, Data, Durable, Form};
 
 use crate::call::{Action, BatchKind, Call, ask, ask_batch};

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use icefield::base::reclaim::Reclaimer;
-use icefield::pm::Medium;
-use icefield::pm::blob::{BlobParams, BlobRef, BlobStore, Owner};
-use icefield::pm::sim::Sim;
+use icefield::storage::Medium;
+use icefield::storage::blob::{BlobParams, BlobRef, BlobStore, Owner};
+use icefield::storage::sim::Sim;
 use icefield::{Error, Result};
 
 use super::map::{Entry, Frame, Map, Store};
@@ -34,14 +34,14 @@ impl Owner for Slots<'_> {
     }
 
     fn relink(&self, _owner: u64, blob: BlobRef, copy: BlobRef) -> Result<bool> {
-        let pm = &self.0.pm;
+        let storage = &self.0.storage;
         let refers = |entry: &&Entry| {
-            let word = entry.word.load(pm, Relaxed);
+            let word = entry.word.load(storage, Relaxed);
             word != 0 && BlobRef::from_word(word).same_block(blob)
         };
         let Some(entry) = self.0.entries()?.iter().find(refers) else { return Ok(false) };
-        entry.word.store(pm, copy.word(), Release);
-        pm.persist(&entry.word);
+        entry.word.store(storage, copy.word(), Release);
+        storage.persist(&entry.word);
         Ok(true)
     }
 }
@@ -62,13 +62,13 @@ fn content(value: u64) -> Vec<u8> {
 impl Blobs {
     /// Another thread opens the chunk and does not fence. Its claim must become durable without its help.
     fn write(&self, frame: &Frame, key: u64, bytes: &[u8]) -> Result<BlobRef> {
-        let pm = &frame.pm;
-        self.store.prepare(pm, &Slots(frame), bytes.len())?;
-        let other = || self.store.write(pm, !key, bytes);
+        let storage = &frame.storage;
+        self.store.prepare(storage, &Slots(frame), bytes.len())?;
+        let other = || self.store.write(storage, !key, bytes);
         let other = std::thread::scope(|scope| scope.spawn(other).join())
             .map_err(|_| Error::Unsupported("the other writer panicked".into()))??;
-        let blob = self.store.write(pm, key, bytes)?;
-        pm.fence();
+        let blob = self.store.write(storage, key, bytes)?;
+        storage.fence();
         self.store.discard(other);
         Ok(blob)
     }
@@ -76,9 +76,9 @@ impl Blobs {
     /// Makes the entry refer to another blob or to none, and retires the old one.
     fn link(&self, frame: &Frame, entry: &Entry, new: u64) {
         let guard = self.reclaimer.pin();
-        let old = entry.word.load(&frame.pm, Relaxed);
-        entry.word.store(&frame.pm, new, Release);
-        frame.pm.persist(&entry.word);
+        let old = entry.word.load(&frame.storage, Relaxed);
+        entry.word.store(&frame.storage, new, Release);
+        frame.storage.persist(&entry.word);
         if old != 0 {
             self.store.retire(&guard, BlobRef::from_word(old));
         }
@@ -90,7 +90,7 @@ impl Blobs {
 impl Store for Blobs {
     const NAME: &'static str = "blob-store";
 
-    fn map(pm: &Sim) -> Result<Self> {
+    fn map(storage: &Sim) -> Result<Self> {
         let reclaimer = Arc::new(Reclaimer::with_batch(1));
         let params = BlobParams {
             chunk_bytes: CHUNK_BYTES,
@@ -98,11 +98,11 @@ impl Store for Blobs {
             max_bytes: 1 << 20,
             ..BlobParams::default()
         };
-        Ok(Self { store: BlobStore::open(pm, params, Arc::clone(&reclaimer))?, reclaimer })
+        Ok(Self { store: BlobStore::open(storage, params, Arc::clone(&reclaimer))?, reclaimer })
     }
 
     fn read(&self, frame: &Frame, word: u64) -> Result<u64> {
-        let bytes = self.store.read(&frame.pm, BlobRef::from_word(word))?.to_vec();
+        let bytes = self.store.read(&frame.storage, BlobRef::from_word(word))?.to_vec();
         let value = bytes.first_chunk().map(|first| u64::from_le_bytes(*first));
         value
             .filter(|&value| content(value) == bytes)
@@ -111,7 +111,7 @@ impl Store for Blobs {
 
     fn put(&self, frame: &Frame, key: u64, entry: &Entry, value: u64) -> Result<()> {
         if mix(!value).is_multiple_of(6) {
-            self.store.compact(&frame.pm, &Slots(frame))?;
+            self.store.compact(&frame.storage, &Slots(frame))?;
         }
         let blob = self.write(frame, key, &content(value))?;
         self.link(frame, entry, blob.word());
@@ -125,7 +125,7 @@ impl Store for Blobs {
 
     fn faults(&self, frame: &Frame) -> Result<Vec<String>> {
         let live = frame.live()?.into_iter().map(|(key, word)| (key, BlobRef::from_word(word)));
-        let report = self.store.check(&frame.pm, live);
+        let report = self.store.check(&frame.storage, live);
         let leaked = (report.leaked > 0).then(|| format!("{} blocks leaked", report.leaked));
         Ok(report.faults.into_iter().chain(leaked).collect())
     }

@@ -3,10 +3,10 @@
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use icefield::pm::alloc::{Allocator, Blocks, Words};
-use icefield::pm::cell::Overlay;
-use icefield::pm::sim::Sim;
-use icefield::pm::{Cell64, LINE_BYTES, Medium, Region};
+use icefield::storage::alloc::{Allocator, Blocks, Words};
+use icefield::storage::cell::Overlay;
+use icefield::storage::sim::Sim;
+use icefield::storage::{Cell64, LINE_BYTES, Medium, Region};
 use icefield::{Error, Result};
 
 use super::map::{Entry, Frame, Map, Store, damaged};
@@ -70,75 +70,77 @@ impl OwnBlocks {
 impl Store for OwnBlocks {
     const NAME: &'static str = "block-allocator";
 
-    fn map(pm: &Sim) -> Result<Self> {
-        Ok(Self { blocks: pm.region("blocks", 1 << 16)?, allocator: Allocator::new(0) })
+    fn map(storage: &Sim) -> Result<Self> {
+        Ok(Self { blocks: storage.region("blocks", 1 << 16)?, allocator: Allocator::new(0) })
     }
 
     fn recover(&self, frame: &Frame) -> Result<()> {
-        let (pm, owned) = (&frame.pm, owned(frame)?);
+        let (storage, owned) = (&frame.storage, owned(frame)?);
         let is_owned = |block, _| Ok(owned.contains(&block));
-        self.allocator.recover(pm, words(frame)?, &Shelf(self, pm), is_owned)?;
-        pm.fence();
+        self.allocator.recover(storage, words(frame)?, &Shelf(self, storage), is_owned)?;
+        storage.fence();
         Ok(())
     }
 
     fn read(&self, frame: &Frame, word: u64) -> Result<u64> {
-        Ok(self.block((word - 1) as u32)?.value.load(&frame.pm, Acquire))
+        Ok(self.block((word - 1) as u32)?.value.load(&frame.storage, Acquire))
     }
 
     /// Claims the block between claims that are abandoned.
     fn put(&self, frame: &Frame, _key: u64, entry: &Entry, value: u64) -> Result<()> {
-        let (pm, words, shelf) = (&frame.pm, words(frame)?, Shelf(self, &frame.pm));
-        let before = self.allocator.claim(pm, words, &shelf, 0)?;
-        let claim = self.allocator.claim(pm, words, &shelf, 0)?;
+        let (storage, words, shelf) = (&frame.storage, words(frame)?, Shelf(self, &frame.storage));
+        let before = self.allocator.claim(storage, words, &shelf, 0)?;
+        let claim = self.allocator.claim(storage, words, &shelf, 0)?;
         // Every fourth value makes more claims than one line has intents. An old intent that is in another line than
         // the next ones does not become durable together with them.
         let crowd = if value.is_multiple_of(4) { INTENTS_IN_LINE } else { 1 };
         let mut after = Vec::new();
         while after.len() < crowd {
             let tags = vec![0; crowd - after.len()];
-            after.extend(self.allocator.claim_some(pm, words, &shelf, &tags)?);
+            after.extend(self.allocator.claim_some(storage, words, &shelf, &tags)?);
         }
         let block = self.block(claim.block)?;
-        block.value.store(pm, value, Release);
-        pm.persist(&block.value);
+        block.value.store(storage, value, Release);
+        storage.persist(&block.value);
         let link = || {
-            entry.word.store(pm, u64::from(claim.block) + 1, Release);
-            pm.persist(&entry.word);
+            entry.word.store(storage, u64::from(claim.block) + 1, Release);
+            storage.persist(&entry.word);
             Ok(())
         };
-        match entry.word.load(pm, Relaxed) {
+        match entry.word.load(storage, Relaxed) {
             0 => link()?,
-            old => self.allocator.free(pm, words, &shelf, ((old - 1) as u32, 0), link)?,
+            old => self.allocator.free(storage, words, &shelf, ((old - 1) as u32, 0), link)?,
         }
         // This runs on another thread, which does not fence afterwards: the end of a claim must be durable before the
         // next change.
         let end = || {
-            self.allocator.commit(pm, words, &[claim]);
-            self.allocator.abandon(pm, words, &shelf, before)?;
-            after.into_iter().try_for_each(|claim| self.allocator.abandon(pm, words, &shelf, claim))
+            self.allocator.commit(storage, words, &[claim]);
+            self.allocator.abandon(storage, words, &shelf, before)?;
+            after
+                .into_iter()
+                .try_for_each(|claim| self.allocator.abandon(storage, words, &shelf, claim))
         };
         std::thread::scope(|scope| scope.spawn(end).join())
             .map_err(|_| Error::Unsupported("the other thread panicked".into()))?
     }
 
     fn remove(&self, frame: &Frame, entry: &Entry) -> Result<()> {
-        let pm = &frame.pm;
-        let block = entry.word.load(pm, Relaxed);
+        let storage = &frame.storage;
+        let block = entry.word.load(storage, Relaxed);
         let unlink = || {
-            entry.word.store(pm, 0, Release);
-            pm.persist(&entry.word);
+            entry.word.store(storage, 0, Release);
+            storage.persist(&entry.word);
             Ok(())
         };
-        let shelf = Shelf(self, pm);
-        self.allocator.free(pm, words(frame)?, &shelf, ((block - 1) as u32, 0), unlink)
+        let shelf = Shelf(self, storage);
+        self.allocator.free(storage, words(frame)?, &shelf, ((block - 1) as u32, 0), unlink)
     }
 
     /// Checks that every block has exactly one owner: an entry or the free list.
     fn faults(&self, frame: &Frame) -> Result<Vec<String>> {
-        let (pm, words) = (&frame.pm, words(frame)?);
-        let mut owners = vec![0; self.allocator.used(pm, words) as usize];
-        let free = self.allocator.free_blocks(pm, words, &Shelf(self, pm))?;
+        let (storage, words) = (&frame.storage, words(frame)?);
+        let mut owners = vec![0; self.allocator.used(storage, words) as usize];
+        let free = self.allocator.free_blocks(storage, words, &Shelf(self, storage))?;
         for block in owned(frame)?.into_iter().chain(free) {
             match owners.get_mut(block as usize) {
                 Some(owners) => *owners += 1,

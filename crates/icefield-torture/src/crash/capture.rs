@@ -1,6 +1,6 @@
 //! Captures one crash image while a history runs.
 
-use icefield::pm::sim::{CrashPoint, EventKind, Image, Pick};
+use icefield::storage::sim::{CrashPoint, EventKind, Image, Pick};
 
 /// Captures the image from which a history continues.
 pub(crate) struct Capture<T> {

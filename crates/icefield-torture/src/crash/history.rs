@@ -3,7 +3,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use icefield::pm::sim::{CrashPoint, CrashSpace, EventKind, Image, Mutation, Pick, Sim, SiteKind};
+use icefield::storage::sim::{
+    CrashPoint, CrashSpace, EventKind, Image, Mutation, Pick, Sim, SiteKind,
+};
 
 use super::Plan;
 use super::capture::Capture;

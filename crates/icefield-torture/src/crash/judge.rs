@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use icefield::Error;
-use icefield::pm::sim::{CrashPoint, EventKind, Image, Pick, Sim, SimOptions};
-use icefield::pm::superblock;
+use icefield::storage::sim::{CrashPoint, EventKind, Image, Pick, Sim, SimOptions};
+use icefield::storage::superblock;
 
 use super::expect::Expect;
 use super::machine::Machine;

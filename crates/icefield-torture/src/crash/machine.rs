@@ -1,8 +1,8 @@
 //! The interface that crash scenarios need of a table. It is small, so that a faulty table can be written in a few
 //! lines.
 
-use icefield::pm::Medium;
-use icefield::pm::sim::Sim;
+use icefield::storage::Medium;
+use icefield::storage::sim::Sim;
 use icefield::{Cursor, Data, Result, SyncMode};
 
 use crate::call::{Action, BatchKind, Call, FOREIGN, Reply, ask, ask_batch};

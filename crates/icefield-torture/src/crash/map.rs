@@ -4,9 +4,9 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use icefield::pm::cell::Overlay;
-use icefield::pm::sim::Sim;
-use icefield::pm::{Cell64, Medium, Region};
+use icefield::storage::cell::Overlay;
+use icefield::storage::sim::Sim;
+use icefield::storage::{Cell64, Medium, Region};
 use icefield::{Error, Result};
 
 use super::machine::Machine;
@@ -37,7 +37,7 @@ unsafe impl Overlay for Root {}
 /// The page that holds the map.
 #[derive(Debug)]
 pub(super) struct Frame {
-    pub(super) pm: Sim,
+    pub(super) storage: Sim,
     root: Region,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Frame {
 pub(super) trait Store: Send + Sync + Sized + 'static {
     const NAME: &'static str;
 
-    fn map(pm: &Sim) -> Result<Self>;
+    fn map(storage: &Sim) -> Result<Self>;
 
     fn recover(&self, _frame: &Frame) -> Result<()> {
         Ok(())
@@ -74,10 +74,9 @@ impl Frame {
 
     /// Returns each key that has a value, with its word.
     pub(super) fn live(&self) -> Result<Vec<(u64, u64)>> {
-        let words =
-            self.at::<Root>(0)?.entries.iter().map(|entry| {
-                (entry.key.load(&self.pm, Acquire), entry.word.load(&self.pm, Acquire))
-            });
+        let words = self.at::<Root>(0)?.entries.iter().map(|entry| {
+            (entry.key.load(&self.storage, Acquire), entry.word.load(&self.storage, Acquire))
+        });
         Ok(words.filter(|&(_, word)| word != 0).map(|(key, word)| (key - 1, word)).collect())
     }
 
@@ -87,7 +86,7 @@ impl Frame {
 
     fn entry(&self, key: u64) -> Result<Option<&Entry>> {
         let entries = &self.at::<Root>(0)?.entries;
-        Ok(entries.iter().find(|entry| entry.key.load(&self.pm, Acquire) == key + 1))
+        Ok(entries.iter().find(|entry| entry.key.load(&self.storage, Acquire) == key + 1))
     }
 
     /// Returns the key's entry, which is assigned permanently.
@@ -96,10 +95,10 @@ impl Frame {
             return Ok(entry);
         }
         let mut entries = self.at::<Root>(0)?.entries.iter();
-        let free = entries.find(|entry| entry.key.load(&self.pm, Relaxed) == 0);
+        let free = entries.find(|entry| entry.key.load(&self.storage, Relaxed) == 0);
         let free = free.ok_or(Error::Full)?;
-        free.key.store(&self.pm, key + 1, Release);
-        self.pm.persist(&free.key);
+        free.key.store(&self.storage, key + 1, Release);
+        self.storage.persist(&free.key);
         Ok(free)
     }
 }
@@ -119,14 +118,14 @@ pub(super) struct Map<S> {
 }
 
 impl<S: Store> Map<S> {
-    fn on(pm: Sim) -> Result<Self> {
-        let root = pm.region("root", PAGE_BYTES)?;
-        let store = S::map(&pm)?;
-        Ok(Self { frame: Frame { pm, root }, store, lock: Mutex::new(()) })
+    fn on(storage: Sim) -> Result<Self> {
+        let root = storage.region("root", PAGE_BYTES)?;
+        let store = S::map(&storage)?;
+        Ok(Self { frame: Frame { storage, root }, store, lock: Mutex::new(()) })
     }
 
     fn get(&self, key: u64) -> Result<Option<u64>> {
-        match self.frame.entry(key)?.map(|entry| entry.word.load(&self.frame.pm, Acquire)) {
+        match self.frame.entry(key)?.map(|entry| entry.word.load(&self.frame.storage, Acquire)) {
             None | Some(0) => Ok(None),
             Some(word) => self.store.read(&self.frame, word).map(Some),
         }
@@ -151,20 +150,21 @@ impl<S: Store> Machine for Map<S> {
 
     fn create(sim: Sim, _variant: u64) -> Result<Self> {
         let map = Self::on(sim)?;
-        let pm = &map.frame.pm;
-        pm.grow(&map.frame.root, PAGE_BYTES)?;
+        let storage = &map.frame.storage;
+        storage.grow(&map.frame.root, PAGE_BYTES)?;
         let made = &map.frame.at::<Root>(0)?.made;
-        made.store(pm, 1, Release);
-        pm.persist(made);
-        pm.publish_created()?;
+        made.store(storage, 1, Release);
+        storage.persist(made);
+        storage.publish_created()?;
         Ok(map)
     }
 
     fn open(sim: Sim) -> Result<Self> {
         let map = Self::on(sim)?;
-        let made = map.frame.at::<Root>(0).map_or(0, |root| root.made.load(&map.frame.pm, Acquire));
+        let made =
+            map.frame.at::<Root>(0).map_or(0, |root| root.made.load(&map.frame.storage, Acquire));
         if made == 0 {
-            return Err(Error::NotFound { path: map.frame.pm.path().into() });
+            return Err(Error::NotFound { path: map.frame.storage.path().into() });
         }
         map.store.recover(&map.frame)?;
         Ok(map)

@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use icefield::SyncMode;
-use icefield::pm::sim::{Model, Mutation, SimOptions, SiteLog};
+use icefield::storage::sim::{Model, Mutation, SimOptions, SiteLog};
 
 use self::history::Counts;
 use self::step::Draw;
@@ -57,7 +57,7 @@ pub struct CrashOptions {
     pub states: u64,
     /// The crash model of the medium.
     pub model: Model,
-    /// When writes are acknowledged, under [`Model::Disk`].
+    /// Determines when writes are acknowledged, under [`Model::Disk`].
     pub sync: SyncMode,
     /// Steps in a history.
     pub length: usize,
@@ -79,7 +79,7 @@ pub struct CrashOptions {
     pub deadline: Option<Instant>,
     /// The mutation to apply to one code site.
     pub mutation: Option<Arc<Mutation>>,
-    /// Where to log the code sites.
+    /// The log of the code sites.
     pub sites: Option<SiteLog>,
 }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use icefield::SyncMode;
-use icefield::pm::sim::{Model, Mutation, Site, SiteKind, SiteLog};
+use icefield::storage::sim::{Model, Mutation, Site, SiteKind, SiteLog};
 
 use super::blobs::BlobMap;
 use super::blocks::BlockMap;
@@ -22,7 +22,7 @@ pub struct MutateOptions {
     pub seed: u64,
     /// The crash model of the medium.
     pub model: Model,
-    /// When writes are acknowledged, under [`Model::Disk`].
+    /// Determines when writes are acknowledged, under [`Model::Disk`].
     pub sync: SyncMode,
     /// Images to check in the survey that finds the sites.
     pub survey_states: u64,
@@ -135,8 +135,8 @@ pub(crate) fn run_sites<H: Histories>(options: &MutateOptions, disks: bool) -> M
     report.redundant.retain(|site| {
         let mutation = Mutation::of(*site);
         let noticed = match site.file {
-            file if file.contains("pm/alloc/") => is_noticed::<BlockMap>(options, &mutation),
-            file if file.contains("pm/blob/") => is_noticed::<BlobMap>(options, &mutation),
+            file if file.contains("storage/alloc/") => is_noticed::<BlockMap>(options, &mutation),
+            file if file.contains("storage/blob/") => is_noticed::<BlobMap>(options, &mutation),
             _ => false,
         };
         // On disks, an order that same-line stores guarantee in memory needs a flush.

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use icefield::pm::sim::{Sim, SimOptions};
+use icefield::storage::sim::{Sim, SimOptions};
 
 use super::Plan;
 use super::expect::Expect;

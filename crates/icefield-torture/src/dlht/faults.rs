@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-use icefield::pm::{Errno, FaultMode, FaultPlan};
+use icefield::storage::{Errno, FaultMode, FaultPlan};
 use icefield::{Dlht, Error, OnFailure, Op, Table};
 
 use super::shaped;

@@ -3,9 +3,9 @@
 use icefield::{Error, Interleaved, NotShadowed, Occupied, OnFailure, Op, Shadow, Shadows, Table};
 
 use super::{Batons, DlhtInTurns};
-use crate::asked::{Answer, Asked};
 use crate::call::{Action, FOREIGN, Reply};
 use crate::linear::{End, Held};
+use crate::operation::{Answer, Operation};
 
 type Turns = Interleaved<Batons>;
 
@@ -30,7 +30,7 @@ impl Held for Holder<'_> {
     fn batch(
         &mut self,
         on_failure: OnFailure,
-        ops: &[(u64, Asked)],
+        ops: &[(u64, Operation)],
     ) -> Result<Vec<Answer>, String> {
         let mut ops = ops
             .iter()
@@ -83,16 +83,18 @@ impl Held for Holder<'_> {
 /// ran.
 fn unanswered<'a>(
     key: u64,
-    asked: Asked,
+    asked: Operation,
     shadows: &'a Shadows<'_, u64, u64, Turns>,
 ) -> Result<Op<'a, u64, u64>, String> {
     Ok(match asked {
-        Asked::Call(Action::Get) => Op::Get(key, Some(FOREIGN)),
-        Asked::Call(Action::Insert(value)) => Op::Insert(key, value, Some(FOREIGN)),
-        Asked::Call(Action::Update(value)) => Op::Update(key, value, Some(FOREIGN)),
-        Asked::Call(Action::Remove) => Op::Remove(key, Some(FOREIGN)),
-        Asked::Call(Action::TryInsert(value)) => Op::TryInsert(key, value, Err(Occupied(FOREIGN))),
-        Asked::Shadow(value) => {
+        Operation::Call(Action::Get) => Op::Get(key, Some(FOREIGN)),
+        Operation::Call(Action::Insert(value)) => Op::Insert(key, value, Some(FOREIGN)),
+        Operation::Call(Action::Update(value)) => Op::Update(key, value, Some(FOREIGN)),
+        Operation::Call(Action::Remove) => Op::Remove(key, Some(FOREIGN)),
+        Operation::Call(Action::TryInsert(value)) => {
+            Op::TryInsert(key, value, Err(Occupied(FOREIGN)))
+        }
+        Operation::Shadow(value) => {
             let outcome = Err(NotShadowed::Occupied(FOREIGN));
             Op::Shadow(key, value, shadows.as_ref(), outcome)
         }
@@ -145,7 +147,7 @@ mod tests {
         fn batch(
             &mut self,
             on_failure: OnFailure,
-            ops: &[(u64, Asked)],
+            ops: &[(u64, Operation)],
         ) -> Result<Vec<Answer>, String> {
             self.0.batch(on_failure, ops)
         }

@@ -8,31 +8,31 @@ mod own;
 mod set;
 
 use icefield::base::hash::HashKind;
-use icefield::{DlhtHash, DlhtOptions, DlhtTable, Error, Interleaved, Mode, Turns};
+use icefield::{DlhtHash, DlhtOptions, DlhtTable, Error, Interleaved, Threading, Turns};
 
 pub use self::alone::Alone;
 pub use self::faults::faults;
 use self::held::held;
 pub use self::model::DlhtPlace;
 pub use self::set::{SetCounts, set_model};
-use crate::baton;
 use crate::failure::Failure;
 use crate::linear::{Counts, Ground, histories_on};
 use crate::pass::Seen;
 use crate::pool::Pool;
+use crate::scheduler;
 
 /// The table's name in commands and reports.
 pub const NAME: &str = "dlht";
 /// One table in this many leaves the scheduling to the operating system.
 const FREE_ONE_IN: u64 = 32;
 
-/// Threads hand over under the control of their baton.
+/// Threads hand over under the control of their scheduler.
 #[derive(Clone, Copy, Debug)]
 pub struct Batons;
 
 impl Turns for Batons {
     fn give_way() {
-        baton::tick();
+        scheduler::tick();
     }
 }
 
@@ -63,7 +63,7 @@ pub fn tiny(variant: u64) -> Result<DlhtInTurns, Error> {
 /// Returns options for tables of every shape: tiny ones that grow often and through several sizes at once, with and
 /// without link buckets.
 #[must_use]
-pub fn shaped<M: Mode>(seed: u64) -> DlhtOptions<u64, u64, M> {
+pub fn shaped<M: Threading>(seed: u64) -> DlhtOptions<u64, u64, M> {
     let hash = match seed % 7 {
         0 | 1 => DlhtHash::Modulo,
         2 => DlhtHash::Kind(HashKind::Crowded),

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use icefield::{DlhtTable, Mode, NotShadowed, OnFailure, Op, Shadows};
+use icefield::{DlhtTable, NotShadowed, OnFailure, Op, Shadows, Threading};
 
 use crate::reference::Reference;
 use crate::rng::Rng;
@@ -14,7 +14,7 @@ const KEYS: u64 = 60;
 const FRESH: u64 = 1 << 32;
 
 /// Makes a snapshot or a copy, shrinks the table, or runs a transaction of shadow inserts; `seed` selects which.
-pub(super) fn own_call<M: Mode>(
+pub(super) fn own_call<M: Threading>(
     table: &DlhtTable<u64, u64, M>,
     seed: u64,
     right: &mut Reference,
@@ -48,7 +48,7 @@ fn compare(what: &str, mut records: Vec<(u64, u64)>, right: &Reference) -> Resul
 }
 
 /// A batch with shadow inserts, other calls while they are held, and their end.
-struct Transaction<'a, M: Mode> {
+struct Transaction<'a, M: Threading> {
     table: &'a DlhtTable<u64, u64, M>,
     right: &'a mut Reference,
     held: BTreeMap<u64, u64>,
@@ -74,7 +74,7 @@ fn answer_of(op: &Op<'_, u64, u64>) -> Answer {
     }
 }
 
-impl<M: Mode> Transaction<'_, M> {
+impl<M: Threading> Transaction<'_, M> {
     fn run(mut self) -> Result<(), String> {
         let shadows = self.table.shadows();
         for _ in 0..=self.rng.below(2) {

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use icefield::pm::{Errno, FaultMode, FaultPlan};
+use icefield::storage::{Errno, FaultMode, FaultPlan};
 
 use crate::failure::Failure;
 use crate::faulty::fail_at;

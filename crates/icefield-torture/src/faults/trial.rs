@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use icefield::pm::FaultPlan;
+use icefield::storage::FaultPlan;
 use icefield::{Durability, Error};
 
 use super::ledger::Ledger;

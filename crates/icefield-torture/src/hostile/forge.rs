@@ -1,8 +1,8 @@
 //! Damage that follows the format: references and lengths point to other places, and the checksums are correct.
 
 use icefield::payload_checksum;
-use icefield::pm::blob::{header_words, map_word};
-use icefield::pm::superblock::TABLE_REGION;
+use icefield::storage::blob::{header_words, map_word};
+use icefield::storage::superblock::TABLE_REGION;
 
 use crate::corrupt::damage::{Files, damage, read_word, write_word};
 use crate::rng::Rng;

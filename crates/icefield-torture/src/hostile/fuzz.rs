@@ -4,8 +4,8 @@ use std::any::TypeId;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use icefield::pm::sim::{Image, Model, Pool, Sim};
-use icefield::pm::superblock::{TABLE_REGION, checksum};
+use icefield::storage::sim::{Image, Model, Pool, Sim};
+use icefield::storage::superblock::{TABLE_REGION, checksum};
 
 use super::{Counts, NAME, Using, probe};
 use crate::corrupt::{self, damage::write_word};

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
-use icefield::pm::sim::{HANG, Pool, Sim};
+use icefield::storage::sim::{HANG, Pool, Sim};
 use icefield::{Cursor, Data, Decision, Durable, Error};
 
 use crate::corrupt::{self, PATIENCE, write_directory};
@@ -165,7 +165,7 @@ pub fn scenario<T: Subject>(seed: u64, mutations: u64) -> Result<Counts, Failure
 
 /// Checks that a medium accepts only one open table: a second one on the same bytes could change values that the
 /// first one lends.
-fn alone<T: Subject>(image: &icefield::pm::sim::Image, pool: &Pool) -> Result<(), String> {
+fn alone<T: Subject>(image: &icefield::storage::sim::Image, pool: &Pool) -> Result<(), String> {
     let sim = Sim::from_image(image, corrupt::looking(0, pool));
     let table = T::open_on(sim.clone()).map_err(|error| format!("open: {error}"))?;
     let second = T::open_on(sim.clone()).map(drop);

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use icefield::pm::Medium;
-use icefield::pm::sim::{Image, Pool, Sim, SimOptions};
+use icefield::storage::Medium;
+use icefield::storage::sim::{Image, Pool, Sim, SimOptions};
 use icefield::{Error, JoinIndex};
 
 use super::forge::forge;
@@ -170,7 +170,7 @@ fn guarded_use(
         Ok(outcome) => outcome,
         Err(payload) => {
             let text = panic_text(payload.as_ref());
-            if text.starts_with(icefield::pm::sim::HANG) {
+            if text.starts_with(icefield::storage::sim::HANG) {
                 Outcome::Hung(text)
             } else {
                 Outcome::Panicked(text)

@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use icefield::pm::sim::{
+use icefield::storage::sim::{
     CrashPoint, EventKind, Image, Model, Mutation, Pick, Pool, Sim, SimOptions, SiteLog,
 };
 use icefield::{Error, JoinIndex};
@@ -36,7 +36,8 @@ struct Watch {
     pool: Pool,
     sites: Option<SiteLog>,
     mutation: Option<Arc<Mutation>>,
-    /// How often the mutation had been applied before. Crash points before its next application are skipped.
+    /// The number of times that the mutation had been applied before. Crash points before its next application are
+    /// skipped.
     awaited: Option<u64>,
     /// The states that an image may have.
     allowed: Vec<Pairs>,

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use icefield::pm::{Errno, FaultPlan};
+use icefield::storage::{Errno, FaultPlan};
 use icefield::{Durability, Error, JoinIndex};
 
 use super::options;

@@ -2,7 +2,7 @@
 //! structure get values at and beyond their limits; then every checksum is computed again.
 
 use icefield::base::hash::{Hash, HashKind};
-use icefield::pm::superblock::{ROOT_OFFSET, TABLE_REGION};
+use icefield::storage::superblock::{ROOT_OFFSET, TABLE_REGION};
 
 use crate::corrupt::damage::{Files, read_word, write_word};
 use crate::rng::Rng;

@@ -1,7 +1,7 @@
 //! An index large enough for several threads: only a thread's own fences make durable what it has flushed. Images are
 //! taken after a build and after a merge.
 
-use icefield::pm::sim::{Image, Pick, Sim, SimOptions};
+use icefield::storage::sim::{Image, Pick, Sim, SimOptions};
 use icefield::{JoinIndex, JoinOptions, MergeKind};
 
 use super::steps::{Pairs, Step};

@@ -12,7 +12,7 @@ mod steps;
 mod syncs;
 
 use icefield::base::hash::HashKind;
-use icefield::pm::sim::{Mutation, Site};
+use icefield::storage::sim::{Mutation, Site};
 use icefield::{JoinIndex, JoinOptions};
 
 use crate::crash::mutate::{Histories, Judged, MutateOptions, MutateReport, run_sites};

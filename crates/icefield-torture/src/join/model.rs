@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use icefield::pm::Medium;
-use icefield::pm::sim::{Model, Pool, Sim, SimOptions};
+use icefield::storage::Medium;
+use icefield::storage::sim::{Model, Pool, Sim, SimOptions};
 use icefield::{Error, JoinIndex};
 
 use super::options;

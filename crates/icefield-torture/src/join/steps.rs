@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use icefield::pm::Medium;
+use icefield::storage::Medium;
 use icefield::{Error, JoinIndex, JoinSource, MergeKind, Result};
 
 use crate::rng::Rng;

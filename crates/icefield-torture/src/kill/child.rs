@@ -21,7 +21,7 @@ pub(super) struct Orders {
     pub threads: usize,
     /// Forces the flush instructions of persistent memory.
     pub flushes: bool,
-    /// When writes are acknowledged, if the medium is a disk.
+    /// Determines when writes are acknowledged, if the medium is a disk.
     pub sync: Option<String>,
     /// The system call of the persistent layer at which the process dies.
     pub die_at_call: Option<u64>,

@@ -4,8 +4,8 @@ use icefield::{Error, OnFailure, Table};
 
 use super::Hold;
 use super::plan::Move;
-use crate::asked::{Answer, Asked};
 use crate::call::{Action, Call, Reply, ask, ask_batch};
+use crate::operation::{Answer, Operation};
 use crate::pass::{OwnPass, Pass, see};
 use crate::subject::Sample;
 
@@ -19,10 +19,10 @@ pub enum End {
 }
 
 impl End {
-    pub(super) fn asked(self) -> Asked {
+    pub(super) fn asked(self) -> Operation {
         match self {
-            Self::Commit => Asked::Commit,
-            Self::Abort => Asked::Abort,
+            Self::Commit => Operation::Commit,
+            Self::Abort => Operation::Abort,
         }
     }
 }
@@ -37,8 +37,11 @@ pub trait Held {
     ///
     /// # Errors
     /// Returns a description of the table's error.
-    fn batch(&mut self, on_failure: OnFailure, ops: &[(u64, Asked)])
-    -> Result<Vec<Answer>, String>;
+    fn batch(
+        &mut self,
+        on_failure: OnFailure,
+        ops: &[(u64, Operation)],
+    ) -> Result<Vec<Answer>, String>;
 
     /// Ends the shadow insert of `key`. Returns its value, or `None` if it is not held.
     fn settle(&mut self, key: u64, end: End) -> Option<u64>;
@@ -48,7 +51,7 @@ pub trait Held {
 }
 
 /// An operation on a key, and its answer.
-pub(super) type Answered = (u64, Asked, Answer);
+pub(super) type Answered = (u64, Operation, Answer);
 
 /// A thread in a history.
 pub(super) struct Actor<'a, T> {
@@ -87,7 +90,7 @@ impl<'a, T: Table<Key: Sample, Value: Sample>> Actor<'a, T> {
             Move::Batch(kind, calls) => {
                 let replies = ask_batch(self.table, *kind, calls).map_err(in_words)?;
                 let answered = |(call, reply): (&Call, _)| {
-                    (call.key, Asked::Call(call.action), Answer::Reply(reply))
+                    (call.key, Operation::Call(call.action), Answer::Reply(reply))
                 };
                 calls.iter().zip(replies).map(answered).collect()
             }
@@ -99,7 +102,7 @@ impl<'a, T: Table<Key: Sample, Value: Sample>> Actor<'a, T> {
                     .collect()
             }
             Move::Settle { key, .. } if self.keys.is_empty() => {
-                vec![self.ask(*key, Asked::Call(Action::Get))?]
+                vec![self.ask(*key, Operation::Call(Action::Get))?]
             }
             Move::Settle { end, all: true, .. } => self.settle_all(*end)?,
             Move::Settle { end, .. } => vec![self.settle_one(*end)?],
@@ -110,7 +113,7 @@ impl<'a, T: Table<Key: Sample, Value: Sample>> Actor<'a, T> {
             Move::Pass(pass) => self.pass(*pass)?,
         };
         let made = answered.iter().filter_map(|(key, asked, answer)| match (asked, answer) {
-            (Asked::Shadow(value), Answer::Shadow(Ok(()))) => Some((*key, *value)),
+            (Operation::Shadow(value), Answer::Shadow(Ok(()))) => Some((*key, *value)),
             _ => None,
         });
         self.keys.extend(made);
@@ -121,7 +124,8 @@ impl<'a, T: Table<Key: Sample, Value: Sample>> Actor<'a, T> {
     /// and inserted again; then it has several reads.
     fn pass(&self, pass: Pass) -> Result<Vec<Answered>, String> {
         let seen = see(self.table, pass, self.pass, self.durable)?;
-        let read = |key, value| (key, Asked::Call(Action::Get), Answer::Reply(Reply::Value(value)));
+        let read =
+            |key, value| (key, Operation::Call(Action::Get), Answer::Reply(Reply::Value(value)));
         let shown = seen.iter().filter(|(key, _)| self.among.contains(key));
         let not_shown = self.among.iter().filter(|&among| seen.iter().all(|(key, _)| key != among));
         Ok(shown
@@ -134,14 +138,14 @@ impl<'a, T: Table<Key: Sample, Value: Sample>> Actor<'a, T> {
         self.held.as_deref_mut().ok_or_else(|| "the table has no shadow inserts".to_owned())
     }
 
-    fn ask(&mut self, key: u64, asked: Asked) -> Result<Answered, String> {
+    fn ask(&mut self, key: u64, asked: Operation) -> Result<Answered, String> {
         let answer = match asked {
-            Asked::Call(action) => match ask(self.table, Call { key, action }) {
+            Operation::Call(action) => match ask(self.table, Call { key, action }) {
                 Err(Error::Shadowed) => Answer::Refused,
                 reply => Answer::Reply(reply.map_err(in_words)?),
             },
-            Asked::Shadow(value) => self.held()?.shadow(key, value),
-            Asked::Commit | Asked::Abort => return Err("nobody names what ends".to_owned()),
+            Operation::Shadow(value) => self.held()?.shadow(key, value),
+            Operation::Commit | Operation::Abort => return Err("nobody names what ends".to_owned()),
         };
         Ok((key, asked, answer))
     }

@@ -12,18 +12,18 @@ mod stage;
 
 use std::sync::Arc;
 
-use icefield::pm::sim::{Model, Sim, SimOptions};
+use icefield::storage::sim::{Model, Sim, SimOptions};
 use icefield::{Error, Table};
 use serde::Serialize;
 
-use crate::asked::{Answer, Asked};
-use crate::baton::{self, Baton};
 use crate::crash::fences_are_free;
 use crate::failure::{Failure, guarded};
 use crate::history::{Event, Violation, check, overlapping, with_answers_swapped};
+use crate::operation::{Answer, Operation};
 use crate::pass::{self, OwnPass, Pass, see};
 use crate::pool::Pool;
 use crate::rng::Rng;
+use crate::scheduler::{self, Scheduler};
 use crate::subject::{Sample, Subject};
 pub use held::{End, Held};
 use plan::Plan;
@@ -107,8 +107,8 @@ impl ShadowCounts {
             (_, Answer::Refused) => self.refused += 1,
             (_, Answer::Shadow(Ok(()))) => self.made += 1,
             (_, Answer::Shadow(Err(_))) => self.not_made += 1,
-            (Asked::Commit, _) => self.committed += 1,
-            (Asked::Abort, _) => self.aborted += 1,
+            (Operation::Commit, _) => self.committed += 1,
+            (Operation::Abort, _) => self.aborted += 1,
             (_, _) => {}
         }
     }
@@ -181,7 +181,7 @@ pub fn scenario<T: Subject>(
     model: Model,
     pool: &Pool,
 ) -> Result<Counts, Failure> {
-    let memory = icefield::pm::sim::Pool::default();
+    let memory = icefield::storage::sim::Pool::default();
     let make = |seed: u64| {
         let recording = seed.is_multiple_of(RECORD_ONE_IN);
         let sim = Sim::new(SimOptions {
@@ -191,7 +191,7 @@ pub fn scenario<T: Subject>(
             recording,
             detecting: recording,
             exempt: T::EXEMPT,
-            give_way: baton::tick,
+            give_way: scheduler::tick,
             pool: memory.clone(),
             ..SimOptions::default()
         });
@@ -266,10 +266,10 @@ where
             .map(|history| Plan::new(&mut rng, history, pool.threads(), hold.is_some()))
             .collect();
         let stage = Arc::new(Stage::new(&table, sim.as_ref(), hold, pass, plans));
-        let baton = turns.then(|| Baton::new(rng.word(), pool.threads()));
-        let recorded =
-            record(&stage, baton.clone(), pool).map_err(|what| Failure::new(NAME, seed, what))?;
-        counts.stalls += baton.map_or(0, |baton| baton.stalls());
+        let scheduler = turns.then(|| Scheduler::new(rng.word(), pool.threads()));
+        let recorded = record(&stage, scheduler.clone(), pool)
+            .map_err(|what| Failure::new(NAME, seed, what))?;
+        counts.stalls += scheduler.map_or(0, |scheduler| scheduler.stalls());
         for ((history, plan), events) in (first..).zip(&stage.plans).zip(&recorded) {
             judge(events, plan, turns, pool.threads(), &mut counts)
                 .map_err(|violation| explain(seed, history, &violation))?;

@@ -3,18 +3,18 @@
 use icefield::OnFailure;
 
 use super::held::End;
-use crate::asked::Asked;
 use crate::call::{Action, BatchKind, Call};
+use crate::operation::Operation;
 use crate::pass::Pass;
 use crate::rng::Rng;
 
 /// A move of a thread.
 #[derive(Clone, Debug)]
 pub(super) enum Move {
-    One(u64, Asked),
+    One(u64, Operation),
     Batch(BatchKind, Vec<Call>),
     /// A mixed batch that includes shadow inserts.
-    Mixed(OnFailure, Vec<(u64, Asked)>),
+    Mixed(OnFailure, Vec<(u64, Operation)>),
     /// Ends the oldest shadow insert that the thread holds, or all of them. If there are none, reads `key`.
     Settle {
         end: End,
@@ -28,7 +28,7 @@ pub(super) enum Move {
 
 impl Move {
     pub(super) fn call(call: Call) -> Self {
-        Self::One(call.key, Asked::Call(call.action))
+        Self::One(call.key, Operation::Call(call.action))
     }
 }
 
@@ -120,8 +120,8 @@ impl Draw<'_> {
         }
     }
 
-    fn shadow(&mut self) -> Asked {
-        Asked::Shadow(self.value())
+    fn shadow(&mut self) -> Operation {
+        Operation::Shadow(self.value())
     }
 
     fn settle(&mut self, all: bool) -> Move {
@@ -162,8 +162,8 @@ impl Draw<'_> {
     fn mixed(&mut self, on_failure: OnFailure, calls: &[Call]) -> Move {
         let asked = |call: &Call| match call.action {
             _ if self.rng.one_in(3) => (call.key, self.shadow()),
-            Action::Put(value) => (call.key, Asked::Call(Action::Insert(value))),
-            action => (call.key, Asked::Call(action)),
+            Action::Put(value) => (call.key, Operation::Call(Action::Insert(value))),
+            action => (call.key, Operation::Call(action)),
         };
         Move::Mixed(on_failure, calls.iter().map(asked).collect())
     }

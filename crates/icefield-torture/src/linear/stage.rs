@@ -4,17 +4,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use icefield::Table;
-use icefield::pm::sim::Sim;
+use icefield::storage::sim::Sim;
 
 use super::Hold;
 use super::held::{Actor, Answered};
 use super::plan::{Move, Plan};
-use crate::asked::{Answer, Asked};
-use crate::baton::{self, Baton};
 use crate::call::{Action, Call, Reply};
 use crate::history::Event;
+use crate::operation::{Answer, Operation};
 use crate::pass::OwnPass;
 use crate::pool::{Pool, lock};
+use crate::scheduler::{self, Scheduler};
 use crate::subject::Sample;
 
 /// Threads that do not take turns yield the processor once in this many steps.
@@ -40,7 +40,7 @@ pub(super) struct Stage<T> {
 /// Runs the setup and the threads, and reads every key at the end. All of it is part of the histories.
 pub(super) fn record<T>(
     stage: &Arc<Stage<T>>,
-    baton: Option<Arc<Baton>>,
+    scheduler: Option<Arc<Scheduler>>,
     pool: &Pool,
 ) -> Result<Vec<Vec<Event>>, String>
 where
@@ -51,12 +51,12 @@ where
     for (history, plan) in stage.plans.iter().enumerate() {
         stage.perform(outside, history, &ones(plan.setup.clone()));
     }
-    stage.give_way_one_in(if baton.is_some() { 1 } else { YIELD_ONE_IN });
+    stage.give_way_one_in(if scheduler.is_some() { 1 } else { YIELD_ONE_IN });
     let shared = Arc::clone(stage);
     pool.run(Arc::new(move |thread| {
         let work = || shared.perform_all(thread, outside);
-        match &baton {
-            Some(baton) => baton.take_turns(thread, work),
+        match &scheduler {
+            Some(scheduler) => scheduler.take_turns(thread, work),
             None => work(),
         }
     }))?;
@@ -120,7 +120,7 @@ impl<T: Table<Key: Sample, Value: Sample>> Stage<T> {
                 if self.broken.load(Ordering::Acquire) {
                     return;
                 }
-                baton::pass();
+                scheduler::pass();
             }
         }
     }
@@ -134,7 +134,7 @@ impl<T: Table<Key: Sample, Value: Sample>> Stage<T> {
             if let Some(sim) = &self.sim {
                 sim.begin_op();
             }
-            baton::begin();
+            scheduler::begin();
             // SeqCst: the stamps are the real-time order that the checker uses.
             let began = self.clock.fetch_add(1, Ordering::SeqCst);
             let answers = actor.make(step).and_then(|answers| match step {
@@ -166,7 +166,7 @@ impl<T: Table<Key: Sample, Value: Sample>> Stage<T> {
     fn cleared(&self, event: impl Fn(Answered) -> Event) {
         for (plan, events) in self.plans.iter().zip(&self.events) {
             let removed =
-                |key| event((key, Asked::Call(Action::Delete), Answer::Reply(Reply::Done)));
+                |key| event((key, Operation::Call(Action::Delete), Answer::Reply(Reply::Done)));
             lock(events).extend(plan.keys().into_iter().map(removed));
         }
     }

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use icefield::pm::{FaultPlan, Synced};
+use icefield::storage::{FaultPlan, Synced};
 
 use crate::rng::Rng;
 

@@ -23,7 +23,7 @@ pub const NAME: &str = "syncs";
 pub struct Options {
     /// Determines the histories.
     pub seed: u64,
-    /// When writes are acknowledged.
+    /// Determines when writes are acknowledged.
     pub sync: SyncMode,
     /// Maximum number of images for one failed sync. A power of two, 2^n, covers all images of n pages with two
     /// states each.

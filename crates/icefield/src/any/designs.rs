@@ -9,9 +9,9 @@ use crate::dash::{DashEh, DashLh};
 use crate::iceberg::Iceberg;
 use crate::key::{Form, Key, Value};
 use crate::plush::Plush;
-use crate::pm::superblock::{self, Identity};
-use crate::pm::{Durability, Mapped, MappedOptions};
 use crate::record::opening::refusal_of_disks;
+use crate::storage::superblock::{self, Identity};
+use crate::storage::{Durability, Mapped, MappedOptions};
 use crate::table::SalvageReport;
 use crate::{Error, Result};
 
@@ -30,12 +30,12 @@ trait Design {
         K: Untyped + Key + ?Sized,
         V: Untyped + Value + ?Sized;
 
-    fn open<K, V>(pm: Mapped, verify: bool) -> Result<AnyBox>
+    fn open<K, V>(storage: Mapped, verify: bool) -> Result<AnyBox>
     where
         K: Untyped + Key + ?Sized,
         V: Untyped + Value + ?Sized;
 
-    fn salvage<K, V>(pm: Mapped, new: &Path) -> Result<SalvageReport>
+    fn salvage<K, V>(storage: Mapped, new: &Path) -> Result<SalvageReport>
     where
         K: Untyped + Key + ?Sized,
         V: Untyped + Value + ?Sized;
@@ -80,20 +80,20 @@ macro_rules! designs {
                     Ok(Box::new(made.create(path)?))
                 }
 
-                fn open<K, V>(pm: Mapped, verify: bool) -> Result<AnyBox>
+                fn open<K, V>(storage: Mapped, verify: bool) -> Result<AnyBox>
                 where
                     K: Untyped + Key + ?Sized,
                     V: Untyped + Value + ?Sized,
                 {
-                    Ok(Box::new($table::<K, V>::options().verify(verify).open_on(pm)?))
+                    Ok(Box::new($table::<K, V>::options().verify(verify).open_on(storage)?))
                 }
 
-                fn salvage<K, V>(pm: Mapped, new: &Path) -> Result<SalvageReport>
+                fn salvage<K, V>(storage: Mapped, new: &Path) -> Result<SalvageReport>
                 where
                     K: Untyped + Key + ?Sized,
                     V: Untyped + Value + ?Sized,
                 {
-                    $table::<K, V>::options().salvage_on(pm, new)
+                    $table::<K, V>::options().salvage_on(storage, new)
                 }
             }
         )*
@@ -164,33 +164,33 @@ pub(super) fn open(path: &Path, read_only: bool, options: &AnyOptions) -> Result
         max_bytes: options.max_bytes,
         ..MappedOptions::default()
     };
-    let pm = if read_only {
+    let storage = if read_only {
         Mapped::open_read_only(path, options)
     } else {
         Mapped::open(path, options)
     }?;
-    let (known, identity) = named(&pm, path)?;
+    let (known, identity) = named(&storage, path)?;
     if wanted == Durability::Disk && !known.disks {
         return Err(refusal_of_disks(&format!("{}: {}", path.display(), known.name)));
     }
     let (key, value) =
         (DataType::stored(&identity.key_type), DataType::stored(&identity.value_type));
-    let table = (known.open)(pm, (key.form(), value.form()), verify)?;
+    let table = (known.open)(storage, (key.form(), value.form()), verify)?;
     Ok(AnyTable { table, design: known.name, key, value })
 }
 
 /// Salvages the files of the table at `path`, whatever its design.
 pub(super) fn salvage(path: &Path, new: &Path) -> Result<SalvageReport> {
-    let pm = Mapped::open_read_only(path, MappedOptions::default())?;
-    let (known, identity) = named(&pm, path)?;
+    let storage = Mapped::open_read_only(path, MappedOptions::default())?;
+    let (known, identity) = named(&storage, path)?;
     let (key, value) =
         (DataType::stored(&identity.key_type), DataType::stored(&identity.value_type));
-    (known.salvage)(pm, (key.form(), value.form()), new)
+    (known.salvage)(storage, (key.form(), value.form()), new)
 }
 
 /// Returns the design that the superblock names.
-fn named(pm: &Mapped, path: &Path) -> Result<(Known, Identity)> {
-    let (_, identity) = superblock::read(pm)?;
+fn named(storage: &Mapped, path: &Path) -> Result<(Known, Identity)> {
+    let (_, identity) = superblock::read(storage)?;
     let known = Known::named(&identity.design).ok_or_else(|| {
         let (path, found) = (path.display(), identity.design.as_str());
         Error::Unsupported(match found {
@@ -216,20 +216,24 @@ fn create_as<D: Design>(path: &Path, types: Types<'_>, options: &AnyOptions) -> 
     }
 }
 
-fn open_as<D: Design>(pm: Mapped, forms: (Form, Form), verify: bool) -> Result<AnyBox> {
+fn open_as<D: Design>(storage: Mapped, forms: (Form, Form), verify: bool) -> Result<AnyBox> {
     match forms {
-        (Form::Word, Form::Word) => D::open::<AnyWord, AnyWord>(pm, verify),
-        (Form::Word, _) => D::open::<AnyWord, AnyBytes>(pm, verify),
-        (_, Form::Word) => D::open::<AnyBytes, AnyWord>(pm, verify),
-        (_, _) => D::open::<AnyBytes, AnyBytes>(pm, verify),
+        (Form::Word, Form::Word) => D::open::<AnyWord, AnyWord>(storage, verify),
+        (Form::Word, _) => D::open::<AnyWord, AnyBytes>(storage, verify),
+        (_, Form::Word) => D::open::<AnyBytes, AnyWord>(storage, verify),
+        (_, _) => D::open::<AnyBytes, AnyBytes>(storage, verify),
     }
 }
 
-fn salvage_as<D: Design>(pm: Mapped, forms: (Form, Form), new: &Path) -> Result<SalvageReport> {
+fn salvage_as<D: Design>(
+    storage: Mapped,
+    forms: (Form, Form),
+    new: &Path,
+) -> Result<SalvageReport> {
     match forms {
-        (Form::Word, Form::Word) => D::salvage::<AnyWord, AnyWord>(pm, new),
-        (Form::Word, _) => D::salvage::<AnyWord, AnyBytes>(pm, new),
-        (_, Form::Word) => D::salvage::<AnyBytes, AnyWord>(pm, new),
-        (_, _) => D::salvage::<AnyBytes, AnyBytes>(pm, new),
+        (Form::Word, Form::Word) => D::salvage::<AnyWord, AnyWord>(storage, new),
+        (Form::Word, _) => D::salvage::<AnyWord, AnyBytes>(storage, new),
+        (_, Form::Word) => D::salvage::<AnyBytes, AnyWord>(storage, new),
+        (_, _) => D::salvage::<AnyBytes, AnyBytes>(storage, new),
     }
 }

@@ -21,8 +21,8 @@ use std::sync::PoisonError;
 
 use super::sync::{self, AtomicBool, AtomicU32, Barrier, Mutex, MutexGuard, Ordering, PerThread};
 
-/// How often a thread is inside. It fills a pair of lines, because the adjacent-line prefetch would otherwise couple
-/// the counts of two threads.
+/// The number of times that a thread has entered the gate and not left it yet. It fills a pair of lines, because the
+/// adjacent-line prefetch would otherwise couple the counts of two threads.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Presence(AtomicU32);

@@ -154,7 +154,7 @@ pub struct GrowingArray<T: Zeroable> {
     most: usize,
     /// Locked while the array grows.
     bytes: Mutex<Bytes>,
-    /// Whether parts of the array that fill huge pages use them.
+    /// True if parts of the array that fill huge pages use them.
     is_huge: bool,
     _window: Option<Window>,
 }

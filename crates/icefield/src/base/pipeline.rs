@@ -1,19 +1,20 @@
 //! The rolling ring: overlaps the memory latency of many operations while executing them strictly in order.
 //!
-//! Operation `i` passes through up to five stages: `first` computes its hash and the address of its line, `ask`
-//! prefetches the line, `second` peeks at the line and prefetches the line that it refers to, `third` does the same
-//! once more, and `run` executes the operation. While `i` runs, `first` and `ask` are `ring` operations ahead, `second`
-//! is `stage2` ahead, and `third` is one burst ahead, so about `ring` line fills are in flight at any time. The ring
-//! never drains in the middle of a batch: a barrier between groups of operations would halve the speed.
+//! Operation `i` passes through up to five stages: `locate` computes its hash and the address of its line, `prefetch`
+//! prefetches the line, `inspect` peeks at the line and prefetches the line that it refers to, `prefetch_record` does
+//! the same once more, and `run` executes the operation. While `i` runs, `locate` and `prefetch` are `ring`
+//! operations ahead, `inspect` is `stage2` ahead, and `prefetch_record` is one burst ahead, so about `ring` line
+//! fills are in flight at any time. The ring never drains in the middle of a batch: a barrier between groups of
+//! operations would halve the speed.
 //!
 //! A hint waits until its address is translated, and blocks all hints behind it. With many small pages, the translation
 //! takes as long as the line fill itself, and hints that are one operation apart wait one after the other. Tables in
 //! files therefore run the stages in bursts, with hints directly behind one another: [`rolling_in_bursts`].
 //!
-//! Only `run` makes decisions. Apart from it, only `third` may change state: it may take locks. Hints and peeks see an
-//! earlier state of memory, and other operations of the same batch run in between. So an entry should hold the hash,
-//! not a pointer into a table that may be resized, unless the target stays in place then (and even so the pointer is
-//! only a hint).
+//! Only `run` makes decisions. Apart from it, only `prefetch_record` may change state: it may take locks. Hints and
+//! peeks see an earlier state of memory, and other operations of the same batch run in between. So an entry should
+//! hold the hash, not a pointer into a table that may be resized, unless the target stays in place then (and even so
+//! the pointer is only a hint).
 
 use std::mem::MaybeUninit;
 use std::ops::ControlFlow;
@@ -24,10 +25,10 @@ pub use super::group::prefetch::{prefetch_read, prefetch_second_level, prefetch_
 /// cache.
 pub const MAX_RING: usize = 128;
 
-/// A good distance of `first` ahead of `run`, for tables without a measured value.
+/// A good distance of `locate` ahead of `run`, for tables without a measured value.
 pub const RING: usize = 48;
 
-/// A good distance of `second` ahead of `run`, for tables without a measured value.
+/// A good distance of `inspect` ahead of `run`, for tables without a measured value.
 pub const STAGE2: usize = 16;
 
 /// The stages of a ring.
@@ -39,18 +40,18 @@ pub trait Stages {
     type Entry: Copy;
 
     /// Computes the entry of operation `index`; may prefetch its line.
-    fn first(&mut self, index: usize) -> Self::Entry;
+    fn locate(&mut self, index: usize) -> Self::Entry;
 
-    /// Prefetches the line, if `first` did not.
+    /// Prefetches the line, if `locate` did not.
     #[inline(always)]
-    fn ask(&mut self, _entry: Self::Entry) {}
+    fn prefetch(&mut self, _entry: Self::Entry) {}
 
-    /// Peeks at that line and prefetches the line that it refers to; may change the entry for `third`.
-    fn second(&mut self, entry: &mut Self::Entry);
+    /// Peeks at that line and prefetches the line that it refers to; may change the entry for `prefetch_record`.
+    fn inspect(&mut self, entry: &mut Self::Entry);
 
-    /// Peeks at the line that `second` prefetched and follows it further, or takes the locks of the next burst.
+    /// Peeks at the line that `inspect` prefetched and follows it further, or takes the locks of the next burst.
     #[inline(always)]
-    fn third(&mut self, _entry: Self::Entry) {}
+    fn prefetch_record(&mut self, _entry: Self::Entry) {}
 
     /// Executes the operation.
     fn run(&mut self, index: usize, entry: Self::Entry) -> ControlFlow<()>;
@@ -59,18 +60,18 @@ pub trait Stages {
 /// Builds the stages from four closures.
 #[inline(always)]
 pub fn stages<E: Copy>(
-    first: impl FnMut(usize) -> E,
-    ask: impl FnMut(E),
-    second: impl FnMut(E),
+    locate: impl FnMut(usize) -> E,
+    prefetch: impl FnMut(E),
+    inspect: impl FnMut(E),
     run: impl FnMut(usize, E) -> ControlFlow<()>,
 ) -> impl Stages<Entry = E> {
-    Closures { first, ask, second, run }
+    Closures { locate, prefetch, inspect, run }
 }
 
 struct Closures<A, Q, B, C> {
-    first: A,
-    ask: Q,
-    second: B,
+    locate: A,
+    prefetch: Q,
+    inspect: B,
     run: C,
 }
 
@@ -84,18 +85,18 @@ where
     type Entry = E;
 
     #[inline(always)]
-    fn first(&mut self, index: usize) -> E {
-        (self.first)(index)
+    fn locate(&mut self, index: usize) -> E {
+        (self.locate)(index)
     }
 
     #[inline(always)]
-    fn ask(&mut self, entry: E) {
-        (self.ask)(entry);
+    fn prefetch(&mut self, entry: E) {
+        (self.prefetch)(entry);
     }
 
     #[inline(always)]
-    fn second(&mut self, entry: &mut E) {
-        (self.second)(*entry);
+    fn inspect(&mut self, entry: &mut E) {
+        (self.inspect)(*entry);
     }
 
     #[inline(always)]
@@ -117,7 +118,7 @@ pub fn rolling<S: Stages>(count: usize, ring: usize, stage2: usize, stages: S) -
 /// and peeks. There are two uses. In tables on small pages, the addresses of a burst of hints are translated together.
 /// For operations with a locked instruction each, which overlaps with nothing, the latency of hashing or of peeking at
 /// a line between two of them would be fully exposed; in a burst these latencies overlap. `ring` and `stage2` are at
-/// least `BURST`, which is how far `third` is ahead.
+/// least `BURST`, which is how far `prefetch_record` is ahead.
 #[inline(always)]
 pub fn rolling_in_bursts<const BURST: usize, S: Stages>(
     count: usize,
@@ -130,22 +131,22 @@ pub fn rolling_in_bursts<const BURST: usize, S: Stages>(
     let ring = ring.clamp(BURST, MAX_RING);
     let stage2 = stage2.clamp(BURST, ring);
     let mut entries = [const { MaybeUninit::<S::Entry>::uninit() }; MAX_RING];
-    // Entry `i` is written before `second(i)` and `run(i)`. Its place is reused by entry i + MAX_RING at the earliest,
+    // Entry `i` is written before `inspect(i)` and `run(i)`. Its place is reused by entry i + MAX_RING at the earliest,
     // after `run(i)`, because ring <= MAX_RING.
     for index in 0..count.min(ring) {
-        entries[index % MAX_RING].write(stages.first(index));
+        entries[index % MAX_RING].write(stages.locate(index));
     }
     for index in 0..count.min(ring) {
         // SAFETY: written above.
-        stages.ask(unsafe { entries[index % MAX_RING].assume_init() });
+        stages.prefetch(unsafe { entries[index % MAX_RING].assume_init() });
     }
     for index in 0..count.min(stage2) {
         // SAFETY: stage2 <= ring, so it was written above.
-        stages.second(unsafe { entries[index % MAX_RING].assume_init_mut() });
+        stages.inspect(unsafe { entries[index % MAX_RING].assume_init_mut() });
     }
     for index in 0..count.min(BURST) {
         // SAFETY: BURST <= ring, so it was written above.
-        stages.third(unsafe { entries[index % MAX_RING].assume_init() });
+        stages.prefetch_record(unsafe { entries[index % MAX_RING].assume_init() });
     }
     // Not `step_by`: it cost a third of the throughput of gets in the first-level cache; this loop costs nothing.
     let mut start = 0;
@@ -159,19 +160,19 @@ pub fn rolling_in_bursts<const BURST: usize, S: Stages>(
             }
         }
         for index in start + ring..count.min(end + ring) {
-            entries[index % MAX_RING].write(stages.first(index));
+            entries[index % MAX_RING].write(stages.locate(index));
         }
         for index in start + ring..count.min(end + ring) {
             // SAFETY: written just now.
-            stages.ask(unsafe { entries[index % MAX_RING].assume_init() });
+            stages.prefetch(unsafe { entries[index % MAX_RING].assume_init() });
         }
         for index in start + stage2..count.min(end + stage2) {
             // SAFETY: written just now or earlier, as stage2 <= ring.
-            stages.second(unsafe { entries[index % MAX_RING].assume_init_mut() });
+            stages.inspect(unsafe { entries[index % MAX_RING].assume_init_mut() });
         }
         for index in end..count.min(end + BURST) {
             // SAFETY: written earlier or just now, as BURST <= ring.
-            stages.third(unsafe { entries[index % MAX_RING].assume_init() });
+            stages.prefetch_record(unsafe { entries[index % MAX_RING].assume_init() });
         }
         start = end;
     }
@@ -203,21 +204,21 @@ mod tests {
     impl Stages for &mut Checked {
         type Entry = (usize, usize);
 
-        fn first(&mut self, index: usize) -> (usize, usize) {
+        fn locate(&mut self, index: usize) -> (usize, usize) {
             self.see(0, (index, index * 3));
             (index, index)
         }
 
-        fn ask(&mut self, (index, entry): (usize, usize)) {
+        fn prefetch(&mut self, (index, entry): (usize, usize)) {
             self.see(1, (index, entry * 3));
         }
 
-        fn second(&mut self, (index, entry): &mut (usize, usize)) {
+        fn inspect(&mut self, (index, entry): &mut (usize, usize)) {
             *entry *= 3;
             self.see(2, (*index, *entry));
         }
 
-        fn third(&mut self, entry: (usize, usize)) {
+        fn prefetch_record(&mut self, entry: (usize, usize)) {
             self.see(3, entry);
         }
 

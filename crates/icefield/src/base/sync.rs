@@ -12,9 +12,8 @@ pub use barrier::Barrier;
 pub use line::{GrowingLines, Line, Lines};
 pub use per_thread::PerThread;
 
-/// Whether this build checks a model. The sections of a reclaimer announce nothing then, and nothing is reclaimed
-/// before the model ends. The reclaimer has its own model; in others it would only multiply the executions to
-/// explore.
+/// True if this build checks a model. The sections of a reclaimer announce nothing then, and nothing is reclaimed
+/// before the model ends. The reclaimer has its own model; in others it would only multiply the executions to explore.
 pub(crate) const MODELLED: bool = cfg!(loom);
 
 #[cfg(loom)]

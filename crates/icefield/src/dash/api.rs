@@ -10,10 +10,10 @@ use super::{Dash, RecoveryReport};
 use crate::Result;
 use crate::base::pipeline::prefetch_read;
 use crate::key::{Data, Key, Value};
-use crate::pm::{Mapped, Medium, sound};
 use crate::record::batch::BatchEngine;
-use crate::record::engine::{Engine, Mode};
+use crate::record::engine::{Engine, WriteMode};
 use crate::record::face::public_face;
+use crate::storage::{Mapped, Medium, sound};
 use crate::table::{
     Arg, BackupReport, CheckReport, Computed, Counter, Cursor, Decision, Durable, OnFailure, Op,
     Owned, Page, RecordArg, SalvageReport, Stats, Table, TryInsert,
@@ -57,7 +57,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     }
 
     fn make_room_for(&self, additional: u64) -> Result<()> {
-        self.core.pm.writable()?;
+        self.core.storage.check_writable()?;
         let _pin = self.core.pin();
         self.directory.reserve(&self.core, self.stats().len_estimate.saturating_add(additional))
     }
@@ -87,11 +87,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     }
 
     fn sync_now(&self) -> Result<()> {
-        sound(&self.core.pm)
+        sound(&self.core.storage)
     }
 
     fn prefetch_key(&self, key: Arg<'_, K>) {
-        if let Some(target) = self.sight(self.core.records.probe(key).hash) {
+        if let Some(target) = self.try_locate(self.core.records.hash_key(key).hash) {
             target.pair.into_iter().for_each(|bucket| prefetch_read(bucket));
         }
     }

@@ -20,10 +20,10 @@ use super::writer::{Ahead, Writer};
 use crate::Result;
 use crate::base::pipeline::{self, prefetch_read, prefetch_write};
 use crate::key::{Key, Raw, Value};
-use crate::pm::Medium;
-use crate::record::Probe;
+use crate::record::LookupKey;
 use crate::record::batch::BatchEngine;
-use crate::record::engine::{Engine, Mode, Wrote};
+use crate::record::engine::{Engine, WriteMode, WriteOutcome};
+use crate::storage::Medium;
 use crate::table::{Arg, Owned, same_length};
 
 /// The distance at which the ring fetches buckets, the distance at which it inspects them to fetch records, and the
@@ -43,11 +43,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         let pin = self.core.pin();
         let mut failure = Ok(());
         let reads = pipeline::stages(
-            |index| self.ahead(self.core.records.probe(keys[index]).hash),
+            |index| self.ahead(self.core.records.hash_key(keys[index]).hash),
             |ahead| ask(&ahead, prefetch_read),
-            |ahead| self.core.pm.peek(|| self.peek(&ahead)),
+            |ahead| self.core.storage.read_unvalidated(|| self.peek(&ahead)),
             |index, ahead| {
-                let probe = Probe { hash: ahead.hash, key: K::raw(keys[index]) };
+                let probe = LookupKey { hash: ahead.hash, key: K::raw(keys[index]) };
                 let value = self.lookup_sighted(&pin, &probe, ahead.sighted, |word| word);
                 match value.and_then(|word| word.map(|word| self.own_value(word)).transpose()) {
                     Ok(value) => {
@@ -69,7 +69,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     /// word by word. Vector loads would have to wait for the preceding word stores.
     #[inline(always)]
     fn ahead(&self, hash: u64) -> Ahead<'_> {
-        Ahead { hash, sighted: self.core.pm.peek(|| self.sight(hash)) }
+        Ahead { hash, sighted: self.core.storage.read_unvalidated(|| self.try_locate(hash)) }
     }
 
     /// The third stage of reads: searches the fingerprints and fetches the line of the first candidate. A hint only.
@@ -89,7 +89,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     fn peek_room(&self, ahead: &Ahead<'_>) {
         let Some(Target { pair, .. }) = ahead.sighted else { return };
         let candidates = self.core.candidates(pair, ahead.hash);
-        let metas = pair.map(|bucket| bucket.meta(&self.core.pm).allocated());
+        let metas = pair.map(|bucket| bucket.meta(&self.core.storage).allocated());
         let place = match candidates {
             0 => self.core.choose(metas),
             _ => Some(place_of(candidates)),
@@ -128,11 +128,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> BatchEngine<K,
 
     fn write_batch<'k, 'v>(
         &self,
-        mode: Option<Mode>,
+        mode: Option<WriteMode>,
         count: usize,
         key: impl Fn(usize) -> Arg<'k, K>,
         value: impl Fn(usize) -> Raw<'v>,
-        mut answer: impl FnMut(usize, Wrote) -> Result<()>,
+        mut answer: impl FnMut(usize, WriteOutcome) -> Result<()>,
     ) -> Result<()>
     where
         K: 'k,
@@ -140,9 +140,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> BatchEngine<K,
         let mut writer = Writer::new(self);
         let mut failure = Ok(());
         let writes = pipeline::stages(
-            |index| self.ahead(self.core.records.probe(key(index)).hash),
+            |index| self.ahead(self.core.records.hash_key(key(index)).hash),
             |ahead| ask(&ahead, prefetch_read),
-            |ahead| self.core.pm.peek(|| self.peek_room(&ahead)),
+            |ahead| self.core.storage.read_unvalidated(|| self.peek_room(&ahead)),
             |index, ahead| {
                 let write = mode.map(|mode| (mode, value(index)));
                 let mut took = writer.take_up(index, ahead, K::raw(key(index)), write);

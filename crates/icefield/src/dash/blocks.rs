@@ -6,8 +6,8 @@ use super::kinds::Kinds;
 use super::layout::{ChainBlock, Header, Link, State};
 use super::segment::Core;
 use crate::Result;
-use crate::pm::alloc::{Blocks, reserve_blocks};
-use crate::pm::{Medium, Region};
+use crate::storage::alloc::{Blocks, reserve_blocks};
+use crate::storage::{Medium, Region};
 
 pub(super) struct SegmentBlocks<'a, T: Kinds>(pub(super) &'a Core<T>);
 
@@ -29,15 +29,15 @@ impl<T: Kinds> Blocks for SegmentBlocks<'_, T> {
         let header = self.0.header(block)?;
         let side = next.checked_sub(1).map(|side| side as u32);
         let free = Link { state: State::Free, depth: 0, side };
-        header.link.store(&self.0.pm, free.pack(), Release);
-        self.0.pm.flush_object(&header.link);
+        header.link.store(&self.0.storage, free.pack(), Release);
+        self.0.storage.flush_object(&header.link);
         Ok(())
     }
 
     fn reserve(&self, count: u64) -> Result<()> {
         let core = self.0;
-        reserve_blocks(&core.pm, &core.headers, count, size_of::<Header>() as u64)?;
-        reserve_blocks(&core.pm, &core.segments, count, core.geometry.segment_bytes())?;
+        reserve_blocks(&core.storage, &core.headers, count, size_of::<Header>() as u64)?;
+        reserve_blocks(&core.storage, &core.segments, count, core.geometry.segment_bytes())?;
         core.reach()
     }
 }
@@ -46,18 +46,18 @@ pub(super) struct ChainBlocks<'a, T: Kinds>(pub(super) &'a Core<T>);
 
 impl<T: Kinds> Blocks for ChainBlocks<'_, T> {
     fn next(&self, block: u32) -> Result<u64> {
-        Ok(self.0.chain_block(block)?.next.load(&self.0.pm, Acquire))
+        Ok(self.0.chain_block(block)?.next.load(&self.0.storage, Acquire))
     }
 
     fn set_next(&self, block: u32, next: u64) -> Result<()> {
         let block = self.0.chain_block(block)?;
-        block.next.store(&self.0.pm, next, Release);
-        self.0.pm.flush_object(&block.next);
+        block.next.store(&self.0.storage, next, Release);
+        self.0.storage.flush_object(&block.next);
         Ok(())
     }
 
     fn reserve(&self, count: u64) -> Result<()> {
-        reserve_blocks(&self.0.pm, &self.0.chains, count, size_of::<ChainBlock>() as u64)
+        reserve_blocks(&self.0.storage, &self.0.chains, count, size_of::<ChainBlock>() as u64)
     }
 }
 

@@ -8,15 +8,15 @@ use crate::base::group::Group16;
 use crate::base::pipeline::prefetch_write;
 use crate::base::reclaim::PROTECTED;
 use crate::base::version_lock::{self, WriteGuard};
-use crate::pm::lock::PmLock;
-use crate::pm::{Cell64, LINE_BYTES, Medium};
+use crate::storage::lock::PmLock;
+use crate::storage::{Cell64, LINE_BYTES, Medium};
 
 pub(super) type Guard<'a, M> = WriteGuard<PmLock<'a, M>>;
 
 impl Bucket {
     #[inline]
-    pub(super) fn version_lock<'a, M: Medium>(&'a self, pm: &'a M) -> PmLock<'a, M> {
-        PmLock::new(pm, &self.lock)
+    pub(super) fn version_lock<'a, M: Medium>(&'a self, storage: &'a M) -> PmLock<'a, M> {
+        PmLock::new(storage, &self.lock)
     }
 
     /// Hints that the bucket will be written to: all four lines, one block of the medium.
@@ -29,39 +29,42 @@ impl Bucket {
     }
 
     #[inline]
-    pub(super) fn lock<'a, M: Medium>(&'a self, pm: &'a M) -> Guard<'a, M> {
-        version_lock::lock(self.version_lock(pm))
+    pub(super) fn lock<'a, M: Medium>(&'a self, storage: &'a M) -> Guard<'a, M> {
+        version_lock::lock(self.version_lock(storage))
     }
 
     #[inline]
-    pub(super) fn try_lock<'a, M: Medium>(&'a self, pm: &'a M) -> Option<Guard<'a, M>> {
-        version_lock::try_lock(self.version_lock(pm))
+    pub(super) fn try_lock<'a, M: Medium>(&'a self, storage: &'a M) -> Option<Guard<'a, M>> {
+        version_lock::try_lock(self.version_lock(storage))
     }
 
     #[inline]
-    pub(super) fn meta(&self, pm: &impl Medium) -> Meta {
+    pub(super) fn meta(&self, storage: &impl Medium) -> Meta {
         // Acquire (E2): pairs with the Release in `publish`. A reader that sees a slot's bit, and follows the reference
         // in the slot before it validates, must see the reference that belongs to the bit. The slot's previous
         // reference may lead to a blob that was freed before the reader was pinned.
-        Meta(self.meta.load(pm, Acquire))
+        Meta(self.meta.load(storage, Acquire))
     }
 
     /// Returns a bit for each slot that holds a record with this fingerprint.
     #[inline]
-    pub(super) fn candidates(&self, pm: &impl Medium, hash: u64) -> u32 {
+    pub(super) fn candidates(&self, storage: &impl Medium, hash: u64) -> u32 {
         // Relaxed: racy reads of a seqlock. A wrong fingerprint costs one slot check, or the version check detects it.
-        let words =
-            [self.fingerprints[0].load(pm, Relaxed), self.fingerprints[1].load(pm, Relaxed)];
-        Group16::from_words(words).matches(fingerprint(hash)).bits() & self.meta(pm).allocated()
+        let words = [
+            self.fingerprints[0].load(storage, Relaxed),
+            self.fingerprints[1].load(storage, Relaxed),
+        ];
+        Group16::from_words(words).matches(fingerprint(hash)).bits()
+            & self.meta(storage).allocated()
     }
 
     /// Returns whether a stash bucket or a chained bucket seems to be full, without its lock. The caller skips a full
     /// bucket and reads any other again under the lock.
     ///
-    /// Read through `peek`: another thread may be changing the metadata word for records of other home buckets. The
-    /// word only selects the bucket for a new record; no result depends on it.
-    pub(super) fn looks_full(&self, pm: &impl Medium, slot_mask: u32) -> bool {
-        let taken = pm.peek(|| self.meta(pm).allocated());
+    /// Read through `read_unvalidated`: another thread may be changing the metadata word for records of other home
+    /// buckets. The word only selects the bucket for a new record; no result depends on it.
+    pub(super) fn looks_full(&self, storage: &impl Medium, slot_mask: u32) -> bool {
+        let taken = storage.read_unvalidated(|| self.meta(storage).allocated());
         Self::free_slot(taken, slot_mask).is_none()
     }
 
@@ -74,41 +77,41 @@ impl Bucket {
 
     /// Stores and flushes a record in a slot that is not allocated. Readers do not see it until [`Bucket::publish`].
     #[inline]
-    pub(super) fn write_record(&self, pm: &impl Medium, slot: usize, key: u64, value: u64) {
-        self.store_record(pm, slot, key, value);
-        pm.flush_object(&self.slots[slot]);
+    pub(super) fn write_record(&self, storage: &impl Medium, slot: usize, key: u64, value: u64) {
+        self.store_record(storage, slot, key, value);
+        storage.flush_object(&self.slots[slot]);
     }
 
     /// Does the same as [`Bucket::write_record`] without the flush.
     #[inline]
-    pub(super) fn store_record(&self, pm: &impl Medium, slot: usize, key: u64, value: u64) {
+    pub(super) fn store_record(&self, storage: &impl Medium, slot: usize, key: u64, value: u64) {
         let place = &self.slots[slot];
         // Release (E3): a reader that still takes this slot for its former record follows only complete references.
-        place.key.store(pm, key, Release);
-        place.value.store(pm, value, Release);
+        place.key.store(storage, key, Release);
+        place.value.store(storage, value, Release);
     }
 
     /// Sets a slot's fingerprint. It lies in the line of the metadata word and is stored before it, so a crash that
     /// keeps the record keeps the fingerprint.
     #[inline]
-    pub(super) fn set_fingerprint(&self, pm: &impl Medium, slot: usize, hash: u64) {
+    pub(super) fn set_fingerprint(&self, storage: &impl Medium, slot: usize, hash: u64) {
         let (word, shift) = (&self.fingerprints[slot / 8], slot % 8 * 8);
         // Relaxed: only the holder of the lock stores here; `publish` orders the store.
-        let others = word.load(pm, Relaxed) & !(0xFF << shift);
-        word.store(pm, others | u64::from(fingerprint(hash)) << shift, Release);
+        let others = word.load(storage, Relaxed) & !(0xFF << shift);
+        word.store(storage, others | u64::from(fingerprint(hash)) << shift, Release);
     }
 
-    pub(super) fn fingerprint_at(&self, pm: &impl Medium, slot: usize) -> u8 {
-        (self.fingerprints[slot / 8].load(pm, Relaxed) >> (slot % 8 * 8)) as u8
+    pub(super) fn fingerprint_at(&self, storage: &impl Medium, slot: usize) -> u8 {
+        (self.fingerprints[slot / 8].load(storage, Relaxed) >> (slot % 8 * 8)) as u8
     }
 
     /// Stores and flushes the metadata word; the next fence makes this the commit point. The caller has set the
     /// changing bit.
     #[inline]
-    pub(super) fn publish(&self, pm: &impl Medium, meta: Meta) {
+    pub(super) fn publish(&self, storage: &impl Medium, meta: Meta) {
         // Release (E2): after the fingerprints and the records.
-        self.meta.store(pm, meta.0, Release);
-        pm.flush_object(&self.meta);
+        self.meta.store(storage, meta.0, Release);
+        storage.flush_object(&self.meta);
     }
 
     /// Returns a mask of the slots in the line of `slot`.
@@ -123,9 +126,12 @@ impl Bucket {
 
     /// Returns a slot's words. The caller holds the lock or validates the version afterwards.
     #[inline]
-    pub(super) fn record(&self, pm: &impl Medium, slot: usize) -> (u64, u64) {
+    pub(super) fn record(&self, storage: &impl Medium, slot: usize) -> (u64, u64) {
         // PROTECTED (E3): as in `Core::holds`.
-        (self.slots[slot].key.load(pm, PROTECTED), self.slots[slot].value.load(pm, PROTECTED))
+        (
+            self.slots[slot].key.load(storage, PROTECTED),
+            self.slots[slot].value.load(storage, PROTECTED),
+        )
     }
 
     pub(super) fn slots_of(mut mask: u32) -> impl Iterator<Item = usize> {

@@ -9,8 +9,8 @@ use super::segment::{Core, Segment};
 use super::stash;
 use crate::Result;
 use crate::base::version_lock;
-use crate::pm::alloc::{Allocator, Claim};
-use crate::pm::{Cell64, Medium};
+use crate::storage::alloc::{Allocator, Claim};
+use crate::storage::{Cell64, Medium};
 
 impl<T: Kinds> Core<T> {
     pub(super) fn chain_block(&self, block: u32) -> Result<&ChainBlock> {
@@ -26,18 +26,20 @@ impl<T: Kinds> Core<T> {
 
     /// Returns the first block of a segment's chain, which must not be empty.
     pub(super) fn chain_head(&self, segment: u32) -> Result<u32> {
-        let word = self.header(segment)?.chain.load(&self.pm, Acquire);
+        let word = self.header(segment)?.chain.load(&self.storage, Acquire);
         Ok(word.wrapping_sub(1) as u32)
     }
 
     /// Returns the blocks of a segment's chain. Ends with an error if there are more than were ever allocated: a cycle.
     ///
-    /// Links are read through `peek`: they change only around blocks whose records, if any, are durable elsewhere, so
-    /// no result depends on whether a link is durable yet.
+    /// Links are read through `read_unvalidated`: they change only around blocks whose records, if any, are durable
+    /// elsewhere, so no result depends on whether a link is durable yet.
     pub(super) fn chain(&self, segment: u32) -> impl Iterator<Item = Result<(u32, &ChainBlock)>> {
-        let peek = |link: &Cell64| self.pm.peek(|| link.load(&self.pm, Acquire));
+        let peek =
+            |link: &Cell64| self.storage.read_unvalidated(|| link.load(&self.storage, Acquire));
         let mut next = self.header(segment).map(|header| peek(&header.chain));
-        let mut left = self.root().map_or(0, |words| Allocator::bound(&self.pm, &words.chains));
+        let mut left =
+            self.root().map_or(0, |words| Allocator::bound(&self.storage, &words.chains));
         std::iter::from_fn(move || match std::mem::replace(&mut next, Ok(0)) {
             Err(error) => Some(Err(error)),
             Ok(0) => None,
@@ -64,21 +66,21 @@ impl<T: Kinds> Core<T> {
 
     /// Frees all buckets of a segment's chain, including those with records.
     pub(super) fn free_chain(&self, id: u32) -> Result<()> {
-        let (pm, link) = (&self.pm, &self.header(id)?.chain);
+        let (storage, link) = (&self.storage, &self.header(id)?.chain);
         // The loop is bounded, because a damaged chain may be cyclic.
         for _ in 0..self.chain_length(id)? {
             let Some((block, chained)) = self.chain(id).next().transpose()? else { break };
-            let next = chained.next.load(pm, Relaxed);
+            let next = chained.next.load(storage, Relaxed);
             self.chain_blocks.free(
-                pm,
+                storage,
                 &self.root()?.chains,
                 &ChainBlocks(self),
                 (block, id),
                 || {
-                    link.store(pm, next, Release);
+                    link.store(storage, next, Release);
                     // Durable before the block's `next`, which belongs to the chain until now, becomes a link of the
                     // free list.
-                    pm.persist(link);
+                    storage.persist(link);
                     Ok(())
                 },
             )?;
@@ -88,16 +90,16 @@ impl<T: Kinds> Core<T> {
 
     /// Claims an empty chained bucket in front of the segment's chain; flushed, not fenced.
     pub(super) fn new_chain_block(&self, segment: u32) -> Result<Claim> {
-        let pm = &self.pm;
-        let head = self.header(segment)?.chain.load(pm, Relaxed);
+        let storage = &self.storage;
+        let head = self.header(segment)?.chain.load(storage, Relaxed);
         let claim =
-            self.chain_blocks.claim(pm, &self.root()?.chains, &ChainBlocks(self), segment)?;
+            self.chain_blocks.claim(storage, &self.root()?.chains, &ChainBlocks(self), segment)?;
         let block = self.chain_block(claim.block)?;
-        version_lock::reset(block.bucket.version_lock(pm));
-        stash::reset(pm, &block.bucket);
-        block.bucket.meta.store(pm, 0, Release);
-        block.next.store(pm, head, Release);
-        pm.flush_object(block);
+        version_lock::reset(block.bucket.version_lock(storage));
+        stash::reset(storage, &block.bucket);
+        block.bucket.meta.store(storage, 0, Release);
+        block.next.store(storage, head, Release);
+        storage.flush_object(block);
         Ok(claim)
     }
 
@@ -106,39 +108,39 @@ impl<T: Kinds> Core<T> {
     pub(super) fn extend_chain(&self, segment: Segment<'_>) -> Result<()> {
         let claim = self.new_chain_block(segment.id)?;
         // P7: the empty bucket is durable before the header names it.
-        self.pm.fence();
+        self.storage.fence();
         let header = self.header(segment.id)?;
-        header.chain.store(&self.pm, u64::from(claim.block) + 1, Release);
-        self.pm.persist(&header.chain);
-        self.chain_blocks.commit(&self.pm, &self.root()?.chains, &[claim]);
+        header.chain.store(&self.storage, u64::from(claim.block) + 1, Release);
+        self.storage.persist(&header.chain);
+        self.chain_blocks.commit(&self.storage, &self.root()?.chains, &[claim]);
         Ok(())
     }
 
     /// Unlinks and frees empty chained buckets.
     pub(super) fn drop_empty_chain(&self, segment: Segment<'_>) -> Result<()> {
-        let pm = &self.pm;
+        let storage = &self.storage;
         // The loop is bounded, because a damaged chain may be cyclic.
         for _ in 0..self.chain_length(segment.id)? {
             let mut link = &self.header(segment.id)?.chain;
             let mut empty = None;
             for block in self.chain(segment.id) {
                 let (number, block) = block?;
-                if block.bucket.meta(pm).allocated() == 0 {
-                    empty = Some((link, number, block.next.load(pm, Relaxed)));
+                if block.bucket.meta(storage).allocated() == 0 {
+                    empty = Some((link, number, block.next.load(storage, Relaxed)));
                     break;
                 }
                 link = &block.next;
             }
             let Some((link, number, next)) = empty else { return Ok(()) };
             self.chain_blocks.free(
-                pm,
+                storage,
                 &self.root()?.chains,
                 &ChainBlocks(self),
                 (number, segment.id),
                 || {
-                    link.store(pm, next, Release);
+                    link.store(storage, next, Release);
                     // As in `free_chain`.
-                    pm.persist(link);
+                    storage.persist(link);
                     Ok(())
                 },
             )?;

@@ -2,13 +2,13 @@
 //! Extendible hashing is [`super::eh::Eh`], linear hashing [`super::lh::Lh`].
 
 use super::kinds::{Ablation, Kinds};
-use super::recover::touch;
+use super::recover::ensure_recovered;
 use super::root::{Base, hashes_below, planned_records};
 use super::segment::Core;
 use crate::Result;
-use crate::pm::Medium;
-use crate::record::Pin;
+use crate::record::EpochGuard;
 use crate::record::mending::Mending;
+use crate::storage::Medium;
 
 /// Maximum number of lookups that may return a segment which is not part of the table. Normally each such lookup means
 /// that another thread has just merged the segment; a damaged directory would name it forever.
@@ -95,9 +95,9 @@ pub trait Directory: Sized + Send + Sync + 'static {
 
     /// Returns the present segment of a hash, without a lock. The caller checks it again with [`Directory::is_current`]
     /// after it has read versions or locked. `None` decides nothing: the caller then uses [`Directory::locate`].
-    fn glance<M: Medium>(&self, pm: &M, hash: u64) -> Option<Located>;
+    fn try_locate<M: Medium>(&self, storage: &M, hash: u64) -> Option<Located>;
 
-    /// Repeats [`Directory::glance`] until it returns a segment, or the directory proves to be damaged.
+    /// Repeats [`Directory::try_locate`] until it returns a segment, or the directory proves to be damaged.
     ///
     /// # Errors
     /// The directory is damaged.
@@ -134,7 +134,7 @@ pub trait Directory: Sized + Send + Sync + 'static {
         hash: u64,
         located: Located,
     ) -> Result<Option<Located>> {
-        let ready = touch(core, self, located.segment)?;
+        let ready = ensure_recovered(core, self, located.segment)?;
         // In a session that only reads, recovery may have moved the hash to another segment, and no later check would
         // detect that.
         let is_there = core.still.is_none() || self.is_current(core, hash, located);
@@ -149,7 +149,7 @@ pub trait Directory: Sized + Send + Sync + 'static {
     /// Returns whether the hash still belongs to the segment. Returns `false` for a damaged entry.
     #[inline(always)]
     fn is_current<T: Kinds>(&self, core: &Core<T>, hash: u64, located: Located) -> bool {
-        self.glance(&core.pm, hash) == Some(located)
+        self.try_locate(&core.storage, hash) == Some(located)
     }
 
     /// Returns the range of the hash's segment, or `None` if it changed meanwhile.
@@ -214,7 +214,12 @@ pub trait Directory: Sized + Send + Sync + 'static {
     /// # Errors
     /// The files are damaged; no space.
     #[inline]
-    fn settle<T: Kinds>(&self, core: &Core<T>, segment: u32, fresh: bool) -> Result<Standing> {
+    fn determine_state<T: Kinds>(
+        &self,
+        core: &Core<T>,
+        segment: u32,
+        fresh: bool,
+    ) -> Result<Standing> {
         let _ = (core, segment, fresh);
         Ok(Standing::Whole)
     }
@@ -261,7 +266,7 @@ pub trait Directory: Sized + Send + Sync + 'static {
     fn shrink<T: Kinds>(
         &self,
         core: &Core<T>,
-        pin: &Pin<'_>,
+        pin: &EpochGuard<'_>,
         hash: u64,
         percent: u64,
     ) -> Result<bool>;
@@ -270,7 +275,12 @@ pub trait Directory: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// The files are damaged.
-    fn shrink_all<T: Kinds>(&self, core: &Core<T>, pin: &Pin<'_>, percent: u64) -> Result<()>;
+    fn shrink_all<T: Kinds>(
+        &self,
+        core: &Core<T>,
+        pin: &EpochGuard<'_>,
+        percent: u64,
+    ) -> Result<()>;
 
     /// Returns freed space to the file system where no operation can access it any more.
     ///
@@ -292,7 +302,7 @@ pub trait Directory: Sized + Send + Sync + 'static {
     fn clear<T: Kinds>(
         &self,
         core: &Core<T>,
-        pin: &Pin<'_>,
+        pin: &EpochGuard<'_>,
         before: impl FnOnce(u64),
         retire: impl FnMut(super::segment::Segment<'_>) -> Result<()>,
     ) -> Result<()>;

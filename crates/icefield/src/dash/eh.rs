@@ -18,14 +18,14 @@ use super::blocks::{ChainBlocks, SegmentBlocks, check_count};
 use super::directory::{Covered, Directory, Located, Standing};
 use super::kinds::{Ablation, Kinds, Whole};
 use super::layout::{Link, MAX_DEPTH, RootWord, State, split_bit};
-use super::recover::touch;
+use super::recover::ensure_recovered;
 use super::root::{Base, entry_of, hashes_below, planned_segments};
 use super::segment::{Core, Segment};
 use crate::Result;
 use crate::base::counter::ShardedCounter;
-use crate::pm::{Cell64, Medium};
-use crate::record::Pin;
+use crate::record::EpochGuard;
 use crate::record::mending::Mending;
+use crate::storage::{Cell64, Medium};
 
 /// Allocator tag of segments that are not split off: those of a new table, and the first one after `clear`.
 const NO_SOURCE: u32 = u32::MAX;
@@ -48,8 +48,8 @@ pub struct Eh<A = Whole> {
 }
 
 impl<A: Ablation> Eh<A> {
-    fn map<M: Medium>(pm: &M, root: RootWord) -> Result<Self> {
-        let base = Base::map(pm, 2 << MAX_DEPTH, root.pack())?;
+    fn map<M: Medium>(storage: &M, root: RootWord) -> Result<Self> {
+        let base = Base::map(storage, 2 << MAX_DEPTH, root.pack())?;
         Ok(Self {
             base,
             entries: Mutex::new(()),
@@ -71,13 +71,13 @@ impl<A: Ablation> Eh<A> {
     }
 
     /// Returns the entries of the directory that `root` names.
-    fn entries<M: Medium>(&self, pm: &M, root: RootWord) -> Result<&[Cell64]> {
-        self.base.entries(pm, root.parity(), 1 << root.depth..2 << root.depth)
+    fn entries<M: Medium>(&self, storage: &M, root: RootWord) -> Result<&[Cell64]> {
+        self.base.entries(storage, root.parity(), 1 << root.depth..2 << root.depth)
     }
 
     /// Returns whether a segment is in the directory, or will be because its neighbour's split has been committed.
     fn is_owned<T: Kinds>(&self, core: &Core<T>, id: u32) -> Result<bool> {
-        let pattern = core.header(id)?.pattern.load(&core.pm, Acquire);
+        let pattern = core.header(id)?.pattern.load(&core.storage, Acquire);
         let holder = self.locate(core, pattern)?.segment;
         if holder == id {
             return Ok(true);
@@ -116,54 +116,54 @@ impl<A: Ablation> Directory for Eh<A> {
     }
 
     fn create<T: Kinds>(core: &Core<T>, (): (), capacity: u64) -> Result<Self> {
-        let pm = &core.pm;
+        let storage = &core.storage;
         let root = RootWord { generation: 0, depth: planned_depth(core, capacity, 0)? };
-        let eh = Self::map(pm, root)?;
+        let eh = Self::map(storage, root)?;
         eh.base.set_floor(1 << root.depth);
-        eh.base.grow(pm, 0, 2 << root.depth)?;
+        eh.base.grow(storage, 0, 2 << root.depth)?;
         let count = 1_u32 << root.depth;
         // In one step, so that the file grows only once.
-        pm.grow(&core.segments, u64::from(count) * core.geometry.segment_bytes())?;
+        storage.grow(&core.segments, u64::from(count) * core.geometry.segment_bytes())?;
         for index in 0..count {
             let mut new = core.new_segment(NO_SOURCE)?;
-            core.header(new.segment.id)?.chain.store(pm, 0, Release);
+            core.header(new.segment.id)?.chain.store(storage, 0, Release);
             let side = (index + 1 < count).then_some(index + 1);
             let link = Link { state: State::Stable, depth: root.depth, side };
             // Bit 63 becomes index bit depth - 1. Two shifts, because depth 0 would need a shift by 64.
             core.complete(&new, link, u64::from(index) << 1 << (63 - root.depth))?;
             core.mark_ready(new.segment.id);
-            let entry = &eh.entries(pm, root)?[index as usize];
-            entry.store(pm, entry_of(new.segment.id), Release);
+            let entry = &eh.entries(storage, root)?[index as usize];
+            entry.store(storage, entry_of(new.segment.id), Release);
             new.unlock();
             core.adopt(new)?;
         }
-        let entries = eh.entries(pm, root)?;
-        pm.flush(entries.as_ptr().cast(), size_of_val(entries));
+        let entries = eh.entries(storage, root)?;
+        storage.flush(entries.as_ptr().cast(), size_of_val(entries));
         eh.base.set_word(core, root.pack())?;
         Ok(eh)
     }
 
     fn open<T: Kinds>(core: &Core<T>, (): ()) -> Result<(Self, u64)> {
         let words = core.root()?;
-        check_count(core, core.segment_blocks.used(&core.pm, &words.segments))?;
-        let root = RootWord::unpack(words.directory.load(&core.pm, Acquire));
-        let eh = Self::map(&core.pm, root)?;
+        check_count(core, core.segment_blocks.used(&core.storage, &words.segments))?;
+        let root = RootWord::unpack(words.directory.load(&core.storage, Acquire));
+        let eh = Self::map(&core.storage, root)?;
         if root.depth > MAX_DEPTH {
             return Err(core.corrupt(
                 &core.table,
-                crate::pm::superblock::ROOT_OFFSET,
+                crate::storage::superblock::ROOT_OFFSET,
                 format!("directory depth {}", root.depth),
             ));
         }
-        eh.entries(&core.pm, root)?;
+        eh.entries(&core.storage, root)?;
         let mut resolved = core.segment_blocks.recover(
-            &core.pm,
+            &core.storage,
             &words.segments,
             &SegmentBlocks(core),
             |block, _| eh.is_owned(core, block),
         )?;
         resolved += core.chain_blocks.recover(
-            &core.pm,
+            &core.storage,
             &words.chains,
             &ChainBlocks(core),
             |block, owner| Ok(eh.is_owned(core, owner)? && core.owns_chain_block(owner, block)?),
@@ -176,22 +176,22 @@ impl<A: Ablation> Directory for Eh<A> {
     }
 
     #[inline(always)]
-    fn glance<M: Medium>(&self, pm: &M, hash: u64) -> Option<Located> {
+    fn try_locate<M: Medium>(&self, storage: &M, hash: u64) -> Option<Located> {
         let root = self.root();
-        let segment = self.base.entry(pm, root.parity(), root.place(hash))?;
+        let segment = self.base.entry(storage, root.parity(), root.place(hash))?;
         Some(Located { segment, generation: root.generation })
     }
 
     fn locate<T: Kinds>(&self, core: &Core<T>, hash: u64) -> Result<Located> {
         loop {
             let root = self.root();
-            if let Some(located) = self.glance(&core.pm, hash) {
+            if let Some(located) = self.try_locate(&core.storage, hash) {
                 return Ok(located);
             }
             // The region of a cleared directory is reused two generations later: if the root has changed, the entry
             // belongs to another directory.
             if self.root() == root {
-                return Err(self.base.no_entry(&core.pm, root.parity(), root.place(hash)));
+                return Err(self.base.no_entry(&core.storage, root.parity(), root.place(hash)));
             }
         }
     }
@@ -202,8 +202,9 @@ impl<A: Ablation> Directory for Eh<A> {
         hash: u64,
         located: Located,
     ) -> Result<Option<Covered>> {
-        // Read through `peek`: the link only decides which hashes are read together, so a crash may take it back.
-        let link_now = || core.pm.peek(|| core.link(located.segment));
+        // Read through `read_unvalidated`: the link only decides which hashes are read together, so a crash may take it
+        // back.
+        let link_now = || core.storage.read_unvalidated(|| core.link(located.segment));
         let (root, link) = (self.root(), link_now()?);
         // During its split a segment still has its old depth, but the directory may already name the new segment.
         let depth = link.depth + u32::from(link.state == State::Splitting);
@@ -248,30 +249,36 @@ impl<A: Ablation> Directory for Eh<A> {
         from: u32,
         to: u32,
     ) -> Result<()> {
-        let pm = &core.pm;
+        let storage = &core.storage;
         let _entries = self.lock_entries();
         let root = self.root();
         let (first, last) = (root.index(pattern), root.index(pattern | hashes_below(depth)));
-        let entries = self.entries(pm, root)?.get(first as usize..=last as usize).unwrap_or(&[]);
-        for entry in entries.iter().filter(|entry| entry.load(pm, Relaxed) == entry_of(from)) {
+        let entries =
+            self.entries(storage, root)?.get(first as usize..=last as usize).unwrap_or(&[]);
+        for entry in entries.iter().filter(|entry| entry.load(storage, Relaxed) == entry_of(from)) {
             // Release (E4): the segment behind the entry is complete.
-            entry.store(pm, entry_of(to), Release);
+            entry.store(storage, entry_of(to), Release);
         }
         // P14: durable by the fence of P8, before the split is marked as finished. Until then recovery stores the same
         // entries.
-        pm.flush(entries.as_ptr().cast(), size_of_val(entries));
+        storage.flush(entries.as_ptr().cast(), size_of_val(entries));
         Ok(())
     }
 
     /// A segment that has been freed is not part of the table. The left neighbour determines the state of a segment
     /// that a crash left in state leaving.
-    fn settle<T: Kinds>(&self, core: &Core<T>, segment: u32, fresh: bool) -> Result<Standing> {
+    fn determine_state<T: Kinds>(
+        &self,
+        core: &Core<T>,
+        segment: u32,
+        fresh: bool,
+    ) -> Result<Standing> {
         let link = core.link(segment)?;
         if !fresh || link.state == State::Free {
             return Ok(Standing::Elsewhere);
         }
         if link.state == State::Leaving {
-            let pattern = core.header(segment)?.pattern.load(&core.pm, Acquire);
+            let pattern = core.header(segment)?.pattern.load(&core.storage, Acquire);
             let bit = link.depth.checked_sub(1).map_or(0, split_bit);
             let left = self.locate(core, pattern & !bit)?.segment;
             if left == segment {
@@ -279,7 +286,7 @@ impl<A: Ablation> Directory for Eh<A> {
                 let detail = format!("segment {segment} leaves ({link:?}) without a neighbour");
                 return Err(core.corrupt(&core.headers, offset, detail));
             }
-            touch(core, self, left)?;
+            ensure_recovered(core, self, left)?;
             if self.locate(core, pattern)?.segment != segment {
                 return Ok(Standing::Elsewhere);
             }
@@ -295,7 +302,7 @@ impl<A: Ablation> Directory for Eh<A> {
     fn shrink<T: Kinds>(
         &self,
         core: &Core<T>,
-        pin: &Pin<'_>,
+        pin: &EpochGuard<'_>,
         hash: u64,
         percent: u64,
     ) -> Result<bool> {
@@ -309,7 +316,12 @@ impl<A: Ablation> Directory for Eh<A> {
         Ok(merged)
     }
 
-    fn shrink_all<T: Kinds>(&self, core: &Core<T>, pin: &Pin<'_>, percent: u64) -> Result<()> {
+    fn shrink_all<T: Kinds>(
+        &self,
+        core: &Core<T>,
+        pin: &EpochGuard<'_>,
+        percent: u64,
+    ) -> Result<()> {
         self.base.set_floor(0);
         let mut next = Some(0_u64);
         while let Some(hash) = next {
@@ -342,27 +354,27 @@ impl<A: Ablation> Directory for Eh<A> {
     fn clear<T: Kinds>(
         &self,
         core: &Core<T>,
-        pin: &Pin<'_>,
+        pin: &EpochGuard<'_>,
         before: impl FnOnce(u64),
         mut retire: impl FnMut(Segment<'_>) -> Result<()>,
     ) -> Result<()> {
         let _structure = self.base.alone();
-        let pm = &core.pm;
+        let storage = &core.storage;
         let old = self.root();
         let root = RootWord { generation: old.generation + 1, depth: 0 };
-        self.base.grow(pm, root.parity(), 2)?;
+        self.base.grow(storage, root.parity(), 2)?;
         let old_segments = self.check(core, &mut |_| {})?;
         let mut new = core.new_segment(NO_SOURCE)?;
-        core.header(new.segment.id)?.chain.store(pm, 0, Release);
+        core.header(new.segment.id)?.chain.store(storage, 0, Release);
         core.complete(&new, Link { state: State::Stable, depth: 0, side: None }, 0)?;
         core.mark_ready(new.segment.id);
         let words = core.root()?;
-        core.segment_blocks.prepare_switch(pm, &words.segments, Some(new.segment.id));
-        core.chain_blocks.prepare_switch(pm, &words.chains, None);
-        let entry = &self.entries(pm, root)?[0];
-        entry.store(pm, entry_of(new.segment.id), Release);
+        core.segment_blocks.prepare_switch(storage, &words.segments, Some(new.segment.id));
+        core.chain_blocks.prepare_switch(storage, &words.chains, None);
+        let entry = &self.entries(storage, root)?[0];
+        entry.store(storage, entry_of(new.segment.id), Release);
         // P13, as in `double`.
-        pm.persist(entry);
+        storage.persist(entry);
         before(root.generation);
         new.unlock();
         self.base.set_word(core, root.pack())?;
@@ -372,7 +384,7 @@ impl<A: Ablation> Directory for Eh<A> {
         for id in old_segments {
             let segment = core.segment(id)?;
             let _guards = core.shut(segment);
-            core.limbo.enter(pin, id);
+            core.deferred_free.enter(pin, id);
             core.mark_away(id);
             retire(segment)?;
         }
@@ -384,12 +396,12 @@ impl<A: Ablation> Directory for Eh<A> {
     }
 
     fn segments<T: Kinds>(&self, core: &Core<T>) -> u64 {
-        core.root().map_or(0, |words| core.segment_blocks.used(&core.pm, &words.segments))
+        core.root().map_or(0, |words| core.segment_blocks.used(&core.storage, &words.segments))
     }
 
     fn spare<T: Kinds>(&self, core: &Core<T>) -> Result<(Vec<u32>, u64)> {
         let words = &core.root()?.segments;
-        let free = core.segment_blocks.free_blocks(&core.pm, words, &SegmentBlocks(core))?;
+        let free = core.segment_blocks.free_blocks(&core.storage, words, &SegmentBlocks(core))?;
         Ok((free, self.segments(core)))
     }
 

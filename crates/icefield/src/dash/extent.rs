@@ -5,7 +5,7 @@
 //! in extendible hashing. Scans, cursors and splits therefore work the same way in both. Splitting the run with prefix
 //! *p* of *N* bits makes the segment with number 2^*N* + *p*. A prefix with a leading one is a single number, its
 //! *path*. The segment that covers a run is numbered as when it was split off: its number is the path without its
-//! trailing zeros and without the one before them.
+//! trailing zeros and without the 1 bit before them.
 
 use super::layout::MAX_DEPTH;
 

@@ -11,9 +11,9 @@ use super::layout::Bucket;
 use super::segment::{Core, Found, Segment, Site};
 use super::stash;
 use crate::Result;
-use crate::pm::Medium;
-use crate::pm::blob::BlobRef;
-use crate::record::{Pin, Probe, Unlinked};
+use crate::record::{EpochGuard, LookupKey, PreparedRecord};
+use crate::storage::Medium;
+use crate::storage::blob::BlobRef;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 /// Maximum number of records that are displaced to make room for one.
@@ -58,17 +58,17 @@ impl<'a, T: Kinds> Locked<'a, T> {
         home.fetch_for_write();
         probing.fetch_for_write();
         let guards = if core.geometry.home(hash) < core.geometry.next(core.geometry.home(hash)) {
-            let first = home.lock(&core.pm);
-            [first, probing.lock(&core.pm)]
+            let first = home.lock(&core.storage);
+            [first, probing.lock(&core.storage)]
         } else {
-            let first = probing.lock(&core.pm);
-            [home.lock(&core.pm), first]
+            let first = probing.lock(&core.storage);
+            [home.lock(&core.storage), first]
         };
         Self { core, segment, buckets: [home, probing], guards }
     }
 
     #[inline]
-    pub(super) fn find(&self, probe: &Probe<'_>) -> Result<Option<Found<'a>>> {
+    pub(super) fn find(&self, probe: &LookupKey<'_>) -> Result<Option<Found<'a>>> {
         self.core.find_locked(self.segment.id, self.buckets, probe)
     }
 
@@ -82,50 +82,56 @@ impl<'a, T: Kinds> Locked<'a, T> {
     /// Replaces the value word of a record and returns the former one. One flush, one fence.
     #[inline]
     pub(super) fn replace(&mut self, found: &Found<'_>, value: u64) -> u64 {
-        let pm = &self.core.pm;
+        let storage = &self.core.storage;
         self.begin_change(found);
         let cell = found.bucket.value(found.slot);
-        let before = cell.load(pm, Relaxed);
+        let before = cell.load(storage, Relaxed);
         // Release (E3), commit point once fenced: the blob behind a reference was written before.
-        cell.store(pm, value, Release);
-        pm.persist(cell);
+        cell.store(storage, value, Release);
+        storage.persist(cell);
         before
     }
 
     /// Makes a record refer to the copy of one of its blobs. One flush, one fence.
     #[cold]
     pub(super) fn relink(&mut self, found: &Found<'_>, blob: BlobRef, copy: BlobRef) {
-        let (pm, slot) = (&self.core.pm, &found.bucket.slots[found.slot]);
+        let (storage, slot) = (&self.core.storage, &found.bucket.slots[found.slot]);
         self.begin_change(found);
         for (cell, is_key) in [(&slot.key, true), (&slot.value, false)] {
-            let word = cell.load(pm, Relaxed);
+            let word = cell.load(storage, Relaxed);
             if let Some(word) = self.core.records.relinked(word, is_key, blob, copy) {
                 // Release (E3), commit point once fenced (P27): the copy was made durable before.
-                cell.store(pm, word, Release);
+                cell.store(storage, word, Release);
             }
         }
-        pm.persist(slot);
+        storage.persist(slot);
     }
 
     /// Removes a record durably, so that its slot may be reused at once. One flush, one fence.
     #[inline]
-    pub(super) fn remove(&mut self, found: &Found<'_>, hash: u64, pin: &Pin<'_>) {
+    pub(super) fn remove(&mut self, found: &Found<'_>, hash: u64, pin: &EpochGuard<'_>) {
         let core = self.core;
-        let pm = &core.pm;
-        let (key, value) = found.bucket.record(pm, found.slot);
+        let storage = &core.storage;
+        let (key, value) = found.bucket.record(storage, found.slot);
         if found.site == Site::Normal {
             self.begin_change(found);
-            found.bucket.publish(pm, found.bucket.meta(pm).without(1 << found.slot));
+            found.bucket.publish(storage, found.bucket.meta(storage).without(1 << found.slot));
             // Commit point: from here on the removal survives a crash.
-            pm.fence();
+            storage.fence();
         } else {
-            let guard = found.bucket.lock(pm);
+            let guard = found.bucket.lock(storage);
             self.guards.iter().for_each(Guard::begin_change);
             guard.begin_change();
-            found.bucket.publish(pm, found.bucket.meta(pm).without(1 << found.slot));
+            found.bucket.publish(storage, found.bucket.meta(storage).without(1 << found.slot));
             // Commit point, as above.
-            pm.fence();
-            stash::forget(pm, self.buckets[0], self.buckets[1], hash, found.site.stash_bucket());
+            storage.fence();
+            stash::forget(
+                storage,
+                self.buckets[0],
+                self.buckets[1],
+                hash,
+                found.site.stash_bucket(),
+            );
         }
         core.records.retire_key(pin, key);
         core.records.retire_value(pin, value);
@@ -133,8 +139,8 @@ impl<'a, T: Kinds> Locked<'a, T> {
 
     /// Inserts a record whose key is absent. Returns `false` if the segment has no room.
     #[inline]
-    pub(super) fn insert(&mut self, hash: u64, record: Unlinked) -> Result<bool> {
-        let metas = self.buckets.map(|bucket| bucket.meta(&self.core.pm).allocated());
+    pub(super) fn insert(&mut self, hash: u64, record: PreparedRecord) -> Result<bool> {
+        let metas = self.buckets.map(|bucket| bucket.meta(&self.core.storage).allocated());
         if let Some((target, slot)) = self.core.choose(metas) {
             self.insert_at(target, slot, hash, record);
             return Ok(true);
@@ -151,22 +157,22 @@ impl<'a, T: Kinds> Locked<'a, T> {
 
     /// Inserts into a free slot of one of the two buckets. Two flushes, two fences.
     #[inline]
-    fn insert_at(&mut self, target: usize, slot: usize, hash: u64, record: Unlinked) {
-        let pm = &self.core.pm;
+    fn insert_at(&mut self, target: usize, slot: usize, hash: u64, record: PreparedRecord) {
+        let storage = &self.core.storage;
         let bucket = self.buckets[target];
-        bucket.write_record(pm, slot, record.key, record.value);
+        bucket.write_record(storage, slot, record.key, record.value);
         // P1: the record is durable before any durable word refers to it.
-        pm.fence();
+        storage.fence();
         self.guards[target].begin_change();
-        bucket.set_fingerprint(pm, slot, hash);
-        bucket.publish(pm, bucket.meta(pm).with(slot, target == 1));
+        bucket.set_fingerprint(storage, slot, hash);
+        bucket.publish(storage, bucket.meta(storage).with(slot, target == 1));
         // P2, commit point: from here on the record survives a crash.
-        pm.fence();
+        storage.fence();
     }
 
     /// Inserts the record into the first stash bucket with room. Two flushes, two fences.
     #[cold]
-    fn insert_into_stash(&mut self, hash: u64, record: Unlinked) -> bool {
+    fn insert_into_stash(&mut self, hash: u64, record: PreparedRecord) -> bool {
         let core = self.core;
         for (number, bucket) in core.stash(self.segment).iter().enumerate() {
             if self.insert_overflow(bucket, Some(number), hash, record) {
@@ -178,7 +184,7 @@ impl<'a, T: Kinds> Locked<'a, T> {
     }
 
     #[cold]
-    fn insert_into_chain(&mut self, hash: u64, record: Unlinked) -> Result<bool> {
+    fn insert_into_chain(&mut self, hash: u64, record: PreparedRecord) -> Result<bool> {
         let core = self.core;
         for block in core.chain(self.segment.id) {
             if self.insert_overflow(&block?.1.bucket, None, hash, record) {
@@ -194,28 +200,28 @@ impl<'a, T: Kinds> Locked<'a, T> {
         bucket: &Bucket,
         number: Option<usize>,
         hash: u64,
-        record: Unlinked,
+        record: PreparedRecord,
     ) -> bool {
-        let pm = &self.core.pm;
+        let storage = &self.core.storage;
         let mask = self.core.geometry.slot_mask();
-        if bucket.looks_full(pm, mask) {
+        if bucket.looks_full(storage, mask) {
             return false;
         }
-        let guard = bucket.lock(pm);
-        let meta = bucket.meta(pm);
+        let guard = bucket.lock(storage);
+        let meta = bucket.meta(storage);
         let Some(slot) = Bucket::free_slot(meta.allocated(), mask) else { return false };
-        bucket.write_record(pm, slot, record.key, record.value);
+        bucket.write_record(storage, slot, record.key, record.value);
         // P1, as in `insert_at`.
-        pm.fence();
+        storage.fence();
         // Set before the record becomes visible: a scan checks the versions of normal buckets only. It must not return
         // a record that is not yet durable, or one that the overflow metadata does not yet lead to.
         self.guards.iter().for_each(Guard::begin_change);
         guard.begin_change();
-        bucket.set_fingerprint(pm, slot, hash);
-        bucket.publish(pm, meta.with(slot, false));
+        bucket.set_fingerprint(storage, slot, hash);
+        bucket.publish(storage, meta.with(slot, false));
         // P2, commit point, as in `insert_at`.
-        pm.fence();
-        stash::note(pm, self.buckets[0], self.buckets[1], hash, number);
+        storage.fence();
+        stash::note(storage, self.buckets[0], self.buckets[1], hash, number);
         true
     }
 
@@ -226,11 +232,17 @@ impl<'a, T: Kinds> Locked<'a, T> {
     /// bucket, only members. In both directions a record moves to its other bucket. The paper displaces one record; a
     /// few more fill segments further.
     #[cold]
-    fn displace(&mut self, hash: u64, record: Unlinked, steps: usize) -> bool {
+    fn displace(&mut self, hash: u64, record: PreparedRecord, steps: usize) -> bool {
         self.displace_from(1, hash, record, steps) || self.displace_from(0, hash, record, steps)
     }
 
-    fn displace_from(&mut self, from: usize, hash: u64, record: Unlinked, steps: usize) -> bool {
+    fn displace_from(
+        &mut self,
+        from: usize,
+        hash: u64,
+        record: PreparedRecord,
+        steps: usize,
+    ) -> bool {
         let (core, geometry) = (self.core, self.core.geometry);
         let home = geometry.home(hash);
         let mut number = if from == 1 { geometry.next(home) } else { home };
@@ -238,7 +250,7 @@ impl<'a, T: Kinds> Locked<'a, T> {
         let mut guards = Vec::new();
         loop {
             if path.len() > steps
-                || movable(&core.pm, &self.segment.buckets[number], from == 1, 0).is_none()
+                || movable(&core.storage, &self.segment.buckets[number], from == 1, 0).is_none()
             {
                 return false;
             }
@@ -246,10 +258,11 @@ impl<'a, T: Kinds> Locked<'a, T> {
             let bucket = &self.segment.buckets[number];
             // Algorithm 1 omits these locks. They are only tried: waiting here, out of order, could deadlock. (A failed
             // try also ends paths that return to the buckets of this insert.)
-            let Some(guard) = bucket.try_lock(&core.pm) else { return false };
+            let Some(guard) = bucket.try_lock(&core.storage) else { return false };
             guards.push(guard);
             path.push(number);
-            if Bucket::free_slot(bucket.meta(&core.pm).allocated(), geometry.slot_mask()).is_some()
+            if Bucket::free_slot(bucket.meta(&core.storage).allocated(), geometry.slot_mask())
+                .is_some()
             {
                 break;
             }
@@ -264,7 +277,7 @@ impl<'a, T: Kinds> Locked<'a, T> {
         }
         drop(guards);
         core.counts.displacements.add(1);
-        let taken = self.buckets[from].meta(&core.pm).allocated();
+        let taken = self.buckets[from].meta(&core.storage).allocated();
         let Some(slot) = Bucket::free_slot(taken, geometry.slot_mask()) else { return false };
         self.insert_at(from, slot, hash, record);
         true
@@ -273,12 +286,12 @@ impl<'a, T: Kinds> Locked<'a, T> {
 
 /// Returns a slot, not in `except`, whose record may move to the next bucket (`onwards`) or back to the previous one.
 pub(super) fn movable(
-    pm: &impl Medium,
+    storage: &impl Medium,
     bucket: &Bucket,
     onwards: bool,
     except: u32,
 ) -> Option<usize> {
-    let meta = bucket.meta(pm);
+    let meta = bucket.meta(storage);
     let movable = if onwards {
         meta.allocated() & !meta.members()
     } else {
@@ -309,37 +322,37 @@ impl<T: Kinds> Core<T> {
         (target, entering): (&Bucket, &Guard<'_, T::Medium>),
         onwards: bool,
     ) -> bool {
-        let pm = &self.pm;
-        let room = target.meta(pm);
-        let Some(slot) = movable(pm, source, onwards, 0) else { return false };
+        let storage = &self.storage;
+        let room = target.meta(storage);
+        let Some(slot) = movable(storage, source, onwards, 0) else { return false };
         let Some(free) = Bucket::free_slot(room.allocated(), self.geometry.slot_mask()) else {
             return false;
         };
-        let (key, value) = source.record(pm, slot);
-        target.write_record(pm, free, key, value);
+        let (key, value) = source.record(storage, slot);
+        target.write_record(storage, free, key, value);
         // P3: the copy is durable before the target's metadata word refers to it.
-        pm.fence();
+        storage.fence();
         entering.begin_change();
-        copy_fingerprint(pm, source, slot, target, free);
-        target.publish(pm, room.with(free, onwards));
+        copy_fingerprint(storage, source, slot, target, free);
+        target.publish(storage, room.with(free, onwards));
         // P4: the record is in both buckets; a crash here leaves a duplicate, which recovery removes.
-        pm.fence();
+        storage.fence();
         leaving.begin_change();
-        source.publish(pm, source.meta(pm).without(1 << slot));
+        source.publish(storage, source.meta(storage).without(1 << slot));
         // P5: the slot is durably free before it is used again.
-        pm.fence();
+        storage.fence();
         true
     }
 }
 
 pub(super) fn copy_fingerprint(
-    pm: &impl Medium,
+    storage: &impl Medium,
     source: &Bucket,
     slot: usize,
     target: &Bucket,
     to: usize,
 ) {
-    target.set_fingerprint(pm, to, u64::from(source.fingerprint_at(pm, slot)));
+    target.set_fingerprint(storage, to, u64::from(source.fingerprint_at(storage, slot)));
 }
 
 #[cfg(test)]

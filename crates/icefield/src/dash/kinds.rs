@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use crate::key::{Key, Value};
-use crate::pm::Medium;
+use crate::storage::Medium;
 
 /// The types that the code below the public interface is generic over.
 pub trait Kinds {

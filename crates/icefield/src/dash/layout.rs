@@ -2,8 +2,8 @@
 
 use std::mem::offset_of;
 
-use crate::pm::cell::Overlay;
-use crate::pm::{Cell32, Cell64, Volatile32};
+use crate::storage::cell::Overlay;
+use crate::storage::{Cell32, Cell64, Volatile32};
 
 pub(super) const SLOTS: usize = 14;
 pub(super) const OVERFLOW_SLOTS: usize = 4;
@@ -71,8 +71,8 @@ pub(super) struct Root {
     /// expansion and `clear`.
     pub(super) directory: Cell64,
     _reserved: [Cell64; 7],
-    pub(super) segments: crate::pm::alloc::Words,
-    pub(super) chains: crate::pm::alloc::Words,
+    pub(super) segments: crate::storage::alloc::Words,
+    pub(super) chains: crate::storage::alloc::Words,
 }
 
 // SAFETY: `repr(C)`, cells only, alignment 16.
@@ -91,7 +91,7 @@ const _: () = assert!(offset_of!(Bucket, meta) == 12 && offset_of!(Bucket, finge
 const _: () = assert!(offset_of!(Bucket, slots) == 32);
 const _: () = assert!(size_of::<Header>() == 32);
 const _: () = assert!(size_of::<ChainBlock>() == 320 && offset_of!(ChainBlock, bucket) == 64);
-const _: () = assert!(size_of::<Root>() as u64 <= crate::pm::superblock::ROOT_BYTES);
+const _: () = assert!(size_of::<Root>() as u64 <= crate::storage::superblock::ROOT_BYTES);
 
 /// The dimensions of segments. Only tests and ablations use anything but the default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -28,15 +28,15 @@ use super::directory::{Covered, Directory, Located, Standing};
 use super::extent::{self, Extent};
 use super::kinds::{Kinds, Whole};
 use super::layout::State;
-use super::recover::touch;
+use super::recover::ensure_recovered;
 use super::root::{Base, hashes_below, planned_records, planned_segments};
 use super::segment::{Core, Segment};
 use crate::Result;
 use crate::base::counter::ShardedCounter;
-use crate::pm::Medium;
-use crate::pm::alloc::Blocks;
-use crate::record::Pin;
+use crate::record::EpochGuard;
 use crate::record::mending::Mending;
+use crate::storage::Medium;
+use crate::storage::alloc::Blocks;
 
 /// Minimum number of chained buckets for which space is reserved, besides those in use.
 const SPARE_CHAINED: u64 = 8;
@@ -62,10 +62,10 @@ pub struct Lh {
 }
 
 impl Lh {
-    fn map<M: Medium>(pm: &M, growth: Growth, extent: Extent) -> Result<Self> {
+    fn map<M: Medium>(storage: &M, growth: Growth, extent: Extent) -> Result<Self> {
         let arrays = growth.arrays().unwrap_or(Arrays::DEFAULT);
         Ok(Self {
-            base: Base::map(pm, arrays.most(), extent.pack())?,
+            base: Base::map(storage, arrays.most(), extent.pack())?,
             arrays,
             expansion: growth.expansion,
             expanding: Mutex::new(()),
@@ -108,7 +108,7 @@ impl Lh {
     fn owns_chain<T: Kinds>(&self, core: &Core<T>, id: u32) -> Result<bool> {
         let extent = self.extent();
         Ok(self.index(extent, id).is_some()
-            && core.header(id)?.birth.load(&core.pm, Acquire) == Self::birth(extent))
+            && core.header(id)?.birth.load(&core.storage, Acquire) == Self::birth(extent))
     }
 }
 
@@ -154,9 +154,9 @@ impl Directory for Lh {
         let planned = planned.max(u64::from(growth.first_array));
         core.check_room(planned, 0)?;
         let extent = Extent::of(0, planned);
-        let lh = Self::map(&core.pm, growth, extent)?;
+        let lh = Self::map(&core.storage, growth, extent)?;
         lh.base.set_floor(extent.count());
-        lh.base.grow(&core.pm, 0, lh.arrays.most())?;
+        lh.base.grow(&core.storage, 0, lh.arrays.most())?;
         lh.lay_out(core, extent)?;
         lh.base.set_word(core, extent.pack())?;
         Ok(lh)
@@ -164,24 +164,24 @@ impl Directory for Lh {
 
     fn open<T: Kinds>(core: &Core<T>, growth: Growth) -> Result<(Self, u64)> {
         let words = core.root()?;
-        let word = words.directory.load(&core.pm, Acquire);
+        let word = words.directory.load(&core.storage, Acquire);
         let extent = Extent::unpack(word);
-        let lh = Self::map(&core.pm, growth, extent)?;
+        let lh = Self::map(&core.storage, growth, extent)?;
         if !extent.is_possible(lh.arrays.first_bits()) {
             let detail = format!("root word {word:#x}");
-            let offset = crate::pm::superblock::ROOT_OFFSET;
+            let offset = crate::storage::superblock::ROOT_OFFSET;
             return Err(core.corrupt(&core.table, offset, detail));
         }
         let parity = extent.parity();
         for array in 0..lh.arrays.arrays_for(extent.count()) {
             let place = lh.arrays.place(array, parity);
-            if lh.base.entry(&core.pm, parity, array) != Some(place as u32) {
-                return Err(lh.base.no_entry(&core.pm, parity, array));
+            if lh.base.entry(&core.storage, parity, array) != Some(place as u32) {
+                return Err(lh.base.no_entry(&core.storage, parity, array));
             }
             check_count(core, place + lh.arrays.size(array))?;
         }
         let resolved = core.chain_blocks.recover(
-            &core.pm,
+            &core.storage,
             &words.chains,
             &ChainBlocks(core),
             |block, owner| Ok(lh.owns_chain(core, owner)? && core.owns_chain_block(owner, block)?),
@@ -195,7 +195,7 @@ impl Directory for Lh {
     }
 
     #[inline(always)]
-    fn glance<M: Medium>(&self, _pm: &M, hash: u64) -> Option<Located> {
+    fn try_locate<M: Medium>(&self, _pm: &M, hash: u64) -> Option<Located> {
         Some(self.located(hash))
     }
 
@@ -203,7 +203,7 @@ impl Directory for Lh {
         Ok(self.located(hash))
     }
 
-    /// Also checks that the segment is ready: it may have been removed, and its split be due again.
+    /// Also checks that the segment is ready: it may have been removed, and its split may be due again.
     #[inline(always)]
     fn is_current<T: Kinds>(&self, core: &Core<T>, hash: u64, located: Located) -> bool {
         self.located(hash) == located && core.is_touched(located.segment)
@@ -218,7 +218,7 @@ impl Directory for Lh {
         mut located: Located,
     ) -> Result<Option<Located>> {
         loop {
-            if touch(core, self, located.segment)? {
+            if ensure_recovered(core, self, located.segment)? {
                 return Ok(Some(located));
             }
             let extent = self.extent();
@@ -273,7 +273,7 @@ impl Directory for Lh {
         let is_due = depth < self.extent().depth(hash);
         if !is_due {
             // Batches put records into the stash that displacement could have placed.
-            core.tidy(segment, &guards)?;
+            core.rebalance_stash(segment, &guards)?;
             if core.has_room(segment, hash)? {
                 return Ok(());
             }
@@ -292,12 +292,17 @@ impl Directory for Lh {
             return Ok(());
         }
         // A due split must not fail for lack of chained buckets; it needs at most as many as its segment has.
-        let chained = core.chain_blocks.used(&core.pm, &core.root()?.chains);
+        let chained = core.chain_blocks.used(&core.storage, &core.root()?.chains);
         ChainBlocks(core).reserve(2 * chained + SPARE_CHAINED)?;
         core.extend_chain(segment)
     }
 
-    fn settle<T: Kinds>(&self, core: &Core<T>, segment: u32, fresh: bool) -> Result<Standing> {
+    fn determine_state<T: Kinds>(
+        &self,
+        core: &Core<T>,
+        segment: u32,
+        fresh: bool,
+    ) -> Result<Standing> {
         self.make_if_due(core, segment, fresh)
     }
 
@@ -310,7 +315,7 @@ impl Directory for Lh {
     fn shrink<T: Kinds>(
         &self,
         core: &Core<T>,
-        pin: &Pin<'_>,
+        pin: &EpochGuard<'_>,
         _hash: u64,
         percent: u64,
     ) -> Result<bool> {
@@ -324,7 +329,12 @@ impl Directory for Lh {
         Ok(merged)
     }
 
-    fn shrink_all<T: Kinds>(&self, core: &Core<T>, pin: &Pin<'_>, percent: u64) -> Result<()> {
+    fn shrink_all<T: Kinds>(
+        &self,
+        core: &Core<T>,
+        pin: &EpochGuard<'_>,
+        percent: u64,
+    ) -> Result<()> {
         self.base.set_floor(0);
         while self.contract(core, pin, percent)? {}
         Ok(())
@@ -351,12 +361,12 @@ impl Directory for Lh {
     fn clear<T: Kinds>(
         &self,
         core: &Core<T>,
-        pin: &Pin<'_>,
+        pin: &EpochGuard<'_>,
         before: impl FnOnce(u64),
         mut retire: impl FnMut(Segment<'_>) -> Result<()>,
     ) -> Result<()> {
         let _structure = self.base.alone();
-        let pm = &core.pm;
+        let storage = &core.storage;
         let old = self.extent();
         let new = old.cleared(self.arrays.first());
         // This also performs all due splits.
@@ -366,11 +376,11 @@ impl Directory for Lh {
             // other set of the allocator would otherwise hand out a second time.
             drop(core.lock_all(core.segment(id)?));
         }
-        self.base.grow(pm, new.parity(), self.arrays.most())?;
+        self.base.grow(storage, new.parity(), self.arrays.most())?;
         self.lay_out(core, new)?;
-        core.chain_blocks.prepare_switch(pm, &core.root()?.chains, None);
+        core.chain_blocks.prepare_switch(storage, &core.root()?.chains, None);
         // P13, as in `provide`; also makes the allocator's words durable.
-        pm.fence();
+        storage.fence();
         before(new.generation);
         self.base.set_word(core, new.pack())?;
         core.chain_blocks.switch();
@@ -384,7 +394,7 @@ impl Directory for Lh {
             retire(segment)?;
         }
         for array in 1..self.arrays.arrays_for(old.count()) {
-            core.limbo.enter(pin, array as u32);
+            core.deferred_free.enter(pin, array as u32);
         }
         Ok(())
     }
@@ -394,7 +404,7 @@ impl Directory for Lh {
         let mut segments = Vec::new();
         for run in runs(extent) {
             let id = self.id(extent, extent.index(run.first));
-            match touch(core, self, id) {
+            match ensure_recovered(core, self, id) {
                 Ok(_) if core.is_due(id) => {}
                 Ok(_) => segments.push((id, run)),
                 Err(error) => fault(error.to_string()),
@@ -402,7 +412,7 @@ impl Directory for Lh {
         }
         for (id, run) in &segments {
             let (link, pattern) =
-                (core.link(*id)?, core.header(*id)?.pattern.load(&core.pm, Acquire));
+                (core.link(*id)?, core.header(*id)?.pattern.load(&core.storage, Acquire));
             // I1: each segment has the depth and pattern of its number; a split may be due only in a session that only
             // reads.
             let is_deep = link.depth == run.depth || core.still.is_some() && link.depth < run.depth;

@@ -16,9 +16,9 @@ use super::stash::{self, StashHint};
 use super::still::Still;
 use crate::Result;
 use crate::key::{Key, Value};
-use crate::pm::blob::{BlobRef, BlobStore, Owner};
-use crate::pm::{Medium, refuse_child, superblock};
 use crate::record::engine::Engine;
+use crate::storage::blob::{BlobRef, BlobStore, Owner};
+use crate::storage::{Medium, refuse_child, superblock};
 use crate::table::{Arg, BackupReport, CheckReport, SalvageReport, Stats};
 
 /// Results of `check` over all segments.
@@ -47,7 +47,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         }
         self.check_blocks(&segments, &mut findings)?;
         if let Some(blobs) = core.records.blobs() {
-            let found = blobs.check(&core.pm, std::mem::take(&mut findings.blobs));
+            let found = blobs.check(&core.storage, std::mem::take(&mut findings.blobs));
             findings.report.leaked += found.leaked;
             found.faults.into_iter().for_each(|words| findings.report.fault(words));
         }
@@ -62,7 +62,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
 
     fn check_segment(&self, segment: Segment<'_>, findings: &mut Findings) -> Result<()> {
         let core = &self.core;
-        let pm = &core.pm;
+        let storage = &core.storage;
         let id = segment.id;
         let mut seen: HashMap<u64, Vec<u64>> = HashMap::new();
         for block in core.chain(id) {
@@ -70,7 +70,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         }
         for (number, site) in core.sites(segment).enumerate() {
             let (site, bucket) = site?;
-            let meta = bucket.meta(pm);
+            let meta = bucket.meta(storage);
             // I3: only slots with a record have a membership bit.
             if meta.members() & !meta.allocated() != 0 {
                 findings.report.fault(format!(
@@ -78,13 +78,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
                 ));
             }
             for slot in Bucket::slots_of(meta.allocated()) {
-                let (key, value) = bucket.record(pm, slot);
+                let (key, value) = bucket.record(storage, slot);
                 let place = format!("segment {id}, bucket {number}, slot {slot}");
                 let hash = match self
                     .own_key(key)
                     .and_then(|owned| self.own_value(value).map(|_| owned))
                 {
-                    Ok(owned) => core.records.probe(K::arg(&owned)).hash,
+                    Ok(owned) => core.records.hash_key(K::arg(&owned)).hash,
                     Err(error) => {
                         findings.report.fault(format!("I2: {place}: {error}"));
                         continue;
@@ -111,7 +111,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     }
 
     fn same_key(&self, one: u64, other: u64) -> bool {
-        self.core.records.is_same_key(&self.core.pm, one, other).unwrap_or(false)
+        self.core.records.is_same_key(&self.core.storage, one, other).unwrap_or(false)
     }
 
     /// Checks I2, I3 and I4 for one record.
@@ -127,17 +127,17 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         if located.segment != segment.id {
             return Err(format!("I2: the key belongs to segment {}", located.segment));
         }
-        if bucket.fingerprint_at(&core.pm, slot) != super::layout::fingerprint(hash) {
+        if bucket.fingerprint_at(&core.storage, slot) != super::layout::fingerprint(hash) {
             return Err("I2: the fingerprint is not the key's".into());
         }
         let home = core.geometry.home(hash);
         let hint = match &core.still {
             Some(still) => StashHint { buckets: 0, all: still.overflows(segment.id, home) },
-            None => stash::hint(&core.pm, core.pair(segment, hash), hash),
+            None => stash::hint(&core.storage, core.pair(segment, hash), hash),
         };
         match site {
             Site::Normal => {
-                let member = bucket.meta(&core.pm).members() >> slot & 1 == 1;
+                let member = bucket.meta(&core.storage).members() >> slot & 1 == 1;
                 let right =
                     if member { number == core.geometry.next(home) } else { number == home };
                 right.then_some(()).ok_or_else(|| {
@@ -162,14 +162,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         let chained: Vec<u32> = findings.chained.iter().copied().collect();
         let (segment_free, segment_count) = self.directory.spare(core)?;
         let chain_free =
-            core.chain_blocks.free_blocks(&core.pm, &words.chains, &ChainBlocks(core))?;
+            core.chain_blocks.free_blocks(&core.storage, &words.chains, &ChainBlocks(core))?;
         let all = [
             ("segment", segments, segment_free, segment_count),
             (
                 "chained bucket",
                 &chained[..],
                 chain_free,
-                core.chain_blocks.used(&core.pm, &words.chains),
+                core.chain_blocks.used(&core.storage, &words.chains),
             ),
         ];
         for (name, used, free, count) in all {
@@ -197,9 +197,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         };
         let segments = self.directory.segments(core);
         let chained =
-            core.root().map_or(0, |words| core.chain_blocks.used(&core.pm, &words.chains));
+            core.root().map_or(0, |words| core.chain_blocks.used(&core.storage, &words.chains));
         let blobs = core.records.blobs();
-        let in_use = blobs.map_or(0, |blobs| blobs.bytes_in_use(&core.pm));
+        let in_use = blobs.map_or(0, |blobs| blobs.bytes_in_use(&core.storage));
         let blobs = blobs.map(BlobStore::stats).unwrap_or_default();
         let mut details = vec![
             ("segments", segments),
@@ -219,13 +219,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         Stats {
             len_estimate: self.length.estimate(self.directory.generation()),
             capacity: self.capacity(),
-            pm_bytes: regions.iter().map(|region| region.len()).sum::<u64>()
+            storage_bytes: regions.iter().map(|region| region.len()).sum::<u64>()
                 + blobs.region_bytes
                 + self.directory.base().bytes(),
             dram_bytes: segments
                 + core.still.as_ref().map_or(0, Still::bytes)
                 + size_of::<Self>() as u64,
-            durability: Some(core.pm.durability()),
+            durability: Some(core.storage.durability()),
             details,
         }
     }
@@ -233,8 +233,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     pub(super) fn salvage_to(&self, path: &Path) -> Result<SalvageReport> {
         let core = &self.core;
         // A forked child cannot read safely: the parent moves records meanwhile.
-        refuse_child(&core.pm)?;
-        let (_, identity) = superblock::read(&core.pm)?;
+        refuse_child(&core.storage)?;
+        let (_, identity) = superblock::read(&core.storage)?;
         let rescued = DashOptions::<K, V, P>::default()
             .types_of(&identity)
             .capacity(self.length.estimate(0))
@@ -277,13 +277,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
                 }
             };
             for slot in
-                Bucket::slots_of(bucket.meta(&core.pm).allocated() & core.geometry.slot_mask())
+                Bucket::slots_of(bucket.meta(&core.storage).allocated() & core.geometry.slot_mask())
             {
                 let place = format!("segment {}, bucket {number}, slot {slot}", segment.id);
                 let is_home =
                     |hash| self.check_record(segment, (number, site), bucket, (slot, hash));
                 let put = |key: Arg<'_, K>, value: Arg<'_, V>| rescued.put(key, value);
-                self.rescue(bucket.record(&core.pm, slot), place, report, is_home, put)?;
+                self.rescue(bucket.record(&core.storage, slot), place, report, is_home, put)?;
             }
         }
         Ok(())
@@ -292,11 +292,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     pub(super) fn backup_to(&self, path: &Path) -> Result<BackupReport> {
         let core = &self.core;
         if core.still.is_some() {
-            let bytes = core.pm.backup_to(path)?;
+            let bytes = core.storage.backup_to(path)?;
             return Ok(BackupReport { bytes, pause: Duration::ZERO });
         }
         // The locks of buckets are in the files, which the parent uses.
-        refuse_child(&core.pm)?;
+        refuse_child(&core.storage)?;
         self.directory.without_splits(|| {
             let paused = Instant::now();
             let segments = self.directory.check(core, &mut |_| {})?;
@@ -304,7 +304,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
             for &id in &segments {
                 guards.push(core.lock_all(core.segment(id)?));
             }
-            let bytes = core.pm.backup_to(path)?;
+            let bytes = core.storage.backup_to(path)?;
             Ok(BackupReport { bytes, pause: paused.elapsed() })
         })
     }
@@ -321,8 +321,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     ) -> Result<Option<Found<'a>>> {
         let core = &self.core;
         let slot_of = |bucket: &Bucket| {
-            Bucket::slots_of(bucket.candidates(&core.pm, hash)).find(|&slot| {
-                let (key, value) = bucket.record(&core.pm, slot);
+            Bucket::slots_of(bucket.candidates(&core.storage, hash)).find(|&slot| {
+                let (key, value) = bucket.record(&core.storage, slot);
                 core.records.refers(key, value, blob)
             })
         };
@@ -333,8 +333,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         }
         for site in locked.core.sites(locked.segment).skip(core.geometry.buckets as usize) {
             let (site, bucket) = site?;
-            // Read through `peek`, as in `find_stashed`.
-            if let Some(slot) = core.pm.peek(|| slot_of(bucket)) {
+            // Read through `read_unvalidated`, as in `find_stashed`.
+            if let Some(slot) = core.storage.read_unvalidated(|| slot_of(bucket)) {
                 return Ok(Some(Found { bucket, slot, site }));
             }
         }
@@ -355,6 +355,6 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Owner for Dash
         let (_, mut locked) = self.lock(owner)?;
         let Some(found) = self.referring(&locked, owner, blob)? else { return Ok(false) };
         locked.relink(&found, blob, copy);
-        self.core.pm.writable().map(|()| true)
+        self.core.storage.check_writable().map(|()| true)
     }
 }

@@ -15,24 +15,24 @@ impl<T: Kinds> Core<T> {
     /// Replaces missing chained buckets by zeros: they are empty and end their chains.
     pub(super) fn mend_chains(&self, mending: &Mending) -> Result<()> {
         let words = &self.root()?.chains;
-        words.forget(&self.pm);
-        let used = self.chain_blocks.used(&self.pm, words);
+        words.forget(&self.storage);
+        let used = self.chain_blocks.used(&self.storage, words);
         let bytes = size_of::<ChainBlock>() as u64;
-        let used = mending.lengthen_blocks(&self.pm, &self.chains, used, bytes)?;
-        words.bound(&self.pm, used);
+        let used = mending.lengthen_blocks(&self.storage, &self.chains, used, bytes)?;
+        words.bound(&self.storage, used);
         Ok(())
     }
 
     /// Replaces missing segments by zeros, which means that they are empty. Returns the number of segments afterwards.
     pub(super) fn mend_segments(&self, segments: u64, mending: &Mending) -> Result<u64> {
-        let (pm, bytes) = (&self.pm, size_of::<Header>() as u64);
-        let segments = mending.lengthen_blocks(pm, &self.headers, segments, bytes)?;
-        mending.lengthen_blocks(pm, &self.segments, segments, self.geometry.segment_bytes())
+        let (storage, bytes) = (&self.storage, size_of::<Header>() as u64);
+        let segments = mending.lengthen_blocks(storage, &self.headers, segments, bytes)?;
+        mending.lengthen_blocks(storage, &self.segments, segments, self.geometry.segment_bytes())
     }
 
     /// Returns whether the header of a segment is missing or has an impossible link word.
     pub(super) fn has_no_header(&self, id: u32) -> bool {
-        self.header(id).is_ok_and(|it| Link::unpack(it.link.load(&self.pm, Acquire)).is_none())
+        self.header(id).is_ok_and(|it| Link::unpack(it.link.load(&self.storage, Acquire)).is_none())
     }
 
     /// Returns the depth of a segment without a header: the largest depth at which less than an eighth of its records
@@ -47,7 +47,7 @@ impl<T: Kinds> Core<T> {
         let segment = self.segment(id)?;
         let mut hashes = Vec::new();
         for bucket in segment.buckets {
-            let slots = Bucket::slots_of(bucket.meta(&self.pm).allocated());
+            let slots = Bucket::slots_of(bucket.meta(&self.storage).allocated());
             hashes.extend(slots.filter_map(|slot| self.hash_at(bucket, slot).ok()));
         }
         let least = *depths.start();
@@ -67,17 +67,17 @@ impl<T: Kinds> Core<T> {
         depth: u32,
         birth: u64,
     ) -> Result<bool> {
-        let (pm, header) = (&self.pm, self.header(id)?);
-        let keeps_chain = header.link.load(pm, Acquire) != 0
-            && header.pattern.load(pm, Acquire) == pattern
-            && header.birth.load(pm, Acquire) == birth;
+        let (storage, header) = (&self.storage, self.header(id)?);
+        let keeps_chain = header.link.load(storage, Acquire) != 0
+            && header.pattern.load(storage, Acquire) == pattern
+            && header.birth.load(storage, Acquire) == birth;
         if !keeps_chain {
-            header.chain.store(pm, 0, Relaxed);
+            header.chain.store(storage, 0, Relaxed);
         }
-        header.pattern.store(pm, pattern, Relaxed);
-        header.birth.store(pm, birth, Relaxed);
+        header.pattern.store(storage, pattern, Relaxed);
+        header.birth.store(storage, birth, Relaxed);
         let link = Link { state: State::Stable, depth, side: None };
-        header.link.store(pm, link.pack(), Relaxed);
+        header.link.store(storage, link.pack(), Relaxed);
         Ok(keeps_chain)
     }
 
@@ -86,7 +86,8 @@ impl<T: Kinds> Core<T> {
         if !made.is_empty() {
             mending.note(format!("{} headers of segments made anew", made.len()));
         }
-        if made.contains(&false) && self.chain_blocks.used(&self.pm, &self.root()?.chains) > 0 {
+        if made.contains(&false) && self.chain_blocks.used(&self.storage, &self.root()?.chains) > 0
+        {
             mending.note("chained buckets that these segments had are lost".to_owned());
         }
         Ok(())

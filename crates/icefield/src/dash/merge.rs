@@ -17,7 +17,7 @@ use super::layout::{Bucket, Geometry, State};
 use super::moves::Move;
 use super::segment::{Core, Segment};
 use crate::Result;
-use crate::pm::Medium;
+use crate::storage::Medium;
 
 /// Maximum load of a segment after an automatic merge.
 pub(super) const MERGED_PERCENT: u64 = 50;
@@ -70,9 +70,9 @@ impl<T: Kinds> Core<T> {
         right: &Held<'_, T::Medium>,
         commit: impl FnOnce() -> Result<()>,
     ) -> Result<bool> {
-        let pm = &self.pm;
-        if self.header(right.segment.id)?.chain.load(pm, Acquire) != 0 {
-            self.tidy(right.segment, &right.guards)?;
+        let storage = &self.storage;
+        if self.header(right.segment.id)?.chain.load(storage, Acquire) != 0 {
+            self.rebalance_stash(right.segment, &right.guards)?;
         }
         let Some(moves) = self.plan_merge(left.segment, right.segment)? else { return Ok(false) };
         let depth = self.link(left.segment.id)?.depth.saturating_sub(1);
@@ -93,16 +93,16 @@ impl<T: Kinds> Core<T> {
         left: Segment<'a>,
         right: Segment<'a>,
     ) -> Result<Option<Vec<Move<'a>>>> {
-        let (pm, mask) = (&self.pm, self.geometry.slot_mask());
-        if self.header(right.id)?.chain.load(pm, Acquire) != 0 {
+        let (storage, mask) = (&self.storage, self.geometry.slot_mask());
+        if self.header(right.id)?.chain.load(storage, Acquire) != 0 {
             return Ok(None);
         }
         let normal = self.geometry.buckets as usize;
         let mut taken: Vec<u32> =
-            left.buckets.iter().map(|bucket| bucket.meta(pm).allocated()).collect();
+            left.buckets.iter().map(|bucket| bucket.meta(storage).allocated()).collect();
         let mut moves = Vec::new();
         for source in right.buckets {
-            for slot in Bucket::slots_of(source.meta(pm).allocated()) {
+            for slot in Bucket::slots_of(source.meta(storage).allocated()) {
                 let home = self.geometry.home(self.hash_at(source, slot)?);
                 let pair = [home, self.geometry.next(home)];
                 let at_home = self

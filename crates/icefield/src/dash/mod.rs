@@ -24,20 +24,20 @@
 //! - §4.2 fingerprints (`bucket`, `search`). The fingerprint is the low byte of the hash; the bits above it select the
 //!   bucket; the top bits select the directory entry.
 //! - §4.3 balanced insert, displacement, stash (`insert`, `stash`). Once the stash is full, an insert displaces up to
-//!   three records. Batches use the stash before displacement; in LH, `tidy` moves such records home later. The target
-//!   bucket of a displacement is locked, which Algorithm 1 omits: the insert tries the lock and falls back to the next
-//!   method if that fails. A search tests the overflow count of the *home* bucket, not of the probing bucket as in
-//!   Algorithm 3.
+//!   three records. Batches use the stash before displacement; in LH, `rebalance_stash` moves such records home later.
+//!   The target bucket of a displacement is locked, which Algorithm 1 omits: the insert tries the lock and falls back
+//!   to the next method if that fails. A search tests the overflow count of the *home* bucket, not of the probing
+//!   bucket as in Algorithm 3.
 //! - §4.4 concurrency (`base::version_lock`, `search`). A lock has three states: free, held by a writer that prepares,
 //!   and changing. Readers proceed while a writer prepares; they wait only from the publishing store to its fence. So
 //!   no read returns a value that a crash could take back.
-//! - §4.5 variable-length keys (`crate::record`, `pm::blob`). Values can have variable length as well. A reference
+//! - §4.5 variable-length keys (`crate::record`, `storage::blob`). Values can have variable length as well. A reference
 //!   holds 16 more hash bits, which avoid most reads of other keys.
 //! - §4.6 operations (`op`, `batch`). The paper has no update; here it is one store of the value word under the lock.
 //!   The operations of a batch share fences.
-//! - §4.7 splits (`split`, `newcomer`, `eh::grow`). The paper moves records under a transaction. Here the new segment
-//!   is complete and durable before a single store commits the split; that store writes the state and the side link,
-//!   which share a word. Each directory depth has its own place, where doubling writes the new directory.
+//! - §4.7 splits (`split`, `segment_builder`, `eh::grow`). The paper moves records under a transaction. Here the new
+//!   segment is complete and durable before a single store commits the split; that store writes the state and the side
+//!   link, which share a word. Each directory depth has its own place, where doubling writes the new directory.
 //! - §4.7 merging (`merge`, `eh`, `lh`). The paper only mentions it. Here a merge is a split run backwards. A removal
 //!   that leaves its two buckets nearly empty sometimes checks its segment. Two segments are merged when together they
 //!   fill at most half of one, far below the 95 % at which segments split. A table does not shrink below the size that
@@ -49,8 +49,8 @@
 //!   Two instructions compute the number of a segment from its prefix. The generation of `clear` shares the root word
 //!   with `N` and `Next`: 24, 8 and 32 bits. Only a thread that needs the *new* segment of an expansion must perform
 //!   the split first; until then the old segment holds all records. Before a segment gets a chained bucket, and the
-//!   table another segment, `tidy` moves stashed records home, displacing others where that helps. Equal hashes: if
-//!   many chained buckets are in use, a segment with a long chain does not make the table grow.
+//!   table another segment, `rebalance_stash` moves stashed records home, displacing others where that helps. Equal
+//!   hashes: if many chained buckets are in use, a segment with a long chain does not make the table grow.
 //! - §5.2 hybrid expansion (`arrays`). It needs no allocator: the number of a segment gives its place in the file,
 //!   which is mapped once. The directory entries record which arrays exist and are checked when the table opens.
 //! - Additions (`eh::grow`, `chain`). Many equal hashes: if the directory would become disproportionately large, a
@@ -160,8 +160,8 @@
 //!
 //! The value word of an update is its own commit point. Locks and overflow metadata are volatile cells: before a
 //! segment is used, recovery resets the locks and rebuilds the overflow metadata. Interrupted allocations are resolved
-//! when the table opens (`pm::alloc`), everything else when a segment is first touched. Both only repeat steps that may
-//! already have been done.
+//! when the table opens (`storage::alloc`), everything else when a segment is first touched. Both only repeat steps
+//! that may already have been done.
 //!
 //! # 8. Progress
 //!
@@ -182,8 +182,8 @@
 //! merge holds all locks of two segments, acquired left segment first; no other thread waits for a lock of one segment
 //! while it holds a lock of a segment to the right. Space that a merge frees may be reused at once: a thread that
 //! reuses it waits for its locks, and a thread that was on the way to the old segment detects the change. The space is
-//! returned to the file system only when all operations that could still access it have ended (`limbo`). For that
-//! purpose every operation is pinned, at the cost of two plain stores.
+//! returned to the file system only when all operations that could still access it have ended (`deferred_free`). For
+//! that purpose every operation is pinned, at the cost of two plain stores.
 //!
 //! # 9. Costs
 //!
@@ -202,8 +202,8 @@
 //!
 //! A merge has five fences in LH; in EH it has six, and those of freeing a segment. An expansion of LH costs one fence
 //! (two if it needs a new array). The split that follows has as many fences as one of EH, without those of allocating
-//! the segment. Before a segment of LH without room grows, `tidy` moves stashed records home: three fences for those,
-//! and three for each of at most three rounds of displacements.
+//! the segment. Before a segment of LH without room grows, `rebalance_stash` moves stashed records home: three fences
+//! for those, and three for each of at most three rounds of displacements.
 
 mod api;
 mod arrays;
@@ -211,6 +211,7 @@ mod batch;
 mod blocks;
 mod bucket;
 mod chain;
+mod deferred_free;
 mod directory;
 mod eh;
 mod extent;
@@ -218,29 +219,28 @@ mod insert;
 mod kinds;
 mod layout;
 mod lh;
-mod limbo;
 mod maintain;
 mod mend;
 mod merge;
 mod moves;
-mod newcomer;
 mod op;
 mod options;
+mod rebalance_stash;
 mod recover;
 mod root;
 mod scan;
 mod search;
 mod segment;
+mod segment_builder;
 mod split;
 mod stash;
 mod still;
-mod tidy;
 mod window;
 mod writer;
 
 use crate::key::{Key, Value};
-use crate::pm::{Mapped, Medium};
 use crate::record::length::Length;
+use crate::storage::{Mapped, Medium};
 use crate::table::RecoveryReport;
 
 use kinds::Of;

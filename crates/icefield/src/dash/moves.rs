@@ -4,7 +4,7 @@ use super::insert::copy_fingerprint;
 use super::kinds::Kinds;
 use super::layout::Bucket;
 use super::segment::Core;
-use crate::pm::Medium;
+use crate::storage::Medium;
 
 /// A planned move of a record into a free slot.
 pub(super) struct Move<'a> {
@@ -18,28 +18,28 @@ impl<T: Kinds> Core<T> {
     /// Copies the records durably into slots that readers do not see yet.
     pub(super) fn copy_all(&self, moves: &[Move<'_>]) {
         for Move { source, target, .. } in moves {
-            let (key, value) = source.0.record(&self.pm, source.1);
-            target.0.write_record(&self.pm, target.1, key, value);
+            let (key, value) = source.0.record(&self.storage, source.1);
+            target.0.write_record(&self.storage, target.1, key, value);
         }
         // P3, P9, P21: the copies are durable before the metadata words refer to them.
-        self.pm.fence();
+        self.storage.fence();
     }
 
     /// Publishes the copies durably, so that every record is in both places. The caller has set the changing bits of
     /// the target buckets.
     pub(super) fn publish_all(&self, moves: &[Move<'_>]) {
         for Move { source, target, member } in moves {
-            copy_fingerprint(&self.pm, source.0, source.1, target.0, target.1);
-            target.0.publish(&self.pm, target.0.meta(&self.pm).with(target.1, *member));
+            copy_fingerprint(&self.storage, source.0, source.1, target.0, target.1);
+            target.0.publish(&self.storage, target.0.meta(&self.storage).with(target.1, *member));
         }
         // P4, P10, P22: a crash before the originals are removed leaves duplicates, which recovery removes.
-        self.pm.fence();
+        self.storage.fence();
     }
 
     /// Removes the originals; durable with the caller's next fence, which precedes any reuse of their slots.
     pub(super) fn strike_all(&self, moves: &[Move<'_>]) {
         for Move { source: (bucket, slot), .. } in moves {
-            bucket.publish(&self.pm, bucket.meta(&self.pm).without(1 << slot));
+            bucket.publish(&self.storage, bucket.meta(&self.storage).without(1 << slot));
         }
     }
 }

@@ -10,9 +10,9 @@ use super::search::Search;
 use super::segment::{Found, Target};
 use super::still::Still;
 use crate::key::{Key, Value};
-use crate::pm::Medium;
-use crate::record::engine::{Engine, Mode, Wrote};
-use crate::record::{Pin, Probe, Records, Unlinked};
+use crate::record::engine::{Engine, WriteMode, WriteOutcome};
+use crate::record::{EpochGuard, LookupKey, PreparedRecord, Records};
+use crate::storage::Medium;
 use crate::{Error, Result};
 
 /// Maximum number of times that an insert makes room. It is more than the directory can double, with a margin for other
@@ -26,27 +26,27 @@ type LockedKey<'a, K, V, P, M> = Locked<'a, Of<K, V, M, <P as Directory>::Ablati
 impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, M> {
     /// Returns the present target of a key. A hint only.
     #[inline(always)]
-    pub(super) fn sight(&self, hash: u64) -> Option<Target<'_>> {
-        self.core.target(self.directory.glance(&self.core.pm, hash)?, hash)
+    pub(super) fn try_locate(&self, hash: u64) -> Option<Target<'_>> {
+        self.core.target(self.directory.try_locate(&self.core.storage, hash)?, hash)
     }
 
     /// Finds a key without a lock; `take` gets the value's word under `pin`.
     #[inline]
     pub(super) fn lookup<T>(
         &self,
-        pin: &Pin<'_>,
-        probe: &Probe<'_>,
+        pin: &EpochGuard<'_>,
+        probe: &LookupKey<'_>,
         take: impl Fn(u64) -> T,
     ) -> Result<Option<T>> {
-        self.lookup_sighted(pin, probe, self.sight(probe.hash), take)
+        self.lookup_sighted(pin, probe, self.try_locate(probe.hash), take)
     }
 
     /// Does the same as [`Dash::lookup`], starting at the target `sighted`.
     #[inline]
     pub(super) fn lookup_sighted<T>(
         &self,
-        _pin: &Pin<'_>,
-        probe: &Probe<'_>,
+        _pin: &EpochGuard<'_>,
+        probe: &LookupKey<'_>,
         sighted: Option<Target<'_>>,
         take: impl Fn(u64) -> T,
     ) -> Result<Option<T>> {
@@ -64,7 +64,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
 
     /// Continues a lookup that met a writer, or a segment that is not touched yet.
     #[cold]
-    fn lookup_again<T>(&self, probe: &Probe<'_>, take: impl Fn(u64) -> T) -> Result<Option<T>> {
+    fn lookup_again<T>(&self, probe: &LookupKey<'_>, take: impl Fn(u64) -> T) -> Result<Option<T>> {
         if let Some(still) = &self.core.still {
             return self.lookup_still(still, probe, take);
         }
@@ -82,23 +82,27 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     fn lookup_still<T>(
         &self,
         still: &Still,
-        probe: &Probe<'_>,
+        probe: &LookupKey<'_>,
         take: impl Fn(u64) -> T,
     ) -> Result<Option<T>> {
         let core = &self.core;
         let located = self.directory.ready(core, probe.hash)?;
         let found = core.find_still(still, core.segment(located.segment)?, probe)?;
-        Ok(found.map(|found| take(found.bucket.record(&core.pm, found.slot).1)))
+        Ok(found.map(|found| take(found.bucket.record(&core.storage, found.slot).1)))
     }
 
     /// Looks up a key under locks, in an ablated table: those of both buckets, or of the home bucket if there is no
     /// probing.
-    fn lookup_locked<T>(&self, probe: &Probe<'_>, take: impl Fn(u64) -> T) -> Result<Option<T>> {
+    fn lookup_locked<T>(
+        &self,
+        probe: &LookupKey<'_>,
+        take: impl Fn(u64) -> T,
+    ) -> Result<Option<T>> {
         let core = &self.core;
         if let Some(still) = &core.still {
             return self.lookup_still(still, probe, take);
         }
-        let value = |found: Found<'_>| take(found.bucket.record(&core.pm, found.slot).1);
+        let value = |found: Found<'_>| take(found.bucket.record(&core.storage, found.slot).1);
         if P::Ablation::PARTS.probing {
             let (_, locked) = self.lock(probe.hash)?;
             return Ok(locked.find(probe)?.map(value));
@@ -106,7 +110,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         loop {
             let located = self.directory.ready(core, probe.hash)?;
             let pair = core.pair(core.segment(located.segment)?, probe.hash);
-            let _guard = pair[0].lock(&core.pm);
+            let _guard = pair[0].lock(&core.storage);
             if self.directory.is_current(core, probe.hash, located) {
                 return Ok(core.find_locked(located.segment, pair, probe)?.map(value));
             }
@@ -117,7 +121,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     fn search<T>(
         &self,
         target: Target<'_>,
-        probe: &Probe<'_>,
+        probe: &LookupKey<'_>,
         take: impl Fn(u64) -> T,
     ) -> Result<Search<Option<T>>> {
         let current = || self.directory.is_current(&self.core, probe.hash, target.located);
@@ -142,16 +146,16 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     fn still<'a>(
         &self,
         locked: &LockedKey<'a, K, V, P, M>,
-        probe: &Probe<'_>,
+        probe: &LookupKey<'_>,
         before: u64,
     ) -> Result<Option<Found<'a>>> {
         let found = locked.find(probe)?;
-        Ok(found.filter(|found| before == found.bucket.record(&self.core.pm, found.slot).1))
+        Ok(found.filter(|found| before == found.bucket.record(&self.core.storage, found.slot).1))
     }
 
     pub(super) fn clear_all(&self) -> Result<()> {
         let core = &self.core;
-        core.pm.writable()?;
+        core.storage.check_writable()?;
         let pin = core.pin();
         self.directory.clear(
             core,
@@ -160,8 +164,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
             |segment| {
                 for site in core.sites(segment) {
                     let (_, bucket) = site?;
-                    for slot in Bucket::slots_of(bucket.meta(&core.pm).allocated()) {
-                        let (key, value) = bucket.record(&core.pm, slot);
+                    for slot in Bucket::slots_of(bucket.meta(&core.storage).allocated()) {
+                        let (key, value) = bucket.record(&core.storage, slot);
                         core.records.retire_key(&pin, key);
                         core.records.retire_value(&pin, value);
                     }
@@ -176,18 +180,18 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     /// Merges segments after a removal if few records are left in them. The caller holds no lock. Only some home
     /// buckets trigger this, as samples of their segment.
     #[inline]
-    pub(super) fn after_removal(&self, pin: &Pin<'_>, hash: u64) {
+    pub(super) fn after_removal(&self, pin: &EpochGuard<'_>, hash: u64) {
         if merge::is_looked_at(self.core.geometry.home(hash)) {
             // Reads buckets without their locks; no result depends on it.
-            self.core.pm.peek(|| self.shrink_about(pin, hash));
+            self.core.storage.read_unvalidated(|| self.shrink_about(pin, hash));
         }
     }
 
     #[cold]
-    fn shrink_about(&self, pin: &Pin<'_>, hash: u64) {
+    fn shrink_about(&self, pin: &EpochGuard<'_>, hash: u64) {
         let core = &self.core;
-        let Some(Target { pair, .. }) = self.sight(hash) else { return };
-        let records = pair.iter().map(|bucket| bucket.meta(&core.pm).count()).sum();
+        let Some(Target { pair, .. }) = self.try_locate(hash) else { return };
+        let records = pair.iter().map(|bucket| bucket.meta(&core.storage).count()).sum();
         if merge::is_sparse(core.geometry, records) {
             // An error here does not affect the removal.
             let shrunk = self.directory.shrink(core, pin, hash, MERGED_PERCENT);
@@ -200,18 +204,18 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     /// Implements `shrink_to_fit`.
     pub(super) fn shrink_all(&self) -> Result<()> {
         let core = &self.core;
-        core.pm.writable()?;
+        core.storage.check_writable()?;
         self.directory.shrink_all(core, &core.pin(), FITTED_PERCENT)?;
         // Other operations usually end soon.
         for round in 0..SHRINK_PATIENCE {
             self.directory.give_back(core)?;
-            if core.limbo.is_empty() {
+            if core.deferred_free.is_empty() {
                 break;
             }
             core.pin().defer(|| {});
-            core.pm.wait(round);
+            core.storage.wait(round);
         }
-        core.records.compact(&core.pm, self)
+        core.records.compact(&core.storage, self)
     }
 }
 
@@ -221,8 +225,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Engine<K, V>
     type Medium = M;
 
     #[inline]
-    fn pm(&self) -> &M {
-        &self.core.pm
+    fn storage(&self) -> &M {
+        &self.core.storage
     }
 
     #[inline]
@@ -236,15 +240,19 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Engine<K, V>
     }
 
     #[inline]
-    fn find_word(&self, pin: &Pin<'_>, probe: &Probe<'_>) -> Result<Option<u64>> {
+    fn find_word(&self, pin: &EpochGuard<'_>, probe: &LookupKey<'_>) -> Result<Option<u64>> {
         self.lookup(pin, probe, |word| word)
     }
 
     /// Returns `None` where the lookup would have to wait, or to recover a segment: a due split may need a segment that
     /// the caller has locked.
     #[inline]
-    fn find_word_at_once(&self, _pin: &Pin<'_>, probe: &Probe<'_>) -> Result<Option<Option<u64>>> {
-        Ok(match self.sight(probe.hash) {
+    fn find_word_at_once(
+        &self,
+        _pin: &EpochGuard<'_>,
+        probe: &LookupKey<'_>,
+    ) -> Result<Option<Option<u64>>> {
+        Ok(match self.try_locate(probe.hash) {
             Some(target)
                 if P::Ablation::PARTS.optimistic
                     && self.core.is_touched(target.located.segment) =>
@@ -262,25 +270,27 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Engine<K, V>
     #[inline]
     fn write_prepared(
         &self,
-        pin: &Pin<'_>,
-        probe: &Probe<'_>,
-        record: Unlinked,
-        mode: Mode,
-    ) -> Result<Wrote> {
+        pin: &EpochGuard<'_>,
+        probe: &LookupKey<'_>,
+        record: PreparedRecord,
+        mode: WriteMode,
+    ) -> Result<WriteOutcome> {
         for _ in 0..MAX_ROUNDS {
             let (located, mut locked) = self.lock(probe.hash)?;
             match (locked.find(probe)?, mode) {
-                (Some(found), Mode::TryInsert) => {
-                    return Ok(Wrote::Occupied(found.bucket.record(&self.core.pm, found.slot).1));
+                (Some(found), WriteMode::TryInsert) => {
+                    return Ok(WriteOutcome::Occupied(
+                        found.bucket.record(&self.core.storage, found.slot).1,
+                    ));
                 }
-                (Some(found), Mode::Upsert | Mode::Update) => {
+                (Some(found), WriteMode::Upsert | WriteMode::Update) => {
                     self.persist_prepared();
                     let before = locked.replace(&found, record.value);
                     self.core.records.retire_value(pin, before);
-                    return Ok(Wrote::Replaced(before));
+                    return Ok(WriteOutcome::Replaced(before));
                 }
-                (None, Mode::Update) => return Ok(Wrote::Absent),
-                (None, Mode::TryInsert | Mode::Upsert) => {
+                (None, WriteMode::Update) => return Ok(WriteOutcome::Absent),
+                (None, WriteMode::TryInsert | WriteMode::Upsert) => {
                     // Counted before the fences: a locked instruction after the last fence would delay the next
                     // operation's loads until the fence completes.
                     self.length.add(located.generation, 1);
@@ -289,7 +299,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Engine<K, V>
                         self.length.add(located.generation, -1);
                     }
                     if inserted? {
-                        return Ok(Wrote::Inserted);
+                        return Ok(WriteOutcome::Inserted);
                     }
                 }
             }
@@ -302,26 +312,28 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Engine<K, V>
         Err(core.corrupt(&core.segments, 0, detail))
     }
 
-    fn replace_still(
+    fn compare_and_replace(
         &self,
-        pin: &Pin<'_>,
-        probe: &Probe<'_>,
+        pin: &EpochGuard<'_>,
+        probe: &LookupKey<'_>,
         before: u64,
         value: u64,
-    ) -> Result<Wrote> {
+    ) -> Result<WriteOutcome> {
         let (_, mut locked) = self.lock(probe.hash)?;
-        let Some(found) = self.still(&locked, probe, before)? else { return Ok(Wrote::Absent) };
+        let Some(found) = self.still(&locked, probe, before)? else {
+            return Ok(WriteOutcome::Absent);
+        };
         self.persist_prepared();
         let word = locked.replace(&found, value);
         self.core.records.retire_value(pin, word);
-        Ok(Wrote::Replaced(word))
+        Ok(WriteOutcome::Replaced(word))
     }
 
-    fn remove_probed(&self, pin: &Pin<'_>, probe: &Probe<'_>) -> Result<Option<u64>> {
-        self.core.pm.writable()?;
+    fn remove_probed(&self, pin: &EpochGuard<'_>, probe: &LookupKey<'_>) -> Result<Option<u64>> {
+        self.core.storage.check_writable()?;
         let (located, mut locked) = self.lock(probe.hash)?;
         let Some(found) = locked.find(probe)? else { return Ok(None) };
-        let (_, word) = found.bucket.record(&self.core.pm, found.slot);
+        let (_, word) = found.bucket.record(&self.core.storage, found.slot);
         // Before the fence, as in `write_prepared`.
         self.length.add(located.generation, -1);
         locked.remove(&found, probe.hash, pin);
@@ -330,7 +342,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Engine<K, V>
         Ok(Some(word))
     }
 
-    fn remove_still(&self, pin: &Pin<'_>, probe: &Probe<'_>, before: Option<u64>) -> Result<bool> {
+    fn remove_still(
+        &self,
+        pin: &EpochGuard<'_>,
+        probe: &LookupKey<'_>,
+        before: Option<u64>,
+    ) -> Result<bool> {
         let (located, mut locked) = self.lock(probe.hash)?;
         let Some(before) = before else { return Ok(locked.find(probe)?.is_none()) };
         let Some(found) = self.still(&locked, probe, before)? else { return Ok(false) };

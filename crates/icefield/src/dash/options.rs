@@ -7,23 +7,23 @@ use std::time::Instant;
 
 use super::Dash;
 use super::blocks::check_blocks;
+use super::deferred_free::DeferredFree;
 use super::directory::Directory;
 use super::kinds::Of;
 use super::layout::{ChainBlock, Geometry, Header, Root};
 use super::lh::{Expansion, Lh};
-use super::limbo::Limbo;
 use super::segment::{Core, Counts};
 use super::still::Still;
 use crate::base::hash::{Hash, HashKind};
 use crate::base::memory::GrowingArray;
 use crate::key::{Form, Key, Value};
-use crate::pm::alloc::Allocator;
-use crate::pm::superblock::{self, Identity, ROOT_OFFSET, SessionStart};
-use crate::pm::{Durability, Mapped, Medium, Region};
 use crate::record::Records;
 use crate::record::length::Length;
 use crate::record::opening::{Common, common_options, impossible, report};
 use crate::record::types::{StoredTypes, check_types};
+use crate::storage::alloc::Allocator;
+use crate::storage::superblock::{self, Identity, ROOT_OFFSET, SessionStart};
+use crate::storage::{Durability, Mapped, Medium, Region};
 use crate::{Error, Result};
 
 /// Chained buckets are for many equal hashes: a sixteenth of the segments' address space is ample.
@@ -115,24 +115,24 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory> DashOptions<K, V, P> {
     ///
     /// ```
     /// use icefield::DashEh;
-    /// use icefield::pm::{Mapped, MappedOptions};
-    /// let pm = Mapped::anonymous(MappedOptions::default())?;
-    /// let table = DashEh::<u64, u64>::options().create_on(pm)?;
+    /// use icefield::storage::{Mapped, MappedOptions};
+    /// let storage = Mapped::anonymous(MappedOptions::default())?;
+    /// let table = DashEh::<u64, u64>::options().create_on(storage)?;
     /// table.put(1, 10)?;
     /// # Ok::<(), icefield::Error>(())
     /// ```
     #[cfg_attr(not(feature = "unstable-internals"), doc(hidden))]
-    pub fn create_on<M: Medium>(self, pm: M) -> Result<Dash<K, V, P, M>> {
+    pub fn create_on<M: Medium>(self, storage: M) -> Result<Dash<K, V, P, M>> {
         let started = Instant::now();
         self.validate()?;
         let identity = self.identity();
-        let pm = pm.claimed()?;
-        let table = superblock::create(&pm)?;
-        let core = self.core(pm, table.clone(), &identity, 0)?;
+        let storage = storage.claimed()?;
+        let table = superblock::create(&storage)?;
+        let core = self.core(storage, table.clone(), &identity, 0)?;
         let directory = P::create(&core, self.policy, self.common.capacity)?;
-        superblock::seal(&core.pm, &table, &identity)?;
-        core.pm.publish_created()?;
-        let session = superblock::begin_session(&core.pm, &table)?;
+        superblock::seal(&core.storage, &table, &identity)?;
+        core.storage.publish_created()?;
+        let session = superblock::begin_session(&core.storage, &table)?;
         // A new table has nothing to recover.
         let recovery = report(SessionStart { was_clean: true, ..session }, 0, started);
         Ok(Dash { length: Length::new(0, Some(0)), core, directory, recovery })
@@ -145,40 +145,40 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory> DashOptions<K, V, P> {
     ///
     /// ```
     /// use icefield::DashEh;
-    /// use icefield::pm::{Mapped, MappedOptions};
+    /// use icefield::storage::{Mapped, MappedOptions};
     /// let directory = tempfile::tempdir()?;
     /// let path = directory.path().join("orders.ice");
     /// drop(DashEh::<u64, u64>::create(&path)?);
-    /// let pm = Mapped::open(&path, MappedOptions::default())?;
-    /// assert!(DashEh::<u64, u64>::options().open_on(pm)?.is_empty()?);
+    /// let storage = Mapped::open(&path, MappedOptions::default())?;
+    /// assert!(DashEh::<u64, u64>::options().open_on(storage)?.is_empty()?);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[cfg_attr(not(feature = "unstable-internals"), doc(hidden))]
-    pub fn open_on<M: Medium>(self, pm: M) -> Result<Dash<K, V, P, M>> {
+    pub fn open_on<M: Medium>(self, storage: M) -> Result<Dash<K, V, P, M>> {
         let started = Instant::now();
-        let pm = pm.claimed()?;
-        let (table, identity) = superblock::read(&pm)?;
-        check_types::<K, V>(&pm, &identity, P::DESIGN)?;
-        let opened = self.with_identity(&pm, &identity)?;
+        let storage = storage.claimed()?;
+        let (table, identity) = superblock::read(&storage)?;
+        check_types::<K, V>(&storage, &identity, P::DESIGN)?;
+        let opened = self.with_identity(&storage, &identity)?;
         let root = table.at::<Root>(ROOT_OFFSET).ok_or_else(|| {
             Error::corrupt(
-                pm.path().join(table.name()),
+                storage.path().join(table.name()),
                 ROOT_OFFSET,
                 "the file ends before the root words",
             )
         })?;
         let generation =
-            P::generation_in(root.directory.load(&pm, std::sync::atomic::Ordering::Acquire));
-        let core = opened.core(pm, table.clone(), &identity, generation)?;
+            P::generation_in(root.directory.load(&storage, std::sync::atomic::Ordering::Acquire));
+        let core = opened.core(storage, table.clone(), &identity, generation)?;
         if let Some(mending) = &opened.common.mending {
             core.mend_chains(mending)?;
             P::mend(&core, opened.policy, mending)?;
         }
-        let chains = core.chain_blocks.used(&core.pm, &core.root()?.chains);
+        let chains = core.chain_blocks.used(&core.storage, &core.root()?.chains);
         check_blocks(&core, &core.chains, chains, size_of::<ChainBlock>() as u64)?;
         // This precedes the start of the session: a crash here leaves only work that the next opening repeats.
         let (directory, resolved) = P::open(&core, opened.policy)?;
-        let session = superblock::resume_session(&core.pm, &table, &identity)?;
+        let session = superblock::resume_session(&core.storage, &table, &identity)?;
         let records =
             (session.was_clean && session.records != UNCOUNTED).then_some(session.records);
         let recovery = report(session, resolved, started);
@@ -215,17 +215,21 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory> DashOptions<K, V, P> {
     }
 
     /// Returns the options with the values that the table itself determines.
-    fn with_identity(mut self, pm: &impl Medium, identity: &Identity) -> Result<Self> {
-        let [buckets, slots, stash] = self.common.adopt(pm, identity)?;
+    fn with_identity(mut self, storage: &impl Medium, identity: &Identity) -> Result<Self> {
+        let [buckets, slots, stash] = self.common.adopt(storage, identity)?;
         self.geometry = Geometry { buckets, slots, stash };
         let [a, b, c] = [0, 1, 2].map(|place| identity.params[POLICY.start + place]);
-        self.policy = P::options([a, b, c]).ok_or_else(|| impossible(pm, "way to grow"))?;
-        if self.geometry.is_valid() { Ok(self) } else { Err(impossible(pm, "segment geometry")) }
+        self.policy = P::options([a, b, c]).ok_or_else(|| impossible(storage, "way to grow"))?;
+        if self.geometry.is_valid() {
+            Ok(self)
+        } else {
+            Err(impossible(storage, "segment geometry"))
+        }
     }
 
     fn core<M: Medium>(
         &self,
-        pm: M,
+        storage: M,
         table: Region,
         identity: &Identity,
         generation: u64,
@@ -233,21 +237,21 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory> DashOptions<K, V, P> {
         let limit = self.common.limit();
         let segment_bytes = self.geometry.segment_bytes();
         let most_segments = (limit / segment_bytes).clamp(64, u64::from(u32::MAX - 1));
-        let headers = pm.region(
+        let headers = storage.region(
             "headers.ice",
             (most_segments * size_of::<Header>() as u64).next_multiple_of(4096),
         )?;
         let segment_space = (most_segments * segment_bytes).next_multiple_of(4096);
-        let segments = pm.region_with_holes("segments.ice", segment_space)?;
-        let chains = pm.region("chains.ice", (limit / CHAIN_SHARE).next_multiple_of(4096))?;
+        let segments = storage.region_with_holes("segments.ice", segment_space)?;
+        let chains = storage.region("chains.ice", (limit / CHAIN_SHARE).next_multiple_of(4096))?;
         let touched = GrowingArray::new((segments.max_bytes() / segment_bytes) as usize)
-            .map_err(|source| Error::io(pm.path(), source))?;
-        let still = match pm.writable() {
+            .map_err(|source| Error::io(storage.path(), source))?;
+        let still = match storage.check_writable() {
             Err(Error::ReadOnly) => {
                 let there = (segments.len() / segment_bytes) as usize;
                 Some(
                     Still::new(there, self.geometry)
-                        .map_err(|source| Error::io(pm.path(), source))?,
+                        .map_err(|source| Error::io(storage.path(), source))?,
                 )
             }
             _ => None,
@@ -255,7 +259,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory> DashOptions<K, V, P> {
         let params = self.common.blobs(generation);
         let hash = Hash::new(self.common.hash, identity.hash_seed);
         let records =
-            Records::open(&pm, hash, params)?.always_pinned().verifying(self.common.verify);
+            Records::open(&storage, hash, params)?.always_pinned().verifying(self.common.verify);
         let set = (generation & 1) as usize;
         let core = Core {
             geometry: self.geometry,
@@ -268,10 +272,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory> DashOptions<K, V, P> {
             chain_blocks: Allocator::new(set),
             touched,
             still,
-            limbo: Limbo::default(),
+            deferred_free: DeferredFree::default(),
             chained_split: Mutex::new(()),
             counts: Counts::default(),
-            pm,
+            storage,
         };
         core.reach()?;
         Ok(core)
@@ -282,12 +286,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Drop for Dash<
     /// Ends the session. All acknowledged operations are already durable, so only the record count and the clean mark
     /// are written.
     fn drop(&mut self) {
-        if self.core.pm.writable().is_ok() {
+        if self.core.storage.check_writable().is_ok() {
             let records = self.length.known(self.directory.generation()).unwrap_or(UNCOUNTED);
             // A failure leaves the table unclean; the next opening recovers it.
-            let _ = superblock::end_session(&self.core.pm, &self.core.table, records);
+            let _ = superblock::end_session(&self.core.storage, &self.core.table, records);
         }
-        self.core.pm.close();
+        self.core.storage.close();
     }
 }
 

@@ -17,7 +17,7 @@ use super::kinds::Kinds;
 use super::layout::{Bucket, Meta, SLOTS};
 use super::segment::{Core, Segment};
 use crate::base::version_lock;
-use crate::pm::{Medium, refuse_child};
+use crate::storage::{Medium, refuse_child};
 use crate::{Error, Result};
 
 /// The segment has not been touched in this session.
@@ -30,13 +30,17 @@ pub(super) const READY: u8 = 2;
 const AWAY: u8 = 3;
 /// The segment may be read, in a session that only reads.
 pub(super) const STILL: u8 = 4;
-/// In such a session: the split that makes the segment is due, so its records are in another segment.
+/// In a session that only reads: the split that makes the segment is due, so its records are in another segment.
 pub(super) const DUE: u8 = 5;
 
 /// Makes sure that a segment has been recovered in this session; costs one DRAM load if it has been. Returns `false` if
 /// the segment is no longer part of the table. The caller holds no lock of a segment.
 #[inline]
-pub(super) fn touch<T: Kinds>(core: &Core<T>, directory: &impl Directory, id: u32) -> Result<bool> {
+pub(super) fn ensure_recovered<T: Kinds>(
+    core: &Core<T>,
+    directory: &impl Directory,
+    id: u32,
+) -> Result<bool> {
     if core.is_touched(id) {
         return Ok(true);
     }
@@ -48,16 +52,16 @@ fn recover<T: Kinds>(core: &Core<T>, directory: &impl Directory, id: u32) -> Res
     let Some(state) = core.touched.get(id as usize) else {
         return Err(core.corrupt(&core.segments, 0, format!("segment {id} lies outside the file")));
     };
-    refuse_child(&core.pm)?;
+    refuse_child(&core.storage)?;
     let segment = core.segment(id)?;
     if core.still.is_none()
-        && let Err(Error::Forked) = core.pm.writable()
+        && let Err(Error::Forked) = core.storage.check_writable()
     {
         // The files belong to the parent process, which may have recovered the segment since and be changing it.
         return Err(Error::Forked);
     }
-    let Some(mark) = Mark::take(&core.pm, state)? else { return Ok(core.mark(id) != DUE) };
-    match directory.settle(core, id, mark.is_fresh())? {
+    let Some(mark) = Mark::take(&core.storage, state)? else { return Ok(core.mark(id) != DUE) };
+    match directory.determine_state(core, id, mark.is_fresh())? {
         Standing::Whole => {}
         Standing::Born => return Ok(true),
         Standing::Elsewhere => return Ok(false),
@@ -67,21 +71,21 @@ fn recover<T: Kinds>(core: &Core<T>, directory: &impl Directory, id: u32) -> Res
         }
     }
     let Some(still) = &core.still else {
-        settle(core, directory, segment)?;
+        recover_segment(core, directory, segment)?;
         core.mark_ready(id);
         return Ok(true);
     };
     fetch(core, segment);
     check_metadata(core, segment)?;
     if core.is_unsettled(segment)? {
-        settle(core, directory, segment)?;
+        recover_segment(core, directory, segment)?;
     }
     core.let_be(still, segment)?;
     Ok(true)
 }
 
 /// Recovers one segment.
-fn settle<T: Kinds>(
+fn recover_segment<T: Kinds>(
     core: &Core<T>,
     directory: &impl Directory,
     segment: Segment<'_>,
@@ -96,8 +100,8 @@ fn settle<T: Kinds>(
     core.rebuild_overflow(segment)
 }
 
-/// The right to recover a segment. [`Core::set_mark`] ends the recovery; if that has not happened, dropping the right
-/// lets another thread try.
+/// The exclusive right to recover a segment: its mark is `RECOVERING`. [`Core::set_mark`] ends the recovery. If this is
+/// dropped before, another thread can try.
 pub(super) struct Mark<'a> {
     state: &'a AtomicU8,
     before: u8,
@@ -109,17 +113,17 @@ impl<'a> Mark<'a> {
     /// # Errors
     /// The process was forked while a thread of its parent recovered the segment: in this process the recovery would
     /// never end.
-    pub(super) fn take(pm: &impl Medium, state: &'a AtomicU8) -> Result<Option<Self>> {
+    pub(super) fn take(storage: &impl Medium, state: &'a AtomicU8) -> Result<Option<Self>> {
         let mut before = state.load(Acquire);
         let mut rounds = 0;
         loop {
             match before {
                 READY | STILL | DUE => return Ok(None),
                 RECOVERING => {
-                    if let Err(Error::Forked) = pm.writable() {
+                    if let Err(Error::Forked) = storage.check_writable() {
                         return Err(Error::Forked);
                     }
-                    pm.wait(rounds);
+                    storage.wait(rounds);
                     rounds = rounds.saturating_add(1);
                     before = state.load(Acquire);
                 }
@@ -134,7 +138,7 @@ impl<'a> Mark<'a> {
 }
 
 impl<'a> Mark<'a> {
-    /// Returns the right to a segment that is away, or `None` if it is not away.
+    /// Takes the mark of a segment that is `AWAY`. Returns `None` if the segment is in another state.
     fn take_away(state: &'a AtomicU8) -> Option<Self> {
         state
             .compare_exchange(AWAY, RECOVERING, AcqRel, Relaxed)
@@ -172,11 +176,12 @@ impl<T: Kinds> Core<T> {
         self.touched.get(id as usize).map_or(UNTOUCHED, |state| state.load(Acquire))
     }
 
-    /// Returns the right to a segment that is not part of the table and that no operation can access.
+    /// Takes the mark of a segment that is not part of the table and that no operation can access. Returns `None` for
+    /// any other segment.
     pub(super) fn take_away(&self, id: u32) -> Option<Mark<'_>> {
         let mark = Mark::take_away(self.touched.get(id as usize)?)?;
         // While this thread holds the mark, no other thread can free the segment again.
-        (!self.limbo.waits(id)).then_some(mark)
+        (!self.deferred_free.waits(id)).then_some(mark)
     }
 
     /// Marks a segment that was ready as no longer part of the table.
@@ -192,9 +197,9 @@ impl<T: Kinds> Core<T> {
 /// lines in random order, whatever the segment holds.
 fn fetch<T: Kinds>(core: &Core<T>, segment: Segment<'_>) {
     for bucket in segment.buckets {
-        bucket.meta(&core.pm);
+        bucket.meta(&core.storage);
         for slot in (2..SLOTS).step_by(4) {
-            bucket.slots[slot].key.load(&core.pm, Relaxed);
+            bucket.slots[slot].key.load(&core.storage, Relaxed);
         }
     }
 }
@@ -202,7 +207,7 @@ fn fetch<T: Kinds>(core: &Core<T>, segment: Segment<'_>) {
 /// Checks the metadata once, so that no later code meets slots that the geometry does not have.
 fn check_metadata<T: Kinds>(core: &Core<T>, segment: Segment<'_>) -> Result<()> {
     for site in core.sites(segment) {
-        let meta = site?.1.meta(&core.pm);
+        let meta = site?.1.meta(&core.storage);
         if (meta.allocated() | meta.members()) & !core.geometry.slot_mask() != 0 {
             let detail = format!("metadata {meta:?} of a bucket of segment {}", segment.id);
             return Err(core.corrupt(
@@ -218,22 +223,22 @@ fn check_metadata<T: Kinds>(core: &Core<T>, segment: Segment<'_>) -> Result<()> 
 /// Resets all locks: their contents are from an earlier session.
 fn reset_locks<T: Kinds>(core: &Core<T>, segment: Segment<'_>) -> Result<()> {
     for site in core.sites(segment) {
-        version_lock::reset(site?.1.version_lock(&core.pm));
+        version_lock::reset(site?.1.version_lock(&core.storage));
     }
     Ok(())
 }
 
 /// Removes the second copies of records.
 fn remove_duplicates<T: Kinds>(core: &Core<T>, segment: Segment<'_>) -> Result<()> {
-    let pm = &core.pm;
+    let storage = &core.storage;
     let mut removed = false;
     copies(core, segment, |bucket, meta, slots| {
-        bucket.publish(pm, meta.without(slots));
+        bucket.publish(storage, meta.without(slots));
         removed = true;
     })?;
     if removed {
         // P17: no duplicate is left before the remaining copy may change.
-        pm.fence();
+        storage.fence();
     }
     Ok(())
 }
@@ -246,26 +251,26 @@ pub(super) fn copies<T: Kinds>(
     segment: Segment<'_>,
     mut found: impl FnMut(&Bucket, Meta, u32),
 ) -> Result<()> {
-    let pm = &core.pm;
+    let storage = &core.storage;
     let normal = core.geometry.buckets as usize;
     for number in 0..normal {
         // The copy in the probing bucket is removed, wherever it came from.
         let (bucket, next) =
             (&segment.buckets[number], &segment.buckets[core.geometry.next(number)]);
-        let meta = next.meta(pm);
-        let slots = copies_in(pm, bucket, next, meta.members());
+        let meta = next.meta(storage);
+        let slots = copies_in(storage, bucket, next, meta.members());
         if slots != 0 {
             found(next, meta, slots);
         }
     }
     for site in core.sites(segment).skip(normal) {
         let (_, stashed) = site?;
-        let meta = stashed.meta(pm);
+        let meta = stashed.meta(storage);
         let mut slots = 0;
         for slot in Bucket::slots_of(meta.allocated()) {
             let pair = core.pair(segment, core.hash_at(stashed, slot)?);
             slots |= pair
-                .map(|original| copies_in(pm, original, stashed, 1 << slot))
+                .map(|original| copies_in(storage, original, stashed, 1 << slot))
                 .into_iter()
                 .fold(0, |all, one| all | one);
         }
@@ -277,12 +282,12 @@ pub(super) fn copies<T: Kinds>(
 }
 
 /// Returns those of `suspects`, slots of `bucket`, whose records `original` holds as well.
-fn copies_in(pm: &impl Medium, original: &Bucket, bucket: &Bucket, suspects: u32) -> u32 {
+fn copies_in(storage: &impl Medium, original: &Bucket, bucket: &Bucket, suspects: u32) -> u32 {
     let mut copies = 0;
-    for slot in Bucket::slots_of(bucket.meta(pm).allocated() & suspects) {
-        let (key, byte) = (bucket.record(pm, slot).0, bucket.fingerprint_at(pm, slot));
-        let twin = Bucket::slots_of(original.candidates(pm, u64::from(byte)))
-            .any(|other| original.record(pm, other).0 == key);
+    for slot in Bucket::slots_of(bucket.meta(storage).allocated() & suspects) {
+        let (key, byte) = (bucket.record(storage, slot).0, bucket.fingerprint_at(storage, slot));
+        let twin = Bucket::slots_of(original.candidates(storage, u64::from(byte)))
+            .any(|other| original.record(storage, other).0 == key);
         copies |= u32::from(twin) << slot;
     }
     copies

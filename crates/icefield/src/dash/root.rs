@@ -7,7 +7,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockE
 
 use super::kinds::Kinds;
 use super::segment::Core;
-use crate::pm::{Cell64, Medium, Region};
+use crate::storage::{Cell64, Medium, Region};
 use crate::{Error, Result};
 
 /// The bit that distinguishes a directory entry from zero.
@@ -32,10 +32,12 @@ pub struct Base {
 
 impl Base {
     /// Maps the directory's files. `word` is the present root word, or the one of the table to be created.
-    pub(super) fn map<M: Medium>(pm: &M, max_entries: u64, word: u64) -> Result<Self> {
+    pub(super) fn map<M: Medium>(storage: &M, max_entries: u64, word: u64) -> Result<Self> {
         let max_bytes = max_entries * 8;
-        let regions =
-            [pm.region("directory-0.ice", max_bytes)?, pm.region("directory-1.ice", max_bytes)?];
+        let regions = [
+            storage.region("directory-0.ice", max_bytes)?,
+            storage.region("directory-1.ice", max_bytes)?,
+        ];
         Ok(Self {
             mirror: AtomicU64::new(word),
             regions,
@@ -76,9 +78,9 @@ impl Base {
     pub(super) fn set_word<T: Kinds>(&self, core: &Core<T>, word: u64) -> Result<()> {
         let cell = &core.root()?.directory;
         // Release (E6).
-        cell.store(&core.pm, word, Release);
+        cell.store(&core.storage, word, Release);
         // P12, commit point of doubling, of expansion and of `clear`.
-        core.pm.persist(cell);
+        core.storage.persist(cell);
         // Release (E4): pairs with the Acquire in `word`.
         self.mirror.store(word, Release);
         Ok(())
@@ -89,40 +91,40 @@ impl Base {
     }
 
     /// Extends a file to at least `entries` entries.
-    pub(super) fn grow<M: Medium>(&self, pm: &M, parity: usize, entries: u64) -> Result<()> {
-        pm.grow(&self.regions[parity], entries * 8)
+    pub(super) fn grow<M: Medium>(&self, storage: &M, parity: usize, entries: u64) -> Result<()> {
+        storage.grow(&self.regions[parity], entries * 8)
     }
 
     /// Returns the entries of a range of places.
     pub(super) fn entries<M: Medium>(
         &self,
-        pm: &M,
+        storage: &M,
         parity: usize,
         places: Range<u64>,
     ) -> Result<&[Cell64]> {
         let region = &self.regions[parity];
         region.slice_at(places.start * 8, (places.end - places.start) as usize).ok_or_else(|| {
             let detail = format!("the file ends before entry {} of the directory", places.end);
-            Error::corrupt(pm.path().join(region.name()), places.start * 8, detail)
+            Error::corrupt(storage.path().join(region.name()), places.start * 8, detail)
         })
     }
 
     /// Returns the segment that an entry names, or `None` if the entry is empty or outside the file.
     #[inline(always)]
-    pub(super) fn entry<M: Medium>(&self, pm: &M, parity: usize, place: u64) -> Option<u32> {
+    pub(super) fn entry<M: Medium>(&self, storage: &M, parity: usize, place: u64) -> Option<u32> {
         let cell = self.regions[parity].at::<Cell64>(place * 8)?;
         // Acquire (E4): pairs with the Release of the thread that stored the entry.
-        segment_of(cell.load(pm, Acquire))
+        segment_of(cell.load(storage, Acquire))
     }
 
     #[cold]
-    pub(super) fn no_entry<M: Medium>(&self, pm: &M, parity: usize, place: u64) -> Error {
+    pub(super) fn no_entry<M: Medium>(&self, storage: &M, parity: usize, place: u64) -> Error {
         let region = &self.regions[parity];
         let detail = match region.at::<Cell64>(place * 8) {
-            Some(entry) => format!("directory entry {:#x}", entry.load(pm, Relaxed)),
+            Some(entry) => format!("directory entry {:#x}", entry.load(storage, Relaxed)),
             None => format!("the file ends before entry {place} of the directory"),
         };
-        Error::corrupt(pm.path().join(region.name()), place * 8, detail)
+        Error::corrupt(storage.path().join(region.name()), place * 8, detail)
     }
 
     /// Returns a guard that is held during splits.

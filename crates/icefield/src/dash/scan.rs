@@ -10,8 +10,8 @@ use super::root::hashes_below;
 use super::segment::Segment;
 use crate::base::version_lock;
 use crate::key::{Key, Value};
-use crate::pm::Medium;
 use crate::record::engine::Engine;
+use crate::storage::Medium;
 use crate::table::{Cursor, OnDamage, Page};
 use crate::{Error, Result};
 
@@ -84,18 +84,18 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         let normal = &segment.buckets[..core.geometry.buckets as usize];
         let versions: Vec<_> = normal
             .iter()
-            .map(|bucket| version_lock::read_begin(bucket.version_lock(&core.pm)))
+            .map(|bucket| version_lock::read_begin(bucket.version_lock(&core.storage)))
             .collect();
         if !self.is_same(hash, range)? {
-            core.pm.forget_reads();
+            core.storage.forget_reads();
             return Ok(None);
         }
         let entries = self.entries(segment, range.first);
         let valid = normal.iter().zip(versions).all(|(bucket, version)| {
-            version_lock::validate(bucket.version_lock(&core.pm), version)
+            version_lock::validate(bucket.version_lock(&core.storage), version)
         });
         if !valid {
-            core.pm.forget_reads();
+            core.storage.forget_reads();
             return Ok(None);
         }
         entries.map(|entries| Some((range, entries)))
@@ -111,15 +111,15 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     /// reports it.
     fn entries(&self, segment: Segment<'_>, first: u64) -> Result<Vec<Entry>> {
         let core = &self.core;
-        // The hashes of the segment, including those of due splits. Read through `peek`, as in `covered`.
-        let depth = core.pm.peek(|| core.link(segment.id))?.depth;
+        // The hashes of the segment, including those of due splits. Read through `read_unvalidated`, as in `covered`.
+        let depth = core.storage.read_unvalidated(|| core.link(segment.id))?.depth;
         let own = first & !hashes_below(depth)..=first | hashes_below(depth);
         let mut entries = Vec::with_capacity(core.geometry.segment_slots() as usize);
         for site in core.sites(segment) {
             let (_, bucket) = site?;
-            for slot in Bucket::slots_of(bucket.meta(&core.pm).allocated()) {
-                let (key, value) = bucket.record(&core.pm, slot);
-                let hash = match core.records.hash_of(&core.pm, key) {
+            for slot in Bucket::slots_of(bucket.meta(&core.storage).allocated()) {
+                let (key, value) = bucket.record(&core.storage, slot);
+                let hash = match core.records.hash_of(&core.storage, key) {
                     Err(Error::Corrupt { .. }) => first,
                     // Records that a split has left behind are intact. Any other record with a foreign hash has a
                     // damaged key.

@@ -7,8 +7,8 @@ use super::stash::{self, StashHint};
 use crate::Result;
 use crate::base::reclaim::PROTECTED;
 use crate::base::version_lock;
-use crate::pm::Medium;
-use crate::record::Probe;
+use crate::record::LookupKey;
+use crate::storage::Medium;
 
 /// The result of an optimistic search.
 pub(super) enum Search<T> {
@@ -32,12 +32,12 @@ impl<T: Kinds> Core<T> {
     pub(super) fn search<R>(
         &self,
         Target { located, pair }: Target<'_>,
-        probe: &Probe<'_>,
+        probe: &LookupKey<'_>,
         current: impl FnOnce() -> bool,
         take: impl FnOnce(u64) -> R,
     ) -> Result<Search<Option<R>>> {
-        let pm = &self.pm;
-        let locks = pair.map(|bucket| bucket.version_lock(pm));
+        let storage = &self.storage;
+        let locks = pair.map(|bucket| bucket.version_lock(storage));
         // Acquire (E1), in `read_begin`: pairs with the Release of the unlocking writer.
         let versions = locks.map(version_lock::read_begin);
         let valid = || {
@@ -47,7 +47,7 @@ impl<T: Kinds> Core<T> {
             return Ok(Search::Again);
         }
         let found = match self.find_in_pair(pair, probe) {
-            Ok(Some((which, slot))) => Ok(Some(pair[which].value(slot).load(pm, PROTECTED))),
+            Ok(Some((which, slot))) => Ok(Some(pair[which].value(slot).load(storage, PROTECTED))),
             Ok(None) => match self.stash_hint(pair, probe.hash) {
                 hint if hint.is_empty() => Ok(None),
                 hint => self.search_stash(located.segment, probe, hint),
@@ -56,7 +56,7 @@ impl<T: Kinds> Core<T> {
         };
         // Hits, misses and errors alike are valid only if no writer intervened.
         if !valid() {
-            pm.forget_reads();
+            storage.forget_reads();
             return Ok(Search::Again);
         }
         Ok(Search::Sure(found?.map(take)))
@@ -73,28 +73,28 @@ impl<T: Kinds> Core<T> {
     #[inline]
     fn candidates_in(&self, bucket: &Bucket, hash: u64) -> u32 {
         if T::Ablation::PARTS.fingerprints {
-            bucket.candidates(&self.pm, hash)
+            bucket.candidates(&self.storage, hash)
         } else {
-            bucket.meta(&self.pm).allocated()
+            bucket.meta(&self.storage).allocated()
         }
     }
 
     /// Returns whether a slot that is taken holds the key.
     #[inline]
-    fn holds(&self, bucket: &Bucket, slot: usize, probe: &Probe<'_>) -> Result<bool> {
+    fn holds(&self, bucket: &Bucket, slot: usize, probe: &LookupKey<'_>) -> Result<bool> {
         // PROTECTED (E3): pairs with the Release in `store_record`. A reference that we see leads to a completely
         // written blob, which our pin protects.
-        let word = bucket.slots[slot].key.load(&self.pm, PROTECTED);
+        let word = bucket.slots[slot].key.load(&self.storage, PROTECTED);
         if T::Ablation::PARTS.fingerprints {
-            self.records.matches(&self.pm, word, probe)
+            self.records.matches(&self.storage, word, probe)
         } else {
-            self.records.is_key(&self.pm, word, probe)
+            self.records.is_key(&self.storage, word, probe)
         }
     }
 
     /// Returns the slot of a bucket that holds the key.
     #[inline]
-    fn find_in(&self, bucket: &Bucket, probe: &Probe<'_>) -> Result<Option<usize>> {
+    fn find_in(&self, bucket: &Bucket, probe: &LookupKey<'_>) -> Result<Option<usize>> {
         let mut candidates = self.candidates_in(bucket, probe.hash);
         while candidates != 0 {
             let slot = candidates.trailing_zeros() as usize;
@@ -115,7 +115,7 @@ impl<T: Kinds> Core<T> {
         // If there is a stash, the next bucket may hold overflow fingerprints that did not fit into the home bucket.
         let both = T::Ablation::PARTS.probing || self.geometry.stash > 0;
         let probing = if both { probing } else { home };
-        stash::hint(&self.pm, [home, probing], hash)
+        stash::hint(&self.storage, [home, probing], hash)
     }
 
     /// Returns the bucket of the pair, and its slot, that holds the key. The fingerprints of both buckets are compared
@@ -124,7 +124,7 @@ impl<T: Kinds> Core<T> {
     pub(super) fn find_in_pair(
         &self,
         pair: [&Bucket; 2],
-        probe: &Probe<'_>,
+        probe: &LookupKey<'_>,
     ) -> Result<Option<(usize, usize)>> {
         let mut candidates = self.candidates(pair, probe.hash);
         while candidates != 0 {
@@ -143,10 +143,10 @@ impl<T: Kinds> Core<T> {
     fn search_stash(
         &self,
         segment: u32,
-        probe: &Probe<'_>,
+        probe: &LookupKey<'_>,
         hint: StashHint,
     ) -> Result<Option<u64>> {
-        let (pm, segment) = (&self.pm, self.segment(segment)?);
+        let (storage, segment) = (&self.storage, self.segment(segment)?);
         let stash = self.stash(segment).iter().enumerate();
         let hinted = stash
             .filter(|(number, _)| hint.all || hint.buckets >> number & 1 == 1)
@@ -157,15 +157,15 @@ impl<T: Kinds> Core<T> {
         for bucket in hinted.chain(chained.into_iter().flatten()) {
             let bucket = bucket?;
             let value = loop {
-                let lock = bucket.version_lock(pm);
+                let lock = bucket.version_lock(storage);
                 let version = version_lock::read_begin(lock);
                 let value = self
                     .find_in(bucket, probe)
-                    .map(|slot| slot.map(|slot| bucket.value(slot).load(pm, PROTECTED)));
+                    .map(|slot| slot.map(|slot| bucket.value(slot).load(storage, PROTECTED)));
                 if version_lock::validate(lock, version) {
                     break value;
                 }
-                pm.forget_reads();
+                storage.forget_reads();
             };
             if let Some(value) = value? {
                 return Ok(Some(value));
@@ -180,7 +180,7 @@ impl<T: Kinds> Core<T> {
         &'a self,
         segment: u32,
         pair: [&'a Bucket; 2],
-        probe: &Probe<'_>,
+        probe: &LookupKey<'_>,
     ) -> Result<Option<Found<'a>>> {
         if let Some((which, slot)) = self.find_in_pair(pair, probe)? {
             return Ok(Some(Found { bucket: pair[which], slot, site: Site::Normal }));
@@ -196,13 +196,14 @@ impl<T: Kinds> Core<T> {
     pub(super) fn find_stashed<'a>(
         &'a self,
         segment: u32,
-        probe: &Probe<'_>,
+        probe: &LookupKey<'_>,
         hint: StashHint,
     ) -> Result<Option<Found<'a>>> {
         let segment = self.segment(segment)?;
-        // Read through `peek`: the locks protect the stashed records of this key, which are durable. Other threads may
-        // be publishing bits of other keys' records in the same metadata word, but no result depends on those bits.
-        let find = |bucket| self.pm.peek(|| self.find_in(bucket, probe));
+        // Read through `read_unvalidated`: the locks protect the stashed records of this key, which are durable. Other
+        // threads may be publishing bits of other keys' records in the same metadata word, but no result depends on
+        // those bits.
+        let find = |bucket| self.storage.read_unvalidated(|| self.find_in(bucket, probe));
         for (number, bucket) in self.stash(segment).iter().enumerate() {
             if (hint.all || hint.buckets >> number & 1 == 1)
                 && let Some(slot) = find(bucket)?
@@ -247,8 +248,10 @@ mod tests {
             for key in 0..200 {
                 table.insert(key, key)?;
             }
-            let probe = core.records.probe(key);
-            let Some(target) = table.sight(probe.hash) else { return Err("no segment".into()) };
+            let probe = core.records.hash_key(key);
+            let Some(target) = table.try_locate(probe.hash) else {
+                return Err("no segment".into());
+            };
             let overtaken = || {
                 let current = table.directory.is_current(core, probe.hash, target.located);
                 current && (0..clearings).all(|_| table.clear_all().is_ok())

@@ -6,17 +6,17 @@ use std::sync::atomic::AtomicU8;
 use std::sync::atomic::Ordering::Acquire;
 
 use super::bucket::Guard;
+use super::deferred_free::DeferredFree;
 use super::directory::Located;
 use super::kinds::Kinds;
 use super::layout::{Bucket, Geometry, Header, Link, MAX_DEPTH, Root};
-use super::limbo::Limbo;
 use super::still::Still;
 use crate::base::counter::ShardedCounter;
 use crate::base::memory::GrowingArray;
-use crate::pm::alloc::Allocator;
-use crate::pm::superblock::ROOT_OFFSET;
-use crate::pm::{Medium, Region};
-use crate::record::{Pin, Records};
+use crate::record::{EpochGuard, Records};
+use crate::storage::alloc::Allocator;
+use crate::storage::superblock::ROOT_OFFSET;
+use crate::storage::{Medium, Region};
 use crate::{Error, Result};
 
 /// The state that every directory policy works on: the medium, the regions, the records, and the DRAM beside them.
@@ -34,12 +34,12 @@ pub struct Core<T: Kinds> {
     /// Present in a table that is opened for reading only.
     pub(super) still: Option<Still>,
     /// Freed space: segments (`eh`) or arrays of segments (`lh`).
-    pub(super) limbo: Limbo,
+    pub(super) deferred_free: DeferredFree,
     /// Held by a split of a segment that has a chain.
     pub(super) chained_split: Mutex<()>,
     pub(super) counts: Counts,
     /// The last field, so that all fields that point into its mappings are dropped first.
-    pub(super) pm: T::Medium,
+    pub(super) storage: T::Medium,
 }
 
 /// Rare events, counted for `stats` and the benchmarks.
@@ -108,7 +108,7 @@ impl<T: Kinds> Core<T> {
 
     /// Builds an error for damage in one of the table's files.
     pub(super) fn corrupt(&self, region: &Region, offset: u64, detail: impl Into<String>) -> Error {
-        Error::corrupt(self.pm.path().join(region.name()), offset, detail)
+        Error::corrupt(self.storage.path().join(region.name()), offset, detail)
     }
 
     #[inline]
@@ -144,7 +144,7 @@ impl<T: Kinds> Core<T> {
     }
 
     pub(super) fn link(&self, id: u32) -> Result<Link> {
-        let word = self.header(id)?.link.load(&self.pm, Acquire);
+        let word = self.header(id)?.link.load(&self.storage, Acquire);
         Link::unpack(word).ok_or_else(|| {
             self.corrupt(
                 &self.headers,
@@ -168,10 +168,13 @@ impl<T: Kinds> Core<T> {
 
     /// Counts the records in a segment, its chain included.
     pub(super) fn count(&self, segment: Segment<'_>) -> Result<u64> {
-        let in_buckets: u64 =
-            segment.buckets.iter().map(|bucket| u64::from(bucket.meta(&self.pm).count())).sum();
+        let in_buckets: u64 = segment
+            .buckets
+            .iter()
+            .map(|bucket| u64::from(bucket.meta(&self.storage).count()))
+            .sum();
         self.chain(segment.id).try_fold(in_buckets, |sum, block| {
-            Ok(sum + u64::from(block?.1.bucket.meta(&self.pm).count()))
+            Ok(sum + u64::from(block?.1.bucket.meta(&self.storage).count()))
         })
     }
 
@@ -195,7 +198,7 @@ impl<T: Kinds> Core<T> {
     pub(super) fn reach(&self) -> Result<()> {
         let segments = self.segments.len() / self.geometry.segment_bytes();
         let extended = self.touched.extend((segments as usize).min(self.most_segments()));
-        extended.map_err(|source| Error::io(self.pm.path(), source))
+        extended.map_err(|source| Error::io(self.storage.path(), source))
     }
 
     /// Checks, before any of them is made, that the space suffices for `segments` segments, of which `present` exist.
@@ -204,12 +207,12 @@ impl<T: Kinds> Core<T> {
         let needed = |segments: u64| segments.saturating_mul(bytes + size_of::<Header>() as u64);
         // The limit is one less than the maximum: linear hashing cannot have more.
         if segments > (self.most_segments() as u64).min((1 << MAX_DEPTH) - 1) {
-            let path = self.pm.path().join(self.segments.name());
+            let path = self.storage.path().join(self.segments.name());
             return Err(Error::NoSpace { path, needed_bytes: needed(segments) });
         }
-        let used = self.segment_blocks.used(&self.pm, &self.root()?.segments).max(present);
+        let used = self.segment_blocks.used(&self.storage, &self.root()?.segments).max(present);
         let spare = (self.segments.len() / bytes).saturating_sub(used);
-        self.pm.check_room(needed(segments.saturating_sub(present).saturating_sub(spare)), 0)
+        self.storage.check_room(needed(segments.saturating_sub(present).saturating_sub(spare)), 0)
     }
 
     fn most_segments(&self) -> usize {
@@ -227,7 +230,7 @@ impl<T: Kinds> Core<T> {
 
     /// Protects by-reference records from reuse while the pin is held.
     #[inline]
-    pub(super) fn pin(&self) -> Pin<'_> {
+    pub(super) fn pin(&self) -> EpochGuard<'_> {
         self.records.pin()
     }
 
@@ -235,7 +238,7 @@ impl<T: Kinds> Core<T> {
     /// protect the chain, because a thread locks a chained bucket only while it holds the lock of a home bucket. The
     /// locks of chained buckets are not taken: a split may free those buckets before this guard is dropped.
     pub(super) fn lock_all<'a>(&'a self, segment: Segment<'a>) -> Vec<Guard<'a, T::Medium>> {
-        segment.buckets.iter().map(|bucket| bucket.lock(&self.pm)).collect()
+        segment.buckets.iter().map(|bucket| bucket.lock(&self.storage)).collect()
     }
 
     /// Locks all buckets of a segment that is not part of the table, and sets their changing bits. This waits for

@@ -13,11 +13,11 @@ use super::directory::Directory;
 use super::insert::copy_fingerprint;
 use super::kinds::Kinds;
 use super::layout::{Bucket, Link, State, split_bit};
-use super::newcomer::NewSegment;
 use super::segment::{Core, Segment};
+use super::segment_builder::NewSegment;
 use super::stash;
 use crate::Result;
-use crate::pm::Medium;
+use crate::storage::Medium;
 
 /// Maximum chain length of a segment that is split. The records of a longer chain agree in many hash bits, so that a
 /// split would not help, and copying the chain would need many blocks at once.
@@ -33,7 +33,7 @@ impl<T: Kinds> Core<T> {
         mut new: NewSegment<'_, T::Medium>,
     ) -> Result<()> {
         let link = self.link(segment.id)?;
-        let pattern = self.header(segment.id)?.pattern.load(&self.pm, Acquire);
+        let pattern = self.header(segment.id)?.pattern.load(&self.storage, Acquire);
         let records = self.count(segment)?;
         let bit = split_bit(link.depth);
         let right = Link { state: State::Stable, depth: link.depth + 1, side: link.side };
@@ -67,7 +67,7 @@ impl<T: Kinds> Core<T> {
         let link = self.link(id)?;
         let (State::Splitting, Some(right)) = (link.state, link.side) else { return Ok(()) };
         let bit = split_bit(link.depth);
-        let pattern = self.header(id)?.pattern.load(&self.pm, Acquire) | bit;
+        let pattern = self.header(id)?.pattern.load(&self.storage, Acquire) | bit;
         if directory.is_merged(pattern) {
             return self.set_link(id, State::Stable, link.depth, link.side);
         }
@@ -83,10 +83,10 @@ impl<T: Kinds> Core<T> {
         new: &mut NewSegment<'_, T::Medium>,
         bit: u64,
     ) -> Result<()> {
-        self.header(new.segment.id)?.chain.store(&self.pm, 0, Release);
+        self.header(new.segment.id)?.chain.store(&self.storage, 0, Release);
         for (number, bucket) in from.buckets.iter().enumerate().take(self.geometry.buckets as usize)
         {
-            let meta = bucket.meta(&self.pm);
+            let meta = bucket.meta(&self.storage);
             for slot in Bucket::slots_of(meta.allocated()) {
                 if self.hash_at(bucket, slot)? & bit != 0 {
                     self.copy_slot(
@@ -101,7 +101,7 @@ impl<T: Kinds> Core<T> {
         }
         for site in self.sites(from).skip(self.geometry.buckets as usize) {
             let (_, bucket) = site?;
-            for slot in Bucket::slots_of(bucket.meta(&self.pm).allocated()) {
+            for slot in Bucket::slots_of(bucket.meta(&self.storage).allocated()) {
                 let hash = self.hash_at(bucket, slot)?;
                 if hash & bit != 0 {
                     self.copy_overflow(bucket, slot, hash, new)?;
@@ -112,17 +112,17 @@ impl<T: Kinds> Core<T> {
     }
 
     pub(super) fn hash_at(&self, bucket: &Bucket, slot: usize) -> Result<u64> {
-        self.records.hash_of(&self.pm, bucket.record(&self.pm, slot).0)
+        self.records.hash_of(&self.storage, bucket.record(&self.storage, slot).0)
     }
 
     /// Copies a record into a bucket that other threads cannot reach; flushed with the whole segment.
     fn copy_slot(&self, source: &Bucket, slot: usize, target: &Bucket, to: usize, member: bool) {
-        let pm = &self.pm;
-        let (key, value) = source.record(pm, slot);
-        target.slots[to].key.store(pm, key, Release);
-        target.slots[to].value.store(pm, value, Release);
-        copy_fingerprint(pm, source, slot, target, to);
-        target.meta.store(pm, target.meta(pm).with(to, member).0, Release);
+        let storage = &self.storage;
+        let (key, value) = source.record(storage, slot);
+        target.slots[to].key.store(storage, key, Release);
+        target.slots[to].value.store(storage, value, Release);
+        copy_fingerprint(storage, source, slot, target, to);
+        target.meta.store(storage, target.meta(storage).with(to, member).0, Release);
     }
 
     /// Copies a stashed record into the new segment, to its home or probing bucket if they have room.
@@ -133,26 +133,26 @@ impl<T: Kinds> Core<T> {
         hash: u64,
         new: &mut NewSegment<'_, T::Medium>,
     ) -> Result<()> {
-        let pm = &self.pm;
+        let storage = &self.storage;
         let mask = self.geometry.slot_mask();
         let [home, probing] = self.pair(new.segment, hash);
-        let metas = [home, probing].map(|bucket| bucket.meta(pm).allocated());
+        let metas = [home, probing].map(|bucket| bucket.meta(storage).allocated());
         if let Some((target, free)) = self.choose(metas) {
             self.copy_slot(source, slot, [home, probing][target], free, target == 1);
             return Ok(());
         }
         for (number, bucket) in self.stash(new.segment).iter().enumerate() {
-            if let Some(free) = Bucket::free_slot(bucket.meta(pm).allocated(), mask) {
+            if let Some(free) = Bucket::free_slot(bucket.meta(storage).allocated(), mask) {
                 self.copy_slot(source, slot, bucket, free, false);
-                stash::note(pm, home, probing, hash, Some(number));
+                stash::note(storage, home, probing, hash, Some(number));
                 return Ok(());
             }
         }
         let target = self.chained_room(new)?;
-        if let Some(free) = Bucket::free_slot(target.bucket.meta(pm).allocated(), mask) {
+        if let Some(free) = Bucket::free_slot(target.bucket.meta(storage).allocated(), mask) {
             self.copy_slot(source, slot, &target.bucket, free, false);
-            pm.flush_object(target);
-            stash::note(pm, home, probing, hash, None);
+            storage.flush_object(target);
+            stash::note(storage, home, probing, hash, None);
         }
         Ok(())
     }
@@ -160,10 +160,10 @@ impl<T: Kinds> Core<T> {
     /// Removes the records whose hash has `bit` set, moves stashed records home where there is room now, and rebuilds
     /// the overflow metadata. The caller holds all locks with their changing bits set, or recovers the segment.
     pub(super) fn strike_half(&self, segment: Segment<'_>, bit: u64) -> Result<()> {
-        let pm = &self.pm;
+        let storage = &self.storage;
         for site in self.sites(segment) {
             let (_, bucket) = site?;
-            let meta = bucket.meta(pm);
+            let meta = bucket.meta(storage);
             let mut gone = 0;
             for slot in Bucket::slots_of(meta.allocated()) {
                 if self.hash_at(bucket, slot)? & bit != 0 {
@@ -171,11 +171,11 @@ impl<T: Kinds> Core<T> {
                 }
             }
             if gone != 0 {
-                bucket.publish(pm, meta.without(gone));
+                bucket.publish(storage, meta.without(gone));
             }
         }
         // P8: the slots are durably free before any of them is used again.
-        pm.fence();
+        storage.fence();
         self.bring_home(segment)?;
         self.drop_empty_chain(segment)?;
         self.rebuild_overflow(segment)
@@ -190,8 +190,8 @@ impl<T: Kinds> Core<T> {
         side: Option<u32>,
     ) -> Result<()> {
         let link = &self.header(id)?.link;
-        link.store(&self.pm, Link { state, depth, side }.pack(), Release);
-        self.pm.persist(link);
+        link.store(&self.storage, Link { state, depth, side }.pack(), Release);
+        self.storage.persist(link);
         Ok(())
     }
 }

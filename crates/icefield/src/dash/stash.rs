@@ -6,7 +6,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::layout::{Bucket, OVERFLOW_SLOTS, OverflowWord, fingerprint};
-use crate::pm::Medium;
+use crate::storage::Medium;
 
 /// The places outside the home and probing bucket where a record may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,14 +26,14 @@ impl StashHint {
 
 impl Bucket {
     #[inline]
-    fn overflow_word(&self, pm: &impl Medium) -> OverflowWord {
+    fn overflow_word(&self, storage: &impl Medium) -> OverflowWord {
         // Relaxed: read under the lock, or validated by its version.
-        OverflowWord(self.overflow.load(pm, Relaxed))
+        OverflowWord(self.overflow.load(storage, Relaxed))
     }
 
     #[inline]
-    fn set_overflow_word(&self, pm: &impl Medium, word: OverflowWord) {
-        self.overflow.store(pm, word.0, Relaxed);
+    fn set_overflow_word(&self, storage: &impl Medium, word: OverflowWord) {
+        self.overflow.store(storage, word.0, Relaxed);
     }
 
     /// Returns the places of this bucket with a matching fingerprint, among the records whose home is this bucket
@@ -41,7 +41,7 @@ impl Bucket {
     #[inline]
     fn matching_places(
         &self,
-        pm: &impl Medium,
+        storage: &impl Medium,
         word: OverflowWord,
         hash: u64,
         member: bool,
@@ -51,7 +51,7 @@ impl Bucket {
         if places == 0 {
             return 0;
         }
-        let fingerprints = self.overflow_fingerprints.load(pm, Relaxed).to_le_bytes();
+        let fingerprints = self.overflow_fingerprints.load(storage, Relaxed).to_le_bytes();
         (0..OVERFLOW_SLOTS)
             .filter(|&place| places >> place & 1 == 1 && fingerprints[place] == fingerprint(hash))
             .fold(0, |found, place| found | 1 << place)
@@ -64,20 +64,24 @@ impl Bucket {
 
 /// Returns the stash buckets that may hold a key with this hash.
 #[inline]
-pub(super) fn hint(pm: &impl Medium, [home, probing]: [&Bucket; 2], hash: u64) -> StashHint {
-    let (at_home, at_probing) = (home.overflow_word(pm), probing.overflow_word(pm));
+pub(super) fn hint(storage: &impl Medium, [home, probing]: [&Bucket; 2], hash: u64) -> StashHint {
+    let (at_home, at_probing) = (home.overflow_word(storage), probing.overflow_word(storage));
     if at_home.0 == 0 && at_probing.members() == 0 {
         return StashHint { buckets: 0, all: false };
     }
-    let buckets = Bucket::stash_buckets(at_home, home.matching_places(pm, at_home, hash, false))
-        | Bucket::stash_buckets(at_probing, probing.matching_places(pm, at_probing, hash, true));
+    let buckets =
+        Bucket::stash_buckets(at_home, home.matching_places(storage, at_home, hash, false))
+            | Bucket::stash_buckets(
+                at_probing,
+                probing.matching_places(storage, at_probing, hash, true),
+            );
     StashHint { buckets, all: at_home.count() > 0 }
 }
 
 /// Records that a record of `home` is in stash bucket `stash_bucket`, or in the chain (`None`). The caller holds both
 /// locks and has set both changing bits.
 pub(super) fn note(
-    pm: &impl Medium,
+    storage: &impl Medium,
     home: &Bucket,
     probing: &Bucket,
     hash: u64,
@@ -85,24 +89,29 @@ pub(super) fn note(
 ) {
     if let Some(stash_bucket) = stash_bucket {
         for (bucket, member) in [(home, false), (probing, true)] {
-            let word = bucket.overflow_word(pm);
+            let word = bucket.overflow_word(storage);
             let place = word.taken().trailing_ones() as usize;
             if place < OVERFLOW_SLOTS {
-                let mut fingerprints = bucket.overflow_fingerprints.load(pm, Relaxed).to_le_bytes();
+                let mut fingerprints =
+                    bucket.overflow_fingerprints.load(storage, Relaxed).to_le_bytes();
                 fingerprints[place] = fingerprint(hash);
-                bucket.overflow_fingerprints.store(pm, u32::from_le_bytes(fingerprints), Relaxed);
-                bucket.set_overflow_word(pm, word.with(place, member, stash_bucket));
+                bucket.overflow_fingerprints.store(
+                    storage,
+                    u32::from_le_bytes(fingerprints),
+                    Relaxed,
+                );
+                bucket.set_overflow_word(storage, word.with(place, member, stash_bucket));
                 return;
             }
         }
     }
-    let word = home.overflow_word(pm);
-    home.set_overflow_word(pm, word.counted_up());
+    let word = home.overflow_word(storage);
+    home.set_overflow_word(storage, word.counted_up());
 }
 
 /// Reverts [`note`] for a record that has left the stash, under the same conditions.
 pub(super) fn forget(
-    pm: &impl Medium,
+    storage: &impl Medium,
     home: &Bucket,
     probing: &Bucket,
     hash: u64,
@@ -110,24 +119,24 @@ pub(super) fn forget(
 ) {
     if let Some(stash_bucket) = stash_bucket {
         for (bucket, member) in [(home, false), (probing, true)] {
-            let word = bucket.overflow_word(pm);
+            let word = bucket.overflow_word(storage);
             // Any matching place is correct: records of one home with equal fingerprints in one stash bucket are
             // interchangeable.
-            let place = Bucket::slots_of(bucket.matching_places(pm, word, hash, member))
+            let place = Bucket::slots_of(bucket.matching_places(storage, word, hash, member))
                 .find(|&place| word.stash_bucket(place) == stash_bucket);
             if let Some(place) = place {
-                bucket.set_overflow_word(pm, word.without(place));
+                bucket.set_overflow_word(storage, word.without(place));
                 return;
             }
         }
     }
-    let word = home.overflow_word(pm);
-    home.set_overflow_word(pm, word.counted_down());
+    let word = home.overflow_word(storage);
+    home.set_overflow_word(storage, word.counted_down());
 }
 
 /// Clears the overflow metadata of a bucket before a rebuild.
-pub(super) fn reset(pm: &impl Medium, bucket: &Bucket) {
-    if bucket.overflow.load(pm, Relaxed) != 0 {
-        bucket.overflow.store(pm, 0, Relaxed);
+pub(super) fn reset(storage: &impl Medium, bucket: &Bucket) {
+    if bucket.overflow.load(storage, Relaxed) != 0 {
+        bucket.overflow.store(storage, 0, Relaxed);
     }
 }

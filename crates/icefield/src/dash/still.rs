@@ -18,7 +18,7 @@ use super::segment::{Core, Found, Segment, Site};
 use super::stash::StashHint;
 use crate::Result;
 use crate::base::memory::ZeroedArray;
-use crate::record::Probe;
+use crate::record::LookupKey;
 
 /// The DRAM beside the segments of a read-only session.
 pub(super) struct Still {
@@ -61,7 +61,7 @@ impl<T: Kinds> Core<T> {
     pub(super) fn let_be(&self, still: &Still, segment: Segment<'_>) -> Result<()> {
         for site in self.sites(segment).skip(self.geometry.buckets as usize) {
             let (_, bucket) = site?;
-            for slot in Bucket::slots_of(bucket.meta(&self.pm).allocated()) {
+            for slot in Bucket::slots_of(bucket.meta(&self.storage).allocated()) {
                 still.note(segment.id, self.geometry.home(self.hash_at(bucket, slot)?));
             }
         }
@@ -89,7 +89,7 @@ impl<T: Kinds> Core<T> {
         &'a self,
         still: &Still,
         segment: Segment<'a>,
-        probe: &Probe<'_>,
+        probe: &LookupKey<'_>,
     ) -> Result<Option<Found<'a>>> {
         let pair = self.pair(segment, probe.hash);
         if let Some((which, slot)) = self.find_in_pair(pair, probe)? {

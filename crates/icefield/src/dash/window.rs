@@ -8,10 +8,10 @@ use super::layout::{Bucket, Meta};
 use super::segment::{Core, Found, Site, Target};
 use super::stash;
 use crate::Result;
-use crate::pm::Medium;
 use crate::record::batch::Write;
-use crate::record::engine::{Mode, Wrote};
-use crate::record::{Pin, Probe, Unlinked};
+use crate::record::engine::{WriteMode, WriteOutcome};
+use crate::record::{EpochGuard, LookupKey, PreparedRecord};
+use crate::storage::Medium;
 
 /// Maximum number of operations that share fences.
 pub(super) const WINDOW: usize = 32;
@@ -20,7 +20,7 @@ pub(super) const WINDOW: usize = 32;
 #[derive(Clone, Copy)]
 pub(super) enum Plan {
     /// Changes nothing: the answer is known.
-    Answer(Wrote),
+    Answer(WriteOutcome),
     /// Adds a record, which is already in a free slot.
     Insert { place: u16, slot: u8, site: Site },
     /// Replaces the value word.
@@ -59,7 +59,8 @@ pub(super) struct Window<'a, T: Kinds> {
     changes: bool,
     /// Set if any plan is an insert.
     inserts: bool,
-    /// Set if any plan needs a step after it is durable: all but answers and inserts into a normal bucket.
+    /// Set if any plan needs a step after it is durable. Every plan does, except answers and inserts into a normal
+    /// bucket.
     special: bool,
 }
 
@@ -111,8 +112,8 @@ impl<'a, T: Kinds> Window<'a, T> {
     /// Locks a bucket and returns its index in `held`. Waits only for the first lock of the window.
     #[inline(always)]
     fn hold(&mut self, bucket: &'a Bucket) -> Option<u16> {
-        let (pm, place) = (&self.core.pm, self.held.len());
-        let guard = if place == 0 { Some(bucket.lock(pm)) } else { bucket.try_lock(pm) };
+        let (storage, place) = (&self.core.storage, self.held.len());
+        let guard = if place == 0 { Some(bucket.lock(storage)) } else { bucket.try_lock(storage) };
         let Some(guard) = guard else { return self.place_of(bucket) };
         self.held.push(Held { bucket, guard, added: 0, removed: 0 });
         Some(place as u16)
@@ -137,7 +138,7 @@ impl<'a, T: Kinds> Window<'a, T> {
     #[inline(always)]
     pub(super) fn stage(
         &mut self,
-        probe: &Probe<'_>,
+        probe: &LookupKey<'_>,
         Target { located, pair }: Target<'a>,
         hold: Hold,
         current: impl FnOnce() -> bool,
@@ -153,10 +154,12 @@ impl<'a, T: Kinds> Window<'a, T> {
             return Ok(Attempt::Later);
         }
         let plan = match (self.core.find_locked(located.segment, pair, probe)?, write) {
-            (None, Write::Put(Mode::Upsert, record)) if self.core.records.lacks_key(&record) => {
+            (None, Write::Put(WriteMode::Upsert, record))
+                if self.core.records.lacks_key(&record) =>
+            {
                 return Ok(Attempt::Alone);
             }
-            (None, Write::Put(Mode::TryInsert | Mode::Upsert, record)) => {
+            (None, Write::Put(WriteMode::TryInsert | WriteMode::Upsert, record)) => {
                 let taken = hold.pair.map(|place| self.taken(place));
                 if let Some((which, slot)) = self.core.choose(taken) {
                     self.fill(hold.pair[which], slot, which == 1, record);
@@ -168,7 +171,9 @@ impl<'a, T: Kinds> Window<'a, T> {
                     }
                 }
             }
-            (None, Write::Remove | Write::Put(Mode::Update, _)) => Plan::Answer(Wrote::Absent),
+            (None, Write::Remove | Write::Put(WriteMode::Update, _)) => {
+                Plan::Answer(WriteOutcome::Absent)
+            }
             (Some(found), write) => match self.stage_present(&found, hold.pair, write) {
                 Some(plan) => plan,
                 None => return Ok(Attempt::Later),
@@ -180,14 +185,14 @@ impl<'a, T: Kinds> Window<'a, T> {
 
     /// Returns the plan of an operation whose key is present.
     fn stage_present(&mut self, found: &Found<'a>, pair: [u16; 2], write: Write) -> Option<Plan> {
-        let (key, value) = found.bucket.record(&self.core.pm, found.slot);
+        let (key, value) = found.bucket.record(&self.core.storage, found.slot);
         // The place whose version readers of the record validate: its own bucket, or the home bucket of a stashed
         // record.
         let probing = self.held[usize::from(pair[1])].bucket;
         let versioned = pair[usize::from(std::ptr::eq(found.bucket, probing))];
         let plan = match (write, found.site) {
-            (Write::Put(Mode::TryInsert, _), _) => {
-                return Some(Plan::Answer(Wrote::Occupied(value)));
+            (Write::Put(WriteMode::TryInsert, _), _) => {
+                return Some(Plan::Answer(WriteOutcome::Occupied(value)));
             }
             (Write::Put(_, record), _) => {
                 let address = Address(found.bucket, found.slot);
@@ -213,11 +218,11 @@ impl<'a, T: Kinds> Window<'a, T> {
     fn stage_stashed(
         &mut self,
         segment: u32,
-        record: Unlinked,
+        record: PreparedRecord,
     ) -> Result<std::result::Result<Plan, Attempt>> {
         let (core, mask) = (self.core, self.core.geometry.slot_mask());
         for (number, bucket) in core.stash(core.segment(segment)?).iter().enumerate() {
-            if bucket.looks_full(&core.pm, mask) {
+            if bucket.looks_full(&core.storage, mask) {
                 continue;
             }
             let Some(place) = self.hold(bucket) else { return Ok(Err(Attempt::Later)) };
@@ -235,37 +240,37 @@ impl<'a, T: Kinds> Window<'a, T> {
     #[inline]
     fn taken(&self, place: u16) -> u32 {
         let held = &self.held[usize::from(place)];
-        held.bucket.meta(&self.core.pm).allocated() | Meta(held.added).allocated()
+        held.bucket.meta(&self.core.storage).allocated() | Meta(held.added).allocated()
     }
 
     /// Fills a free slot, which readers do not see.
     #[inline]
-    fn fill(&mut self, place: u16, slot: usize, member: bool, record: Unlinked) {
-        let (pm, held) = (&self.core.pm, &mut self.held[usize::from(place)]);
+    fn fill(&mut self, place: u16, slot: usize, member: bool, record: PreparedRecord) {
+        let (storage, held) = (&self.core.storage, &mut self.held[usize::from(place)]);
         held.added |= Meta(0).with(slot, member).0;
         // Flushed in `commit`: here the next operation's lock would wait for the write-back.
-        held.bucket.store_record(pm, slot, record.key, record.value);
+        held.bucket.store_record(storage, slot, record.key, record.value);
         (self.changes, self.inserts) = (true, true);
     }
 
     /// Makes all staged operations durable and visible, and releases the locks. Two fences; one if no record is new;
     /// none if nothing changes. The answers of the staged operations are valid afterwards.
-    pub(super) fn commit(&mut self, pin: &Pin<'_>) {
+    pub(super) fn commit(&mut self, pin: &EpochGuard<'_>) {
         if self.changes {
-            let pm = &self.core.pm;
+            let storage = &self.core.storage;
             if self.inserts || self.core.records.blobs().is_some() {
-                self.held.iter().for_each(|held| held.flush_records(pm));
+                self.held.iter().for_each(|held| held.flush_records(storage));
                 // P1, P18 for the whole window: records and blobs are durable before any word refers to them.
-                pm.fence();
+                storage.fence();
             }
             self.staged.iter().for_each(|staged| self.begin(staged));
             for held in self.held.iter().filter(|held| held.added | held.removed != 0) {
                 held.guard.begin_change();
-                let meta = held.bucket.meta(pm).without(held.removed);
-                held.bucket.publish(pm, Meta(meta.0 | held.added));
+                let meta = held.bucket.meta(storage).without(held.removed);
+                held.bucket.publish(storage, Meta(meta.0 | held.added));
             }
             // P2 for the whole window, commit point.
-            pm.fence();
+            storage.fence();
             if self.special {
                 self.staged.iter().for_each(|staged| self.finish(staged, pin));
             }
@@ -276,7 +281,7 @@ impl<'a, T: Kinds> Window<'a, T> {
 
     /// Sets the changing bits and stores the other words of an operation, before the metadata words change.
     fn begin(&self, staged: &Staged) {
-        let pm = &self.core.pm;
+        let storage = &self.core.storage;
         match staged.plan {
             Plan::Insert { place, slot, site } => {
                 // As in `Locked::insert_overflow`.
@@ -285,7 +290,7 @@ impl<'a, T: Kinds> Window<'a, T> {
                 }
                 let held = &self.held[usize::from(place)];
                 held.guard.begin_change();
-                held.bucket.set_fingerprint(pm, usize::from(slot), staged.hash);
+                held.bucket.set_fingerprint(storage, usize::from(slot), staged.hash);
             }
             Plan::Replace { place, value: Address(bucket, slot), word, .. } => {
                 self.held[usize::from(place)].guard.begin_change();
@@ -293,8 +298,8 @@ impl<'a, T: Kinds> Window<'a, T> {
                 // table.
                 let cell = unsafe { &*bucket }.value(slot);
                 // Release (E3): the blob behind a reference was written before.
-                cell.store(pm, word, Release);
-                pm.flush_object(cell);
+                cell.store(storage, word, Release);
+                storage.flush_object(cell);
             }
             Plan::Remove { site: Site::Stash(_) | Site::Chain, .. } => self.begin_pair(staged),
             Plan::Answer(_) | Plan::Remove { .. } => {}
@@ -309,18 +314,18 @@ impl<'a, T: Kinds> Window<'a, T> {
     }
 
     /// Completes an operation after the second fence: updates the overflow metadata and retires unreferenced blobs.
-    fn finish(&self, staged: &Staged, pin: &Pin<'_>) {
-        let (pm, records) = (&self.core.pm, &self.core.records);
+    fn finish(&self, staged: &Staged, pin: &EpochGuard<'_>) {
+        let (storage, records) = (&self.core.storage, &self.core.records);
         let [home, probing] = staged.hold.pair.map(|place| self.held[usize::from(place)].bucket);
         match staged.plan {
             Plan::Insert { site, .. } if site != Site::Normal => {
-                stash::note(pm, home, probing, staged.hash, site.stash_bucket());
+                stash::note(storage, home, probing, staged.hash, site.stash_bucket());
             }
             Plan::Answer(_) | Plan::Insert { .. } => {}
             Plan::Replace { before, .. } => records.retire_value(pin, before),
             Plan::Remove { site, before: (key, value), .. } => {
                 if site != Site::Normal {
-                    stash::forget(pm, home, probing, staged.hash, site.stash_bucket());
+                    stash::forget(storage, home, probing, staged.hash, site.stash_bucket());
                 }
                 records.retire_key(pin, key);
                 records.retire_value(pin, value);
@@ -331,11 +336,11 @@ impl<'a, T: Kinds> Window<'a, T> {
 
 impl<M: Medium> Held<'_, M> {
     #[inline]
-    fn flush_records(&self, pm: &M) {
+    fn flush_records(&self, storage: &M) {
         let mut filled = Meta(self.added).allocated();
         while filled != 0 {
             let slot = filled.trailing_zeros() as usize;
-            pm.flush_object(&self.bucket.slots[slot]);
+            storage.flush_object(&self.bucket.slots[slot]);
             filled &= !Bucket::line_of(slot);
         }
     }
@@ -343,12 +348,12 @@ impl<M: Medium> Held<'_, M> {
 
 impl Plan {
     /// Returns the operation's answer, valid once its window is committed.
-    pub(super) fn answer(&self) -> Wrote {
+    pub(super) fn answer(&self) -> WriteOutcome {
         match *self {
             Plan::Answer(wrote) => wrote,
-            Plan::Insert { .. } => Wrote::Inserted,
+            Plan::Insert { .. } => WriteOutcome::Inserted,
             Plan::Replace { before, .. } | Plan::Remove { before: (_, before), .. } => {
-                Wrote::Replaced(before)
+                WriteOutcome::Replaced(before)
             }
         }
     }

@@ -6,15 +6,15 @@
 use super::Dash;
 use super::directory::Directory;
 use super::kinds::Of;
-use super::recover::touch;
+use super::recover::ensure_recovered;
 use super::segment::Target;
 use super::window::{Attempt, Hold, WINDOW, Window};
 use crate::Result;
 use crate::key::{Key, Raw, Value};
-use crate::pm::Medium;
 use crate::record::batch::{BatchEngine, BatchWriter, Write};
-use crate::record::engine::{Engine, Mode, Wrote};
-use crate::record::{Pin, Probe, Unlinked};
+use crate::record::engine::{Engine, WriteMode, WriteOutcome};
+use crate::record::{EpochGuard, LookupKey, PreparedRecord};
+use crate::storage::Medium;
 use crate::table::Arg;
 
 /// Number of operations whose locks are taken in a row. If one of them ends the window, the locks of the later ones
@@ -40,7 +40,7 @@ struct Waiting<'t> {
 /// The writes of a batch, collected and staged.
 pub(crate) struct Writer<'t, K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> {
     table: &'t Dash<K, V, P, M>,
-    pin: Pin<'t>,
+    pin: EpochGuard<'t>,
     window: Window<'t, Of<K, V, M, P::Ablation>>,
     /// The writes that have been staged, in that order, then the others.
     waiting: Vec<Waiting<'t>>,
@@ -69,11 +69,11 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Writer<'t,
         index: usize,
         ahead: Ahead<'t>,
         key: Raw<'_>,
-        write: Option<(Mode, Raw<'_>)>,
+        write: Option<(WriteMode, Raw<'_>)>,
     ) -> Result<()> {
         let core = &self.table.core;
-        core.pm.writable()?;
-        let probe = Probe { hash: ahead.hash, key };
+        core.storage.check_writable()?;
+        let probe = LookupKey { hash: ahead.hash, key };
         let write = match write {
             Some((mode, value)) => {
                 core.records.fits(key, value)?;
@@ -85,7 +85,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Writer<'t,
                 };
                 let needs_key = self.table.needs_key(mode, is_present)?;
                 let (table, records) = (self.table, &core.records);
-                Write::Put(mode, records.prepare(&core.pm, table, &probe, value, needs_key)?)
+                Write::Put(mode, records.prepare(&core.storage, table, &probe, value, needs_key)?)
             }
             None => Write::Remove,
         };
@@ -98,7 +98,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Writer<'t,
     pub(super) fn run_all<'k>(
         &mut self,
         key_of: &impl Fn(usize) -> Arg<'k, K>,
-        answer: &mut impl FnMut(usize, Wrote) -> Result<()>,
+        answer: &mut impl FnMut(usize, WriteOutcome) -> Result<()>,
     ) -> Result<()>
     where
         K: 'k,
@@ -107,20 +107,20 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Writer<'t,
         while !self.waiting.is_empty() {
             let attempt = self.stage_all(key_of);
             let ran = self.window.staged.len();
-            self.commit(answer).inspect_err(|_| self.give_up())?;
-            let attempt = attempt.inspect_err(|_| self.give_up())?;
+            self.commit(answer).inspect_err(|_| self.abort())?;
+            let attempt = attempt.inspect_err(|_| self.abort())?;
             if attempt == Attempt::Stale && !fresh {
                 for waiting in &mut self.waiting {
-                    waiting.ahead.sighted = self.table.sight(waiting.ahead.hash);
+                    waiting.ahead.sighted = self.table.try_locate(waiting.ahead.hash);
                 }
                 fresh = true;
             } else if attempt == Attempt::Alone || ran == 0 {
                 let Waiting { index, ahead, write } = self.waiting.remove(0);
-                let probe = Probe { hash: ahead.hash, key: K::raw(key_of(index)) };
+                let probe = LookupKey { hash: ahead.hash, key: K::raw(key_of(index)) };
                 self.table
                     .write_alone(&self.pin, &probe, write)
                     .and_then(|wrote| answer(index, wrote))
-                    .inspect_err(|_| self.give_up())?;
+                    .inspect_err(|_| self.abort())?;
                 fresh = false;
             } else {
                 fresh = false;
@@ -138,7 +138,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Writer<'t,
         let Self { table, window, waiting, .. } = self;
         let core = &table.core;
         if let Some(Waiting { ahead: Ahead { sighted: Some(target), .. }, .. }) = waiting.first() {
-            touch(core, &table.directory, target.located.segment)?;
+            ensure_recovered(core, &table.directory, target.located.segment)?;
         }
         for waiting in waiting.chunks(LOCKED_TOGETHER) {
             let mut holds = [Hold::default(); LOCKED_TOGETHER];
@@ -154,7 +154,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Writer<'t,
             }
             for (Waiting { index, ahead, write }, hold) in waiting.iter().zip(&holds[..held]) {
                 let Some(target) = ahead.sighted else { return Ok(Attempt::Stale) };
-                let probe = Probe { hash: ahead.hash, key: K::raw(key_of(*index)) };
+                let probe = LookupKey { hash: ahead.hash, key: K::raw(key_of(*index)) };
                 let current = || table.directory.is_current(core, ahead.hash, target.located);
                 let attempt = window.stage(&probe, target, *hold, current, *write)?;
                 if attempt != Attempt::Staged {
@@ -168,7 +168,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Writer<'t,
         Ok(Attempt::Staged)
     }
 
-    fn stage_one(&mut self, probe: &Probe<'_>, write: Write) -> Result<Attempt> {
+    fn stage_one(&mut self, probe: &LookupKey<'_>, write: Write) -> Result<Attempt> {
         let Self { table, window, .. } = self;
         let core = &table.core;
         let located = table.directory.locate(core, probe.hash)?;
@@ -176,7 +176,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Writer<'t,
             if !window.is_empty() {
                 return Ok(Attempt::Later);
             }
-            if !touch(core, &table.directory, located.segment)? {
+            if !ensure_recovered(core, &table.directory, located.segment)? {
                 return Ok(Attempt::Stale);
             }
         }
@@ -188,10 +188,10 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Writer<'t,
 
     fn prepare(
         &mut self,
-        probe: &Probe<'_>,
-        (mode, value): (Mode, Raw<'_>),
-        answer: &mut impl FnMut(usize, Wrote) -> Result<()>,
-    ) -> Result<Unlinked> {
+        probe: &LookupKey<'_>,
+        (mode, value): (WriteMode, Raw<'_>),
+        answer: &mut impl FnMut(usize, WriteOutcome) -> Result<()>,
+    ) -> Result<PreparedRecord> {
         let (table, holds_locks) = (self.table, !self.window.is_empty());
         let needs_key = table.needs_key(mode, || {
             let found = table.find_word_at_once(&self.pin, probe)?;
@@ -202,8 +202,8 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Writer<'t,
 
     /// Releases what was prepared for writes that will not run.
     #[cold]
-    fn give_up(&mut self) {
-        self.waiting.drain(..).for_each(|waiting| self.table.give_up(waiting.write));
+    fn abort(&mut self) {
+        self.waiting.drain(..).for_each(|waiting| self.table.abort(waiting.write));
     }
 }
 
@@ -213,11 +213,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> BatchWriter
     fn run(
         &mut self,
         index: usize,
-        probe: &Probe<'_>,
-        write: Option<(Mode, Raw<'_>)>,
-        answer: &mut impl FnMut(usize, Wrote) -> Result<()>,
+        probe: &LookupKey<'_>,
+        write: Option<(WriteMode, Raw<'_>)>,
+        answer: &mut impl FnMut(usize, WriteOutcome) -> Result<()>,
     ) -> Result<()> {
-        self.table.core.pm.writable()?;
+        self.table.core.storage.check_writable()?;
         if self.is_full() {
             self.commit(answer)?;
         }
@@ -235,12 +235,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> BatchWriter
                 Ok(_) => self.commit(answer),
                 Err(error) => Err(error),
             };
-            refused.inspect_err(|_| self.table.give_up(write))?;
+            refused.inspect_err(|_| self.table.abort(write))?;
         }
         answer(index, self.table.write_alone(&self.pin, probe, write)?)
     }
 
-    fn commit(&mut self, answer: &mut impl FnMut(usize, Wrote) -> Result<()>) -> Result<()> {
+    fn commit(&mut self, answer: &mut impl FnMut(usize, WriteOutcome) -> Result<()>) -> Result<()> {
         let Self { table, pin, window, waiting } = self;
         let growth: i64 = window.staged.iter().map(|staged| staged.plan.growth()).sum();
         if growth != 0 {
@@ -257,7 +257,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> BatchWriter
         {
             let wrote = staged.plan.answer();
             if let Write::Put(_, record) = write {
-                table.settle(&Ok(wrote), record);
+                table.discard_unlinked(&Ok(wrote), record);
             }
             if result.is_ok() {
                 result = answer(index, wrote);
@@ -271,7 +271,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> BatchWriter
         self.window.has_staged(hash)
     }
 
-    fn staged_answer(&self, index: usize) -> Option<Wrote> {
+    fn staged_answer(&self, index: usize) -> Option<WriteOutcome> {
         let (last, waiting) = (self.window.staged.last()?, self.waiting.last()?);
         (waiting.index == index).then(|| last.plan.answer())
     }
@@ -280,7 +280,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> BatchWriter
 impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, M> {
     /// Releases what was prepared for a write that will not run.
     #[cold]
-    fn give_up(&self, write: Write) {
+    fn abort(&self, write: Write) {
         if let Write::Put(_, record) = write {
             self.core.records.discard_key(record.key);
             self.core.records.discard_value(record.value);

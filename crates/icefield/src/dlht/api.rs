@@ -8,7 +8,7 @@
 use std::fmt;
 use std::ops::ControlFlow;
 
-use super::mode::Mode;
+use super::mode::Threading;
 use super::options::DlhtOptions;
 use super::shadow::{Shadow, Shadows};
 use super::snapshot::Snapshot;
@@ -37,7 +37,7 @@ fn refuse(error: &crate::Error) -> ! {
     panic!("{error}")
 }
 
-impl<K: Word, V: Word, M: Mode> Default for DlhtTable<K, V, M> {
+impl<K: Word, V: Word, M: Threading> Default for DlhtTable<K, V, M> {
     fn default() -> Self {
         Self::new()
     }
@@ -51,7 +51,7 @@ impl<K: Word, V: Word, M: Mode> Default for DlhtTable<K, V, M> {
 /// system has no memory. The calls of the same names in [`Table`], [`DlhtTable::try_snapshot`] and
 /// [`DlhtTable::try_shrink_to_fit`] return errors instead. Batches also panic if their slices differ in length, or if
 /// an [`Op::Shadow`] names the shadows of another table.
-impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
+impl<K: Word, V: Word, M: Threading> DlhtTable<K, V, M> {
     /// Creates an empty table that grows as needed.
     ///
     /// ```
@@ -598,13 +598,13 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
     }
 }
 
-impl<K: Word, V: Word, M: Mode> fmt::Debug for DlhtTable<K, V, M> {
+impl<K: Word, V: Word, M: Threading> fmt::Debug for DlhtTable<K, V, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map().entries(self.iter()).finish()
     }
 }
 
-impl<K: Word, V: Word, M: Mode> FromIterator<(K, V)> for DlhtTable<K, V, M> {
+impl<K: Word, V: Word, M: Threading> FromIterator<(K, V)> for DlhtTable<K, V, M> {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(records: I) -> Self {
         let records = records.into_iter();
         let mut table = Self::with_capacity(records.size_hint().0 as u64);
@@ -613,7 +613,7 @@ impl<K: Word, V: Word, M: Mode> FromIterator<(K, V)> for DlhtTable<K, V, M> {
     }
 }
 
-impl<K: Word, V: Word, M: Mode> Extend<(K, V)> for DlhtTable<K, V, M> {
+impl<K: Word, V: Word, M: Threading> Extend<(K, V)> for DlhtTable<K, V, M> {
     fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, records: I) {
         let mut records = records.into_iter();
         loop {
@@ -626,7 +626,7 @@ impl<K: Word, V: Word, M: Mode> Extend<(K, V)> for DlhtTable<K, V, M> {
     }
 }
 
-impl<'a, K: Word, V: Word, M: Mode> IntoIterator for &'a DlhtTable<K, V, M> {
+impl<'a, K: Word, V: Word, M: Threading> IntoIterator for &'a DlhtTable<K, V, M> {
     type Item = (K, V);
     type IntoIter = DlhtIter<'a, K, V, M>;
 
@@ -635,7 +635,7 @@ impl<'a, K: Word, V: Word, M: Mode> IntoIterator for &'a DlhtTable<K, V, M> {
     }
 }
 
-impl<K: Word, V: Word, M: Mode> Iterator for DlhtIter<'_, K, V, M> {
+impl<K: Word, V: Word, M: Threading> Iterator for DlhtIter<'_, K, V, M> {
     type Item = (K, V);
 
     fn next(&mut self) -> Option<(K, V)> {
@@ -649,13 +649,13 @@ impl<K: Word, V: Word, M: Mode> Iterator for DlhtIter<'_, K, V, M> {
     }
 }
 
-impl<K: Word, V: Word, M: Mode> fmt::Debug for DlhtIter<'_, K, V, M> {
+impl<K: Word, V: Word, M: Threading> fmt::Debug for DlhtIter<'_, K, V, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DlhtIter").field("next", &self.next).finish_non_exhaustive()
     }
 }
 
-impl<K: Word, V: Word, M: Mode> Table for DlhtTable<K, V, M>
+impl<K: Word, V: Word, M: Threading> Table for DlhtTable<K, V, M>
 where
     Self: Send + Sync,
 {

@@ -11,7 +11,7 @@ use super::core::{Core, get_on};
 use super::get::Step;
 use super::header::SlotState;
 use super::index::Index;
-use super::mode::Mode;
+use super::mode::Threading;
 use super::write::{Outcome, Rule};
 use crate::Result;
 use crate::base::group::{Isa, Kernel, dispatch};
@@ -20,7 +20,7 @@ use crate::base::pipeline::{
 };
 use crate::base::sync::Line;
 
-/// How far ahead bins and link buckets are prefetched.
+/// The number of operations by which bins and link buckets are prefetched ahead.
 const RING: usize = MAX_RING;
 const STAGE2: usize = 32;
 /// The number of writes that run directly one after the other.
@@ -31,18 +31,18 @@ pub(super) const STRETCH: usize = 1 << 14;
 
 /// Sums the inserts and removals of a stretch, and adds the sum to the table's count when dropped, also during
 /// unwinding.
-pub(super) struct Tally<'a, M: Mode> {
+pub(super) struct LenDelta<'a, M: Threading> {
     pub(super) count: &'a M::Count,
     pub(super) delta: Cell<i64>,
 }
 
-impl<M: Mode> Tally<'_, M> {
+impl<M: Threading> LenDelta<'_, M> {
     pub(super) fn add(&self, delta: i64) {
         self.delta.set(self.delta.get() + delta);
     }
 }
 
-impl<M: Mode> Drop for Tally<'_, M> {
+impl<M: Threading> Drop for LenDelta<'_, M> {
     fn drop(&mut self) {
         if self.delta.get() != 0 {
             M::add(self.count, self.delta.get());
@@ -51,15 +51,15 @@ impl<M: Mode> Drop for Tally<'_, M> {
 }
 
 /// The operation of a batch that runs now.
-pub(super) struct Turn<'a, M: Mode> {
+pub(super) struct BatchOp<'a, M: Threading> {
     core: &'a Core<M>,
     index: &'a Index,
     line: &'a Line,
-    tally: &'a Tally<'a, M>,
+    tally: &'a LenDelta<'a, M>,
     key: u64,
 }
 
-impl<M: Mode> Turn<'_, M> {
+impl<M: Threading> BatchOp<'_, M> {
     #[inline(always)]
     pub(super) fn get(&self) -> Option<u64> {
         match self.index.get::<M>(self.line, self.key) {
@@ -91,19 +91,19 @@ impl<M: Mode> Turn<'_, M> {
     }
 }
 
-pub(super) trait Operations<M: Mode> {
+pub(super) trait Operations<M: Threading> {
     /// The key of operation `at`.
     fn key(&self, at: usize) -> u64;
 
     /// Runs operation `at`. The batch ends if it fails or breaks.
-    fn run(&mut self, at: usize, turn: Turn<'_, M>) -> Result<ControlFlow<()>>;
+    fn run(&mut self, at: usize, turn: BatchOp<'_, M>) -> Result<ControlFlow<()>>;
 }
 
 impl<M, K, R> Operations<M> for (K, R)
 where
-    M: Mode,
+    M: Threading,
     K: Fn(usize) -> u64,
-    R: FnMut(usize, Turn<'_, M>) -> Result<()>,
+    R: FnMut(usize, BatchOp<'_, M>) -> Result<()>,
 {
     #[inline(always)]
     fn key(&self, at: usize) -> u64 {
@@ -111,27 +111,27 @@ where
     }
 
     #[inline(always)]
-    fn run(&mut self, at: usize, turn: Turn<'_, M>) -> Result<ControlFlow<()>> {
+    fn run(&mut self, at: usize, turn: BatchOp<'_, M>) -> Result<ControlFlow<()>> {
         (self.1)(at, turn).map(ControlFlow::Continue)
     }
 }
 
 /// A stretch of a batch of operations.
-struct Writes<'a, M: Mode, O> {
+struct Writes<'a, M: Threading, O> {
     core: &'a Core<M>,
     index: &'a Index,
-    tally: &'a Tally<'a, M>,
+    tally: &'a LenDelta<'a, M>,
     start: usize,
     operations: &'a mut O,
     /// The result of the batch, if it has ended.
     end: &'a mut Option<Result<()>>,
 }
 
-impl<'a, M: Mode, O: Operations<M>> Stages for Writes<'a, M, O> {
+impl<'a, M: Threading, O: Operations<M>> Stages for Writes<'a, M, O> {
     type Entry = (&'a Line, u64);
 
     #[inline(always)]
-    fn first(&mut self, at: usize) -> (&'a Line, u64) {
+    fn locate(&mut self, at: usize) -> (&'a Line, u64) {
         let key = self.operations.key(self.start + at);
         let line = self.index.bin(self.index.bin_of(key));
         prefetch_write(line);
@@ -139,14 +139,14 @@ impl<'a, M: Mode, O: Operations<M>> Stages for Writes<'a, M, O> {
     }
 
     #[inline(always)]
-    fn second(&mut self, (line, _): &mut (&'a Line, u64)) {
+    fn inspect(&mut self, (line, _): &mut (&'a Line, u64)) {
         peek(self.index, line);
     }
 
     #[inline(always)]
     fn run(&mut self, at: usize, (line, key): (&'a Line, u64)) -> ControlFlow<()> {
         let Self { core, index, tally, .. } = *self;
-        match self.operations.run(self.start + at, Turn { core, index, line, tally, key }) {
+        match self.operations.run(self.start + at, BatchOp { core, index, line, tally, key }) {
             Ok(ControlFlow::Continue(())) => return ControlFlow::Continue(()),
             Ok(ControlFlow::Break(())) => *self.end = Some(Ok(())),
             Err(error) => *self.end = Some(Err(error)),
@@ -155,7 +155,7 @@ impl<'a, M: Mode, O: Operations<M>> Stages for Writes<'a, M, O> {
     }
 }
 
-impl<M: Mode> Core<M> {
+impl<M: Threading> Core<M> {
     /// Runs `count` operations in order, up to the first that fails or breaks, and returns how many ran.
     #[inline]
     pub(super) fn run_all(
@@ -167,7 +167,7 @@ impl<M: Mode> Core<M> {
         while ran < count && end.is_none() {
             let guard = self.pin();
             let index = self.current(&guard);
-            let tally = Tally { count: &self.count, delta: Cell::new(0) };
+            let tally = LenDelta { count: &self.count, delta: Cell::new(0) };
             let (operations, end) = (&mut operations, &mut end);
             let stretch = Writes { core: self, index, tally: &tally, start: ran, operations, end };
             let some = STRETCH.min(count - ran);
@@ -204,7 +204,7 @@ pub(super) fn peek(index: &Index, line: &Line) {
 }
 
 /// A batch of gets.
-struct Reads<'a, M: Mode, K, F> {
+struct Reads<'a, M: Threading, K, F> {
     core: &'a Core<M>,
     count: usize,
     key: K,
@@ -212,7 +212,7 @@ struct Reads<'a, M: Mode, K, F> {
 }
 
 /// A stretch of a batch of gets.
-struct Stretch<'a, M, I, K, F> {
+struct EpochChunk<'a, M, I, K, F> {
     index: &'a Index,
     isa: I,
     start: usize,
@@ -221,7 +221,9 @@ struct Stretch<'a, M, I, K, F> {
     mode: PhantomData<M>,
 }
 
-impl<M: Mode, K: Fn(usize) -> u64, F: FnMut(usize, Option<u64>)> Kernel for Reads<'_, M, K, F> {
+impl<M: Threading, K: Fn(usize) -> u64, F: FnMut(usize, Option<u64>)> Kernel
+    for Reads<'_, M, K, F>
+{
     type Output = ();
 
     #[inline(always)]
@@ -231,15 +233,15 @@ impl<M: Mode, K: Fn(usize) -> u64, F: FnMut(usize, Option<u64>)> Kernel for Read
             let guard = self.core.pin();
             let index = self.core.current(&guard);
             let (key, found, mode) = (&self.key, &mut self.found, PhantomData::<M>);
-            let stretch = Stretch { index, isa, start, key, found, mode };
+            let stretch = EpochChunk { index, isa, start, key, found, mode };
             start += rolling(STRETCH.min(self.count - start), RING, STAGE2, stretch);
         }
     }
 }
 
-impl<'a, M, I, K, F> Stages for Stretch<'a, M, I, K, F>
+impl<'a, M, I, K, F> Stages for EpochChunk<'a, M, I, K, F>
 where
-    M: Mode,
+    M: Threading,
     I: Isa,
     K: Fn(usize) -> u64,
     F: FnMut(usize, Option<u64>),
@@ -247,14 +249,14 @@ where
     type Entry = &'a Line;
 
     #[inline(always)]
-    fn first(&mut self, at: usize) -> &'a Line {
+    fn locate(&mut self, at: usize) -> &'a Line {
         let line = self.index.bin(self.index.bin_of((self.key)(self.start + at)));
         prefetch_read(line);
         line
     }
 
     #[inline(always)]
-    fn second(&mut self, line: &mut &'a Line) {
+    fn inspect(&mut self, line: &mut &'a Line) {
         peek(self.index, line);
     }
 
@@ -273,7 +275,7 @@ where
 
 /// Out of line, so that the loop stays small.
 #[inline(never)]
-pub(super) fn get_slowly<M: Mode>(index: &Index, line: &Line, key: u64) -> Option<u64> {
+pub(super) fn get_slowly<M: Threading>(index: &Index, line: &Line, key: u64) -> Option<u64> {
     match index.get_slowly::<M>(line, key) {
         Step::Done(value) => value,
         _ => get_on::<M>(index, key),

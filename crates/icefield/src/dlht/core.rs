@@ -6,17 +6,21 @@ use super::get::Step;
 use super::hasher::Hasher;
 use super::header::SlotState;
 use super::index::{Entry, Index, Size};
-use super::mode::Mode;
+use super::mode::Threading;
 use super::plan::{Plan, capacity};
-use super::transfer::{HELP_WHEN_FULL, HELP_WHEN_MOVED};
 use super::write::{Outcome, Rule};
 use crate::base::reclaim::PROTECTED;
 use crate::base::sync::{AtomicPtr, Line, Ordering};
 use crate::table::Stats;
 use crate::{Error, Result};
 
+/// The maximum number of further bins that an insert moves when its bin is full.
+const HELP_WHEN_FULL: u64 = 8;
+/// The maximum number of bins that a write moves when its bin has already moved.
+const HELP_WHEN_MOVED: u64 = 1;
+
 /// A table from words to words.
-pub(super) struct Core<M: Mode> {
+pub(super) struct Core<M: Threading> {
     /// The oldest index that still has records: an [`Arc`] as a raw pointer.
     current: AtomicPtr<Index>,
     pub(super) count: M::Count,
@@ -27,7 +31,7 @@ pub(super) struct Core<M: Mode> {
     reclaimer: M::Reclaimer,
 }
 
-impl<M: Mode> Core<M> {
+impl<M: Threading> Core<M> {
     /// Creates a table that takes `records` before it must grow.
     pub(super) fn new(plan: Plan, records: u64) -> Result<Self> {
         let hasher = Hasher::new(plan.hash, plan.seed);
@@ -352,7 +356,7 @@ impl<M: Mode> Core<M> {
 
 /// Continues a get whose bin has left `index`.
 #[cold]
-pub(super) fn get_on<M: Mode>(index: &Index, key: u64) -> Option<u64> {
+pub(super) fn get_on<M: Threading>(index: &Index, key: u64) -> Option<u64> {
     let mut index = index;
     loop {
         // A bin leaves only after the next index has been installed.
@@ -363,7 +367,7 @@ pub(super) fn get_on<M: Mode>(index: &Index, key: u64) -> Option<u64> {
     }
 }
 
-impl<M: Mode> Drop for Core<M> {
+impl<M: Threading> Drop for Core<M> {
     fn drop(&mut self) {
         // Relaxed: no other thread uses the table. SAFETY: the reference that `current` holds; no request can be in
         // progress.
@@ -371,7 +375,7 @@ impl<M: Mode> Drop for Core<M> {
     }
 }
 
-impl<M: Mode> std::fmt::Debug for Core<M> {
+impl<M: Threading> std::fmt::Debug for Core<M> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Core").field("len", &self.len()).finish_non_exhaustive()
     }

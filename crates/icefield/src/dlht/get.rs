@@ -5,7 +5,7 @@ use super::index::{Entry, Index};
 use super::layout::{
     HEADER, LINK_BUCKETS, LINK_KEYS, LINK_SLOTS, PRIMARY_KEYS, PRIMARY_SHIFT, Place,
 };
-use super::mode::Mode;
+use super::mode::Threading;
 use crate::base::group::{Isa, Native};
 use crate::base::sync::{Line, Ordering, fence};
 
@@ -45,7 +45,11 @@ impl Index {
     /// change meanwhile. Otherwise returns `None`, and the caller uses [`Index::get_slowly`]. No branch depends on the
     /// position of the key; one depends on whether it was found, like the caller's next branch.
     #[inline(always)]
-    pub(super) fn get_quick<M: Mode>(isa: impl Isa, line: &Line, key: u64) -> Option<Option<u64>> {
+    pub(super) fn get_quick<M: Threading>(
+        isa: impl Isa,
+        line: &Line,
+        key: u64,
+    ) -> Option<Option<u64>> {
         let header = Self::header(line);
         M::pause();
         let slots = (header.valid() << PRIMARY_SHIFT) as u32 & PRIMARY_KEYS;
@@ -74,7 +78,7 @@ impl Index {
 
     /// Returns the value of `key` in this index, in all cases.
     #[inline]
-    pub(super) fn get<M: Mode>(&self, line: &Line, key: u64) -> Step<Option<u64>> {
+    pub(super) fn get<M: Threading>(&self, line: &Line, key: u64) -> Step<Option<u64>> {
         match Self::get_quick::<M>(Native::default(), line, key) {
             Some(answer) => Step::Done(answer),
             None => self.get_slowly::<M>(line, key),
@@ -83,7 +87,7 @@ impl Index {
 
     /// Like [`Index::get`], for keys that may be in link buckets and for bins that change meanwhile.
     #[inline(never)]
-    pub(super) fn get_slowly<M: Mode>(&self, line: &Line, key: u64) -> Step<Option<u64>> {
+    pub(super) fn get_slowly<M: Threading>(&self, line: &Line, key: u64) -> Step<Option<u64>> {
         loop {
             let header = Self::header(line);
             if self.has_left(header) {
@@ -100,7 +104,7 @@ impl Index {
     }
 
     /// Returns a consistent copy of all `Valid` records of a bin, or `None` if they have moved.
-    pub(super) fn picture<M: Mode>(&self, line: &Line) -> Option<Picture> {
+    pub(super) fn picture<M: Threading>(&self, line: &Line) -> Option<Picture> {
         loop {
             let header = Self::header(line);
             if self.has_left(header) {

@@ -9,7 +9,7 @@
 //! Link buckets are identified by number, so that the layout can be mapped at any address. Number 0 is used by no bin
 //! and means "none". A hint to fetch it costs nothing, because it is always cached.
 
-use super::mode::Mode;
+use super::mode::Threading;
 use crate::base::sync::{AtomicU64, Line, Lines, Ordering};
 
 /// Word positions in a primary bucket.
@@ -127,7 +127,7 @@ impl Pool {
         self.counts.taken.load(Ordering::Relaxed) - 1
     }
 
-    /// Returns bucket `number`, or bucket 0 for a number that does not exist, which no bin uses.
+    /// Returns bucket `number`; for a number that does not exist, bucket 0, which no bin uses.
     #[inline(always)]
     pub(super) fn bucket(&self, number: usize) -> &Line {
         self.buckets.get(number).unwrap_or(&self.buckets[0])
@@ -142,14 +142,18 @@ impl Pool {
     /// Returns the place of `slot` in the bin of `line`. Chains link buckets to the bin if it does not have that of the
     /// slot yet. Returns `None` if no bucket is left.
     #[inline(always)]
-    pub(super) fn place<'a, M: Mode>(&'a self, line: &'a Line, slot: u32) -> Option<Place<'a>> {
+    pub(super) fn place<'a, M: Threading>(
+        &'a self,
+        line: &'a Line,
+        slot: u32,
+    ) -> Option<Place<'a>> {
         if slot < PRIMARY_SLOTS {
             return Some(Place::new(line, 2 * slot as usize + 2));
         }
         self.link_place::<M>(line, slot)
     }
 
-    fn link_place<'a, M: Mode>(&'a self, line: &'a Line, slot: u32) -> Option<Place<'a>> {
+    fn link_place<'a, M: Threading>(&'a self, line: &'a Line, slot: u32) -> Option<Place<'a>> {
         // Acquire (E5): pairs with the exchange of the thread that chained the bucket.
         let mut links = Links(line.0[LINKS].load(Ordering::Acquire));
         let which = LINK_BUCKETS.iter().rposition(|&(_, first)| slot >= first)?;
@@ -173,7 +177,7 @@ impl Pool {
     }
 
     /// Chains the single or the double link bucket to the bin, unless another thread has done so first.
-    fn chain<M: Mode>(&self, line: &Line, double: bool) -> Option<Links> {
+    fn chain<M: Threading>(&self, line: &Line, double: bool) -> Option<Links> {
         let number = if double { self.take_two::<M>() } else { self.take_one::<M>() };
         loop {
             // Acquire (E5): a bucket that another thread gave this bin.
@@ -197,17 +201,17 @@ impl Pool {
         }
     }
 
-    fn take_one<M: Mode>(&self) -> Option<u64> {
+    fn take_one<M: Threading>(&self) -> Option<u64> {
         self.take_returned::<M>().or_else(|| self.take_fresh::<M>(1))
     }
 
-    fn take_two<M: Mode>(&self) -> Option<u64> {
+    fn take_two<M: Threading>(&self) -> Option<u64> {
         self.take_fresh::<M>(2)
     }
 
     /// Takes `count` adjacent buckets and returns the number of the first. Checks before it takes: an addition beyond
     /// the end could not be undone.
-    fn take_fresh<M: Mode>(&self, count: u64) -> Option<u64> {
+    fn take_fresh<M: Threading>(&self, count: u64) -> Option<u64> {
         loop {
             let taken = self.counts.taken.load(Ordering::Relaxed);
             if taken + count > self.buckets.len() as u64 {
@@ -219,7 +223,7 @@ impl Pool {
         }
     }
 
-    fn take_returned<M: Mode>(&self) -> Option<u64> {
+    fn take_returned<M: Threading>(&self) -> Option<u64> {
         loop {
             // Acquire (E6): pairs with `give_back`; the word read below is the one that it stored.
             let top = self.counts.returned.load(Ordering::Acquire);
@@ -236,7 +240,7 @@ impl Pool {
         }
     }
 
-    fn give_back<M: Mode>(&self, number: u64) {
+    fn give_back<M: Threading>(&self, number: u64) {
         loop {
             let top = self.counts.returned.load(Ordering::Relaxed);
             self.bucket(number as usize).0[0].store(top & u64::from(u32::MAX), Ordering::Relaxed);

@@ -93,8 +93,8 @@
 //! Inserts and removes of different keys never wait for one another (lock-free), except for two short states of their
 //! own bin: an update between its claim and its release (three instructions), and the transfer of this bin (at most 15
 //! records). A thread that is preempted in one of them delays the writers of that one bin. A transfer waits for no
-//! request except such a claim. An insert moves its own bin and at most [`transfer::HELP_WHEN_FULL`] others; a write
-//! whose bin has moved helps with [`transfer::HELP_WHEN_MOVED`]. `clear` and `snapshot` make writers wait until every
+//! request except such a claim. An insert moves its own bin and at most `HELP_WHEN_FULL` others; a write
+//! whose bin has moved helps with `HELP_WHEN_MOVED`. `clear` and `snapshot` make writers wait until every
 //! bin is frozen or moved. An index is retired when all its bins have been moved, and freed when all requests have left
 //! it. User code runs outside all of these states.
 //!
@@ -159,7 +159,7 @@ pub use map::{
 #[cfg(feature = "sim")]
 #[doc(hidden)]
 pub use mode::{Interleaved, Turns};
-pub use mode::{Local, Mode, Shared};
+pub use mode::{Local, Shared, Threading};
 pub use options::DlhtOptions;
 pub use set::{DlhtSet, DlhtSetIter};
 pub use shadow::{Shadow, Shadows};
@@ -168,15 +168,15 @@ pub use snapshot::{Snapshot, SnapshotIter};
 /// A DLHT table of words. Use it as [`Dlht`] or [`DlhtLocal`].
 ///
 /// ```
-/// use icefield::{DlhtTable, Mode};
+/// use icefield::{DlhtTable, Threading};
 ///
-/// fn total<M: Mode>(table: &DlhtTable<u64, u64, M>) -> u64 {
+/// fn total<M: Threading>(table: &DlhtTable<u64, u64, M>) -> u64 {
 ///     table.iter().map(|(_, value)| value).sum()
 /// }
 /// assert_eq!(total(&icefield::Dlht::from_iter([(1, 10), (2, 20)])), 30);
 /// assert_eq!(total(&icefield::DlhtLocal::from_iter([(1, 10)])), 10);
 /// ```
-pub struct DlhtTable<K, V, M: Mode = Shared> {
+pub struct DlhtTable<K, V, M: Threading = Shared> {
     core: Core<M>,
     types: PhantomData<fn(K, V)>,
 }
@@ -214,7 +214,7 @@ pub type DlhtLocal<K, V> = DlhtTable<K, V, Local>;
 /// records.sort();
 /// assert_eq!(records, [(1, 10), (2, 20)]);
 /// ```
-pub struct DlhtIter<'a, K, V, M: Mode = Shared> {
+pub struct DlhtIter<'a, K, V, M: Threading = Shared> {
     table: &'a DlhtTable<K, V, M>,
     page: std::vec::IntoIter<(K, V)>,
     next: Option<Cursor>,

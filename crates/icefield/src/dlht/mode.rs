@@ -15,14 +15,14 @@ use crate::base::sync::{self, AtomicU64, Ordering};
 /// The number of threads that may use a table: [`Shared`] or [`Local`].
 ///
 /// ```
-/// fn len<M: icefield::Mode>(table: &icefield::DlhtTable<u64, u64, M>) -> u64 {
+/// fn len<M: icefield::Threading>(table: &icefield::DlhtTable<u64, u64, M>) -> u64 {
 ///     table.len()
 /// }
 /// assert_eq!(len(&icefield::Dlht::new()), 0);
 /// ```
-pub trait Mode: Synchronization {}
+pub trait Threading: Synchronization {}
 
-impl<M: Synchronization> Mode for M {}
+impl<M: Synchronization> Threading for M {}
 
 /// All differences between the modes. This trait cannot be named outside the crate, so it cannot be implemented there.
 pub trait Synchronization: Sized + 'static {

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use super::core::Core;
-use super::mode::{Mode, Shared};
+use super::mode::{Shared, Threading};
 use super::plan::Plan;
 use super::{DlhtHash, DlhtTable};
 use crate::base::hash::Seed;
@@ -31,7 +31,7 @@ impl<K, V, M> Default for DlhtOptions<K, V, M> {
     }
 }
 
-impl<K: Word, V: Word, M: Mode> DlhtOptions<K, V, M> {
+impl<K: Word, V: Word, M: Threading> DlhtOptions<K, V, M> {
     /// Sets how many records the table takes before it must grow. Default: about a hundred.
     ///
     /// ```
@@ -124,7 +124,7 @@ impl<K: Word, V: Word, M: Mode> DlhtOptions<K, V, M> {
     #[cfg(any(test, feature = "sim"))]
     #[doc(hidden)]
     #[must_use]
-    pub fn faults(mut self, faults: std::sync::Arc<crate::pm::FaultPlan>) -> Self {
+    pub fn faults(mut self, faults: std::sync::Arc<crate::storage::FaultPlan>) -> Self {
         self.plan.faults = Some(faults);
         self
     }

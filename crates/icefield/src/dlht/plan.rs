@@ -6,7 +6,7 @@ use super::DlhtHash;
 use super::hasher::Hasher;
 use super::index::{Entry, Index, Size};
 use crate::base::hash::Seed;
-use crate::pm::FaultPlan;
+use crate::storage::FaultPlan;
 use crate::{Error, Result};
 
 /// An index with fewer bins grows whenever it is full: memory is not a concern yet, and small numbers vary too much.
@@ -35,7 +35,7 @@ pub(super) struct Plan {
     pub(super) least_bits: u32,
     /// The logarithm of the growth factor, for tests. By default it depends on the size.
     pub(super) growth_bits: Option<u32>,
-    /// Allocations to fail, for tests.
+    /// The allocations that fail, for tests.
     pub(super) faults: Option<Arc<FaultPlan>>,
 }
 

@@ -8,7 +8,7 @@
 
 use super::core::Core;
 use super::index::Index;
-use super::mode::Mode;
+use super::mode::Threading;
 use crate::Result;
 
 /// The number of bits of a position: more than an index can have bins.
@@ -20,7 +20,7 @@ const GENERATION_BITS: u32 = 64 - PLACE_BITS;
 /// The error of a scan that finds its records moved to an index with another order.
 struct Rehashed;
 
-impl<M: Mode> Core<M> {
+impl<M: Threading> Core<M> {
     /// Adds about `n` records from `cursor` on to `records`, and returns the cursor of the next page.
     pub(super) fn scan(
         &self,
@@ -98,7 +98,7 @@ impl<M: Mode> Core<M> {
     }
 }
 
-fn scan_index<M: Mode>(
+fn scan_index<M: Threading>(
     index: &Index,
     place: u64,
     n: usize,
@@ -117,7 +117,7 @@ fn scan_index<M: Mode>(
 }
 
 /// Adds the records whose positions are in `from..end`. The records of each bin are consistent.
-fn collect<M: Mode>(
+fn collect<M: Threading>(
     index: &Index,
     from: u64,
     end: u64,

@@ -4,7 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use super::api::plain;
-use super::batch::Turn;
+use super::batch::BatchOp;
 use super::core::Core;
 use super::header::SlotState;
 use super::mode::Shared;
@@ -124,7 +124,7 @@ impl<K: Word> DlhtSet<K> {
     pub fn insert_batch(&self, keys: &[K], inserted: &mut [bool]) {
         plain(same_length(keys.len(), inserted.len()));
         let key = |at: usize| keys[at].to_word();
-        let insert = |at: usize, turn: Turn<'_, Shared>| {
+        let insert = |at: usize, turn: BatchOp<'_, Shared>| {
             inserted[at] = turn.store(NO_VALUE, Rule::IfAbsent)? == Outcome::Inserted;
             Ok(())
         };
@@ -142,7 +142,7 @@ impl<K: Word> DlhtSet<K> {
     pub fn remove_batch(&self, keys: &[K], removed: &mut [bool]) {
         plain(same_length(keys.len(), removed.len()));
         let key = |at: usize| keys[at].to_word();
-        let remove = |at: usize, turn: Turn<'_, Shared>| {
+        let remove = |at: usize, turn: BatchOp<'_, Shared>| {
             removed[at] = matches!(turn.take(), Outcome::Replaced(_));
             Ok(())
         };

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::DlhtTable;
 use super::header::SlotState;
-use super::mode::{Mode, Shared};
+use super::mode::{Shared, Threading};
 use super::write::{Outcome, Rule};
 use crate::key::Word;
 use crate::table::{HeldKeys, NotShadowed};
@@ -38,13 +38,13 @@ pub(super) fn shadowed<V: Word>(
 /// # Ok::<(), icefield::NotShadowed<u64>>(())
 /// ```
 #[must_use = "dropping a shadow insert aborts it"]
-pub struct Shadow<'a, K: Word, V: Word, M: Mode = Shared> {
+pub struct Shadow<'a, K: Word, V: Word, M: Threading = Shared> {
     table: &'a DlhtTable<K, V, M>,
     key: K,
     value: V,
 }
 
-impl<'a, K: Word, V: Word, M: Mode> Shadow<'a, K, V, M> {
+impl<'a, K: Word, V: Word, M: Threading> Shadow<'a, K, V, M> {
     pub(super) fn insert(
         table: &'a DlhtTable<K, V, M>,
         key: K,
@@ -86,7 +86,7 @@ impl<'a, K: Word, V: Word, M: Mode> Shadow<'a, K, V, M> {
     /// # Ok::<(), icefield::NotShadowed<u64>>(())
     /// ```
     pub fn commit(self) {
-        self.settle(SlotState::Valid);
+        self.resolve(SlotState::Valid);
         std::mem::forget(self);
     }
 
@@ -102,19 +102,19 @@ impl<'a, K: Word, V: Word, M: Mode> Shadow<'a, K, V, M> {
         drop(self);
     }
 
-    fn settle(&self, new: SlotState) {
+    fn resolve(&self, new: SlotState) {
         let settled = self.table.core.resolve(self.key.to_word(), new);
         debug_assert!(settled, "nobody else may settle a shadow insert");
     }
 }
 
-impl<K: Word, V: Word, M: Mode> Drop for Shadow<'_, K, V, M> {
+impl<K: Word, V: Word, M: Threading> Drop for Shadow<'_, K, V, M> {
     fn drop(&mut self) {
-        self.settle(SlotState::Invalid);
+        self.resolve(SlotState::Invalid);
     }
 }
 
-impl<K: Word, V: Word, M: Mode> fmt::Debug for Shadow<'_, K, V, M> {
+impl<K: Word, V: Word, M: Threading> fmt::Debug for Shadow<'_, K, V, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shadow").field("key", &self.key).field("value", &self.value).finish()
     }
@@ -134,12 +134,12 @@ impl<K: Word, V: Word, M: Mode> fmt::Debug for Shadow<'_, K, V, M> {
 /// assert_eq!((table.get(1), table.try_insert(1, 11)), (None, Ok(())));
 /// ```
 #[must_use = "dropping shadow inserts aborts them"]
-pub struct Shadows<'a, K: Word, V: Word, M: Mode = Shared> {
+pub struct Shadows<'a, K: Word, V: Word, M: Threading = Shared> {
     table: &'a DlhtTable<K, V, M>,
     held: HeldKeys,
 }
 
-impl<'a, K: Word, V: Word, M: Mode> Shadows<'a, K, V, M> {
+impl<'a, K: Word, V: Word, M: Threading> Shadows<'a, K, V, M> {
     pub(super) fn of(table: &'a DlhtTable<K, V, M>) -> Self {
         Self { table, held: HeldKeys::of(table) }
     }
@@ -177,7 +177,7 @@ impl<'a, K: Word, V: Word, M: Mode> Shadows<'a, K, V, M> {
     /// assert_eq!(table.get(1), Some(10));
     /// ```
     pub fn commit(&self) {
-        self.settle(SlotState::Valid);
+        self.resolve(SlotState::Valid);
     }
 
     /// Removes all records that are held now.
@@ -191,7 +191,7 @@ impl<'a, K: Word, V: Word, M: Mode> Shadows<'a, K, V, M> {
     /// assert_eq!(table.try_insert(1, 11), Ok(()));
     /// ```
     pub fn abort(&self) {
-        self.settle(SlotState::Invalid);
+        self.resolve(SlotState::Invalid);
     }
 
     /// Takes out the shadow insert of `key`, if it is held, to commit or abort it separately.
@@ -215,7 +215,7 @@ impl<'a, K: Word, V: Word, M: Mode> Shadows<'a, K, V, M> {
         Some(Shadow { table: self.table, key, value })
     }
 
-    fn settle(&self, new: SlotState) {
+    fn resolve(&self, new: SlotState) {
         // Take the records out of the lock first, so that no table operation runs under it.
         let records = std::mem::take(&mut *self.held.records());
         for (key, _) in records {
@@ -225,19 +225,19 @@ impl<'a, K: Word, V: Word, M: Mode> Shadows<'a, K, V, M> {
     }
 }
 
-impl<K: Word, V: Word, M: Mode> AsRef<HeldKeys> for Shadows<'_, K, V, M> {
+impl<K: Word, V: Word, M: Threading> AsRef<HeldKeys> for Shadows<'_, K, V, M> {
     fn as_ref(&self) -> &HeldKeys {
         &self.held
     }
 }
 
-impl<K: Word, V: Word, M: Mode> Drop for Shadows<'_, K, V, M> {
+impl<K: Word, V: Word, M: Threading> Drop for Shadows<'_, K, V, M> {
     fn drop(&mut self) {
         self.abort();
     }
 }
 
-impl<K: Word, V: Word, M: Mode> fmt::Debug for Shadows<'_, K, V, M> {
+impl<K: Word, V: Word, M: Threading> fmt::Debug for Shadows<'_, K, V, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shadows").field("held", &self.held.records()).finish_non_exhaustive()
     }

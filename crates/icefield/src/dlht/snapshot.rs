@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::core::Core;
 use super::get::Picture;
 use super::index::{Entry, Index};
-use super::mode::Mode;
+use super::mode::Threading;
 use crate::Result;
 use crate::key::Word;
 
@@ -28,7 +28,7 @@ pub struct Snapshot<K, V> {
 }
 
 impl<K: Word, V: Word> Snapshot<K, V> {
-    pub(super) fn take<M: Mode>(core: &Core<M>) -> Result<Self> {
+    pub(super) fn take<M: Threading>(core: &Core<M>) -> Result<Self> {
         Ok(Self { index: core.replace(Entry::Snapshot)?, types: PhantomData })
     }
 

@@ -9,14 +9,10 @@ use super::get::Step;
 use super::header::{BinState, Header, SLOTS_PER_BIN, SlotState};
 use super::index::{Entry, Index, Size};
 use super::layout::{HEADER, PRIMARY_SLOTS};
-use super::mode::Mode;
+use super::mode::Threading;
 use crate::base::sync::{Line, Ordering};
 use crate::{Error, Result};
 
-/// The maximum number of further bins that an insert moves when its bin is full.
-pub(super) const HELP_WHEN_FULL: u64 = 8;
-/// The maximum number of bins that a write moves when its bin has already moved.
-pub(super) const HELP_WHEN_MOVED: u64 = 1;
 /// The number of bins that a thread takes at once to move the whole index.
 pub(super) const CHUNK: u64 = 1 << 14;
 
@@ -51,9 +47,9 @@ impl Batch {
     }
 }
 
-impl<M: Mode> Core<M> {
-    /// Returns the next index; creates one if there is none. An option must not refuse it to a thread that is `moving`
-    /// bins.
+impl<M: Threading> Core<M> {
+    /// Returns the next index; creates one if there is none. The options that limit growth do not apply to a thread
+    /// that is `moving` bins.
     pub(super) fn successor<'g>(&self, index: &'g Index, moving: bool) -> Result<&'g Index> {
         while index.next().is_none() {
             let size = self.plan.next_size(index, self.len());
@@ -280,7 +276,7 @@ fn bring_together(records: &mut [Moving], next: &Index, bin: u64) -> usize {
 impl Index {
     /// Stores `records` in bin `bin` with one exchange, if the bin is untouched and they fit into its primary bucket.
     /// No other thread inserts there meanwhile; the bin itself may begin to move.
-    fn fill<M: Mode>(&self, bin: u64, records: &[Moving]) -> bool {
+    fn fill<M: Threading>(&self, bin: u64, records: &[Moving]) -> bool {
         let line = self.bin(bin);
         if records.len() > PRIMARY_SLOTS as usize || Self::header(line) != Header(0) {
             return false;
@@ -297,7 +293,7 @@ impl Index {
     }
 
     /// Inserts a record whose key is absent and is not inserted by other threads.
-    fn adopt<M: Mode>(&self, record: Moving) -> Step<()> {
+    fn adopt<M: Threading>(&self, record: Moving) -> Step<()> {
         let line = self.bin(self.bin_of(record.key));
         loop {
             let Some(header) = self.settled::<M>(line) else { return Step::Moved };
@@ -321,7 +317,7 @@ impl Index {
         }
     }
 
-    fn disown<M: Mode>(&self, key: u64) -> Step<()> {
+    fn disown<M: Threading>(&self, key: u64) -> Step<()> {
         let line = self.bin(self.bin_of(key));
         loop {
             let Some(header) = self.settled::<M>(line) else { return Step::Moved };

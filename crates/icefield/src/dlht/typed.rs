@@ -3,9 +3,9 @@
 use std::ops::ControlFlow;
 
 use super::DlhtTable;
-use super::batch::{Operations, Turn};
+use super::batch::{BatchOp, Operations};
 use super::header::SlotState;
-use super::mode::Mode;
+use super::mode::Threading;
 use super::shadow::shadowed;
 use super::write::{Outcome, Rule};
 use crate::key::Word;
@@ -42,7 +42,7 @@ fn inserted<V: Word>(outcome: Outcome, value: V) -> Result<TryInsert<V>> {
     }
 }
 
-impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
+impl<K: Word, V: Word, M: Threading> DlhtTable<K, V, M> {
     #[inline(always)]
     pub(super) fn get_one(&self, key: K) -> Option<V> {
         decoded(self.core.get(key.to_word()))
@@ -133,7 +133,7 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
     ) -> Result<()> {
         let key = |at: usize| records[at].0.to_word();
         let write =
-            |at: usize, turn: Turn<'_, M>| done(at, turn.store(records[at].1.to_word(), rule)?);
+            |at: usize, turn: BatchOp<'_, M>| done(at, turn.store(records[at].1.to_word(), rule)?);
         self.core.run_all(records.len(), (key, write)).map(drop)
     }
 
@@ -172,7 +172,7 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
     pub(super) fn remove_all(&self, keys: &[K], removed: &mut [Option<V>]) -> Result<()> {
         same_length(keys.len(), removed.len())?;
         let key = |at: usize| keys[at].to_word();
-        let remove = |at: usize, turn: Turn<'_, M>| {
+        let remove = |at: usize, turn: BatchOp<'_, M>| {
             removed[at] = before(turn.take())?;
             Ok(())
         };
@@ -195,7 +195,7 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         key: K,
         value: V,
         held: &HeldKeys,
-        turn: &Turn<'_, M>,
+        turn: &BatchOp<'_, M>,
     ) -> Result<std::result::Result<(), NotShadowed<V>>> {
         held.must_be_of(self)?;
         let outcome = shadowed(turn.shadow(value.to_word())?, value)?;
@@ -207,20 +207,20 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
 }
 
 /// A batch of operations of different kinds.
-struct MixedOps<'a, 'k, K: Word, V: Word, M: Mode> {
+struct MixedOps<'a, 'k, K: Word, V: Word, M: Threading> {
     table: &'a DlhtTable<K, V, M>,
     ops: &'a mut [Op<'k, K, V>],
     on_failure: OnFailure,
 }
 
-impl<K: Word, V: Word, M: Mode> Operations<M> for MixedOps<'_, '_, K, V, M> {
+impl<K: Word, V: Word, M: Threading> Operations<M> for MixedOps<'_, '_, K, V, M> {
     #[inline(always)]
     fn key(&self, at: usize) -> u64 {
         self.ops[at].key().to_word()
     }
 
     #[inline(always)]
-    fn run(&mut self, at: usize, turn: Turn<'_, M>) -> Result<ControlFlow<()>> {
+    fn run(&mut self, at: usize, turn: BatchOp<'_, M>) -> Result<ControlFlow<()>> {
         let op = &mut self.ops[at];
         match op {
             Op::Get(_, found) => *found = decoded(turn.get()),

@@ -4,7 +4,7 @@ use super::get::{Hit, Step};
 use super::header::{BinState, Header, SlotState};
 use super::index::Index;
 use super::layout::{HEADER, LINK_SLOTS};
-use super::mode::Mode;
+use super::mode::Threading;
 use crate::base::sync::{Line, Ordering};
 
 /// The condition of a write, and its effect.
@@ -61,7 +61,7 @@ enum Published {
 impl Index {
     /// Writes `value` for `key` if `rule` allows it. An insert leaves its slot in state `new`.
     #[inline(always)]
-    pub(super) fn store<M: Mode>(
+    pub(super) fn store<M: Threading>(
         &self,
         line: &Line,
         key: u64,
@@ -83,7 +83,7 @@ impl Index {
 
     /// Like [`Index::store`], for link buckets and for bins that change meanwhile.
     #[inline(never)]
-    fn store_slowly<M: Mode>(
+    fn store_slowly<M: Threading>(
         &self,
         line: &Line,
         key: u64,
@@ -104,7 +104,7 @@ impl Index {
 
     /// Tries a write with the slot found under `header`. `None`: search again.
     #[inline(always)]
-    fn try_store<M: Mode>(
+    fn try_store<M: Threading>(
         &self,
         line: &Line,
         header: Header,
@@ -142,7 +142,7 @@ impl Index {
 
     /// Tries a write whose key was found. `None`: search again.
     #[inline(always)]
-    fn store_over<M: Mode>(
+    fn store_over<M: Threading>(
         line: &Line,
         header: Header,
         hit: Hit<'_>,
@@ -177,7 +177,7 @@ impl Index {
     /// Makes the slot that this thread reserved `new`, after another change of the bin. If the key is in the bin by
     /// now, frees the slot instead.
     #[inline(never)]
-    fn publish_slowly<M: Mode>(
+    fn publish_slowly<M: Threading>(
         &self,
         line: &Line,
         slot: u32,
@@ -198,7 +198,7 @@ impl Index {
 
     /// Removes `key` if its value is `expected`, or in any case if that is `None`. Returns the value found.
     #[inline(always)]
-    pub(super) fn take<M: Mode>(
+    pub(super) fn take<M: Threading>(
         &self,
         line: &Line,
         key: u64,
@@ -216,7 +216,12 @@ impl Index {
 
     /// Like [`Index::take`], for link buckets and for bins that change meanwhile.
     #[inline(never)]
-    fn take_slowly<M: Mode>(&self, line: &Line, key: u64, expected: Option<u64>) -> Step<Outcome> {
+    fn take_slowly<M: Threading>(
+        &self,
+        line: &Line,
+        key: u64,
+        expected: Option<u64>,
+    ) -> Step<Outcome> {
         loop {
             let Some(header) = self.settled::<M>(line) else { return Step::Moved };
             let hit = self.find(line, header.valid(), key);
@@ -228,7 +233,7 @@ impl Index {
 
     /// Tries a removal with the slot found under `header`. `None`: search again.
     #[inline(always)]
-    fn try_take<M: Mode>(
+    fn try_take<M: Threading>(
         line: &Line,
         header: Header,
         hit: Option<Hit<'_>>,
@@ -247,7 +252,12 @@ impl Index {
     }
 
     /// Changes the slot of `key` from `Shadow` to `new`. Returns whether there was such a slot.
-    pub(super) fn resolve<M: Mode>(&self, line: &Line, key: u64, new: SlotState) -> Step<bool> {
+    pub(super) fn resolve<M: Threading>(
+        &self,
+        line: &Line,
+        key: u64,
+        new: SlotState,
+    ) -> Step<bool> {
         loop {
             let Some(header) = self.settled::<M>(line) else { return Step::Moved };
             let Some(hit) = self.find(line, header.held() & !header.valid(), key) else {
@@ -265,13 +275,17 @@ impl Index {
     /// Returns the header of a bin that can be written to, or `None` if the records have moved to the next index. Waits
     /// for the three instructions of an update, and for the transfer of this one bin.
     #[inline(always)]
-    pub(super) fn settled<M: Mode>(&self, line: &Line) -> Option<Header> {
+    pub(super) fn settled<M: Threading>(&self, line: &Line) -> Option<Header> {
         let header = Self::header(line);
-        if header.state() == BinState::NoTransfer { Some(header) } else { self.settle::<M>(line) }
+        if header.state() == BinState::NoTransfer {
+            Some(header)
+        } else {
+            self.wait_until_settled::<M>(line)
+        }
     }
 
     #[inline(never)]
-    fn settle<M: Mode>(&self, line: &Line) -> Option<Header> {
+    fn wait_until_settled<M: Threading>(&self, line: &Line) -> Option<Header> {
         for rounds in 0.. {
             let header = Self::header(line);
             if header.state() == BinState::NoTransfer {
@@ -287,7 +301,7 @@ impl Index {
 
     /// Changes the header of a bin from `old` to `new` if it is still `old`. AcqRel (E1).
     #[inline(always)]
-    pub(super) fn change<M: Mode>(line: &Line, old: Header, new: Header) -> bool {
+    pub(super) fn change<M: Threading>(line: &Line, old: Header, new: Header) -> bool {
         M::exchange(&line.0[HEADER], old.0, new.0)
     }
 }

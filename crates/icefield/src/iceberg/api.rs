@@ -8,10 +8,10 @@ use super::options::IcebergOptions;
 use super::{Iceberg, RecoveryReport};
 use crate::Result;
 use crate::key::{Data, Key, Value};
-use crate::pm::{Mapped, Medium, sound};
 use crate::record::batch::BatchEngine;
-use crate::record::engine::{Engine, Mode};
+use crate::record::engine::{Engine, WriteMode};
 use crate::record::face::public_face;
+use crate::storage::{Mapped, Medium, sound};
 use crate::table::{
     Arg, BackupReport, CheckReport, Computed, Counter, Cursor, Decision, Durable, OnFailure, Op,
     Owned, Page, RecordArg, SalvageReport, Stats, Table, TryInsert,
@@ -74,20 +74,20 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
     }
 
     fn make_room_for(&self, additional: u64) -> Result<()> {
-        self.core.pm.writable()?;
+        self.core.storage.check_writable()?;
         self.core.make_room_for(self.core.length.estimate(0).saturating_add(additional))
     }
 
     fn shrink(&self) -> Result<()> {
         self.core.shrink()?;
-        self.core.records.compact(&self.core.pm, self)
+        self.core.records.compact(&self.core.storage, self)
     }
 
     fn sync_now(&self) -> Result<()> {
-        sound(&self.core.pm)
+        sound(&self.core.storage)
     }
 
     fn prefetch_key(&self, key: Arg<'_, K>) {
-        self.core.prefetch(self.core.records.probe(key).hash);
+        self.core.prefetch(self.core.records.hash_key(key).hash);
     }
 }

@@ -4,29 +4,28 @@
 use std::ops::ControlFlow;
 
 use super::Iceberg;
-use super::at_once::AtOnce;
 use super::core::{Core, place_of};
 use super::fingerprints::candidates_back;
 use super::layout::{Shape, Slot, fingerprint};
+use super::unfenced_batch::{BURST, UnfencedBatch, Writes};
 use super::window::{WINDOW, Writer};
 use crate::Result;
 use crate::base::group::{Isa, Kernel, dispatch};
 use crate::base::pipeline::{self, Stages, prefetch_read, prefetch_second_level, prefetch_write};
 use crate::key::{Key, Raw, Value};
-use crate::pm::Medium;
 use crate::record::batch::{BatchEngine, BatchWriter};
-use crate::record::engine::{Engine, Mode, Wrote};
-use crate::record::{Pin, Probe};
+use crate::record::engine::{Engine, WriteMode, WriteOutcome};
+use crate::record::{EpochGuard, LookupKey};
+use crate::storage::Medium;
 use crate::table::{Arg, Owned, same_length};
 
 /// The distance at which the ring of reads fetches fingerprints, and the distance at which it inspects them to fetch
 /// slots.
 const READ_RING: usize = 64;
 const READ_PEEK: usize = 24;
-/// The same for writes; and the number of operations that both rings handle at a time.
+/// The distances for writes at which the ring fetches fingerprints, and at which it inspects them to fetch slots.
 const RING: usize = 48;
 const PEEK: usize = 16;
-pub(super) const BURST: usize = 8;
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Fetches the fingerprints of a hash's front bucket.
@@ -100,12 +99,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// key is known only from the fingerprints, unlike the slot for a new one. A write that expects the key to be
     /// absent is faster without that search.
     #[inline(always)]
-    pub(super) fn fetch_for_write(&self, isa: impl Isa, hash: u64, mode: Option<Mode>) {
+    pub(super) fn fetch_for_write(&self, isa: impl Isa, hash: u64, mode: Option<WriteMode>) {
         let inserts = takes_room(mode);
         if inserts {
             self.fetch_for_insert(hash);
         }
-        if mode == Some(Mode::TryInsert) {
+        if mode == Some(WriteMode::TryInsert) {
             return;
         }
         let shape = self.shape();
@@ -123,7 +122,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         &self,
         isa: impl Isa,
         hash: u64,
-        mode: Option<Mode>,
+        mode: Option<WriteMode>,
     ) -> Option<&Slot> {
         let shape = self.shape();
         let bucket = shape.front(hash);
@@ -184,7 +183,7 @@ struct Ring<'r, R, I> {
     isa: I,
     /// A mask of the slots of a front bucket.
     mask: u64,
-    pin: &'r Pin<'r>,
+    pin: &'r EpochGuard<'r>,
     failure: &'r mut Result<()>,
 }
 
@@ -206,20 +205,20 @@ where
     type Entry = Ahead<'a>;
 
     #[inline(always)]
-    fn first(&mut self, index: usize) -> Ahead<'a> {
+    fn locate(&mut self, index: usize) -> Ahead<'a> {
         let core = &self.reads.table.core;
-        let hash = core.records.probe(self.reads.keys[index]).hash;
+        let hash = core.records.hash_key(self.reads.keys[index]).hash;
         core.fetch_line(hash, prefetch_read);
         Ahead { hash, slots: None }
     }
 
     #[inline(always)]
-    fn second(&mut self, ahead: &mut Ahead<'a>) {
+    fn inspect(&mut self, ahead: &mut Ahead<'a>) {
         ahead.slots = self.reads.table.core.fetch_slots(self.isa, ahead.hash, self.mask);
     }
 
     #[inline(always)]
-    fn third(&mut self, ahead: Ahead<'a>) {
+    fn prefetch_record(&mut self, ahead: Ahead<'a>) {
         if ahead.slots.is_none() {
             self.reads.table.core.fetch_back_slot(ahead.hash);
         }
@@ -231,7 +230,7 @@ where
         let (Ahead { hash, slots }, core, key) = (ahead, &table.core, K::raw(keys[index]));
         let value = match slots.and_then(|slots| core.lookup_in(slots, hash, key.word())) {
             Some(word) => Ok(Some(word)),
-            None => core.lookup_on(self.isa, self.pin, &Probe { hash, key }),
+            None => core.lookup_on(self.isa, self.pin, &LookupKey { hash, key }),
         };
         match value.and_then(|word| word.map(|word| table.own_value(word)).transpose()) {
             Ok(value) => {
@@ -246,17 +245,6 @@ where
     }
 }
 
-/// The writes of a batch, compiled for each instruction set.
-pub(super) struct Writes<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium, F, G, A> {
-    pub(super) table: &'a Iceberg<K, V, M>,
-    /// `None` for removals.
-    pub(super) mode: Option<Mode>,
-    count: usize,
-    pub(super) key: F,
-    pub(super) value: G,
-    pub(super) answer: A,
-}
-
 impl<'k, 'v, K, V, M, F, G, A> Kernel for Writes<'_, K, V, M, F, G, A>
 where
     K: Key + ?Sized + 'k,
@@ -264,13 +252,13 @@ where
     M: Medium,
     F: Fn(usize) -> Arg<'k, K>,
     G: Fn(usize) -> Raw<'v>,
-    A: FnMut(usize, Wrote) -> Result<()>,
+    A: FnMut(usize, WriteOutcome) -> Result<()>,
 {
     type Output = Result<()>;
 
     #[inline(always)]
     fn run<I: Isa>(mut self, isa: I) -> Result<()> {
-        if self.table.core.pm.fence_is_free() {
+        if self.table.core.storage.fence_is_free() {
             return self.run_at_once(isa);
         }
         let mut writer = Writer::new(self.table);
@@ -288,12 +276,12 @@ where
     M: Medium,
     F: Fn(usize) -> Arg<'k, K>,
     G: Fn(usize) -> Raw<'v>,
-    A: FnMut(usize, Wrote) -> Result<()>,
+    A: FnMut(usize, WriteOutcome) -> Result<()>,
 {
     #[inline(always)]
     fn run_at_once<I: Isa>(self, isa: I) -> Result<()> {
         let (pin, count, mut failure) = (self.table.core.pin(), self.count, Ok(()));
-        let stages = AtOnce::new(self, isa, &pin, &mut failure);
+        let stages = UnfencedBatch::new(self, isa, &pin, &mut failure);
         pipeline::rolling_in_bursts::<BURST, _>(count, RING, PEEK, stages);
         failure
     }
@@ -310,7 +298,7 @@ where
             writer.take_locks(hashes.into_iter().take(self.count - start));
             for (index, &hash) in (start..self.count).zip(&hashes) {
                 let write = self.mode.map(|mode| (mode, (self.value)(index)));
-                let probe = Probe { hash, key: K::raw((self.key)(index)) };
+                let probe = LookupKey { hash, key: K::raw((self.key)(index)) };
                 writer.run_on(isa, index, &probe, write, &mut self.answer)?;
             }
             writer.flush();
@@ -327,7 +315,7 @@ where
     fn fetch_lines(&self, start: usize, hashes: &mut [u64; WINDOW]) {
         let core = &self.table.core;
         for (index, hash) in (start..self.count).zip(hashes) {
-            *hash = core.records.probe((self.key)(index)).hash;
+            *hash = core.records.hash_key((self.key)(index)).hash;
             core.fetch_line(*hash, prefetch_write);
         }
     }
@@ -349,8 +337,8 @@ where
 
 /// Returns whether a write with this mode may need an empty slot; `None` is a removal.
 #[inline(always)]
-fn takes_room(mode: Option<Mode>) -> bool {
-    matches!(mode, Some(Mode::TryInsert | Mode::Upsert))
+fn takes_room(mode: Option<WriteMode>) -> bool {
+    matches!(mode, Some(WriteMode::TryInsert | WriteMode::Upsert))
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
@@ -382,11 +370,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> BatchEngine<K, V> for Iceber
 
     fn write_batch<'k, 'v>(
         &self,
-        mode: Option<Mode>,
+        mode: Option<WriteMode>,
         count: usize,
         key: impl Fn(usize) -> Arg<'k, K>,
         value: impl Fn(usize) -> Raw<'v>,
-        answer: impl FnMut(usize, Wrote) -> Result<()>,
+        answer: impl FnMut(usize, WriteOutcome) -> Result<()>,
     ) -> Result<()>
     where
         K: 'k,

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU8, AtomicU64};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::fingerprints::{BackWord, FrontLine, candidates_back, taken_back};
-use super::grow::Moves;
 use super::layout::{EMPTY_KEY, Root, SIDE_KEY, SLOT_BYTES, Shape, Slot, Yards, fingerprint};
+use super::moves::Moves;
 use super::overflow::Overflow;
 use crate::base::counter::ShardedCounter;
 use crate::base::gate::{Closed, Gate};
@@ -14,10 +14,10 @@ use crate::base::group::Isa;
 use crate::base::memory::GrowingArray;
 use crate::base::sync::GrowingLines;
 use crate::key::{Key, Value};
-use crate::pm::superblock::ROOT_OFFSET;
-use crate::pm::{Medium, Region};
 use crate::record::length::Length;
-use crate::record::{Pin, Probe, Records, Unlinked};
+use crate::record::{EpochGuard, LookupKey, PreparedRecord, Records};
+use crate::storage::superblock::ROOT_OFFSET;
+use crate::storage::{Medium, Region};
 use crate::{Error, Result};
 
 /// The state that all files of this module share: the medium, the regions, the records, and the DRAM beside them.
@@ -48,7 +48,7 @@ pub(crate) struct Core<K: ?Sized, V: ?Sized, M> {
     pub(super) loads_whole: bool,
     pub(super) counts: Counts,
     /// The last field, so that all fields that point into its mappings are dropped first.
-    pub(super) pm: M,
+    pub(super) storage: M,
 }
 
 /// Rare events, counted for `stats` and the benchmarks.
@@ -121,12 +121,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Builds an error for damage in one of the table's files.
     #[cold]
     pub(super) fn corrupt(&self, region: &Region, offset: u64, detail: impl Into<String>) -> Error {
-        Error::corrupt(self.pm.path().join(region.name()), offset, detail)
+        Error::corrupt(self.storage.path().join(region.name()), offset, detail)
     }
 
     #[inline(always)]
     pub(super) fn shape(&self) -> Shape {
-        self.pm.beside();
+        self.storage.sim_yield_point();
         // Acquire (E4): pairs with the Release in `set_shape`.
         Shape::of(self.shape.load(Acquire))
     }
@@ -134,9 +134,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Stores, persists and then publishes a shape.
     pub(super) fn set_shape(&self, shape: Shape) -> Result<()> {
         let cell = &self.root()?.shape;
-        cell.store(&self.pm, shape.word(), Release);
+        cell.store(&self.storage, shape.word(), Release);
         // P3, P6, P7, P9, P10, P13: see the header of the module.
-        self.pm.persist(cell);
+        self.storage.persist(cell);
         // Release (E4): pairs with the Acquire in `shape`.
         self.shape.store(shape.word(), Release);
         Ok(())
@@ -144,7 +144,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Excludes writers while the table's shape changes.
     pub(super) fn close_gate(&self) -> Result<Closed<'_>> {
-        self.gate.close().map_err(|error| Error::io(self.pm.path(), error))
+        self.gate.close().map_err(|error| Error::io(self.storage.path(), error))
     }
 
     pub(super) fn lock_structure(&self) -> MutexGuard<'_, ()> {
@@ -160,13 +160,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     #[inline(always)]
     pub(super) fn front_line(&self, bucket: u64) -> FrontLine<'_> {
-        self.pm.beside();
+        self.storage.sim_yield_point();
         FrontLine(&self.front_lines[bucket as usize])
     }
 
     #[inline(always)]
     pub(super) fn back_word(&self, bucket: u64) -> BackWord<'_> {
-        self.pm.beside();
+        self.storage.sim_yield_point();
         BackWord(&self.back_words[bucket as usize])
     }
 
@@ -187,7 +187,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// back yard. It reads one byte per bucket, which is cached more often than the fingerprints.
     #[inline(always)]
     pub(super) fn room_at(&self, bucket: u64) -> Option<&Slot> {
-        self.pm.beside();
+        self.storage.sim_yield_point();
         // Relaxed: a hint.
         let slot = u32::from(self.rooms[bucket as usize].load(Relaxed));
         if slot < self.yards.front { self.front_at(bucket, slot) } else { None }
@@ -244,13 +244,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Returns whether the key's record is in the side slot.
     #[inline(always)]
-    pub(super) fn is_side(&self, probe: &Probe<'_>) -> bool {
+    pub(super) fn is_side(&self, probe: &LookupKey<'_>) -> bool {
         self.records.is_key_word(probe, EMPTY_KEY)
     }
 
     /// Protects by-reference records from reuse while the pin is held.
     #[inline]
-    pub(super) fn pin(&self) -> Pin<'_> {
+    pub(super) fn pin(&self) -> EpochGuard<'_> {
         self.records.pin()
     }
 
@@ -261,7 +261,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         isa: impl Isa,
         shape: Shape,
         line: FrontLine<'_>,
-        probe: &Probe<'_>,
+        probe: &LookupKey<'_>,
     ) -> Result<Search<'_>> {
         if self.is_side(probe) {
             return self.find_side();
@@ -272,7 +272,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         while candidates != 0 {
             let number = candidates.trailing_zeros();
             let slot = self.front_slot(bucket, number)?;
-            if self.holds(slot.key(&self.pm), probe)? {
+            if self.holds(slot.key(&self.storage), probe)? {
                 let place = Place::Front(At::new(bucket, number));
                 return Ok(Search::Found(Located { place, slot }));
             }
@@ -289,7 +289,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     fn find_side(&self) -> Result<Search<'_>> {
         let slot = &self.root()?.side;
         let found = Search::Found(Located { place: Place::Side, slot });
-        Ok(if slot.key(&self.pm) == SIDE_KEY { found } else { Search::Absent { room: 0 } })
+        Ok(if slot.key(&self.storage) == SIDE_KEY { found } else { Search::Absent { room: 0 } })
     }
 
     /// Returns whether a record with this hash may be in the back yard or the overflow yard.
@@ -300,14 +300,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// Continues [`Core::find_locked`] in the back yard and the overflow yard.
-    fn find_behind(&self, shape: Shape, probe: &Probe<'_>) -> Result<Option<Located<'_>>> {
+    fn find_behind(&self, shape: Shape, probe: &LookupKey<'_>) -> Result<Option<Located<'_>>> {
         let buckets = shape.back(probe.hash);
         let words = buckets.map(|bucket| self.back_word(bucket).load());
         let mut candidates = candidates_back(words, fingerprint(probe.hash));
         while candidates != 0 {
             let (which, number) = place_of(candidates);
             let slot = self.back_slot(buckets[which], number)?;
-            if self.holds(self.pm.peek(|| slot.key(&self.pm)), probe)? {
+            if self.holds(self.storage.read_unvalidated(|| slot.key(&self.storage)), probe)? {
                 let place = Place::Back(At::new(buckets[which], number));
                 return Ok(Some(Located { place, slot }));
             }
@@ -317,7 +317,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             return Ok(None);
         }
         let place = self.overflow.find(probe.hash, |number, slot| {
-            let holds = self.holds(self.pm.peek(|| slot.key(&self.pm)), probe)?;
+            let holds =
+                self.holds(self.storage.read_unvalidated(|| slot.key(&self.storage)), probe)?;
             Ok(holds.then_some(Place::Overflow(number)))
         })?;
         place.map(|place| Ok(Located { place, slot: self.slot(place)? })).transpose()
@@ -325,8 +326,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Returns whether a slot with this key word holds the key.
     #[inline(always)]
-    pub(super) fn holds(&self, key: u64, probe: &Probe<'_>) -> Result<bool> {
-        Ok(key != EMPTY_KEY && self.records.matches(&self.pm, key, probe)?)
+    pub(super) fn holds(&self, key: u64, probe: &LookupKey<'_>) -> Result<bool> {
+        Ok(key != EMPTY_KEY && self.records.matches(&self.storage, key, probe)?)
     }
 
     /// Claims a free slot for an absent key, under its lock: one of those in the front bucket (`room`), else one in the
@@ -335,7 +336,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// # Errors
     /// [`Error::NoSpace`] when the overflow yard cannot grow.
     #[inline(always)]
-    pub(super) fn claim(&self, shape: Shape, probe: &Probe<'_>, room: u64) -> Result<Located<'_>> {
+    pub(super) fn claim(
+        &self,
+        shape: Shape,
+        probe: &LookupKey<'_>,
+        room: u64,
+    ) -> Result<Located<'_>> {
         if room == 0 {
             return self.claim_elsewhere(shape, probe);
         }
@@ -352,7 +358,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     #[inline(never)]
-    pub(super) fn claim_elsewhere(&self, shape: Shape, probe: &Probe<'_>) -> Result<Located<'_>> {
+    pub(super) fn claim_elsewhere(
+        &self,
+        shape: Shape,
+        probe: &LookupKey<'_>,
+    ) -> Result<Located<'_>> {
         let place =
             if self.is_side(probe) { Place::Side } else { self.claim_behind(shape, probe.hash)? };
         Ok(Located { place, slot: self.slot(place)? })
@@ -368,24 +378,24 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 return Ok(Place::Back(At::new(bucket, slot)));
             }
         }
-        let slot = self.overflow.claim(&self.pm)?;
+        let slot = self.overflow.claim(&self.storage)?;
         self.counts.overflow_inserts.add(1);
         Ok(Place::Overflow(slot))
     }
 
     /// Releases a claimed slot.
-    pub(super) fn give_up(&self, place: Place) {
+    pub(super) fn unclaim(&self, place: Place) {
         match place {
             Place::Side | Place::Front(_) => {}
-            Place::Back(at) => self.back_word(at.bucket()).give_up(at.slot()),
-            Place::Overflow(slot) => self.overflow.give_up(slot),
+            Place::Back(at) => self.back_word(at.bucket()).release(at.slot()),
+            Place::Overflow(slot) => self.overflow.free_slot(slot),
         }
     }
 
     #[inline(always)]
-    pub(super) fn fill(&self, claimed: &Located<'_>, record: Unlinked) {
+    pub(super) fn fill(&self, claimed: &Located<'_>, record: PreparedRecord) {
         let key = if claimed.place == Place::Side { SIDE_KEY } else { record.key };
-        claimed.slot.fill(&self.pm, key, record.value);
+        claimed.slot.fill(&self.storage, key, record.value);
     }
 
     /// Publishes a claimed, durable slot to reads; `line` has the key's lock.

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use super::layout::MAX_FRONT;
 use crate::base::group::{Group16, Isa, Native};
 use crate::base::sync::{Line, fence};
-use crate::pm::Medium;
+use crate::storage::Medium;
 
 /// The lock bit of a front bucket, in its last word: the highest bit of the last slot's byte, which therefore keeps
 /// only seven bits of a fingerprint.
@@ -82,10 +82,10 @@ impl FrontLine<'_> {
     }
 
     #[inline(always)]
-    pub(super) fn lock(self, pm: &impl Medium) {
+    pub(super) fn lock(self, storage: &impl Medium) {
         let mut rounds = 0;
         while !self.try_lock() {
-            pm.wait(rounds);
+            storage.wait(rounds);
             rounds = rounds.saturating_add(1);
         }
     }
@@ -176,7 +176,7 @@ impl BackWord<'_> {
     }
 
     /// Releases a claimed slot.
-    pub(super) fn give_up(self, slot: u32) {
+    pub(super) fn release(self, slot: u32) {
         self.change(slot, RESERVED, EMPTY);
     }
 
@@ -225,15 +225,15 @@ pub(super) fn candidates_back(words: [u64; 2], fingerprint: u8) -> u32 {
 mod tests {
     use super::*;
     use crate::base::sync::Lines;
-    use crate::pm::sim::{Sim, SimOptions};
+    use crate::storage::sim::{Sim, SimOptions};
 
     #[test]
     fn the_lock_bit_and_the_last_fingerprint_share_a_byte() {
         let lines = Lines::new(1).unwrap();
         let line = FrontLine(&lines[0]);
-        let pm = Sim::new(SimOptions::default());
+        let storage = Sim::new(SimOptions::default());
         for fingerprint in [0x01, 0x81, 0x7F, 0xFF] {
-            line.lock(&pm);
+            line.lock(&storage);
             assert!(line.is_locked() && !line.try_lock());
             line.publish(63, fingerprint);
             assert!(line.is_locked());
@@ -244,7 +244,7 @@ mod tests {
             line.unlock();
             assert!(!line.is_locked());
             assert_eq!(line.candidates(fingerprint, u64::MAX), 1 << 63);
-            line.lock(&pm);
+            line.lock(&storage);
             line.clear(63);
             assert!(line.is_locked());
             line.unlock();
@@ -264,7 +264,7 @@ mod tests {
         bucket.publish(1, 0x85);
         assert_eq!(used_back(bucket.load(), 2).collect::<Vec<_>>(), [1]);
         assert_eq!(candidates_back([0, bucket.load()], 0x85), 1 << 9);
-        bucket.give_up(0);
+        bucket.release(0);
         bucket.clear(1);
         assert_eq!(bucket.load(), 0);
     }

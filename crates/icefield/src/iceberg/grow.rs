@@ -6,92 +6,19 @@
 //! more. The two yards are moved independently. A record keeps its slot number: a target bucket is not used before its
 //! source is MOVED, so the slot is free, and recovery knows the place of a possible duplicate.
 
-use std::io;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU8, AtomicU64};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use super::core::Core;
 use super::fingerprints::used_back;
 use super::layout::{EMPTY_KEY, MAX_DEPTH, Phase, SLOT_BYTES, Shape, Slot, fingerprint};
-use crate::base::memory::GrowingArray;
+use super::moves::{IN_FLIGHT, InFlight, MOVED, UNMOVED, Yard};
 use crate::base::sync::Line;
 use crate::key::{Key, Value};
-use crate::pm::{Medium, Region, refuse_child};
+use crate::storage::{Medium, Region, refuse_child};
 use crate::{Error, Result};
-
-/// Some records of the bucket may belong in the upper half.
-const UNMOVED: u8 = 0;
-/// A thread is moving them.
-const IN_FLIGHT: u8 = 1;
-/// They have been moved.
-const MOVED: u8 = 2;
 
 /// Of the inserts that find their front bucket full, one in this many checks the load; in tiny tables all of them do.
 const LOAD_CHECK_ONE_IN: u64 = 32;
-
-/// The progress of a doubling.
-pub(super) struct Moves {
-    /// The state of each bucket of the lower half, for the front yard and the back yard.
-    states: [GrowingArray<AtomicU8>; 2],
-    /// Number of buckets of both yards that are not MOVED yet.
-    left: AtomicU64,
-    /// The next bucket that a write moves in addition to its own.
-    next: AtomicU64,
-    /// Number of records that are in both of their places, in a session that only reads; each counts once.
-    pub(super) twice: AtomicU64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Yard {
-    Front = 0,
-    Back = 1,
-}
-
-impl Moves {
-    /// Creates the states for doublings up to `buckets` buckets.
-    pub(super) fn new(buckets: u64) -> io::Result<Self> {
-        let states = || GrowingArray::new(buckets as usize / 2);
-        Ok(Self {
-            states: [states()?, states()?],
-            left: AtomicU64::new(0),
-            next: AtomicU64::new(0),
-            twice: AtomicU64::new(0),
-        })
-    }
-
-    /// Makes room for a doubling to `buckets` buckets.
-    fn reach(&self, buckets: usize) -> io::Result<()> {
-        self.states.iter().try_for_each(|states| states.extend(buckets / 2))
-    }
-
-    /// Sets all buckets of a lower half to UNMOVED, before other threads can see the doubling.
-    fn start(&self, half: u64) {
-        for states in &self.states {
-            states[..half as usize].iter().for_each(|state| state.store(UNMOVED, Relaxed));
-        }
-        self.left.store(2 * half, Relaxed);
-        // Published by the Release store of the shape word that follows (E4).
-        self.next.store(0, Relaxed);
-    }
-}
-
-/// Sets a bucket back to UNMOVED if its move fails.
-struct InFlight<'a>(&'a AtomicU8);
-
-impl InFlight<'_> {
-    fn moved(self) {
-        // Release (E5): a thread that sees MOVED sees the records at their new places.
-        self.0.store(MOVED, Release);
-        std::mem::forget(self);
-    }
-}
-
-impl Drop for InFlight<'_> {
-    fn drop(&mut self) {
-        // Release (E5), as for MOVED: the next thread that takes the bucket sees what has been done so far.
-        self.0.store(UNMOVED, Release);
-    }
-}
 
 /// A record that leaves its bucket.
 struct Leaving<'a> {
@@ -149,7 +76,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Doubles until there is room for `records` records, and moves all buckets.
     pub(super) fn make_room_for(&self, records: u64) -> Result<()> {
-        self.pm.writable()?;
+        self.storage.check_writable()?;
         let _structure = self.lock_structure();
         if self.capacity() < records {
             self.check_room(self.depth_for(records), self.shape().extent())?;
@@ -172,12 +99,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn check_room(&self, depth: u32, present: u32) -> Result<()> {
         let bucket_bytes = self.yards.slots() * SLOT_BYTES;
         if depth > self.max_depth.min(MAX_DEPTH) {
-            let path = self.pm.path().join(self.front.name());
+            let path = self.storage.path().join(self.front.name());
             return Err(Error::NoSpace { path, needed_bytes: bucket_bytes << depth.min(32) });
         }
         let buckets = (1_u64 << depth).saturating_sub(1 << present);
         let dram_bytes = size_of::<Line>() + size_of::<u64>() + 2;
-        self.pm.check_room(buckets * bucket_bytes, buckets * dram_bytes as u64)
+        self.storage.check_room(buckets * bucket_bytes, buckets * dram_bytes as u64)
     }
 
     /// Starts a doubling; the caller holds the structure's mutex.
@@ -187,7 +114,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let new = shape.then(shape.depth() + 1, Phase::Doubling);
         if new.depth() > self.max_depth.min(MAX_DEPTH) {
             return Err(Error::NoSpace {
-                path: self.pm.path().join(self.front.name()),
+                path: self.storage.path().join(self.front.name()),
                 needed_bytes: new.buckets() * self.yards.slots() * SLOT_BYTES,
             });
         }
@@ -210,16 +137,16 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let reached = reached.and_then(|()| self.back_words.extend(buckets));
         let reached = reached.and_then(|()| self.rooms.extend(buckets));
         let reached = reached.and_then(|()| self.moves.reach(buckets));
-        reached.map_err(|source| Error::io(self.pm.path(), source))
+        reached.map_err(|source| Error::io(self.storage.path(), source))
     }
 
     /// Extends the yards to the length that a shape needs.
     pub(super) fn reserve_yards(&self, shape: Shape) -> Result<()> {
         self.reach(shape)?;
         for (region, bytes) in self.yard_bytes(shape) {
-            self.pm.grow(region, bytes)?;
+            self.storage.grow(region, bytes)?;
             // A halving may have punched this space.
-            self.pm.reserve(region, 0, bytes)?;
+            self.storage.reserve(region, 0, bytes)?;
         }
         Ok(())
     }
@@ -242,7 +169,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let mut rounds = 0;
         // The thread that moved the last bucket is about to store the shape.
         while self.shape() == shape {
-            self.pm.wait(rounds);
+            self.storage.wait(rounds);
             rounds = rounds.saturating_add(1);
         }
         Ok(())
@@ -278,7 +205,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Moves the records that belong elsewhere out of one bucket, or waits until another thread has done it.
     fn move_bucket(&self, shape: Shape, yard: Yard, bucket: u64) -> Result<()> {
-        if let Err(Error::Forked) = self.pm.writable() {
+        if let Err(Error::Forked) = self.storage.check_writable() {
             // Scans also call this. In a forked child the files belong to the parent, which has its own move states.
             return Err(Error::Forked);
         }
@@ -289,12 +216,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             if now == MOVED {
                 return Ok(());
             }
-            self.pm.wait(rounds);
+            self.storage.wait(rounds);
             rounds = rounds.saturating_add(1);
         }
         let in_flight = InFlight(state);
         // A child process cannot continue the parent's move.
-        refuse_child(&self.pm)?;
+        refuse_child(&self.storage)?;
         match yard {
             Yard::Front => self.move_front(shape, bucket)?,
             Yard::Back => self.move_back(shape, bucket)?,
@@ -327,8 +254,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
         // Writers wait for the move before they lock, so these locks are free or will be soon.
         let target = self.front_line(bucket + half);
-        line.lock(&self.pm);
-        target.lock(&self.pm);
+        line.lock(&self.storage);
+        target.lock(&self.storage);
         self.move_all(
             leaving,
             |moved| target.publish(moved.number, moved.fingerprint),
@@ -369,8 +296,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Returns the hash of a slot's record, if there is one and it can be read.
     fn hash_in(&self, slot: &Slot) -> Option<u64> {
-        let key = slot.key(&self.pm);
-        (key != EMPTY_KEY).then(|| self.records.hash_of(&self.pm, key).ok()).flatten()
+        let key = slot.key(&self.storage);
+        (key != EMPTY_KEY).then(|| self.records.hash_of(&self.storage, key).ok()).flatten()
     }
 
     /// Moves records out of one bucket. Two fences.
@@ -380,13 +307,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         publish: impl Fn(&Leaving<'_>),
         clear: impl Fn(&Leaving<'_>),
     ) {
-        let pm = &self.pm;
+        let storage = &self.storage;
         let mut copied = 0;
         leaving.retain(|moved| {
-            let (key, there) = (moved.source.key(pm), moved.target.key(pm));
+            let (key, there) = (moved.source.key(storage), moved.target.key(storage));
             if there == EMPTY_KEY {
-                moved.target.fill(pm, key, moved.source.value(pm));
-                pm.flush_object(moved.target);
+                moved.target.fill(storage, key, moved.source.value(storage));
+                storage.flush_object(moved.target);
                 copied += 1;
             }
             // A target slot with the same key was copied before a crash. A target slot with another key is damage in
@@ -397,14 +324,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             return;
         }
         // P4: the copies are durable before the originals are removed.
-        pm.fence();
+        storage.fence();
         leaving.iter().for_each(publish);
         for moved in &leaving {
-            moved.source.empty(pm);
-            pm.flush_object(moved.source);
+            moved.source.empty(storage);
+            storage.flush_object(moved.source);
         }
         // P5: the originals are durably removed before the copies may change.
-        pm.fence();
+        storage.fence();
         leaving.iter().for_each(clear);
         // Recovery has counted both copies of a record that was copied before a crash.
         self.length.add(0, copied - leaving.len() as i64);

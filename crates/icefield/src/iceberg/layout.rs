@@ -3,8 +3,8 @@
 use std::mem::offset_of;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::pm::cell::Overlay;
-use crate::pm::{Cell64, Cell128, Medium};
+use crate::storage::cell::Overlay;
+use crate::storage::{Cell64, Cell128, Medium};
 
 /// The key word of a slot that holds no record.
 pub(super) const EMPTY_KEY: u64 = 0;
@@ -29,53 +29,53 @@ impl Slot {
     /// Loads both words as of one moment, if the processor can ([`Cell128::loads_whole`]).
     #[inline(always)]
     #[track_caller]
-    pub(super) fn load(&self, pm: &impl Medium) -> [u64; 2] {
+    pub(super) fn load(&self, storage: &impl Medium) -> [u64; 2] {
         // Acquire (E3): pairs with the Release stores below.
-        self.0.load(pm)
+        self.0.load(storage)
     }
 
     #[inline(always)]
     #[track_caller]
-    pub(super) fn key(&self, pm: &impl Medium) -> u64 {
+    pub(super) fn key(&self, storage: &impl Medium) -> u64 {
         // Acquire (E3): as above.
-        self.0.load_word::<0>(pm, Acquire)
+        self.0.load_word::<0>(storage, Acquire)
     }
 
     /// Loads the value word. The caller makes sure that the record does not change.
     #[inline(always)]
     #[track_caller]
-    pub(super) fn value(&self, pm: &impl Medium) -> u64 {
-        self.0.load_word::<1>(pm, Relaxed)
+    pub(super) fn value(&self, storage: &impl Medium) -> u64 {
+        self.0.load_word::<1>(storage, Relaxed)
     }
 
     /// Fills an empty slot. A crash between the two stores leaves an empty slot.
     #[inline(always)]
     #[track_caller]
-    pub(super) fn fill(&self, pm: &impl Medium, key: u64, value: u64) {
-        self.set_value(pm, value);
+    pub(super) fn fill(&self, storage: &impl Medium, key: u64, value: u64) {
+        self.set_value(storage, value);
         // Release (E3): the value is stored before the key, in memory and on the medium.
-        self.0.store_word::<0>(pm, key, Release);
+        self.0.store_word::<0>(storage, key, Release);
     }
 
     /// Replaces the key word by another word for the same key.
     #[track_caller]
-    pub(super) fn set_key(&self, pm: &impl Medium, key: u64) {
+    pub(super) fn set_key(&self, storage: &impl Medium, key: u64) {
         // Release (E3): as in `set_value`.
-        self.0.store_word::<0>(pm, key, Release);
+        self.0.store_word::<0>(storage, key, Release);
     }
 
     #[inline(always)]
     #[track_caller]
-    pub(super) fn set_value(&self, pm: &impl Medium, value: u64) {
+    pub(super) fn set_value(&self, storage: &impl Medium, value: u64) {
         // Release (E3): the blob behind a reference was written before.
-        self.0.store_word::<1>(pm, value, Release);
+        self.0.store_word::<1>(storage, value, Release);
     }
 
     #[inline(always)]
     #[track_caller]
-    pub(super) fn empty(&self, pm: &impl Medium) {
+    pub(super) fn empty(&self, storage: &impl Medium) {
         // Release (E3), as every word of a slot.
-        self.0.store_word::<0>(pm, EMPTY_KEY, Release);
+        self.0.store_word::<0>(storage, EMPTY_KEY, Release);
     }
 }
 
@@ -95,14 +95,14 @@ unsafe impl Overlay for Root {}
 
 impl Root {
     /// Returns the stored shape, or `None` if the word is invalid.
-    pub(super) fn stored_shape(&self, pm: &impl Medium) -> Option<Shape> {
-        Shape::checked(self.shape.load(pm, Acquire))
+    pub(super) fn stored_shape(&self, storage: &impl Medium) -> Option<Shape> {
+        Shape::checked(self.shape.load(storage, Acquire))
     }
 }
 
 const _: () = assert!(size_of::<Slot>() as u64 == SLOT_BYTES && align_of::<Slot>() == 16);
 const _: () = assert!(offset_of!(Root, side) == 64 && size_of::<Root>() == 128);
-const _: () = assert!(size_of::<Root>() as u64 <= crate::pm::superblock::ROOT_BYTES);
+const _: () = assert!(size_of::<Root>() as u64 <= crate::storage::superblock::ROOT_BYTES);
 
 /// The dimensions of buckets (Table 6). Only tests and ablations use anything but the default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

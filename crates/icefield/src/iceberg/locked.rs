@@ -7,8 +7,8 @@ use crate::Result;
 use crate::base::gate::Pass;
 use crate::base::group::{Isa, Native};
 use crate::key::{Key, Value};
-use crate::pm::Medium;
-use crate::record::{Pin, Probe, Unlinked};
+use crate::record::{EpochGuard, LookupKey, PreparedRecord};
+use crate::storage::Medium;
 
 /// A stay inside the gate: no step begins meanwhile, although a doubling may end.
 pub(super) struct Inside<'a> {
@@ -47,7 +47,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             self.make_way(shape, hash)?;
         }
         let line = self.front_line(shape.front(hash));
-        line.lock(&self.pm);
+        line.lock(&self.storage);
         Ok(Locked { core: self, shape, line })
     }
 
@@ -64,12 +64,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
 impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Locked<'a, K, V, M> {
     #[inline(always)]
-    pub(super) fn search(&self, isa: impl Isa, probe: &Probe<'_>) -> Result<Search<'a>> {
+    pub(super) fn search(&self, isa: impl Isa, probe: &LookupKey<'_>) -> Result<Search<'a>> {
         self.core.find_locked(isa, self.shape, self.line, probe)
     }
 
     /// Returns the slot of the key, if it is present.
-    pub(super) fn find(&self, probe: &Probe<'_>) -> Result<Option<Located<'a>>> {
+    pub(super) fn find(&self, probe: &LookupKey<'_>) -> Result<Option<Located<'a>>> {
         Ok(match self.search(Native::default(), probe)? {
             Search::Found(found) => Some(found),
             Search::Absent { .. } => None,
@@ -79,26 +79,31 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Locked<'a, K, V, M> {
     /// Inserts a record whose key is absent. Returns whether its front bucket had no room. One line, one flush, one
     /// fence.
     #[inline(always)]
-    pub(super) fn insert(&self, probe: &Probe<'_>, record: Unlinked, room: u64) -> Result<bool> {
+    pub(super) fn insert(
+        &self,
+        probe: &LookupKey<'_>,
+        record: PreparedRecord,
+        room: u64,
+    ) -> Result<bool> {
         if room == 0 {
             return self.insert_elsewhere(probe, record);
         }
         let core = self.core;
         let (at, slot) = core.claim_front(self.shape, probe.hash, room)?;
-        slot.fill(&core.pm, record.key, record.value);
+        slot.fill(&core.storage, record.key, record.value);
         // P2, commit point: from here on the record survives a crash.
-        core.pm.persist(slot);
+        core.storage.persist(slot);
         self.line.publish(at.slot(), fingerprint(probe.hash));
         Ok(false)
     }
 
     #[inline(never)]
-    fn insert_elsewhere(&self, probe: &Probe<'_>, record: Unlinked) -> Result<bool> {
+    fn insert_elsewhere(&self, probe: &LookupKey<'_>, record: PreparedRecord) -> Result<bool> {
         let core = self.core;
         let claimed = core.claim_elsewhere(self.shape, probe)?;
         core.fill(&claimed, record);
         // P2, commit point.
-        core.pm.persist(claimed.slot);
+        core.storage.persist(claimed.slot);
         core.publish(self.line, claimed.place, probe.hash);
         Ok(claimed.place != Place::Side)
     }
@@ -106,22 +111,22 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Locked<'a, K, V, M> {
     /// Replaces the value word of a record and returns the former one. One line, one flush, one fence.
     #[inline]
     pub(super) fn replace(&self, found: &Located<'_>, value: u64) -> u64 {
-        let pm = &self.core.pm;
-        let before = found.slot.value(pm);
-        found.slot.set_value(pm, value);
+        let storage = &self.core.storage;
+        let before = found.slot.value(storage);
+        found.slot.set_value(storage, value);
         // P2, commit point.
-        pm.persist(found.slot);
+        storage.persist(found.slot);
         before
     }
 
     /// Removes a record and returns its value word. One line, one flush, one fence.
     #[inline]
-    pub(super) fn remove(&self, found: &Located<'_>, hash: u64, pin: &Pin<'_>) -> u64 {
+    pub(super) fn remove(&self, found: &Located<'_>, hash: u64, pin: &EpochGuard<'_>) -> u64 {
         let core = self.core;
-        let (key, value) = (found.slot.key(&core.pm), found.slot.value(&core.pm));
-        found.slot.empty(&core.pm);
+        let (key, value) = (found.slot.key(&core.storage), found.slot.value(&core.storage));
+        found.slot.empty(&core.storage);
         // P2, commit point: from here on the removal survives a crash.
-        core.pm.persist(found.slot);
+        core.storage.persist(found.slot);
         core.release(found.place, hash);
         core.records.retire_key(pin, key);
         core.records.retire_value(pin, value);

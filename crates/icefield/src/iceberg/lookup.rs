@@ -6,13 +6,17 @@ use super::layout::{EMPTY_KEY, Phase, SIDE_KEY, Shape, Slot, fingerprint};
 use crate::Result;
 use crate::base::group::{Isa, Native};
 use crate::key::{Key, Value};
-use crate::pm::Medium;
-use crate::record::{Pin, Probe};
+use crate::record::{EpochGuard, LookupKey};
+use crate::storage::Medium;
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Returns the value word of a key, without a lock. Valid while the pin is held.
     #[inline]
-    pub(super) fn lookup(&self, pin: &Pin<'_>, probe: &Probe<'_>) -> Result<Option<u64>> {
+    pub(super) fn lookup(
+        &self,
+        pin: &EpochGuard<'_>,
+        probe: &LookupKey<'_>,
+    ) -> Result<Option<u64>> {
         self.lookup_on(Native::default(), pin, probe)
     }
 
@@ -21,8 +25,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn lookup_on(
         &self,
         isa: impl Isa,
-        pin: &Pin<'_>,
-        probe: &Probe<'_>,
+        pin: &EpochGuard<'_>,
+        probe: &LookupKey<'_>,
     ) -> Result<Option<u64>> {
         match self.lookup_quickly(isa, probe) {
             Some(found) => Ok(found),
@@ -33,7 +37,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Handles the common cases in a few instructions and without waiting: the shape is stable, the front bucket is not
     /// locked, the overflow list is empty. `None` means that [`Core::lookup_slowly`] must decide.
     #[inline(always)]
-    pub(super) fn lookup_quickly(&self, isa: impl Isa, probe: &Probe<'_>) -> Option<Option<u64>> {
+    pub(super) fn lookup_quickly(
+        &self,
+        isa: impl Isa,
+        probe: &LookupKey<'_>,
+    ) -> Option<Option<u64>> {
         let shape = self.shape();
         if !shape.is(Phase::Stable) || !self.loads_whole || self.is_side(probe) {
             return None;
@@ -46,7 +54,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 return None;
             }
         }
-        self.pm.beside();
+        self.storage.sim_yield_point();
         // The last checks, as in `lookup_slowly`.
         let is_last = !self.front_line(bucket).is_locked() && self.shape() == shape;
         is_last.then_some(found)
@@ -66,26 +74,26 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             return None;
         }
         let [likely, other] = slots;
-        let is_likely = self.pm.peek(|| likely.key(&self.pm)) == key;
+        let is_likely = self.storage.read_unvalidated(|| likely.key(&self.storage)) == key;
         let slot = if is_likely { likely } else { other };
-        if self.pm.peek(|| slot.key(&self.pm)) != key {
+        if self.storage.read_unvalidated(|| slot.key(&self.storage)) != key {
             return None;
         }
-        let [now, value] = slot.load(&self.pm);
-        self.pm.beside();
+        let [now, value] = slot.load(&self.storage);
+        self.storage.sim_yield_point();
         // The last checks, as in `lookup_slowly`: only the holder of this line's lock changes a slot with this key.
         let line = self.front_line(shape.front(hash));
         if now == key && !line.is_locked() && self.shape() == shape {
             return Some(value);
         }
-        self.pm.forget_reads();
+        self.storage.forget_reads();
         None
     }
 
     /// Computes [`Core::lookup`] in all cases.
     #[inline(never)]
-    fn lookup_slowly(&self, _pin: &Pin<'_>, probe: &Probe<'_>) -> Result<Option<u64>> {
-        self.pm.forget_reads();
+    fn lookup_slowly(&self, _pin: &EpochGuard<'_>, probe: &LookupKey<'_>) -> Result<Option<u64>> {
+        self.storage.forget_reads();
         loop {
             let shape = self.shape();
             if shape.is(Phase::Clearing) {
@@ -99,7 +107,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 self.wait_unlocked(line);
                 found
             } else {
-                line.lock(&self.pm);
+                line.lock(&self.storage);
                 let found = self.search(shape, probe);
                 line.unlock();
                 found
@@ -108,27 +116,27 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             if self.shape() == shape {
                 return found;
             }
-            self.pm.forget_reads();
+            self.storage.forget_reads();
         }
     }
 
     /// Waits until the lock bit of a front bucket is clear.
     #[inline(always)]
     pub(super) fn wait_unlocked(&self, line: FrontLine<'_>) {
-        self.pm.beside();
+        self.storage.sim_yield_point();
         let mut rounds = 0;
         while line.is_locked() {
-            self.pm.wait(rounds);
+            self.storage.wait(rounds);
             rounds = rounds.saturating_add(1);
         }
     }
 
     /// Searches all places of the key; where a doubling or halving may be moving the key, its old place first.
     #[inline(always)]
-    fn search(&self, shape: Shape, probe: &Probe<'_>) -> Result<Option<u64>> {
+    fn search(&self, shape: Shape, probe: &LookupKey<'_>) -> Result<Option<u64>> {
         let isa = Native::default();
         if self.is_side(probe) {
-            let [key, value] = self.root()?.side.load(&self.pm);
+            let [key, value] = self.root()?.side.load(&self.storage);
             return Ok((key == SIDE_KEY).then_some(value));
         }
         let bucket = shape.front(probe.hash);
@@ -160,8 +168,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         &self,
         isa: impl Isa,
         bucket: u64,
-        probe: &Probe<'_>,
-        read: impl Fn(&Self, &Slot, &Probe<'_>) -> Result<Option<u64>>,
+        probe: &LookupKey<'_>,
+        read: impl Fn(&Self, &Slot, &LookupKey<'_>) -> Result<Option<u64>>,
     ) -> Result<Option<u64>> {
         let line = self.front_line(bucket);
         let fingerprint = fingerprint(probe.hash);
@@ -178,13 +186,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Returns the value word of a slot that changes only under the key's own lock, if the slot holds the key.
     #[inline(always)]
-    fn read_own(&self, slot: &Slot, probe: &Probe<'_>) -> Result<Option<u64>> {
-        let [key, value] = slot.load(&self.pm);
+    fn read_own(&self, slot: &Slot, probe: &LookupKey<'_>) -> Result<Option<u64>> {
+        let [key, value] = slot.load(&self.storage);
         Ok(self.holds(key, probe)?.then_some(value))
     }
 
     #[inline(always)]
-    fn search_back(&self, buckets: [u64; 2], probe: &Probe<'_>) -> Result<Option<u64>> {
+    fn search_back(&self, buckets: [u64; 2], probe: &LookupKey<'_>) -> Result<Option<u64>> {
         let words = buckets.map(|bucket| self.back_word(bucket).load());
         let mut candidates = candidates_back(words, fingerprint(probe.hash));
         while candidates != 0 {
@@ -202,12 +210,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// changing the slot. Words that are not durable yet do not affect the result: in that case the slot does not hold
     /// the key, or the key is in another place.
     #[inline(always)]
-    fn read_shared(&self, slot: &Slot, probe: &Probe<'_>) -> Result<Option<u64>> {
-        let key = self.pm.peek(|| slot.key(&self.pm));
-        if key == EMPTY_KEY || !self.records.matches(&self.pm, key, probe)? {
+    fn read_shared(&self, slot: &Slot, probe: &LookupKey<'_>) -> Result<Option<u64>> {
+        let key = self.storage.read_unvalidated(|| slot.key(&self.storage));
+        if key == EMPTY_KEY || !self.records.matches(&self.storage, key, probe)? {
             return Ok(None);
         }
-        let [now, value] = slot.load(&self.pm);
+        let [now, value] = slot.load(&self.storage);
         Ok((now == key).then_some(value))
     }
 }

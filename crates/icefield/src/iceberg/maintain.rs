@@ -12,10 +12,10 @@ use super::options::IcebergOptions;
 use crate::Result;
 use crate::base::counter::ShardedCounter;
 use crate::key::{Key, Value};
-use crate::pm::blob::{BlobRef, BlobStore, Owner};
-use crate::pm::{Medium, refuse_child, superblock};
-use crate::record::Probe;
+use crate::record::LookupKey;
 use crate::record::engine::Engine;
+use crate::storage::blob::{BlobRef, BlobStore, Owner};
+use crate::storage::{Medium, refuse_child, superblock};
 use crate::table::{Arg, BackupReport, CheckReport, SalvageReport, Stats};
 
 /// Results of `check` over all slots.
@@ -43,14 +43,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Returns the key and value word of a slot, if it holds a record.
     fn words(&self, place: Place) -> Result<Option<(u64, u64)>> {
         let slot = self.slot(place)?;
-        let key = slot.key(&self.pm);
+        let key = slot.key(&self.storage);
         let key = match place {
             Place::Side if key == SIDE_KEY => EMPTY_KEY,
             Place::Side => return Ok(None),
             _ if key == EMPTY_KEY => return Ok(None),
             _ => key,
         };
-        Ok(Some((key, slot.value(&self.pm))))
+        Ok(Some((key, slot.value(&self.storage))))
     }
 
     /// Returns the fingerprint byte of a slot, and the byte that a record with this hash should have.
@@ -76,11 +76,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// Returns all places where reads would find the key.
-    fn places_of(&self, shape: Shape, probe: &Probe<'_>) -> Result<Vec<Place>> {
+    fn places_of(&self, shape: Shape, probe: &LookupKey<'_>) -> Result<Vec<Place>> {
         let mut places = Vec::new();
         let holds = |slot: &Slot| {
-            let key = slot.key(&self.pm);
-            Ok::<_, crate::Error>(key != EMPTY_KEY && self.records.matches(&self.pm, key, probe)?)
+            let key = slot.key(&self.storage);
+            Ok::<_, crate::Error>(
+                key != EMPTY_KEY && self.records.matches(&self.storage, key, probe)?,
+            )
         };
         let bucket = shape.front(probe.hash);
         let line = self.front_line(bucket);
@@ -130,7 +132,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
         }
         self.check_overflow(&mut findings);
         if let Some(blobs) = core.records.blobs() {
-            let found = blobs.check(&core.pm, std::mem::take(&mut findings.blobs));
+            let found = blobs.check(&core.storage, std::mem::take(&mut findings.blobs));
             findings.report.leaked += found.leaked;
             found.faults.into_iter().for_each(|words| findings.report.fault(words));
         }
@@ -144,7 +146,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
     /// I1: the files are long enough for the shape, and no step is in progress.
     fn check_shape(&self, shape: Shape, findings: &mut Findings) -> Result<()> {
         let core = &self.core;
-        let stored = core.root()?.shape.load(&core.pm, std::sync::atomic::Ordering::Acquire);
+        let stored = core.root()?.shape.load(&core.storage, std::sync::atomic::Ordering::Acquire);
         if stored != shape.word() || !shape.is(Phase::Stable) {
             findings
                 .report
@@ -184,7 +186,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
             }
         };
         findings.report.records += 1;
-        let probe = core.records.probe(K::arg(&owned));
+        let probe = core.records.hash_key(K::arg(&owned));
         let blobs = core.records.references(key, value);
         findings.blobs.extend(blobs.map(|blob| (probe.hash, blob)));
         if !core.is_home(shape, place, probe.hash) {
@@ -222,7 +224,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
         let count = |counter: &ShardedCounter| u64::try_from(counter.sum()).unwrap_or(0);
         let shape = core.shape();
         let blobs = core.records.blobs();
-        let in_use = blobs.map_or(0, |blobs| blobs.bytes_in_use(&core.pm));
+        let in_use = blobs.map_or(0, |blobs| blobs.bytes_in_use(&core.storage));
         let blobs = blobs.map(BlobStore::stats).unwrap_or_default();
         let details = vec![
             ("buckets", shape.buckets()),
@@ -241,9 +243,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
         Stats {
             len_estimate: core.length.estimate(0),
             capacity: core.capacity(),
-            pm_bytes: regions.iter().map(|region| region.len()).sum::<u64>() + blobs.region_bytes,
+            storage_bytes: regions.iter().map(|region| region.len()).sum::<u64>()
+                + blobs.region_bytes,
             dram_bytes: beside + core.overflow.dram_bytes() + size_of::<Self>() as u64,
-            durability: Some(core.pm.durability()),
+            durability: Some(core.storage.durability()),
             details,
         }
     }
@@ -251,8 +254,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
     pub(super) fn salvage_to(&self, path: &Path) -> Result<SalvageReport> {
         let core = &self.core;
         // A forked child cannot read safely: the parent moves records meanwhile.
-        refuse_child(&core.pm)?;
-        let (_, identity) = superblock::read(&core.pm)?;
+        refuse_child(&core.storage)?;
+        let (_, identity) = superblock::read(&core.storage)?;
         let rescued = IcebergOptions::<K, V>::default()
             .types_of(&identity)
             .capacity(core.length.estimate(0))
@@ -289,7 +292,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
         let _structure = core.lock_structure();
         let paused = Instant::now();
         let _closed = core.close_gate()?;
-        let bytes = core.pm.backup_to(path)?;
+        let bytes = core.storage.backup_to(path)?;
         Ok(BackupReport { bytes, pause: paused.elapsed() })
     }
 }
@@ -309,15 +312,15 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Owner for Iceberg<K, V, M> {
         let inside = core.enter();
         let _locked = core.lock(&inside, owner)?;
         let Some(slot) = core.referring(inside.shape, owner, blob)? else { return Ok(false) };
-        if let Some(key) = core.records.relinked(slot.key(&core.pm), true, blob, copy) {
-            slot.set_key(&core.pm, key);
+        if let Some(key) = core.records.relinked(slot.key(&core.storage), true, blob, copy) {
+            slot.set_key(&core.storage, key);
         }
-        if let Some(value) = core.records.relinked(slot.value(&core.pm), false, blob, copy) {
-            slot.set_value(&core.pm, value);
+        if let Some(value) = core.records.relinked(slot.value(&core.storage), false, blob, copy) {
+            slot.set_value(&core.storage, value);
         }
         // P14, commit point: the copy was made durable before.
-        core.pm.persist(slot);
-        core.pm.writable().map(|()| true)
+        core.storage.persist(slot);
+        core.storage.check_writable().map(|()| true)
     }
 }
 
@@ -325,7 +328,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Returns the slot of a record with this hash that refers to the blob. The caller holds the lock of the hash.
     fn referring(&self, shape: Shape, hash: u64, blob: BlobRef) -> Result<Option<&Slot>> {
         let refers = |slot: &Slot| {
-            let [key, value] = self.pm.peek(|| [slot.key(&self.pm), slot.value(&self.pm)]);
+            let [key, value] = self
+                .storage
+                .read_unvalidated(|| [slot.key(&self.storage), slot.value(&self.storage)]);
             key != EMPTY_KEY && self.records.refers(key, value, blob)
         };
         let bucket = shape.front(hash);
@@ -356,8 +361,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let side = &self.root()?.side;
         let is_side = self.records.keys_are_words()
             && hash == self.records.hash.word(EMPTY_KEY)
-            && side.key(&self.pm) == SIDE_KEY
-            && self.records.refers(EMPTY_KEY, side.value(&self.pm), blob);
+            && side.key(&self.storage) == SIDE_KEY
+            && self.records.refers(EMPTY_KEY, side.value(&self.storage), blob);
         Ok(is_side.then_some(side))
     }
 }

@@ -39,9 +39,9 @@
 //! - §5.3 global lock (`base::gate`): writers pass it, reads validate a word instead.
 //! - §6 recovery (`recover`): parallel; it finishes an interrupted doubling and removes the duplicates that the
 //!   doubling left. A session that only reads leaves an interrupted step unfinished.
-//! - Additions. `clear` takes effect by one durable store. Variable-length records (`crate::record`, `pm::blob`).
+//! - Additions. `clear` takes effect by one durable store. Variable-length records (`crate::record`, `storage::blob`).
 //!   Batches share a fence (`window`), or, where a fence costs nothing, run single operations whose latencies overlap
-//!   (`at_once`).
+//!   (`unfenced_batch`).
 //!
 //! # 3. Layout
 //!
@@ -97,8 +97,8 @@
 //! | E4 | shape word, `shape`, its `cell` (Release) | the same (Acquire) | longer yards, flags of unmoved buckets |
 //! | E5 | MOVED (Release) | the same (Acquire) | the records of a bucket at their new places |
 //!
-//! A slot is stored by 8-byte stores and loaded as a whole (`pm::Cell128`). On processors without such loads, reads
-//! take the lock.
+//! A slot is stored by 8-byte stores and loaded as a whole (`storage::Cell128`). On processors without such loads,
+//! reads take the lock.
 //!
 //! # 7. Crash
 //!
@@ -151,7 +151,6 @@
 //! | by-reference records | + the blobs' lines | + the blobs' lines | + the blobs' lines | 1 more |
 
 mod api;
-mod at_once;
 mod batch;
 mod core;
 mod fingerprints;
@@ -160,6 +159,7 @@ mod layout;
 mod locked;
 mod lookup;
 mod maintain;
+mod moves;
 mod op;
 mod options;
 mod overflow;
@@ -168,10 +168,11 @@ mod scan;
 mod shrink;
 #[cfg(test)]
 mod tests;
+mod unfenced_batch;
 mod window;
 
 use crate::key::{Key, Value};
-use crate::pm::{Mapped, Medium};
+use crate::storage::{Mapped, Medium};
 use crate::table::RecoveryReport;
 
 use self::core::Core;

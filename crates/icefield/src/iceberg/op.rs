@@ -6,9 +6,9 @@ use super::layout::Phase;
 use super::locked::Locked;
 use crate::base::group::{Isa, Native};
 use crate::key::{Key, Value};
-use crate::pm::Medium;
-use crate::record::engine::{Engine, Mode, Wrote};
-use crate::record::{Pin, Probe, Records, Unlinked};
+use crate::record::engine::{Engine, WriteMode, WriteOutcome};
+use crate::record::{EpochGuard, LookupKey, PreparedRecord, Records};
+use crate::storage::Medium;
 use crate::{Error, Result};
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
@@ -16,11 +16,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
     fn still<'a>(
         &self,
         locked: &Locked<'a, K, V, M>,
-        probe: &Probe<'_>,
+        probe: &LookupKey<'_>,
         before: u64,
     ) -> Result<Option<Located<'a>>> {
         let found = locked.find(probe)?;
-        Ok(found.filter(|found| before == found.slot.value(&self.core.pm)))
+        Ok(found.filter(|found| before == found.slot.value(&self.core.storage)))
     }
 
     /// Links a prepared record. The second result is whether a new record found no room in its front bucket. The caller
@@ -30,28 +30,28 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
         &self,
         isa: impl Isa,
         locked: Locked<'_, K, V, M>,
-        pin: &Pin<'_>,
-        probe: &Probe<'_>,
-        record: Unlinked,
-        mode: Mode,
-    ) -> Result<(Wrote, bool)> {
+        pin: &EpochGuard<'_>,
+        probe: &LookupKey<'_>,
+        record: PreparedRecord,
+        mode: WriteMode,
+    ) -> Result<(WriteOutcome, bool)> {
         let core = &self.core;
         Ok(match (locked.search(isa, probe)?, mode) {
-            (Search::Found(found), Mode::TryInsert) => {
-                (Wrote::Occupied(found.slot.value(&core.pm)), false)
+            (Search::Found(found), WriteMode::TryInsert) => {
+                (WriteOutcome::Occupied(found.slot.value(&core.storage)), false)
             }
-            (Search::Found(found), Mode::Upsert | Mode::Update) => {
+            (Search::Found(found), WriteMode::Upsert | WriteMode::Update) => {
                 self.persist_prepared();
                 let before = locked.replace(&found, record.value);
                 core.records.retire_value(pin, before);
-                (Wrote::Replaced(before), false)
+                (WriteOutcome::Replaced(before), false)
             }
-            (Search::Absent { .. }, Mode::Update) => (Wrote::Absent, false),
-            (Search::Absent { room }, Mode::TryInsert | Mode::Upsert) => {
+            (Search::Absent { .. }, WriteMode::Update) => (WriteOutcome::Absent, false),
+            (Search::Absent { room }, WriteMode::TryInsert | WriteMode::Upsert) => {
                 // P1: blobs are durable before a slot refers to them.
                 self.persist_prepared();
                 let crowded = locked.insert(probe, record, room)?;
-                (Wrote::Inserted, crowded)
+                (WriteOutcome::Inserted, crowded)
             }
         })
     }
@@ -63,8 +63,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
         &self,
         isa: impl Isa,
         locked: Locked<'_, K, V, M>,
-        pin: &Pin<'_>,
-        probe: &Probe<'_>,
+        pin: &EpochGuard<'_>,
+        probe: &LookupKey<'_>,
     ) -> Result<Option<u64>> {
         Ok(match locked.search(isa, probe)? {
             Search::Found(found) => Some(locked.remove(&found, probe.hash, pin)),
@@ -77,8 +77,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Engine<K, V> for Iceberg<K, 
     type Medium = M;
 
     #[inline]
-    fn pm(&self) -> &M {
-        &self.core.pm
+    fn storage(&self) -> &M {
+        &self.core.storage
     }
 
     #[inline]
@@ -94,21 +94,25 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Engine<K, V> for Iceberg<K, 
     /// Fetches everything together and in few instructions and stores. The processor can then run them while the fence
     /// of the caller's previous write is pending, as long as its queues have room for everything in between.
     #[inline(never)]
-    fn look_ahead(&self, hash: u64, mode: Option<Mode>) {
+    fn look_ahead(&self, hash: u64, mode: Option<WriteMode>) {
         self.core.fetch_for_write(Native::default(), hash, mode);
     }
 
     #[inline]
-    fn find_word(&self, pin: &Pin<'_>, probe: &Probe<'_>) -> Result<Option<u64>> {
+    fn find_word(&self, pin: &EpochGuard<'_>, probe: &LookupKey<'_>) -> Result<Option<u64>> {
         self.core.lookup(pin, probe)
     }
 
     /// Does not wait: the writer that holds the key's front bucket may itself wait for a bucket that the caller holds.
     #[inline]
-    fn find_word_at_once(&self, _: &Pin<'_>, probe: &Probe<'_>) -> Result<Option<Option<u64>>> {
+    fn find_word_at_once(
+        &self,
+        _: &EpochGuard<'_>,
+        probe: &LookupKey<'_>,
+    ) -> Result<Option<Option<u64>>> {
         let found = self.core.lookup_quickly(Native::default(), probe);
         if found.is_none() {
-            self.core.pm.forget_reads();
+            self.core.storage.forget_reads();
         }
         Ok(found)
     }
@@ -116,17 +120,17 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Engine<K, V> for Iceberg<K, 
     #[inline]
     fn write_prepared(
         &self,
-        pin: &Pin<'_>,
-        probe: &Probe<'_>,
-        record: Unlinked,
-        mode: Mode,
-    ) -> Result<Wrote> {
+        pin: &EpochGuard<'_>,
+        probe: &LookupKey<'_>,
+        record: PreparedRecord,
+        mode: WriteMode,
+    ) -> Result<WriteOutcome> {
         let core = &self.core;
         loop {
             let inside = core.enter();
             let locked = core.lock(&inside, probe.hash)?;
             let result = self.try_write(Native::default(), locked, pin, probe, record, mode);
-            if let Ok((Wrote::Inserted, _)) = result {
+            if let Ok((WriteOutcome::Inserted, _)) = result {
                 core.length.add(0, 1);
             }
             drop(inside);
@@ -148,25 +152,27 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Engine<K, V> for Iceberg<K, 
         }
     }
 
-    fn replace_still(
+    fn compare_and_replace(
         &self,
-        pin: &Pin<'_>,
-        probe: &Probe<'_>,
+        pin: &EpochGuard<'_>,
+        probe: &LookupKey<'_>,
         before: u64,
         value: u64,
-    ) -> Result<Wrote> {
+    ) -> Result<WriteOutcome> {
         let inside = self.core.enter();
         let locked = self.core.lock(&inside, probe.hash)?;
-        let Some(found) = self.still(&locked, probe, before)? else { return Ok(Wrote::Absent) };
+        let Some(found) = self.still(&locked, probe, before)? else {
+            return Ok(WriteOutcome::Absent);
+        };
         self.persist_prepared();
         let word = locked.replace(&found, value);
         self.core.records.retire_value(pin, word);
-        Ok(Wrote::Replaced(word))
+        Ok(WriteOutcome::Replaced(word))
     }
 
-    fn remove_probed(&self, pin: &Pin<'_>, probe: &Probe<'_>) -> Result<Option<u64>> {
+    fn remove_probed(&self, pin: &EpochGuard<'_>, probe: &LookupKey<'_>) -> Result<Option<u64>> {
         self.look_ahead(probe.hash, None);
-        self.core.pm.writable()?;
+        self.core.storage.check_writable()?;
         let inside = self.core.enter();
         let locked = self.core.lock(&inside, probe.hash)?;
         let removed = self.try_remove(Native::default(), locked, pin, probe)?;
@@ -176,7 +182,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Engine<K, V> for Iceberg<K, 
         Ok(removed)
     }
 
-    fn remove_still(&self, pin: &Pin<'_>, probe: &Probe<'_>, before: Option<u64>) -> Result<bool> {
+    fn remove_still(
+        &self,
+        pin: &EpochGuard<'_>,
+        probe: &LookupKey<'_>,
+        before: Option<u64>,
+    ) -> Result<bool> {
         let inside = self.core.enter();
         let locked = self.core.lock(&inside, probe.hash)?;
         let Some(before) = before else { return Ok(locked.find(probe)?.is_none()) };
@@ -192,7 +203,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
     /// store.
     pub(super) fn clear_all(&self) -> Result<()> {
         let core = &self.core;
-        core.pm.writable()?;
+        core.storage.check_writable()?;
         let pin = core.pin();
         let _structure = core.lock_structure();
         let _closed = core.close_gate()?;

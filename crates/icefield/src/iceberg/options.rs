@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use super::Iceberg;
 use super::core::{Core, Counts};
-use super::grow::Moves;
 use super::layout::{MAX_DEPTH, Root, SLOT_BYTES, Shape, Yards};
+use super::moves::Moves;
 use super::overflow::Overflow;
 use crate::base::gate::Gate;
 use crate::base::hash::{Hash, HashKind};
@@ -18,12 +18,12 @@ use crate::base::memory::GrowingArray;
 use crate::base::parallel::all_cores;
 use crate::base::sync::GrowingLines;
 use crate::key::{Form, Key, Value};
-use crate::pm::superblock::{self, Identity, ROOT_OFFSET, SessionStart};
-use crate::pm::{Cell128, Durability, Mapped, Medium, Region};
 use crate::record::Records;
 use crate::record::length::Length;
 use crate::record::opening::{Common, common_options, impossible, report};
 use crate::record::types::{StoredTypes, check_types};
+use crate::storage::superblock::{self, Identity, ROOT_OFFSET, SessionStart};
+use crate::storage::{Cell128, Durability, Mapped, Medium, Region};
 use crate::{Error, Result};
 
 const DESIGN: &str = "iceberg";
@@ -143,20 +143,20 @@ impl<K: Key + ?Sized, V: Value + ?Sized> IcebergOptions<K, V> {
     ///
     /// ```
     /// use icefield::Iceberg;
-    /// use icefield::pm::{Mapped, MappedOptions};
-    /// let pm = Mapped::anonymous(MappedOptions::default())?;
-    /// let table = Iceberg::<u64, u64>::options().create_on(pm)?;
+    /// use icefield::storage::{Mapped, MappedOptions};
+    /// let storage = Mapped::anonymous(MappedOptions::default())?;
+    /// let table = Iceberg::<u64, u64>::options().create_on(storage)?;
     /// table.put(1, 10)?;
     /// # Ok::<(), icefield::Error>(())
     /// ```
     #[cfg_attr(not(feature = "unstable-internals"), doc(hidden))]
-    pub fn create_on<M: Medium>(self, pm: M) -> Result<Iceberg<K, V, M>> {
+    pub fn create_on<M: Medium>(self, storage: M) -> Result<Iceberg<K, V, M>> {
         let started = Instant::now();
         self.validate()?;
         let identity = self.identity();
-        let pm = pm.claimed()?;
-        let table = superblock::create(&pm)?;
-        let core = self.core(pm, table.clone(), &identity, 0)?;
+        let storage = storage.claimed()?;
+        let table = superblock::create(&storage)?;
+        let core = self.core(storage, table.clone(), &identity, 0)?;
         let depth = core.depth_for(self.common.capacity);
         if depth > core.max_depth {
             return Err(Error::InvalidOption {
@@ -169,9 +169,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized> IcebergOptions<K, V> {
         let shape = Shape::first(depth);
         core.reserve_yards(shape)?;
         core.set_shape(shape)?;
-        superblock::seal(&core.pm, &table, &identity)?;
-        core.pm.publish_created()?;
-        let session = superblock::begin_session(&core.pm, &table)?;
+        superblock::seal(&core.storage, &table, &identity)?;
+        core.storage.publish_created()?;
+        let session = superblock::begin_session(&core.storage, &table)?;
         // A new table has nothing to recover.
         let recovery = report(SessionStart { was_clean: true, ..session }, 0, started);
         Ok(Iceberg { core, recovery })
@@ -184,42 +184,43 @@ impl<K: Key + ?Sized, V: Value + ?Sized> IcebergOptions<K, V> {
     ///
     /// ```
     /// use icefield::Iceberg;
-    /// use icefield::pm::{Mapped, MappedOptions};
+    /// use icefield::storage::{Mapped, MappedOptions};
     /// let directory = tempfile::tempdir()?;
     /// let path = directory.path().join("orders.ice");
     /// drop(Iceberg::<u64, u64>::create(&path)?);
-    /// let pm = Mapped::open(&path, MappedOptions::default())?;
-    /// assert!(Iceberg::<u64, u64>::options().open_on(pm)?.is_empty()?);
+    /// let storage = Mapped::open(&path, MappedOptions::default())?;
+    /// assert!(Iceberg::<u64, u64>::options().open_on(storage)?.is_empty()?);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[cfg_attr(not(feature = "unstable-internals"), doc(hidden))]
-    pub fn open_on<M: Medium>(self, pm: M) -> Result<Iceberg<K, V, M>> {
+    pub fn open_on<M: Medium>(self, storage: M) -> Result<Iceberg<K, V, M>> {
         let started = Instant::now();
-        let pm = pm.claimed()?;
-        let (table, identity) = superblock::read(&pm)?;
-        check_types::<K, V>(&pm, &identity, DESIGN)?;
-        let opened = self.with_identity(&pm, &identity)?;
+        let storage = storage.claimed()?;
+        let (table, identity) = superblock::read(&storage)?;
+        check_types::<K, V>(&storage, &identity, DESIGN)?;
+        let opened = self.with_identity(&storage, &identity)?;
         // A table that is larger than `max_bytes` can be opened, but does not grow.
-        let depth = table.at::<Root>(ROOT_OFFSET).and_then(|root| root.stored_shape(&pm));
-        let core = opened.core(pm, table.clone(), &identity, depth.map_or(0, Shape::extent))?;
+        let depth = table.at::<Root>(ROOT_OFFSET).and_then(|root| root.stored_shape(&storage));
+        let core =
+            opened.core(storage, table.clone(), &identity, depth.map_or(0, Shape::extent))?;
         if let (Some(mending), Some(shape)) =
-            (&opened.common.mending, core.root()?.stored_shape(&core.pm))
+            (&opened.common.mending, core.root()?.stored_shape(&core.storage))
         {
             for (region, bytes) in core.yard_bytes(shape) {
-                mending.lengthen(&core.pm, region, bytes)?;
+                mending.lengthen(&core.storage, region, bytes)?;
             }
         }
         let shape = stored_shape(&core)?;
         core.reach(shape)?;
         core.shape.store(shape.word(), Release);
-        if core.pm.writable().is_ok() {
+        if core.storage.check_writable().is_ok() {
             // A copy of the files may have left holes.
             core.reserve_yards(shape)?;
         }
         let threads = opened.threads.unwrap_or_else(all_cores);
         // This precedes the start of the session: a crash here leaves only work that the next opening repeats.
         let resolved = core.recover(threads)?;
-        let session = superblock::resume_session(&core.pm, &table, &identity)?;
+        let session = superblock::resume_session(&core.storage, &table, &identity)?;
         let recovery = report(session, resolved, started);
         Ok(Iceberg { core, recovery })
     }
@@ -247,11 +248,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized> IcebergOptions<K, V> {
     }
 
     /// Returns the options with the values that the table itself determines.
-    fn with_identity(mut self, pm: &impl Medium, identity: &Identity) -> Result<Self> {
-        let [front, back, _] = self.common.adopt(pm, identity)?;
+    fn with_identity(mut self, storage: &impl Medium, identity: &Identity) -> Result<Self> {
+        let [front, back, _] = self.common.adopt(storage, identity)?;
         self.yards = Yards { front, back };
         if !self.yards.is_valid() {
-            return Err(impossible(pm, "bucket size"));
+            return Err(impossible(storage, "bucket size"));
         }
         self.validate()?;
         Ok(self)
@@ -259,7 +260,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> IcebergOptions<K, V> {
 
     fn core<M: Medium>(
         &self,
-        pm: M,
+        storage: M,
         table: Region,
         identity: &Identity,
         least_depth: u32,
@@ -270,19 +271,23 @@ impl<K: Key + ?Sized, V: Value + ?Sized> IcebergOptions<K, V> {
         let buckets = 1_u64 << max_depth;
         let [front, back] =
             self.yards.bucket_bytes().map(|bytes| (buckets * bytes).next_multiple_of(4096));
-        let no_memory = |source| Error::io(pm.path(), source);
+        let no_memory = |source| Error::io(storage.path(), source);
         let overflow_bytes = (limit / OVERFLOW_SHARE).next_multiple_of(4096);
         let overflow =
-            Overflow::new(pm.region("overflow.ice", overflow_bytes)?).map_err(no_memory)?;
-        let params = self.common.blobs(superblock::last_session(&pm, &table)?);
+            Overflow::new(storage.region("overflow.ice", overflow_bytes)?).map_err(no_memory)?;
+        let params = self.common.blobs(superblock::last_session(&storage, &table)?);
         Ok(Core {
             yards: self.yards,
-            records: Records::open(&pm, Hash::new(self.common.hash, identity.hash_seed), params)?
-                .verifying(self.common.verify),
+            records: Records::open(
+                &storage,
+                Hash::new(self.common.hash, identity.hash_seed),
+                params,
+            )?
+            .verifying(self.common.verify),
             length: Length::new(0, Some(0)),
             table,
-            front: pm.region_with_holes("front.ice", front)?,
-            back: pm.region_with_holes("back.ice", back)?,
+            front: storage.region_with_holes("front.ice", front)?,
+            back: storage.region_with_holes("back.ice", back)?,
             overflow,
             front_lines: GrowingLines::new(buckets as usize).map_err(no_memory)?,
             back_words: GrowingArray::new(buckets as usize).map_err(no_memory)?,
@@ -295,7 +300,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> IcebergOptions<K, V> {
             max_load: self.max_load,
             loads_whole: Cell128::loads_whole(),
             counts: Counts::default(),
-            pm,
+            storage,
         })
     }
 }
@@ -305,7 +310,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> IcebergOptions<K, V> {
 fn stored_shape<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
     core: &Core<K, V, M>,
 ) -> Result<Shape> {
-    let shape = core.root()?.stored_shape(&core.pm).ok_or_else(|| {
+    let shape = core.root()?.stored_shape(&core.storage).ok_or_else(|| {
         core.corrupt(&core.table, ROOT_OFFSET, "the shape word is that of no table")
     })?;
     for (region, bytes) in core.yard_bytes(shape) {
@@ -321,11 +326,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Drop for Iceberg<K, V, M> {
     /// Ends the session. All acknowledged operations are already durable, so only the record count and the clean mark
     /// are written.
     fn drop(&mut self) {
-        if self.core.pm.writable().is_ok() {
+        if self.core.storage.check_writable().is_ok() {
             let records = self.core.length.estimate(0);
             // A failure leaves the table unclean; the next opening recovers it.
-            let _ = superblock::end_session(&self.core.pm, &self.core.table, records);
+            let _ = superblock::end_session(&self.core.storage, &self.core.table, records);
         }
-        self.core.pm.close();
+        self.core.storage.close();
     }
 }

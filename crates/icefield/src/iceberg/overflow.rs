@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::layout::{SLOT_BYTES, Slot};
 use crate::Result;
 use crate::base::memory::{GrowingArray, ZeroedArray};
-use crate::pm::{Medium, Region};
+use crate::storage::{Medium, Region};
 
 /// Number of lists: about a thousand times the number of overflow records in a table of some gigabytes at 95 % load.
 const LISTS: usize = 1 << 16;
@@ -117,7 +117,7 @@ impl Overflow {
     ///
     /// # Errors
     /// [`crate::Error::NoSpace`].
-    pub(super) fn claim(&self, pm: &impl Medium) -> Result<u32> {
+    pub(super) fn claim(&self, storage: &impl Medium) -> Result<u32> {
         let mut free = lock(&self.free);
         if let Some(slot) = free.slots.pop() {
             return Ok(slot);
@@ -126,16 +126,16 @@ impl Overflow {
         if needed > self.region.len() {
             let more = (self.region.len() / 8).max(GROWTH_BYTES);
             let generous = (self.region.len() + more).min(self.region.max_bytes()).max(needed);
-            pm.grow(&self.region, generous).or_else(|_| pm.grow(&self.region, needed))?;
+            storage.grow(&self.region, generous).or_else(|_| storage.grow(&self.region, needed))?;
         }
         let extended = self.links.extend(free.end as usize + 1);
-        extended.map_err(|source| crate::Error::io(pm.path(), source))?;
+        extended.map_err(|source| crate::Error::io(storage.path(), source))?;
         free.end += 1;
         Ok(free.end - 1)
     }
 
     /// Frees a slot that is in no list.
-    pub(super) fn give_up(&self, slot: u32) {
+    pub(super) fn free_slot(&self, slot: u32) {
         lock(&self.free).slots.push(slot);
     }
 
@@ -171,7 +171,7 @@ impl Overflow {
                 }
             }
         }
-        self.give_up(slot);
+        self.free_slot(slot);
     }
 
     /// Removes all lists, which makes every slot free. For `clear`, while writers are excluded.

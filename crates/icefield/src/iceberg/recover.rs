@@ -13,7 +13,7 @@ use super::layout::{EMPTY_KEY, Phase, SIDE_KEY, Shape, Slot, fingerprint, finger
 use crate::base::group::{Isa, Kernel, dispatch};
 use crate::base::parallel::{Tasks, in_parallel, threads_for};
 use crate::key::{Key, Value};
-use crate::pm::{Medium, Region};
+use crate::storage::{Medium, Region};
 use crate::{Error, Result};
 
 /// Number of buckets that a thread takes at a time. Smaller tables are recovered on the calling thread.
@@ -55,7 +55,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             dispatch(Adoption { core: self, buckets })
         })?;
         self.adopt_overflow()?;
-        self.length.add(0, i64::from(self.root()?.side.key(&self.pm) == SIDE_KEY));
+        self.length.add(0, i64::from(self.root()?.side.key(&self.storage) == SIDE_KEY));
         match shape.phase() {
             Phase::Stable | Phase::Clearing => return Ok(0),
             _ if self.only_reads() => self.leave_unfinished(shape)?,
@@ -72,8 +72,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Returns whether the files are mapped privately, so that each store costs memory that the kernel cannot drop.
     pub(super) fn only_reads(&self) -> bool {
-        // In a forked child of a reader, `writable` returns `Forked`.
-        self.pm.is_private() || matches!(self.pm.writable(), Err(Error::ReadOnly))
+        // In a forked child of a reader, `check_writable` returns `Forked`.
+        self.storage.is_private() || matches!(self.storage.check_writable(), Err(Error::ReadOnly))
     }
 
     fn finish_clearing(&self, shape: Shape) -> Result<()> {
@@ -119,7 +119,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let slots: &[Slot] = region
             .slice_at(offset, slots as usize)
             .ok_or_else(|| self.corrupt(region, offset, "the file ends before the bucket"))?;
-        Ok(slots.iter().map(|slot| slot.key(&self.pm)).filter(|&key| key != EMPTY_KEY))
+        Ok(slots.iter().map(|slot| slot.key(&self.storage)).filter(|&key| key != EMPTY_KEY))
     }
 
     /// Finishes a step in progress, including one that a session has left because it only reads. The caller holds the
@@ -190,7 +190,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let hash = self.records.hash;
         let (mut ends, mut used) = ([0; 64], [0; 64]);
         for (slot, (end, used)) in slots.iter().zip(ends.iter_mut().zip(&mut used)) {
-            let key = slot.key(&self.pm);
+            let key = slot.key(&self.storage);
             *end = (hash.word(key) >> 56) as u8;
             *used = u8::from(key != EMPTY_KEY);
         }
@@ -208,11 +208,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     fn bytes_for_references(&self, slots: &[Slot]) -> ([u64; 8], i64) {
         let (mut words, mut records) = ([0; 8], 0);
         for (number, slot) in slots.iter().enumerate() {
-            let key = slot.key(&self.pm);
+            let key = slot.key(&self.storage);
             if key == EMPTY_KEY {
                 continue;
             }
-            let (byte, known) = match self.records.hash_of(&self.pm, key) {
+            let (byte, known) = match self.records.hash_of(&self.storage, key) {
                 Ok(hash) => (fingerprint(hash), 1),
                 Err(_) => (UNREADABLE, 0),
             };
@@ -226,10 +226,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let mut records = 0;
         for number in (0..self.overflow.slots()).rev() {
             let Some(slot) = self.overflow.slot(number) else { continue };
-            let key = slot.key(&self.pm);
+            let key = slot.key(&self.storage);
             if key == EMPTY_KEY {
-                self.overflow.give_up(number);
-            } else if let Ok(hash) = self.records.hash_of(&self.pm, key) {
+                self.overflow.free_slot(number);
+            } else if let Ok(hash) = self.records.hash_of(&self.storage, key) {
                 self.overflow.link(number, hash);
                 records += 1;
             }
@@ -241,7 +241,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Empties every slot, calling `gone` with the words of each record, and resets the DRAM. The caller excludes
     /// writers, and the shape is already that of an empty table.
     pub(super) fn wipe(&self, shape: Shape, mut gone: impl FnMut(u64, u64)) -> Result<()> {
-        let pm = &self.pm;
+        let storage = &self.storage;
         let [front, back] = self.yards.bucket_bytes();
         let ranges: [(&Region, u64); 3] = [
             (&self.front, shape.buckets() * front / size_of::<Slot>() as u64),
@@ -258,7 +258,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
         self.wipe_slot(&self.root()?.side, &mut gone);
         // P8: no slot restores a record once the shape is stable.
-        pm.fence();
+        storage.fence();
         for bucket in 0..shape.buckets() {
             self.front_line(bucket).forget();
             self.guess_room(bucket);
@@ -269,11 +269,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     fn wipe_slot(&self, slot: &Slot, gone: &mut impl FnMut(u64, u64)) {
-        let key = slot.key(&self.pm);
+        let key = slot.key(&self.storage);
         if key != EMPTY_KEY {
-            gone(key, slot.value(&self.pm));
-            slot.empty(&self.pm);
-            self.pm.flush_object(slot);
+            gone(key, slot.value(&self.storage));
+            slot.empty(&self.storage);
+            self.storage.flush_object(slot);
         }
     }
 }

@@ -11,8 +11,8 @@ use super::core::Core;
 use super::fingerprints::{FrontLine, used_back};
 use super::layout::{EMPTY_KEY, Phase, SIDE_KEY, Shape, Slot, back_is_behind, scan_place};
 use crate::key::{Key, Value};
-use crate::pm::Medium;
 use crate::record::engine::Engine;
+use crate::storage::Medium;
 use crate::table::{Cursor, OnDamage, Page};
 use crate::{Error, Result};
 
@@ -167,7 +167,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let mut at = 0;
         entries.retain(|&(key, _)| {
             at += 1;
-            at <= read || self.records.hash_of(&self.pm, key).is_ok_and(&is_ahead)
+            at <= read || self.records.hash_of(&self.storage, key).is_ok_and(&is_ahead)
         });
     }
 
@@ -187,7 +187,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             read(at, &mut there)?;
             for (key, value) in there {
                 // A record whose key cannot be read stays in its bucket.
-                let hash = self.records.hash_of(&self.pm, key);
+                let hash = self.records.hash_of(&self.storage, key);
                 let is_home = hash.map_or(at == bucket, |hash| is_home(hash, at));
                 if is_home && entries[begin..].iter().all(|&(seen, _)| seen != key) {
                     entries.push((key, value));
@@ -238,14 +238,17 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         for slot in slots {
             loop {
                 // This read only determines the lock of the slot.
-                let key = self.pm.peek(|| slot.key(&self.pm));
+                let key = self.storage.read_unvalidated(|| slot.key(&self.storage));
                 if key == EMPTY_KEY {
                     break;
                 }
-                let hash = match self.records.hash_of(&self.pm, key) {
+                let hash = match self.records.hash_of(&self.storage, key) {
                     // The key cannot be read, so no line's lock protects the slot.
                     Err(Error::Corrupt { .. }) => {
-                        entries.push((key, self.pm.peek(|| slot.value(&self.pm))));
+                        entries.push((
+                            key,
+                            self.storage.read_unvalidated(|| slot.value(&self.storage)),
+                        ));
                         break;
                     }
                     hash => hash?,
@@ -264,13 +267,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Returns both words of a slot, durable. `line` has the lock under which they change.
     fn read_settled(&self, slot: &Slot, line: FrontLine<'_>) -> [u64; 2] {
         if self.loads_whole {
-            let words = slot.load(&self.pm);
+            let words = slot.load(&self.storage);
             // As in `lookup_slowly`.
             self.wait_unlocked(line);
             return words;
         }
-        line.lock(&self.pm);
-        let words = [slot.key(&self.pm), slot.value(&self.pm)];
+        line.lock(&self.storage);
+        let words = [slot.key(&self.storage), slot.value(&self.storage)];
         line.unlock();
         words
     }

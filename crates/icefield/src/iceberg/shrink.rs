@@ -11,7 +11,7 @@ use super::layout::{EMPTY_KEY, Phase, Shape, Slot, fingerprint};
 use super::recover::UNREADABLE;
 use crate::Result;
 use crate::key::{Key, Value};
-use crate::pm::Medium;
+use crate::storage::Medium;
 
 /// A record that moves to the lower half.
 struct Falling<'a> {
@@ -24,7 +24,7 @@ struct Falling<'a> {
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Halves the table as long as its records fit.
     pub(super) fn shrink(&self) -> Result<()> {
-        self.pm.writable()?;
+        self.storage.check_writable()?;
         let _structure = self.lock_structure();
         self.finish_doubling()?;
         while self.halve()? {}
@@ -52,7 +52,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         for ((region, to), (_, from)) in
             self.yard_bytes(self.shape()).into_iter().zip(self.yard_bytes(shape))
         {
-            self.pm.punch(region, to, from - to)?;
+            self.storage.punch(region, to, from - to)?;
         }
         Ok(true)
     }
@@ -83,7 +83,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             self.fold_back(shape, bucket)?;
         }
         // P12: the originals are durably removed before the shape becomes stable: a later doubling finds empty slots.
-        self.pm.fence();
+        self.storage.fence();
         // P13: the halving is finished.
         self.set_shape(shape.then(shape.depth(), Phase::Stable))
     }
@@ -92,7 +92,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let upper = bucket + shape.buckets();
         let (line, above) = (self.front_line(bucket), self.front_line(upper));
         // Meanwhile only reads on processors that cannot load two words at once take this lock.
-        line.lock(&self.pm);
+        line.lock(&self.storage);
         let folded = self.fold(
             self.yards.front,
             (
@@ -133,21 +133,21 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         publish: impl Fn(&Falling<'_>),
         clear: impl Fn(&Falling<'_>),
     ) -> Result<()> {
-        let pm = &self.pm;
+        let storage = &self.storage;
         let mut present = Vec::new();
         let mut room = Vec::new();
         for slot in 0..slots {
             let (byte, target) = below(slot)?;
-            if byte == 0 { room.push((slot, target)) } else { present.push(target.key(pm)) }
+            if byte == 0 { room.push((slot, target)) } else { present.push(target.key(storage)) }
         }
         let (mut room, mut fallen, mut copies) = (room.into_iter(), Vec::new(), Vec::new());
         for from in 0..slots {
             let (byte, source) = above(from)?;
-            let key = source.key(pm);
+            let key = source.key(storage);
             if byte == 0 || key == EMPTY_KEY {
                 continue;
             }
-            let fingerprint = self.records.hash_of(pm, key).map_or(UNREADABLE, fingerprint);
+            let fingerprint = self.records.hash_of(storage, key).map_or(UNREADABLE, fingerprint);
             if present.contains(&key) {
                 // This record was copied before a crash.
                 copies.push(Falling { from, to: 0, fingerprint, source });
@@ -156,19 +156,19 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             let Some((to, target)) = room.next() else {
                 return Err(self.corrupt(&self.front, 0, "a bucket of a halved yard has no room"));
             };
-            target.fill(pm, key, source.value(pm));
-            pm.flush_object(target);
+            target.fill(storage, key, source.value(storage));
+            storage.flush_object(target);
             fallen.push(Falling { from, to, fingerprint, source });
         }
         if fallen.is_empty() && copies.is_empty() {
             return Ok(());
         }
         // P11: the copies are durable before the originals are removed.
-        pm.fence();
+        storage.fence();
         fallen.iter().for_each(publish);
         for falling in fallen.iter().chain(&copies) {
-            falling.source.empty(pm);
-            pm.flush_object(falling.source);
+            falling.source.empty(storage);
+            storage.flush_object(falling.source);
         }
         fallen.iter().chain(&copies).for_each(clear);
         // Recovery has counted both copies.

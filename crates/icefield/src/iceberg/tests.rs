@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::{Iceberg, IcebergOptions, Yards};
-use crate::pm::sim::{Sim, SimOptions};
+use crate::storage::sim::{Sim, SimOptions};
 use crate::{Decision, Durability, Key, OnFailure, Op, Result, Value};
 
 /// The number of records that makes a [`tiny`] table double several times.

@@ -14,10 +14,10 @@ use super::layout::{Phase, Shape};
 use super::locked::Inside;
 use crate::base::group::{Isa, Native};
 use crate::key::{Key, Raw, Value};
-use crate::pm::Medium;
 use crate::record::batch::{BatchEngine, BatchWriter, Write};
-use crate::record::engine::{Engine, Mode, Wrote};
-use crate::record::{Pin, Probe, Unlinked};
+use crate::record::engine::{Engine, WriteMode, WriteOutcome};
+use crate::record::{EpochGuard, LookupKey, PreparedRecord};
+use crate::storage::Medium;
 use crate::{Error, Result};
 
 /// Maximum number of operations that share a fence.
@@ -27,7 +27,7 @@ pub(super) const WINDOW: usize = 32;
 #[derive(Clone, Copy)]
 enum Plan<'t> {
     /// Changes nothing: the answer is known.
-    Answer(Wrote),
+    Answer(WriteOutcome),
     /// Fills a claimed slot.
     Insert(Located<'t>),
     /// Replaces the value word of the record.
@@ -45,7 +45,7 @@ struct Staged<'t> {
     /// The line with the lock of the key.
     line: FrontLine<'t>,
     /// `None` for a removal.
-    record: Option<Unlinked>,
+    record: Option<PreparedRecord>,
     plan: Plan<'t>,
 }
 
@@ -60,11 +60,13 @@ impl Staged<'_> {
     }
 
     /// Returns the operation's answer, valid once its window is committed.
-    fn answer(&self) -> Wrote {
+    fn answer(&self) -> WriteOutcome {
         match self.plan {
             Plan::Answer(wrote) => wrote,
-            Plan::Insert(_) => Wrote::Inserted,
-            Plan::Replace { before, .. } | Plan::Remove { before, .. } => Wrote::Replaced(before),
+            Plan::Insert(_) => WriteOutcome::Inserted,
+            Plan::Replace { before, .. } | Plan::Remove { before, .. } => {
+                WriteOutcome::Replaced(before)
+            }
         }
     }
 }
@@ -98,7 +100,7 @@ impl Marks {
     }
 }
 
-fn record_of(write: Write) -> Option<Unlinked> {
+fn record_of(write: Write) -> Option<PreparedRecord> {
     match write {
         Write::Put(_, record) => Some(record),
         Write::Remove => None,
@@ -117,7 +119,7 @@ enum Attempt {
 /// The writes of a batch and the open window.
 pub(crate) struct Writer<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> {
     table: &'t Iceberg<K, V, M>,
-    pin: Pin<'t>,
+    pin: EpochGuard<'t>,
     staged: Vec<Staged<'t>>,
     /// Set if a staged operation has changes that are not flushed yet.
     changes: bool,
@@ -139,17 +141,17 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Drop for Writer<'_, K, V, M>
     fn drop(&mut self) {
         for staged in self.staged.drain(..) {
             if let Plan::Insert(claimed) = staged.plan {
-                self.table.core.give_up(claimed.place);
+                self.table.core.unclaim(claimed.place);
             }
-            give_up(&self.table.core, staged.record);
+            abort(&self.table.core, staged.record);
         }
     }
 }
 
 /// Releases what was prepared for a write that will not run.
-fn give_up<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+fn abort<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
     core: &Core<K, V, M>,
-    record: Option<Unlinked>,
+    record: Option<PreparedRecord>,
 ) {
     if let Some(record) = record {
         core.records.discard_key(record.key);
@@ -192,7 +194,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
         }
         let line = core.front_line(bucket);
         if self.held.is_empty() {
-            line.lock(&core.pm);
+            line.lock(&core.storage);
         } else if !line.try_lock() {
             return None;
         }
@@ -236,7 +238,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
         &mut self,
         isa: impl Isa,
         index: usize,
-        probe: &Probe<'_>,
+        probe: &LookupKey<'_>,
         write: Write,
     ) -> Result<Attempt> {
         let core = &self.table.core;
@@ -248,12 +250,12 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
         let Some(held) = self.hold(shape, probe.hash) else { return Ok(Attempt::Later) };
         let line = self.held[held].line;
         let plan = match (core.find_locked(isa, shape, line, probe)?, write) {
-            (Search::Absent { .. }, Write::Put(Mode::Upsert, record))
+            (Search::Absent { .. }, Write::Put(WriteMode::Upsert, record))
                 if core.records.lacks_key(&record) =>
             {
                 return Ok(Attempt::Later);
             }
-            (Search::Absent { room }, Write::Put(Mode::TryInsert | Mode::Upsert, _)) => {
+            (Search::Absent { room }, Write::Put(WriteMode::TryInsert | WriteMode::Upsert, _)) => {
                 let held = &mut self.held[held];
                 let claimed = core.claim(shape, probe, room & !held.taken)?;
                 if let Place::Front(at) = claimed.place {
@@ -261,17 +263,18 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
                 }
                 Plan::Insert(claimed)
             }
-            (Search::Absent { .. }, Write::Remove | Write::Put(Mode::Update, _)) => {
-                Plan::Answer(Wrote::Absent)
+            (Search::Absent { .. }, Write::Remove | Write::Put(WriteMode::Update, _)) => {
+                Plan::Answer(WriteOutcome::Absent)
             }
-            (Search::Found(found), Write::Put(Mode::TryInsert, _)) => {
-                Plan::Answer(Wrote::Occupied(found.slot.value(&core.pm)))
+            (Search::Found(found), Write::Put(WriteMode::TryInsert, _)) => {
+                Plan::Answer(WriteOutcome::Occupied(found.slot.value(&core.storage)))
             }
             (Search::Found(found), Write::Put(..)) => {
-                Plan::Replace { found, before: found.slot.value(&core.pm) }
+                Plan::Replace { found, before: found.slot.value(&core.storage) }
             }
             (Search::Found(found), Write::Remove) => {
-                let (key, before) = (found.slot.key(&core.pm), found.slot.value(&core.pm));
+                let (key, before) =
+                    (found.slot.key(&core.storage), found.slot.value(&core.storage));
                 Plan::Remove { found, key, before }
             }
         };
@@ -299,7 +302,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
         if self.flushed {
             let core = &self.table.core;
             // P2 for the whole window, commit point of each operation.
-            core.pm.fence();
+            core.storage.fence();
             self.staged.iter().for_each(|staged| self.show(staged));
             // Inside the gate: `clear` restarts the counter while no thread is inside.
             core.length.add(0, self.staged.iter().map(Staged::growth).sum());
@@ -322,15 +325,15 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
                 claimed.slot
             }
             Plan::Replace { found, .. } => {
-                found.slot.set_value(&core.pm, record.value);
+                found.slot.set_value(&core.storage, record.value);
                 found.slot
             }
             Plan::Remove { found, .. } => {
-                found.slot.empty(&core.pm);
+                found.slot.empty(&core.storage);
                 found.slot
             }
         };
-        core.pm.flush_object(slot);
+        core.storage.flush_object(slot);
     }
 
     /// Completes an operation after the fence: publishes fingerprints and retires unreferenced blobs.
@@ -350,7 +353,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
     }
 
     /// Returns whether the key is present or will be; a guess.
-    fn is_present(&self, isa: impl Isa, probe: &Probe<'_>) -> Result<bool> {
+    fn is_present(&self, isa: impl Isa, probe: &LookupKey<'_>) -> Result<bool> {
         if self.staged.iter().any(|staged| staged.hash == probe.hash) {
             return Ok(true);
         }
@@ -369,10 +372,10 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
     fn prepare(
         &mut self,
         isa: impl Isa,
-        probe: &Probe<'_>,
-        (mode, value): (Mode, Raw<'_>),
-        answer: &mut impl FnMut(usize, Wrote) -> Result<()>,
-    ) -> Result<Unlinked> {
+        probe: &LookupKey<'_>,
+        (mode, value): (WriteMode, Raw<'_>),
+        answer: &mut impl FnMut(usize, WriteOutcome) -> Result<()>,
+    ) -> Result<PreparedRecord> {
         let (table, holds_locks) = (self.table, self.inside.is_some());
         let needs_key = table.needs_key(mode, || self.is_present(isa, probe))?;
         table.prepare_beside(probe, value, needs_key, holds_locks, || self.commit(answer))
@@ -384,11 +387,11 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
         &mut self,
         isa: impl Isa,
         index: usize,
-        probe: &Probe<'_>,
-        write: Option<(Mode, Raw<'_>)>,
-        answer: &mut impl FnMut(usize, Wrote) -> Result<()>,
+        probe: &LookupKey<'_>,
+        write: Option<(WriteMode, Raw<'_>)>,
+        answer: &mut impl FnMut(usize, WriteOutcome) -> Result<()>,
     ) -> Result<()> {
-        self.table.core.pm.writable()?;
+        self.table.core.storage.check_writable()?;
         if self.staged.len() == WINDOW {
             self.commit(answer)?;
         }
@@ -408,9 +411,9 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
         &mut self,
         refused: Result<Attempt>,
         index: usize,
-        probe: &Probe<'_>,
+        probe: &LookupKey<'_>,
         write: Write,
-        answer: &mut impl FnMut(usize, Wrote) -> Result<()>,
+        answer: &mut impl FnMut(usize, WriteOutcome) -> Result<()>,
     ) -> Result<()> {
         self.make_room(refused, write, answer)?;
         match self.stage(Native::default(), index, probe, write) {
@@ -426,14 +429,14 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
         &mut self,
         refused: Result<Attempt>,
         write: Write,
-        answer: &mut impl FnMut(usize, Wrote) -> Result<()>,
+        answer: &mut impl FnMut(usize, WriteOutcome) -> Result<()>,
     ) -> Result<()> {
         let committed = match refused {
             // In another window, or alone after a doubling, there may be room for the record.
             Ok(_) | Err(Error::NoSpace { .. }) => self.commit(answer),
             Err(error) => Err(error),
         };
-        committed.inspect_err(|_| give_up(&self.table.core, record_of(write)))
+        committed.inspect_err(|_| abort(&self.table.core, record_of(write)))
     }
 }
 
@@ -441,14 +444,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> BatchWriter for Writer<'_, K
     fn run(
         &mut self,
         index: usize,
-        probe: &Probe<'_>,
-        write: Option<(Mode, Raw<'_>)>,
-        answer: &mut impl FnMut(usize, Wrote) -> Result<()>,
+        probe: &LookupKey<'_>,
+        write: Option<(WriteMode, Raw<'_>)>,
+        answer: &mut impl FnMut(usize, WriteOutcome) -> Result<()>,
     ) -> Result<()> {
         self.run_on(Native::default(), index, probe, write, answer)
     }
 
-    fn commit(&mut self, answer: &mut impl FnMut(usize, Wrote) -> Result<()>) -> Result<()> {
+    fn commit(&mut self, answer: &mut impl FnMut(usize, WriteOutcome) -> Result<()>) -> Result<()> {
         self.commit_window();
         let core = &self.table.core;
         let (mut crowded, mut result) = (None, Ok(()));
@@ -460,7 +463,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> BatchWriter for Writer<'_, K
             }
             let wrote = staged.answer();
             if let Some(record) = staged.record {
-                self.table.settle(&Ok(wrote), record);
+                self.table.discard_unlinked(&Ok(wrote), record);
             }
             if result.is_ok() {
                 result = answer(staged.index, wrote);
@@ -478,7 +481,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> BatchWriter for Writer<'_, K
         self.inside.as_ref().is_some_and(|inside| held(inside.shape) || self.reads > WINDOW)
     }
 
-    fn staged_answer(&self, index: usize) -> Option<Wrote> {
+    fn staged_answer(&self, index: usize) -> Option<WriteOutcome> {
         let last = self.staged.last()?;
         (last.index == index).then(|| last.answer())
     }

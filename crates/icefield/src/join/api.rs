@@ -11,7 +11,7 @@ use super::probe::{Count, Show};
 use super::view::View;
 use super::{JoinIndex, JoinStats};
 use crate::key::Word;
-use crate::pm::Medium;
+use crate::storage::Medium;
 use crate::table::{BackupReport, RecoveryReport};
 use crate::{Error, Result};
 
@@ -287,7 +287,11 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
             for (&key, &payload) in keys.iter().zip(payloads) {
                 let key = K::from_word(key).ok_or_else(|| {
                     let detail = format!("the key {key:#x} is no {}", K::TYPE);
-                    Error::corrupt(view.frame.pm.path().join(view.base.region.name()), 0, detail)
+                    Error::corrupt(
+                        view.frame.storage.path().join(view.base.region.name()),
+                        0,
+                        detail,
+                    )
                 })?;
                 visit(key, payload);
             }
@@ -380,7 +384,7 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
     /// ```
     #[must_use]
     pub fn path(&self) -> std::path::PathBuf {
-        self.core.view().frame.pm.path().to_owned()
+        self.core.view().frame.storage.path().to_owned()
     }
 
     /// Returns what opening found.
@@ -445,8 +449,8 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
     /// [`Error::Corrupt`].
     pub fn stats(&self) -> Result<JoinStats> {
         let view = self.core.view();
-        let (pm, layout) = (&view.frame.pm, view.base.layout());
-        let areas = view.base.areas(pm)?;
+        let (storage, layout) = (&view.frame.storage, view.base.layout());
+        let areas = view.base.areas(storage)?;
         let mut stats = JoinStats {
             pairs: view.len(),
             base_pairs: layout.records,
@@ -458,7 +462,7 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
             filter_bits_per_key: view.bits.get(),
             file_bytes: view.base.region.len(),
             dram_bytes: view.dram_bytes(),
-            durability: Some(pm.durability()),
+            durability: Some(storage.durability()),
             bucket_sizes: vec![0; SIZES],
             filter_pass_rate: 0.0,
         };
@@ -466,10 +470,10 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
         let mut sampled = 0;
         for line in areas.groups.iter().step_by(step) {
             for bucket in 0..super::layout::BUCKETS {
-                let extent = areas.extent(pm, line, bucket);
+                let extent = areas.extent(storage, line, bucket);
                 stats.bucket_sizes[((extent.end - extent.start) as usize).min(SIZES - 1)] += 1;
             }
-            stats.filter_pass_rate += super::base::pass_rate(pm, line);
+            stats.filter_pass_rate += super::base::pass_rate(storage, line);
             sampled += 1;
         }
         stats.filter_pass_rate /= f64::from(sampled.max(1));

@@ -18,14 +18,13 @@ use std::ops::Range;
 
 use super::layout::{
     BASES, BUCKETS, FILTER_WORD, FILTER_WORDS, GROUP_BYTES, Layout, MAX_RECORDS, RECORD_BYTES,
-    Record, Root, WIDE_WORDS, bucket_of, filter_bit, share_of, short,
+    Record, Root, WIDE_WORDS, as_bytes, bucket_of, filter_bit, share_of, short,
 };
-use super::plan::FilterBits;
+use super::plan::{RECORDS_PER_THREAD, Site};
 use super::seal::{Sums, WideGroup, set_bounds};
 use super::source::JoinSource;
-use crate::base::hash::Hash;
 use crate::base::parallel::{Tasks, in_parallel, threads_for};
-use crate::pm::{Medium, Region};
+use crate::storage::{Medium, Region};
 use crate::{Error, Result};
 
 /// Number of shares that the first reading distinguishes.
@@ -38,34 +37,10 @@ const MOST_COPIED: usize = 1 << 20;
 const CHUNK: usize = 16;
 /// Parts of the source for each thread; several, so that no thread waits long for the last one.
 const PARTS: usize = 4;
-/// Number of records that justify another thread.
-pub(super) const RECORDS_PER_THREAD: usize = 1 << 15;
-
-/// The parameters of building a generation.
-pub(super) struct Site<'a, M> {
-    pub(super) pm: &'a M,
-    pub(super) hash: &'a Hash,
-    /// The hash function for checksums.
-    pub(super) sums: &'a Hash,
-    pub(super) uuid: [u64; 2],
-    /// The number of the new generation.
-    pub(super) generation: u64,
-    pub(super) bits: FilterBits,
-    pub(super) threads: usize,
-    /// Maximum size of the generation's file, in bytes.
-    pub(super) limit: u64,
-}
-
 /// Returns the error for a source whose second reading differs from the first.
 #[cold]
 fn other_reading() -> Error {
     Error::Source { detail: "its second reading was not the first again".into() }
-}
-
-/// Returns records of plain words as bytes, in the form in which cells hold them.
-pub(super) fn as_bytes<const N: usize>(records: &[[u64; N]]) -> &[u8] {
-    // SAFETY: words have no padding, and every byte is a valid `u8`.
-    unsafe { std::slice::from_raw_parts(records.as_ptr().cast(), size_of_val(records)) }
 }
 
 /// The number of records of each part of the source in each share.
@@ -128,7 +103,7 @@ impl<M: Medium> Site<'_, M> {
         let region = self.new_file(layout.bytes())?;
         let starts = places.starts();
         self.scatter(source, &places, &starts, &region, layout)?;
-        let wide = self.settle(&starts, &region, layout)?;
+        let wide = self.move_to_buckets(&starts, &region, layout)?;
         self.seal(&region, layout, wide, &Sums::none())
     }
 
@@ -136,9 +111,9 @@ impl<M: Medium> Site<'_, M> {
     pub(super) fn new_file(&self, bytes: u64) -> Result<Region> {
         let name = BASES[(self.generation & 1) as usize];
         // An earlier attempt may have left a file.
-        self.pm.discard_region(name)?;
-        let region = self.pm.region(name, self.limit)?;
-        self.pm.grow_exactly(&region, bytes)?;
+        self.storage.discard_region(name)?;
+        let region = self.storage.region(name, self.limit)?;
+        self.storage.grow_exactly(&region, bytes)?;
         Ok(region)
     }
 
@@ -197,11 +172,16 @@ impl<M: Medium> Site<'_, M> {
     }
 
     /// Moves every record of every share to its bucket; returns the wide groups.
-    fn settle(&self, starts: &[u64], region: &Region, layout: Layout) -> Result<Vec<WideGroup>> {
+    fn move_to_buckets(
+        &self,
+        starts: &[u64],
+        region: &Region,
+        layout: Layout,
+    ) -> Result<Vec<WideGroup>> {
         let tasks = Tasks::new(starts.len() - 1);
         let threads = threads_for(self.threads, layout.records as usize, RECORDS_PER_THREAD);
         let pairs = region.slice_at::<Record>(layout.records_at(), layout.records as usize);
-        let pairs = pairs.ok_or_else(|| short(self.pm, region))?;
+        let pairs = pairs.ok_or_else(|| short(self.storage, region))?;
         let groups_each = layout.groups / (starts.len() as u64 - 1);
         let wide = in_parallel(threads, || {
             let mut settler = Settler::default();
@@ -215,11 +195,11 @@ impl<M: Medium> Site<'_, M> {
                 } else {
                     settler.permute(self, records, layout.groups)?;
                 }
-                self.pm.flush(records.as_ptr().cast(), size_of_val(records));
-                if self.pm.fence_syncs() {
+                self.storage.flush(records.as_ptr().cast(), size_of_val(records));
+                if self.storage.fence_syncs() {
                     // A sync covers everything between the ranges flushed. One for records and lines would write other
                     // shares again.
-                    self.pm.try_fence()?;
+                    self.storage.try_fence()?;
                 }
                 settler.write_lines(self, region)?;
             }
@@ -231,7 +211,7 @@ impl<M: Medium> Site<'_, M> {
     }
 
     pub(super) fn flush(&self, region: &Region, offset: u64, bytes: u64) {
-        self.pm.flush_range(region, offset, bytes);
+        self.storage.flush_range(region, offset, bytes);
     }
 }
 
@@ -275,7 +255,7 @@ impl<'a, M: Medium> Scatter<'a, M> {
         range.start += records as u64;
         let bytes = as_bytes(&self.chunks[share][..records]);
         // SAFETY: the range belongs to this part, the part to this thread, and nothing reads it before the threads end.
-        unsafe { self.site.pm.write_bytes(self.region, at, bytes) };
+        unsafe { self.site.storage.write_bytes(self.region, at, bytes) };
         Ok(())
     }
 
@@ -301,9 +281,9 @@ struct Settler {
     first_record: u64,
     /// Copies of the share's records, and the bucket of each.
     copies: Vec<([u64; 2], usize)>,
-    /// Where each bucket of the share begins, and where the last one ends.
+    /// The beginning of each bucket of the share, and the end of the last one.
     starts: Vec<u64>,
-    /// Where the next record of each bucket goes.
+    /// The place of the next record of each bucket.
     heads: Vec<u64>,
     /// The groups' lines.
     lines: Vec<[u64; 8]>,
@@ -337,7 +317,7 @@ impl Settler {
         let filtered = site.bits.is_filter();
         let copies = records.len() <= MOST_COPIED;
         for pair in records {
-            let record = pair.load(site.pm);
+            let record = pair.load(site.storage);
             let hash = site.hash.word(record[0]);
             let (group, bucket) = self.place(hash, groups);
             let (Some(line), Some(count)) =
@@ -366,7 +346,7 @@ impl Settler {
         self.heads.extend_from_slice(&self.starts);
         for &(record, bucket) in &self.copies {
             let head = &mut self.heads[bucket];
-            records[*head as usize].store(site.pm, record);
+            records[*head as usize].store(site.storage, record);
             *head += 1;
         }
     }
@@ -384,7 +364,7 @@ impl Settler {
         for bucket in 0..self.starts.len() - 1 {
             while self.heads[bucket] < self.starts[bucket + 1] {
                 let home = self.heads[bucket] as usize;
-                let mut hand = records[home].load(site.pm);
+                let mut hand = records[home].load(site.storage);
                 loop {
                     let (_, target) = self.place(site.hash.word(hand[0]), groups);
                     let Some(head) = self.heads.get_mut(target) else {
@@ -393,12 +373,12 @@ impl Settler {
                     let at = *head as usize;
                     *head += 1;
                     if target == bucket {
-                        records[home].store(site.pm, hand);
+                        records[home].store(site.storage, hand);
                         break;
                     }
                     let place = records.get(at).ok_or_else(other_reading)?;
-                    let next = place.load(site.pm);
-                    place.store(site.pm, hand);
+                    let next = place.load(site.storage);
+                    place.store(site.storage, hand);
                     hand = next;
                 }
             }
@@ -420,10 +400,10 @@ impl Settler {
         }
         let at = Layout::GROUPS_AT + self.first_group * GROUP_BYTES;
         // SAFETY: only this thread uses the lines of the share.
-        unsafe { site.pm.write_bytes(region, at, as_bytes(&self.lines)) };
+        unsafe { site.storage.write_bytes(region, at, as_bytes(&self.lines)) };
         site.flush(region, at, self.lines.len() as u64 * GROUP_BYTES);
         // P2: the records are in the buckets that the lines describe.
-        site.pm.try_fence()
+        site.storage.try_fence()
     }
 }
 

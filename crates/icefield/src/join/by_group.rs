@@ -7,18 +7,20 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::build::{Site, as_bytes, open_filter, set_filter};
+use super::build::{open_filter, set_filter};
 use super::delta::Effect;
+use super::layout::as_bytes;
 use super::layout::{
     BLOCK_BYTES, BUCKETS, ENDS_WORD, FILTER_WORD, FIRST_MASK, FIRST_WORD, GROUP_BYTES, Layout,
     NARROW_RECORDS, RECORD_BYTES, Root, WIDE, corrupt,
 };
 use super::merge::{GroupOut, Merged, WRITTEN_BYTES, words};
 use super::placed::{Placed, SHARE_GROUPS, Shares, Sorter};
+use super::plan::Site;
 use super::seal::{Sums, WideGroup, set_bounds};
 use super::view::{Frame, View};
 use crate::base::parallel::{Tasks, both, in_parallel, threads_for};
-use crate::pm::{Medium, Region};
+use crate::storage::{Medium, Region};
 use crate::{Error, Result};
 
 /// Number of groups that justify another thread.
@@ -46,11 +48,11 @@ impl<M: Medium> View<M> {
         };
         let (region, shares) = both(threads, make_space, partition);
         let (region, shares) = (&region?, &shares?);
-        let merged = Merged { view: self, areas: self.base.areas(site.pm)? };
+        let merged = Merged { view: self, areas: self.base.areas(site.storage)? };
         let known = Sums::of_blocks(layout.blocks());
         let target = Target { site, region, layout, shares, known: &known };
         let wide = merged.write_all(&target, threads)?;
-        site.pm.writable()?;
+        site.storage.check_writable()?;
         site.seal(region, layout, wide, &known)
     }
 }
@@ -90,17 +92,17 @@ impl<M: Medium> Merged<'_, M> {
         Ok(wide)
     }
 
-    /// Returns where the records of each share's groups will begin, and where the last ones end.
+    /// Returns the number of the first record of each share in the new generation, and the end of the last share.
     fn starts(&self, groups: u64, growth: &[i64]) -> Result<Vec<u64>> {
-        let pm = &self.view.frame.pm;
+        let storage = &self.view.frame.storage;
         let mut starts = vec![0];
         for (share, growth) in growth.iter().enumerate() {
             let first = share as u64 * SHARE_GROUPS;
             let last = groups.min(first + SHARE_GROUPS) - 1;
-            let extent = |group| Ok(self.areas.group_extent(pm, self.line(group)?));
+            let extent = |group| Ok(self.areas.group_extent(storage, self.line(group)?));
             let (one, other) = (extent(first)?, extent(last)?);
             if one.bad || other.bad || one.start > other.end {
-                return Err(self.base().impossible(pm, first));
+                return Err(self.base().impossible(storage, first));
             }
             let records = (other.end - one.start).checked_add_signed(*growth);
             let records = records.ok_or_else(|| self.inconsistent())?;
@@ -111,9 +113,9 @@ impl<M: Medium> Merged<'_, M> {
 
     #[cold]
     fn inconsistent(&self) -> Error {
-        let Frame { pm, .. } = &*self.view.frame;
+        let Frame { storage, .. } = &*self.view.frame;
         let detail = "the base does not have the pairs that the delta store hides";
-        corrupt(pm, &self.base().region, self.base().layout().records_at(), detail)
+        corrupt(storage, &self.base().region, self.base().layout().records_at(), detail)
     }
 }
 
@@ -159,10 +161,10 @@ impl<M: Medium> Writer<'_, '_, M> {
         let Target { site, region, known, .. } = self.target;
         known.note(site.sums, at, bytes);
         // SAFETY: only this thread uses this range of a share, and nothing has read it, because the file is new.
-        unsafe { site.pm.write_new_bytes(region, at, bytes) };
+        unsafe { site.storage.write_new_bytes(region, at, bytes) };
         site.flush(region, at, bytes.len() as u64);
         // P2: as in a build.
-        site.pm.try_fence()
+        site.storage.try_fence()
     }
 
     /// Writes and persists the records gathered so far: whole blocks, unless they are the `last` ones.
@@ -183,15 +185,15 @@ impl<M: Medium> Writer<'_, '_, M> {
     /// Appends a group's records, the first of which becomes record `first`; returns the group's line.
     fn group(&mut self, group: u64, changes: &[Placed], first: u64) -> Result<[u64; 8]> {
         let (site, merged) = (self.target.site, self.merged);
-        let (pm, old) = (site.pm, merged.line(group)?);
-        let mut line: [u64; 8] = std::array::from_fn(|word| old.load(pm, word, Relaxed));
-        let extent = merged.areas.group_extent(pm, old);
+        let (storage, old) = (site.storage, merged.line(group)?);
+        let mut line: [u64; 8] = std::array::from_fn(|word| old.load(storage, word, Relaxed));
+        let extent = merged.areas.group_extent(storage, old);
         if extent.bad || line[FIRST_WORD] & !(FIRST_MASK | WIDE) != 0 {
-            return Err(merged.base().impossible(pm, group));
+            return Err(merged.base().impossible(storage, group));
         }
         let start = self.out.len();
         if line[FIRST_WORD] & WIDE == 0 {
-            let records = merged.base().record_bytes(pm, extent.start..extent.end)?;
+            let records = merged.base().record_bytes(storage, extent.start..extent.end)?;
             let ends = u128::from(line[ENDS_WORD]) | u128::from(line[ENDS_WORD + 1]) << 64;
             if let Some(ends) = with_added(records, ends, changes, &mut self.out) {
                 line[FIRST_WORD] = first;

@@ -7,8 +7,8 @@ use super::log;
 use super::view::{Frame, View};
 use crate::error::without_advice;
 use crate::key::Word;
-use crate::pm::superblock::{self, SessionEnd};
-use crate::pm::{CellLine, Medium};
+use crate::storage::superblock::{self, SessionEnd};
+use crate::storage::{CellLine, Medium};
 use crate::table::CheckReport;
 use crate::{Error, Result};
 
@@ -32,8 +32,8 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
         self.core.while_still(|view, writes| {
             let mut report = CheckReport { records: view.len(), ..CheckReport::default() };
             let faults = &mut report.faults;
-            let Frame { pm, table, .. } = &*view.frame;
-            let end = superblock::session_end(pm, table)?;
+            let Frame { storage, table, .. } = &*view.frame;
+            let end = superblock::session_end(storage, table)?;
             // Only the next writer repairs what a crash has left.
             let settled = writes || end != SessionEnd::Open;
             check_superblock(&view.frame, settled, faults)?;
@@ -59,12 +59,13 @@ fn check_superblock<M: Medium>(
     settled: bool,
     faults: &mut Vec<String>,
 ) -> Result<()> {
-    let Frame { pm, table, sums, .. } = frame;
-    faults.extend(superblock::check(pm, table)?.into_iter().map(|fault| format!("I1: {fault}")));
-    if settled && !Root::is_settled(pm, table, sums)? {
+    let Frame { storage, table, sums, .. } = frame;
+    faults
+        .extend(superblock::check(storage, table)?.into_iter().map(|fault| format!("I1: {fault}")));
+    if settled && !Root::is_settled(storage, table, sums)? {
         faults.push("I1: the copies of the root words differ, or one is damaged".into());
     }
-    if let Some(at) = Root::stray(pm, table) {
+    if let Some(at) = Root::stray(storage, table) {
         faults.push(format!("I1: byte {at} behind the root words is not zero"));
     }
     Ok(())
@@ -72,23 +73,23 @@ fn check_superblock<M: Medium>(
 
 /// I2: the file is as long as its header says, and every block is as it was sealed.
 fn check_files<M: Medium>(view: &View<M>, threads: usize, faults: &mut Vec<String>) {
-    let Frame { pm, sums, .. } = &*view.frame;
+    let Frame { storage, sums, .. } = &*view.frame;
     let (region, layout) = (&view.base.region, view.base.layout());
     if region.len() != layout.bytes() {
         let (found, expected) = (region.len(), layout.bytes());
         faults.push(format!("I2: {} has {found} bytes, not {expected}", region.name()));
     }
-    match Sealed::read(pm, region, sums) {
+    match Sealed::read(storage, region, sums) {
         Ok(sealed) if sealed.sum(sums) == view.root.header_sum => {}
         Ok(_) => faults.push("I2: the header is another one".into()),
         Err(error) => faults.push(format!("I2: {error}")),
     }
-    if let Some(at) = Sealed::stray(pm, region) {
+    if let Some(at) = Sealed::stray(storage, region) {
         faults.push(format!("I2: byte {at} of the header's block is not zero"));
     }
     if view.verify_all(threads).is_err() {
         // Block by block, to list the damaged ones.
-        let bad = |block: &u64| view.base.verify_block(pm, sums, *block).is_err();
+        let bad = |block: &u64| view.base.verify_block(storage, sums, *block).is_err();
         let blocks: Vec<u64> = (1..layout.blocks()).filter(bad).take(TOLD).collect();
         match blocks.is_empty() {
             true => faults.push("I2: the area of checksums is damaged".into()),
@@ -99,12 +100,12 @@ fn check_files<M: Medium>(view: &View<M>, threads: usize, faults: &mut Vec<Strin
 
 /// I3, I4: buckets are contiguous, records are in the buckets of their hashes, and their keys pass the filters.
 fn check_groups<M: Medium>(view: &View<M>, faults: &mut Vec<String>) -> Result<()> {
-    let pm = &view.frame.pm;
-    let areas = view.base.areas(pm)?;
+    let storage = &view.frame.storage;
+    let areas = view.base.areas(storage)?;
     let mut next = 0;
     for (number, line) in areas.groups.iter().enumerate() {
         for bucket in 0..BUCKETS {
-            let extent = areas.extent(pm, line, bucket);
+            let extent = areas.extent(storage, line, bucket);
             if extent.bad || extent.start != next {
                 faults.push(format!(
                     "I3: bucket {bucket} of group {number} does not begin at record {next}"
@@ -130,15 +131,15 @@ fn check_bucket<M: Medium>(
     records: std::ops::Range<u64>,
     faults: &mut Vec<String>,
 ) -> Result<()> {
-    let Frame { pm, hash, .. } = &*view.frame;
-    let pairs = view.base.pairs(pm)?;
+    let Frame { storage, hash, .. } = &*view.frame;
+    let pairs = view.base.pairs(storage)?;
     for record in records {
-        let [key, _] = pairs[record as usize].load(pm);
+        let [key, _] = pairs[record as usize].load(storage);
         let hash = hash.word(key);
         if (share_of(hash, view.base.layout().groups), bucket_of(hash)) != place {
             faults.push(format!("I4: record {record} is in another key's bucket"));
         }
-        if !passes(pm, line, hash) {
+        if !passes(storage, line, hash) {
             faults.push(format!("I4: the filter does not know record {record}"));
         }
     }
@@ -152,9 +153,10 @@ fn check_delta<M: Medium>(
     settled: bool,
     faults: &mut Vec<String>,
 ) -> Result<()> {
-    let Frame { pm, sums, limit, .. } = &*view.frame;
-    let region = pm.region(DELTAS[view.root.slot()], *limit)?;
-    let tail = log::replay(pm, &region, sums, view.root.generation, view.changes(), |_| Ok(()));
+    let Frame { storage, sums, limit, .. } = &*view.frame;
+    let region = storage.region(DELTAS[view.root.slot()], *limit)?;
+    let tail =
+        log::replay(storage, &region, sums, view.root.generation, view.changes(), |_| Ok(()));
     match tail {
         // A reader's view may be older than the log, even if the index has been closed since.
         Ok(tail) if tail.records > view.changes() && writes => {
@@ -167,7 +169,7 @@ fn check_delta<M: Medium>(
         Err(error @ Error::Corrupt { .. }) => faults.push(format!("I5: {error}")),
         Err(error) => return Err(error),
     }
-    let mark = watermark(pm, &view.frame.table, sums, view.root.generation)?;
+    let mark = watermark(storage, &view.frame.table, sums, view.root.generation)?;
     // Beside a writer, it may be that of a newer generation.
     if mark == Watermark::Odd && view.frame.root()?.generation == view.root.generation {
         faults.push("I5: the number of delta records that is kept is damaged".into());

@@ -10,19 +10,19 @@ use std::sync::Arc;
 use super::layout::set_watermark;
 use super::log;
 use super::view::{Frame, View};
-use crate::pm::{Mapped, Medium, superblock};
+use crate::storage::{Mapped, Medium, superblock};
 use crate::{Error, Result};
 
 impl<M: Medium> View<M> {
     /// Copies this generation and its present changes to a new, closed index, which gets the name `path` after it has
     /// been verified. Returns the number of bytes copied.
     pub(super) fn copy_to(&self, path: &Path, threads: usize) -> Result<u64> {
-        let Frame { pm, identity, sums, limit, .. } = &*self.frame;
+        let Frame { storage, identity, sums, limit, .. } = &*self.frame;
         let (root, changes) = (self.root, self.changes());
-        let log = log::region(pm, root.generation, *limit)?;
+        let log = log::region(storage, root.generation, *limit)?;
         let parts =
             [(&self.base.region, self.base.layout().bytes()), (&log, changes * log::RECORD_BYTES)];
-        let copy = pm.copy_regions(path, &parts)?;
+        let copy = storage.copy_regions(path, &parts)?;
         let table = superblock::create(&copy)?;
         root.publish(&copy, &table, sums)?;
         set_watermark(&copy, &table, sums, root.generation, changes)?;
@@ -34,8 +34,8 @@ impl<M: Medium> View<M> {
             Frame::new(copy, table, identity.clone(), *limit, false, self.frame.delta_limit)?;
         let frame = Arc::new(frame);
         verify(&frame, threads).map_err(|error| self.blame(error))?;
-        frame.pm.publish_created()?;
-        frame.pm.close();
+        frame.storage.publish_created()?;
+        frame.storage.close();
         Ok(bytes)
     }
 
@@ -44,7 +44,7 @@ impl<M: Medium> View<M> {
         match error {
             Error::Corrupt { file, offset, detail } => {
                 let name = file.file_name().unwrap_or_default();
-                Error::Corrupt { file: self.frame.pm.path().join(name), offset, detail }
+                Error::Corrupt { file: self.frame.storage.path().join(name), offset, detail }
             }
             error => error,
         }

@@ -14,7 +14,7 @@ use super::merge::{MergeKind, MergeReport, Next, report};
 use super::plan::FilterBits;
 use super::source::JoinSource;
 use super::view::{ChangeEffect, Frame, View};
-use crate::pm::{Medium, Region, sound, superblock};
+use crate::storage::{Medium, Region, sound, superblock};
 use crate::{Error, Result};
 
 /// The action of a change when the delta store is full.
@@ -156,10 +156,10 @@ impl<M: Medium> Core<M> {
     fn begun(&self, view: Arc<View<M>>, region: Region, tail: &Tail) -> Result<(Writer<M>, u64)> {
         let frame = &view.frame;
         let stray = u64::from(tail.stray > 0);
-        let settled = Root::is_settled(&frame.pm, &frame.table, &frame.sums)?;
-        let session = superblock::resume_session(&frame.pm, &frame.table, &frame.identity)?;
+        let settled = Root::is_settled(&frame.storage, &frame.table, &frame.sums)?;
+        let session = superblock::resume_session(&frame.storage, &frame.table, &frame.identity)?;
         if !settled {
-            view.root.publish(&frame.pm, &frame.table, &frame.sums)?;
+            view.root.publish(&frame.storage, &frame.table, &frame.sums)?;
         }
         view.discard_others()?;
         let log = view.log(region, tail)?;
@@ -182,7 +182,7 @@ impl<M: Medium> Core<M> {
         if writer.is_none() {
             let view = self.view();
             // A forked child must not become a writer through the parent's handle, even though its pages are private.
-            if let Err(error @ Error::Forked) = view.frame.pm.writable() {
+            if let Err(error @ Error::Forked) = view.frame.storage.check_writable() {
                 return Err(error);
             }
             let take_over = self.reopen.as_ref().and_then(|reopen| reopen.take_over.as_ref());
@@ -190,7 +190,7 @@ impl<M: Medium> Core<M> {
             *writer = Some(self.take_over(take_over(&view.frame)?)?);
         }
         let writer = writer.as_mut().ok_or(Error::ReadOnly)?;
-        writer.view.frame.pm.writable()?;
+        writer.view.frame.storage.check_writable()?;
         change(writer)
     }
 
@@ -301,8 +301,8 @@ impl<M: Medium> Core<M> {
     /// nothing.
     pub(super) fn sync(&self) -> Result<()> {
         let view = self.view();
-        view.frame.pm.try_fence()?;
-        sound(&view.frame.pm)
+        view.frame.storage.try_fence()?;
+        sound(&view.frame.storage)
     }
 
     /// Runs `copy` with the present generation; returns how long changes through this handle waited. A handle that has
@@ -357,15 +357,15 @@ impl<M: Medium> Writer<M> {
         }
         self.view.reserve(made.len())?;
         let logged: Vec<Change> = made.iter().map(|(change, _)| *change).collect();
-        let appended = self.log.append(&frame.pm, &frame.sums, &logged);
+        let appended = self.log.append(&frame.storage, &frame.sums, &logged);
         match appended {
             Err(Error::NoSpace { .. }) if self.clearing.finish() => {
-                self.log.append(&frame.pm, &frame.sums, &logged)?;
+                self.log.append(&frame.storage, &frame.sums, &logged)?;
             }
             answer => answer?,
         }
         let (generation, records) = (self.view.root.generation, self.log.records());
-        set_watermark(&frame.pm, &frame.table, &frame.sums, generation, records)?;
+        set_watermark(&frame.storage, &frame.table, &frame.sums, generation, records)?;
         self.view.apply(&made)?;
         Ok(pairs)
     }
@@ -374,7 +374,7 @@ impl<M: Medium> Writer<M> {
 /// Frees the files of an incomplete next generation if `made` is an error.
 fn cleaned_up<M: Medium, T>(present: &View<M>, made: Result<T>) -> Result<T> {
     // If the medium is poisoned, the root words may name the generation. The next opening then cleans up.
-    if made.is_err() && present.frame.pm.writable().is_ok() {
+    if made.is_err() && present.frame.storage.check_writable().is_ok() {
         let _ = present.discard_others();
     }
     made
@@ -386,12 +386,12 @@ impl<M: Medium> Drop for Core<M> {
         if let Some(Writer { view, log, clearing }) = writer {
             // The thread holds the medium, and so the directory's lock.
             drop(clearing);
-            let Frame { pm, table, .. } = &*view.frame;
-            if pm.writable().is_ok() {
+            let Frame { storage, table, .. } = &*view.frame;
+            if storage.check_writable().is_ok() {
                 // If this fails, the next opening finds an index that was not closed.
-                let _ = superblock::end_session(pm, table, log.records());
+                let _ = superblock::end_session(storage, table, log.records());
             }
-            pm.close();
+            storage.close();
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::JoinIndex;
 use super::bitmap::Bitmap;
 use super::merge::MergeReport;
-use super::options::JoinOptions;
+use super::options::{JoinOptions, KeyHash};
 use super::probe::{marked, no_marks};
 use super::source::{JoinSource, share};
 use crate::Result;
@@ -18,29 +18,6 @@ const BATCH: usize = 1 << 16;
 const _: () = assert!(BATCH.is_multiple_of(64));
 /// The bytes whose hash identifies the caller's hash function.
 const TOKEN: &[u8] = b"icefield";
-
-/// The hash of a byte key, as a [`HashedJoinIndex`] stores it. It is a separate type so that the index cannot be
-/// opened as an index of numbers.
-///
-/// ```
-/// use icefield::{KeyHash, Word};
-/// assert_eq!(KeyHash(7).to_word(), 7);
-/// assert_ne!(KeyHash::TYPE, u64::TYPE);
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeyHash(pub u64);
-
-impl Word for KeyHash {
-    const TYPE: &'static str = "hash-of-bytes";
-
-    fn to_word(self) -> u64 {
-        self.0
-    }
-
-    fn from_word(word: u64) -> Option<Self> {
-        Some(Self(word))
-    }
-}
 
 /// A [`JoinIndex`] with byte keys, from [`JoinOptions::build_with_hash`]. It stores the hashes of the keys. For each
 /// pair with an equal hash, it calls `verify` with the key and the payload; `verify` returns whether the payload's row

@@ -4,9 +4,9 @@
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use crate::base::hash::Hash;
-use crate::pm::cell::Overlay;
-use crate::pm::superblock::{ROOT_OFFSET, TABLE_REGION};
-use crate::pm::{Cell64, CellLine, Medium, Region};
+use crate::storage::cell::Overlay;
+use crate::storage::superblock::{ROOT_OFFSET, TABLE_REGION};
+use crate::storage::{Cell64, CellLine, Medium, Region};
 use crate::{Error, Result};
 
 /// The base regions of generations with even and odd numbers.
@@ -60,15 +60,15 @@ pub(super) struct Record(pub(super) [Cell64; 2]);
 unsafe impl Overlay for Record {}
 
 impl Record {
-    pub(super) fn load(&self, pm: &impl Medium) -> [u64; 2] {
+    pub(super) fn load(&self, storage: &impl Medium) -> [u64; 2] {
         // Relaxed: the record was complete before this thread could learn of it.
-        [self.0[0].load(pm, Relaxed), self.0[1].load(pm, Relaxed)]
+        [self.0[0].load(storage, Relaxed), self.0[1].load(storage, Relaxed)]
     }
 
-    pub(super) fn store(&self, pm: &impl Medium, pair: [u64; 2]) {
+    pub(super) fn store(&self, storage: &impl Medium, pair: [u64; 2]) {
         for (cell, word) in self.0.iter().zip(pair) {
             // Relaxed: the record is not used before it is sealed.
-            cell.store(pm, word, Relaxed);
+            cell.store(storage, word, Relaxed);
         }
     }
 }
@@ -102,20 +102,20 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Where the groups' lines begin.
+    /// The offset of the groups' lines.
     pub(super) const GROUPS_AT: u64 = BLOCK_BYTES;
 
-    /// Where the records begin.
+    /// The offset of the records.
     pub(super) fn records_at(&self) -> u64 {
         (Self::GROUPS_AT + self.groups * GROUP_BYTES).next_multiple_of(BLOCK_BYTES)
     }
 
-    /// Where the wide groups begin.
+    /// The offset of the wide groups.
     pub(super) fn wide_at(&self) -> u64 {
         (self.records_at() + self.records * RECORD_BYTES).next_multiple_of(BLOCK_BYTES)
     }
 
-    /// Where the checksums begin: one word for each block before.
+    /// The offset of the checksums: one word for each block before them.
     pub(super) fn sums_at(&self) -> u64 {
         (self.wide_at() + self.wide * WIDE_BYTES).next_multiple_of(BLOCK_BYTES)
     }
@@ -190,8 +190,8 @@ impl Sealed {
 
     /// Writes and flushes the header of a file. The other blocks are durable, or flushed by this thread. This thread's
     /// next fence makes all of them durable (P3), before the root words name the file.
-    pub(super) fn write(&self, pm: &impl Medium, region: &Region, sums: &Hash) -> Result<()> {
-        let header = region.at::<Header>(0).ok_or_else(|| short(pm, region))?;
+    pub(super) fn write(&self, storage: &impl Medium, region: &Region, sums: &Hash) -> Result<()> {
+        let header = region.at::<Header>(0).ok_or_else(|| short(storage, region))?;
         let [magic, generation, first, second, records, groups, wide, sums_sum] = self.words();
         let cells = [
             (&header.generation, generation),
@@ -206,26 +206,26 @@ impl Sealed {
         ];
         for (cell, word) in cells {
             // Relaxed: the checksum binds the words together.
-            cell.store(pm, word, Relaxed);
+            cell.store(storage, word, Relaxed);
         }
-        pm.flush_object(header);
-        pm.writable()
+        storage.flush_object(header);
+        storage.check_writable()
     }
 
     /// Reads and validates a header, and checks that the file is not shorter than the header says.
-    pub(super) fn read(pm: &impl Medium, region: &Region, sums: &Hash) -> Result<Self> {
-        let sealed = Self::header(pm, region, sums)?;
+    pub(super) fn read(storage: &impl Medium, region: &Region, sums: &Hash) -> Result<Self> {
+        let sealed = Self::header(storage, region, sums)?;
         if region.len() < sealed.layout.bytes() {
             let detail = format!("the file ends before byte {}", sealed.layout.bytes());
-            return Err(corrupt(pm, region, region.len(), &detail));
+            return Err(corrupt(storage, region, region.len(), &detail));
         }
         Ok(sealed)
     }
 
     /// Like [`Sealed::read`], for a file that may be too short.
-    pub(super) fn header(pm: &impl Medium, region: &Region, sums: &Hash) -> Result<Self> {
-        let header = region.at::<Header>(0).ok_or_else(|| short(pm, region))?;
-        let load = |cell: &Cell64| cell.load(pm, Relaxed);
+    pub(super) fn header(storage: &impl Medium, region: &Region, sums: &Hash) -> Result<Self> {
+        let header = region.at::<Header>(0).ok_or_else(|| short(storage, region))?;
+        let load = |cell: &Cell64| cell.load(storage, Relaxed);
         let sealed = Self {
             generation: load(&header.generation),
             uuid: [load(&header.uuid[0]), load(&header.uuid[1])],
@@ -236,7 +236,7 @@ impl Sealed {
             },
             sums_sum: load(&header.sums_sum),
         };
-        let fault = |offset, detail: &str| Err(corrupt(pm, region, offset, detail));
+        let fault = |offset, detail: &str| Err(corrupt(storage, region, offset, detail));
         if load(&header.magic) != MAGIC {
             return fault(0, "no sealed generation of a join index");
         }
@@ -250,9 +250,9 @@ impl Sealed {
     }
 
     /// Returns the offset of the first word of the header's block that should be zero and is not.
-    pub(super) fn stray(pm: &impl Medium, region: &Region) -> Option<u64> {
+    pub(super) fn stray(storage: &impl Medium, region: &Region) -> Option<u64> {
         let header = region.at::<Header>(0)?;
-        let at = header.rest.iter().position(|cell| cell.load(pm, Relaxed) != 0)?;
+        let at = header.rest.iter().position(|cell| cell.load(storage, Relaxed) != 0)?;
         Some(72 + at as u64 * 8)
     }
 }
@@ -283,26 +283,26 @@ impl Root {
     }
 
     /// Makes this the present generation: the commit point of a build or merge. Its files must be durable.
-    pub(super) fn publish(&self, pm: &impl Medium, table: &Region, sums: &Hash) -> Result<()> {
+    pub(super) fn publish(&self, storage: &impl Medium, table: &Region, sums: &Hash) -> Result<()> {
         for offset in ROOT_COPIES {
-            let copy = table.at::<RootCopy>(offset).ok_or_else(|| short(pm, table))?;
+            let copy = table.at::<RootCopy>(offset).ok_or_else(|| short(storage, table))?;
             let words = self.words();
             for (cell, word) in copy.iter().zip(words) {
-                cell.store(pm, word, Relaxed);
+                cell.store(storage, word, Relaxed);
             }
             // Release: nothing relies on it; the checksum shows whether the words belong together.
-            copy[7].store(pm, words_sum(sums, &words), Release);
+            copy[7].store(storage, words_sum(sums, &words), Release);
             // P4, commit point: from the first copy on, a crash leaves the new generation.
-            pm.try_persist(copy)?;
+            storage.try_persist(copy)?;
         }
         Ok(())
     }
 
-    fn copies(pm: &impl Medium, table: &Region, sums: &Hash) -> Result<[Option<Self>; 2]> {
+    fn copies(storage: &impl Medium, table: &Region, sums: &Hash) -> Result<[Option<Self>; 2]> {
         let mut found = [None; 2];
         for (found, offset) in found.iter_mut().zip(ROOT_COPIES) {
-            let copy = table.at::<RootCopy>(offset).ok_or_else(|| short(pm, table))?;
-            let words: [u64; 8] = std::array::from_fn(|at| copy[at].load(pm, Relaxed));
+            let copy = table.at::<RootCopy>(offset).ok_or_else(|| short(storage, table))?;
+            let words: [u64; 8] = std::array::from_fn(|at| copy[at].load(storage, Relaxed));
             let [generation, header_sum, filter_bits, .., sum] = words;
             let root = Self { generation, header_sum, filter_bits };
             let whole = words[..7] == root.words() && sum == words_sum(sums, &words[..7]);
@@ -312,27 +312,32 @@ impl Root {
     }
 
     /// Returns the present generation: the newer one if the copies differ.
-    pub(super) fn read(pm: &impl Medium, table: &Region, sums: &Hash) -> Result<Self> {
-        let copies = Self::copies(pm, table, sums)?;
+    pub(super) fn read(storage: &impl Medium, table: &Region, sums: &Hash) -> Result<Self> {
+        let copies = Self::copies(storage, table, sums)?;
         let newest = copies.into_iter().flatten().max_by_key(|root| root.generation);
         newest.ok_or_else(|| {
-            corrupt(pm, table, ROOT_OFFSET, "no whole copy of the words that name the generation")
+            corrupt(
+                storage,
+                table,
+                ROOT_OFFSET,
+                "no whole copy of the words that name the generation",
+            )
         })
     }
 
     /// Returns whether both copies are whole and equal. They differ only after a crash between their writes, or if
     /// damaged.
-    pub(super) fn is_settled(pm: &impl Medium, table: &Region, sums: &Hash) -> Result<bool> {
-        let [first, second] = Self::copies(pm, table, sums)?;
+    pub(super) fn is_settled(storage: &impl Medium, table: &Region, sums: &Hash) -> Result<bool> {
+        let [first, second] = Self::copies(storage, table, sums)?;
         Ok(first.is_some() && first == second)
     }
 
     /// Returns the offset of the first nonzero word behind the copies and the watermark.
-    pub(super) fn stray(pm: &impl Medium, table: &Region) -> Option<u64> {
+    pub(super) fn stray(storage: &impl Medium, table: &Region) -> Option<u64> {
         let start = WATERMARK + 8;
         let count = table.len().saturating_sub(start) / 8;
         let cells = table.slice_at::<Cell64>(start, count as usize)?;
-        let at = cells.iter().position(|cell| cell.load(pm, Relaxed) != 0)?;
+        let at = cells.iter().position(|cell| cell.load(storage, Relaxed) != 0)?;
         Some(start + at as u64 * 8)
     }
 }
@@ -361,34 +366,34 @@ fn watermark_word(sums: &Hash, generation: u64, records: u64) -> u64 {
 
 /// Stores the number of delta records.
 pub(super) fn set_watermark(
-    pm: &impl Medium,
+    storage: &impl Medium,
     table: &Region,
     sums: &Hash,
     generation: u64,
     records: u64,
 ) -> Result<()> {
-    let cell = table.at::<Cell64>(WATERMARK).ok_or_else(|| short(pm, table))?;
-    cell.store(pm, watermark_word(sums, generation, records), Relaxed);
+    let cell = table.at::<Cell64>(WATERMARK).ok_or_else(|| short(storage, table))?;
+    cell.store(storage, watermark_word(sums, generation, records), Relaxed);
     Ok(())
 }
 
 /// Resets the number before another generation is named. The fence also makes the generation's header durable.
-pub(super) fn reset_watermark(pm: &impl Medium, table: &Region) -> Result<()> {
-    let cell = table.at::<Cell64>(WATERMARK).ok_or_else(|| short(pm, table))?;
-    cell.store(pm, 0, Relaxed);
+pub(super) fn reset_watermark(storage: &impl Medium, table: &Region) -> Result<()> {
+    let cell = table.at::<Cell64>(WATERMARK).ok_or_else(|| short(storage, table))?;
+    cell.store(storage, 0, Relaxed);
     // P3: the generation's header is durable, and its log has no records.
-    pm.try_persist(cell)
+    storage.try_persist(cell)
 }
 
 /// Returns the stored number of delta records.
 pub(super) fn watermark(
-    pm: &impl Medium,
+    storage: &impl Medium,
     table: &Region,
     sums: &Hash,
     generation: u64,
 ) -> Result<Watermark> {
-    let cell = table.at::<Cell64>(WATERMARK).ok_or_else(|| short(pm, table))?;
-    let word = cell.load(pm, Relaxed);
+    let cell = table.at::<Cell64>(WATERMARK).ok_or_else(|| short(storage, table))?;
+    let word = cell.load(storage, Relaxed);
     let records = word & ((1 << WATERMARK_BITS) - 1);
     Ok(match word == watermark_word(sums, generation, records) {
         true => Watermark::Records(records),
@@ -407,19 +412,25 @@ pub(super) fn words_sum(sums: &Hash, words: &[u64]) -> u64 {
 
 /// Returns the error for a fault in a region.
 #[cold]
-pub(super) fn corrupt(pm: &impl Medium, region: &Region, offset: u64, detail: &str) -> Error {
-    Error::corrupt(pm.path().join(region.name()), offset, detail)
+pub(super) fn corrupt(storage: &impl Medium, region: &Region, offset: u64, detail: &str) -> Error {
+    Error::corrupt(storage.path().join(region.name()), offset, detail)
 }
 
 /// Returns the error for a region that is too short.
 #[cold]
-pub(super) fn short(pm: &impl Medium, region: &Region) -> Error {
+pub(super) fn short(storage: &impl Medium, region: &Region) -> Error {
     let detail = if region.name() == TABLE_REGION {
         "the superblock ends too early"
     } else {
         "the file ends too early"
     };
-    corrupt(pm, region, region.len(), detail)
+    corrupt(storage, region, region.len(), detail)
+}
+
+/// Returns records of plain words as bytes, in the form in which cells hold them.
+pub(super) fn as_bytes<const N: usize>(records: &[[u64; N]]) -> &[u8] {
+    // SAFETY: words have no padding, and every byte is a valid `u8`.
+    unsafe { std::slice::from_raw_parts(records.as_ptr().cast(), size_of_val(records)) }
 }
 
 #[cfg(test)]

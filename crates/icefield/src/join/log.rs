@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::delta::Change;
 use super::layout::{DELTAS, corrupt, short, words_sum};
 use crate::base::hash::Hash;
-use crate::pm::{Cell64, Medium, Region};
+use crate::storage::{Cell64, Medium, Region};
 use crate::{Error, Result};
 
 /// Maximum number of records that are persisted by one fence.
@@ -70,14 +70,14 @@ fn sum_of(sums: &Hash, words: [u64; 3], number: u64, generation: u64) -> u64 {
 
 /// Returns record `number` if it is whole, with the number of earlier records that were persisted with it.
 fn read(
-    pm: &impl Medium,
+    storage: &impl Medium,
     sums: &Hash,
     slot: &Slot,
     number: u64,
     generation: u64,
 ) -> Option<(Change, u64)> {
     // Relaxed: the checksum shows whether the words belong together.
-    let [key, payload, kind, sum] = std::array::from_fn(|word| slot[word].load(pm, Relaxed));
+    let [key, payload, kind, sum] = std::array::from_fn(|word| slot[word].load(storage, Relaxed));
     let words = [key, payload, kind];
     let back = kind >> BACK_SHIFT;
     if kind == 0 || sum != sum_of(sums, words, number, generation) || back > number {
@@ -87,37 +87,37 @@ fn read(
 }
 
 /// Returns the region of a generation's log.
-pub(super) fn region(pm: &impl Medium, generation: u64, limit: u64) -> Result<Region> {
-    pm.region(DELTAS[(generation & 1) as usize], limit)
+pub(super) fn region(storage: &impl Medium, generation: u64, limit: u64) -> Result<Region> {
+    storage.region(DELTAS[(generation & 1) as usize], limit)
 }
 
-fn slots<'r>(pm: &impl Medium, region: &'r Region) -> Result<&'r [Slot]> {
+fn slots<'r>(storage: &impl Medium, region: &'r Region) -> Result<&'r [Slot]> {
     let count = region.len() / RECORD_BYTES;
-    region.slice_at(0, count as usize).ok_or_else(|| short(pm, region))
+    region.slice_at(0, count as usize).ok_or_else(|| short(storage, region))
 }
 
 /// Calls `visit` with the changes of a log, oldest first. Fewer than `expected` records are an error.
 pub(super) fn replay(
-    pm: &impl Medium,
+    storage: &impl Medium,
     region: &Region,
     sums: &Hash,
     generation: u64,
     expected: u64,
     mut visit: impl FnMut(Change) -> Result<()>,
 ) -> Result<Tail> {
-    let slots = slots(pm, region)?;
+    let slots = slots(storage, region)?;
     let mut records = 0;
     while let Some(slot) = slots.get(records as usize) {
-        if let Some((change, _)) = read(pm, sums, slot, records, generation) {
+        if let Some((change, _)) = read(storage, sums, slot, records, generation) {
             visit(change)?;
-        } else if let Some(later) = witness(pm, slots, sums, generation, records) {
+        } else if let Some(later) = witness(storage, slots, sums, generation, records) {
             // A concurrent writer may have written the record after this thread looked; then it is there now.
-            if read(pm, sums, slot, records, generation).is_some() {
+            if read(storage, sums, slot, records, generation).is_some() {
                 continue;
             }
             let detail =
                 format!("delta record {records} is damaged: it was durable before record {later}");
-            return Err(corrupt(pm, region, records * RECORD_BYTES, &detail));
+            return Err(corrupt(storage, region, records * RECORD_BYTES, &detail));
         } else {
             break;
         }
@@ -125,26 +125,28 @@ pub(super) fn replay(
     }
     if records < expected {
         let detail = format!("delta record {records} of {expected} is damaged");
-        return Err(corrupt(pm, region, records * RECORD_BYTES, &detail));
+        return Err(corrupt(storage, region, records * RECORD_BYTES, &detail));
     }
     let rest = slots[records as usize..].iter().flatten();
-    let stray = rest.filter(|cell| cell.load(pm, Relaxed) != 0).count() as u64;
+    let stray = rest.filter(|cell| cell.load(storage, Relaxed) != 0).count() as u64;
     Ok(Tail { records, stray })
 }
 
 /// Calls `visit` with the whole changes of a log, oldest first, including those behind damaged ones. Returns the
 /// numbers of the missing records: those below `expected`, and those that had been durable before a later one.
 pub(super) fn rescue(
-    pm: &impl Medium,
+    storage: &impl Medium,
     region: &Region,
     sums: &Hash,
     generation: u64,
     expected: u64,
     mut visit: impl FnMut(Change),
 ) -> Result<Vec<Range<u64>>> {
-    let slots = slots(pm, region)?;
+    let slots = slots(storage, region)?;
     let all = || {
-        (0..).zip(slots).map(|(number, slot)| (number, read(pm, sums, slot, number, generation)))
+        (0..)
+            .zip(slots)
+            .map(|(number, slot)| (number, read(storage, sums, slot, number, generation)))
     };
     let witnessed = all().filter_map(|(number, found)| found.map(|(_, back)| number - back)).max();
     let durable = witnessed.unwrap_or(0).max(expected);
@@ -166,7 +168,7 @@ pub(super) fn rescue(
 
 /// Returns a record that was begun after the missing one had become durable.
 fn witness(
-    pm: &impl Medium,
+    storage: &impl Medium,
     slots: &[Slot],
     sums: &Hash,
     generation: u64,
@@ -174,8 +176,8 @@ fn witness(
 ) -> Option<u64> {
     (missing + 1..slots.len() as u64).find(|&number| {
         let slot = &slots[number as usize];
-        slot[2].load(pm, Relaxed) != 0
-            && read(pm, sums, slot, number, generation)
+        slot[2].load(storage, Relaxed) != 0
+            && read(storage, sums, slot, number, generation)
                 .is_some_and(|(_, back)| number - back > missing)
     })
 }
@@ -183,19 +185,19 @@ fn witness(
 impl Log {
     /// Resumes the log of a generation after the given records. Removes words that a crash has left behind them.
     pub(super) fn resume(
-        pm: &impl Medium,
+        storage: &impl Medium,
         region: Region,
         generation: u64,
         tail: &Tail,
     ) -> Result<Self> {
         if tail.stray > 0 {
-            let rest = &slots(pm, &region)?[tail.records as usize..];
-            for cell in rest.iter().flatten().filter(|cell| cell.load(pm, Relaxed) != 0) {
-                cell.store(pm, 0, Relaxed);
+            let rest = &slots(storage, &region)?[tail.records as usize..];
+            for cell in rest.iter().flatten().filter(|cell| cell.load(storage, Relaxed) != 0) {
+                cell.store(storage, 0, Relaxed);
             }
-            pm.flush(rest.as_ptr().cast(), size_of_val(rest));
+            storage.flush(rest.as_ptr().cast(), size_of_val(rest));
             // P5: no record of a lost window can follow a future record.
-            pm.try_fence()?;
+            storage.try_fence()?;
         }
         Ok(Self { region, generation, tail: tail.records })
     }
@@ -210,38 +212,38 @@ impl Log {
     /// [`Error::NoSpace`], and nothing has changed; [`Error::Poisoned`].
     pub(super) fn append(
         &mut self,
-        pm: &impl Medium,
+        storage: &impl Medium,
         sums: &Hash,
         changes: &[Change],
     ) -> Result<()> {
         let end = (self.tail + changes.len() as u64) * RECORD_BYTES;
         if end > self.region.len() {
-            self.grow(pm, end)?;
+            self.grow(storage, end)?;
         }
         let (first, last) = (self.tail as usize, self.tail as usize + changes.len());
-        let slots = slots(pm, &self.region)?;
-        let slots = slots.get(first..last).ok_or_else(|| short(pm, &self.region))?;
+        let slots = slots(storage, &self.region)?;
+        let slots = slots.get(first..last).ok_or_else(|| short(storage, &self.region))?;
         for (back, (slot, &change)) in slots.iter().zip(changes).enumerate() {
             let [key, payload, kind] = encode(change);
             let words = [key, payload, kind | (back as u64) << BACK_SHIFT];
             let sum = sum_of(sums, words, self.tail + back as u64, self.generation);
             for (cell, word) in slot.iter().zip([words[0], words[1], words[2], sum]) {
                 // Relaxed: the checksum binds the words together.
-                cell.store(pm, word, Relaxed);
+                cell.store(storage, word, Relaxed);
             }
         }
-        pm.flush(slots.as_ptr().cast(), size_of_val(slots));
+        storage.flush(slots.as_ptr().cast(), size_of_val(slots));
         // P1, commit point: from here on a crash keeps the changes.
-        pm.try_fence()?;
+        storage.try_fence()?;
         self.tail = last as u64;
         Ok(())
     }
 
-    fn grow(&self, pm: &impl Medium, end: u64) -> Result<()> {
+    fn grow(&self, storage: &impl Medium, end: u64) -> Result<()> {
         let step = (self.region.len() / 2).clamp(GROWTH.0, GROWTH.1);
         let generous = (self.region.len() + step).max(end).next_multiple_of(4096);
-        match pm.grow_exactly(&self.region, generous) {
-            Err(Error::NoSpace { .. }) => pm.grow_exactly(&self.region, end),
+        match storage.grow_exactly(&self.region, generous) {
+            Err(Error::NoSpace { .. }) => storage.grow_exactly(&self.region, end),
             grown => grown,
         }
     }

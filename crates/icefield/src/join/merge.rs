@@ -10,24 +10,25 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::base::{Areas, Base};
-use super::build::{Site, as_bytes};
 use super::delta::{Effect, KeyDelta};
+use super::layout::as_bytes;
 use super::layout::{BASES, BUCKETS, DELTAS, RECORD_BYTES, Root, WIDE_WORDS, reset_watermark};
 use super::log::{self, Log, Tail};
 use super::placed::Placed;
+use super::plan::Site;
 use super::plan::merges_by_group;
 use super::source::{JoinSource, share};
 use super::view::{Frame, View};
 use crate::Result;
 use crate::base::parallel::{Tasks, in_parallel, threads_for};
-use crate::pm::{CellLine, Medium};
+use crate::storage::{CellLine, Medium};
 
 /// Bytes of records that are written, or passed to a callback, at once.
 pub(super) const WRITTEN_BYTES: usize = 1 << 17;
 /// Blocks of one verification task.
 const VERIFIED_BLOCKS: u64 = 256;
 
-/// How a merge made the new generation.
+/// The way in which a merge made the new generation.
 ///
 /// ```
 /// use icefield::{JoinIndex, MergeKind};
@@ -60,7 +61,7 @@ pub enum MergeKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MergeReport {
-    /// How the merge was done.
+    /// The way in which the merge was done.
     pub kind: MergeKind,
     /// Number of changes that the delta store had.
     pub changes: u64,
@@ -102,15 +103,15 @@ impl<'a, M: Medium> Merged<'a, M> {
 
     pub(super) fn line(&self, group: u64) -> Result<&'a CellLine> {
         let line = self.areas.groups.get(group as usize);
-        line.ok_or_else(|| self.base().impossible(&self.view.frame.pm, group))
+        line.ok_or_else(|| self.base().impossible(&self.view.frame.storage, group))
     }
 
     /// Returns where the records of the groups before this one end.
     fn end_before(&self, group: u64) -> Result<u64> {
         let Some(before) = group.checked_sub(1) else { return Ok(0) };
-        let pm = &self.view.frame.pm;
-        let extent = self.areas.group_extent(pm, self.line(before)?);
-        if extent.bad { Err(self.base().impossible(pm, before)) } else { Ok(extent.end) }
+        let storage = &self.view.frame.storage;
+        let extent = self.areas.group_extent(storage, self.line(before)?);
+        if extent.bad { Err(self.base().impossible(storage, before)) } else { Ok(extent.end) }
     }
 
     /// Appends the records of a group to `out`, with `changes`, all of which belong to this group.
@@ -120,20 +121,20 @@ impl<'a, M: Medium> Merged<'a, M> {
         changes: &[Placed],
         out: &mut Vec<u8>,
     ) -> Result<GroupOut> {
-        let pm = &self.view.frame.pm;
+        let storage = &self.view.frame.storage;
         let line = self.line(group)?;
         let start = out.len();
-        let old = self.areas.group_extent(pm, line);
+        let old = self.areas.group_extent(storage, line);
         let mut done = GroupOut { bounds: [0; WIDE_WORDS], old: old.start..old.start, lost: false };
         let mut changes = changes;
         for bucket in 0..BUCKETS {
-            let extent = self.areas.extent(pm, line, bucket);
+            let extent = self.areas.extent(storage, line, bucket);
             // Buckets that overlap would yield more pairs than there are.
             if extent.bad || extent.start != done.old.end {
-                return Err(self.base().impossible(pm, group));
+                return Err(self.base().impossible(storage, group));
             }
             done.old.end = extent.end;
-            let old = self.base().record_bytes(pm, extent.start..extent.end)?;
+            let old = self.base().record_bytes(storage, extent.start..extent.end)?;
             let place = group * BUCKETS as u64 + bucket as u64;
             let count = changes.partition_point(|placed| placed.place == place);
             let (mine, rest) = changes.split_at(count);
@@ -199,7 +200,7 @@ impl<M: Medium> JoinSource for Pairs<'_, M> {
             changes = rest;
             let GroupOut { old, .. } = self.merged.group(group, mine, &mut out)?;
             if old.start != next {
-                return Err(self.merged.base().impossible(&self.merged.view.frame.pm, group));
+                return Err(self.merged.base().impossible(&self.merged.view.frame.storage, group));
             }
             next = old.end;
             if out.len() < WRITTEN_BYTES && group + 1 < groups.end as u64 {
@@ -230,7 +231,7 @@ impl<M: Medium> View<M> {
     }
 
     fn pairs(&self) -> Result<Pairs<'_, M>> {
-        let merged = Merged { view: self, areas: self.base.areas(&self.frame.pm)? };
+        let merged = Merged { view: self, areas: self.base.areas(&self.frame.storage)? };
         Ok(Pairs { merged, placed: self.placed(self.base.layout().groups) })
     }
 
@@ -246,27 +247,27 @@ impl<M: Medium> View<M> {
 
     /// Verifies the checksums themselves; returns the tasks for [`View::verify_some`].
     pub(super) fn verification(&self) -> Result<Tasks> {
-        let Frame { pm, sums, .. } = &*self.frame;
-        self.base.verify_sums(pm, sums)?;
+        let Frame { storage, sums, .. } = &*self.frame;
+        self.base.verify_sums(storage, sums)?;
         Ok(Tasks::new(self.base.layout().blocks().div_ceil(VERIFIED_BLOCKS) as usize))
     }
 
     /// Verifies blocks until no task is left. Returns an error if a block is not as it was sealed.
     pub(super) fn verify_some(&self, tasks: &Tasks) -> Result<()> {
-        let Frame { pm, sums, .. } = &*self.frame;
+        let Frame { storage, sums, .. } = &*self.frame;
         while let Some(task) = tasks.take() {
             let first = task as u64 * VERIFIED_BLOCKS;
             for block in first.max(1)..self.base.layout().blocks().min(first + VERIFIED_BLOCKS) {
-                self.base.verify_block(pm, sums, block)?;
+                self.base.verify_block(storage, sums, block)?;
             }
         }
         Ok(())
     }
 
     fn site(&self, threads: usize) -> Site<'_, M> {
-        let Frame { pm, hash, sums, identity, limit, .. } = &*self.frame;
+        let Frame { storage, hash, sums, identity, limit, .. } = &*self.frame;
         Site {
-            pm,
+            storage,
             hash,
             sums,
             uuid: identity.uuid,
@@ -303,21 +304,21 @@ impl<M: Medium> View<M> {
 
     /// Prepares everything that the generation of `root` needs, then names it: nothing can fail after that.
     fn next(&self, root: Root) -> Result<Next<M>> {
-        let Frame { pm, table, sums, limit, .. } = &*self.frame;
-        pm.discard_region(DELTAS[root.slot()])?;
+        let Frame { storage, table, sums, limit, .. } = &*self.frame;
+        storage.discard_region(DELTAS[root.slot()])?;
         let view = Self::fresh(&self.frame, root)?;
-        let region = log::region(pm, root.generation, *limit)?;
+        let region = log::region(storage, root.generation, *limit)?;
         let log = view.log(region, &Tail { records: 0, stray: 0 })?;
-        reset_watermark(pm, table)?;
-        root.publish(pm, table, sums)?;
+        reset_watermark(storage, table)?;
+        root.publish(storage, table, sums)?;
         Ok(Next { view: Arc::new(view), log })
     }
 
     /// Removes the files of the other parity: those of the previous generation, or of an incomplete next one.
     pub(super) fn discard_others(&self) -> Result<()> {
         let other = 1 - self.root.slot();
-        self.frame.pm.discard_region(BASES[other])?;
-        self.frame.pm.discard_region(DELTAS[other])
+        self.frame.storage.discard_region(BASES[other])?;
+        self.frame.storage.discard_region(DELTAS[other])
     }
 }
 

@@ -146,16 +146,16 @@ mod view;
 use std::marker::PhantomData;
 
 use crate::key::Word;
-use crate::pm::{Durability, Mapped, Medium};
+use crate::storage::{Durability, Mapped, Medium};
 use crate::table::RecoveryReport;
 
 use self::core::Core;
 
 pub use self::bitmap::Bitmap;
 pub use self::core::OnFull;
-pub use self::hashed::{HashedJoinIndex, KeyHash};
+pub use self::hashed::HashedJoinIndex;
 pub use self::merge::{MergeKind, MergeReport};
-pub use self::options::JoinOptions;
+pub use self::options::{JoinOptions, KeyHash};
 pub use self::source::JoinSource;
 
 /// The design's name.
@@ -229,7 +229,7 @@ impl<K: Word, M: Medium> std::fmt::Debug for JoinIndex<K, M> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let view = self.core.view();
         f.debug_struct("JoinIndex")
-            .field("path", &view.frame.pm.path())
+            .field("path", &view.frame.storage.path())
             .field("pairs", &view.len())
             .field("generation", &view.root.generation)
             .finish_non_exhaustive()

@@ -5,20 +5,19 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::build::Site;
 use super::core::{Core, OnFull, Reopen};
-use super::hashed::KeyHash;
 use super::layout::Root;
 use super::log;
 use super::plan::FilterBits;
+use super::plan::Site;
 use super::source::{JoinSource, Slices};
 use super::view::{Frame, View};
 use super::{DESIGN, JoinIndex};
 use crate::base::hash::{HashKind, Seed, random_seed};
 use crate::base::parallel::all_cores;
 use crate::key::Word;
-use crate::pm::superblock::{self, Identity, SessionEnd};
-use crate::pm::{Durability, FaultPlan, HugePages, Mapped, MappedOptions, Medium};
+use crate::storage::superblock::{self, Identity, SessionEnd};
+use crate::storage::{Durability, FaultPlan, HugePages, Mapped, MappedOptions, Medium};
 use crate::table::RecoveryReport;
 use crate::{Error, Result};
 
@@ -27,6 +26,29 @@ const ATTEMPTS: u32 = 100;
 
 /// The generation found by a reader, and the report of the opening.
 type Found = (Arc<View<Mapped>>, RecoveryReport);
+
+/// The hash of a byte key, as a [`HashedJoinIndex`] stores it. It is a separate type so that the index cannot be
+/// opened as an index of numbers.
+///
+/// ```
+/// use icefield::{KeyHash, Word};
+/// assert_eq!(KeyHash(7).to_word(), 7);
+/// assert_ne!(KeyHash::TYPE, u64::TYPE);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyHash(pub u64);
+
+impl Word for KeyHash {
+    const TYPE: &'static str = "hash-of-bytes";
+
+    fn to_word(self) -> u64 {
+        self.0
+    }
+
+    fn from_word(word: u64) -> Option<Self> {
+        Some(Self(word))
+    }
+}
 
 /// Options for building or opening a [`JoinIndex`], from [`JoinIndex::options`].
 ///
@@ -211,7 +233,7 @@ impl<K: Word> JoinOptions<K> {
     #[cfg(any(test, feature = "sim"))]
     #[doc(hidden)]
     #[must_use]
-    pub fn faults(mut self, faults: std::sync::Arc<crate::pm::FaultPlan>) -> Self {
+    pub fn faults(mut self, faults: std::sync::Arc<crate::storage::FaultPlan>) -> Self {
         self.faults = Some(faults);
         self
     }
@@ -301,8 +323,8 @@ impl<K: Word> JoinOptions<K> {
             Durability::PmemForced => Durability::PmemForced,
             _ => Durability::Memory,
         };
-        let pm = Mapped::anonymous(MappedOptions { durability, ..self.mapped() })?;
-        self.build_on_frame(pm, source)
+        let storage = Mapped::anonymous(MappedOptions { durability, ..self.mapped() })?;
+        self.build_on_frame(storage, source)
     }
 
     /// Opens the index at `path` in milliseconds, whatever its size, concurrently with any number of other openings. A
@@ -332,15 +354,19 @@ impl<K: Word> JoinOptions<K> {
 
     /// Builds an index on a medium that has none.
     #[doc(hidden)]
-    pub fn build_on<M: Medium>(&self, pm: M, source: &dyn JoinSource) -> Result<JoinIndex<K, M>> {
-        self.build_on_frame(pm, source)
+    pub fn build_on<M: Medium>(
+        &self,
+        storage: M,
+        source: &dyn JoinSource,
+    ) -> Result<JoinIndex<K, M>> {
+        self.build_on_frame(storage, source)
     }
 
     /// Opens the index on a medium, for changes as well.
     #[doc(hidden)]
-    pub fn open_on<M: Medium>(&self, pm: M) -> Result<JoinIndex<K, M>> {
+    pub fn open_on<M: Medium>(&self, storage: M) -> Result<JoinIndex<K, M>> {
         let started = Instant::now();
-        let frame = Arc::new(self.frame(pm.claimed()?)?);
+        let frame = Arc::new(self.frame(storage.claimed()?)?);
         let (view, region, tail) = View::load(&frame, frame.root()?)?;
         let view = Arc::new(view);
         let mut recovery = report(&view, started)?;
@@ -352,9 +378,9 @@ impl<K: Word> JoinOptions<K> {
 
     /// Opens the index on a medium, for reading only. Nothing that a crash has left is repaired.
     #[doc(hidden)]
-    pub fn look_on<M: Medium>(&self, pm: M) -> Result<JoinIndex<K, M>> {
+    pub fn look_on<M: Medium>(&self, storage: M) -> Result<JoinIndex<K, M>> {
         let started = Instant::now();
-        let frame = Arc::new(self.frame(pm.claimed()?)?);
+        let frame = Arc::new(self.frame(storage.claimed()?)?);
         let (view, ..) = View::load(&frame, frame.root()?)?;
         let recovery = report(&view, started)?;
         let core = Core::new(Arc::new(view), None, self.thread_count(), self.on_full);
@@ -424,9 +450,10 @@ impl<K: Word> JoinOptions<K> {
     }
 
     /// Returns the frame of an existing index.
-    pub(super) fn frame<M: Medium>(&self, pm: M) -> Result<Frame<M>> {
-        let (table, identity) = superblock::read(&pm)?;
-        let frame = Frame::new(pm, table, identity, self.limit(), self.verify, self.delta_limit)?;
+    pub(super) fn frame<M: Medium>(&self, storage: M) -> Result<Frame<M>> {
+        let (table, identity) = superblock::read(&storage)?;
+        let frame =
+            Frame::new(storage, table, identity, self.limit(), self.verify, self.delta_limit)?;
         View::check_type(&frame, DESIGN, K::TYPE)?;
         if self.token.is_some_and(|token| token != frame.identity.params[0]) {
             let detail = "not the function that the index was built with".into();
@@ -435,28 +462,33 @@ impl<K: Word> JoinOptions<K> {
         Ok(frame)
     }
 
-    fn build_on_frame<M: Medium>(&self, pm: M, source: &dyn JoinSource) -> Result<JoinIndex<K, M>> {
+    fn build_on_frame<M: Medium>(
+        &self,
+        storage: M,
+        source: &dyn JoinSource,
+    ) -> Result<JoinIndex<K, M>> {
         const { assert!(K::IS_KEY, "floats cannot be keys: equal values may have different bits") };
         let started = Instant::now();
         let bits = FilterBits::chosen(self.filter_bits)?;
-        let pm = pm.claimed()?;
-        let table = superblock::create(&pm)?;
+        let storage = storage.claimed()?;
+        let table = superblock::create(&storage)?;
         let identity = self.identity();
-        let frame = Frame::new(pm, table, identity, self.limit(), self.verify, self.delta_limit)?;
+        let frame =
+            Frame::new(storage, table, identity, self.limit(), self.verify, self.delta_limit)?;
         let frame = Arc::new(frame);
-        let Frame { pm, table, identity, hash, sums, limit, .. } = &*frame;
+        let Frame { storage, table, identity, hash, sums, limit, .. } = &*frame;
         let (uuid, limit, threads) = (identity.uuid, *limit, self.thread_count());
-        let site = Site { pm, hash, sums, uuid, generation: 1, bits, threads, limit };
+        let site = Site { storage, hash, sums, uuid, generation: 1, bits, threads, limit };
         let root: Root = site.build(source)?;
         // P3 and P4 in one step: the directory is not an index before P0.
-        root.publish(pm, table, sums)?;
+        root.publish(storage, table, sums)?;
         let view = Arc::new(View::fresh(&frame, root)?);
-        let region = log::region(pm, root.generation, limit)?;
+        let region = log::region(storage, root.generation, limit)?;
         let log = view.log(region, &log::Tail { records: 0, stray: 0 })?;
-        superblock::begin_session(pm, table)?;
+        superblock::begin_session(storage, table)?;
         // P0, commit point of creation: the index exists.
-        superblock::seal(pm, table, identity)?;
-        pm.publish_created()?;
+        superblock::seal(storage, table, identity)?;
+        storage.publish_created()?;
         let mut recovery = report(&view, started)?;
         recovery.was_clean = true;
         let core = Core::new(view, None, threads, self.on_full);
@@ -492,7 +524,7 @@ impl<K: Word> JoinOptions<K> {
                 }
                 Err(_) => failed = Some(root.generation),
                 Ok(_) if attempts > ATTEMPTS => {
-                    return Err(Error::Locked { path: frame.pm.path().to_owned(), pid: 0 });
+                    return Err(Error::Locked { path: frame.storage.path().to_owned(), pid: 0 });
                 }
                 Ok(_) => {}
             }
@@ -503,13 +535,13 @@ impl<K: Word> JoinOptions<K> {
     fn reopen(&self, changes: bool) -> Reopen<Mapped> {
         let options: Self = self.clone();
         let look = move |frame: &Frame<Mapped>| {
-            let (view, _) = options.find_on(|| frame.pm.reopen(&options.mapped(), false))?;
+            let (view, _) = options.find_on(|| frame.storage.reopen(&options.mapped(), false))?;
             same_index(&view.frame, frame)?;
             Ok(view)
         };
         let options: Self = self.clone();
         let take_over = move |frame: &Frame<Mapped>| {
-            let own = options.frame(frame.pm.reopen(&options.mapped(), true)?)?;
+            let own = options.frame(frame.storage.reopen(&options.mapped(), true)?)?;
             same_index(&own, frame)?;
             Ok(Arc::new(own))
         };
@@ -531,14 +563,14 @@ fn same_index(found: &Frame<Mapped>, opened: &Frame<Mapped>) -> Result<()> {
     if found.identity.uuid == opened.identity.uuid {
         return Ok(());
     }
-    let file = found.pm.path().join(superblock::TABLE_REGION);
+    let file = found.storage.path().join(superblock::TABLE_REGION);
     let detail = "the file is of another index than the one that was opened; open that one anew";
     Err(Error::corrupt(file, 32, detail))
 }
 
 /// Returns the report of an opening.
 fn report<M: Medium>(view: &View<M>, started: Instant) -> Result<RecoveryReport> {
-    let end = superblock::session_end(&view.frame.pm, &view.frame.table)?;
+    let end = superblock::session_end(&view.frame.storage, &view.frame.table)?;
     Ok(RecoveryReport {
         was_clean: matches!(end, SessionEnd::Clean(_)),
         generation: view.root.generation,

@@ -8,7 +8,8 @@ use crate::base::hash::Hash;
 pub(super) const SHARE_GROUPS: u64 = 1 << 12;
 /// Places in a share.
 const SHARE_PLACES: usize = SHARE_GROUPS as usize * BUCKETS;
-/// A share with fewer changes than one for this number of places is sorted by comparing, otherwise by counting places.
+/// A share with less than one change per this number of places is sorted by comparisons; any other share by a counting
+/// sort over its places.
 const SPARSE: usize = 16;
 
 /// A living entry with its bucket.
@@ -29,7 +30,7 @@ pub(super) struct Shares<'a> {
     groups: u64,
     /// The indexes of the entries of each share.
     shares: Vec<Vec<u32>>,
-    /// By how many pairs the changes make each share longer.
+    /// The number of pairs that the changes add to each share; negative if they remove more.
     growth: Vec<i64>,
 }
 
@@ -38,7 +39,7 @@ pub(super) struct Shares<'a> {
 pub(super) struct Sorter {
     placed: Vec<Placed>,
     sorted: Vec<Placed>,
-    /// Where the next change of each place goes.
+    /// The index at which the next change of each place is stored.
     next: Vec<u32>,
 }
 
@@ -71,7 +72,7 @@ impl Delta {
 }
 
 impl Shares<'_> {
-    /// Returns by how many pairs the changes make each share longer.
+    /// Returns the number of pairs that the changes add to each share; negative if they remove more.
     pub(super) fn growth(&self) -> &[i64] {
         &self.growth
     }

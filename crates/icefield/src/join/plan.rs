@@ -13,6 +13,7 @@
 //! bucket 1.8; 0.6 % of absent keys pass; a probe reads 1.3 lines at 20 % hits and 2.45 at 100 %.
 
 use super::layout::{FILTER_WORDS, GROUP_BYTES};
+use crate::base::hash::Hash;
 use crate::{Error, Result};
 
 /// Filter bits in a group.
@@ -24,6 +25,24 @@ const RECORDS_UNFILTERED: u64 = 40;
 /// The fractions of its planned number of records to which merges may let a group grow, and shrink.
 const GROWN: (u64, u64) = (3, 2);
 const SHRUNK: (u64, u64) = (1, 2);
+
+/// Number of records that justify another thread.
+pub(super) const RECORDS_PER_THREAD: usize = 1 << 15;
+
+/// The parameters of building a generation.
+pub(super) struct Site<'a, M> {
+    pub(super) storage: &'a M,
+    pub(super) hash: &'a Hash,
+    /// The hash function for checksums.
+    pub(super) sums: &'a Hash,
+    pub(super) uuid: [u64; 2],
+    /// The number of the new generation.
+    pub(super) generation: u64,
+    pub(super) bits: FilterBits,
+    pub(super) threads: usize,
+    /// Maximum size of the generation's file, in bytes.
+    pub(super) limit: u64,
+}
 
 /// Filter bits for each key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -21,7 +21,7 @@ use crate::base::hash::Hash;
 use crate::base::parallel::{Tasks, in_parallel, threads_for};
 use crate::base::pipeline::prefetch_read;
 use crate::key::Word;
-use crate::pm::{CellLine, Medium};
+use crate::storage::{CellLine, Medium};
 
 /// Distance, in keys, between the prefetch of a group's line and its test; number of keys handled at a time.
 const RING: usize = 64;
@@ -52,7 +52,7 @@ pub(super) trait Sink {
     /// The records of `mask`'s even bits have the key: bit `2 * i` represents record `first + i`.
     fn hits(
         &mut self,
-        pm: &impl Medium,
+        storage: &impl Medium,
         areas: &Areas<'_>,
         position: usize,
         first: u64,
@@ -67,7 +67,7 @@ pub(super) trait Sink {
 /// one did.
 #[inline(always)]
 fn any_payload(
-    pm: &impl Medium,
+    storage: &impl Medium,
     areas: &Areas<'_>,
     first: u64,
     mask: u32,
@@ -80,7 +80,7 @@ fn any_payload(
         // The record has been compared, so its line is in bounds.
         let line = &areas.lines[(record / LINE_RECORDS) as usize];
         let word = 2 * (record % LINE_RECORDS) as usize + 1;
-        if visit(line.load(pm, word, Relaxed)) {
+        if visit(line.load(storage, word, Relaxed)) {
             return true;
         }
     }
@@ -111,13 +111,13 @@ impl<F: Fn(usize, u64)> Sink for Show<'_, F> {
     #[inline(always)]
     fn hits(
         &mut self,
-        pm: &impl Medium,
+        storage: &impl Medium,
         areas: &Areas<'_>,
         position: usize,
         first: u64,
         mask: u32,
     ) -> bool {
-        any_payload(pm, areas, first, mask, |payload| self.gathered(position, payload))
+        any_payload(storage, areas, first, mask, |payload| self.gathered(position, payload))
     }
 
     #[inline(always)]
@@ -159,13 +159,13 @@ impl<F: Fn(usize, u64) -> bool> Sink for MarkWanted<'_, '_, F> {
     #[inline(always)]
     fn hits(
         &mut self,
-        pm: &impl Medium,
+        storage: &impl Medium,
         areas: &Areas<'_>,
         position: usize,
         first: u64,
         mask: u32,
     ) -> bool {
-        any_payload(pm, areas, first, mask, |payload| self.gathered(position, payload))
+        any_payload(storage, areas, first, mask, |payload| self.gathered(position, payload))
     }
 
     fn gathered(&mut self, position: usize, payload: u64) -> bool {
@@ -182,14 +182,14 @@ impl Sink for MarkAndCount<'_> {
     #[inline(always)]
     fn hits(
         &mut self,
-        pm: &impl Medium,
+        storage: &impl Medium,
         areas: &Areas<'_>,
         position: usize,
         first: u64,
         mask: u32,
     ) -> bool {
-        self.0.hits(pm, areas, position, first, mask);
-        self.1.hits(pm, areas, position, first, mask)
+        self.0.hits(storage, areas, position, first, mask);
+        self.1.hits(storage, areas, position, first, mask)
     }
 
     fn gathered(&mut self, position: usize, payload: u64) -> bool {
@@ -270,7 +270,7 @@ struct Prober<'a, M, K, S> {
 
 impl<'a, M: Medium, K: Word, S: Sink> Prober<'a, M, K, S> {
     fn new(view: &'a View<M>, keys: &'a [K], sink: S) -> Result<Self> {
-        let areas = view.base.areas(&view.frame.pm)?;
+        let areas = view.base.areas(&view.frame.storage)?;
         let flagged = Vec::new();
         // Without a filter, every segment bypasses it.
         let bypass = if view.bits.is_filter() { 0 } else { usize::MAX };
@@ -297,7 +297,7 @@ impl<'a, M: Medium, K: Word, S: Sink> Prober<'a, M, K, S> {
         let frame = &self.view.frame;
         self.keys[segment].iter().try_for_each(|key| {
             let hash = frame.hash.word(key.to_word());
-            self.view.base.verify_probe(&frame.pm, &frame.sums, hash)
+            self.view.base.verify_probe(&frame.storage, &frame.sums, hash)
         })
     }
 
@@ -313,7 +313,7 @@ impl<'a, M: Medium, K: Word, S: Sink> Prober<'a, M, K, S> {
         let Told { passed, flagged, bad } = dispatch(run);
         if let Some(hash) = bad {
             let group = share_of(hash, self.view.base.layout().groups);
-            return Err(self.view.base.impossible(&self.view.frame.pm, group));
+            return Err(self.view.base.impossible(&self.view.frame.storage, group));
         }
         if DELTA {
             self.gather(flagged)?;
@@ -369,7 +369,7 @@ impl<M: Medium, K: Word, S: Sink, const FILTER: bool, const DELTA: bool> Kernel
         let Some(nothing) = areas.groups.first() else { return Told::default() };
         let queue = Queue {
             isa,
-            pm: &view.frame.pm,
+            storage: &view.frame.storage,
             areas: *areas,
             keys: &keys[self.segment.clone()],
             first: self.segment.start,
@@ -472,7 +472,7 @@ where
         let (hash, group) = self.ring[index % RING];
         let mut passed = true;
         if FILTER {
-            passed = group.has_bits(self.queue.pm, self.queue.isa, hash);
+            passed = group.has_bits(self.queue.storage, self.queue.isa, hash);
         }
         if DELTA {
             let flagged = self.view.filter.may_know(hash);
@@ -524,7 +524,7 @@ struct Candidate {
 /// The candidates that wait for the lines of their buckets.
 struct Queue<'q, M, K, S, I> {
     isa: I,
-    pm: &'q M,
+    storage: &'q M,
     areas: Areas<'q>,
     /// The keys of the segment.
     keys: &'q [K],
@@ -543,7 +543,7 @@ impl<M: Medium, K: Word, S: Sink, I: Isa> Queue<'_, M, K, S, I> {
     /// empty. No branch depends on these conditions.
     #[inline(always)]
     fn open(&mut self, hash: u64, group: &CellLine, index: usize, passed: bool) {
-        let Extent { start, end, bad } = self.areas.extent(self.pm, group, bucket_of(hash));
+        let Extent { start, end, bad } = self.areas.extent(self.storage, group, bucket_of(hash));
         if bad {
             self.bad = Some(hash);
         }
@@ -572,14 +572,14 @@ impl<M: Medium, K: Word, S: Sink, I: Isa> Queue<'_, M, K, S, I> {
         let key = self.keys[index].to_word();
         let (first, last) = (start / LINE_RECORDS, (end - 1) / LINE_RECORDS);
         let next = last.min(first + 1);
-        let one = self.areas.lines[first as usize].find_keys(self.pm, self.isa, key);
-        let two = self.areas.lines[next as usize].find_keys(self.pm, self.isa, key);
+        let one = self.areas.lines[first as usize].find_keys(self.storage, self.isa, key);
+        let two = self.areas.lines[next as usize].find_keys(self.storage, self.isa, key);
         // Keeps the bits of keys, and of the bucket's records. With one line, the second half is beyond the bucket.
         let records = (end - start).min(2 * LINE_RECORDS);
         let bucket = ((1_u32 << (2 * records)) - 1) << (2 * (start % LINE_RECORDS));
         let mask = (one & 0xFF | (two & 0xFF) << 8) & bucket & 0x5555;
         let position = self.first + index;
-        let done = self.sink.hits(self.pm, &self.areas, position, first * LINE_RECORDS, mask);
+        let done = self.sink.hits(self.storage, &self.areas, position, first * LINE_RECORDS, mask);
         if last > first + 1 && !done {
             self.compare_rest(key, first + 2..last + 1, end, position);
         }
@@ -589,10 +589,10 @@ impl<M: Medium, K: Word, S: Sink, I: Isa> Queue<'_, M, K, S, I> {
     #[cold]
     fn compare_rest(&mut self, key: u64, lines: Range<u64>, end: u64, position: usize) {
         for line in lines {
-            let found = self.areas.lines[line as usize].find_keys(self.pm, self.isa, key);
+            let found = self.areas.lines[line as usize].find_keys(self.storage, self.isa, key);
             let records = (end - line * LINE_RECORDS).min(LINE_RECORDS);
             let mask = found & ((1 << (2 * records)) - 1) & 0x55;
-            if self.sink.hits(self.pm, &self.areas, position, line * LINE_RECORDS, mask) {
+            if self.sink.hits(self.storage, &self.areas, position, line * LINE_RECORDS, mask) {
                 break;
             }
         }

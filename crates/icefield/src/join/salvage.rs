@@ -16,12 +16,12 @@ use super::source::{JoinSource, share};
 use super::view::Frame;
 use crate::Result;
 use crate::key::Word;
-use crate::pm::superblock::{self, SessionEnd};
-use crate::pm::{Mapped, Medium};
+use crate::storage::superblock::{self, SessionEnd};
+use crate::storage::{Mapped, Medium};
 use crate::table::SalvageReport;
 
 type Pairs = Vec<[u64; 2]>;
-/// How often each payload of a key occurs.
+/// The number of occurrences of each payload of a key.
 type Payloads = HashMap<u64, u64>;
 
 impl<K: Word> JoinOptions<K> {
@@ -120,12 +120,12 @@ fn rescue<M: Medium>(frame: &Frame<M>, report: &mut SalvageReport) -> Result<Pai
 /// Returns the generation that the root words name, and its base if the header is whole. If both copies of the root
 /// words are damaged, it is the newest sealed generation, named or not; it contains all changes.
 fn newest<M: Medium>(frame: &Frame<M>, report: &mut SalvageReport) -> Result<(u64, Option<Base>)> {
-    let Frame { pm, identity, sums, limit, .. } = frame;
+    let Frame { storage, identity, sums, limit, .. } = frame;
     let mut bases = Vec::new();
     let mut faults = Vec::new();
     for name in BASES {
-        let region = pm.region(name, *limit)?;
-        match Sealed::header(pm, &region, sums) {
+        let region = storage.region(name, *limit)?;
+        match Sealed::header(storage, &region, sums) {
             Ok(sealed) if sealed.uuid == identity.uuid => {
                 bases.push(Base::unverified(region, sealed))
             }
@@ -166,7 +166,7 @@ fn lose(report: &mut SalvageReport, file: &str, of: &str, gap: &Range<u64>) {
 
 /// Returns the pairs in the intact blocks of a base.
 fn whole_pairs<M: Medium>(frame: &Frame<M>, base: &Base, report: &mut SalvageReport) -> Pairs {
-    let Frame { pm, sums, .. } = frame;
+    let Frame { storage, sums, .. } = frame;
     let layout = base.layout();
     let first_block = layout.records_at() / BLOCK_BYTES;
     let each = BLOCK_BYTES / RECORD_BYTES;
@@ -179,8 +179,8 @@ fn whole_pairs<M: Medium>(frame: &Frame<M>, base: &Base, report: &mut SalvageRep
         let records = block * each..end.min(layout.records);
         let at = layout.records_at() + records.start * RECORD_BYTES;
         let slice = base.region.slice_at::<Record>(at, (records.end - records.start) as usize);
-        match (slice, base.verify_block(pm, sums, first_block + block)) {
-            (Some(slice), Ok(())) => pairs.extend(slice.iter().map(|record| record.load(pm))),
+        match (slice, base.verify_block(storage, sums, first_block + block)) {
+            (Some(slice), Ok(())) => pairs.extend(slice.iter().map(|record| record.load(storage))),
             _ if gap.end == records.start => gap.end = records.end,
             _ => {
                 lose(&gap);
@@ -198,19 +198,20 @@ fn changes<M: Medium>(
     generation: u64,
     report: &mut SalvageReport,
 ) -> Result<Vec<Change>> {
-    let Frame { pm, table, sums, limit, .. } = frame;
-    let closed = match superblock::session_end(pm, table) {
+    let Frame { storage, table, sums, limit, .. } = frame;
+    let closed = match superblock::session_end(storage, table) {
         Ok(SessionEnd::Clean(records)) => records,
         _ => 0,
     };
-    let kept = match watermark(pm, table, sums, generation) {
+    let kept = match watermark(storage, table, sums, generation) {
         Ok(Watermark::Records(records)) => records,
         _ => 0,
     };
-    let region = log::region(pm, generation, *limit)?;
+    let region = log::region(storage, generation, *limit)?;
     let mut changes = Vec::new();
     let expected = closed.max(kept).min(MAX_ENTRIES);
-    for gap in log::rescue(pm, &region, sums, generation, expected, |change| changes.push(change))?
+    for gap in
+        log::rescue(storage, &region, sums, generation, expected, |change| changes.push(change))?
     {
         lose(report, region.name(), "changes", &gap);
     }

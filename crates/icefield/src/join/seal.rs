@@ -3,15 +3,15 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::build::{RECORDS_PER_THREAD, Site, as_bytes};
 use super::layout::{
     BLOCK_BYTES, BUCKETS, ENDS_WORD, FILTER_WORD, FIRST_WORD, GROUP_BYTES, Layout, NARROW_RECORDS,
-    Root, Sealed, WIDE, WIDE_BYTES, WIDE_WORDS, short,
+    Root, Sealed, WIDE, WIDE_BYTES, WIDE_WORDS, as_bytes, short,
 };
+use super::plan::{RECORDS_PER_THREAD, Site};
 use crate::Result;
 use crate::base::hash::Hash;
 use crate::base::parallel::{Tasks, in_parallel, threads_for};
-use crate::pm::{Cell64, CellLine, Medium, Region};
+use crate::storage::{Cell64, CellLine, Medium, Region};
 
 /// Blocks of one task.
 const SUMMED_BLOCKS: u64 = 256;
@@ -71,15 +71,15 @@ impl<M: Medium> Site<'_, M> {
         known: &Sums,
     ) -> Result<Root> {
         let layout = Layout { wide: wide.len() as u64, ..layout };
-        self.pm.grow_exactly(region, layout.bytes())?;
+        self.storage.grow_exactly(region, layout.bytes())?;
         let lines = region.slice_at::<CellLine>(Layout::GROUPS_AT, layout.groups as usize);
-        let lines = lines.ok_or_else(|| short(self.pm, region))?;
+        let lines = lines.ok_or_else(|| short(self.storage, region))?;
         for (number, WideGroup { group, bounds }) in wide.iter().enumerate() {
             let at = layout.wide_at() + number as u64 * WIDE_BYTES;
             // SAFETY: only this thread uses this part of the file.
-            unsafe { self.pm.write_bytes(region, at, as_bytes(&[*bounds])) };
-            lines[*group as usize].store(self.pm, ENDS_WORD, number as u64, Relaxed);
-            self.pm.flush_object(&lines[*group as usize]);
+            unsafe { self.storage.write_bytes(region, at, as_bytes(&[*bounds])) };
+            lines[*group as usize].store(self.storage, ENDS_WORD, number as u64, Relaxed);
+            self.storage.flush_object(&lines[*group as usize]);
             known.forget((Layout::GROUPS_AT + group * GROUP_BYTES) / BLOCK_BYTES);
             // This thread's next fence makes them durable, at the latest that of P3.
             self.flush(region, at, WIDE_BYTES);
@@ -87,7 +87,7 @@ impl<M: Medium> Site<'_, M> {
         let sums_sum = self.sum_blocks(region, layout, known)?;
         let (generation, uuid) = (self.generation, self.uuid);
         let sealed = Sealed { generation, uuid, layout, sums_sum };
-        sealed.write(self.pm, region, self.sums)?;
+        sealed.write(self.storage, region, self.sums)?;
         let header_sum = sealed.sum(self.sums);
         Ok(Root { generation, header_sum, filter_bits: self.bits.get() })
     }
@@ -96,7 +96,7 @@ impl<M: Medium> Site<'_, M> {
     fn sum_blocks(&self, region: &Region, layout: Layout, known: &Sums) -> Result<u64> {
         let blocks = layout.blocks();
         let cells = region.slice_at::<Cell64>(layout.sums_at(), blocks as usize);
-        let cells = cells.ok_or_else(|| short(self.pm, region))?;
+        let cells = cells.ok_or_else(|| short(self.storage, region))?;
         let tasks = Tasks::new(blocks.div_ceil(SUMMED_BLOCKS) as usize);
         let threads = threads_for(self.threads, layout.records as usize, RECORDS_PER_THREAD);
         in_parallel(threads, || {
@@ -109,7 +109,7 @@ impl<M: Medium> Site<'_, M> {
                         Some(sum) => sum,
                         None => self.sums.bytes(read()?),
                     };
-                    cells[block as usize].store(self.pm, sum, Relaxed);
+                    cells[block as usize].store(self.storage, sum, Relaxed);
                 }
             }
             Ok(())
@@ -122,8 +122,8 @@ impl<M: Medium> Site<'_, M> {
 
     fn read<'r>(&self, region: &'r Region, offset: u64, bytes: u64) -> Result<&'r [u8]> {
         // SAFETY: the threads that wrote this range have ended, and no thread writes it any more.
-        let bytes = unsafe { self.pm.read_bytes(region, offset, bytes as usize) };
-        bytes.ok_or_else(|| short(self.pm, region))
+        let bytes = unsafe { self.storage.read_bytes(region, offset, bytes as usize) };
+        bytes.ok_or_else(|| short(self.storage, region))
     }
 }
 

@@ -3,7 +3,7 @@ use std::collections::HashMap;
 use super::*;
 use crate::Error;
 use crate::base::hash::HashKind;
-use crate::pm::sim::{Sim, SimOptions};
+use crate::storage::sim::{Sim, SimOptions};
 
 /// Returns the pairs of an index, sorted.
 fn pairs<M: Medium>(index: &JoinIndex<u64, M>) -> Vec<(u64, u64)> {

@@ -12,9 +12,9 @@ use super::placed::Placed;
 use super::plan::FilterBits;
 use crate::base::hash::{Hash, HashKind};
 use crate::base::pipeline::prefetch_write;
-use crate::pm::superblock::{self, Identity, SessionEnd};
-use crate::pm::{Medium, Region};
 use crate::record::opening::impossible;
+use crate::storage::superblock::{self, Identity, SessionEnd};
+use crate::storage::{Medium, Region};
 use crate::{Error, Result};
 
 /// Minimum number of delta records that are allowed, for a small base.
@@ -28,7 +28,7 @@ const DELTA_SHARE: u64 = 4;
 
 /// The part of an index that all generations share.
 pub(super) struct Frame<M> {
-    pub(super) pm: M,
+    pub(super) storage: M,
     pub(super) table: Region,
     pub(super) identity: Identity,
     pub(super) hash: Hash,
@@ -58,26 +58,26 @@ pub(super) struct View<M> {
 }
 
 impl<M: Medium> Frame<M> {
-    /// Returns the frame of the index on `pm`.
+    /// Returns the frame of the index on `storage`.
     pub(super) fn new(
-        pm: M,
+        storage: M,
         table: Region,
         identity: Identity,
         limit: u64,
         verify: bool,
         delta_limit: Option<u64>,
     ) -> Result<Self> {
-        let kind =
-            HashKind::from_id(identity.hash_id).ok_or_else(|| impossible(&pm, "hash function"))?;
+        let kind = HashKind::from_id(identity.hash_id)
+            .ok_or_else(|| impossible(&storage, "hash function"))?;
         let hash = Hash::new(kind, identity.hash_seed);
         let sums = Hash::new(HashKind::Strong, identity.hash_seed.map(|word| !word));
-        Ok(Self { pm, table, identity, hash, sums, limit, verify, delta_limit })
+        Ok(Self { storage, table, identity, hash, sums, limit, verify, delta_limit })
     }
 
     /// Returns the generation that the root words name. During a merge, a reader can read the first copy half written
     /// and then the second copy half written; a second attempt finds the first copy whole.
     pub(super) fn root(&self) -> Result<Root> {
-        let read = || Root::read(&self.pm, &self.table, &self.sums);
+        let read = || Root::read(&self.storage, &self.table, &self.sums);
         read().or_else(|_| read())
     }
 }
@@ -85,13 +85,13 @@ impl<M: Medium> Frame<M> {
 impl<M: Medium> View<M> {
     /// Returns a generation with a sealed base and an empty delta store.
     pub(super) fn fresh(frame: &Arc<Frame<M>>, root: Root) -> Result<Self> {
-        let Frame { pm, identity, sums, limit, verify, .. } = &**frame;
+        let Frame { storage, identity, sums, limit, verify, .. } = &**frame;
         if !(1..MOST_GENERATIONS).contains(&root.generation) {
-            return Err(impossible(pm, "number of the generation"));
+            return Err(impossible(storage, "number of the generation"));
         }
         let bits = FilterBits::stored(root.filter_bits)
-            .ok_or_else(|| impossible(pm, "number of filter bits"))?;
-        let base = Base::open(pm, &root, identity.uuid, sums, *limit, *verify)?;
+            .ok_or_else(|| impossible(storage, "number of filter bits"))?;
+        let base = Base::open(storage, &root, identity.uuid, sums, *limit, *verify)?;
         let records = base.layout().records;
         let delta_limit = frame.delta_limit.unwrap_or((records / DELTA_SHARE).max(LEAST_LIMIT));
         let delta_limit = delta_limit.clamp(1, MAX_ENTRIES);
@@ -111,48 +111,49 @@ impl<M: Medium> View<M> {
     /// Loads the generation that `root` names, and replays its log.
     pub(super) fn load(frame: &Arc<Frame<M>>, root: Root) -> Result<(Self, Region, Tail)> {
         let view = Self::fresh(frame, root)?;
-        let pm = &frame.pm;
-        let end = superblock::session_end(pm, &frame.table)?;
+        let storage = &frame.storage;
+        let end = superblock::session_end(storage, &frame.table)?;
         let closed = if let SessionEnd::Clean(records) = end { records } else { 0 };
-        let kept = match watermark(pm, &frame.table, &frame.sums, root.generation)? {
+        let kept = match watermark(storage, &frame.table, &frame.sums, root.generation)? {
             Watermark::Records(records) => records,
             Watermark::Odd => 0,
         };
         let expected = closed.max(kept);
-        let region = log::region(pm, root.generation, frame.limit)?;
+        let region = log::region(storage, root.generation, frame.limit)?;
         let mut replayed = 0;
         // Consecutive removals of pairs of one key are collected, because `apply` is fast if it gets all of them.
         let mut together: Vec<(Change, ChangeEffect)> = Vec::new();
-        let tail = log::replay(pm, &region, &frame.sums, root.generation, expected, |change| {
-            replayed += 1;
-            if replayed > MAX_ENTRIES {
-                return Err(impossible(pm, "number of delta records"));
-            }
-            let follows = |(last, _): &(Change, _)| last.removes_of(change.key());
-            if !together.last().is_some_and(follows) || !change.removes_of(change.key()) {
-                view.apply(&together)?;
-                together.clear();
-            }
-            let effect = match change {
-                // The removal had an effect, otherwise it would not have been logged.
-                Change::RemovePair(key, _) => ChangeEffect::of_pair(frame.hash.word(key)),
-                change => view.effect(change)?,
-            };
-            together.push((change, effect));
-            Ok(())
-        })?;
+        let tail =
+            log::replay(storage, &region, &frame.sums, root.generation, expected, |change| {
+                replayed += 1;
+                if replayed > MAX_ENTRIES {
+                    return Err(impossible(storage, "number of delta records"));
+                }
+                let follows = |(last, _): &(Change, _)| last.removes_of(change.key());
+                if !together.last().is_some_and(follows) || !change.removes_of(change.key()) {
+                    view.apply(&together)?;
+                    together.clear();
+                }
+                let effect = match change {
+                    // The removal had an effect, otherwise it would not have been logged.
+                    Change::RemovePair(key, _) => ChangeEffect::of_pair(frame.hash.word(key)),
+                    change => view.effect(change)?,
+                };
+                together.push((change, effect));
+                Ok(())
+            })?;
         view.apply(&together)?;
         if end == SessionEnd::Odd && tail.stray > 0 {
             let detail = "what follows on the delta log's records is no record, and whether the index was closed cannot \
                           be told: the words of the last session are damaged";
-            return Err(corrupt(pm, &region, tail.records * RECORD_BYTES, detail));
+            return Err(corrupt(storage, &region, tail.records * RECORD_BYTES, detail));
         }
         Ok((view, region, tail))
     }
 
     /// Returns the log of a loaded or new generation, ready for appending.
     pub(super) fn log(&self, region: Region, tail: &Tail) -> Result<Log> {
-        Log::resume(&self.frame.pm, region, self.root.generation, tail)
+        Log::resume(&self.frame.storage, region, self.root.generation, tail)
     }
 
     pub(super) fn read_delta(&self) -> RwLockReadGuard<'_, Delta> {
@@ -187,8 +188,9 @@ impl<M: Medium> View<M> {
         if !known.added.iter().all(|&payload| visit(payload)) || known.hides_all.is_some() {
             return Ok(());
         }
-        self.base
-            .payloads(&self.frame.pm, hash, key, |payload| !known.shows(payload) || visit(payload))
+        self.base.payloads(&self.frame.storage, hash, key, |payload| {
+            !known.shows(payload) || visit(payload)
+        })
     }
 
     /// Returns the effect that a change would have.
@@ -205,7 +207,7 @@ impl<M: Medium> View<M> {
                     effect.in_base = in_base;
                     return Ok(effect);
                 }
-                self.base.payloads(&self.frame.pm, hash, key, |payload| {
+                self.base.payloads(&self.frame.storage, hash, key, |payload| {
                     effect.in_base += 1;
                     effect.pairs += u64::from(known.shows(payload));
                     true
@@ -218,7 +220,7 @@ impl<M: Medium> View<M> {
                     PayloadDelta::Hidden(hidden) => {
                         // The base must have one equal pair more than are hidden.
                         let mut left = hidden + 1;
-                        self.base.payloads(&self.frame.pm, hash, key, |found| {
+                        self.base.payloads(&self.frame.storage, hash, key, |found| {
                             left -= u64::from(found == payload);
                             left > 0
                         })?;
@@ -296,7 +298,7 @@ impl<M: Medium> View<M> {
             return Ok(());
         }
         Err(Error::TypeMismatch {
-            path: frame.pm.path().to_owned(),
+            path: frame.storage.path().to_owned(),
             expected: format!("{design}<{key}>"),
             found: format!("{found}<{key_type}>"),
         })

@@ -4,16 +4,16 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use super::op::{Mode as Own, ModeOf, WroteOf};
+use super::op::{ModeOf, PlushWriteMode, WroteOf};
 use super::options::PlushOptions;
 use super::pack::Last;
 use super::words::{RecordOf, first, raw_of};
 use super::{Plush, RecoveryReport};
 use crate::key::{Data, Key, Raw, Value};
-use crate::pm::{Committed, Mapped, Medium};
-use crate::record::Probe;
-use crate::record::engine::Mode;
+use crate::record::LookupKey;
+use crate::record::engine::WriteMode;
 use crate::record::face::public_face;
+use crate::storage::{Committed, Mapped, Medium};
 use crate::table::{
     Arg, BackupReport, CheckReport, Computed, Counter, Cursor, Decision, Durable, Occupied,
     OnFailure, Op, Owned, Page, RecordArg, SalvageReport, Stats, Table, TryInsert,
@@ -50,12 +50,12 @@ public_face! {
 /// The value that is written for a removal.
 const NOTHING: Raw<'_> = Raw::Word(0);
 
-impl<B> From<Mode> for Own<B> {
-    fn from(mode: Mode) -> Self {
+impl<B> From<WriteMode> for PlushWriteMode<B> {
+    fn from(mode: WriteMode) -> Self {
         match mode {
-            Mode::TryInsert => Self::TryInsert,
-            Mode::Upsert => Self::Upsert,
-            Mode::Update => Self::Update,
+            WriteMode::TryInsert => Self::TryInsert,
+            WriteMode::Upsert => Self::Upsert,
+            WriteMode::Update => Self::Update,
         }
     }
 }
@@ -110,8 +110,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
     /// # Ok::<(), icefield::Error>(())
     /// ```
     pub fn put_async(&self, key: Arg<'_, K>, value: Arg<'_, V>) -> Committed {
-        match self.write_with(key, V::raw(value), Own::PutLater) {
-            Ok(_) => self.core.pm.committed(),
+        match self.write_with(key, V::raw(value), PlushWriteMode::PutLater) {
+            Ok(_) => self.core.storage.committed(),
             Err(error) => Committed::known(Err(error)),
         }
     }
@@ -126,13 +126,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
     /// # Errors
     /// The future's: [`crate::Error::Poisoned`] when the sync failed.
     pub fn committed(&self) -> Committed {
-        self.core.pm.committed()
+        self.core.storage.committed()
     }
 
     /// The key of a damaged record; `None` if it cannot be read, or is not a valid `K`.
     pub(super) fn unverified_key(&self, record: RecordOf<K, V>) -> Option<K::Owned> {
         let core = &self.core;
-        let key = core.payloads()?.key_found(&core.pm, record.reference()).ok()?;
+        let key = core.payloads()?.key_found(&core.storage, record.reference()).ok()?;
         raw_of(K::FORM, key).and_then(K::own)
     }
 
@@ -146,7 +146,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         raw_of(K::FORM, payload.key).and_then(K::own).ok_or_else(|| self.no_such(K::TYPE))
     }
 
-    /// Calls `f` with the value of such a record.
+    /// Calls `f` with the value in the words of a record that was current at some time since the caller was pinned.
     pub(super) fn view_value<R>(
         &self,
         words: V::Words,
@@ -160,7 +160,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         raw_of(V::FORM, payload.value).and_then(f).ok_or_else(|| self.no_such(V::TYPE))
     }
 
-    /// The value of such a record.
+    /// The value in the words of a record that was current at some time since the caller was pinned.
     pub(super) fn own_value(&self, words: V::Words) -> Result<V::Owned> {
         self.view_value(words, V::own)
     }
@@ -172,23 +172,25 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
     }
 
     /// Options for a table with the same types as another one.
-    pub(super) fn options_like(identity: &crate::pm::superblock::Identity) -> PlushOptions<K, V> {
+    pub(super) fn options_like(
+        identity: &crate::storage::superblock::Identity,
+    ) -> PlushOptions<K, V> {
         PlushOptions::default().types_of(identity)
     }
 
     fn get_owned(&self, key: Arg<'_, K>) -> Result<Option<Owned<V>>> {
-        let (_pin, probe) = (self.core.pin(), self.core.probe(key));
+        let (_pin, probe) = (self.core.pin(), self.core.hash_key(key));
         self.core.find(&probe)?.map(|word| self.own_value(word)).transpose()
     }
 
     fn get_shown<R>(&self, key: Arg<'_, K>, f: impl FnOnce(&V) -> R) -> Result<Option<R>> {
-        let (_pin, probe) = (self.core.pin(), self.core.probe(key));
+        let (_pin, probe) = (self.core.pin(), self.core.hash_key(key));
         let Some(word) = self.core.find(&probe)? else { return Ok(None) };
         self.view_value(word, |raw| V::view(raw, f)).map(Some)
     }
 
     fn contains_key(&self, key: Arg<'_, K>) -> Result<bool> {
-        let (_pin, probe) = (self.core.pin(), self.core.probe(key));
+        let (_pin, probe) = (self.core.pin(), self.core.hash_key(key));
         Ok(self.core.find(&probe)?.is_some())
     }
 
@@ -200,9 +202,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         mode: ModeOf<V>,
     ) -> Result<(Option<Owned<V>>, bool)> {
         let core = &self.core;
-        core.pm.writable()?;
+        core.storage.check_writable()?;
         let _pass = core.gate.enter();
-        let probe = core.probe(key);
+        let probe = core.hash_key(key);
         core.with_room(probe.hash, || match self.write_probed(&probe, &value, mode) {
             Err(Error::NoSpace { .. }) if mode.removes() => {
                 let _pin = core.pin();
@@ -219,7 +221,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
 
     fn write_probed(
         &self,
-        probe: &Probe<'_>,
+        probe: &LookupKey<'_>,
         value: &Raw<'_>,
         mode: ModeOf<V>,
     ) -> Result<(Option<Owned<V>>, bool)> {
@@ -230,7 +232,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
     }
 
     fn try_insert_one(&self, key: Arg<'_, K>, value: Arg<'_, V>) -> Result<TryInsert<V>> {
-        let (before, _) = self.write_with(key, V::raw(value), Own::TryInsert)?;
+        let (before, _) = self.write_with(key, V::raw(value), PlushWriteMode::TryInsert)?;
         Ok(before.map_or(Ok(()), |value| Err(Occupied(value))))
     }
 
@@ -238,21 +240,21 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         &self,
         key: Arg<'_, K>,
         value: Arg<'_, V>,
-        mode: Mode,
+        mode: WriteMode,
     ) -> Result<Option<Owned<V>>> {
         Ok(self.write_with(key, V::raw(value), mode.into())?.0)
     }
 
     fn put_one(&self, key: Arg<'_, K>, value: Arg<'_, V>) -> Result<()> {
-        self.write_with(key, V::raw(value), Own::Put).map(|_| ())
+        self.write_with(key, V::raw(value), PlushWriteMode::Put).map(|_| ())
     }
 
     fn remove_one(&self, key: Arg<'_, K>) -> Result<Option<Owned<V>>> {
-        Ok(self.write_with(key, NOTHING, Own::Remove)?.0)
+        Ok(self.write_with(key, NOTHING, PlushWriteMode::Remove)?.0)
     }
 
     fn delete_one(&self, key: Arg<'_, K>) -> Result<()> {
-        self.write_with(key, NOTHING, Own::Delete).map(|_| ())
+        self.write_with(key, NOTHING, PlushWriteMode::Delete).map(|_| ())
     }
 
     /// Calls `f` with the value, without a lock, and then applies its decision if the words of the value are still
@@ -262,8 +264,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         key: Arg<'_, K>,
         mut f: impl FnMut(Option<&V>) -> Decision<Owned<V>>,
     ) -> Result<Computed<Owned<V>>> {
-        self.core.pm.writable()?;
-        let probe = self.core.probe(key);
+        self.core.storage.check_writable()?;
+        let probe = self.core.hash_key(key);
         loop {
             let pin = self.core.pin();
             let before = self.core.find(&probe)?;
@@ -274,10 +276,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
             };
             let (value, mode) = match &decision {
                 Decision::Keep => return Ok(Computed::Kept(owned)),
-                Decision::Put(value) => (<V as Data>::raw(V::arg(value)), Own::PutStill(before)),
+                Decision::Put(value) => {
+                    (<V as Data>::raw(V::arg(value)), PlushWriteMode::PutStill(before))
+                }
                 // No write is needed: the key is absent.
                 Decision::Remove if before.is_none() => return Ok(Computed::Removed(None)),
-                Decision::Remove => (NOTHING, Own::RemoveStill(before)),
+                Decision::Remove => (NOTHING, PlushWriteMode::RemoveStill(before)),
             };
             // The same word never occurs again for another value, so the pin is not needed. It would keep a write
             // that makes room from reusing chunks that pinned readers may access.
@@ -304,20 +308,20 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
     }
 
     fn make_room_for(&self, additional: u64) -> Result<()> {
-        self.core.pm.writable()?;
+        self.core.storage.check_writable()?;
         self.core.make_room_for(self.core.estimate().saturating_add(additional))
     }
 
     fn shrink(&self) -> Result<()> {
         let core = &self.core;
-        core.pm.writable()?;
+        core.storage.check_writable()?;
         {
             let _pass = core.gate.enter();
             core.compact_all()?;
             core.collect_all()?;
         }
         {
-            let _structure = super::core::lock(&core.pm, &core.structure);
+            let _structure = super::core::lock(&core.storage, &core.structure);
             let _closed = core.close_gate()?;
             core.drop_levels()?;
             core.pack(Last::Stays)?;
@@ -327,17 +331,18 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
     }
 
     fn prefetch_key(&self, key: Arg<'_, K>) {
-        self.core.hint_search(self.core.probe(key).hash);
+        self.core.hint_search(self.core.hash_key(key).hash);
     }
 
     fn clear_all(&self) -> Result<()> {
         let core = &self.core;
-        core.pm.writable()?;
+        core.storage.check_writable()?;
         {
-            let _structure = super::core::lock(&core.pm, &core.structure);
+            let _structure = super::core::lock(&core.storage, &core.structure);
             let _closed = core.close_gate()?;
-            let held: Vec<_> =
-                (0..core.root.entries()).map(|entry| core.root.lock(&core.pm, entry)).collect();
+            let held: Vec<_> = (0..core.root.entries())
+                .map(|entry| core.root.lock(&core.storage, entry))
+                .collect();
             held.iter().for_each(super::root::Held::begin_change);
             core.clear()?;
             core.give_back_unused()?;

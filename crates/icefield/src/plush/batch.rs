@@ -5,15 +5,15 @@ use std::ops::{ControlFlow, Range};
 
 use super::Plush;
 use super::core::{Core, EntryRef};
-use super::op::{Mode as Own, ModeOf, WroteOf};
+use super::op::{ModeOf, PlushWriteMode, WroteOf};
 use super::window::Window;
 use crate::Result;
 use crate::base::pipeline::{self, Stages, prefetch_read};
 use crate::base::reclaim::Guard;
 use crate::key::{Key, Raw, Value};
-use crate::pm::Medium;
-use crate::record::Probe;
-use crate::record::engine::Mode;
+use crate::record::LookupKey;
+use crate::record::engine::WriteMode;
+use crate::storage::Medium;
 use crate::table::{
     Arg, Occupied, OnFailure, Op, Owned, RecordArg, TryInsert, no_shadows, same_length,
 };
@@ -61,12 +61,12 @@ where
     type Entry = Ahead<'t>;
 
     #[inline(always)]
-    fn first(&mut self, index: usize) -> Ahead<'t> {
+    fn locate(&mut self, index: usize) -> Ahead<'t> {
         (self.ahead)(index)
     }
 
     #[inline(always)]
-    fn ask(&mut self, Ahead { hash, looks, .. }: Ahead<'t>) {
+    fn prefetch(&mut self, Ahead { hash, looks, .. }: Ahead<'t>) {
         if looks {
             self.core.hint_search(hash);
         } else {
@@ -75,7 +75,7 @@ where
     }
 
     #[inline(always)]
-    fn second(&mut self, ahead: &mut Ahead<'t>) {
+    fn inspect(&mut self, ahead: &mut Ahead<'t>) {
         if !ahead.looks {
             self.core.root.prefetch_push(self.core.root_entry(ahead.hash), 0);
             return;
@@ -88,7 +88,7 @@ where
     }
 
     #[inline(always)]
-    fn third(&mut self, Ahead { hash, looks, likely }: Ahead<'t>) {
+    fn prefetch_record(&mut self, Ahead { hash, looks, likely }: Ahead<'t>) {
         if looks {
             let likely = likely.or_else(|| self.core.likely(hash, self.core.levels_below()));
             likely.inspect(|&(entry, buckets)| self.core.hint_bucket(entry, buckets));
@@ -130,7 +130,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     #[inline]
     fn hint_bucket(&self, entry: EntryRef<'_>, buckets: u16) {
         let newest = buckets.checked_ilog2().map(|newest| newest as usize);
-        let newest = newest.map(|newest| self.pm.peek(|| self.bucket(entry, newest)));
+        let newest =
+            newest.map(|newest| self.storage.read_unvalidated(|| self.bucket(entry, newest)));
         if let Some(Ok(bucket)) = newest {
             bucket.prefetch();
         }
@@ -141,7 +142,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     fn likely(&self, hash: u64, mut levels: Range<usize>) -> Option<(EntryRef<'_>, u16)> {
         levels.find_map(|level| {
             let entry = self.level_entry(level, self.shape.index(level, hash)).ok()?;
-            let buckets = self.pm.peek(|| self.candidates(entry, hash));
+            let buckets = self.storage.read_unvalidated(|| self.candidates(entry, hash));
             (buckets != 0).then_some((entry, buckets))
         })
     }
@@ -192,12 +193,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         same_length(keys.len(), found.len())?;
         let core = &self.core;
         let mut pin = core.pin();
-        let ahead = |at: usize| Ahead::new(core.probe(keys[at]).hash, true);
+        let ahead = |at: usize| Ahead::new(core.hash_key(keys[at]).hash, true);
         core.in_order(keys.len(), ahead, |at, hash| {
             if at % PINNED == PINNED - 1 {
                 pin.iter_mut().for_each(Guard::renew);
             }
-            let word = core.find(&Probe { hash, key: K::raw(keys[at]) })?;
+            let word = core.find(&LookupKey { hash, key: K::raw(keys[at]) })?;
             found[at] = word.map(|word| self.own_value(word)).transpose()?;
             Ok(ControlFlow::Continue(()))
         })
@@ -222,11 +223,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         let mut window = Window::new(&self.core);
         let ahead = |index| {
             let (key, _, mode) = operation(index);
-            Ahead::new(self.core.probe(key).hash, mode.looks())
+            Ahead::new(self.core.hash_key(key).hash, mode.looks())
         };
         let (_, result) = self.core.in_order(count, ahead, |index, hash| {
             let (key, value, mode) = operation(index);
-            let probe = Probe { hash, key: K::raw(key) };
+            let probe = LookupKey { hash, key: K::raw(key) };
             window.run(index, &probe, &value, mode, &mut answer)?;
             Ok(ControlFlow::Continue(()))
         });
@@ -236,14 +237,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
     pub(super) fn upsert_batch(
         &self,
         pairs: &[RecordArg<'_, K, V>],
-        mode: Mode,
+        mode: WriteMode,
         mut previous: Option<&mut [Option<Owned<V>>]>,
     ) -> Result<()> {
         if let Some(previous) = &previous {
             same_length(pairs.len(), previous.len())?;
         }
         // Without result slots no lookup is needed.
-        let mode = if previous.is_none() { Own::Put } else { mode.into() };
+        let mode = if previous.is_none() { PlushWriteMode::Put } else { mode.into() };
         let operation = |at: usize| (pairs[at].0, V::raw(pairs[at].1), mode);
         self.write_all(pairs.len(), operation, |at, before| {
             if let Some(previous) = &mut previous {
@@ -258,7 +259,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         outcomes: &mut [TryInsert<V>],
     ) -> Result<()> {
         same_length(pairs.len(), outcomes.len())?;
-        let operation = |at: usize| (pairs[at].0, V::raw(pairs[at].1), Own::TryInsert);
+        let operation = |at: usize| (pairs[at].0, V::raw(pairs[at].1), PlushWriteMode::TryInsert);
         self.write_all(pairs.len(), operation, |at, before| {
             outcomes[at] = before.map_or(Ok(()), |value| Err(Occupied(value)));
         })
@@ -270,7 +271,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         removed: &mut [Option<Owned<V>>],
     ) -> Result<()> {
         same_length(keys.len(), removed.len())?;
-        let operation = |at: usize| (keys[at], Raw::Word(0), Own::Remove);
+        let operation = |at: usize| (keys[at], Raw::Word(0), PlushWriteMode::Remove);
         self.write_all(keys.len(), operation, |at, before| removed[at] = before)
     }
 
@@ -284,7 +285,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         let (count, ops) = (ops.len(), RefCell::new(ops));
         let ahead = |index: usize| {
             let op: &Op<'_, K, V> = &ops.borrow()[index];
-            Ahead::new(self.core.probe(op.key()).hash, !matches!(op, Op::Put(..)))
+            Ahead::new(self.core.hash_key(op.key()).hash, !matches!(op, Op::Put(..)))
         };
         let (ran, result) = self.core.in_order(count, ahead, |index, hash| {
             let failed = self.execute_one(&mut window, *ops.borrow_mut(), index, hash)?;
@@ -305,7 +306,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         index: usize,
         hash: u64,
     ) -> Result<bool> {
-        let probe = Probe { hash, key: K::raw(ops[index].key()) };
+        let probe = LookupKey { hash, key: K::raw(ops[index].key()) };
         let (value, mode) = match &ops[index] {
             Op::Get(..) => {
                 if window.has(&probe) {
@@ -316,11 +317,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
                 ops[index].fill(word.map(|word| self.own_value(word)).transpose()?);
                 return Ok(ops[index].failed());
             }
-            Op::TryInsert(_, value, _) => (V::raw(*value), Own::TryInsert),
-            Op::Insert(_, value, _) => (V::raw(*value), Own::Upsert),
-            Op::Put(_, value) => (V::raw(*value), Own::Put),
-            Op::Update(_, value, _) => (V::raw(*value), Own::Update),
-            Op::Remove(..) => (Raw::Word(0), Own::Remove),
+            Op::TryInsert(_, value, _) => (V::raw(*value), PlushWriteMode::TryInsert),
+            Op::Insert(_, value, _) => (V::raw(*value), PlushWriteMode::Upsert),
+            Op::Put(_, value) => (V::raw(*value), PlushWriteMode::Put),
+            Op::Update(_, value, _) => (V::raw(*value), PlushWriteMode::Update),
+            Op::Remove(..) => (Raw::Word(0), PlushWriteMode::Remove),
             // Rejected before the batch began.
             Op::Shadow(..) => return Ok(false),
         };

@@ -26,8 +26,8 @@ use super::root::Held;
 use super::words::{RecordOf, bytes_of, first, one_word, raw_of, words_of};
 use crate::base::reclaim::Guard;
 use crate::key::{Key, Raw, Value};
-use crate::pm::Medium;
-use crate::record::{MAX_BYTES, Probe};
+use crate::record::{LookupKey, MAX_BYTES};
+use crate::storage::Medium;
 use crate::{Error, Result};
 
 /// A round is due when the log takes this many quarters of the bytes needed, estimated by the number of records; or,
@@ -46,7 +46,8 @@ const MOST_FREED: usize = 8;
 const PATIENCE: u32 = 1000;
 /// Steps that one write takes at most.
 const MOST_STEPS: u32 = 8;
-/// Chunks that a step checks before the first round has ended, and the percentage of a chunk that may be needed.
+/// Chunks that a step checks before the first round has ended. It frees those of whose bytes at most this percentage is
+/// needed.
 const LOOKS: usize = 2;
 const LOOK_WORTH: u64 = 50;
 
@@ -103,7 +104,7 @@ struct Count {
     last: u64,
 }
 
-/// How much a round frees.
+/// The amount of garbage that a round frees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effort {
     /// Enough for a while.
@@ -113,7 +114,7 @@ enum Effort {
 }
 
 impl Effort {
-    /// The percentage of a chunk that may be needed for it to be freed.
+    /// A chunk is freed if at most this percentage of its bytes is needed.
     fn worth(self) -> u64 {
         match self {
             Self::Usual => 85,
@@ -123,12 +124,12 @@ impl Effort {
 }
 
 impl Collection {
-    /// For a new table, or an empty one.
+    /// The state for a new table, or an empty one.
     pub(super) fn of_empty() -> Self {
         Self { known: Some(Known::default()), ..Self::default() }
     }
 
-    /// For a table that was just opened. The chunk to be checked first differs between sessions.
+    /// The state for a table that was just opened. The chunk to be checked first differs between sessions.
     pub(super) fn of_unknown(seed: u64) -> Self {
         Self { look_at: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) as u32 >> 16, ..Self::default() }
     }
@@ -137,7 +138,7 @@ impl Collection {
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Rejects keys and values that are too long.
     #[inline]
-    pub(super) fn fits(&self, probe: &Probe<'_>, value: &Raw<'_>) -> Result<()> {
+    pub(super) fn fits(&self, probe: &LookupKey<'_>, value: &Raw<'_>) -> Result<()> {
         let (key, value) = (probe.key.bytes().len(), value.bytes().len());
         if key > MAX_BYTES {
             return Err(Error::KeyTooLong { len: key, max: MAX_BYTES });
@@ -151,7 +152,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Writes a record to the payload log, flushed, and returns the words that represent the value. These are the
     /// value itself for types of fixed width.
     #[inline]
-    pub(super) fn write_payload(&self, probe: &Probe<'_>, value: &Raw<'_>) -> Result<V::Words> {
+    pub(super) fn write_payload(&self, probe: &LookupKey<'_>, value: &Raw<'_>) -> Result<V::Words> {
         let Some(payloads) = self.payloads() else { return Ok(words_of(value)) };
         self.append_payload(payloads, probe, value)
     }
@@ -159,16 +160,16 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     fn append_payload(
         &self,
         payloads: &PayloadLog,
-        probe: &Probe<'_>,
+        probe: &LookupKey<'_>,
         value: &Raw<'_>,
     ) -> Result<V::Words> {
         let (mut key_buffer, mut value_buffer) = ([0; 8], [0; 8]);
         let key = bytes_of(&probe.key, &mut key_buffer);
         let value = bytes_of(value, &mut value_buffer);
-        Ok(one_word(payloads.write(&self.pm, probe.hash, (key, value), Purpose::Write)?))
+        Ok(one_word(payloads.write(&self.storage, probe.hash, (key, value), Purpose::Write)?))
     }
 
-    /// A slot refers to the payload of these words, or never will.
+    /// Ends the pending state of the payload of these words: a slot refers to it, or none ever will.
     #[inline]
     pub(super) fn finish_payload(&self, value: V::Words) {
         if let Some(payloads) = self.payloads() {
@@ -186,7 +187,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     #[cold]
     fn take_steps(&self, payloads: &PayloadLog) -> Result<()> {
-        let Some((mut collection, steps)) = payloads.lock_steps(&self.pm, MOST_STEPS) else {
+        let Some((mut collection, steps)) = payloads.lock_steps(&self.storage, MOST_STEPS) else {
             return Ok(());
         };
         for _ in 0..steps.min(MOST_STEPS) {
@@ -208,7 +209,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         if collection.known.is_none() {
             unless_it_can_stay(self.look(payloads, collection))?;
         }
-        let chunks = payloads.usage(&self.pm).chunks.max(1);
+        let chunks = payloads.usage(&self.storage).chunks.max(1);
         let ranges = self.ranges() * ROUND_PARTS / chunks + 1;
         if self.count_needed(payloads, collection, ranges)? {
             self.end_round(payloads, collection, Effort::Usual);
@@ -228,7 +229,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Returns whether a large part of the log may be garbage, by the bytes and records written since the last round.
     fn is_round_due(&self, payloads: &PayloadLog, collection: &Collection) -> bool {
-        let usage = payloads.usage(&self.pm);
+        let usage = payloads.usage(&self.storage);
         let used = usage.chunks * payloads.chunk_size();
         let tolerated = self.tolerated(payloads);
         let Some(known) = &collection.known else { return used > tolerated };
@@ -250,7 +251,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     fn begin_round(&self, payloads: &PayloadLog, collection: &Collection) -> Round {
         let mut counts = Vec::new();
-        for (chunk, _) in payloads.full(&self.pm) {
+        for (chunk, _) in payloads.full(&self.storage) {
             let chunk = chunk as usize;
             counts.resize(counts.len().max(chunk + 1), None);
             counts[chunk] = Some(Count::default());
@@ -287,7 +288,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 let Some(Some(count)) = round.counts.get_mut(chunk as usize) else { continue };
                 count.last = count.last.max(word);
                 round.referred.get_mut(&chunk).into_iter().for_each(|words| words.push(word));
-                if let Ok(Some(payload)) = payloads.read(&self.pm, word) {
+                if let Ok(Some(payload)) = payloads.read(&self.storage, word) {
                     count.needed += payload.needed_bytes(record.dead);
                     round.records += 1;
                 }
@@ -303,10 +304,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Ends a round, and chooses the chunks to be freed.
     fn end_round(&self, payloads: &PayloadLog, collection: &mut Collection, effort: Effort) {
         let Some(round) = collection.round.take() else { return };
-        let usage = payloads.usage(&self.pm);
+        let usage = payloads.usage(&self.storage);
         let mut bytes = usage.chunks * payloads.chunk_size();
         let (mut used, mut candidates) = (bytes, Vec::new());
-        for (chunk, run) in payloads.full(&self.pm) {
+        for (chunk, run) in payloads.full(&self.storage) {
             let room = u64::from(run) * payloads.chunk_size();
             if let Some(&Some(Count { needed, last })) = round.counts.get(chunk as usize) {
                 let needed = needed.min(room);
@@ -335,11 +336,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Frees the emptiest of the chosen chunks, until two are gained.
     fn free_some(&self, payloads: &PayloadLog, collection: &mut Collection) -> Result<()> {
-        let before = payloads.usage(&self.pm).chunks;
+        let before = payloads.usage(&self.storage).chunks;
         for _ in 0..MOST_FREED {
             let Some(victim) = collection.victims.pop() else { return Ok(()) };
             self.free(payloads, collection, victim)?;
-            if payloads.usage(&self.pm).chunks + GAINED <= before {
+            if payloads.usage(&self.storage).chunks + GAINED <= before {
                 return Ok(());
             }
         }
@@ -350,11 +351,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// session may end before its first round does.
     fn look(&self, payloads: &PayloadLog, collection: &mut Collection) -> Result<()> {
         for _ in 0..LOOKS {
-            let Some(chunk) = payloads.full_from(&self.pm, collection.look_at) else { break };
+            let Some(chunk) = payloads.full_from(&self.storage, collection.look_at) else { break };
             collection.look_at = chunk + 1;
             let guard = payloads.pin();
-            let records = payloads.records_in(&self.pm, chunk);
-            let enough = payloads.run_bytes(&self.pm, chunk) / 100 * LOOK_WORTH;
+            let records = payloads.records_in(&self.storage, chunk);
+            let enough = payloads.run_bytes(&self.storage, chunk) / 100 * LOOK_WORTH;
             let mut needed = 0;
             self.for_each_record(&records, |(word, bytes)| {
                 needed += if self.newest_is(word)? { bytes } else { 0 };
@@ -371,8 +372,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// written again once all currently pinned readers have left.
     pub(super) fn collect_in_need(&self) -> Result<bool> {
         let Some(payloads) = self.payloads() else { return Ok(false) };
-        let mut collection = payloads.lock_collection(&self.pm);
-        let before = payloads.usage(&self.pm).chunks;
+        let mut collection = payloads.lock_collection(&self.storage);
+        let before = payloads.usage(&self.storage).chunks;
         for _ in 0..2 {
             if collection.victims.is_empty() {
                 self.whole_round(payloads, &mut collection)?;
@@ -383,18 +384,18 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                     Err(Error::NoSpace { .. }) => break,
                     freed => unless_it_can_stay(freed)?,
                 }
-                if payloads.usage(&self.pm).chunks + GAINED <= before {
+                if payloads.usage(&self.storage).chunks + GAINED <= before {
                     return Ok(true);
                 }
             }
         }
-        Ok(payloads.usage(&self.pm).chunks < before)
+        Ok(payloads.usage(&self.storage).chunks < before)
     }
 
     /// Frees all chunks with enough garbage, for a table that is to take as little space as possible.
     pub(super) fn collect_all(&self) -> Result<()> {
         let Some(payloads) = self.payloads() else { return Ok(()) };
-        let mut collection = payloads.lock_collection(&self.pm);
+        let mut collection = payloads.lock_collection(&self.storage);
         self.whole_round(payloads, &mut collection)?;
         while let Some(victim) = collection.victims.pop() {
             self.free(payloads, &mut collection, victim)?;
@@ -407,19 +408,19 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn return_space(&self) -> Result<()> {
         let Some(payloads) = self.payloads() else { return Ok(()) };
         for round in 0..PATIENCE {
-            if !payloads.waits_for_readers(&self.pm) {
+            if !payloads.waits_for_readers(&self.storage) {
                 break;
             }
             payloads.pin().flush();
-            self.pm.wait(round);
+            self.storage.wait(round);
         }
-        payloads.give_back(&self.pm, 0).map(|_| ())
+        payloads.give_back(&self.storage, 0).map(|_| ())
     }
 
     /// Gives the space of free chunks back when levels have no space. Returns whether any chunk had space.
     pub(super) fn lend_space(&self) -> Result<bool> {
         match self.payloads() {
-            Some(payloads) => payloads.give_back(&self.pm, SPARE),
+            Some(payloads) => payloads.give_back(&self.storage, SPARE),
             None => Ok(false),
         }
     }
@@ -444,7 +445,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         (chunk, last): (u32, u64),
     ) -> Result<()> {
         let guard = payloads.pin();
-        let records = payloads.records_in(&self.pm, chunk);
+        let records = payloads.records_in(&self.storage, chunk);
         let is_whole = |word: &u64| records.binary_search_by_key(word, |&(word, _)| word).is_ok();
         let all_whole = if PayloadLog::has_gaps(&records) {
             collection.gapped.insert(chunk);
@@ -467,10 +468,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         chunk: u32,
         records: &[(u64, u64)],
     ) -> Result<()> {
-        self.for_each_record(records, |(word, _)| self.settle(word).map(ControlFlow::Continue))?;
+        self.for_each_record(records, |(word, _)| {
+            self.retire_payload(word).map(ControlFlow::Continue)
+        })?;
         // The records that replaced the others may have been acknowledged before they were durable.
-        self.pm.settle()?;
-        payloads.release(&self.pm, guard, chunk)?;
+        self.storage.fence_deferred()?;
+        payloads.release(&self.storage, guard, chunk)?;
         guard.flush();
         Ok(())
     }
@@ -482,15 +485,15 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         records: &[(u64, u64)],
         mut run: impl FnMut((u64, u64)) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
-        let hash = |word| Some(self.pm.peek(|| self.payload(word)).ok()??.hash);
+        let hash = |word| Some(self.storage.read_unvalidated(|| self.payload(word)).ok()??.hash);
         let ahead = |at: usize| Ahead::new(hash(records[at].0).unwrap_or(0), true);
         self.in_order(records.len(), ahead, |at, _| run(records[at])).1
     }
 
     /// The key of a payload, for a search.
-    fn payload_probe(&self, word: u64) -> Result<Option<Probe<'_>>> {
+    fn payload_probe(&self, word: u64) -> Result<Option<LookupKey<'_>>> {
         let Some(payload) = self.payload(word)? else { return Ok(None) };
-        Ok(raw_of(K::FORM, payload.key).map(|key| Probe { hash: payload.hash, key }))
+        Ok(raw_of(K::FORM, payload.key).map(|key| LookupKey { hash: payload.hash, key }))
     }
 
     /// Returns whether the newest record of a payload's key refers to the payload.
@@ -501,7 +504,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Ensures that a payload is not needed where it is, and that readers with an outdated reference fail their
     /// validation.
-    fn settle(&self, word: u64) -> Result<()> {
+    fn retire_payload(&self, word: u64) -> Result<()> {
         let Some(probe) = self.payload_probe(word)? else { return Ok(()) };
         let log = self.logs.log_of(self.root_entry(probe.hash));
         loop {
@@ -525,12 +528,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// Copies a payload, and makes the newest record of its key refer to the copy. Durable after the next settling,
-    /// which precedes the release of the old chunk. Returns `false` when the log or the root entry had no room.
+    /// Copies a payload, and makes the newest record of its key refer to the copy. Durable after the next
+    /// `fence_deferred`, which precedes the release of the old chunk. Returns `false` when the log or the root entry
+    /// had no room.
     fn relocate(
         &self,
         held: &Held<'_, M>,
-        probe: &Probe<'_>,
+        probe: &LookupKey<'_>,
         record: RecordOf<K, V>,
     ) -> Result<bool> {
         let (Some(payloads), Some(payload)) = (&self.payloads, self.payload(record.reference())?)
@@ -538,7 +542,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             return Ok(true);
         };
         let Payload { key, value, .. } = payload.needed(record.dead);
-        let moved = payloads.write(&self.pm, probe.hash, (key, value), Purpose::Move)?;
+        let moved = payloads.write(&self.storage, probe.hash, (key, value), Purpose::Move)?;
         let fenced = self.fence_payloads();
         fenced.inspect_err(|_| payloads.finish(PayloadRef::unpack(moved).chunk))?;
         let relocated = match self.relocate_by_log(held, probe, record, moved) {
@@ -555,13 +559,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     fn relocate_by_log(
         &self,
         held: &Held<'_, M>,
-        probe: &Probe<'_>,
+        probe: &LookupKey<'_>,
         record: RecordOf<K, V>,
         moved: u64,
     ) -> Result<bool> {
         let record = RecordOf::<K, V> { value: one_word(moved), ..record };
         let Attempt::Done(place) = self.log(held, record)? else { return Ok(false) };
-        if let Err(error) = self.pm.fence_later() {
+        if let Err(error) = self.storage.fence_later() {
             self.logs.finish(place);
             return Err(error);
         }

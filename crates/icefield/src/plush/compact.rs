@@ -18,7 +18,7 @@ use super::root::Held;
 use crate::Result;
 use crate::base::hash::{Hash, HashKind};
 use crate::key::{Key, Value};
-use crate::pm::{Cell64, Medium, not_poisoned};
+use crate::storage::{Cell64, Medium, not_poisoned};
 
 /// The share of records that a compaction must drop to be worth its writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,8 +84,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.compact_hidden(held, first, &[], worth)
     }
 
-    /// The same, given the records of the entries above for its hashes, newest first. There must be no older records
-    /// below that its removals hide.
+    /// Does the same as [`Core::compact`], given the records of the entries above for its hashes, newest first. There
+    /// must be no older records below that its removals hide.
     fn compact_hidden(
         &self,
         held: &Held<'_, M>,
@@ -229,7 +229,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let mut dropped = false;
         for entry in 0..self.root.entries() {
             let _pin = self.pin();
-            dropped |= self.compact_below(&self.root.lock(&self.pm, entry))?;
+            dropped |= self.compact_below(&self.root.lock(&self.storage, entry))?;
         }
         Ok(dropped)
     }
@@ -259,13 +259,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             return Ok(Vec::new());
         }
         // Includes the records that were acknowledged before they were durable.
-        self.pm.settle()?;
+        self.storage.fence_deferred()?;
         let records = (self.root.moved(held.entry)..self.root.size(held.entry)).rev();
         Ok(records.map(|at| self.moving(self.root.record(held.entry, at))).collect())
     }
 
-    /// The same for an entry and those below it, given the records of the entries above for its hashes, newest first.
-    /// Works from the bottom up: when a removal is dropped, the records that it hides are gone already.
+    /// Does the same as [`Core::compact_below`] for an entry and those below it, given the records of the entries above
+    /// for its hashes, newest first. Works from the bottom up: when a removal is dropped, the records that it hides are
+    /// gone already.
     fn compact_under(
         &self,
         held: &Held<'_, M>,
@@ -312,20 +313,20 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let other = split.as_ref().map(|split| (split.leaf, split.size));
         let (journal, _lock) = self.take_journal()?;
         // After a failed sync the journal may be one that the next opening has to roll forward.
-        not_poisoned(&self.pm)?;
+        not_poisoned(&self.storage)?;
         self.write_journal(journal, entry.id, records, other);
         // P10, commit point of the compaction: from here on it is rolled forward.
-        self.pm.try_fence()?;
+        self.storage.try_fence()?;
         held.begin_change();
         let replaced = self.replace(entry, records, other).and_then(|()| {
-            journal.head.seal.store(&self.pm, 0, Release);
+            journal.head.seal.store(&self.storage, 0, Release);
             // P12: the entry may change again.
-            self.pm.try_persist(&journal.head.seal)
+            self.storage.try_persist(&journal.head.seal)
         });
         let replaced = match split {
             None => replaced.and_then(|()| self.give_back(entry, records.len())),
-            // No runs are given back: the entry fills up again. After a failed sync readers continue with the words
-            // that were stored.
+            // A split gives no runs back, because the entry fills up again. The leaf gets its bound even if a sync
+            // failed: readers continue with the words that were stored.
             Some(Split { first, bound, leaf, .. }) => {
                 if self.state(leaf).is_ok_and(|state| state.size > 0) {
                     self.bound_leaf(first, bound, leaf);
@@ -353,7 +354,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             self.store_state(other, State { size, epoch: LogEpoch::NONE });
         }
         // P11: the entry does not need its journal any more.
-        self.pm.try_fence()
+        self.storage.try_fence()
     }
 
     fn take_journal(&self) -> Result<(JournalRef<'_>, MutexGuard<'_, ()>)> {
@@ -362,7 +363,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             .iter()
             .enumerate()
             .find_map(|(number, lock)| lock.try_lock().ok().map(|guard| (number, guard)));
-        let (number, guard) = free.unwrap_or_else(|| (0, lock(&self.pm, &self.journal_locks[0])));
+        let (number, guard) =
+            free.unwrap_or_else(|| (0, lock(&self.storage, &self.journal_locks[0])));
         Ok((self.journal(number)?, guard))
     }
 
@@ -389,44 +391,44 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     ) {
         let other = other
             .map_or(0, |(entry, size)| (size as u64) << u32::BITS | u64::from(entry.id.pack()));
-        let (pm, JournalRef { head: journal, words }) = (&self.pm, journal);
+        let (storage, JournalRef { head: journal, words }) = (&self.storage, journal);
         let slots = words.chunks_exact(self.measure.widths().words());
-        journal.entry.store(pm, id.pack().into(), Relaxed);
-        journal.records.store(pm, records.len() as u64, Relaxed);
-        journal.other.store(pm, other, Relaxed);
+        journal.entry.store(storage, id.pack().into(), Relaxed);
+        journal.records.store(storage, records.len() as u64, Relaxed);
+        journal.other.store(storage, other, Relaxed);
         for (slot, moving) in slots.zip(records) {
             let record = &moving.record;
-            self.measure.each_word(record, |at, word| slot[at].store(pm, word, Relaxed));
+            self.measure.each_word(record, |at, word| slot[at].store(storage, word, Relaxed));
         }
         for (number, word) in journal.dead.iter().enumerate() {
             let bits = (0..64).map(|bit| {
                 let moving = records.get(number * 64 + bit);
                 u64::from(moving.is_some_and(|moving| moving.record.dead)) << bit
             });
-            word.store(pm, bits.sum(), Relaxed);
+            word.store(storage, bits.sum(), Relaxed);
         }
-        journal.seal.store(pm, self.seal(id, records, other), Release);
-        pm.flush_object(journal);
+        journal.seal.store(storage, self.seal(id, records, other), Release);
+        storage.flush_object(journal);
         let words = &words[..records.len() * self.measure.widths().words()];
-        pm.flush(words.as_ptr().cast(), size_of_val(words));
+        storage.flush(words.as_ptr().cast(), size_of_val(words));
     }
 
     /// Reads a journal; `None` if its seal is wrong.
     fn read_journal(&self, journal: JournalRef<'_>) -> Option<JournalOf<K, V>> {
-        let (pm, JournalRef { head: journal, words }) = (&self.pm, journal);
-        let sealed = journal.seal.load(pm, Acquire);
-        let count = journal.records.load(pm, Relaxed);
+        let (storage, JournalRef { head: journal, words }) = (&self.storage, journal);
+        let sealed = journal.seal.load(storage, Acquire);
+        let count = journal.records.load(storage, Relaxed);
         if sealed == 0 || count > self.shape.records() as u64 {
             return None;
         }
-        let id = EntryId::unpack(journal.entry.load(pm, Relaxed) as u32);
+        let id = EntryId::unpack(journal.entry.load(storage, Relaxed) as u32);
         let slots = words.chunks_exact(self.measure.widths().words()).take(count as usize);
         let record = |(at, slot): (usize, &[Cell64])| {
-            let dead = journal.dead[at / 64].load(pm, Relaxed) >> (at % 64) & 1 == 1;
-            self.moving(self.measure.record(dead, |word| slot[word].load(pm, Relaxed)))
+            let dead = journal.dead[at / 64].load(storage, Relaxed) >> (at % 64) & 1 == 1;
+            self.moving(self.measure.record(dead, |word| slot[word].load(storage, Relaxed)))
         };
         let records: Vec<_> = slots.enumerate().map(record).collect();
-        let other = journal.other.load(pm, Relaxed);
+        let other = journal.other.load(storage, Relaxed);
         let size = (other >> u32::BITS) as usize;
         let leaf = (size > 0).then(|| (EntryId::unpack(other as u32), size));
         let fits = self.seal(id, &records, other) == sealed && size <= self.shape.records();
@@ -442,9 +444,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 let leaf = leaf.map(|(id, size)| Ok((self.entry(id)?, size))).transpose()?;
                 self.replace(self.entry(id)?, &records, leaf)?;
                 redone += 1;
-                journal.head.seal.store(&self.pm, 0, Release);
+                journal.head.seal.store(&self.storage, 0, Release);
                 // Durable by the next fence of the opening, before the entry can change.
-                self.pm.flush_object(&journal.head.seal);
+                self.storage.flush_object(&journal.head.seal);
             }
         }
         Ok(redone)

@@ -23,10 +23,10 @@ use crate::base::gate::{Closed, Gate};
 use crate::base::hash::Hash;
 use crate::base::reclaim::Guard;
 use crate::key::{Form, Key, Raw, Value};
-use crate::pm::alloc::Allocator;
-use crate::pm::superblock::ROOT_OFFSET;
-use crate::pm::{Medium, Region};
-use crate::record::Probe;
+use crate::record::LookupKey;
+use crate::storage::alloc::Allocator;
+use crate::storage::superblock::ROOT_OFFSET;
+use crate::storage::{Medium, Region};
 use crate::{Error, Result};
 
 /// The state that all parts of a table share.
@@ -73,7 +73,7 @@ pub(crate) struct Core<K: ?Sized, V: ?Sized, M> {
     /// Present when the table is opened for salvage only.
     pub(super) mended: Option<Mended>,
     /// The last field, so that all fields that point into its mappings are dropped first.
-    pub(super) pm: M,
+    pub(super) storage: M,
 }
 
 /// Event counters for `stats` and the benchmarks.
@@ -95,18 +95,18 @@ pub(super) struct EntryRef<'a> {
 }
 
 /// Locks a mutex whose holder may store to the medium and wait there.
-pub(super) fn lock<'a, T>(pm: &impl Medium, mutex: &'a Mutex<T>) -> MutexGuard<'a, T> {
+pub(super) fn lock<'a, T>(storage: &impl Medium, mutex: &'a Mutex<T>) -> MutexGuard<'a, T> {
     let mut rounds = 0;
     loop {
         if let Some(guard) = try_lock(mutex) {
             return guard;
         }
-        pm.wait(rounds);
+        storage.wait(rounds);
         rounds = rounds.saturating_add(1);
     }
 }
 
-/// The same, but returns `None` when another thread holds the mutex.
+/// Like [`lock`], but returns `None` when another thread holds the mutex.
 pub(super) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     match mutex.try_lock() {
         Ok(guard) => Some(guard),
@@ -126,12 +126,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// The error for damage in one of the table's files.
     #[cold]
     pub(super) fn corrupt(&self, region: &Region, offset: u64, detail: impl Into<String>) -> Error {
-        Error::corrupt(self.pm.path().join(region.name()), offset, detail)
+        Error::corrupt(self.storage.path().join(region.name()), offset, detail)
     }
 
     #[inline]
     pub(super) fn level_count(&self) -> usize {
-        self.pm.beside();
+        self.storage.sim_yield_point();
         // Acquire (E8): pairs with the Release in `add_level`; the new entries are mapped.
         self.level_count.load(Acquire)
     }
@@ -139,15 +139,15 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Stores and persists the phase of the table.
     pub(super) fn set_phase(&self, phase: Phase) -> Result<()> {
         let cell = &self.root_words()?.phase;
-        cell.store(&self.pm, phase.pack(), Release);
-        self.pm.try_persist(cell)
+        cell.store(&self.storage, phase.pack(), Release);
+        self.storage.try_persist(cell)
     }
 
     /// The key and its hash, for a search.
     #[inline]
-    pub(super) fn probe<'a>(&self, key: K::Arg<'a>) -> Probe<'a> {
+    pub(super) fn hash_key<'a>(&self, key: K::Arg<'a>) -> LookupKey<'a> {
         let key = K::raw(key);
-        Probe { hash: self.placed(&key), key }
+        LookupKey { hash: self.placed(&key), key }
     }
 
     /// The value that is used as the hash of a key. With ranges, the upper half is the key's place among all keys.
@@ -183,13 +183,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Closes the gate to writers for an operation on the whole table.
     pub(super) fn close_gate(&self) -> Result<Closed<'_>> {
-        self.gate.close().map_err(|error| Error::io(self.pm.path(), error))
+        self.gate.close().map_err(|error| Error::io(self.storage.path(), error))
     }
 
     /// Locks the root entry of a hash. The caller holds no other one.
     #[inline]
     pub(super) fn hold(&self, hash: u64) -> Held<'_, M> {
-        self.root.lock(&self.pm, self.root_entry(hash))
+        self.root.lock(&self.storage, self.root_entry(hash))
     }
 
     /// An entry of a level.
@@ -214,7 +214,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// The entry that continues another one, if any.
     pub(super) fn next_of(&self, entry: EntryRef<'_>) -> Result<Option<EntryRef<'_>>> {
-        match entry.entry.next.load(&self.pm, Acquire) {
+        match entry.entry.next.load(&self.storage, Acquire) {
             0 => Ok(None),
             next => self.entry(EntryId::Chained(next - 1)).map(Some),
         }
@@ -238,7 +238,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// The number of records of an entry, and its epoch.
     #[inline]
     pub(super) fn state(&self, entry: EntryRef<'_>) -> Result<State> {
-        let state = State::unpack(entry.entry.state.load(&self.pm, Acquire));
+        let state = State::unpack(entry.entry.state.load(&self.storage, Acquire));
         if state.size > self.shape.records() {
             return Err(self.corrupt(&self.levels, 0, format!("{:?} holds too much", entry.id)));
         }
@@ -248,7 +248,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     #[inline]
     pub(super) fn bucket(&self, entry: EntryRef<'_>, bucket: usize) -> Result<Bucket<'_>> {
         let (run, place) = run_of(bucket);
-        let block = entry.entry.runs[run].load(&self.pm, Acquire);
+        let block = entry.entry.runs[run].load(&self.storage, Acquire);
         let region = &self.runs[class_of(run)];
         // A reader without a lock may find no run here: the entry may have lost it since the reader loaded its state.
         let found = block.checked_sub(1).and_then(|block| {
@@ -282,16 +282,20 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     #[inline(always)]
     fn word_in(&self, bucket: Bucket<'_>, slot: usize, word: usize) -> u64 {
         match word {
-            0 => bucket.heads[slot].load(&self.pm, Relaxed),
+            0 => bucket.heads[slot].load(&self.storage, Relaxed),
             // Acquire (E3): the payload behind a reference was written before.
-            _ => bucket.rests(slot..slot + 1)[word - 1].load(&self.pm, Acquire),
+            _ => bucket.rests(slot..slot + 1)[word - 1].load(&self.storage, Acquire),
         }
     }
 
     #[inline]
     fn is_dead(&self, entry: &Entry, at: usize) -> bool {
-        // A peek: other bits of the word may change at the same time, for records that do not count yet.
-        self.pm.peek(|| entry.dead[at / 64].load(&self.pm, Relaxed)) >> (at % 64) & 1 == 1
+        // Read without validation: other bits of the word may change at the same time, for records that do not count
+        // yet.
+        self.storage.read_unvalidated(|| entry.dead[at / 64].load(&self.storage, Relaxed))
+            >> (at % 64)
+            & 1
+            == 1
     }
 
     /// The hash of a record's key.
@@ -311,17 +315,19 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Returns whether a record has the searched key. The caller is pinned.
     #[inline]
-    pub(super) fn holds(&self, record: RecordOf<K, V>, probe: &Probe<'_>) -> Result<bool> {
+    pub(super) fn holds(&self, record: RecordOf<K, V>, probe: &LookupKey<'_>) -> Result<bool> {
         let same = record.key == self.key_words(probe);
         if !same || self.measure.is_inline() {
             return Ok(same);
         }
         let mut buffer = [0; 8];
         let Some(payloads) = self.payloads() else { return Ok(same) };
-        let Some(payload) = payloads.read(&self.pm, record.reference())? else { return Ok(false) };
+        let Some(payload) = payloads.read(&self.storage, record.reference())? else {
+            return Ok(false);
+        };
         let same = payload.key == bytes_of(&probe.key, &mut buffer);
         if !same {
-            payloads.verify(&self.pm, record.reference())?;
+            payloads.verify(&self.storage, record.reference())?;
         }
         Ok(same)
     }
@@ -329,7 +335,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// The payload behind a reference; `None` when it has been freed because its record is stale.
     pub(super) fn payload(&self, word: u64) -> Result<Option<Payload<'_>>> {
         match self.payloads() {
-            Some(payloads) => payloads.read(&self.pm, word),
+            Some(payloads) => payloads.read(&self.storage, word),
             None => Ok(None),
         }
     }
@@ -337,7 +343,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// The payload of a record that was current at some time since the caller was pinned.
     pub(super) fn payload_found(&self, word: u64) -> Result<Payload<'_>> {
         match self.payloads() {
-            Some(payloads) => payloads.read_found(&self.pm, word),
+            Some(payloads) => payloads.read_found(&self.storage, word),
             None => Ok(Payload { hash: 0, key: &[], value: &[] }),
         }
     }
@@ -346,7 +352,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     #[inline]
     pub(super) fn dangles(&self, record: RecordOf<K, V>) -> Result<bool> {
         match self.payloads() {
-            Some(payloads) => Ok(!payloads.is_current(&self.pm, record.reference())),
+            Some(payloads) => Ok(!payloads.is_current(&self.storage, record.reference())),
             None => Ok(false),
         }
     }
@@ -358,29 +364,33 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             return Ok(a.key == b.key);
         }
         let Some(payloads) = self.payloads() else { return Ok(true) };
-        let [a, b] = [a, b].map(|record| payloads.key_found(&self.pm, record.reference()));
+        let [a, b] = [a, b].map(|record| payloads.key_found(&self.storage, record.reference()));
         Ok(a? == b?)
     }
 
     /// The newest record of a key, without a lock (§5.2).
     #[inline]
-    pub(super) fn lookup(&self, probe: &Probe<'_>) -> Result<Option<RecordOf<K, V>>> {
+    pub(super) fn lookup(&self, probe: &LookupKey<'_>) -> Result<Option<RecordOf<K, V>>> {
         let entry = self.root_entry(probe.hash);
         loop {
-            let version = self.root.read_begin(&self.pm, entry);
+            let version = self.root.read_begin(&self.storage, entry);
             let found = self.search(entry, probe);
             // Hits, misses and errors count only if nothing has changed since.
-            if self.root.validate(&self.pm, entry, version) {
+            if self.root.validate(&self.storage, entry, version) {
                 return found;
             }
-            self.pm.forget_reads();
+            self.storage.forget_reads();
         }
     }
 
     /// The newest record of a key, in the root or the levels from top to bottom. Under the lock, or validated by the
     /// caller.
     #[inline]
-    pub(super) fn search(&self, entry: usize, probe: &Probe<'_>) -> Result<Option<RecordOf<K, V>>> {
+    pub(super) fn search(
+        &self,
+        entry: usize,
+        probe: &LookupKey<'_>,
+    ) -> Result<Option<RecordOf<K, V>>> {
         let found = self.root.newest(entry, probe.hash, |record| self.holds(record, probe))?;
         if found.is_some() {
             return Ok(found);
@@ -409,7 +419,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     fn search_chain(
         &self,
         first: EntryRef<'_>,
-        probe: &Probe<'_>,
+        probe: &LookupKey<'_>,
     ) -> Result<Option<RecordOf<K, V>>> {
         if let Some(ranges) = self.ranges {
             let (leaf, _) = self.leaf_of(first, &ranges.sort_key(&probe.key))?;
@@ -432,7 +442,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         &self,
         entry: EntryRef<'_>,
         mut candidates: u16,
-        probe: &Probe<'_>,
+        probe: &LookupKey<'_>,
     ) -> Result<Option<RecordOf<K, V>>> {
         let size = self.state(entry)?.size;
         let slots = self.shape.slots as usize;
@@ -455,12 +465,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         entry: EntryRef<'_>,
         number: usize,
         used: usize,
-        probe: &Probe<'_>,
+        probe: &LookupKey<'_>,
     ) -> Result<Option<RecordOf<K, V>>> {
         let bucket = self.bucket(entry, number)?;
         let wanted = first(&self.key_words(probe));
         for slot in (0..used.min(SLOTS)).rev() {
-            if bucket.heads[slot].load(&self.pm, Relaxed) == wanted {
+            if bucket.heads[slot].load(&self.storage, Relaxed) == wanted {
                 let at = number * self.shape.slots as usize + slot;
                 let record = self.record(entry, at)?;
                 if self.holds(record, probe)? {
@@ -473,7 +483,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// The key words that records of a searched key have.
     #[inline]
-    pub(super) fn key_words(&self, probe: &Probe<'_>) -> K::Words {
+    pub(super) fn key_words(&self, probe: &LookupKey<'_>) -> K::Words {
         if self.measure.is_inline() { words_of(&probe.key) } else { one_word(probe.hash) }
     }
 
@@ -484,7 +494,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(records)
     }
 
-    /// Appends these records to `records`, but only those whose hash is `wanted`.
+    /// Appends to `records` those records of an entry, and of the entries that continue it, whose hash `wanted`
+    /// accepts, newest first.
     #[inline]
     pub(super) fn newest_first_where(
         &self,
@@ -498,7 +509,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Appends the records of an entry whose hash is `wanted` to `records`, newest first.
+    /// Appends to `records` those records of an entry whose hash `wanted` accepts, newest first.
     #[inline]
     pub(super) fn read_entry(
         &self,

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::layout::{Entry, FILTER_WORDS, LINE_WORDS};
 use crate::base::pipeline::prefetch_read;
-use crate::pm::Medium;
+use crate::storage::Medium;
 
 /// Rows for each key.
 const ROWS: u32 = 6;
@@ -42,13 +42,14 @@ pub(super) fn line_of(hash: u64) -> usize {
 /// The buckets that may hold a key, one bit each.
 #[inline]
 #[track_caller]
-pub(super) fn candidates(pm: &impl Medium, entry: &Entry, hash: u64) -> u16 {
-    // A peek: a writer sets the bits of records before the records count. A superfluous bit is harmless, and no bit
-    // is cleared while its record counts.
-    pm.peek(|| candidates_by(hash, |word| entry.filter[word].load(pm, Relaxed)))
+pub(super) fn candidates(storage: &impl Medium, entry: &Entry, hash: u64) -> u16 {
+    // Read without validation: a writer sets the bits of records before the records count. A superfluous bit is
+    // harmless, and no bit is cleared while its record counts.
+    storage
+        .read_unvalidated(|| candidates_by(hash, |word| entry.filter[word].load(storage, Relaxed)))
 }
 
-/// The same for a filter whose words `word` returns.
+/// Like [`candidates`], for a filter whose words `word` returns.
 #[inline]
 #[track_caller]
 pub(super) fn candidates_by(hash: u64, word: impl Fn(usize) -> u64) -> u16 {
@@ -81,8 +82,8 @@ impl Image {
     }
 
     /// The filter of an entry that keeps its records.
-    pub(super) fn of(pm: &impl Medium, entry: &Entry) -> Self {
-        Self::from_words(|word| entry.filter[word].load(pm, Relaxed))
+    pub(super) fn of(storage: &impl Medium, entry: &Entry) -> Self {
+        Self::from_words(|word| entry.filter[word].load(storage, Relaxed))
     }
 
     /// The filter whose words `word` returns.
@@ -105,14 +106,14 @@ impl Image {
 
     /// Stores the words that differ. Flushed; a fence must follow before the records count.
     #[track_caller]
-    pub(super) fn store(&self, pm: &impl Medium, entry: &Entry) {
+    pub(super) fn store(&self, storage: &impl Medium, entry: &Entry) {
         for (cell, &word) in entry.filter.iter().zip(&self.0) {
-            if cell.load(pm, Relaxed) != word {
+            if cell.load(storage, Relaxed) != word {
                 // Relaxed (E3): a reader that uses it validates by the lock word afterwards.
-                cell.store(pm, word, Relaxed);
+                cell.store(storage, word, Relaxed);
             }
         }
-        pm.flush_object(&entry.filter);
+        storage.flush_object(&entry.filter);
     }
 }
 

@@ -5,11 +5,11 @@ use std::mem::offset_of;
 use std::ops::Range;
 
 use super::epoch::LogEpoch;
-use super::words::Widths;
 use crate::base::pipeline::{prefetch_read, prefetch_write};
-use crate::pm::alloc::Words;
-use crate::pm::cell::Overlay;
-use crate::pm::{Cell32, Cell64, Region};
+use crate::key::Form;
+use crate::storage::alloc::Words;
+use crate::storage::cell::Overlay;
+use crate::storage::{Cell32, Cell64, Region};
 
 /// Slots in a bucket: one media block of records.
 pub(super) const SLOTS: usize = 16;
@@ -34,6 +34,63 @@ pub(super) const MAX_LOG_BITS: u32 = 6;
 pub(super) const MAX_FIRST_BITS: u32 = 4;
 pub(super) const MAX_LOG_CHUNKS: usize = 64;
 pub(super) const MAX_LOG_RECORDS: u32 = 1 << 20;
+
+pub(super) const WORD_BYTES: usize = size_of::<u64>();
+
+/// The numbers of words of key and value. Fixed at a table's creation, by its types.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Widths {
+    pub(super) key: usize,
+    pub(super) value: usize,
+    /// `true` if these words are the key and the value themselves.
+    pub(super) inline: bool,
+}
+
+impl Widths {
+    pub(super) const BY_REFERENCE: Self = Self { key: 1, value: 1, inline: false };
+
+    pub(super) const fn of([key, value]: [Form; 2]) -> Self {
+        const fn words(form: Form) -> Option<usize> {
+            match form {
+                Form::Word => Some(1),
+                Form::Fixed(bytes) => Some(bytes.div_ceil(WORD_BYTES)),
+                Form::Variable => None,
+            }
+        }
+        match (words(key), words(value)) {
+            (Some(key), Some(value)) => Self { key, value, inline: true },
+            _ => Self::BY_REFERENCE,
+        }
+    }
+
+    #[inline(always)]
+    pub(super) const fn words(self) -> usize {
+        self.key + self.value
+    }
+
+    #[inline(always)]
+    pub(super) const fn log_words(self) -> usize {
+        self.words() + 1
+    }
+
+    #[inline(always)]
+    pub(super) const fn bucket_words(self) -> usize {
+        SLOTS * self.words()
+    }
+
+    pub(super) const fn bucket_bytes(self) -> u64 {
+        (self.bucket_words() * WORD_BYTES) as u64
+    }
+
+    pub(super) const fn log_bytes(self, records: u32) -> u64 {
+        records as u64 * (self.log_words() * WORD_BYTES) as u64
+    }
+
+    /// Encodes the widths as a superblock parameter.
+    pub(super) fn pack(self) -> u64 {
+        if self.words() == 2 { 0 } else { (self.key | self.value << 8) as u64 }
+    }
+}
 
 /// Sixteen records: first the first words of all records, which are those of their keys, then the other words of
 /// each. A search reads only the former.
@@ -158,7 +215,7 @@ const _: () = assert!(size_of::<Journal>() == 64 && offset_of!(Journal, dead) ==
 const _: () = assert!(size_of::<ChunkHead>() == 64);
 const _: () = assert!(offset_of!(Root, together) == 16);
 const _: () = assert!(offset_of!(Root, runs) == 64 && offset_of!(Root, chains) == 64 + 4 * 320);
-const _: () = assert!(size_of::<Root>() as u64 <= crate::pm::superblock::ROOT_BYTES);
+const _: () = assert!(size_of::<Root>() as u64 <= crate::storage::superblock::ROOT_BYTES);
 
 /// The number of records of an entry. The upper 48 bits: the epoch of the root entry up to which the records of the
 /// recovery log have arrived here, in level 1 only.

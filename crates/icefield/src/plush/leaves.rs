@@ -30,7 +30,7 @@ use super::partition::SortKey;
 use super::root::Held;
 use crate::Result;
 use crate::key::{Key, Value};
-use crate::pm::Medium;
+use crate::storage::Medium;
 
 /// Shards of the bounds, each with its own lock.
 const SHARDS: usize = 64;
@@ -159,7 +159,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     ) -> Result<(EntryRef<'a>, Option<Box<[u8]>>)> {
         let EntryId::Level(number) = first.id else { return Ok((first, None)) };
         let Found { block, end } = loop {
-            self.pm.beside();
+            self.storage.sim_yield_point();
             let (known, forgotten) = {
                 let shard = self.leaves.read(number);
                 (shard.chains.get(&number).map(|chain| chain.find(key)), shard.forgotten)
@@ -168,9 +168,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 break found;
             }
             let chain = self.read_leaves(first)?;
-            self.pm.beside();
+            self.storage.sim_yield_point();
             let mut shard = self.leaves.write(number);
-            // A thread that changes a chain has either loaded its bounds before, or forgets them afterwards.
+            // If no chain was forgotten since, these bounds are current: a thread that changes a chain has loaded its
+            // bounds before, or else forgets them afterwards.
             if shard.forgotten == forgotten {
                 break shard.chains.entry(number).or_insert(chain).find(key);
             }
@@ -328,7 +329,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             return self.settle_runs(&provided).and(Err(error));
         }
         // P3, P6: the runs, records and filters of these leaves.
-        self.end_runs(&provided, self.pm.try_fence())?;
+        self.end_runs(&provided, self.storage.try_fence())?;
         held.begin_change();
         for Share { leaf, size, taken, .. } in taking() {
             let State { epoch, .. } = self.state(*leaf)?;
@@ -336,7 +337,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
         self.estimate.add(copied);
         // P7: the records are in their leaves.
-        self.pm.try_fence()?;
+        self.storage.try_fence()?;
         held.end_change();
         Ok(())
     }
@@ -385,7 +386,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             }
             self.write_records(other, 0, &upper)?;
             // P6: the records of the other leaf, before the journal contains their number.
-            self.pm.try_fence()?;
+            self.storage.try_fence()?;
             let split = Split { first, bound, leaf: other, size: upper.len() };
             self.rewrite(held, leaf, &lower, Some(split))?;
             dropped.iter().for_each(|moving| self.note_dropped(moving.record));
@@ -409,7 +410,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let dead: u32 = leaf.entry.dead.iter().enumerate().fold(0, |dead, (number, word)| {
             let counting = size.saturating_sub(number * 64).min(64) as u32;
             // Relaxed (E3): under the lock. In two steps, because a shift by 64 would overflow.
-            let bits = word.load(&self.pm, Relaxed)
+            let bits = word.load(&self.storage, Relaxed)
                 & !(u64::MAX << (counting / 2) << counting.div_ceil(2));
             dead + bits.count_ones()
         });
@@ -442,7 +443,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Returns an empty leaf of a chain: a spare one, or a new one.
     fn new_leaf<'a>(&'a self, held: &Held<'_, M>, first: EntryRef<'a>) -> Result<EntryRef<'a>> {
         let EntryId::Level(number) = first.id else { return Ok(first) };
-        self.pm.beside();
+        self.storage.sim_yield_point();
         let spare = {
             let mut shard = self.leaves.write(number);
             shard.chains.entry(number).or_default().spare.pop()
@@ -460,7 +461,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Adds a leaf with its lower bound. Readers wait.
     pub(super) fn bound_leaf(&self, first: EntryRef<'_>, bound: &[u8], leaf: EntryRef<'_>) {
         let (EntryId::Level(number), EntryId::Chained(block)) = (first.id, leaf.id) else { return };
-        self.pm.beside();
+        self.storage.sim_yield_point();
         let mut shard = self.leaves.write(number);
         shard.chains.entry(number).or_default().bounds.insert(bound.into(), block);
     }
@@ -476,7 +477,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     ) {
         let (EntryId::Level(number), EntryId::Chained(block)) = (first.id, leaf.id) else { return };
         held.begin_change();
-        self.pm.beside();
+        self.storage.sim_yield_point();
         {
             let mut shard = self.leaves.write(number);
             let chain = shard.chains.entry(number).or_default();

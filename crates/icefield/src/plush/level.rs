@@ -12,8 +12,8 @@ use super::layout::{
 use super::words::{Record, RecordOf};
 use crate::base::pipeline::prefetch_write;
 use crate::key::{Data, Key, Value};
-use crate::pm::alloc::{Blocks, Claim, Freed, free_all, reserve_blocks};
-use crate::pm::{Cell64, Medium, Region, not_poisoned};
+use crate::storage::alloc::{Blocks, Claim, Freed, free_all, reserve_blocks};
+use crate::storage::{Cell64, Medium, Region, not_poisoned};
 use crate::{Error, Result};
 
 /// A record that moves to an entry, and its hash.
@@ -35,7 +35,7 @@ pub(super) type Provided = [Vec<Claim>; CLASSES];
 
 /// Runs of a class, or chained entries, as blocks of an allocator. A word of each free block links to the next one.
 pub(super) struct Linked<'a, M> {
-    pub(super) pm: &'a M,
+    pub(super) storage: &'a M,
     pub(super) region: &'a Region,
     /// Bytes of a block.
     pub(super) bytes: u64,
@@ -47,7 +47,7 @@ impl<M: Medium> Linked<'_, M> {
     fn link(&self, block: u32) -> Result<&Cell64> {
         let offset = u64::from(block) * self.bytes + self.link;
         self.region.at(offset).ok_or_else(|| {
-            let file = self.pm.path().join(self.region.name());
+            let file = self.storage.path().join(self.region.name());
             Error::corrupt(file, offset, "the file ends before the block")
         })
     }
@@ -55,35 +55,35 @@ impl<M: Medium> Linked<'_, M> {
 
 impl<M: Medium> Blocks for Linked<'_, M> {
     fn next(&self, block: u32) -> Result<u64> {
-        Ok(self.link(block)?.load(self.pm, Acquire))
+        Ok(self.link(block)?.load(self.storage, Acquire))
     }
 
     fn set_next(&self, block: u32, next: u64) -> Result<()> {
         let link = self.link(block)?;
-        link.store(self.pm, next, Release);
-        self.pm.flush_object(link);
+        link.store(self.storage, next, Release);
+        self.storage.flush_object(link);
         Ok(())
     }
 
     fn reserve(&self, count: u64) -> Result<()> {
-        reserve_blocks(self.pm, self.region, count, self.bytes)?;
+        reserve_blocks(self.storage, self.region, count, self.bytes)?;
         // Reserves again what a shrunken table gave back, and some more at once, because each call is a system call
         // there.
         let from = count.saturating_sub(MAX_CLAIMED) * self.bytes;
-        self.pm.reserve(self.region, from, (count * self.bytes - from) + RESERVED_AHEAD)
+        self.storage.reserve(self.region, from, (count * self.bytes - from) + RESERVED_AHEAD)
     }
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn run_blocks(&self, class: usize) -> Linked<'_, M> {
         let bytes = self.measure.widths().bucket_bytes() * run_buckets(class + 1);
-        Linked { pm: &self.pm, region: &self.runs[class], bytes, link: 0 }
+        Linked { storage: &self.storage, region: &self.runs[class], bytes, link: 0 }
     }
 
     pub(super) fn chain_blocks(&self) -> Linked<'_, M> {
         // A word of the filter: the state of a free entry must remain empty.
         let link = offset_of!(Entry, filter) as u64;
-        Linked { pm: &self.pm, region: &self.chains, bytes: ENTRY_BYTES, link }
+        Linked { storage: &self.storage, region: &self.chains, bytes: ENTRY_BYTES, link }
     }
 
     /// Gives each entry the runs for its number of records, durably.
@@ -117,25 +117,25 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         for (entry, records) in needs {
             let of_class = (0..self.runs_for(records)).filter(|&run| class_of(run) == class);
             let cells = of_class.map(|run| (&entry.entry.runs[run], entry.id.pack()));
-            missing.extend(cells.filter(|(cell, _)| cell.load(&self.pm, Acquire) == 0));
+            missing.extend(cells.filter(|(cell, _)| cell.load(&self.storage, Acquire) == 0));
         }
         let words = &self.root_words()?.runs[class];
         let (allocator, blocks) = (&self.run_allocators[class], self.run_blocks(class));
         let mut missing = &missing[..];
         while !missing.is_empty() {
             let tags: Vec<u32> = missing.iter().map(|(_, tag)| *tag).collect();
-            let claims = allocator.claim_some(&self.pm, words, &blocks, &tags)?;
+            let claims = allocator.claim_some(&self.storage, words, &blocks, &tags)?;
             let (now, later) = missing.split_at(claims.len());
             for ((cell, _), claim) in now.iter().zip(&claims) {
-                cell.store(&self.pm, claim.block + 1, Release);
-                self.pm.flush_object(*cell);
+                cell.store(&self.storage, claim.block + 1, Release);
+                self.storage.flush_object(*cell);
             }
             if later.is_empty() {
                 return Ok(claims);
             }
             // A thread that waits for further runs of a class holds no claims of it; otherwise two threads could wait
             // for each other.
-            let fenced = self.pm.try_fence();
+            let fenced = self.storage.try_fence();
             self.end_claims(class, &claims, &fenced)?;
             fenced?;
             missing = later;
@@ -147,7 +147,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn settle_runs(&self, provided: &Provided) -> Result<()> {
         if provided.iter().any(|claims| !claims.is_empty()) {
             // P3: as with P6.
-            self.end_runs(provided, self.pm.try_fence())?;
+            self.end_runs(provided, self.storage.try_fence())?;
         }
         Ok(())
     }
@@ -165,7 +165,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         match fenced {
             Ok(()) => {
                 let words = &self.root_words()?.runs[class];
-                self.run_allocators[class].commit(&self.pm, words, claims);
+                self.run_allocators[class].commit(&self.storage, words, claims);
             }
             Err(_) => self.run_allocators[class].forget_all(claims),
         }
@@ -175,7 +175,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Frees the runs that an entry does not need for `records`. Readers wait.
     pub(super) fn give_back(&self, entry: EntryRef<'_>, records: usize) -> Result<()> {
         let needless = &entry.entry.runs[self.runs_for(records)..];
-        if needless.iter().all(|cell| cell.load(&self.pm, Acquire) == 0) {
+        if needless.iter().all(|cell| cell.load(&self.storage, Acquire) == 0) {
             return Ok(());
         }
         let words = self.root_words()?;
@@ -185,17 +185,17 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             .map(|((allocator, words), blocks)| Freed { allocator, words, blocks, owned: vec![] })
             .collect();
         for (run, cell) in entry.entry.runs.iter().enumerate().skip(self.runs_for(records)) {
-            if let Some(block) = cell.load(&self.pm, Acquire).checked_sub(1) {
+            if let Some(block) = cell.load(&self.storage, Acquire).checked_sub(1) {
                 frees[class_of(run)].owned.push((block, entry.id.pack()));
             }
         }
         frees.retain(|freed| !freed.owned.is_empty());
-        free_all(&self.pm, &frees, || {
+        free_all(&self.storage, &frees, || {
             for cell in needless {
-                cell.store(&self.pm, 0, Release);
+                cell.store(&self.storage, 0, Release);
                 // Durable by the fence for the links of the runs, which precedes the list head: the entry has lost
                 // the runs before another entry can get them.
-                self.pm.flush_object(cell);
+                self.storage.flush_object(cell);
             }
             Ok(())
         })
@@ -215,7 +215,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         records: &[MovingOf<K, V>],
     ) -> Result<()> {
         // After a failed sync, records that still count on the medium may be at these places.
-        not_poisoned(&self.pm)?;
+        not_poisoned(&self.storage)?;
         let mut filter = match size {
             0 => self.filter_of_continuations(entry)?,
             _ => self.filter_of(entry),
@@ -278,13 +278,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         for ((head, rest), Moving { record, .. }) in slots.zip(records) {
             self.measure.each_word(record, |at, word| match at {
                 // Relaxed (E3): the lock word publishes it to readers.
-                0 => head.store(&self.pm, word, Relaxed),
+                0 => head.store(&self.storage, word, Relaxed),
                 // Release (E3): the payload behind a reference was written before.
-                _ => rest[at - 1].store(&self.pm, word, Release),
+                _ => rest[at - 1].store(&self.storage, word, Release),
             });
         }
         for words in [heads, rests] {
-            self.pm.flush(words.as_ptr().cast(), size_of_val(words));
+            self.storage.flush(words.as_ptr().cast(), size_of_val(words));
         }
     }
 
@@ -300,18 +300,18 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             let last_first = records[from - size..to - size].iter().rev();
             let bits = last_first.fold(0, |bits, moving| bits << 1 | u64::from(moving.record.dead));
             let mask = u64::MAX >> (64 - (to - from)) << (from % 64);
-            let before = cell.load(&self.pm, Relaxed);
+            let before = cell.load(&self.storage, Relaxed);
             let word = before & !mask | bits << (from % 64);
             if word != before {
                 // Relaxed (E3): as above.
-                cell.store(&self.pm, word, Relaxed);
+                cell.store(&self.storage, word, Relaxed);
                 changed = true;
             }
         }
         if changed {
             // Needed on disks only: in memory the state, stored later to the same line, would flush this word as
             // well.
-            self.pm.flush_object(&entry.dead);
+            self.storage.flush_object(&entry.dead);
         }
     }
 
@@ -335,48 +335,49 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Stores the number of records and the epoch of an entry. Flushed. Readers wait.
     pub(super) fn store_state(&self, entry: EntryRef<'_>, state: State) {
-        entry.entry.state.store(&self.pm, state.pack(), Release);
-        self.pm.flush_object(&entry.entry.state);
+        entry.entry.state.store(&self.storage, state.pack(), Release);
+        self.storage.flush_object(&entry.entry.state);
     }
 
-    /// Returns whether an entry refers to a run of a class, for the allocator.
+    /// Returns whether the entry that `tag` names refers to the run of this class in `block`. For the allocator.
     pub(super) fn owns_run(&self, tag: u32, class: usize, block: u32) -> Result<bool> {
         let entry = self.entry(EntryId::unpack(tag))?.entry;
         let mut runs = (0..entry.runs.len()).filter(|&run| class_of(run) == class);
         // The block of a damaged intent may be any number.
-        Ok(runs.any(|run| entry.runs[run].load(&self.pm, Acquire).checked_sub(1) == Some(block)))
+        Ok(runs
+            .any(|run| entry.runs[run].load(&self.storage, Acquire).checked_sub(1) == Some(block)))
     }
 
-    /// Returns whether a chained entry continues an entry, for the allocator.
+    /// Returns whether the chained entry in `block` directly follows the entry that `tag` names. For the allocator.
     pub(super) fn owns_chained(&self, tag: u32, block: u32) -> Result<bool> {
         let entry = self.entry(EntryId::unpack(tag))?.entry;
-        Ok(entry.next.load(&self.pm, Acquire).checked_sub(1) == Some(block))
+        Ok(entry.next.load(&self.storage, Acquire).checked_sub(1) == Some(block))
     }
 
     /// Continues an entry by an empty one, inserted before those that continued it.
     pub(super) fn extend(&self, last: EntryRef<'_>) -> Result<()> {
         let words = &self.root_words()?.chains;
         let blocks = self.chain_blocks();
-        let claim = self.chain_allocator.claim(&self.pm, words, &blocks, last.id.pack())?;
+        let claim = self.chain_allocator.claim(&self.storage, words, &blocks, last.id.pack())?;
         let entry = match self.entry(EntryId::Chained(claim.block)) {
             Ok(entry) => entry.entry,
             Err(error) => {
-                self.chain_allocator.abandon(&self.pm, words, &blocks, claim)?;
+                self.chain_allocator.abandon(&self.storage, words, &blocks, claim)?;
                 return Err(error);
             }
         };
-        entry.state.store(&self.pm, 0, Relaxed);
-        entry.next.store(&self.pm, last.entry.next.load(&self.pm, Acquire), Relaxed);
-        entry.runs.iter().for_each(|run| run.store(&self.pm, 0, Relaxed));
-        self.pm.flush(std::ptr::from_ref(entry).cast(), 64);
+        entry.state.store(&self.storage, 0, Relaxed);
+        entry.next.store(&self.storage, last.entry.next.load(&self.storage, Acquire), Relaxed);
+        entry.runs.iter().for_each(|run| run.store(&self.storage, 0, Relaxed));
+        self.storage.flush(std::ptr::from_ref(entry).cast(), 64);
         // P4: an empty entry, before anything refers to it.
-        let linked = self.pm.try_fence().and_then(|()| {
-            last.entry.next.store(&self.pm, claim.block + 1, Release);
+        let linked = self.storage.try_fence().and_then(|()| {
+            last.entry.next.store(&self.storage, claim.block + 1, Release);
             // P5: it is part of the chain.
-            self.pm.try_persist(&last.entry.next)
+            self.storage.try_persist(&last.entry.next)
         });
         match &linked {
-            Ok(()) => self.chain_allocator.commit(&self.pm, words, &[claim]),
+            Ok(()) => self.chain_allocator.commit(&self.storage, words, &[claim]),
             Err(_) => self.chain_allocator.forget_all(&[claim]),
         }
         linked
@@ -388,12 +389,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.give_back(empty, 0)?;
         let words = &self.root_words()?.chains;
         let freed = (block, before.id.pack());
-        self.chain_allocator.free(&self.pm, words, &self.chain_blocks(), freed, || {
-            let next = empty.entry.next.load(&self.pm, Acquire);
-            before.entry.next.store(&self.pm, next, Release);
+        self.chain_allocator.free(&self.storage, words, &self.chain_blocks(), freed, || {
+            let next = empty.entry.next.load(&self.storage, Acquire);
+            before.entry.next.store(&self.storage, next, Release);
             // Durable before the head of the free list refers to the block. Until then the empty entry may still be
             // in its chain.
-            self.pm.flush_object(&before.entry.next);
+            self.storage.flush_object(&before.entry.next);
             Ok(())
         })
     }

@@ -13,8 +13,8 @@ use super::layout::{CLASSES, ENTRY_BYTES, MAX_BUCKETS, class_of};
 use super::payload_log::PayloadLog;
 use crate::Result;
 use crate::key::{Key, Value};
-use crate::pm::Medium;
-use crate::pm::alloc::{Allocator, Blocks, Words};
+use crate::storage::Medium;
+use crate::storage::alloc::{Allocator, Blocks, Words};
 use crate::table::{BackupReport, CheckReport, Stats};
 
 /// The state of a check.
@@ -122,7 +122,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 checking.report.fault(format!("I2: record {at} of {id:?} belongs elsewhere"));
             }
             let known = |entry: EntryRef<'_>| {
-                filter::candidates(&self.pm, entry.entry, hash) & self.candidates(entry, hash)
+                filter::candidates(&self.storage, entry.entry, hash) & self.candidates(entry, hash)
             };
             if known(entry) >> bucket & 1 == 0 || known(first) == 0 {
                 checking.report.fault(format!("I3: record {at} of {id:?} is not in the filter"));
@@ -133,7 +133,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     fn check_blocks(&self, entry: EntryRef<'_>, checking: &mut Checking) {
         for (run, cell) in entry.entry.runs.iter().enumerate() {
-            let block = cell.load(&self.pm, Relaxed);
+            let block = cell.load(&self.storage, Relaxed);
             if block != 0 && !checking.owned[class_of(run)].insert(block - 1) {
                 checking.report.fault(format!("I1: run {run} of {:?} has two owners", entry.id));
             }
@@ -154,13 +154,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         (owned, room): (&HashSet<u32>, u64),
         report: &mut CheckReport,
     ) -> Result<()> {
-        let used = allocator.used(&self.pm, words);
+        let used = allocator.used(&self.storage, words);
         if used > room {
             report.fault(format!("I5: {used} blocks were handed out, of {room}"));
             return Ok(());
         }
         let mut seen = owned.clone();
-        for block in allocator.free_blocks(&self.pm, words, blocks)? {
+        for block in allocator.free_blocks(&self.storage, words, blocks)? {
             if !seen.insert(block) {
                 report.fault(format!("I5: block {block} is free and in use, or free twice"));
             }
@@ -197,7 +197,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         core.check_levels(&mut checking);
         core.check_space(&mut checking)?;
         for log in 0..core.logs.count() {
-            for fault in core.logs.check(&core.pm, log)? {
+            for fault in core.logs.check(&core.storage, log)? {
                 checking.report.fault(format!("I6: {fault}"));
             }
         }
@@ -209,7 +209,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
             });
             for record in records {
                 if let Some(payloads) = &core.payloads
-                    && let Some(fault) = payloads.fault(&core.pm, record.reference())
+                    && let Some(fault) = payloads.fault(&core.storage, record.reference())
                 {
                     let hash = core.hash_of(record);
                     checking.report.fault(format!("I7: a record with hash {hash:#x}: {fault}"));
@@ -225,32 +225,32 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
 
     pub(super) fn backup_to(&self, path: &Path) -> Result<BackupReport> {
         let core = &self.core;
-        let _structure = lock(&core.pm, &core.structure);
+        let _structure = lock(&core.storage, &core.structure);
         let paused = Instant::now();
         let _closed = core.close_gate()?;
-        if core.pm.writable().is_ok() {
+        if core.storage.check_writable().is_ok() {
             // The copy must contain the records that are in no log.
             core.checkpoint(1)?;
         }
-        let bytes = core.pm.backup_to(path)?;
+        let bytes = core.storage.backup_to(path)?;
         Ok(BackupReport { bytes, pause: paused.elapsed() })
     }
 
     pub(super) fn stats_now(&self) -> Stats {
         let core = &self.core;
         let regions = [&core.table, &core.levels, &core.chains, &core.journals, core.logs.region()];
-        let bytes = regions.into_iter().chain(&core.runs).map(crate::pm::Region::len).sum();
+        let bytes = regions.into_iter().chain(&core.runs).map(crate::storage::Region::len).sum();
         let bytes: u64 = bytes;
         let bytes = bytes + core.payloads.as_ref().map_or(0, PayloadLog::bytes);
         let blob_bytes =
-            |payloads: &PayloadLog| payloads.usage(&core.pm).chunks * payloads.chunk_size();
+            |payloads: &PayloadLog| payloads.usage(&core.storage).chunks * payloads.chunk_size();
         let count = |counter: &crate::base::counter::ShardedCounter| counter.sum() as u64;
         Stats {
             len_estimate: core.estimate(),
             capacity: core.capacity(),
-            pm_bytes: bytes,
+            storage_bytes: bytes,
             dram_bytes: core.root.bytes() + core.top_filters.bytes() + core.leaves.bytes(),
-            durability: Some(core.pm.durability()),
+            durability: Some(core.storage.durability()),
             details: vec![
                 ("levels", core.level_count() as u64),
                 ("root entries", core.root.entries() as u64),

@@ -1,9 +1,9 @@
 //! Migration (§4.1, §5.1, Listing 2): an entry's records move to the entries below it, all at once, or in parts ahead
-//! of time (`ahead`).
+//! of time (`incremental_migration`).
 //!
 //! The data of eight targets share a fence, and so do their states. Where a fence is a sync, those of many root
-//! entries share it (`together`). A crash in between leaves records twice, above and below: the upper copy hides the
-//! lower one, and the next migration merges them.
+//! entries share it (`grouped_migration`). A crash in between leaves records twice, above and below: the upper copy
+//! hides the lower one, and the next migration merges them.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ use super::root::{Departing, Held, Underway};
 use super::words::{Record, RecordOf};
 use crate::Result;
 use crate::key::{Key, Value};
-use crate::pm::{Medium, not_poisoned};
+use crate::storage::{Medium, not_poisoned};
 
 mod arrive;
 
@@ -203,7 +203,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     ) -> Result<MigrationOf<'h, K, V, M>> {
         if self.payloads().is_some() {
             // Before a level refers to payloads, those of records that were acknowledged early must be durable, too.
-            self.pm.settle()?;
+            self.storage.fence_deferred()?;
         }
         let first = (held.entry as u64) << self.shape.step(0);
         // The entries arrive in the cache while the records are merged.
@@ -309,7 +309,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             held.begin_change();
         }
         // If all records were stale, no fence came before this.
-        not_poisoned(&self.pm)?;
+        not_poisoned(&self.storage)?;
         // Oldest first, so that a remaining record never hides a newer one below.
         for nth in 0..chains.iter().map(Vec::len).max().unwrap_or(0) {
             for &entry in chains.iter().filter_map(|chain| chain.get(nth)) {
@@ -318,7 +318,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 self.forget_filter(entry);
             }
             // P8: the records are below only.
-            self.pm.try_fence()?;
+            self.storage.try_fence()?;
         }
         for chain in chains {
             while let Some(next) = self.next_of(chain[0])? {

@@ -65,9 +65,9 @@
 //!
 //! Additions to the paper:
 //!
-//! - Migrations ahead of time, in steps of one per write (`ahead`), instead of whole migrations and cascades. On
-//!   disks the migrations of many root entries run together (`together`).
-//! - Group commit on disks (`commit`, `pm::commit`): calls share syncs, may be acknowledged before them, and a
+//! - Migrations ahead of time, in steps of one per write (`incremental_migration`), instead of whole migrations and
+//!   cascades. On disks the migrations of many root entries run together (`grouped_migration`).
+//! - Group commit on disks (`commit`, `storage::commit`): calls share syncs, may be acknowledged before them, and a
 //!   payload becomes durable together with its log record.
 //! - Compaction in place (`compact`): an entry of the last level that is full of stale records drops them and gives
 //!   buckets back, so that updates do not fill the table. An entry that would need more buckets for arriving updates
@@ -79,7 +79,7 @@
 //! - Batches that share a fence (`window`).
 //! - Writes without free space (`need`): removals change records in place, so that they always succeed; other writes
 //!   first drop the stale records of all levels.
-//! - Shrinking: levels that are nearly empty are removed (`deepen`), and blocks move to the front of their files
+//! - Shrinking: levels that are nearly empty are removed (`add_level`), and blocks move to the front of their files
 //!   (`pack`), so that the space behind them goes back to the file system.
 //!
 //! # 3. Layout
@@ -180,8 +180,8 @@
 //!
 //! The runs that a migration takes cost it one fence for each size of runs, for the allocator's intents. The counter
 //! that marks the runs as taken and the references to them become durable with the records (P6). Only then the
-//! intents end, and their ends are durable before a run can leave its entry (`pm::alloc`, A3). A crash before P6 may
-//! leave an entry with a run that the allocator does not count as taken; recovery counts it by the intent. A crash
+//! intents end, and their ends are durable before a run can leave its entry (`storage::alloc`, A3). A crash before P6
+//! may leave an entry with a run that the allocator does not count as taken; recovery counts it by the intent. A crash
 //! after P6 may leave an intent for a run that its entry has.
 //!
 //! A crash during a migration leaves nothing to repair: of a record that exists twice, the upper copy hides the lower
@@ -197,12 +197,12 @@
 //!
 //! On disks a fence is a sync, and a failed sync is final: nothing that relies on it is stored any more, and the
 //! operation fails. There P0 shares the sync of P2: a crash may leave a log record without its payload. The payload's
-//! checksum detects this, and opening turns the record into a hole. In the relaxed modes, and with `put_async`, only
-//! P2 comes later: acknowledged records are visible before they are durable. The table settles such records before
-//! each step that relies on their durability, because it overwrites or removes older durable data or makes references
-//! to payloads durable: R1 a log's chunk is begun anew (P1), R2 references to payloads move to a level (P6), R3 a
-//! payload chunk is freed, R4 the session ends. So for each key a crash loses only the newest values since the last
-//! sync.
+//! checksum detects this, and opening turns the record into a hole. In the relaxed modes, and with `put_async`, only P2
+//! comes later: acknowledged records are visible before they are durable. The table makes these records durable
+//! (`fence_deferred`) before each step that relies on their durability, because it overwrites or removes older durable
+//! data or makes references to payloads durable: R1 a log's chunk is begun anew (P1), R2 references to payloads move to
+//! a level (P6), R3 a payload chunk is freed, R4 the session ends. So for each key a crash loses only the newest values
+//! since the last sync.
 //!
 //! # 8. Progress
 //!
@@ -228,10 +228,10 @@
 //! any other.
 //!
 //! Locks are taken in this order: `structure`, `in_vain`, `collection`, `recycling`, root entry (one; the further
-//! ones of a window and those of `together` are only tried), journal, allocator.
+//! ones of a window and those of `grouped_migration` are only tried), journal, allocator.
 //!
-//! A thread that settles waits for at most one sync besides its own. A background thread syncs for `SyncMode::Every`
-//! and for futures; it takes no lock of the table.
+//! A thread in `fence_deferred` waits for at most one sync besides its own. A background thread syncs for
+//! `SyncMode::Every` and for futures; it takes no lock of the table.
 //!
 //! # 9. Costs
 //!
@@ -259,15 +259,16 @@
 //! | 32 puts in a batch | 0 | 0.6 each | 0.6 each | 1 in all; 512 on disks |
 //! | records in the payload log | + the payload's lines | + the payload's lines | + the payload's lines | 1 more |
 
-mod ahead;
+mod add_level;
 mod api;
 mod batch;
 mod collect;
 mod compact;
 mod core;
-mod deepen;
 mod epoch;
 mod filter;
+mod grouped_migration;
+mod incremental_migration;
 mod layout;
 mod leaves;
 mod level;
@@ -286,14 +287,13 @@ mod recovery_log;
 mod root;
 mod salvage;
 mod scan;
-mod together;
 mod top_filters;
 mod unlogged;
 mod window;
 mod words;
 
 use crate::key::{Key, Value};
-use crate::pm::{Mapped, Medium};
+use crate::storage::{Mapped, Medium};
 use crate::table::RecoveryReport;
 
 use self::core::Core;

@@ -24,8 +24,8 @@ use super::op::{ModeOf, Wrote, WroteOf};
 use super::root::Held;
 use super::words::RecordOf;
 use crate::key::{Key, Value};
-use crate::pm::{Medium, not_poisoned};
-use crate::record::Probe;
+use crate::record::LookupKey;
+use crate::storage::{Medium, not_poisoned};
 use crate::{Error, Result};
 
 /// A failed attempt is repeated when this many records have changed, or one in this many.
@@ -55,7 +55,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// The caller holds no lock and is not pinned.
     #[cold]
     pub(super) fn make_room_in_need(&self, hash: u64, attempt: u32) -> Result<bool> {
-        let mut in_vain = lock(&self.pm, &self.in_vain);
+        let mut in_vain = lock(&self.storage, &self.in_vain);
         let changes = self.changes();
         let enough = (self.estimate() / CHANGES_PART).max(FEW_CHANGES);
         if in_vain.is_some_and(|before| changes.wrapping_sub(before) < enough) {
@@ -91,7 +91,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Removes a key without using any space, if `mode` applies to the present value. The caller is pinned and holds
     /// no lock.
     #[cold]
-    pub(super) fn remove_in_place(&self, probe: &Probe<'_>, mode: ModeOf<V>) -> Result<WroteOf<V>> {
+    pub(super) fn remove_in_place(
+        &self,
+        probe: &LookupKey<'_>,
+        mode: ModeOf<V>,
+    ) -> Result<WroteOf<V>> {
         let held = self.hold(probe.hash);
         let newest = self.search(held.entry, probe)?;
         let before = newest.filter(|record| !record.dead).map(|record| record.value);
@@ -100,7 +104,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             return Ok(Wrote { before: told, done: !mode.looks() });
         }
         // A batch continues after a call whose sync failed.
-        self.pm.writable()?;
+        self.storage.check_writable()?;
         // Readers wait: a crash may still leave the key.
         held.begin_change();
         let marked = self.mark_levels(&held, probe).and_then(|levels| {
@@ -110,13 +114,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         held.end_change();
         // Each record now counts -1 instead of 1, and counts 1 when it is dropped.
         self.note_written(1, -2 * marked?);
-        self.pm.writable()?;
+        self.storage.check_writable()?;
         Ok(Wrote { before: told, done: true })
     }
 
     /// Marks a key's records in the levels as removals. Returns their number, without those that a migration underway
     /// has copied: the copies are counted instead.
-    fn mark_levels(&self, held: &Held<'_, M>, probe: &Probe<'_>) -> Result<i64> {
+    fn mark_levels(&self, held: &Held<'_, M>, probe: &LookupKey<'_>) -> Result<i64> {
         let underway = self.root.underway(held.entry);
         let mut marked = 0;
         for level in (1..=self.level_count()).rev() {
@@ -130,7 +134,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 let found = self.mark_entry(entry, probe)?;
                 if found > 0 {
                     // P16: older records before newer ones.
-                    self.pm.try_fence()?;
+                    self.storage.try_fence()?;
                     marked += if is_copied { 0 } else { found };
                 }
             }
@@ -138,7 +142,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(marked)
     }
 
-    fn mark_entry(&self, entry: EntryRef<'_>, probe: &Probe<'_>) -> Result<i64> {
+    fn mark_entry(&self, entry: EntryRef<'_>, probe: &LookupKey<'_>) -> Result<i64> {
         let mut marked = 0;
         if self.candidates(entry, probe.hash) == 0 {
             return Ok(0);
@@ -148,8 +152,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             if !record.dead && self.holds(record, probe)? {
                 let cell = &entry.entry.dead[at / 64];
                 // Release (E7): published to the next holder of the lock by the lock word (E1).
-                cell.store(&self.pm, cell.load(&self.pm, Relaxed) | 1 << (at % 64), Release);
-                self.pm.flush_object(cell);
+                cell.store(
+                    &self.storage,
+                    cell.load(&self.storage, Relaxed) | 1 << (at % 64),
+                    Release,
+                );
+                self.storage.flush_object(cell);
                 marked += 1;
             }
         }
@@ -161,7 +169,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn redirect(
         &self,
         held: &Held<'_, M>,
-        probe: &Probe<'_>,
+        probe: &LookupKey<'_>,
         record: RecordOf<K, V>,
         copy: u64,
     ) -> Result<bool> {
@@ -169,17 +177,17 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         if (record.reference() ^ copy) & FLAG != 0 || self.root.has_unlogged(entry) {
             return Ok(false);
         }
-        not_poisoned(&self.pm)?;
-        if self.pm.fence_syncs() {
+        not_poisoned(&self.storage)?;
+        if self.storage.fence_syncs() {
             // P22: the copy, before anything refers to it. On other media it is durable already (P0).
-            self.pm.try_fence()?;
+            self.storage.try_fence()?;
         }
         let in_root: Vec<usize> = (0..self.root.size(entry))
             .filter(|&at| self.root.record(entry, at).reference() == record.reference())
             .collect();
         if !in_root.is_empty() {
             self.logs.redirect(
-                &self.pm,
+                &self.storage,
                 self.logs.log_of(entry),
                 |logged, of| self.is_logged(entry, of) && logged.reference() == record.reference(),
                 copy,
@@ -190,25 +198,26 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             let first = self.level_entry(level, self.shape.index(level, probe.hash))?;
             for entry in self.chain_of(first)? {
                 for at in 0..self.state(entry)?.size {
-                    // Includes copies that a migration has made, because it may drop the original.
+                    // Copies that a migration has made are changed as well, because the migration may drop the
+                    // originals.
                     if self.record(entry, at)?.reference() == record.reference() {
                         let (bucket, slot) = self.slot_of(at);
                         let cell = &self.bucket(entry, bucket)?.rests(slot..slot + 1)[0];
                         // Release (E3).
-                        cell.store(&self.pm, copy, Release);
-                        self.pm.flush_object(cell);
+                        cell.store(&self.storage, copy, Release);
+                        self.storage.flush_object(cell);
                     }
                 }
             }
         }
         // P23: nothing refers to the payload any more.
-        self.pm.try_fence()?;
+        self.storage.try_fence()?;
         Ok(true)
     }
 
     /// Marks a key's records as removals in the log, and then in the root. Returns their number in the root, without
     /// those that have copies in level 1.
-    fn mark_root(&self, held: &Held<'_, M>, probe: &Probe<'_>) -> Result<i64> {
+    fn mark_root(&self, held: &Held<'_, M>, probe: &LookupKey<'_>) -> Result<i64> {
         let entry = held.entry;
         let mut found: Vec<(usize, RecordOf<K, V>)> = Vec::new();
         for at in 0..self.root.size(entry) {
@@ -220,7 +229,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         if found.is_empty() {
             return Ok(0);
         }
-        self.logs.mark_dead(&self.pm, self.logs.log_of(entry), |record, of| {
+        self.logs.mark_dead(&self.storage, self.logs.log_of(entry), |record, of| {
             let is_same =
                 |known: &RecordOf<K, V>| (known.key, known.value) == (record.key, record.value);
             !record.dead
@@ -228,7 +237,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 && found.iter().any(|(_, known)| is_same(known))
         })?;
         // P16, commit point: the key is removed. A crash drops the records that are in no log.
-        self.pm.try_fence()?;
+        self.storage.try_fence()?;
         found.iter().for_each(|&(at, _)| self.root.mark_dead(entry, at));
         let moved = self.root.moved(entry);
         Ok(found.iter().filter(|&&(at, _)| at >= moved).count() as i64)

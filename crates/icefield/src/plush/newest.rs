@@ -9,7 +9,7 @@ pub(super) struct Newest<A, B> {
 }
 
 impl<A: Copy, B: Copy> Newest<A, B> {
-    /// With room for `keys` keys.
+    /// Creates an empty collection with room for `keys` keys.
     pub(super) fn with_capacity(keys: usize) -> Self {
         let places = vec![0; (keys * 4).next_power_of_two().max(8)];
         Self { records: Vec::with_capacity(keys), places }

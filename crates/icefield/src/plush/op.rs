@@ -1,22 +1,22 @@
 //! The operations on one key (§5.1 to §5.3).
 
-use super::ahead::Pace;
 use super::core::Core;
 use super::epoch::LogEpoch;
+use super::incremental_migration::Pace;
 use super::recovery_log::Place;
 use super::root::Held;
 use super::words::{Record, RecordOf, words_of};
 use crate::Result;
 use crate::key::{Data, Key, Raw, Value, WordArray};
-use crate::pm::{Medium, SyncMode};
-use crate::record::Probe;
+use crate::record::LookupKey;
+use crate::storage::{Medium, SyncMode};
 
 /// The operation on a key, and its condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mode<B> {
+pub(super) enum PlushWriteMode<B> {
     /// Insert or replace; does not look up the key.
     Put,
-    /// The same, but durable only after the next sync.
+    /// Like `Put`, but durable only after the next sync.
     PutLater,
     /// Insert or replace.
     Upsert,
@@ -34,10 +34,10 @@ pub(super) enum Mode<B> {
     RemoveStill(Option<B>),
 }
 
-pub(super) type ModeOf<V> = Mode<<V as Data>::Words>;
+pub(super) type ModeOf<V> = PlushWriteMode<<V as Data>::Words>;
 pub(super) type WroteOf<V> = Wrote<<V as Data>::Words>;
 
-impl<B: WordArray> Mode<B> {
+impl<B: WordArray> PlushWriteMode<B> {
     /// Returns whether the outcome depends on the present value, or includes it.
     pub(super) fn looks(self) -> bool {
         !matches!(self, Self::Put | Self::PutLater | Self::Delete)
@@ -85,7 +85,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// pinned.
     pub(super) fn write(
         &self,
-        probe: &Probe<'_>,
+        probe: &LookupKey<'_>,
         value: &Raw<'_>,
         mode: ModeOf<V>,
     ) -> Result<WroteOf<V>> {
@@ -108,7 +108,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Adds one record to the log and the root, if `mode` applies to the present value.
     fn write_words(
         &self,
-        probe: &Probe<'_>,
+        probe: &LookupKey<'_>,
         value: V::Words,
         mode: ModeOf<V>,
     ) -> Result<WroteOf<V>> {
@@ -127,7 +127,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     fn try_write(
         &self,
         held: &Held<'_, M>,
-        probe: &Probe<'_>,
+        probe: &LookupKey<'_>,
         value: V::Words,
         mode: ModeOf<V>,
     ) -> Result<Attempt<WroteOf<V>>> {
@@ -157,9 +157,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Makes payloads durable before a log refers to them. Where fences are syncs, payloads become durable together
     /// with their log records instead, and opening finds the log records whose payload a crash lost.
     pub(super) fn fence_payloads(&self) -> Result<()> {
-        if self.payloads().is_some() && !self.pm.fence_syncs() {
+        if self.payloads().is_some() && !self.storage.fence_syncs() {
             // P0.
-            return self.pm.try_fence();
+            return self.storage.try_fence();
         }
         Ok(())
     }
@@ -167,10 +167,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Makes the log records of this thread durable, or leaves that to the next sync.
     #[inline]
     pub(super) fn commit(&self, mode: ModeOf<V>) -> Result<()> {
-        if mode == Mode::PutLater || self.pm.sync_mode() != SyncMode::Always {
-            self.pm.fence_later()
+        if mode == PlushWriteMode::PutLater || self.storage.sync_mode() != SyncMode::Always {
+            self.storage.fence_later()
         } else {
-            self.pm.try_fence()
+            self.storage.try_fence()
         }
     }
 
@@ -178,7 +178,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn present(
         &self,
         held: &Held<'_, M>,
-        probe: &Probe<'_>,
+        probe: &LookupKey<'_>,
         mode: ModeOf<V>,
     ) -> Result<Option<V::Words>> {
         if !mode.looks() {
@@ -194,7 +194,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             Attempt::Done(place) => place,
             other => return Ok(other),
         };
-        let written = self.logs.write(&self.pm, &place, &record, self.root.epoch(held.entry));
+        let written = self.logs.write(&self.storage, &place, &record, self.root.epoch(held.entry));
         if let Err(error) = written {
             self.logs.finish(place);
             return Err(error);
@@ -208,7 +208,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         if !self.has_room(held, staged)? {
             return Ok(Attempt::Emptied);
         }
-        let mut places = self.logs.hand_out(&self.pm, self.logs.log_of(held.entry), 1)?;
+        let mut places = self.logs.hand_out(&self.storage, self.logs.log_of(held.entry), 1)?;
         Ok(places.next().map_or(Attempt::LogFull, Attempt::Done))
     }
 
@@ -223,13 +223,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(has_room)
     }
 
-    /// Fills a place that will not be used with a record that belongs to no epoch.
+    /// Writes a record that belongs to no epoch to a place that will not be used.
     pub(super) fn waste(&self, place: Place) {
         let nothing = self.measure.record(true, |_| 0);
         // A failure leaves a hole, as a crash would.
-        let _ = self.logs.write(&self.pm, &place, &nothing, LogEpoch::NONE);
-        // Before the chunk can be begun anew (L2), which is impossible after a failed sync.
-        let _ = self.pm.try_fence();
+        let _ = self.logs.write(&self.storage, &place, &nothing, LogEpoch::NONE);
+        // The record must be durable before the chunk is begun anew (L2). After a failed sync no chunk is begun.
+        let _ = self.storage.try_fence();
         self.logs.finish(place);
     }
 
@@ -258,10 +258,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Prepares the next chunk of a log, if it is due. The caller holds no lock of a root entry.
     pub(super) fn make_log_ready(&self, log: usize) -> Result<()> {
-        let Some(_recycling) = self.logs.lock_recycling(&self.pm, log) else {
+        let Some(_recycling) = self.logs.lock_recycling(&self.storage, log) else {
             return Ok(());
         };
-        if let Some(chunk) = self.logs.oldest(&self.pm, log) {
+        if let Some(chunk) = self.logs.oldest(&self.storage, log) {
             // Entries that need the chunk are emptied (§4.2 copies their records to another chunk instead, behind
             // newer ones of the same keys).
             let needs_it =
@@ -270,19 +270,19 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 if !needs_it(entry) {
                     continue;
                 }
-                let held = self.root.lock(&self.pm, entry);
+                let held = self.root.lock(&self.storage, entry);
                 if needs_it(entry) {
                     self.migrate_with_others(&held, needs_it)?;
                 }
             }
         }
-        self.logs.make_ready(&self.pm, log);
+        self.logs.make_ready(&self.storage, log);
         Ok(())
     }
 
     /// The words of a key's value, without a lock.
     #[inline]
-    pub(super) fn find(&self, probe: &Probe<'_>) -> Result<Option<V::Words>> {
+    pub(super) fn find(&self, probe: &LookupKey<'_>) -> Result<Option<V::Words>> {
         let found = self.lookup(probe)?;
         Ok(found.filter(|record| !record.dead).map(|record| record.value))
     }

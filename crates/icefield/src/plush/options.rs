@@ -10,6 +10,7 @@ use std::time::Instant;
 use super::Plush;
 use super::core::{Core, Counts};
 use super::epoch::LogEpoch;
+use super::layout::Widths;
 use super::layout::{
     ENTRY_BYTES, JOURNALS, MAX_FIRST_BITS, MAX_LOG_BITS, MAX_LOG_RECORDS, MAX_RECORDS, Phase, Root,
     Shape, journal_bytes,
@@ -21,16 +22,16 @@ use super::recovery_log::RecoveryLogs;
 use super::root::RootTable;
 use super::salvage::Mended;
 use super::top_filters::TopFilters;
-use super::words::{Measure, Widths};
+use super::words::Measure;
 use crate::base::counter::ShardedCounter;
 use crate::base::gate::Gate;
 use crate::base::hash::{Hash, HashKind};
 use crate::key::{Form, Key, Value};
-use crate::pm::alloc::Allocator;
-use crate::pm::superblock::{self, Identity, ROOT_OFFSET, SessionStart};
-use crate::pm::{Durability, Mapped, Medium, Region, SyncMode};
 use crate::record::opening::{Common, common_options, impossible, report};
 use crate::record::types::{StoredTypes, check_types};
+use crate::storage::alloc::Allocator;
+use crate::storage::superblock::{self, Identity, ROOT_OFFSET, SessionStart};
+use crate::storage::{Durability, Mapped, Medium, Region, SyncMode};
 use crate::{Error, Result};
 
 const DESIGN: &str = "plush";
@@ -174,7 +175,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
     ///
     /// ```
     /// let table = icefield::Plush::<u64, u64>::options().preallocate(1).in_memory()?;
-    /// assert!(table.stats().pm_bytes > icefield::Plush::<u64, u64>::in_memory()?.stats().pm_bytes);
+    /// assert!(table.stats().storage_bytes > icefield::Plush::<u64, u64>::in_memory()?.stats().storage_bytes);
     /// # Ok::<(), icefield::Error>(())
     /// ```
     #[must_use]
@@ -243,45 +244,46 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
     ///
     /// ```
     /// use icefield::Plush;
-    /// use icefield::pm::{Mapped, MappedOptions};
-    /// let pm = Mapped::anonymous(MappedOptions::default())?;
-    /// let table = Plush::<u64, u64>::options().create_on(pm)?;
+    /// use icefield::storage::{Mapped, MappedOptions};
+    /// let storage = Mapped::anonymous(MappedOptions::default())?;
+    /// let table = Plush::<u64, u64>::options().create_on(storage)?;
     /// table.put(1, 10)?;
     /// # Ok::<(), icefield::Error>(())
     /// ```
     #[cfg_attr(not(feature = "unstable-internals"), doc(hidden))]
-    pub fn create_on<M: Medium>(self, pm: M) -> Result<Plush<K, V, M>> {
+    pub fn create_on<M: Medium>(self, storage: M) -> Result<Plush<K, V, M>> {
         let started = Instant::now();
         let mut identity = self.common.identity::<K, V>(DESIGN, [0; 3]);
-        let measure = Measure::inscribe(&mut identity).map_err(|()| impossible(&pm, "width"))?;
+        let measure =
+            Measure::inscribe(&mut identity).map_err(|()| impossible(&storage, "width"))?;
         let widths = measure.widths();
-        let shape = self.new_shape(widths, pm.fence_syncs())?;
+        let shape = self.new_shape(widths, storage.fence_syncs())?;
         identity.params[..3].copy_from_slice(&shape.pack().map(u64::from));
         Ranges::inscribe(&mut identity, self.partition, self.bounds);
-        let pm = pm.claimed()?;
-        let table = superblock::create(&pm)?;
-        let core = self.core(pm, table.clone(), &identity, (shape, measure), 0)?;
+        let storage = storage.claimed()?;
+        let table = superblock::create(&storage)?;
+        let core = self.core(storage, table.clone(), &identity, (shape, measure), 0)?;
         core.check_room(self.common.capacity)?;
-        core.pm.grow(&core.levels, shape.entries(1) * ENTRY_BYTES)?;
-        core.pm.grow(&core.journals, JOURNALS as u64 * journal_bytes(widths))?;
-        core.pm.grow(core.logs.region(), shape.log_bytes(widths))?;
-        if core.pm.fence_syncs() {
-            core.logs.overwrite(&core.pm);
+        core.storage.grow(&core.levels, shape.entries(1) * ENTRY_BYTES)?;
+        core.storage.grow(&core.journals, JOURNALS as u64 * journal_bytes(widths))?;
+        core.storage.grow(core.logs.region(), shape.log_bytes(widths))?;
+        if core.storage.fence_syncs() {
+            core.logs.overwrite(&core.storage);
         }
-        core.root_words()?.levels.store(&core.pm, 1, Release);
+        core.root_words()?.levels.store(&core.storage, 1, Release);
         // Both words are in one line, so that both become durable.
         core.set_phase(Phase::Stable { set: 0 })?;
         (0..core.root.entries()).for_each(|entry| core.root.set_epoch(entry, self.first_epoch));
         core.make_room_for(self.common.capacity)?;
-        if !core.pm.fence_syncs() {
+        if !core.storage.fence_syncs() {
             core.populate_for(self.common.capacity);
             core.reserve_buckets(self.common.capacity)?;
         }
         core.preallocate(self.preallocated)?;
         core.tell_together(core.writes_together())?;
-        superblock::seal(&core.pm, &table, &identity)?;
-        core.pm.publish_created()?;
-        let session = superblock::begin_session(&core.pm, &table)?;
+        superblock::seal(&core.storage, &table, &identity)?;
+        core.storage.publish_created()?;
+        let session = superblock::begin_session(&core.storage, &table)?;
         // A new table has nothing to recover.
         let recovery = report(SessionStart { was_clean: true, ..session }, 0, started);
         Ok(Plush { core, recovery })
@@ -294,38 +296,38 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
     ///
     /// ```
     /// use icefield::Plush;
-    /// use icefield::pm::{Mapped, MappedOptions};
+    /// use icefield::storage::{Mapped, MappedOptions};
     /// let directory = tempfile::tempdir()?;
     /// let path = directory.path().join("orders.ice");
     /// drop(Plush::<u64, u64>::create(&path)?);
-    /// let pm = Mapped::open(&path, MappedOptions::default())?;
-    /// assert!(Plush::<u64, u64>::options().open_on(pm)?.is_empty()?);
+    /// let storage = Mapped::open(&path, MappedOptions::default())?;
+    /// assert!(Plush::<u64, u64>::options().open_on(storage)?.is_empty()?);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[cfg_attr(not(feature = "unstable-internals"), doc(hidden))]
-    pub fn open_on<M: Medium>(mut self, pm: M) -> Result<Plush<K, V, M>> {
+    pub fn open_on<M: Medium>(mut self, storage: M) -> Result<Plush<K, V, M>> {
         let started = Instant::now();
-        let pm = pm.claimed()?;
-        let (table, identity) = superblock::read(&pm)?;
-        check_types::<K, V>(&pm, &identity, DESIGN)?;
-        let shape = Shape::unpack(self.common.adopt(&pm, &identity)?)
-            .ok_or_else(|| impossible(&pm, "shape"))?;
-        let measure = Measure::of(&identity).map_err(|()| impossible(&pm, "width"))?;
+        let storage = storage.claimed()?;
+        let (table, identity) = superblock::read(&storage)?;
+        check_types::<K, V>(&storage, &identity, DESIGN)?;
+        let shape = Shape::unpack(self.common.adopt(&storage, &identity)?)
+            .ok_or_else(|| impossible(&storage, "shape"))?;
+        let measure = Measure::of(&identity).map_err(|()| impossible(&storage, "width"))?;
         let root: Option<&Root> = table.at(ROOT_OFFSET);
-        let phase = root.and_then(|root| Phase::unpack(root.phase.load(&pm, Acquire)));
+        let phase = root.and_then(|root| Phase::unpack(root.phase.load(&storage, Acquire)));
         let Some(phase) = phase else {
-            let file = pm.path().join(table.name());
+            let file = storage.path().join(table.name());
             return Err(Error::corrupt(file, ROOT_OFFSET, "the phase word is that of no table"));
         };
-        self.check_lengths(&pm, shape, measure.widths())?;
-        let core = self.core(pm, table.clone(), &identity, (shape, measure), phase.set())?;
+        self.check_lengths(&storage, shape, measure.widths())?;
+        let core = self.core(storage, table.clone(), &identity, (shape, measure), phase.set())?;
         if let Some(mending) = &self.common.mending {
             core.mend(mending)?;
         }
         // Before the session begins: after a crash in here, the next opening repeats the recovery.
         let resolved = core.recover(phase)?;
         core.tell_together(core.writes_together())?;
-        let session = superblock::resume_session(&core.pm, &table, &identity)?;
+        let session = superblock::resume_session(&core.storage, &table, &identity)?;
         let records = match session.was_clean {
             true => session.records,
             // The records of the logs are in the estimate.
@@ -340,7 +342,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
     }
 
     /// Rejects files that are too short for the shape, before any memory is allocated by the shape.
-    fn check_lengths(&self, pm: &impl Medium, shape: Shape, widths: Widths) -> Result<()> {
+    fn check_lengths(&self, storage: &impl Medium, shape: Shape, widths: Widths) -> Result<()> {
         let limit = self.common.limit();
         let log_bytes = shape.log_bytes(widths);
         let journal_bytes = JOURNALS as u64 * journal_bytes(widths);
@@ -349,17 +351,17 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
             ("log.ice", log_bytes.next_multiple_of(4096), log_bytes),
             ("journals.ice", journal_bytes.next_multiple_of(4096), journal_bytes),
         ] {
-            // Sparse regions must be known as such before any space is filled.
+            // The region with holes must be opened as one before any space is filled.
             let region = match name {
-                "levels.ice" => pm.region_with_holes(name, max_bytes)?,
-                _ => pm.region(name, max_bytes)?,
+                "levels.ice" => storage.region_with_holes(name, max_bytes)?,
+                _ => storage.region(name, max_bytes)?,
             };
             if let Some(mending) = &self.common.mending {
-                mending.lengthen(pm, &region, bytes)?;
+                mending.lengthen(storage, &region, bytes)?;
             }
             if region.len() < bytes {
                 let detail = format!("{bytes} bytes are expected");
-                return Err(Error::corrupt(pm.path().join(name), region.len(), detail));
+                return Err(Error::corrupt(storage.path().join(name), region.len(), detail));
             }
         }
         Ok(())
@@ -425,14 +427,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
 
     fn core<M: Medium>(
         &self,
-        pm: M,
+        storage: M,
         table: Region,
         identity: &Identity,
         (shape, measure): (Shape, Measure<K, V>),
         set: usize,
     ) -> Result<Core<K, V, M>> {
         let limit = self.common.limit();
-        let no_memory = |source| Error::io(pm.path(), source);
+        let no_memory = |source| Error::io(storage.path(), source);
         let root = RootTable::new(shape, measure).map_err(no_memory)?;
         let left = self.dram_limit.saturating_sub(root.bytes());
         let log_bytes = shape.log_bytes(measure.widths()).next_multiple_of(4096);
@@ -442,7 +444,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
             None
         } else {
             let chunk_bytes = self.common.blob_chunk_bytes.into();
-            Some(PayloadLog::open(&pm, chunk_bytes, limit, self.common.verify)?)
+            Some(PayloadLog::open(&storage, chunk_bytes, limit, self.common.verify)?)
         };
         Ok(Core {
             payloads,
@@ -450,22 +452,22 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
             shape,
             measure,
             hash: Hash::new(self.common.hash, identity.hash_seed),
-            ranges: Ranges::of(identity).map_err(|()| impossible(&pm, "partition"))?,
+            ranges: Ranges::of(identity).map_err(|()| impossible(&storage, "partition"))?,
             top_filters: TopFilters::new(shape, self.levels_on_top(shape), left)
                 .map_err(no_memory)?,
             root,
             leaves: Leaves::new(),
-            logs: RecoveryLogs::new(pm.region("log.ice", log_bytes)?, shape, measure),
+            logs: RecoveryLogs::new(storage.region("log.ice", log_bytes)?, shape, measure),
             table,
-            levels: pm.region_with_holes("levels.ice", limit)?,
-            chains: pm.region_with_holes("chains.ice", limit)?,
+            levels: storage.region_with_holes("levels.ice", limit)?,
+            chains: storage.region_with_holes("chains.ice", limit)?,
             runs: [
-                pm.region_with_holes("buckets-1.ice", limit)?,
-                pm.region_with_holes("buckets-2.ice", limit)?,
-                pm.region_with_holes("buckets-4.ice", limit)?,
-                pm.region_with_holes("buckets-8.ice", limit)?,
+                storage.region_with_holes("buckets-1.ice", limit)?,
+                storage.region_with_holes("buckets-2.ice", limit)?,
+                storage.region_with_holes("buckets-4.ice", limit)?,
+                storage.region_with_holes("buckets-8.ice", limit)?,
             ],
-            journals: pm.region("journals.ice", journal_bytes)?,
+            journals: storage.region("journals.ice", journal_bytes)?,
             run_allocators: std::array::from_fn(|_| Allocator::new(set)),
             chain_allocator: Allocator::new(set),
             level_count: AtomicUsize::new(1),
@@ -478,7 +480,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
             exact: [AtomicU64::new(u64::MAX), AtomicU64::new(0)],
             counts: Counts::default(),
             types: PhantomData,
-            pm,
+            storage,
         })
     }
 }
@@ -486,15 +488,15 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Returns whether payloads become durable together with their log records.
     fn writes_together(&self) -> bool {
-        self.payloads.is_some() && self.pm.fence_syncs()
+        self.payloads.is_some() && self.storage.fence_syncs()
     }
 
     fn end_session(&self) -> Result<()> {
-        self.pm.writable()?;
+        self.storage.check_writable()?;
         self.checkpoint(1)?;
-        self.pm.settle()?;
+        self.storage.fence_deferred()?;
         self.tell_together(false)?;
-        superblock::end_session(&self.pm, &self.table, self.estimate())
+        superblock::end_session(&self.storage, &self.table, self.estimate())
     }
 }
 
@@ -504,6 +506,6 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Drop for Plush<K, V, M> {
     fn drop(&mut self) {
         // After a failure the table is unclean, and the next opening recovers it.
         let _ = self.core.end_session();
-        self.core.pm.close();
+        self.core.storage.close();
     }
 }

@@ -13,9 +13,9 @@ use super::core::{Core, EntryRef};
 use super::layout::{CLASSES, ENTRY_BYTES, Entry, EntryId, Phase, RUNS, class_of};
 use crate::Result;
 use crate::key::{Key, Value};
-use crate::pm::alloc::Allocator;
-use crate::pm::superblock::ROOT_OFFSET;
-use crate::pm::{Cell64, Medium, Region};
+use crate::storage::alloc::Allocator;
+use crate::storage::superblock::ROOT_OFFSET;
+use crate::storage::{Cell64, Medium, Region};
 
 /// The treatment of the last level by a packing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Packs all blocks; with `Last::Goes`, first removes the last level. No other thread writes.
     pub(super) fn pack(&self, last: Last) -> Result<()> {
         let words = self.root_words()?;
-        let phase = Phase::unpack(words.phase.load(&self.pm, Acquire));
+        let phase = Phase::unpack(words.phase.load(&self.storage, Acquire));
         let Some(phase) = phase else {
             let detail = "the phase word is that of no table";
             return Err(self.corrupt(&self.table, ROOT_OFFSET, detail));
@@ -69,9 +69,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         // Before any change: a table with damaged references remains as it is.
         self.used_blocks()?;
         for (allocator, words) in self.run_allocators.iter().zip(&words.runs) {
-            allocator.settle(&self.pm, words)?;
+            allocator.end_intents(&self.storage, words)?;
         }
-        self.chain_allocator.settle(&self.pm, &words.chains)?;
+        self.chain_allocator.end_intents(&self.storage, &words.chains)?;
         // P17: the free lists are invalid.
         self.set_phase(Phase::Packing { set: phase.set() })?;
         if last == Last::Goes {
@@ -84,14 +84,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn give_back_unused(&self) -> Result<()> {
         // A file system that cannot punch holes keeps the pages.
         let behind = |region: &Region, bytes: u64| {
-            let _ = self.pm.punch(region, bytes, region.len().saturating_sub(bytes));
+            let _ = self.storage.punch(region, bytes, region.len().saturating_sub(bytes));
         };
         let words = self.root_words()?;
         for class in 0..CLASSES {
-            let used = self.run_allocators[class].used(&self.pm, &words.runs[class]);
+            let used = self.run_allocators[class].used(&self.storage, &words.runs[class]);
             behind(&self.runs[class], used * self.run_blocks(class).bytes);
         }
-        behind(&self.chains, self.chain_allocator.used(&self.pm, &words.chains) * ENTRY_BYTES);
+        behind(&self.chains, self.chain_allocator.used(&self.storage, &words.chains) * ENTRY_BYTES);
         behind(&self.levels, self.shape.entries_above(self.level_count() + 1) * ENTRY_BYTES);
         Ok(())
     }
@@ -103,12 +103,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let mut holes = used.runs.each_ref().map(Used::holes);
         let mut chain_holes = used.chains.holes();
         for root_entry in 0..self.root.entries() {
-            let held = self.root.lock(&self.pm, root_entry);
+            let held = self.root.lock(&self.storage, root_entry);
             let mut moves = Vec::new();
             self.each_entry_below(root_entry, |entry| {
                 for run in 0..RUNS {
                     let class = class_of(run);
-                    let block = entry.entry.runs[run].load(&self.pm, Acquire);
+                    let block = entry.entry.runs[run].load(&self.storage, Acquire);
                     if u64::from(block) > used.runs[class].count
                         && let Some(hole) = holes[class].pop_front()
                     {
@@ -120,15 +120,15 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             })?;
             if !moves.is_empty() {
                 // P18: the copies, before any entry refers to them.
-                self.pm.try_fence()?;
+                self.storage.try_fence()?;
                 held.begin_change();
                 for (entry, run, hole) in moves {
                     let cell = &entry.entry.runs[run];
-                    cell.store(&self.pm, hole + 1, Release);
-                    self.pm.flush_object(cell);
+                    cell.store(&self.storage, hole + 1, Release);
+                    self.storage.flush_object(cell);
                 }
                 // P19: the former blocks are free.
-                let fenced = self.pm.try_fence();
+                let fenced = self.storage.try_fence();
                 held.end_change();
                 fenced?;
             }
@@ -142,11 +142,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let words = self.root_words()?;
         for class in 0..CLASSES {
             let count = used.runs[class].count;
-            self.run_allocators[class].prepare_packed(&self.pm, &words.runs[class], count);
+            self.run_allocators[class].prepare_packed(&self.storage, &words.runs[class], count);
         }
-        self.chain_allocator.prepare_packed(&self.pm, &words.chains, used.chains.count);
+        self.chain_allocator.prepare_packed(&self.storage, &words.chains, used.chains.count);
         // The other set of the allocators' words is durable before the phase word selects it.
-        self.pm.try_fence()?;
+        self.storage.try_fence()?;
         // P20: the packed blocks count.
         self.set_phase(Phase::Stable { set: 1 - set })?;
         self.run_allocators.iter().for_each(Allocator::switch);
@@ -178,7 +178,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 let twice =
                     || format!("{:?} has a block that is not there, or not its own", entry.id);
                 for (run, cell) in entry.entry.runs.iter().enumerate() {
-                    let block = cell.load(&self.pm, Acquire).checked_sub(1);
+                    let block = cell.load(&self.storage, Acquire).checked_sub(1);
                     if block.is_some_and(|block| !used.runs[class_of(run)].add(block)) {
                         return Err(self.corrupt(&self.runs[class_of(run)], 0, twice()));
                     }
@@ -206,9 +206,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let (from, to) = (words(from)?, words(to)?);
         for (from, to) in from.iter().zip(to) {
             // Release (E3): as for the original.
-            to.store(&self.pm, from.load(&self.pm, Acquire), Release);
+            to.store(&self.storage, from.load(&self.storage, Acquire), Release);
         }
-        self.pm.flush(to.as_ptr().cast(), size_of_val(to));
+        self.storage.flush(to.as_ptr().cast(), size_of_val(to));
         Ok(())
     }
 
@@ -238,10 +238,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 let to = self.entry(EntryId::Chained(hole))?;
                 self.copy_entry(next.entry, to.entry);
                 // P18: as above.
-                self.pm.try_fence()?;
-                before.entry.next.store(&self.pm, hole + 1, Release);
+                self.storage.try_fence()?;
+                before.entry.next.store(&self.storage, hole + 1, Release);
                 // P19: as above.
-                self.pm.try_persist(&before.entry.next)?;
+                self.storage.try_persist(&before.entry.next)?;
                 next = to;
             }
             before = next;
@@ -251,29 +251,29 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Copies an entry. Flushed.
     fn copy_entry(&self, from: &Entry, to: &Entry) {
-        let pm = &self.pm;
-        to.state.store(pm, from.state.load(pm, Relaxed), Relaxed);
-        to.next.store(pm, from.next.load(pm, Relaxed), Relaxed);
+        let storage = &self.storage;
+        to.state.store(storage, from.state.load(storage, Relaxed), Relaxed);
+        to.next.store(storage, from.next.load(storage, Relaxed), Relaxed);
         for (from, to) in from.runs.iter().zip(&to.runs) {
-            to.store(pm, from.load(pm, Relaxed), Relaxed);
+            to.store(storage, from.load(storage, Relaxed), Relaxed);
         }
         for (from, to) in from.dead.iter().zip(&to.dead).chain(from.filter.iter().zip(&to.filter)) {
             // Relaxed, all: published by the reference that will be stored.
-            to.store(pm, from.load(pm, Relaxed), Relaxed);
+            to.store(storage, from.load(storage, Relaxed), Relaxed);
         }
-        pm.flush_object(to);
+        storage.flush_object(to);
     }
 
     /// Allocates space for the used blocks and the levels in files that were copied with holes.
     pub(super) fn fill_used_blocks(&self) -> Result<()> {
         let words = self.root_words()?;
         for class in 0..CLASSES {
-            let used = self.run_allocators[class].used(&self.pm, &words.runs[class]);
-            self.pm.reserve(&self.runs[class], 0, used * self.run_blocks(class).bytes)?;
+            let used = self.run_allocators[class].used(&self.storage, &words.runs[class]);
+            self.storage.reserve(&self.runs[class], 0, used * self.run_blocks(class).bytes)?;
         }
-        let used = self.chain_allocator.used(&self.pm, &words.chains);
-        self.pm.reserve(&self.chains, 0, used * self.chain_blocks().bytes)?;
+        let used = self.chain_allocator.used(&self.storage, &words.chains);
+        self.storage.reserve(&self.chains, 0, used * self.chain_blocks().bytes)?;
         let entries = self.shape.entries_above(self.level_count() + 1);
-        self.pm.reserve(&self.levels, 0, entries * ENTRY_BYTES)
+        self.storage.reserve(&self.levels, 0, entries * ENTRY_BYTES)
     }
 }

@@ -7,7 +7,7 @@ use std::ops::Deref;
 
 use super::words::raw_of;
 use crate::key::{Form, Raw};
-use crate::pm::superblock::Identity;
+use crate::storage::superblock::Identity;
 
 /// The property that places the records of a [`Plush`](crate::Plush) next to one another.
 ///
@@ -160,7 +160,7 @@ impl Ranges {
         self.place_of_rank(self.order.rank(key))
     }
 
-    /// The same for a sort key, whose first eight bytes are the rank.
+    /// Like [`Ranges::place`], for a sort key. Its first eight bytes are the rank.
     pub(super) fn place_of_sorted(self, sort_key: &[u8]) -> u64 {
         let mut bytes = sort_key.iter();
         self.place_of_rank(
@@ -185,7 +185,7 @@ impl Ranges {
         }
     }
 
-    /// The same for a key of fixed width.
+    /// Like [`Ranges::sort_key`], for a key of fixed width.
     #[inline]
     pub(super) fn sort_key_of_owned<'a>(self, key: &Raw<'_>) -> SortKey<'a> {
         let mut bytes = [0; 64];
@@ -207,7 +207,7 @@ impl Ranges {
         SortKey::Array { bytes, len: len as u8 }
     }
 
-    /// The same for a key in the payload log; `None` when the bytes are not a key.
+    /// Like [`Ranges::sort_key`], for a key in the payload log; `None` when the bytes are not a key.
     #[inline]
     pub(super) fn sort_key_of_stored(self, form: Form, key: &[u8]) -> Option<SortKey<'_>> {
         match self.order {

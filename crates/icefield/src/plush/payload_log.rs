@@ -42,7 +42,7 @@ use super::core::{lock, try_lock};
 use crate::base::hash::{Hash, HashKind};
 use crate::base::pipeline::prefetch_read;
 use crate::base::reclaim::{Guard, Reclaimer};
-use crate::pm::{Cell64, Medium, Region};
+use crate::storage::{Cell64, Medium, Region};
 use crate::{Error, Result};
 
 use self::chunks::{CHUNK_BITS, ChunkState, Chunks, UNIT_BYTES};
@@ -95,7 +95,7 @@ impl Payload<'_> {
         Self { value: if dead { &[] } else { self.value }, ..*self }
     }
 
-    /// Bytes of this part in the log.
+    /// Bytes of [`Payload::needed`] in the log.
     pub(super) fn needed_bytes(&self, dead: bool) -> u64 {
         self.needed(dead).stored_bytes()
     }
@@ -153,7 +153,7 @@ impl PayloadLog {
     /// Creates or opens the log. For existing chunks, [`PayloadLog::resume`] must follow. With `verifies`, every read
     /// verifies the checksum of its record.
     pub(super) fn open(
-        pm: &impl Medium,
+        storage: &impl Medium,
         chunk_bytes: u64,
         max_bytes: u64,
         verifies: bool,
@@ -161,8 +161,8 @@ impl PayloadLog {
         let chunk_bytes = chunk_bytes.min(MAX_CHUNK_BYTES);
         let chunks = max_bytes.div_ceil(chunk_bytes).min(1 << CHUNK_BITS);
         Ok(Self {
-            region: pm.region_with_holes("payload.ice", max_bytes)?,
-            map: pm.region("payloadmap.ice", (chunks * WORD_BYTES).next_multiple_of(4096))?,
+            region: storage.region_with_holes("payload.ice", max_bytes)?,
+            map: storage.region("payloadmap.ice", (chunks * WORD_BYTES).next_multiple_of(4096))?,
             chunk_bytes,
             verifies,
             reclaimer: Arc::new(Reclaimer::with_batch(1)),
@@ -184,14 +184,14 @@ impl PayloadLog {
         self.reclaimer.pin()
     }
 
-    pub(super) fn lock_collection(&self, pm: &impl Medium) -> MutexGuard<'_, Collection> {
-        lock(pm, &self.collection)
+    pub(super) fn lock_collection(&self, storage: &impl Medium) -> MutexGuard<'_, Collection> {
+        lock(storage, &self.collection)
     }
 
-    fn word(&self, pm: &impl Medium, chunk: u32) -> Result<&Cell64> {
+    fn word(&self, storage: &impl Medium, chunk: u32) -> Result<&Cell64> {
         let offset = u64::from(chunk) * WORD_BYTES;
         self.map.at(offset).ok_or_else(|| {
-            let file = pm.path().join(self.map.name());
+            let file = storage.path().join(self.map.name());
             Error::corrupt(file, offset, "the file ends before the chunk's word")
         })
     }
@@ -207,12 +207,12 @@ impl PayloadLog {
     /// more than `patience` are due.
     pub(super) fn lock_steps(
         &self,
-        pm: &impl Medium,
+        storage: &impl Medium,
         patience: u32,
     ) -> Option<(MutexGuard<'_, Collection>, u32)> {
         // Relaxed, both: as above.
         let collection = match self.taken.load(Relaxed) > patience {
-            true => self.lock_collection(pm),
+            true => self.lock_collection(storage),
             false => try_lock(&self.collection)?,
         };
         Some((collection, self.taken.swap(0, Relaxed)))
@@ -221,13 +221,13 @@ impl PayloadLog {
     /// Writes a record, flushed, and returns its reference. The record cannot be freed before [`PayloadLog::finish`].
     pub(super) fn write(
         &self,
-        pm: &impl Medium,
+        storage: &impl Medium,
         hash: u64,
         (key, value): (&[u8], &[u8]),
         purpose: Purpose,
     ) -> Result<u64> {
         let bytes = stored_bytes(key.len(), value.len());
-        let place = self.reserve(pm, bytes, purpose)?;
+        let place = self.reserve(storage, bytes, purpose)?;
         let word = place.pack();
         let lengths = key.len() as u64 | (value.len() as u64) << 32;
         let mut record = Vec::with_capacity(bytes as usize);
@@ -241,10 +241,10 @@ impl PayloadLog {
         let at = self.offset_of(place);
         // SAFETY: the range was handed out to this thread alone, out of a chunk that no pinned reader can have a reference
         // into from its former use (Y3), and it is not below the chunk's limit (Y6).
-        unsafe { pm.write_bytes(&self.region, at, &record) };
+        unsafe { storage.write_bytes(&self.region, at, &record) };
         // Before the flush: a locked instruction behind it would wait for the lines.
-        self.complete(pm, place, bytes);
-        pm.flush_range(&self.region, at, record.len() as u64);
+        self.complete(storage, place, bytes);
+        storage.flush_range(&self.region, at, record.len() as u64);
         Ok(word)
     }
 
@@ -253,9 +253,14 @@ impl PayloadLog {
     }
 
     /// Marks a record as written and readable. It need not be flushed yet.
-    fn complete(&self, pm: &impl Medium, PayloadRef { chunk, offset, .. }: PayloadRef, bytes: u64) {
-        let mut space = lock(pm, &self.space);
-        let state = self.chunks.state(pm, chunk);
+    fn complete(
+        &self,
+        storage: &impl Medium,
+        PayloadRef { chunk, offset, .. }: PayloadRef,
+        bytes: u64,
+    ) {
+        let mut space = lock(storage, &self.space);
+        let state = self.chunks.state(storage, chunk);
         if state.limit != offset {
             space.beyond.entry(chunk).or_default().push([offset, offset + bytes]);
             return;
@@ -269,10 +274,10 @@ impl PayloadLog {
                 space.beyond.remove(&chunk);
             }
         }
-        self.chunks.set(pm, chunk, ChunkState { limit, ..state });
+        self.chunks.set(storage, chunk, ChunkState { limit, ..state });
     }
 
-    /// A slot refers to a record of the chunk, or never will.
+    /// Ends the pending state of a record of the chunk: a slot refers to it, or none ever will.
     #[inline]
     pub(super) fn finish(&self, chunk: u32) {
         if let Some(chunk) = self.chunks.get(chunk) {
@@ -281,7 +286,7 @@ impl PayloadLog {
         }
     }
 
-    /// Returns whether slots refer to all records of a full chunk.
+    /// Returns whether no record of a full chunk is pending.
     fn is_settled(&self, chunk: u32) -> bool {
         // Acquire: pairs with the Release in `finish`.
         self.chunks.get(chunk).is_some_and(|chunk| chunk.pending.load(Acquire) == 0)
@@ -293,15 +298,15 @@ impl PayloadLog {
     #[inline]
     pub(super) fn read<'a>(
         &'a self,
-        pm: &'a impl Medium,
+        storage: &'a impl Medium,
         word: u64,
     ) -> Result<Option<Payload<'a>>> {
         let place = PayloadRef::unpack(word);
-        let state = self.chunks.state(pm, place.chunk);
+        let state = self.chunks.state(storage, place.chunk);
         if !state.is_of(place) {
             return Ok(None);
         }
-        self.stored(pm, place, state.limit).map(|stored| Some(stored.payload()))
+        self.stored(storage, place, state.limit).map(|stored| Some(stored.payload()))
     }
 
     /// Prefetches the first line of a record.
@@ -314,35 +319,40 @@ impl PayloadLog {
     /// Reads the record of a reference that was current according to [`PayloadLog::is_current`] at some time since
     /// the caller was pinned. Its chunk may have been freed since, but is not written again (Y3).
     #[inline]
-    pub(super) fn read_found<'a>(&'a self, pm: &'a impl Medium, word: u64) -> Result<Payload<'a>> {
-        let stored = self.stored_at(pm, word)?;
+    pub(super) fn read_found<'a>(
+        &'a self,
+        storage: &'a impl Medium,
+        word: u64,
+    ) -> Result<Payload<'a>> {
+        let stored = self.stored_at(storage, word)?;
         if self.verifies && !stored.is_whole(word) {
-            return Err(self.damaged(pm, PayloadRef::unpack(word)));
+            return Err(self.damaged(storage, PayloadRef::unpack(word)));
         }
         Ok(stored.payload())
     }
 
-    /// The key of such a record, without verification: records also move when they are damaged.
+    /// The key of the record that [`PayloadLog::read_found`] reads, without verification: records also move when they
+    /// are damaged.
     #[inline]
-    pub(super) fn key_found<'a>(&'a self, pm: &'a impl Medium, word: u64) -> Result<&'a [u8]> {
-        Ok(self.stored_at(pm, word)?.payload().key)
+    pub(super) fn key_found<'a>(&'a self, storage: &'a impl Medium, word: u64) -> Result<&'a [u8]> {
+        Ok(self.stored_at(storage, word)?.payload().key)
     }
 
     #[inline]
-    fn stored_at<'a>(&'a self, pm: &'a impl Medium, word: u64) -> Result<Stored<'a>> {
+    fn stored_at<'a>(&'a self, storage: &'a impl Medium, word: u64) -> Result<Stored<'a>> {
         let place = PayloadRef::unpack(word);
-        self.stored(pm, place, self.chunks.state(pm, place.chunk).limit)
+        self.stored(storage, place, self.chunks.state(storage, place.chunk).limit)
     }
 
     /// With `verifies`, fails if the record of a current reference is damaged: its key may not be the original one.
     #[inline]
-    pub(super) fn verify(&self, pm: &impl Medium, word: u64) -> Result<()> {
-        if self.verifies { self.read_found(pm, word).map(|_| ()) } else { Ok(()) }
+    pub(super) fn verify(&self, storage: &impl Medium, word: u64) -> Result<()> {
+        if self.verifies { self.read_found(storage, word).map(|_| ()) } else { Ok(()) }
     }
 
     #[cold]
-    fn damaged(&self, pm: &impl Medium, place: PayloadRef) -> Error {
-        let file = pm.path().join(self.region.name());
+    fn damaged(&self, storage: &impl Medium, place: PayloadRef) -> Error {
+        let file = storage.path().join(self.region.name());
         Error::corrupt(file, self.offset_of(place), "a record whose checksum is wrong")
     }
 
@@ -350,28 +360,30 @@ impl PayloadLog {
     #[inline]
     fn stored<'a>(
         &'a self,
-        pm: &'a impl Medium,
+        storage: &'a impl Medium,
         place: PayloadRef,
         limit: u64,
     ) -> Result<Stored<'a>> {
         let at = self.offset_of(place);
-        let corrupt = |detail: &str| Error::corrupt(pm.path().join(self.region.name()), at, detail);
+        let corrupt =
+            |detail: &str| Error::corrupt(storage.path().join(self.region.name()), at, detail);
         let end = place.offset + HEAD_BYTES as u64;
-        if end > limit && !self.is_written(pm, place, end) {
+        if end > limit && !self.is_written(storage, place, end) {
             return Err(corrupt("a reference to where nothing is written"));
         }
         // SAFETY: the bytes are below the limit of their chunk. They were written before the limit was stored (E10), or
         // before the table was opened, and the chunk is not written again before this thread, which was pinned when the
         // epochs were equal, has left (Y3, Y6).
-        let head = unsafe { pm.read_bytes(&self.region, at, HEAD_BYTES) };
+        let head = unsafe { storage.read_bytes(&self.region, at, HEAD_BYTES) };
         let head = head.ok_or_else(|| corrupt("the file ends before the record"))?;
         let [key, value] = lengths(head);
         let end = end + key as u64 + value as u64;
-        if end > limit && !self.is_written(pm, place, end) {
+        if end > limit && !self.is_written(storage, place, end) {
             return Err(corrupt("a record that is longer than what is written"));
         }
         // SAFETY: as above.
-        let content = unsafe { pm.read_bytes(&self.region, at + HEAD_BYTES as u64, key + value) };
+        let content =
+            unsafe { storage.read_bytes(&self.region, at + HEAD_BYTES as u64, key + value) };
         let content = content.ok_or_else(|| corrupt("the file ends inside the record"))?;
         Ok(Stored { head, content, key })
     }
@@ -379,28 +391,28 @@ impl PayloadLog {
     /// Returns whether the bytes of a chunk from a place to `end` are written. They may be above the limit, while
     /// other threads write before them.
     #[cold]
-    fn is_written(&self, pm: &impl Medium, place: PayloadRef, end: u64) -> bool {
-        let space = lock(pm, &self.space);
+    fn is_written(&self, storage: &impl Medium, place: PayloadRef, end: u64) -> bool {
+        let space = lock(storage, &self.space);
         let beyond = space.beyond.get(&place.chunk).into_iter().flatten();
-        end <= self.chunks.state(pm, place.chunk).limit
+        end <= self.chunks.state(storage, place.chunk).limit
             || beyond.into_iter().any(|&[from, to]| from <= place.offset && end <= to)
     }
 
     /// Returns whether the chunk of a reference has not been freed since.
     #[inline]
-    pub(super) fn is_current(&self, pm: &impl Medium, word: u64) -> bool {
+    pub(super) fn is_current(&self, storage: &impl Medium, word: u64) -> bool {
         let place = PayloadRef::unpack(word);
-        self.chunks.state(pm, place.chunk).is_of(place)
+        self.chunks.state(storage, place.chunk).is_of(place)
     }
 
     /// Describes the damage of a record, if any.
-    pub(super) fn fault(&self, pm: &impl Medium, word: u64) -> Option<&'static str> {
+    pub(super) fn fault(&self, storage: &impl Medium, word: u64) -> Option<&'static str> {
         let place = PayloadRef::unpack(word);
-        let state = self.chunks.state(pm, place.chunk);
+        let state = self.chunks.state(storage, place.chunk);
         if !state.is_of(place) {
             return Some("its payload is gone");
         }
-        match self.stored(pm, place, state.limit) {
+        match self.stored(storage, place, state.limit) {
             Ok(stored) if stored.is_whole(word) => None,
             Ok(_) => Some("its payload's checksum is wrong"),
             Err(_) => Some("its payload leaves what is written"),
@@ -412,13 +424,13 @@ impl PayloadLog {
     }
 
     /// The valid records of a full chunk: reference, and bytes in the log. Holes from former crashes are skipped.
-    pub(super) fn records_in(&self, pm: &impl Medium, chunk: u32) -> Vec<(u64, u64)> {
-        let ChunkState { epoch, limit, .. } = self.chunks.state(pm, chunk);
+    pub(super) fn records_in(&self, storage: &impl Medium, chunk: u32) -> Vec<(u64, u64)> {
+        let ChunkState { epoch, limit, .. } = self.chunks.state(storage, chunk);
         let (mut offset, mut records) = (0, Vec::new());
         while offset + HEAD_BYTES as u64 <= limit.min(self.chunk_bytes) {
             let place = PayloadRef { chunk, epoch, offset };
             // Bytes that are not a record may contain any length.
-            let stored = self.stored(pm, place, limit).ok();
+            let stored = self.stored(storage, place, limit).ok();
             let whole = stored.filter(|stored| stored.is_whole(place.pack()));
             let bytes = whole.map(|stored| stored.payload().stored_bytes());
             if let Some(bytes) = bytes {
@@ -451,10 +463,10 @@ fn lengths(head: &[u8]) -> [usize; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pm::{Mapped, MappedOptions};
+    use crate::storage::{Mapped, MappedOptions};
 
-    fn log(pm: &Mapped, verifies: bool) -> PayloadLog {
-        PayloadLog::open(pm, 1 << 12, 1 << 20, verifies).expect("space")
+    fn log(storage: &Mapped, verifies: bool) -> PayloadLog {
+        PayloadLog::open(storage, 1 << 12, 1 << 20, verifies).expect("space")
     }
 
     fn memory() -> Mapped {
@@ -463,17 +475,18 @@ mod tests {
 
     #[test]
     fn only_what_is_written_can_be_read() {
-        let pm = memory();
-        let log = log(&pm, false);
+        let storage = memory();
+        let log = log(&storage, false);
         let _pin = log.pin();
-        let unwritten = log.reserve(&pm, 40, Purpose::Write).expect("space");
-        let word = log.write(&pm, 7, (b"key", b"value"), Purpose::Write).expect("space");
-        let read = |word| log.read(&pm, word).map(|it| it.map(|it| (it.hash, it.key, it.value)));
+        let unwritten = log.reserve(&storage, 40, Purpose::Write).expect("space");
+        let word = log.write(&storage, 7, (b"key", b"value"), Purpose::Write).expect("space");
+        let read =
+            |word| log.read(&storage, word).map(|it| it.map(|it| (it.hash, it.key, it.value)));
         assert_eq!(read(word).expect("written"), Some((7, &b"key"[..], &b"value"[..])));
         assert!(matches!(read(unwritten.pack()), Err(Error::Corrupt { .. })));
-        log.complete(&pm, unwritten, 40);
+        log.complete(&storage, unwritten, 40);
         let end = PayloadRef::unpack(word).offset + stored_bytes(3, 5);
-        assert_eq!(log.chunks.state(&pm, unwritten.chunk).limit, end);
+        assert_eq!(log.chunks.state(&storage, unwritten.chunk).limit, end);
         let behind = PayloadRef { offset: end, ..unwritten };
         assert!(matches!(read(behind.pack()), Err(Error::Corrupt { .. })));
         let former = PayloadRef { epoch: 1, ..unwritten };
@@ -484,31 +497,31 @@ mod tests {
 
     #[test]
     fn a_changed_length_stays_within_what_is_written() {
-        let pm = memory();
-        let log = log(&pm, false);
+        let storage = memory();
+        let log = log(&storage, false);
         let _pin = log.pin();
-        let word = log.write(&pm, 7, (b"key", b"value"), Purpose::Write).expect("space");
+        let word = log.write(&storage, 7, (b"key", b"value"), Purpose::Write).expect("space");
         let at = log.offset_of(PayloadRef::unpack(word));
         for len in [6_u32, 4_000, 1 << 20, u32::MAX] {
             // SAFETY: nothing else reads or writes it.
-            unsafe { pm.write_bytes(&log.region, at + 4, &len.to_le_bytes()) };
-            assert!(matches!(log.read(&pm, word), Err(Error::Corrupt { .. })), "{len}");
+            unsafe { storage.write_bytes(&log.region, at + 4, &len.to_le_bytes()) };
+            assert!(matches!(log.read(&storage, word), Err(Error::Corrupt { .. })), "{len}");
         }
     }
 
     #[test]
     fn verified_reads_notice_a_changed_byte() {
         for verifies in [false, true] {
-            let pm = memory();
-            let log = log(&pm, verifies);
+            let storage = memory();
+            let log = log(&storage, verifies);
             let _pin = log.pin();
-            let word = log.write(&pm, 7, (b"key", b"value"), Purpose::Write).expect("space");
-            log.verify(&pm, word).expect("as written");
+            let word = log.write(&storage, 7, (b"key", b"value"), Purpose::Write).expect("space");
+            log.verify(&storage, word).expect("as written");
             let at = log.offset_of(PayloadRef::unpack(word)) + HEAD_BYTES as u64;
             // SAFETY: nothing else reads or writes it.
-            unsafe { pm.write_bytes(&log.region, at + 4, b"X") };
-            assert_eq!(log.read_found(&pm, word).is_err(), verifies);
-            assert_eq!(log.verify(&pm, word).is_err(), verifies);
+            unsafe { storage.write_bytes(&log.region, at + 4, b"X") };
+            assert_eq!(log.read_found(&storage, word).is_err(), verifies);
+            assert_eq!(log.verify(&storage, word).is_err(), verifies);
         }
     }
 }

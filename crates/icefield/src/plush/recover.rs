@@ -9,9 +9,9 @@ use super::words::RecordOf;
 use crate::Result;
 use crate::base::parallel::{Tasks, all_cores, in_parallel};
 use crate::key::{Key, Value};
-use crate::pm::Medium;
-use crate::pm::alloc::{Allocator, Words};
-use crate::pm::superblock::ROOT_OFFSET;
+use crate::storage::Medium;
+use crate::storage::alloc::{Allocator, Words};
+use crate::storage::superblock::ROOT_OFFSET;
 
 /// Bytes of logs for which another thread is started.
 const REPLAY_BYTES: u64 = 1 << 20;
@@ -27,7 +27,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.fill_used_blocks()?;
         self.adopt_epochs()?;
         if let Some(payloads) = &self.payloads {
-            payloads.resume(&self.pm)?;
+            payloads.resume(&self.storage)?;
         }
         self.load_top_filters()?;
         let _pin = self.pin();
@@ -52,7 +52,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
         for log in 0..self.logs.count() {
             let whole = |record, epoch| self.is_whole(record, epoch);
-            self.logs.resume(&self.pm, log, whole)?;
+            self.logs.resume(&self.storage, log, whole)?;
         }
         Ok(resolved)
     }
@@ -61,28 +61,28 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// become durable together with log records.
     fn is_whole(&self, record: RecordOf<K, V>, epoch: LogEpoch) -> Result<bool> {
         let Some(payloads) = &self.payloads else { return Ok(true) };
-        if self.root_words()?.together.load(&self.pm, Acquire) == 0 {
+        if self.root_words()?.together.load(&self.storage, Acquire) == 0 {
             return Ok(true);
         }
         // A record that has arrived had its payload, which may have been freed since.
         Ok(self.has_arrived(self.hash_of(record), epoch)?
-            || payloads.fault(&self.pm, record.reference()).is_none())
+            || payloads.fault(&self.storage, record.reference()).is_none())
     }
 
     /// Stores whether payloads become durable together with log records from here on. Durable by the caller's next
-    /// fence: before the first such record, or after all of them are settled and those without a payload are holes.
+    /// fence: before the first such record, or after all of them are durable and those without a payload are holes.
     pub(super) fn tell_together(&self, together: bool) -> Result<()> {
         let cell = &self.root_words()?.together;
-        if cell.load(&self.pm, Acquire) != u64::from(together) {
-            cell.store(&self.pm, together.into(), Release);
-            self.pm.flush_object(cell);
+        if cell.load(&self.storage, Acquire) != u64::from(together) {
+            cell.store(&self.storage, together.into(), Release);
+            self.storage.flush_object(cell);
         }
         Ok(())
     }
 
     /// Adopts the number of levels from the root words.
     fn adopt_levels(&self) -> Result<()> {
-        let levels = self.root_words()?.levels.load(&self.pm, Acquire);
+        let levels = self.root_words()?.levels.load(&self.storage, Acquire);
         if levels == 0 || levels > self.shape.max_levels() as u64 {
             let detail = format!("a table of {levels} levels");
             return Err(self.corrupt(&self.table, ROOT_OFFSET + 8, detail));
@@ -105,22 +105,22 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             let allocator = &self.run_allocators[class];
             let room = self.runs[class].len() / blocks.bytes;
             self.check_handed_out(allocator, &words.runs[class], room)?;
-            allocator.raise(&self.pm, &words.runs[class], owned)?;
+            allocator.raise(&self.storage, &words.runs[class], owned)?;
             // A damaged intent may have raised it to any number.
             self.check_handed_out(allocator, &words.runs[class], room)?;
-            resolved += allocator.recover(&self.pm, &words.runs[class], &blocks, owned)?;
+            resolved += allocator.recover(&self.storage, &words.runs[class], &blocks, owned)?;
         }
         let owned = |block, tag| self.owns_chained(tag, block);
         let blocks = self.chain_blocks();
         let room = self.chains.len() / ENTRY_BYTES;
         self.check_handed_out(&self.chain_allocator, &words.chains, room)?;
-        resolved += self.chain_allocator.recover(&self.pm, &words.chains, &blocks, owned)?;
+        resolved += self.chain_allocator.recover(&self.storage, &words.chains, &blocks, owned)?;
         Ok(resolved)
     }
 
     /// Refuses an allocator that seems to have handed out more blocks than the file has.
     fn check_handed_out(&self, allocator: &Allocator, words: &Words, room: u64) -> Result<()> {
-        let used = allocator.used(&self.pm, words);
+        let used = allocator.used(&self.storage, words);
         if used > room {
             let detail = format!("{used} blocks were handed out, of {room}");
             return Err(self.corrupt(&self.table, ROOT_OFFSET + 64, detail));
@@ -160,7 +160,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         in_parallel(all_cores().min(parts as usize).min(self.logs.count()), || {
             while let Some(log) = logs.take() {
                 let visit = |chunk, record, epoch| self.replay_one((log, chunk), record, epoch);
-                self.logs.replay(&self.pm, log, visit)?;
+                self.logs.replay(&self.storage, log, visit)?;
             }
             Ok(())
         })
@@ -215,7 +215,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Raises the epochs of the root entries to the latest ones in the logs.
     fn outlive_logs(&self) -> Result<()> {
         for log in 0..self.logs.count() {
-            self.logs.replay(&self.pm, log, |_, record, epoch| {
+            self.logs.replay(&self.storage, log, |_, record, epoch| {
                 let entry = self.root_entry(self.hash_of(record));
                 self.root.set_epoch(entry, self.root.epoch(entry).or_later(epoch));
                 Ok(())
@@ -224,8 +224,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Empties all levels, so that the logs' records count as arrived, and then the root. Called while no thread
-    /// writes, after the phase word has made the table empty.
+    /// Empties all levels, then the root. The entries of level 1 get the epochs of their root entries, so that the
+    /// logs' records count as arrived. Called while no thread writes, after the phase word has made the table empty.
     pub(super) fn wipe(&self) -> Result<()> {
         let step = self.shape.step(0);
         for level in 1..=self.level_count() {
@@ -241,10 +241,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
         self.leaves.forget_all();
         if let Some(payloads) = &self.payloads {
-            payloads.release_all(&self.pm)?;
+            payloads.release_all(&self.storage)?;
         }
         // P14: no entry brings a record back once the phase is stable.
-        let fenced = self.pm.try_fence();
+        let fenced = self.storage.try_fence();
         for entry in 0..self.root.entries() {
             self.root.empty(entry);
             self.root.set_epoch(entry, self.root.epoch(entry).next());
@@ -259,21 +259,21 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn wipe_entry(&self, id: EntryId, state: State) -> Result<()> {
         let entry = self.entry(id)?.entry;
         for cell in entry.runs.iter().chain([&entry.next]) {
-            if cell.load(&self.pm, Relaxed) != 0 {
-                cell.store(&self.pm, 0, Release);
+            if cell.load(&self.storage, Relaxed) != 0 {
+                cell.store(&self.storage, 0, Release);
             }
         }
-        if entry.state.load(&self.pm, Relaxed) != state.pack() {
-            entry.state.store(&self.pm, state.pack(), Release);
+        if entry.state.load(&self.storage, Relaxed) != state.pack() {
+            entry.state.store(&self.storage, state.pack(), Release);
         }
-        self.pm.flush(std::ptr::from_ref(entry).cast(), 64);
+        self.storage.flush(std::ptr::from_ref(entry).cast(), 64);
         Ok(())
     }
 
     /// Removes every record by one durable store. Called while no thread writes and readers wait.
     pub(super) fn clear(&self) -> Result<()> {
         let words = self.root_words()?;
-        let Some(phase) = Phase::unpack(words.phase.load(&self.pm, Acquire)) else {
+        let Some(phase) = Phase::unpack(words.phase.load(&self.storage, Acquire)) else {
             return Err(self.corrupt(
                 &self.table,
                 ROOT_OFFSET,
@@ -282,11 +282,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         };
         let set = 1 - phase.set();
         for (allocator, words) in self.run_allocators.iter().zip(&words.runs) {
-            allocator.prepare_switch(&self.pm, words, None);
+            allocator.prepare_switch(&self.storage, words, None);
         }
-        self.chain_allocator.prepare_switch(&self.pm, &words.chains, None);
+        self.chain_allocator.prepare_switch(&self.storage, &words.chains, None);
         // The other set of the allocators' words is durable before the phase word selects it.
-        self.pm.try_fence()?;
+        self.storage.try_fence()?;
         // P13, commit point: the table is empty.
         self.set_phase(Phase::Clearing { set })?;
         self.run_allocators.iter().for_each(Allocator::switch);

@@ -25,7 +25,7 @@ use super::layout::{ChunkHead, MAX_LOG_CHUNKS, MAX_LOG_RECORDS, Shape};
 use super::log_record::{FLAG, dead_bit, decode, encode};
 use super::words::{Measure, RecordOf};
 use crate::key::{Key, Value};
-use crate::pm::{Cell64, Medium, Region};
+use crate::storage::{Cell64, Medium, Region};
 use crate::{Error, Result};
 
 /// With at least this many chunks, the oldest chunk is prepared when half of the last ready chunk is used, so that no
@@ -59,7 +59,8 @@ struct Log {
     written: [AtomicU32; MAX_LOG_CHUNKS],
 }
 
-/// How far a log has been filled. The word also holds the chunk and the flag, so that writers need no division.
+/// The position up to which a log has been filled. The word also holds the chunk and the flag, so that writers need no
+/// division.
 #[derive(Clone, Copy)]
 struct Filling {
     /// Records of the chunk that were handed out.
@@ -151,7 +152,7 @@ pub(super) struct Places {
 impl Places {
     pub(super) const NONE: Self = Self { next: Place(0), left: 0 };
 
-    /// [`Place::note`] of all places, if there are any.
+    /// Calls [`Place::note`] for all places, if there are any.
     #[inline(always)]
     pub(super) fn note(&self, spans: &mut Vec<Span>, last: &mut usize) {
         if self.left > 0 {
@@ -209,16 +210,16 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
 
     /// Writes zeros over the region of a new table. The file system has only reserved its blocks, and without this
     /// each sync in the first round of the logs would also have to write metadata.
-    pub(super) fn overwrite(&self, pm: &impl Medium) {
+    pub(super) fn overwrite(&self, storage: &impl Medium) {
         const ZEROS: [u8; 4096] = [0; 4096];
         let mut offset = 0;
         while offset < self.region.len() {
             let bytes = (self.region.len() - offset).min(ZEROS.len() as u64);
             // SAFETY: no other thread can access the table yet.
-            unsafe { pm.write_bytes(&self.region, offset, &ZEROS[..bytes as usize]) };
+            unsafe { storage.write_bytes(&self.region, offset, &ZEROS[..bytes as usize]) };
             offset += bytes;
         }
-        pm.flush_range(&self.region, 0, self.region.len());
+        storage.flush_range(&self.region, 0, self.region.len());
     }
 
     pub(super) fn region(&self) -> &Region {
@@ -246,27 +247,29 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
         (log as u64 * self.chunks() + chunk as u64) * self.shape.chunk_bytes(self.measure.widths())
     }
 
-    fn head(&self, pm: &impl Medium, log: usize, chunk: usize) -> Result<&ChunkHead> {
+    fn head(&self, storage: &impl Medium, log: usize, chunk: usize) -> Result<&ChunkHead> {
         let offset = self.offset(log, chunk);
-        self.region.at(offset).ok_or_else(|| self.corrupt(pm, offset, "the file ends before it"))
+        self.region
+            .at(offset)
+            .ok_or_else(|| self.corrupt(storage, offset, "the file ends before it"))
     }
 
     #[inline]
-    fn words(&self, pm: &impl Medium, log: usize, chunk: usize) -> Result<&[Cell64]> {
+    fn words(&self, storage: &impl Medium, log: usize, chunk: usize) -> Result<&[Cell64]> {
         let offset = self.offset(log, chunk) + size_of::<ChunkHead>() as u64;
         let words = self.shape.log_records as usize * self.log_words();
         let words = self.region.slice_at(offset, words);
-        words.ok_or_else(|| self.corrupt(pm, offset, "the file ends before it"))
+        words.ok_or_else(|| self.corrupt(storage, offset, "the file ends before it"))
     }
 
     /// The words of a chunk's records, one slice for each record.
     fn slots(
         &self,
-        pm: &impl Medium,
+        storage: &impl Medium,
         log: usize,
         chunk: usize,
     ) -> Result<std::slice::ChunksExact<'_, Cell64>> {
-        Ok(self.words(pm, log, chunk)?.chunks_exact(self.log_words()))
+        Ok(self.words(storage, log, chunk)?.chunks_exact(self.log_words()))
     }
 
     #[inline(always)]
@@ -278,36 +281,41 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
     #[inline]
     fn read(
         &self,
-        pm: &impl Medium,
+        storage: &impl Medium,
         slot: &[Cell64],
         flag: u64,
     ) -> Option<(RecordOf<K, V>, LogEpoch)> {
-        decode(self.measure, flag, |word| slot[word].load(pm, Relaxed))
+        decode(self.measure, flag, |word| slot[word].load(storage, Relaxed))
     }
 
     #[cold]
-    fn corrupt(&self, pm: &impl Medium, offset: u64, detail: &str) -> Error {
+    fn corrupt(&self, storage: &impl Medium, offset: u64, detail: &str) -> Error {
         let detail = format!("a recovery log's chunk: {detail}");
-        Error::corrupt(pm.path().join(self.region.name()), offset, detail)
+        Error::corrupt(storage.path().join(self.region.name()), offset, detail)
     }
 
     /// Hands out up to `wanted` consecutive records of a log, within one chunk. Returns none when a chunk must be
     /// prepared first.
     #[inline]
-    pub(super) fn hand_out(&self, pm: &impl Medium, log: usize, wanted: u32) -> Result<Places> {
+    pub(super) fn hand_out(
+        &self,
+        storage: &impl Medium,
+        log: usize,
+        wanted: u32,
+    ) -> Result<Places> {
         let word = &self.logs[log].filling;
-        let mut filling = self.filling(pm, log);
+        let mut filling = self.filling(storage, log);
         loop {
             if filling.handed_out == self.shape.log_records {
-                if !self.begin_chunk(pm, log)? {
+                if !self.begin_chunk(storage, log)? {
                     return Ok(Places::NONE);
                 }
-                filling = self.filling(pm, log);
+                filling = self.filling(storage, log);
                 continue;
             }
             let left = wanted.min(self.shape.log_records - filling.handed_out);
             let next = Filling { handed_out: filling.handed_out + left, ..filling };
-            pm.beside();
+            storage.sim_yield_point();
             // Acquire (E9): pairs with the Release in `fill`; the turn is durable.
             match word.compare_exchange_weak(filling.pack(), next.pack(), Acquire, Acquire) {
                 Ok(_) => {
@@ -321,10 +329,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
     /// Begins the next chunk of a log if the current one is full and the next one is ready. Returns whether a chunk
     /// has room.
     #[cold]
-    fn begin_chunk(&self, pm: &impl Medium, log: usize) -> Result<bool> {
+    fn begin_chunk(&self, storage: &impl Medium, log: usize) -> Result<bool> {
         let own = &self.logs[log];
-        let _beginning = lock(pm, &own.beginning);
-        if self.filling(pm, log).handed_out < self.shape.log_records {
+        let _beginning = lock(storage, &own.beginning);
+        if self.filling(storage, log).handed_out < self.shape.log_records {
             return Ok(true);
         }
         // Relaxed: changed under the mutex only. Acquire (E9): pairs with the Release in `make_ready`.
@@ -333,14 +341,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
             return Ok(false);
         }
         let chunk = self.chunk_of(turn);
-        let head = self.head(pm, log, chunk)?;
+        let head = self.head(storage, log, chunk)?;
         own.written[chunk].store(0, Relaxed);
         // All former records of the chunk become durable (L2): they may have been acknowledged before they were
         // durable.
-        pm.settle()?;
-        head.turn.store(pm, turn, Release);
+        storage.fence_deferred()?;
+        head.turn.store(storage, turn, Release);
         // P1: records to come count by this turn's flag; the chunk's former records do not count any more (L3).
-        pm.try_persist(&head.turn)?;
+        storage.try_persist(&head.turn)?;
         self.fill(log, turn, 0);
         Ok(true)
     }
@@ -359,13 +367,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
     #[inline]
     pub(super) fn write(
         &self,
-        pm: &impl Medium,
+        storage: &impl Medium,
         place: &Place,
         record: &RecordOf<K, V>,
         epoch: LogEpoch,
     ) -> Result<()> {
-        let slot = self.store(pm, place, record, epoch)?;
-        flush(pm, slot);
+        let slot = self.store(storage, place, record, epoch)?;
+        flush(storage, slot);
         Ok(())
     }
 
@@ -373,28 +381,30 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
     #[inline(always)]
     pub(super) fn store(
         &self,
-        pm: &impl Medium,
+        storage: &impl Medium,
         place: &Place,
         record: &RecordOf<K, V>,
         epoch: LogEpoch,
     ) -> Result<&[Cell64]> {
         let Filling { handed_out: at, chunk, flag, .. } = place.filling();
         let words = self.log_words();
-        let all = self.words(pm, place.log(), chunk as usize)?;
+        let all = self.words(storage, place.log(), chunk as usize)?;
         let slot = &all[at as usize * words..][..words];
         let flag = if flag { FLAG } else { 0 };
         // Relaxed: the flag of each word shows whether the word was stored.
-        encode(self.measure, (record, epoch), flag, |at, word| slot[at].store(pm, word, Relaxed));
+        encode(self.measure, (record, epoch), flag, |at, word| {
+            slot[at].store(storage, word, Relaxed)
+        });
         Ok(slot)
     }
 
     /// Flushes the records of some spans, each line of a span once.
     #[inline]
-    pub(super) fn flush_all(&self, pm: &impl Medium, spans: &[Span]) -> Result<()> {
+    pub(super) fn flush_all(&self, storage: &impl Medium, spans: &[Span]) -> Result<()> {
         for span in spans {
-            let words = self.words(pm, span.log as usize, span.chunk as usize)?;
+            let words = self.words(storage, span.log as usize, span.chunk as usize)?;
             let [first, end] = [span.first, span.end].map(|at| at as usize * self.log_words());
-            flush(pm, &words[first..end]);
+            flush(storage, &words[first..end]);
         }
         Ok(())
     }
@@ -417,11 +427,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
 
     /// Returns whether a log fills the last ready chunk and at least `handed_out` of its records were handed out.
     #[inline]
-    fn is_at_last(&self, pm: &impl Medium, log: usize, handed_out: u32) -> bool {
+    fn is_at_last(&self, storage: &impl Medium, log: usize, handed_out: u32) -> bool {
         let own = &self.logs[log];
         // Acquire (E9), all: as in `begin_chunk`. If a thread begins a chunk in between, the chunk before it is full
         // anyway.
-        self.filling(pm, log).handed_out >= handed_out
+        self.filling(storage, log).handed_out >= handed_out
             && own.turn.load(Acquire) == own.ready.load(Acquire)
     }
 
@@ -430,27 +440,27 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
     #[inline]
     pub(super) fn lock_recycling(
         &self,
-        pm: &impl Medium,
+        storage: &impl Medium,
         log: usize,
     ) -> Option<MutexGuard<'_, ()>> {
         // On disks, moving the records that are still needed takes syncs.
-        let ahead = self.shape.log_chunks >= CHUNKS_AHEAD && !pm.fence_syncs();
+        let ahead = self.shape.log_chunks >= CHUNKS_AHEAD && !storage.fence_syncs();
         let all = self.shape.log_records;
         let due = if ahead { all / 2 } else { all };
-        if !self.is_at_last(pm, log, due) {
+        if !self.is_at_last(storage, log, due) {
             return None;
         }
         let recycling = &self.logs[log].recycling;
-        let locked = match self.is_at_last(pm, log, all) {
-            true => lock(pm, recycling),
+        let locked = match self.is_at_last(storage, log, all) {
+            true => lock(storage, recycling),
             false => try_lock(recycling)?,
         };
-        self.is_at_last(pm, log, due).then_some(locked)
+        self.is_at_last(storage, log, due).then_some(locked)
     }
 
     /// The oldest chunk of a log, which is begun next. Returns when all its records are in the root, or have been.
     /// Called under the recycling lock.
-    pub(super) fn oldest(&self, pm: &impl Medium, log: usize) -> Option<usize> {
+    pub(super) fn oldest(&self, storage: &impl Medium, log: usize) -> Option<usize> {
         // Relaxed: changed under the recycling lock only.
         let turn = self.logs[log].ready.load(Relaxed) + 1;
         if turn <= self.chunks() {
@@ -460,41 +470,41 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
         let mut rounds = 0;
         // Acquire: pairs with the Release in `finish`. A thread that has a place waits for no other thread.
         while self.logs[log].written[chunk].load(Acquire) != self.shape.log_records {
-            pm.wait(rounds);
+            storage.wait(rounds);
             rounds = rounds.saturating_add(1);
         }
         Some(chunk)
     }
 
     /// Allows the chunk of [`RecoveryLogs::oldest`] to be begun: no root entry needs its records any more.
-    pub(super) fn make_ready(&self, pm: &impl Medium, log: usize) {
-        pm.beside();
+    pub(super) fn make_ready(&self, storage: &impl Medium, log: usize) {
+        storage.sim_yield_point();
         // Release (E9): the thread that begins the chunk sees that its records have moved on.
         self.logs[log].ready.fetch_add(1, Release);
     }
 
     #[inline]
-    fn filling(&self, pm: &impl Medium, log: usize) -> Filling {
-        pm.beside();
+    fn filling(&self, storage: &impl Medium, log: usize) -> Filling {
+        storage.sim_yield_point();
         // Acquire (E9): as in `hand_out`.
         Filling::unpack(self.logs[log].filling.load(Acquire))
     }
 
     /// The turns of the chunks of a log that were begun, oldest first.
-    fn turns(&self, pm: &impl Medium, log: usize) -> Result<std::ops::RangeInclusive<u64>> {
+    fn turns(&self, storage: &impl Medium, log: usize) -> Result<std::ops::RangeInclusive<u64>> {
         let mut last = 0;
         for chunk in 0..self.shape.log_chunks as usize {
-            let turn = self.head(pm, log, chunk)?.turn.load(pm, Acquire);
+            let turn = self.head(storage, log, chunk)?.turn.load(storage, Acquire);
             if turn > LAST_TURN || turn > 0 && self.chunk_of(turn) != chunk {
-                return Err(self.corrupt(pm, self.offset(log, chunk), "an impossible turn"));
+                return Err(self.corrupt(storage, self.offset(log, chunk), "an impossible turn"));
             }
             last = last.max(turn);
         }
         let first = last.saturating_sub(self.chunks() - 1).max(1);
         for turn in first..=last {
             let chunk = self.chunk_of(turn);
-            if self.head(pm, log, chunk)?.turn.load(pm, Relaxed) != turn {
-                return Err(self.corrupt(pm, self.offset(log, chunk), "a turn is missing"));
+            if self.head(storage, log, chunk)?.turn.load(storage, Relaxed) != turn {
+                return Err(self.corrupt(storage, self.offset(log, chunk), "a turn is missing"));
             }
         }
         Ok(first..=last)
@@ -503,14 +513,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
     /// Calls `visit` with every record of a log and its chunk, in the order in which they were written.
     pub(super) fn replay(
         &self,
-        pm: &impl Medium,
+        storage: &impl Medium,
         log: usize,
         mut visit: impl FnMut(usize, RecordOf<K, V>, LogEpoch) -> Result<()>,
     ) -> Result<()> {
-        for turn in self.turns(pm, log)? {
+        for turn in self.turns(storage, log)? {
             let (chunk, flag) = (self.chunk_of(turn), flag_of(turn, self.chunks()));
-            for slot in self.slots(pm, log, chunk)? {
-                if let Some((record, epoch)) = self.read(pm, slot, flag) {
+            for slot in self.slots(storage, log, chunk)? {
+                if let Some((record, epoch)) = self.read(storage, slot, flag) {
                     visit(chunk, record, epoch)?;
                 }
             }
@@ -521,49 +531,49 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
     /// Turns the records of a log for which `is_meant` holds into removals. Flushed.
     pub(super) fn mark_dead(
         &self,
-        pm: &impl Medium,
+        storage: &impl Medium,
         log: usize,
         is_meant: impl Fn(&RecordOf<K, V>, LogEpoch) -> bool,
     ) -> Result<()> {
         let last_word = self.log_words() - 1;
-        self.change(pm, log, last_word, is_meant, |word| word | dead_bit(self.measure))
+        self.change(storage, log, last_word, is_meant, |word| word | dead_bit(self.measure))
     }
 
     /// Makes the records of a log for which `is_meant` holds refer to another payload, whose word has the same top
     /// bit. Flushed.
     pub(super) fn redirect(
         &self,
-        pm: &impl Medium,
+        storage: &impl Medium,
         log: usize,
         is_meant: impl Fn(&RecordOf<K, V>, LogEpoch) -> bool,
         payload: u64,
     ) -> Result<()> {
         let reference = self.measure.widths().key;
-        self.change(pm, log, reference, is_meant, |word| word & FLAG | payload & !FLAG)
+        self.change(storage, log, reference, is_meant, |word| word & FLAG | payload & !FLAG)
     }
 
     /// Changes a word of the records of a log for which `is_meant` holds, without the flag. The records must be of a
     /// root entry that the caller has locked, and of epochs that this entry still needs, so that their chunks stay.
     fn change(
         &self,
-        pm: &impl Medium,
+        storage: &impl Medium,
         log: usize,
         word: usize,
         is_meant: impl Fn(&RecordOf<K, V>, LogEpoch) -> bool,
         changed: impl Fn(u64) -> u64,
     ) -> Result<()> {
         for chunk in 0..self.shape.log_chunks as usize {
-            let turn = self.head(pm, log, chunk)?.turn.load(pm, Acquire);
+            let turn = self.head(storage, log, chunk)?.turn.load(storage, Acquire);
             if turn == 0 || turn > LAST_TURN {
                 continue;
             }
             let flag = flag_of(turn, self.chunks());
-            for slot in self.slots(pm, log, chunk)? {
-                let read = pm.peek(|| self.read(pm, slot, flag));
+            for slot in self.slots(storage, log, chunk)? {
+                let read = storage.read_unvalidated(|| self.read(storage, slot, flag));
                 if read.is_some_and(|(record, epoch)| is_meant(&record, epoch)) {
                     // Relaxed: a single word, whose flag does not change.
-                    slot[word].store(pm, changed(slot[word].load(pm, Relaxed)), Relaxed);
-                    pm.flush_object(&slot[word]);
+                    slot[word].store(storage, changed(slot[word].load(storage, Relaxed)), Relaxed);
+                    storage.flush_object(&slot[word]);
                 }
             }
         }
@@ -574,11 +584,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
     /// missing, become holes as well. Idempotent.
     pub(super) fn resume(
         &self,
-        pm: &impl Medium,
+        storage: &impl Medium,
         log: usize,
         whole: impl Fn(RecordOf<K, V>, LogEpoch) -> Result<bool>,
     ) -> Result<()> {
-        let turns = self.turns(pm, log)?;
+        let turns = self.turns(storage, log)?;
         let last = *turns.end();
         if last == 0 {
             return Ok(());
@@ -587,35 +597,35 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
         let mut handed_out = 0;
         for turn in turns {
             let (chunk, flag) = (self.chunk_of(turn), flag_of(turn, self.chunks()));
-            let slots = self.slots(pm, log, chunk)?;
-            let is_there = |slot| self.read(pm, slot, flag).is_some();
+            let slots = self.slots(storage, log, chunk)?;
+            let is_there = |slot| self.read(storage, slot, flag).is_some();
             let filled = match turn == last {
                 true => slots.clone().rposition(is_there).map_or(0, |at| at + 1),
                 false => slots.len(),
             };
             for slot in slots.clone().take(filled) {
-                let found = self.read(pm, slot, flag);
+                let found = self.read(storage, slot, flag);
                 if !found.map_or(Ok(false), |(record, epoch)| whole(record, epoch))? {
                     holes.push((slot, flag));
                 }
             }
-            slots.skip(filled).for_each(|slot| turn_back(pm, slot, flag));
+            slots.skip(filled).for_each(|slot| turn_back(storage, slot, flag));
             self.logs[log].written[chunk].store(filled as u32, Relaxed);
             handed_out = filled as u32;
         }
         let last_word = self.log_words() - 1;
         for &(slot, flag) in &holes {
             // Release: on the medium, after the other words of the slot.
-            slot[last_word].store(pm, flag | LogEpoch::NONE.bits(), Release);
-            pm.flush_object(&slot[last_word]);
+            slot[last_word].store(storage, flag | LogEpoch::NONE.bits(), Release);
+            storage.flush_object(&slot[last_word]);
         }
         // P2: no mixture of old words and the words stored below belongs to an epoch.
-        pm.try_fence()?;
+        storage.try_fence()?;
         for (slot, flag) in holes {
             for cell in &slot[..last_word] {
-                cell.store(pm, flag, Release);
+                cell.store(storage, flag, Release);
             }
-            flush(pm, slot);
+            flush(storage, slot);
         }
         // Durable by the next fence of the opening, before the first record of the session. Relaxed: no other thread
         // can access the table yet.
@@ -625,15 +635,15 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
     }
 
     /// Returns descriptions of the violations of L1 and L2 in a log.
-    pub(super) fn check(&self, pm: &impl Medium, log: usize) -> Result<Vec<String>> {
-        let turns = self.turns(pm, log)?;
-        let (last, handed_out) = (*turns.end(), self.filling(pm, log).handed_out as usize);
+    pub(super) fn check(&self, storage: &impl Medium, log: usize) -> Result<Vec<String>> {
+        let turns = self.turns(storage, log)?;
+        let (last, handed_out) = (*turns.end(), self.filling(storage, log).handed_out as usize);
         let mut faults = Vec::new();
         for turn in turns {
             let (chunk, flag) = (self.chunk_of(turn), flag_of(turn, self.chunks()));
-            for (at, slot) in self.slots(pm, log, chunk)?.enumerate() {
+            for (at, slot) in self.slots(storage, log, chunk)?.enumerate() {
                 let expected = if turn < last || at < handed_out { flag } else { flag ^ FLAG };
-                if slot.iter().any(|word| word.load(pm, Relaxed) & FLAG != expected) {
+                if slot.iter().any(|word| word.load(storage, Relaxed) & FLAG != expected) {
                     faults
                         .push(format!("record {at} of chunk {chunk} of log {log} has other flags"));
                 }
@@ -644,21 +654,21 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
 }
 
 #[inline(always)]
-fn flush(pm: &impl Medium, words: &[Cell64]) {
-    pm.flush(words.as_ptr().cast(), size_of_val(words));
+fn flush(storage: &impl Medium, words: &[Cell64]) {
+    storage.flush(words.as_ptr().cast(), size_of_val(words));
 }
 
 /// Sets the flags of a record that was not completely written back to those of the turn before.
-fn turn_back(pm: &impl Medium, slot: &[Cell64], flag: u64) {
+fn turn_back(storage: &impl Medium, slot: &[Cell64], flag: u64) {
     let mut turned = false;
     for cell in slot {
-        if cell.load(pm, Relaxed) & FLAG == flag {
-            cell.store(pm, flag ^ FLAG, Release);
+        if cell.load(storage, Relaxed) & FLAG == flag {
+            cell.store(storage, flag ^ FLAG, Release);
             turned = true;
         }
     }
     if turned {
-        flush(pm, slot);
+        flush(storage, slot);
     }
 }
 

@@ -15,7 +15,7 @@ use crate::base::memory::ZeroedArray;
 use crate::base::pipeline::{prefetch_read, prefetch_write};
 use crate::base::version_lock::{self, LockCell, Version, WriteGuard};
 use crate::key::{Key, Value};
-use crate::pm::Medium;
+use crate::storage::Medium;
 
 /// The work that remains in level 1 before an entry's next migration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ struct Head {
     /// The epoch of the entry's next log records.
     epoch: AtomicU64,
     dead: [AtomicU64; MAX_RECORDS / 64],
-    /// Whether the entry has records that are in no log.
+    /// True if the entry has records that are in no log.
     unlogged: AtomicBool,
     /// [`Relief`].
     relieved: AtomicU8,
@@ -76,8 +76,8 @@ struct Head {
     /// [`Departing`]; 0 records if there is none.
     departing: AtomicU16,
     departing_place: AtomicU8,
-    /// The chunks of the log with the oldest records, plus one: of the departing records, or of all, and of those
-    /// that came after the departing ones; 0 if no chunk has any.
+    /// The chunk of the log with the oldest of some records, plus one; 0 if no chunk has any of them. First for the
+    /// departing records (for all records while none depart), then for the records that came after the departing ones.
     oldest_chunks: [AtomicU8; 2],
     /// [`Underway`]; level 0 if there is none.
     underway_index: AtomicU32,
@@ -93,7 +93,7 @@ const _: () = assert!(MAX_LOG_CHUNKS < u8::MAX as usize);
 /// threads.
 pub(super) struct Latch<'a, M> {
     word: &'a AtomicU32,
-    pm: &'a M,
+    storage: &'a M,
 }
 
 impl<M> Clone for Latch<'_, M> {
@@ -107,13 +107,13 @@ impl<M> Copy for Latch<'_, M> {}
 impl<M: Medium> LockCell for Latch<'_, M> {
     #[inline(always)]
     fn load(self, order: Ordering) -> u32 {
-        self.pm.beside();
+        self.storage.sim_yield_point();
         self.word.load(order)
     }
 
     #[inline(always)]
     fn store(self, word: u32, order: Ordering) {
-        self.pm.beside();
+        self.storage.sim_yield_point();
         self.word.store(word, order);
     }
 
@@ -125,12 +125,12 @@ impl<M: Medium> LockCell for Latch<'_, M> {
         success: Ordering,
         failure: Ordering,
     ) -> Result<u32, u32> {
-        self.pm.beside();
+        self.storage.sim_yield_point();
         self.word.compare_exchange_weak(current, new, success, failure)
     }
 
     fn wait(self, rounds: u32) {
-        self.pm.wait(rounds);
+        self.storage.wait(rounds);
     }
 }
 
@@ -198,36 +198,36 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RootTable<K, V> {
         &self.slots[(entry * self.records + at) * words..][..words]
     }
 
-    fn latch<'a, M>(&'a self, pm: &'a M, entry: usize) -> Latch<'a, M> {
-        Latch { word: &self.heads[entry].lock, pm }
+    fn latch<'a, M>(&'a self, storage: &'a M, entry: usize) -> Latch<'a, M> {
+        Latch { word: &self.heads[entry].lock, storage }
     }
 
     /// Locks an entry. The caller holds no other one.
     #[inline]
-    pub(super) fn lock<'a, M: Medium>(&'a self, pm: &'a M, entry: usize) -> Held<'a, M> {
-        Held { entry, guard: version_lock::lock(self.latch(pm, entry)) }
+    pub(super) fn lock<'a, M: Medium>(&'a self, storage: &'a M, entry: usize) -> Held<'a, M> {
+        Held { entry, guard: version_lock::lock(self.latch(storage, entry)) }
     }
 
     /// Locks an entry, unless another thread holds the lock.
     #[inline]
     pub(super) fn try_lock<'a, M: Medium>(
         &'a self,
-        pm: &'a M,
+        storage: &'a M,
         entry: usize,
     ) -> Option<Held<'a, M>> {
-        version_lock::try_lock(self.latch(pm, entry)).map(|guard| Held { entry, guard })
+        version_lock::try_lock(self.latch(storage, entry)).map(|guard| Held { entry, guard })
     }
 
     /// Begins an optimistic read of an entry and everything below it.
     #[inline]
-    pub(super) fn read_begin(&self, pm: &impl Medium, entry: usize) -> Version {
-        version_lock::read_begin(self.latch(pm, entry))
+    pub(super) fn read_begin(&self, storage: &impl Medium, entry: usize) -> Version {
+        version_lock::read_begin(self.latch(storage, entry))
     }
 
     /// Returns whether nothing has changed since `read_begin`.
     #[inline]
-    pub(super) fn validate(&self, pm: &impl Medium, entry: usize, version: Version) -> bool {
-        version_lock::validate(self.latch(pm, entry), version)
+    pub(super) fn validate(&self, storage: &impl Medium, entry: usize, version: Version) -> bool {
+        version_lock::validate(self.latch(storage, entry), version)
     }
 
     /// Number of records.
@@ -442,8 +442,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RootTable<K, V> {
         // Relaxed: readers wait until the lock word ends the change (E1).
         self.heads[entry].size.store((size - records) as u32, Relaxed);
         let [departed, next] = &self.heads[entry].oldest_chunks;
-        // Release (E5): pairs with the Acquire in `needs_chunk`, which finds the oldest chunk in between as well: the
-        // remaining records are in the oldest chunk only if the departed ones were.
+        // Release (E5): pairs with the Acquire in `needs_chunk`, which may load one word before these stores and the
+        // other after them. It finds the log's oldest chunk even then: the remaining records are in that chunk only if
+        // the departed ones were.
         departed.store(next.load(Relaxed), Release);
         next.store(0, Release);
         self.note_moved(entry, 0);

@@ -13,8 +13,8 @@ use super::layout::{CLASSES, ENTRY_BYTES, RUNS, State, class_of};
 use super::words::RecordOf;
 use crate::Result;
 use crate::key::{Data, Key, Value};
-use crate::pm::{Medium, refuse_child, superblock};
 use crate::record::mending::Mending;
+use crate::storage::{Medium, refuse_child, superblock};
 use crate::table::{DamagedRecord, SalvageReport};
 
 /// The state of a table that is opened for salvage.
@@ -48,30 +48,31 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Extends files that end too early with zeros, resets the words that only writers need, and empties the entries
     /// whose buckets are lost. For a table opened for salvage, in private copies of its pages.
     pub(super) fn mend(&self, mending: &Mending) -> Result<()> {
-        let (pm, words) = (&self.pm, self.root_words()?);
-        let levels = words.levels.load(pm, Acquire);
+        let (storage, words) = (&self.storage, self.root_words()?);
+        let levels = words.levels.load(storage, Acquire);
         if levels == 0 || levels > self.shape.max_levels() as u64 {
             // Recovery rejects it.
             return Ok(());
         }
         let bytes = self.shape.entries_above(levels as usize + 1) * ENTRY_BYTES;
-        mending.lengthen(pm, &self.levels, bytes)?;
+        mending.lengthen(storage, &self.levels, bytes)?;
         if let Some(payloads) = self.payloads() {
-            payloads.mend(pm, mending)?;
+            payloads.mend(storage, mending)?;
         }
         let mut there = [0; CLASSES];
         for (class, words) in words.runs.iter().enumerate() {
             let region = &self.runs[class];
             there[class] = region.len() / self.run_blocks(class).bytes;
-            words.forget(pm);
-            let used = self.run_allocators[class].used(pm, words);
-            let used = mending.lengthen_blocks(pm, region, used, self.run_blocks(class).bytes)?;
-            words.bound(pm, used);
+            words.forget(storage);
+            let used = self.run_allocators[class].used(storage, words);
+            let used =
+                mending.lengthen_blocks(storage, region, used, self.run_blocks(class).bytes)?;
+            words.bound(storage, used);
         }
-        words.chains.forget(pm);
-        let used = self.chain_allocator.used(pm, &words.chains);
-        let used = mending.lengthen_blocks(pm, &self.chains, used, ENTRY_BYTES)?;
-        words.chains.bound(pm, used);
+        words.chains.forget(storage);
+        let used = self.chain_allocator.used(storage, &words.chains);
+        let used = mending.lengthen_blocks(storage, &self.chains, used, ENTRY_BYTES)?;
+        words.chains.bound(storage, used);
         // Release: pairs with the Acquire in `level_count`.
         self.level_count.store(levels as usize, Release);
         self.empty_bereft(levels as usize, &there, mending)
@@ -89,13 +90,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 };
                 for entry in chain {
                     let gone = (0..RUNS).any(|run| {
-                        let block = entry.entry.runs[run].load(&self.pm, Relaxed);
+                        let block = entry.entry.runs[run].load(&self.storage, Relaxed);
                         u64::from(block) > there[class_of(run)]
                     });
-                    let state = State::unpack(entry.entry.state.load(&self.pm, Relaxed));
+                    let state = State::unpack(entry.entry.state.load(&self.storage, Relaxed));
                     if gone && state.size > 0 {
                         let empty = State { size: 0, ..state };
-                        entry.entry.state.store(&self.pm, empty.pack(), Relaxed);
+                        entry.entry.state.store(&self.storage, empty.pack(), Relaxed);
                         emptied += 1;
                     }
                 }
@@ -110,7 +111,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Moves the records of a full root entry aside. If levels are lost, it is unknown which of the records have
     /// arrived below.
     pub(super) fn spill(&self, mended: &Mended, entry: usize) {
-        let mut spilled = lock(&self.pm, &mended.spilled);
+        let mut spilled = lock(&self.storage, &mended.spilled);
         for record in (0..self.root.size(entry)).map(|at| self.root.record(entry, at)) {
             let mut words = vec![0; self.measure.widths().words()];
             self.measure.each_word(&record, |at, word| words[at] = word);
@@ -123,12 +124,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     fn rescued_range(&self, from: u64) -> Found<RecordOf<K, V>> {
         let entry = self.root_entry(from);
         loop {
-            let version = self.root.read_begin(&self.pm, entry);
+            let version = self.root.read_begin(&self.storage, entry);
             let found = self.rescue_range(entry, from);
-            if self.root.validate(&self.pm, entry, version) {
+            if self.root.validate(&self.storage, entry, version) {
                 return found;
             }
-            self.pm.forget_reads();
+            self.storage.forget_reads();
         }
     }
 
@@ -152,7 +153,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         (0..self.root.size(root)).rev().for_each(|at| add(self.root.record(root, at)));
         if let Some(mended) = &self.mended {
             let last = found.next.map_or(u64::MAX, |next| next - 1);
-            let spilled = lock(&self.pm, &mended.spilled);
+            let spilled = lock(&self.storage, &mended.spilled);
             for (dead, words) in spilled.range(from..=last).flat_map(|(_, all)| all.iter().rev()) {
                 add(self.measure.record(*dead, |at| words[at]));
             }
@@ -185,7 +186,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// hashes count as equal keys, so that a damaged record or removal does not restore an older value.
     fn replaces(&self, newer: RecordOf<K, V>, older: RecordOf<K, V>) -> bool {
         let is_whole = |record: RecordOf<K, V>| match self.payloads() {
-            Some(payloads) => payloads.fault(&self.pm, record.reference()).is_none(),
+            Some(payloads) => payloads.fault(&self.storage, record.reference()).is_none(),
             None => true,
         };
         match self.same_key(newer, older) {
@@ -216,7 +217,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             };
             let hash = self.hash_of(record);
             let (bucket, _) = self.slot_of(at);
-            let is_known = filter::candidates(&self.pm, entry.entry, hash) >> bucket & 1 == 1;
+            let is_known = filter::candidates(&self.storage, entry.entry, hash) >> bucket & 1 == 1;
             if self.shape.index(level, hash) == index && is_known {
                 add(record);
             } else {
@@ -232,8 +233,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
     pub(super) fn salvage_to(&self, path: &Path) -> Result<SalvageReport> {
         // In a forked child the parent would move records while the child reads them.
-        refuse_child(&self.core.pm)?;
-        let (_, identity) = superblock::read(&self.core.pm)?;
+        refuse_child(&self.core.storage)?;
+        let (_, identity) = superblock::read(&self.core.storage)?;
         let options = Self::options_like(&identity).partitioned_as(self.core.ranges);
         let rescued = options.create(path)?;
         let mut report = SalvageReport::default();
@@ -260,7 +261,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
     ) -> Result<()> {
         let core = &self.core;
         let fault =
-            core.payloads().and_then(|payloads| payloads.fault(&core.pm, record.reference()));
+            core.payloads().and_then(|payloads| payloads.fault(&core.storage, record.reference()));
         let owned = self.own_key(record).and_then(|key| Ok((key, self.own_value(record.value)?)));
         let reason = match (fault, owned) {
             (None, Ok((key, value))) => {
@@ -270,7 +271,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
             (None, Err(error)) => error.to_string(),
         };
         let payload = match core.payloads() {
-            Some(payloads) => payloads.read(&core.pm, record.reference()).ok().flatten(),
+            Some(payloads) => payloads.read(&core.storage, record.reference()).ok().flatten(),
             None => None,
         };
         let (key, value) = match (payload, core.measure.is_inline()) {

@@ -9,11 +9,11 @@ use super::core::Core;
 use super::partition::SortKey;
 use super::words::RecordOf;
 use crate::key::{Key, Raw, Value};
-use crate::pm::Medium;
+use crate::storage::Medium;
 use crate::table::{Arg, Cursor, OnDamage, Owned, Page};
 use crate::{Error, Result};
 
-/// The begin of the next part of a range.
+/// The beginning of the next part of a range.
 enum Next {
     Key(Box<[u8]>),
     /// `None` after the last one.
@@ -31,37 +31,37 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok((records, after))
     }
 
-    /// The same, with removals.
+    /// Like [`Core::range_at`], but includes removals.
     pub(super) fn newest_at(&self, hash: u64) -> Result<Range<RecordOf<K, V>>> {
         let entry = self.root_entry(hash);
         loop {
-            let version = self.root.read_begin(&self.pm, entry);
+            let version = self.root.read_begin(&self.storage, entry);
             let found = self.read_range(entry, hash);
-            if self.root.validate(&self.pm, entry, version) {
+            if self.root.validate(&self.storage, entry, version) {
                 return found;
             }
-            self.pm.forget_reads();
+            self.storage.forget_reads();
         }
     }
 
-    /// The begin of the range after that of a hash, in a table with `levels` levels.
+    /// The beginning of the range after that of a hash, in a table with `levels` levels.
     pub(super) fn range_after(&self, levels: usize, hash: u64) -> Option<u64> {
         let next = self.shape.index(levels, hash) + 1;
         let width = 63 - self.shape.prefix(levels);
         (next < self.shape.entries(levels)).then(|| next << width << 1)
     }
 
-    /// Like [`Core::range_at`], but for keys from `key` on, whose place is in the hash, up to the end of one leaf of
-    /// each level. Also returns the key or the hash at which the rest begins.
+    /// The records of the range of a hash whose keys are at least `key`, up to the end of one leaf of each level. The
+    /// place of `key` is in the hash. Also returns the key or the hash at which the rest begins.
     fn range_from(&self, hash: u64, key: &[u8]) -> Result<(Vec<RecordOf<K, V>>, Next)> {
         let entry = self.root_entry(hash);
         loop {
-            let version = self.root.read_begin(&self.pm, entry);
+            let version = self.root.read_begin(&self.storage, entry);
             let found = self.read_range_from(entry, hash, key);
-            if self.root.validate(&self.pm, entry, version) {
+            if self.root.validate(&self.storage, entry, version) {
                 return found;
             }
-            self.pm.forget_reads();
+            self.storage.forget_reads();
         }
     }
 

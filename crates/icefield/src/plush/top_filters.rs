@@ -15,7 +15,7 @@ use crate::Result;
 use crate::base::memory::ZeroedArray;
 use crate::base::pipeline::prefetch_read;
 use crate::key::{Key, Value};
-use crate::pm::Medium;
+use crate::storage::Medium;
 
 /// The copies, one level after the other.
 pub(super) struct TopFilters {
@@ -25,7 +25,7 @@ pub(super) struct TopFilters {
 }
 
 impl TopFilters {
-    /// For up to `levels` levels, as many as fit into `max_bytes`.
+    /// Creates copies for at most `levels` levels: as many as fit into `max_bytes`.
     pub(super) fn new(shape: Shape, levels: usize, max_bytes: u64) -> io::Result<Self> {
         let bytes = |levels: usize| shape.entries_above(levels + 1) * (FILTER_WORDS * 8) as u64;
         let wanted = levels.min(shape.max_levels());
@@ -69,11 +69,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn candidates(&self, entry: EntryRef<'_>, hash: u64) -> u16 {
         match self.top_filters.of(entry.id) {
             Some(words) => {
-                self.pm.beside();
+                self.storage.sim_yield_point();
                 // Relaxed (E3): as on the medium.
                 filter::candidates_by(hash, |word| words[word].load(Relaxed))
             }
-            None => filter::candidates(&self.pm, entry.entry, hash),
+            None => filter::candidates(&self.storage, entry.entry, hash),
         }
     }
 
@@ -91,16 +91,16 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         match self.top_filters.of(entry.id) {
             // Relaxed: under the lock.
             Some(words) => Image::from_words(|word| words[word].load(Relaxed)),
-            None => Image::of(&self.pm, entry.entry),
+            None => Image::of(&self.storage, entry.entry),
         }
     }
 
     /// Stores an entry's filter. Flushed; a fence must follow before the records count.
     #[track_caller]
     pub(super) fn store_filter(&self, entry: EntryRef<'_>, image: &Image) {
-        image.store(&self.pm, entry.entry);
+        image.store(&self.storage, entry.entry);
         if let Some(words) = self.top_filters.of(entry.id) {
-            self.pm.beside();
+            self.storage.sim_yield_point();
             for (copy, &word) in words.iter().zip(image.words()) {
                 // Relaxed (E3): a reader that uses it validates by the lock word afterwards.
                 copy.store(word, Relaxed);
@@ -125,7 +125,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 if self.state(entry)?.size == 0 && self.next_of(entry)?.is_none() {
                     continue;
                 }
-                let image = Image::of(&self.pm, entry.entry);
+                let image = Image::of(&self.storage, entry.entry);
                 for (copy, &word) in words.iter().zip(image.words()) {
                     // Relaxed: no other thread can access the table yet.
                     copy.store(word, Relaxed);

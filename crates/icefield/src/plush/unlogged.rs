@@ -1,14 +1,14 @@
 //! Relaxed writes (§5.7): records that are in no log, and the checkpoint that makes them durable.
 
 use super::Plush;
-use super::ahead::Pace;
 use super::core::Core;
+use super::incremental_migration::Pace;
 use super::words::RecordOf;
 use crate::Result;
 use crate::base::parallel::{Tasks, in_parallel, threads_for};
 use crate::key::{Data, Key, Raw, Value};
-use crate::pm::Medium;
-use crate::record::Probe;
+use crate::record::LookupKey;
+use crate::storage::Medium;
 use crate::table::{Arg, Owned};
 
 /// Root entries that a thread takes at a time.
@@ -16,14 +16,14 @@ const ENTRIES_AT_A_TIME: usize = 8;
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Writes one record to the root only. The caller is not pinned.
-    fn put_unlogged(&self, probe: &Probe<'_>, value: &Raw<'_>) -> Result<()> {
+    fn put_unlogged(&self, probe: &LookupKey<'_>, value: &Raw<'_>) -> Result<()> {
         self.make_payload_room()?;
         let _pin = self.pin();
         self.fits(probe, value)?;
         let value = self.write_payload(probe, value)?;
         if self.payloads.is_some() {
-            // The thread that later moves the record fences only for itself, and settles.
-            self.pm.fence_later().inspect_err(|_| self.finish_payload(value))?;
+            // The thread that later moves the record fences only its own lines, and calls `fence_deferred` for these.
+            self.storage.fence_later().inspect_err(|_| self.finish_payload(value))?;
         }
         let record = RecordOf::<K, V> { key: self.key_words(probe), value, dead: false };
         let admitted = self.admit_unlogged(probe.hash, record);
@@ -52,7 +52,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let tasks = Tasks::new(entries.div_ceil(ENTRIES_AT_A_TIME));
         let migrate = |entry: usize| -> Result<()> {
             let _pin = self.pin();
-            let held = self.root.lock(&self.pm, entry);
+            let held = self.root.lock(&self.storage, entry);
             if self.root.has_unlogged(entry) {
                 self.migrate_with_others(&held, |entry| self.root.has_unlogged(entry))?;
             }
@@ -93,9 +93,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
     /// ```
     pub fn put_unlogged(&self, key: Arg<'_, K>, value: Arg<'_, V>) -> Result<()> {
         let core = &self.core;
-        core.pm.writable()?;
+        core.storage.check_writable()?;
         let _pass = core.gate.enter();
-        let (probe, value) = (core.probe(key), V::raw(value));
+        let (probe, value) = (core.hash_key(key), V::raw(value));
         core.with_room(probe.hash, || core.put_unlogged(&probe, &value))
     }
 
@@ -112,7 +112,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
     /// # Ok::<(), icefield::Error>(())
     /// ```
     pub fn checkpoint(&self, threads: usize) -> Result<()> {
-        self.core.pm.writable()?;
+        self.core.storage.check_writable()?;
         let _pass = self.core.gate.enter();
         self.core.checkpoint(threads)
     }
@@ -136,13 +136,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
     }
 
     pub(super) fn sync_now(&self) -> Result<()> {
-        match self.core.pm.writable() {
+        match self.core.storage.check_writable() {
             // No record can have been put.
             Err(crate::Error::ReadOnly) => return Ok(()),
             other => other?,
         }
         self.checkpoint(1)?;
-        self.core.pm.settle()?;
-        self.core.pm.writable()
+        self.core.storage.fence_deferred()?;
+        self.core.storage.check_writable()
     }
 }

@@ -10,17 +10,17 @@
 
 use std::collections::VecDeque;
 
-use super::ahead::Pace;
 use super::core::Core;
-use super::op::{Attempt, Mode, ModeOf, Wrote, WroteOf};
+use super::incremental_migration::Pace;
+use super::op::{Attempt, ModeOf, PlushWriteMode, Wrote, WroteOf};
 use super::recovery_log::{Place, Places, Span};
 use super::root::Held;
 use super::words::RecordOf;
 use crate::base::gate::Pass;
 use crate::base::reclaim::Guard;
 use crate::key::{Key, Raw, Value};
-use crate::pm::Medium;
-use crate::record::Probe;
+use crate::record::LookupKey;
+use crate::storage::Medium;
 use crate::{Error, Result};
 
 const WINDOW: usize = 32;
@@ -72,7 +72,7 @@ impl Share {
         // Once a record gets no place, later records of this log get none either: they may have the same key.
         let due = std::mem::take(&mut self.due);
         if due > 0 {
-            self.places = core.logs.hand_out(&core.pm, log, due)?;
+            self.places = core.logs.hand_out(&core.storage, log, due)?;
             self.places.note(spans, &mut self.last_span);
             if self.places.len() > 0 {
                 self.due = due - self.places.len() as u32;
@@ -126,7 +126,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Drop for Window<'_, K, V, M>
 
 impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
     pub(super) fn new(core: &'t Core<K, V, M>) -> Self {
-        let room = if core.pm.fence_syncs() { SYNC_WINDOW } else { WINDOW };
+        let room = if core.storage.fence_syncs() { SYNC_WINDOW } else { WINDOW };
         let (writes, held) = (Vec::with_capacity(WINDOW), Vec::with_capacity(WINDOW));
         let shares = (0..core.logs.count()).map(|_| Share::NONE).collect();
         let (answers, left, spans) = (Vec::new(), VecDeque::new(), Vec::new());
@@ -151,13 +151,13 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
     pub(super) fn run(
         &mut self,
         index: usize,
-        probe: &Probe<'_>,
+        probe: &LookupKey<'_>,
         value: &Raw<'_>,
         mode: ModeOf<V>,
         answer: &mut impl FnMut(usize, WroteOf<V>) -> Result<()>,
     ) -> Result<bool> {
         let core = self.core;
-        core.pm.writable()?;
+        core.storage.check_writable()?;
         core.fits(probe, value)?;
         if self.staged == self.room {
             self.commit(answer)?;
@@ -198,7 +198,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
     }
 
     /// Enters the gate, pins, and locks the first root entry, if the window holds none yet.
-    fn begin(&mut self, probe: &Probe<'_>) -> Result<()> {
+    fn begin(&mut self, probe: &LookupKey<'_>) -> Result<()> {
         let core = self.core;
         if !self.held.is_empty() {
             return Ok(());
@@ -212,7 +212,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
     }
 
     /// Returns whether a record with the key's words is staged.
-    pub(super) fn has(&self, probe: &Probe<'_>) -> bool {
+    pub(super) fn has(&self, probe: &LookupKey<'_>) -> bool {
         let wanted = self.core.key_words(probe);
         self.writes.iter().any(|write| write.record.key == wanted)
     }
@@ -221,7 +221,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
     fn hold_first(&mut self, entry: usize) -> Result<()> {
         let core = self.core;
         core.make_log_ready(core.logs.log_of(entry))?;
-        self.held.push((core.root.lock(&core.pm, entry), 0));
+        self.held.push((core.root.lock(&core.storage, entry), 0));
         Ok(())
     }
 
@@ -230,7 +230,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
     #[inline(always)]
     fn hold(&mut self, entry: usize) -> Option<usize> {
         // The lock is tried first, because few operations of a window share a root entry.
-        match self.core.root.try_lock(&self.core.pm, entry) {
+        match self.core.root.try_lock(&self.core.storage, entry) {
             Some(held) => {
                 self.held.push((held, 0));
                 Some(self.held.len() - 1)
@@ -243,7 +243,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
     fn stage(
         &mut self,
         index: usize,
-        probe: &Probe<'_>,
+        probe: &LookupKey<'_>,
         value: &Raw<'_>,
         mode: ModeOf<V>,
     ) -> Result<Step> {
@@ -270,7 +270,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
     fn prepare(
         &mut self,
         at: usize,
-        probe: &Probe<'_>,
+        probe: &LookupKey<'_>,
         value: &Raw<'_>,
         mode: ModeOf<V>,
     ) -> Result<bool> {
@@ -360,7 +360,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
                 continue;
             };
             if let Err(error) =
-                core.logs.store(&core.pm, place, &write.record, core.root.epoch(entry))
+                core.logs.store(&core.storage, place, &write.record, core.root.epoch(entry))
             {
                 logged = Err(error);
             }
@@ -369,9 +369,9 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
             let left: Vec<_> = writes.extract_if(.., |write| write.place.is_none()).collect();
             left.into_iter().rev().for_each(|write| self.left.push_front(write));
         }
-        let flushed = core.logs.flush_all(&core.pm, spans);
+        let flushed = core.logs.flush_all(&core.storage, spans);
         // P2, commit point of all records of the window.
-        let committed = core.commit(Mode::Put);
+        let committed = core.commit(PlushWriteMode::Put);
         // Records that are not durable must not become visible.
         fenced.and(logged).and(flushed).and(committed)
     }
@@ -424,7 +424,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
         let mut spans = std::mem::take(&mut self.spans);
         let mut writes = std::mem::take(&mut self.writes);
         // A batch continues after a window whose sync failed.
-        let writable = core.pm.writable();
+        let writable = core.storage.check_writable();
         let logged = writable.and_then(|()| self.log_all(&mut writes, &mut spans));
         let (mut written, mut records) = (0, 0);
         for Write { at, hash, record, place } in writes.drain(..) {
@@ -442,7 +442,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
         spans.clear();
         self.spans = spans;
         let helds = self.held.iter().map(|(held, _)| held);
-        if core.pm.fence_syncs() {
+        if core.storage.fence_syncs() {
             core.step_together(&helds.collect::<Vec<_>>());
         } else {
             helds.for_each(|held| core.step_ahead(held, Pace::Whole));

@@ -4,71 +4,15 @@
 use std::marker::PhantomData;
 
 use crate::key::{Data, Form, Key, Raw, Value, WordArray};
-use crate::pm::superblock::Identity;
 use crate::record::types;
+use crate::storage::superblock::Identity;
 
-use super::layout::SLOTS;
+use super::layout::{WORD_BYTES, Widths};
 
 /// The superblock parameter with the widths of records of more than two words.
 const WIDTHS: usize = 9;
 /// Words of the widest key or value.
 pub(super) const MAX_WIDTH: usize = 8;
-const WORD_BYTES: usize = size_of::<u64>();
-
-/// The numbers of words of key and value. Fixed at a table's creation, by its types.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Widths {
-    pub(super) key: usize,
-    pub(super) value: usize,
-    /// `true` if these words are the key and the value themselves.
-    pub(super) inline: bool,
-}
-
-impl Widths {
-    const BY_REFERENCE: Self = Self { key: 1, value: 1, inline: false };
-
-    const fn of([key, value]: [Form; 2]) -> Self {
-        const fn words(form: Form) -> Option<usize> {
-            match form {
-                Form::Word => Some(1),
-                Form::Fixed(bytes) => Some(bytes.div_ceil(WORD_BYTES)),
-                Form::Variable => None,
-            }
-        }
-        match (words(key), words(value)) {
-            (Some(key), Some(value)) => Self { key, value, inline: true },
-            _ => Self::BY_REFERENCE,
-        }
-    }
-
-    #[inline(always)]
-    pub(super) const fn words(self) -> usize {
-        self.key + self.value
-    }
-
-    #[inline(always)]
-    pub(super) const fn log_words(self) -> usize {
-        self.words() + 1
-    }
-
-    #[inline(always)]
-    pub(super) const fn bucket_words(self) -> usize {
-        SLOTS * self.words()
-    }
-
-    pub(super) const fn bucket_bytes(self) -> u64 {
-        (self.bucket_words() * WORD_BYTES) as u64
-    }
-
-    pub(super) const fn log_bytes(self, records: u32) -> u64 {
-        records as u64 * (self.log_words() * WORD_BYTES) as u64
-    }
-
-    /// Encodes the widths as a superblock parameter.
-    fn pack(self) -> u64 {
-        if self.words() == 2 { 0 } else { (self.key | self.value << 8) as u64 }
-    }
-}
 
 /// The widths of the records of `K -> V`. Known at compile time, unless one of the types represents any type of
 /// bytes.
@@ -129,7 +73,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Measure<K, V> {
         Record { key, value, dead }
     }
 
-    /// The key words of that record.
+    /// The key words of the record whose words `word` returns by their numbers.
     #[inline(always)]
     pub(super) fn key(self, mut word: impl FnMut(usize) -> u64) -> K::Words {
         let mut key = K::Words::ZERO;

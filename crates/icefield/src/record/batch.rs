@@ -1,7 +1,7 @@
 //! The parts of batches that do not depend on the table: results, and mixed batches.
 
-use super::engine::{Engine, Mode, Wrote};
-use super::{Pin, Probe, Unlinked};
+use super::engine::{Engine, WriteMode, WriteOutcome};
+use super::{EpochGuard, LookupKey, PreparedRecord};
 use crate::key::{Key, Raw, Value};
 use crate::table::{
     Arg, Occupied, OnFailure, Op, Owned, RecordArg, TryInsert, no_shadows, run_mixed, same_length,
@@ -14,7 +14,7 @@ const HINT_DISTANCE: usize = 16;
 /// A write that a window can stage.
 #[derive(Clone, Copy)]
 pub(crate) enum Write {
-    Put(Mode, Unlinked),
+    Put(WriteMode, PreparedRecord),
     Remove,
 }
 
@@ -25,20 +25,20 @@ pub(crate) trait BatchWriter {
     fn run(
         &mut self,
         index: usize,
-        probe: &Probe<'_>,
-        write: Option<(Mode, Raw<'_>)>,
-        answer: &mut impl FnMut(usize, Wrote) -> Result<()>,
+        probe: &LookupKey<'_>,
+        write: Option<(WriteMode, Raw<'_>)>,
+        answer: &mut impl FnMut(usize, WriteOutcome) -> Result<()>,
     ) -> Result<()>;
 
     /// Commits the open window and calls `answer` with its outcomes.
-    fn commit(&mut self, answer: &mut impl FnMut(usize, Wrote) -> Result<()>) -> Result<()>;
+    fn commit(&mut self, answer: &mut impl FnMut(usize, WriteOutcome) -> Result<()>) -> Result<()>;
 
     /// Returns whether a read of a key with this hash must wait for the open window to be committed: the window
     /// contains an operation on the key or a lock for which reads wait, or has been open for long enough.
     fn holds_up(&mut self, hash: u64) -> bool;
 
     /// Returns the future outcome of operation `index` if it was the last one staged.
-    fn staged_answer(&self, index: usize) -> Option<Wrote>;
+    fn staged_answer(&self, index: usize) -> Option<WriteOutcome>;
 }
 
 /// The methods that a table implements itself for batches.
@@ -57,23 +57,28 @@ pub(crate) trait BatchEngine<K: Key + ?Sized, V: Value + ?Sized>: Engine<K, V> {
     /// called with the outcome of each, in order, once it is durable.
     fn write_batch<'k, 'v>(
         &self,
-        mode: Option<Mode>,
+        mode: Option<WriteMode>,
         count: usize,
         key: impl Fn(usize) -> Arg<'k, K>,
         value: impl Fn(usize) -> Raw<'v>,
-        answer: impl FnMut(usize, Wrote) -> Result<()>,
+        answer: impl FnMut(usize, WriteOutcome) -> Result<()>,
     ) -> Result<()>
     where
         K: 'k;
 
     /// Runs one write outside of windows, for a write that no window can stage.
     #[cold]
-    fn write_alone(&self, pin: &Pin<'_>, probe: &Probe<'_>, write: Write) -> Result<Wrote> {
+    fn write_alone(
+        &self,
+        pin: &EpochGuard<'_>,
+        probe: &LookupKey<'_>,
+        write: Write,
+    ) -> Result<WriteOutcome> {
         match write {
             Write::Put(mode, record) => self.link(pin, probe, record, mode),
             Write::Remove => {
                 let removed = self.remove_probed(pin, probe)?;
-                Ok(removed.map_or(Wrote::Absent, Wrote::Replaced))
+                Ok(removed.map_or(WriteOutcome::Absent, WriteOutcome::Replaced))
             }
         }
     }
@@ -82,40 +87,44 @@ pub(crate) trait BatchEngine<K: Key + ?Sized, V: Value + ?Sized>: Engine<K, V> {
     /// key by reference is present. If the guess is wrong, the window leaves the record to
     /// [`BatchEngine::write_alone`].
     #[inline]
-    fn needs_key(&self, mode: Mode, is_present: impl FnOnce() -> Result<bool>) -> Result<bool> {
+    fn needs_key(
+        &self,
+        mode: WriteMode,
+        is_present: impl FnOnce() -> Result<bool>,
+    ) -> Result<bool> {
         Ok(match mode {
             _ if self.records().keys_are_words() => true,
-            Mode::TryInsert => true,
-            Mode::Upsert => !is_present()?,
-            Mode::Update => false,
+            WriteMode::TryInsert => true,
+            WriteMode::Upsert => !is_present()?,
+            WriteMode::Update => false,
         })
     }
 
     /// Writes the blobs of a record while bucket locks may be held. The blob store may call the table about old blocks
-    /// only when no lock is held; when it has to, `let_go` releases the locks first.
+    /// only when no lock is held; when it has to, `unlock_all` releases the locks first.
     fn prepare_beside(
         &self,
-        probe: &Probe<'_>,
+        probe: &LookupKey<'_>,
         value: Raw<'_>,
         needs_key: bool,
         holds_locks: bool,
-        let_go: impl FnOnce() -> Result<()>,
-    ) -> Result<Unlinked> {
-        let (pm, records) = (self.pm(), self.records());
+        unlock_all: impl FnOnce() -> Result<()>,
+    ) -> Result<PreparedRecord> {
+        let (storage, records) = (self.storage(), self.records());
         records.fits(probe.key, value)?;
         if holds_locks {
-            match records.write(pm, probe, value, needs_key) {
-                Err(Error::NoSpace { .. }) => let_go()?,
+            match records.write(storage, probe, value, needs_key) {
+                Err(Error::NoSpace { .. }) => unlock_all()?,
                 other => return other,
             }
         }
-        records.prepare(pm, self, probe, value, needs_key)
+        records.prepare(storage, self, probe, value, needs_key)
     }
 
     fn upsert_batch(
         &self,
         records: &[RecordArg<'_, K, V>],
-        mode: Mode,
+        mode: WriteMode,
         previous: Option<&mut [Option<Owned<V>>]>,
     ) -> Result<()> {
         let mut previous = previous;
@@ -140,7 +149,7 @@ pub(crate) trait BatchEngine<K: Key + ?Sized, V: Value + ?Sized>: Engine<K, V> {
         same_length(records.len(), outcomes.len())?;
         let (key, value) =
             (|index: usize| records[index].0, |index: usize| V::raw(records[index].1));
-        self.write_batch(Some(Mode::TryInsert), records.len(), key, value, |index, wrote| {
+        self.write_batch(Some(WriteMode::TryInsert), records.len(), key, value, |index, wrote| {
             outcomes[index] =
                 self.value_before(wrote)?.map_or(Ok(()), |value| Err(Occupied(value)));
             Ok(())
@@ -156,10 +165,12 @@ pub(crate) trait BatchEngine<K: Key + ?Sized, V: Value + ?Sized>: Engine<K, V> {
         })
     }
 
-    fn value_before(&self, wrote: Wrote) -> Result<Option<Owned<V>>> {
+    fn value_before(&self, wrote: WriteOutcome) -> Result<Option<Owned<V>>> {
         match wrote {
-            Wrote::Replaced(word) | Wrote::Occupied(word) => self.own_value(word).map(Some),
-            Wrote::Inserted | Wrote::Absent => Ok(None),
+            WriteOutcome::Replaced(word) | WriteOutcome::Occupied(word) => {
+                self.own_value(word).map(Some)
+            }
+            WriteOutcome::Inserted | WriteOutcome::Absent => Ok(None),
         }
     }
 
@@ -168,7 +179,7 @@ pub(crate) trait BatchEngine<K: Key + ?Sized, V: Value + ?Sized>: Engine<K, V> {
         let mut writer = self.writer();
         let (ran, result) = run_mixed(ops.len(), on_failure, |index| {
             if let Some(ahead) = ops.get(index + HINT_DISTANCE) {
-                self.hint(self.records().probe(ahead.key()).hash);
+                self.hint(self.records().hash_key(ahead.key()).hash);
             }
             self.execute_one(&mut writer, ops, index)
         });
@@ -184,7 +195,7 @@ pub(crate) trait BatchEngine<K: Key + ?Sized, V: Value + ?Sized>: Engine<K, V> {
         ops: &mut [Op<'_, K, V>],
         index: usize,
     ) -> Result<bool> {
-        let probe = self.records().probe(ops[index].key());
+        let probe = self.records().hash_key(ops[index].key());
         let write = match &ops[index] {
             Op::Get(..) => {
                 let mut read = None;
@@ -202,9 +213,11 @@ pub(crate) trait BatchEngine<K: Key + ?Sized, V: Value + ?Sized>: Engine<K, V> {
                 }
                 return Ok(ops[index].failed());
             }
-            Op::TryInsert(_, value, _) => Some((Mode::TryInsert, V::raw(*value))),
-            Op::Insert(_, value, _) | Op::Put(_, value) => Some((Mode::Upsert, V::raw(*value))),
-            Op::Update(_, value, _) => Some((Mode::Update, V::raw(*value))),
+            Op::TryInsert(_, value, _) => Some((WriteMode::TryInsert, V::raw(*value))),
+            Op::Insert(_, value, _) | Op::Put(_, value) => {
+                Some((WriteMode::Upsert, V::raw(*value)))
+            }
+            Op::Update(_, value, _) => Some((WriteMode::Update, V::raw(*value))),
             Op::Remove(..) => None,
             // Such a batch was refused before its first operation.
             Op::Shadow(..) => return Ok(false),
@@ -212,20 +225,20 @@ pub(crate) trait BatchEngine<K: Key + ?Sized, V: Value + ?Sized>: Engine<K, V> {
         let mut answer = |index: usize, wrote| self.fill_in(&mut ops[index], wrote);
         writer.run(index, &probe, write, &mut answer)?;
         Ok(match writer.staged_answer(index) {
-            Some(wrote) => matches!(wrote, Wrote::Absent | Wrote::Occupied(_)),
+            Some(wrote) => matches!(wrote, WriteOutcome::Absent | WriteOutcome::Occupied(_)),
             None => ops[index].failed(),
         })
     }
 
-    /// Reads a key while a window is open, whose locks another thread may be waiting for. Returns `None` if the read
-    /// would have to wait for such a thread.
-    fn get_at_once(&self, probe: &Probe<'_>) -> Result<Option<Option<Owned<V>>>> {
+    /// Reads a key while the batch has a window open. Other threads may be waiting for locks of the window, so this
+    /// read must not wait for them: it returns `None` instead.
+    fn get_at_once(&self, probe: &LookupKey<'_>) -> Result<Option<Option<Owned<V>>>> {
         let pin = self.records().pin();
         let Some(word) = self.find_word_at_once(&pin, probe)? else { return Ok(None) };
         word.map(|word| self.own_value(word)).transpose().map(Some)
     }
 
-    fn fill_in(&self, op: &mut Op<'_, K, V>, wrote: Wrote) -> Result<()> {
+    fn fill_in(&self, op: &mut Op<'_, K, V>, wrote: WriteOutcome) -> Result<()> {
         op.fill(self.value_before(wrote)?);
         Ok(())
     }

@@ -1,10 +1,10 @@
 //! The operations on one key, for every table whose slots hold the two words of a record: everything that does not
 //! depend on where a record lies.
 
-use super::{Pin, Probe, Records, Unlinked};
+use super::{EpochGuard, LookupKey, PreparedRecord, Records};
 use crate::key::{Data, Key, Raw, Value};
-use crate::pm::Medium;
-use crate::pm::blob::Owner;
+use crate::storage::Medium;
+use crate::storage::blob::Owner;
 use crate::table::{
     Arg, Computed, DamagedRecord, Decision, Occupied, Owned, SalvageReport, TryInsert,
 };
@@ -12,7 +12,7 @@ use crate::{Error, Result};
 
 /// The condition under which a write of a key takes place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
+pub(crate) enum WriteMode {
     /// Insert only if absent.
     TryInsert,
     /// Insert or replace.
@@ -23,7 +23,7 @@ pub(crate) enum Mode {
 
 /// The outcome of a write. Words of by-reference values are valid while the caller's pin is held.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Wrote {
+pub(crate) enum WriteOutcome {
     /// The key was absent and is now present.
     Inserted,
     /// The key had this value word. It has another one now, or was removed.
@@ -40,7 +40,7 @@ pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
     /// The table's medium.
     type Medium: Medium;
 
-    fn pm(&self) -> &Self::Medium;
+    fn storage(&self) -> &Self::Medium;
     fn records(&self) -> &Records<K, V>;
 
     /// Returns an error for a fault in the region of the slots.
@@ -49,55 +49,64 @@ pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
     /// Prefetches the memory that a single write of a key with this hash will access, if the table profits from it. The
     /// mode is `None` for a removal.
     #[inline(always)]
-    fn look_ahead(&self, _hash: u64, _mode: Option<Mode>) {}
+    fn look_ahead(&self, _hash: u64, _mode: Option<WriteMode>) {}
 
     /// Returns the value word of a key, without taking a lock. The word is valid while the pin is held.
-    fn find_word(&self, pin: &Pin<'_>, probe: &Probe<'_>) -> Result<Option<u64>>;
+    fn find_word(&self, pin: &EpochGuard<'_>, probe: &LookupKey<'_>) -> Result<Option<u64>>;
 
     /// Like [`Engine::find_word`], for a thread that may hold locks: returns `None` if the lookup would have to wait
     /// for another thread's lock.
     #[inline]
-    fn find_word_at_once(&self, pin: &Pin<'_>, probe: &Probe<'_>) -> Result<Option<Option<u64>>> {
+    fn find_word_at_once(
+        &self,
+        pin: &EpochGuard<'_>,
+        probe: &LookupKey<'_>,
+    ) -> Result<Option<Option<u64>>> {
         self.find_word(pin, probe).map(Some)
     }
 
     /// Links a prepared record, which has its key unless the mode is `Update`.
     fn write_prepared(
         &self,
-        pin: &Pin<'_>,
-        probe: &Probe<'_>,
-        record: Unlinked,
-        mode: Mode,
-    ) -> Result<Wrote>;
+        pin: &EpochGuard<'_>,
+        probe: &LookupKey<'_>,
+        record: PreparedRecord,
+        mode: WriteMode,
+    ) -> Result<WriteOutcome>;
 
-    /// Replaces the value word of a key if it is still `before`; otherwise returns [`Wrote::Absent`].
-    fn replace_still(
+    /// Replaces the value word of a key if it is still `before`; otherwise returns [`WriteOutcome::Absent`].
+    fn compare_and_replace(
         &self,
-        pin: &Pin<'_>,
-        probe: &Probe<'_>,
+        pin: &EpochGuard<'_>,
+        probe: &LookupKey<'_>,
         before: u64,
         value: u64,
-    ) -> Result<Wrote>;
+    ) -> Result<WriteOutcome>;
 
     /// Removes a key; returns its former value word, which is valid while `pin` is held.
-    fn remove_probed(&self, pin: &Pin<'_>, probe: &Probe<'_>) -> Result<Option<u64>>;
+    fn remove_probed(&self, pin: &EpochGuard<'_>, probe: &LookupKey<'_>) -> Result<Option<u64>>;
 
     /// Removes a key if its value word is still `before`. If `before` is `None`, returns whether the key is still
     /// absent.
-    fn remove_still(&self, pin: &Pin<'_>, probe: &Probe<'_>, before: Option<u64>) -> Result<bool>;
+    fn remove_still(
+        &self,
+        pin: &EpochGuard<'_>,
+        probe: &LookupKey<'_>,
+        before: Option<u64>,
+    ) -> Result<bool>;
 
     /// Returns the value behind a word, as the user's type.
     #[inline]
     fn own_value(&self, word: u64) -> Result<V::Owned> {
         self.records()
-            .own_value(self.pm(), word)?
+            .own_value(self.storage(), word)?
             .ok_or_else(|| self.fault_in_slot(format!("a stored value is no {}", V::TYPE)))
     }
 
     /// Returns the key behind a word, as the user's type.
     fn own_key(&self, word: u64) -> Result<K::Owned> {
         self.records()
-            .own_key(self.pm(), word)?
+            .own_key(self.storage(), word)?
             .ok_or_else(|| self.fault_in_slot(format!("a stored key is no {}", K::TYPE)))
     }
 
@@ -111,9 +120,9 @@ pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
         is_home: impl FnOnce(u64) -> std::result::Result<(), String>,
         put: impl FnOnce(Arg<'_, K>, Arg<'_, V>) -> Result<()>,
     ) -> Result<()> {
-        let (records, pm) = (self.records(), self.pm());
+        let (records, storage) = (self.records(), self.storage());
         let whole = || {
-            let hash = records.verify(pm, key, value).map_err(|error| error.to_string())?;
+            let hash = records.verify(storage, key, value).map_err(|error| error.to_string())?;
             is_home(hash)?;
             let owned = self.own_key(key).and_then(|key| Ok((key, self.own_value(value)?)));
             owned.map_err(|error| error.to_string())
@@ -121,7 +130,7 @@ pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
         match whole() {
             Ok((key, value)) => put(K::arg(&key), V::arg(&value)),
             Err(reason) => {
-                let [key, value] = records.remains(pm, key, value);
+                let [key, value] = records.remains(storage, key, value);
                 report.damaged(DamagedRecord { key, value, place: place.to_string(), reason });
                 Ok(())
             }
@@ -130,12 +139,12 @@ pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
 
     /// Returns a copy of the value of `key`.
     fn get_owned(&self, key: Arg<'_, K>) -> Result<Option<Owned<V>>> {
-        let probe = self.records().probe(key);
+        let probe = self.records().hash_key(key);
         self.get_probed(&probe)
     }
 
     #[inline]
-    fn get_probed(&self, probe: &Probe<'_>) -> Result<Option<Owned<V>>> {
+    fn get_probed(&self, probe: &LookupKey<'_>) -> Result<Option<Owned<V>>> {
         let pin = self.records().pin();
         match self.find_word(&pin, probe)? {
             Some(word) => self.own_value(word).map(Some),
@@ -144,38 +153,44 @@ pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
     }
 
     fn get_shown<R>(&self, key: Arg<'_, K>, f: impl FnOnce(&V) -> R) -> Result<Option<R>> {
-        let probe = self.records().probe(key);
+        let probe = self.records().hash_key(key);
         let pin = self.records().pin();
         let Some(word) = self.find_word(&pin, &probe)? else { return Ok(None) };
-        match self.records().show_value(self.pm(), Some(pin), word, f)? {
+        match self.records().show_value(self.storage(), Some(pin), word, f)? {
             Some(shown) => Ok(Some(shown)),
             None => Err(self.fault_in_slot(format!("a stored value is no {}", V::TYPE))),
         }
     }
 
     fn contains_key(&self, key: Arg<'_, K>) -> Result<bool> {
-        let probe = self.records().probe(key);
+        let probe = self.records().hash_key(key);
         Ok(self.find_word(&self.records().pin(), &probe)?.is_some())
     }
 
     /// Writes one record. Blobs are written before any lock is taken. A lookup without locks first finds out which are
     /// needed: a key that is present has been written already.
     #[inline]
-    fn write(&self, pin: &Pin<'_>, probe: &Probe<'_>, value: Raw<'_>, mode: Mode) -> Result<Wrote> {
+    fn write(
+        &self,
+        pin: &EpochGuard<'_>,
+        probe: &LookupKey<'_>,
+        value: Raw<'_>,
+        mode: WriteMode,
+    ) -> Result<WriteOutcome> {
         self.look_ahead(probe.hash, Some(mode));
-        self.pm().writable()?;
+        self.storage().check_writable()?;
         let records = self.records();
         records.fits(probe.key, value)?;
         let mut needs_key = true;
         if records.blobs().is_some() {
             let found = self.find_word(pin, probe)?;
             match (mode, found) {
-                (Mode::TryInsert, Some(word)) => return Ok(Wrote::Occupied(word)),
-                (Mode::Update, None) => return Ok(Wrote::Absent),
+                (WriteMode::TryInsert, Some(word)) => return Ok(WriteOutcome::Occupied(word)),
+                (WriteMode::Update, None) => return Ok(WriteOutcome::Absent),
                 _ => needs_key = found.is_none(),
             }
         }
-        let record = records.prepare(self.pm(), self, probe, value, needs_key)?;
+        let record = records.prepare(self.storage(), self, probe, value, needs_key)?;
         self.link(pin, probe, record, mode)
     }
 
@@ -183,27 +198,32 @@ pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
     #[inline]
     fn link(
         &self,
-        pin: &Pin<'_>,
-        probe: &Probe<'_>,
-        mut record: Unlinked,
-        mode: Mode,
-    ) -> Result<Wrote> {
-        let wrote = if mode == Mode::Upsert && self.records().lacks_key(&record) {
+        pin: &EpochGuard<'_>,
+        probe: &LookupKey<'_>,
+        mut record: PreparedRecord,
+        mode: WriteMode,
+    ) -> Result<WriteOutcome> {
+        let wrote = if mode == WriteMode::Upsert && self.records().lacks_key(&record) {
             self.link_value(pin, probe, &mut record)
         } else {
             self.write_prepared(pin, probe, record, mode)
         };
-        self.settle(&wrote, record);
+        self.discard_unlinked(&wrote, record);
         wrote
     }
 
     /// Like [`Engine::link`], for a record whose key was found present, and so was not written.
-    fn link_value(&self, pin: &Pin<'_>, probe: &Probe<'_>, record: &mut Unlinked) -> Result<Wrote> {
-        match self.write_prepared(pin, probe, *record, Mode::Update)? {
+    fn link_value(
+        &self,
+        pin: &EpochGuard<'_>,
+        probe: &LookupKey<'_>,
+        record: &mut PreparedRecord,
+    ) -> Result<WriteOutcome> {
+        match self.write_prepared(pin, probe, *record, WriteMode::Update)? {
             // Another thread has removed the key.
-            Wrote::Absent => {
-                self.records().add_key(self.pm(), self, probe, record)?;
-                self.write_prepared(pin, probe, *record, Mode::Upsert)
+            WriteOutcome::Absent => {
+                self.records().add_key(self.storage(), self, probe, record)?;
+                self.write_prepared(pin, probe, *record, WriteMode::Upsert)
             }
             wrote => Ok(wrote),
         }
@@ -211,20 +231,20 @@ pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
 
     /// Frees the blobs that a write did not link.
     #[inline]
-    fn settle(&self, wrote: &Result<Wrote>, record: Unlinked) {
-        let inserted = matches!(wrote, Ok(Wrote::Inserted));
+    fn discard_unlinked(&self, wrote: &Result<WriteOutcome>, record: PreparedRecord) {
+        let inserted = matches!(wrote, Ok(WriteOutcome::Inserted));
         if !inserted {
             self.records().discard_key(record.key);
-            if !matches!(wrote, Ok(Wrote::Replaced(_))) {
+            if !matches!(wrote, Ok(WriteOutcome::Replaced(_))) {
                 self.records().discard_value(record.value);
             }
         }
     }
 
     fn try_insert_one(&self, key: Arg<'_, K>, value: Arg<'_, V>) -> Result<TryInsert<V>> {
-        let (pin, probe) = (self.records().pin(), self.records().probe(key));
-        Ok(match self.write(&pin, &probe, V::raw(value), Mode::TryInsert)? {
-            Wrote::Occupied(word) => Err(Occupied(self.own_value(word)?)),
+        let (pin, probe) = (self.records().pin(), self.records().hash_key(key));
+        Ok(match self.write(&pin, &probe, V::raw(value), WriteMode::TryInsert)? {
+            WriteOutcome::Occupied(word) => Err(Occupied(self.own_value(word)?)),
             _ => Ok(()),
         })
     }
@@ -234,22 +254,22 @@ pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
         &self,
         key: Arg<'_, K>,
         value: Arg<'_, V>,
-        mode: Mode,
+        mode: WriteMode,
     ) -> Result<Option<Owned<V>>> {
-        let (pin, probe) = (self.records().pin(), self.records().probe(key));
+        let (pin, probe) = (self.records().pin(), self.records().hash_key(key));
         match self.write(&pin, &probe, V::raw(value), mode)? {
-            Wrote::Replaced(word) => self.own_value(word).map(Some),
+            WriteOutcome::Replaced(word) => self.own_value(word).map(Some),
             _ => Ok(None),
         }
     }
 
     fn put_one(&self, key: Arg<'_, K>, value: Arg<'_, V>) -> Result<()> {
-        let (pin, probe) = (self.records().pin(), self.records().probe(key));
-        self.write(&pin, &probe, V::raw(value), Mode::Upsert).map(|_| ())
+        let (pin, probe) = (self.records().pin(), self.records().hash_key(key));
+        self.write(&pin, &probe, V::raw(value), WriteMode::Upsert).map(|_| ())
     }
 
     fn remove_one(&self, key: Arg<'_, K>) -> Result<Option<Owned<V>>> {
-        let (pin, probe) = (self.records().pin(), self.records().probe(key));
+        let (pin, probe) = (self.records().pin(), self.records().hash_key(key));
         match self.remove_probed(&pin, &probe)? {
             Some(word) => self.own_value(word).map(Some),
             None => Ok(None),
@@ -257,7 +277,7 @@ pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
     }
 
     fn delete_one(&self, key: Arg<'_, K>) -> Result<()> {
-        let (pin, probe) = (self.records().pin(), self.records().probe(key));
+        let (pin, probe) = (self.records().pin(), self.records().hash_key(key));
         self.remove_probed(&pin, &probe).map(|_| ())
     }
 
@@ -268,8 +288,8 @@ pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
         key: Arg<'_, K>,
         mut f: impl FnMut(Option<&V>) -> Decision<Owned<V>>,
     ) -> Result<Computed<Owned<V>>> {
-        self.pm().writable()?;
-        let probe = self.records().probe(key);
+        self.storage().check_writable()?;
+        let probe = self.records().hash_key(key);
         loop {
             let pin = self.records().pin();
             let before = self.find_word(&pin, &probe)?;
@@ -297,25 +317,26 @@ pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
     ) -> Result<Decision<Owned<V>>> {
         let Some(word) = word else { return Ok(f(None)) };
         self.records()
-            .show_value(self.pm(), None, word, |value| f(Some(value)))?
+            .show_value(self.storage(), None, word, |value| f(Some(value)))?
             .ok_or_else(|| self.fault_in_slot(format!("a stored value is no {}", V::TYPE)))
     }
 
     fn replace_if(
         &self,
-        pin: &Pin<'_>,
-        probe: &Probe<'_>,
+        pin: &EpochGuard<'_>,
+        probe: &LookupKey<'_>,
         before: Option<u64>,
         value: Raw<'_>,
     ) -> Result<bool> {
         self.records().fits(probe.key, value)?;
-        let record = self.records().prepare(self.pm(), self, probe, value, before.is_none())?;
+        let record =
+            self.records().prepare(self.storage(), self, probe, value, before.is_none())?;
         let wrote = match before {
-            None => self.write_prepared(pin, probe, record, Mode::TryInsert),
-            Some(before) => self.replace_still(pin, probe, before, record.value),
+            None => self.write_prepared(pin, probe, record, WriteMode::TryInsert),
+            Some(before) => self.compare_and_replace(pin, probe, before, record.value),
         };
-        self.settle(&wrote, record);
-        Ok(matches!(wrote?, Wrote::Inserted | Wrote::Replaced(_)))
+        self.discard_unlinked(&wrote, record);
+        Ok(matches!(wrote?, WriteOutcome::Inserted | WriteOutcome::Replaced(_)))
     }
 
     /// Makes the blobs of a prepared record durable before a slot refers to them. Needed where the table's own write
@@ -324,7 +345,7 @@ pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
     fn persist_prepared(&self) {
         if self.records().blobs().is_some() {
             // The blob is durable before any durable word refers to it.
-            self.pm().fence();
+            self.storage().fence();
         }
     }
 }

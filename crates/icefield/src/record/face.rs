@@ -5,7 +5,8 @@
 /// and IcebergHT get most of them from [`BatchEngine`](super::batch::BatchEngine); Plush defines the same methods
 /// itself. Each table also defines `count`, `room`, `make_room_for`, `shrink`, `prefetch_key`, `stats_now`,
 /// `scan_page`, `clear_all`, `read_batch`, `sync_now`, `check_all`, `salvage_to` and `backup_to`, and has the fields
-/// `core.pm`, `core.table` and `recovery`. The literals document where tables differ: costs, and the paper's sections.
+/// `core.storage`, `core.table` and `recovery`. The literals document where tables differ: costs, and the paper's
+/// sections.
 macro_rules! public_face {
     (
         table: $table:ident,
@@ -183,7 +184,7 @@ macro_rules! public_face {
             /// # Ok::<(), icefield::Error>(())
             /// ```
             pub fn insert(&self, key: Arg<'_, K>, value: Arg<'_, V>) -> Result<Option<Owned<V>>> {
-                self.write_one(key, value, Mode::Upsert)
+                self.write_one(key, value, WriteMode::Upsert)
             }
 
             /// Inserts `key` or replaces its value, without returning the previous value, which need not be read.
@@ -215,7 +216,7 @@ macro_rules! public_face {
             /// # Ok::<(), icefield::Error>(())
             /// ```
             pub fn update(&self, key: Arg<'_, K>, value: Arg<'_, V>) -> Result<Option<Owned<V>>> {
-                self.write_one(key, value, Mode::Update)
+                self.write_one(key, value, WriteMode::Update)
             }
 
             #[doc = $doc_remove]
@@ -500,7 +501,7 @@ macro_rules! public_face {
                 records: &[RecordArg<'_, K, V>],
                 previous: &mut [Option<Owned<V>>],
             ) -> Result<()> {
-                self.upsert_batch(records, Mode::Upsert, Some(previous))
+                self.upsert_batch(records, WriteMode::Upsert, Some(previous))
             }
 
             /// Runs [`put`](Self::put) for each record, as [`insert_batch`](Self::insert_batch) does.
@@ -515,7 +516,7 @@ macro_rules! public_face {
             /// # Ok::<(), icefield::Error>(())
             /// ```
             pub fn put_batch(&self, records: &[RecordArg<'_, K, V>]) -> Result<()> {
-                self.upsert_batch(records, Mode::Upsert, None)
+                self.upsert_batch(records, WriteMode::Upsert, None)
             }
 
             /// Runs [`update`](Self::update) for each record, as [`insert_batch`](Self::insert_batch) does.
@@ -536,7 +537,7 @@ macro_rules! public_face {
                 records: &[RecordArg<'_, K, V>],
                 previous: &mut [Option<Owned<V>>],
             ) -> Result<()> {
-                self.upsert_batch(records, Mode::Update, Some(previous))
+                self.upsert_batch(records, WriteMode::Update, Some(previous))
             }
 
             /// Runs [`try_insert`](Self::try_insert) for each record, as [`insert_batch`](Self::insert_batch) does.
@@ -661,7 +662,7 @@ macro_rules! public_face {
             pub fn check(&self) -> Result<CheckReport> {
                 let mut report = self.check_all()?;
                 let core = &self.core;
-                let named = crate::pm::superblock::check(&core.pm, &core.table)?;
+                let named = crate::storage::superblock::check(&core.storage, &core.table)?;
                 named.into_iter().for_each(|fault| report.fault(fault));
                 Ok(report)
             }
@@ -708,7 +709,7 @@ macro_rules! public_face {
             /// # Ok::<(), icefield::Error>(())
             /// ```
             pub fn path(&self) -> &Path {
-                self.core.pm.path()
+                self.core.storage.path()
             }
 
             /// Returns what opening found and did.
@@ -756,13 +757,13 @@ macro_rules! public_face {
                 self.try_insert_one(key, value)
             }
             fn insert(&self, key: Arg<'_, K>, value: Arg<'_, V>) -> Result<Option<Owned<V>>> {
-                self.write_one(key, value, Mode::Upsert)
+                self.write_one(key, value, WriteMode::Upsert)
             }
             fn put(&self, key: Arg<'_, K>, value: Arg<'_, V>) -> Result<()> {
                 self.put_one(key, value)
             }
             fn update(&self, key: Arg<'_, K>, value: Arg<'_, V>) -> Result<Option<Owned<V>>> {
-                self.write_one(key, value, Mode::Update)
+                self.write_one(key, value, WriteMode::Update)
             }
             fn remove(&self, key: Arg<'_, K>) -> Result<Option<Owned<V>>> {
                 self.remove_one(key)
@@ -809,17 +810,17 @@ macro_rules! public_face {
                 records: &[RecordArg<'_, K, V>],
                 previous: &mut [Option<Owned<V>>],
             ) -> Result<()> {
-                self.upsert_batch(records, Mode::Upsert, Some(previous))
+                self.upsert_batch(records, WriteMode::Upsert, Some(previous))
             }
             fn put_batch(&self, records: &[RecordArg<'_, K, V>]) -> Result<()> {
-                self.upsert_batch(records, Mode::Upsert, None)
+                self.upsert_batch(records, WriteMode::Upsert, None)
             }
             fn update_batch(
                 &self,
                 records: &[RecordArg<'_, K, V>],
                 previous: &mut [Option<Owned<V>>],
             ) -> Result<()> {
-                self.upsert_batch(records, Mode::Update, Some(previous))
+                self.upsert_batch(records, WriteMode::Update, Some(previous))
             }
             fn try_insert_batch(
                 &self,

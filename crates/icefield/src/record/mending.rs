@@ -4,8 +4,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::Result;
-use crate::pm::superblock::{self, SessionEnd};
-use crate::pm::{Medium, Region};
+use crate::storage::superblock::{self, SessionEnd};
+use crate::storage::{Medium, Region};
 
 /// Collects descriptions of the parts that were missing. Clones share one list.
 #[derive(Clone, Debug, Default)]
@@ -22,10 +22,15 @@ impl Mending {
     }
 
     /// Extends `region` with zeros to `bytes` if it is shorter, and notes that.
-    pub(crate) fn lengthen(&self, pm: &impl Medium, region: &Region, bytes: u64) -> Result<()> {
+    pub(crate) fn lengthen(
+        &self,
+        storage: &impl Medium,
+        region: &Region,
+        bytes: u64,
+    ) -> Result<()> {
         let len = region.len();
         if len < bytes {
-            pm.grow(region, bytes)?;
+            storage.grow(region, bytes)?;
             let name = region.name();
             self.note(match len {
                 0 => format!("{name} is missing, or empty; it had {bytes} bytes"),
@@ -39,14 +44,14 @@ impl Mending {
     /// the file if the region cannot hold `used` blocks.
     pub(crate) fn lengthen_blocks(
         &self,
-        pm: &impl Medium,
+        storage: &impl Medium,
         region: &Region,
         used: u64,
         block_bytes: u64,
     ) -> Result<u64> {
         let bytes = used.checked_mul(block_bytes).filter(|&bytes| bytes <= region.max_bytes());
         match bytes {
-            Some(bytes) => self.lengthen(pm, region, bytes).map(|()| used),
+            Some(bytes) => self.lengthen(storage, region, bytes).map(|()| used),
             None => {
                 let there = region.len() / block_bytes;
                 self.note(format!(
@@ -61,9 +66,9 @@ impl Mending {
 
 /// Returns the number of records that the table had when it was closed; `None` after a crash, and for designs that only
 /// estimate it.
-pub(crate) fn recorded(pm: &impl Medium) -> Option<u64> {
-    let (region, identity) = superblock::read(pm).ok()?;
-    match superblock::session_end(pm, &region) {
+pub(crate) fn recorded(storage: &impl Medium) -> Option<u64> {
+    let (region, identity) = superblock::read(storage).ok()?;
+    match superblock::session_end(storage, &region) {
         // A blind put of Plush does not check whether its key is present.
         Ok(SessionEnd::Clean(records)) if identity.design != "plush" => Some(records),
         _ => None,

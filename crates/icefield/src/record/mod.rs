@@ -23,8 +23,8 @@ use std::sync::Arc;
 use crate::base::hash::Hash;
 use crate::base::reclaim::{Guard, Reclaimer};
 use crate::key::{Data, Form, Key, Raw, Value};
-use crate::pm::blob::{BlobParams, BlobRef, BlobStore, Owner};
-use crate::pm::{Medium, SharedBytes};
+use crate::storage::blob::{BlobParams, BlobRef, BlobStore, Owner};
+use crate::storage::{Medium, SharedBytes};
 use crate::{Error, Result};
 
 /// The maximum length of a key or value.
@@ -34,14 +34,14 @@ const SHORT_BYTES: usize = 512;
 
 /// A key with its hash, as the operations of a table take it.
 #[derive(Clone, Copy)]
-pub(crate) struct Probe<'a> {
+pub(crate) struct LookupKey<'a> {
     pub(crate) hash: u64,
     pub(crate) key: Raw<'a>,
 }
 
 /// The words of a new record. Its blobs have been written to the medium, but no slot refers to them yet.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Unlinked {
+pub(crate) struct PreparedRecord {
     /// 0, which is not a valid reference, if a key by reference has not been written because its slot is expected to
     /// hold it.
     pub(crate) key: u64,
@@ -61,9 +61,9 @@ pub(crate) struct Records<K: ?Sized, V: ?Sized> {
 }
 
 /// Keeps memory from being reclaimed while it is held (an epoch guard). Empty for words, unless the table always pins.
-pub struct Pin<'a>(Option<Guard<'a>>);
+pub struct EpochGuard<'a>(Option<Guard<'a>>);
 
-impl Pin<'_> {
+impl EpochGuard<'_> {
     /// Runs `reclaim` soon after every thread that is pinned now has unpinned. Runs it at once if the table never pins.
     pub(crate) fn defer(&self, reclaim: impl FnOnce() + Send + 'static) {
         match &self.0 {
@@ -80,13 +80,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
     const KEY_IS_WORD: bool = matches!(K::FORM, Form::Word);
     const VALUE_IS_WORD: bool = matches!(V::FORM, Form::Word);
 
-    pub(crate) fn open(pm: &impl Medium, hash: Hash, params: BlobParams) -> Result<Self> {
+    pub(crate) fn open(storage: &impl Medium, hash: Hash, params: BlobParams) -> Result<Self> {
         let () = K::USABLE;
         let reclaimer = Arc::new(Reclaimer::new());
         let blobs = if Self::KEY_IS_WORD && Self::VALUE_IS_WORD {
             None
         } else {
-            Some(BlobStore::open(pm, params, Arc::clone(&reclaimer))?)
+            Some(BlobStore::open(storage, params, Arc::clone(&reclaimer))?)
         };
         Ok(Self {
             hash,
@@ -124,20 +124,20 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
     /// Pins the current thread: until the pin is dropped, blobs that can be reached now are not reused, nor is anything
     /// else that the table reclaims.
     #[inline]
-    pub(crate) fn pin(&self) -> Pin<'_> {
+    pub(crate) fn pin(&self) -> EpochGuard<'_> {
         let pinned = !Self::KEY_IS_WORD || !Self::VALUE_IS_WORD || self.always_pinned;
-        Pin(pinned.then(|| self.reclaimer.pin()))
+        EpochGuard(pinned.then(|| self.reclaimer.pin()))
     }
 
     #[inline]
-    pub(crate) fn probe<'a>(&self, key: K::Arg<'a>) -> Probe<'a> {
+    pub(crate) fn hash_key<'a>(&self, key: K::Arg<'a>) -> LookupKey<'a> {
         let key = K::raw(key);
         let hash = if Self::KEY_IS_WORD {
             self.hash.word(key.word())
         } else {
             self.hash.bytes(key.bytes())
         };
-        Probe { hash, key }
+        LookupKey { hash, key }
     }
 
     /// Returns an error for keys and values that are too long.
@@ -164,20 +164,20 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
     /// or lock is held: a word is stored to a slot only after its blob has been written, and a stored word is always
     /// published and later retired, never discarded.
     #[inline]
-    fn bytes(&self, pm: &impl Medium, word: u64) -> Result<SharedBytes<'_>> {
-        self.store()?.read(pm, BlobRef::from_word(word))
+    fn bytes(&self, storage: &impl Medium, word: u64) -> Result<SharedBytes<'_>> {
+        self.store()?.read(storage, BlobRef::from_word(word))
     }
 
     /// Copies the bytes behind a reference, calls `copied`, then calls `show` with the copy.
     #[inline]
     fn show_bytes<R>(
         &self,
-        pm: &impl Medium,
+        storage: &impl Medium,
         word: u64,
         copied: impl FnOnce(),
         show: impl FnOnce(&[u8]) -> R,
     ) -> Result<R> {
-        let stored = self.bytes(pm, word)?;
+        let stored = self.bytes(storage, word)?;
         let mut short = [MaybeUninit::uninit(); SHORT_BYTES];
         let long;
         let copy = if stored.len() <= SHORT_BYTES {
@@ -186,27 +186,29 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
             long = stored.to_vec();
             &long
         };
-        self.vouch(pm, word, copy)?;
+        self.vouch(storage, word, copy)?;
         copied();
         Ok(show(copy))
     }
 
     /// If reads verify, returns an error for bytes that are not those written behind this reference.
     #[inline]
-    fn vouch(&self, pm: &impl Medium, word: u64, copy: &[u8]) -> Result<()> {
+    fn vouch(&self, storage: &impl Medium, word: u64, copy: &[u8]) -> Result<()> {
         if !self.verifies {
             return Ok(());
         }
-        self.store()?.vouch(pm, None, BlobRef::from_word(word), copy)
+        self.store()?.vouch(storage, None, BlobRef::from_word(word), copy)
     }
 
-    fn own<D: Data + ?Sized>(&self, pm: &impl Medium, word: u64) -> Result<Option<D::Owned>> {
+    fn own<D: Data + ?Sized>(&self, storage: &impl Medium, word: u64) -> Result<Option<D::Owned>> {
         match D::FORM {
             Form::Word => Ok(D::own(Raw::Word(word))),
-            Form::Fixed(_) => self.show_bytes(pm, word, || {}, |bytes| D::own(Raw::Slice(bytes))),
+            Form::Fixed(_) => {
+                self.show_bytes(storage, word, || {}, |bytes| D::own(Raw::Slice(bytes)))
+            }
             Form::Variable => {
-                let copy = self.bytes(pm, word)?.to_vec();
-                self.vouch(pm, word, &copy)?;
+                let copy = self.bytes(storage, word)?.to_vec();
+                self.vouch(storage, word, &copy)?;
                 Ok(D::own_vec(copy))
             }
         }
@@ -216,46 +218,56 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
     #[inline]
     fn make_ready(
         &self,
-        pm: &impl Medium,
+        storage: &impl Medium,
         owner: &impl Owner,
-        probe: &Probe<'_>,
+        probe: &LookupKey<'_>,
         value: Raw<'_>,
         needs_key: bool,
     ) -> Result<()> {
         if let Some(blobs) = &self.blobs {
             if !Self::KEY_IS_WORD && needs_key {
-                blobs.prepare(pm, owner, probe.key.bytes().len())?;
+                blobs.prepare(storage, owner, probe.key.bytes().len())?;
             }
             if !Self::VALUE_IS_WORD {
-                blobs.prepare(pm, owner, value.bytes().len())?;
+                blobs.prepare(storage, owner, value.bytes().len())?;
             }
         }
         Ok(())
     }
 
-    /// Returns whether a slot's key word is that of the probed key. Under a [`Pin`] or the bucket's lock.
+    /// Returns whether a slot's key word is that of the probed key. Under an [`EpochGuard`] or the bucket's lock.
     #[inline]
-    pub(crate) fn matches(&self, pm: &impl Medium, word: u64, probe: &Probe<'_>) -> Result<bool> {
+    pub(crate) fn matches(
+        &self,
+        storage: &impl Medium,
+        word: u64,
+        probe: &LookupKey<'_>,
+    ) -> Result<bool> {
         if Self::KEY_IS_WORD {
             return Ok(word == probe.key.word());
         }
         if (word >> 48) << 48 != Self::tag(probe.hash) {
             return Ok(false);
         }
-        self.is_key(pm, word, probe)
+        self.is_key(storage, word, probe)
     }
 
     /// Like [`Records::matches`], but follows the reference even if its hash bits differ.
     #[inline]
-    pub(crate) fn is_key(&self, pm: &impl Medium, word: u64, probe: &Probe<'_>) -> Result<bool> {
+    pub(crate) fn is_key(
+        &self,
+        storage: &impl Medium,
+        word: u64,
+        probe: &LookupKey<'_>,
+    ) -> Result<bool> {
         if Self::KEY_IS_WORD {
             return Ok(word == probe.key.word());
         }
-        let stored = self.bytes(pm, word)?;
+        let stored = self.bytes(storage, word)?;
         let same = stored.equal(probe.key.bytes());
         if !same && self.verifies {
             // Other keys rarely have these hash bits, so this may be the probed key with damaged bytes.
-            self.vouch(pm, word, &stored.to_vec())?;
+            self.vouch(storage, word, &stored.to_vec())?;
         }
         Ok(same)
     }
@@ -268,61 +280,66 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
 
     /// Returns whether the probed key is the word `word`; always `false` for keys by reference.
     #[inline(always)]
-    pub(crate) fn is_key_word(&self, probe: &Probe<'_>, word: u64) -> bool {
+    pub(crate) fn is_key_word(&self, probe: &LookupKey<'_>, word: u64) -> bool {
         Self::KEY_IS_WORD && probe.key.word() == word
     }
 
     /// Returns the hash of a stored key.
     #[inline]
-    pub(crate) fn hash_of(&self, pm: &impl Medium, word: u64) -> Result<u64> {
+    pub(crate) fn hash_of(&self, storage: &impl Medium, word: u64) -> Result<u64> {
         if Self::KEY_IS_WORD {
             return Ok(self.hash.word(word));
         }
-        self.store()?.owner_of(pm, BlobRef::from_word(word))
+        self.store()?.owner_of(storage, BlobRef::from_word(word))
     }
 
-    /// Reads a slot's record completely and returns its hash, if every checksum fits and belongs to that key. Under a
-    /// [`Pin`] or the bucket's lock.
-    pub(crate) fn verify(&self, pm: &impl Medium, key: u64, value: u64) -> Result<u64> {
+    /// Reads a slot's record completely and returns its hash, if every checksum fits and belongs to that key. Under an
+    /// [`EpochGuard`] or the bucket's lock.
+    pub(crate) fn verify(&self, storage: &impl Medium, key: u64, value: u64) -> Result<u64> {
         let hash = match Self::KEY_IS_WORD {
             true => self.hash.word(key),
-            false => self.hash.bytes(&self.bytes(pm, key)?.to_vec()),
+            false => self.hash.bytes(&self.bytes(storage, key)?.to_vec()),
         };
         for blob in self.references(key, value) {
-            self.store()?.verify(pm, hash, blob)?;
+            self.store()?.verify(storage, hash, blob)?;
         }
         Ok(hash)
     }
 
     /// Returns the bytes of a slot's key and of its value, as far as they can be read.
-    pub(crate) fn remains(&self, pm: &impl Medium, key: u64, value: u64) -> [Option<Vec<u8>>; 2] {
+    pub(crate) fn remains(
+        &self,
+        storage: &impl Medium,
+        key: u64,
+        value: u64,
+    ) -> [Option<Vec<u8>>; 2] {
         let bytes = |is_word, word: u64| match is_word {
             true => Some(word.to_le_bytes().to_vec()),
-            false => self.bytes(pm, word).ok().map(|bytes| bytes.to_vec()),
+            false => self.bytes(storage, word).ok().map(|bytes| bytes.to_vec()),
         };
         [bytes(Self::KEY_IS_WORD, key), bytes(Self::VALUE_IS_WORD, value)]
     }
 
-    /// Returns a copy of the key behind a slot's word; `None` if the bytes are not a valid `K`. Under a [`Pin`] or the
-    /// bucket's lock.
-    pub(crate) fn own_key(&self, pm: &impl Medium, word: u64) -> Result<Option<K::Owned>> {
-        self.own::<K>(pm, word)
+    /// Returns a copy of the key behind a slot's word; `None` if the bytes are not a valid `K`. Under an [`EpochGuard`]
+    /// or the bucket's lock.
+    pub(crate) fn own_key(&self, storage: &impl Medium, word: u64) -> Result<Option<K::Owned>> {
+        self.own::<K>(storage, word)
     }
 
-    /// Returns a copy of the value behind a slot's word; `None` if the bytes are not a valid `V`. Under a [`Pin`] or
-    /// the bucket's lock.
+    /// Returns a copy of the value behind a slot's word; `None` if the bytes are not a valid `V`. Under an
+    /// [`EpochGuard`] or the bucket's lock.
     #[inline]
-    pub(crate) fn own_value(&self, pm: &impl Medium, word: u64) -> Result<Option<V::Owned>> {
-        self.own::<V>(pm, word)
+    pub(crate) fn own_value(&self, storage: &impl Medium, word: u64) -> Result<Option<V::Owned>> {
+        self.own::<V>(storage, word)
     }
 
-    /// Calls `f` with the value behind a slot's word; returns `None` if the bytes are not a valid `V`. Under a [`Pin`].
-    /// If `pin` is given, it is dropped before `f` runs, because `f` gets a copy.
+    /// Calls `f` with the value behind a slot's word; returns `None` if the bytes are not a valid `V`. Under an
+    /// [`EpochGuard`]. If `pin` is given, it is dropped before `f` runs, because `f` gets a copy.
     #[inline]
     pub(crate) fn show_value<R>(
         &self,
-        pm: &impl Medium,
-        pin: Option<Pin<'_>>,
+        storage: &impl Medium,
+        pin: Option<EpochGuard<'_>>,
         word: u64,
         f: impl FnOnce(&V) -> R,
     ) -> Result<Option<R>> {
@@ -330,15 +347,15 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
             drop(pin);
             return Ok(V::view(Raw::Word(word), f));
         }
-        self.show_bytes(pm, word, || drop(pin), |bytes| V::view(Raw::Slice(bytes), f))
+        self.show_bytes(storage, word, || drop(pin), |bytes| V::view(Raw::Slice(bytes), f))
     }
 
     /// Returns whether two slots' words are those of the same key.
-    pub(crate) fn is_same_key(&self, pm: &impl Medium, one: u64, other: u64) -> Result<bool> {
+    pub(crate) fn is_same_key(&self, storage: &impl Medium, one: u64, other: u64) -> Result<bool> {
         if Self::KEY_IS_WORD {
             return Ok(one == other);
         }
-        Ok(self.bytes(pm, one)?.equal(&self.bytes(pm, other)?.to_vec()))
+        Ok(self.bytes(storage, one)?.equal(&self.bytes(storage, other)?.to_vec()))
     }
 
     /// Writes the blobs of a record: its value, and its key if `needs_key`. They are flushed; the caller's next fence
@@ -347,18 +364,18 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
     #[inline]
     pub(crate) fn prepare(
         &self,
-        pm: &impl Medium,
+        storage: &impl Medium,
         owner: &impl Owner,
-        probe: &Probe<'_>,
+        probe: &LookupKey<'_>,
         value: Raw<'_>,
         needs_key: bool,
-    ) -> Result<Unlinked> {
-        self.make_ready(pm, owner, probe, value, needs_key)?;
-        match self.write(pm, probe, value, needs_key) {
+    ) -> Result<PreparedRecord> {
+        self.make_ready(storage, owner, probe, value, needs_key)?;
+        match self.write(storage, probe, value, needs_key) {
             // Blocks of earlier sessions may be free without having been found yet.
             Err(Error::NoSpace { .. }) if self.blobs.is_some() => {
-                self.store()?.make_room(pm, owner)?;
-                self.write(pm, probe, value, needs_key)
+                self.store()?.make_room(storage, owner)?;
+                self.write(storage, probe, value, needs_key)
             }
             other => other,
         }
@@ -368,18 +385,18 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
     #[inline]
     pub(crate) fn write(
         &self,
-        pm: &impl Medium,
-        probe: &Probe<'_>,
+        storage: &impl Medium,
+        probe: &LookupKey<'_>,
         value: Raw<'_>,
         needs_key: bool,
-    ) -> Result<Unlinked> {
+    ) -> Result<PreparedRecord> {
         let key = match needs_key {
             _ if Self::KEY_IS_WORD => probe.key.word(),
-            true => self.write_key(pm, probe)?,
+            true => self.write_key(storage, probe)?,
             false => 0,
         };
-        match self.write_value(pm, probe, value) {
-            Ok(value) => Ok(Unlinked { key, value }),
+        match self.write_value(storage, probe, value) {
+            Ok(value) => Ok(PreparedRecord { key, value }),
             Err(error) => {
                 self.discard_key(key);
                 Err(error)
@@ -387,14 +404,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
         }
     }
 
-    fn write_key(&self, pm: &impl Medium, probe: &Probe<'_>) -> Result<u64> {
-        let blob = self.store()?.write(pm, probe.hash, probe.key.bytes())?;
+    fn write_key(&self, storage: &impl Medium, probe: &LookupKey<'_>) -> Result<u64> {
+        let blob = self.store()?.write(storage, probe.hash, probe.key.bytes())?;
         Ok(blob.word() | Self::tag(probe.hash))
     }
 
     /// Returns whether the key of a record has not been written. No slot can take such a record as a new one.
     #[inline(always)]
-    pub(crate) fn lacks_key(&self, record: &Unlinked) -> bool {
+    pub(crate) fn lacks_key(&self, record: &PreparedRecord) -> bool {
         !Self::KEY_IS_WORD && record.key == 0
     }
 
@@ -402,17 +419,17 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
     #[cold]
     pub(crate) fn add_key(
         &self,
-        pm: &impl Medium,
+        storage: &impl Medium,
         owner: &impl Owner,
-        probe: &Probe<'_>,
-        record: &mut Unlinked,
+        probe: &LookupKey<'_>,
+        record: &mut PreparedRecord,
     ) -> Result<()> {
         let blobs = self.store()?;
-        blobs.prepare(pm, owner, probe.key.bytes().len())?;
-        record.key = match self.write_key(pm, probe) {
+        blobs.prepare(storage, owner, probe.key.bytes().len())?;
+        record.key = match self.write_key(storage, probe) {
             Err(Error::NoSpace { .. }) => {
-                blobs.make_room(pm, owner)?;
-                self.write_key(pm, probe)?
+                blobs.make_room(storage, owner)?;
+                self.write_key(storage, probe)?
             }
             other => other?,
         };
@@ -420,11 +437,16 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
     }
 
     #[inline]
-    fn write_value(&self, pm: &impl Medium, probe: &Probe<'_>, value: Raw<'_>) -> Result<u64> {
+    fn write_value(
+        &self,
+        storage: &impl Medium,
+        probe: &LookupKey<'_>,
+        value: Raw<'_>,
+    ) -> Result<u64> {
         if Self::VALUE_IS_WORD {
             return Ok(value.word());
         }
-        Ok(self.store()?.write(pm, probe.hash, value.bytes())?.word())
+        Ok(self.store()?.write(storage, probe.hash, value.bytes())?.word())
     }
 
     /// Frees a key that was never stored to a slot.
@@ -450,7 +472,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
     /// Frees a key that no slot refers to any more, durably, after all current readers have unpinned. Under the
     /// bucket's lock.
     #[inline]
-    pub(crate) fn retire_key(&self, pin: &Pin<'_>, word: u64) {
+    pub(crate) fn retire_key(&self, pin: &EpochGuard<'_>, word: u64) {
         if !Self::KEY_IS_WORD
             && let (Some(blobs), Some(guard)) = (&self.blobs, &pin.0)
         {
@@ -460,7 +482,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
 
     /// Like [`Records::retire_key`], for a value.
     #[inline]
-    pub(crate) fn retire_value(&self, pin: &Pin<'_>, word: u64) {
+    pub(crate) fn retire_value(&self, pin: &EpochGuard<'_>, word: u64) {
         if !Self::VALUE_IS_WORD
             && let (Some(blobs), Some(guard)) = (&self.blobs, &pin.0)
         {
@@ -489,8 +511,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
     }
 
     /// Moves blobs into fewer chunks and frees the space of the others. The caller holds no lock.
-    pub(crate) fn compact(&self, pm: &impl Medium, owner: &impl Owner) -> Result<()> {
-        self.blobs.as_ref().map_or(Ok(()), |blobs| blobs.compact(pm, owner))
+    pub(crate) fn compact(&self, storage: &impl Medium, owner: &impl Owner) -> Result<()> {
+        self.blobs.as_ref().map_or(Ok(()), |blobs| blobs.compact(storage, owner))
     }
 
     /// Returns the blobs that a slot's words refer to.

@@ -7,9 +7,9 @@ use super::mending::Mending;
 use super::types::StoredTypes;
 use crate::base::hash::{HashKind, Seed, random_seed};
 use crate::key::{Key, Value};
-use crate::pm::blob::BlobParams;
-use crate::pm::superblock::{self, Identity, SessionStart};
-use crate::pm::{Durability, FaultPlan, HugePages, MappedOptions, Medium, SyncMode};
+use crate::storage::blob::BlobParams;
+use crate::storage::superblock::{self, Identity, SessionStart};
+use crate::storage::{Durability, FaultPlan, HugePages, MappedOptions, Medium, SyncMode};
 use crate::table::RecoveryReport;
 use crate::{Error, Result};
 
@@ -119,17 +119,17 @@ impl Common {
     /// design.
     pub(crate) fn adopt(
         &mut self,
-        pm: &impl Medium,
+        storage: &impl Medium,
         identity: &Identity,
     ) -> Result<[u32; CHUNK_BYTES]> {
         let narrow = |place: usize| u32::try_from(identity.params[place]).unwrap_or(u32::MAX);
         let chunk_bytes = narrow(CHUNK_BYTES);
         if !chunk_bytes.is_power_of_two() || !(1 << 10..=1 << 30).contains(&chunk_bytes) {
-            return Err(impossible(pm, "blob chunk size"));
+            return Err(impossible(storage, "blob chunk size"));
         }
         self.blob_chunk_bytes = chunk_bytes;
-        self.hash =
-            HashKind::from_id(identity.hash_id).ok_or_else(|| impossible(pm, "hash function"))?;
+        self.hash = HashKind::from_id(identity.hash_id)
+            .ok_or_else(|| impossible(storage, "hash function"))?;
         Ok(std::array::from_fn(narrow))
     }
 
@@ -145,9 +145,9 @@ impl Common {
 }
 
 /// Returns the error for a superblock with a valid checksum and an impossible value.
-pub(crate) fn impossible(pm: &impl Medium, what: &str) -> Error {
+pub(crate) fn impossible(storage: &impl Medium, what: &str) -> Error {
     let detail = format!("the superblock has an impossible {what}");
-    Error::corrupt(pm.path().join(superblock::TABLE_REGION), 0, detail)
+    Error::corrupt(storage.path().join(superblock::TABLE_REGION), 0, detail)
 }
 
 /// Returns the report of an opening.
@@ -204,7 +204,7 @@ macro_rules! common_options {
 
             /// Sets when writes are acknowledged, for tables that are opened by name.
             #[must_use]
-            pub(crate) fn acknowledging(mut self, mode: $crate::pm::SyncMode) -> Self {
+            pub(crate) fn acknowledging(mut self, mode: $crate::storage::SyncMode) -> Self {
                 self.common.sync = mode;
                 self
             }
@@ -224,7 +224,7 @@ macro_rules! common_options {
             /// half a second to two seconds, once, and later openings and other processes profit from it. `false`:
             /// none. Tables in memory always ask for huge pages.
             #[must_use]
-            pub fn huge_pages(mut self, huge: impl Into<$crate::pm::HugePages>) -> Self {
+            pub fn huge_pages(mut self, huge: impl Into<$crate::storage::HugePages>) -> Self {
                 self.common.huge_pages = huge.into();
                 self
             }
@@ -274,7 +274,7 @@ macro_rules! common_options {
             #[cfg(any(test, feature = "sim"))]
             #[doc(hidden)]
             #[must_use]
-            pub fn faults(mut self, faults: std::sync::Arc<crate::pm::FaultPlan>) -> Self {
+            pub fn faults(mut self, faults: std::sync::Arc<crate::storage::FaultPlan>) -> Self {
                 self.common.faults = Some(faults);
                 self
             }
@@ -317,8 +317,8 @@ macro_rules! common_options {
             /// [`Error::AlreadyExists`], [`Error::NoSpace`], [`Error::Io`], [`Error::InvalidOption`];
             /// [`Error::Unsupported`] for a durability that the file system does not give.
             pub fn create(self, path: impl AsRef<Path>) -> Result<$table<K, V $(, $policy)?>> {
-                let pm = Mapped::create(path, self.common.mapped($name)?)?;
-                self.create_on(pm)
+                let storage = Mapped::create(path, self.common.mapped($name)?)?;
+                self.create_on(storage)
             }
 
             #[doc = $doc_open]
@@ -335,8 +335,8 @@ macro_rules! common_options {
             /// [`Error::NotFound`], [`Error::Locked`], [`Error::TypeMismatch`], [`Error::FormatVersion`], [`Error::Corrupt`],
             /// [`Error::Io`].
             pub fn open(self, path: impl AsRef<Path>) -> Result<$table<K, V $(, $policy)?>> {
-                let pm = Mapped::open(path, self.common.mapped($name)?)?;
-                self.open_on(pm)
+                let storage = Mapped::open(path, self.common.mapped($name)?)?;
+                self.open_on(storage)
             }
 
             /// Opens the table at `path`, or creates one if there is nothing or an empty directory.
@@ -365,8 +365,8 @@ macro_rules! common_options {
             /// # Errors
             /// As [`open`](Self::open).
             pub fn open_read_only(self, path: impl AsRef<Path>) -> Result<$table<K, V $(, $policy)?>> {
-                let pm = Mapped::open_read_only(path, self.common.mapped($name)?)?;
-                self.open_on(pm)
+                let storage = Mapped::open_read_only(path, self.common.mapped($name)?)?;
+                self.open_on(storage)
             }
 
             /// Copies everything that can still be read of the table at `path` to a new table at `new`, where nothing
@@ -391,16 +391,16 @@ macro_rules! common_options {
                 path: impl AsRef<Path>,
                 new: impl AsRef<Path>,
             ) -> Result<$crate::SalvageReport> {
-                let pm = Mapped::open_read_only(path, self.common.mapped($name)?)?;
-                self.salvage_on(pm, new.as_ref())
+                let storage = Mapped::open_read_only(path, self.common.mapped($name)?)?;
+                self.salvage_on(storage, new.as_ref())
             }
 
             /// Implements [`salvage`](Self::salvage) for a medium that was opened for reading.
-            pub(crate) fn salvage_on(mut self, pm: Mapped, new: &Path) -> Result<$crate::SalvageReport> {
+            pub(crate) fn salvage_on(mut self, storage: Mapped, new: &Path) -> Result<$crate::SalvageReport> {
                 let mending = $crate::record::mending::Mending::default();
                 self.common.mending = Some(mending.clone());
-                let recorded = $crate::record::mending::recorded(&pm);
-                let mut report = self.open_on(pm)?.salvage(new)?;
+                let recorded = $crate::record::mending::recorded(&storage);
+                let mut report = self.open_on(storage)?.salvage(new)?;
                 report.lost.splice(0..0, mending.take().into_iter().map($crate::error::without_advice));
                 let found = report.records + report.damaged.len() as u64;
                 if let Some(missing) = recorded.and_then(|recorded| recorded.checked_sub(found))
@@ -416,8 +416,8 @@ macro_rules! common_options {
             /// # Errors
             /// The system has no memory, or [`Error::InvalidOption`].
             pub fn in_memory(self) -> Result<$table<K, V $(, $policy)?>> {
-                let pm = Mapped::anonymous(self.common.anonymous($name)?)?;
-                self.create_on(pm)
+                let storage = Mapped::anonymous(self.common.anonymous($name)?)?;
+                self.create_on(storage)
             }
         }
     };

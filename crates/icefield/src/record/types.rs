@@ -1,8 +1,8 @@
 //! The key and value types in a superblock: their names, and the forms in which they are stored.
 
 use crate::key::{Form, Key, Value};
-use crate::pm::Medium;
-use crate::pm::superblock::Identity;
+use crate::storage::Medium;
+use crate::storage::superblock::Identity;
 use crate::{Error, Result};
 
 /// The superblock parameters with the forms of keys and values.
@@ -69,7 +69,7 @@ impl StoredTypes {
 /// Returns an error if the table has another design or other types. An empty type name matches every type whose form is
 /// a word, or every type whose form is not.
 pub(crate) fn check_types<K: Key + ?Sized, V: Value + ?Sized>(
-    pm: &impl Medium,
+    storage: &impl Medium,
     identity: &Identity,
     design: &str,
 ) -> Result<()> {
@@ -84,7 +84,7 @@ pub(crate) fn check_types<K: Key + ?Sized, V: Value + ?Sized>(
         return Ok(());
     }
     Err(Error::TypeMismatch {
-        path: pm.path().into(),
+        path: storage.path().into(),
         expected: format!("{design}<{}, {}>", K::TYPE, V::TYPE),
         found: format!("{}<{}, {}>", identity.design, identity.key_type, identity.value_type),
     })

@@ -1,18 +1,18 @@
 //! Forged tables are changed while they lend values: no borrowed byte may change, and no call may panic or hang.
 
-use icefield_torture::arsenal::{Records, arsenal};
 use icefield_torture::hostile::Counts;
+use icefield_torture::scenarios::{Records, scenarios};
 use icefield_torture::scratch::Scratch;
 
 /// Runs the scenario with images on the simulated medium and with a few tables in files. The files are also opened
 /// read-only and salvaged.
 fn forged(table: &str, records: Records, seed: u64, images: u64, files: u64) {
-    let arsenal = arsenal(table, records).expect("a design");
+    let scenarios = scenarios(table, records).expect("a design");
     let mut counts = Counts::default();
-    let done = (arsenal.hostile)(seed, images);
+    let done = (scenarios.hostile)(seed, images);
     counts.add(done.unwrap_or_else(|failure| panic!("{failure}")));
     let place = Scratch::new().expect("a scratch directory");
-    let done = (arsenal.hostile_files)(seed, files, place.path());
+    let done = (scenarios.hostile_files)(seed, files, place.path());
     counts.add(done.unwrap_or_else(|failure| panic!("{failure}")));
     println!("{table}, {records:?}: {counts:?}");
     if let Err(failure) = counts.judged(seed) {

@@ -1,6 +1,6 @@
 //! Records by reference: an update writes the value, and the key only if it is new.
 
-use icefield::pm::sim::{Sim, SimOptions};
+use icefield::storage::sim::{Sim, SimOptions};
 use icefield::{Computed, Dash, DashOptions, Directory, Eh, Iceberg, Lh, Op, Table};
 
 use crate::{Cost, cost, counted, counting};

@@ -1,6 +1,6 @@
 //! The costs of Plush.
 
-use icefield::pm::sim::Sim;
+use icefield::storage::sim::Sim;
 use icefield::{Arg, Partition, Plush, PlushOptions, Shape, Value};
 use icefield_torture::rng::mix;
 

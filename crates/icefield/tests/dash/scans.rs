@@ -4,9 +4,9 @@
 use std::sync::Mutex;
 
 use icefield::base::hash::HashKind;
-use icefield::pm::sim::{Sim, SimOptions};
+use icefield::storage::sim::{Sim, SimOptions};
 use icefield::{Cursor, DashOptions, Directory, Eh, Geometry, Lh};
-use icefield_torture::baton::{self, Baton};
+use icefield_torture::scheduler::{self, Scheduler};
 
 /// All keys have one home bucket: two records fit into its pair, two into the stash, the others into the chain.
 const KEYS: u64 = 10;
@@ -20,7 +20,7 @@ fn judged<P: Directory>(seed: u64, batch: u64) -> Result<u64, String> {
         detecting: true,
         // As in the scenarios: a directory entry leads to a durable segment.
         exempt: &["directory-0.ice", "directory-1.ice"],
-        give_way: baton::tick,
+        give_way: scheduler::tick,
         ..SimOptions::default()
     });
     let options = DashOptions::<u64, u64, P>::default().geometry(GEOMETRY).max_bytes(1 << 22);
@@ -29,10 +29,11 @@ fn judged<P: Directory>(seed: u64, batch: u64) -> Result<u64, String> {
         .create_on(sim.clone())
         .map_err(|error| error.to_string())?;
     sim.set_yield(1);
-    let (baton, trouble, between) = (Baton::new(seed, 2), Mutex::new(None), Mutex::new(0_u64));
+    let (scheduler, trouble, between) =
+        (Scheduler::new(seed, 2), Mutex::new(None), Mutex::new(0_u64));
     let write = || -> icefield::Result<()> {
         for first in (0..KEYS).step_by(batch as usize) {
-            baton::begin();
+            scheduler::begin();
             sim.begin_op();
             let records: Vec<_> = (first..KEYS.min(first + batch)).map(|key| (key, key)).collect();
             match records.as_slice() {
@@ -45,7 +46,7 @@ fn judged<P: Directory>(seed: u64, batch: u64) -> Result<u64, String> {
     let read = || -> Result<(), String> {
         let mut seen = Vec::new();
         while seen.len() < KEYS as usize {
-            baton::begin();
+            scheduler::begin();
             sim.begin_op();
             let page = table.scan(Cursor::START, 100).map_err(|error| error.to_string())?;
             if let Some(read) = sim.op_returned().first() {
@@ -56,7 +57,7 @@ fn judged<P: Directory>(seed: u64, batch: u64) -> Result<u64, String> {
             }
             seen = page.records;
             for &(key, value) in &seen {
-                baton::begin();
+                scheduler::begin();
                 sim.begin_op();
                 let found = table.get(key).map_err(|error| error.to_string())?;
                 if found != Some(value) {
@@ -74,7 +75,7 @@ fn judged<P: Directory>(seed: u64, batch: u64) -> Result<u64, String> {
                 trouble.lock().expect("no panic").get_or_insert(what);
             }
         };
-        let [writer, reader] = [&baton, &baton];
+        let [writer, reader] = [&scheduler, &scheduler];
         scope.spawn(move || {
             writer.take_turns(0, || told(write().map_err(|error| error.to_string())));
         });

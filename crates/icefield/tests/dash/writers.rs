@@ -4,10 +4,10 @@
 
 use std::sync::Mutex;
 
-use icefield::pm::sim::{Sim, SimOptions};
+use icefield::storage::sim::{Sim, SimOptions};
 use icefield::{DashOptions, Directory, Eh, Geometry, Lh, Result};
-use icefield_torture::baton::{self, Baton};
 use icefield_torture::rng::Rng;
+use icefield_torture::scheduler::{self, Scheduler};
 
 const WRITERS: usize = 3;
 /// Calls of each writer.
@@ -30,13 +30,13 @@ fn judged<P: Directory>(
         detecting: true,
         // As in the scenarios: a directory entry leads to a durable segment.
         exempt: &["directory-0.ice", "directory-1.ice"],
-        give_way: baton::tick,
+        give_way: scheduler::tick,
         ..SimOptions::default()
     });
     let options = options.geometry(GEOMETRY).max_bytes(1 << 22);
     let table = options.create_on(sim.clone()).map_err(|error| error.to_string())?;
     sim.set_yield(1);
-    let (baton, trouble) = (Baton::new(seed, WRITERS), Mutex::new(None));
+    let (scheduler, trouble) = (Scheduler::new(seed, WRITERS), Mutex::new(None));
     let call = |rng: &mut Rng, growing: bool| -> Result<String> {
         let key = rng.below(KEYS);
         let batch: Vec<u64> = (key..key + 4).collect();
@@ -58,7 +58,7 @@ fn judged<P: Directory>(
     let write = |writer: usize| -> std::result::Result<(), String> {
         let mut rng = Rng::fork(seed, writer as u64);
         for number in 0..CALLS {
-            baton::begin();
+            scheduler::begin();
             sim.begin_op();
             let answer = call(&mut rng, number % 30 < 18).map_err(|error| error.to_string())?;
             if let Some(read) = sim.op_returned().first() {
@@ -69,9 +69,9 @@ fn judged<P: Directory>(
     };
     std::thread::scope(|scope| {
         for writer in 0..WRITERS {
-            let (baton, write, trouble) = (&baton, &write, &trouble);
+            let (scheduler, write, trouble) = (&scheduler, &write, &trouble);
             scope.spawn(move || {
-                baton.take_turns(writer, || {
+                scheduler.take_turns(writer, || {
                     if let Err(what) = write(writer) {
                         trouble.lock().expect("no panic").get_or_insert(what);
                     }

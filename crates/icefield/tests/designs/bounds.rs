@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use icefield::pm::{Errno, FaultPlan};
+use icefield::storage::{Errno, FaultPlan};
 use icefield::{
     Cursor, DashEh, DashLh, Durability, Error, Expansion, Iceberg, Plush, Result, SyncMode,
 };

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 
 use icefield::{Durability, Error, JoinIndex};
 
-/// The variable with the orders of a child, which runs [`beside_entry`].
+/// The environment variable that passes orders to a child process. The child runs [`beside_entry`].
 const ORDERS: &str = "ICEFIELD_JOIN_BESIDE";
 /// The first of the consecutive keys that a writer inserts. No index has them at the start.
 const FIRST_KEY: u64 = 1 << 40;

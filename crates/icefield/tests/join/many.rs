@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use icefield::pm::sim::{Sim, SimOptions};
+use icefield::storage::sim::{Sim, SimOptions};
 use icefield::{HashedJoinIndex, JoinIndex, JoinSource};
 
 /// Pairs of one key, 7, with all payloads below the given number.

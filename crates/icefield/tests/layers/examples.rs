@@ -111,7 +111,7 @@ fn exported_items(
     exported: &HashSet<Name>,
 ) -> Vec<(usize, String, String)> {
     let is_exported = |name: &str| exported.contains(&known(source, name));
-    let in_tables = !matches!(source.modules.first().map(String::as_str), Some("base" | "pm"));
+    let in_tables = !matches!(source.modules.first().map(String::as_str), Some("base" | "storage"));
     let mut items = Vec::new();
     for (index, token) in source.tokens.iter().enumerate() {
         let name = source.text(index + 1).to_owned();

@@ -141,7 +141,7 @@ mod planted {
     fn explained_orderings_are_not() {
         for text in [
             "// Release (E1).\nfn f() { self.head.store(1, Release); }",
-            "fn f() { self.link(a)?.load(pm, Acquire); b.slots[c(0)].store(1, Release) }",
+            "fn f() { self.link(a)?.load(storage, Acquire); b.slots[c(0)].store(1, Release) }",
             "use std::sync::atomic::Ordering::{Acquire, Release};",
             "fn f() { x == StoreKind::Release }",
             "mod tests { fn f() { x.load(Acquire) } }",

@@ -474,7 +474,7 @@ fn what_a_lost_race_leaves_over_is_not_lost() {
     }
 }
 
-/// The same for the two neighbours that a bin takes together: they are returned individually.
+/// Two inserts chain two neighbouring buckets to the same bin. The later one returns its buckets individually.
 #[test]
 fn neighbours_that_are_left_over_are_not_lost() {
     race_for(

@@ -118,7 +118,7 @@ impl Bucket {
         }
     }
 
-    /// Makes such a read, then one by the fingerprints. The key is not removed in between.
+    /// Reads as [`Bucket::read_where_hinted`] does, then by the fingerprints. The key is not removed in between.
     fn read_where_hinted_and_again(&self) {
         // Acquire (E3).
         let first = self.slot.load(Ordering::Acquire);

@@ -1,6 +1,6 @@
 //! A table has exclusive use of its medium: no other table changes the bytes that it lends.
 
-use icefield::pm::sim::{Sim, SimOptions};
+use icefield::storage::sim::{Sim, SimOptions};
 use icefield::{DashEh, Result};
 
 use super::*;
@@ -22,14 +22,14 @@ fn a_medium_whose_regions_are_in_use_is_refused() {
     let directory = scratch();
     let path = directory.path().join("t.ice");
     drop(DashEh::<u64, u64>::create(&path).unwrap());
-    let pm = Mapped::open(&path, process()).unwrap();
-    let segments = pm.region("segments.ice", 1 << 30).unwrap();
-    let refused = detail(DashEh::<u64, u64>::options().open_on(pm));
+    let storage = Mapped::open(&path, process()).unwrap();
+    let segments = storage.region("segments.ice", 1 << 30).unwrap();
+    let refused = detail(DashEh::<u64, u64>::options().open_on(storage));
     assert!(refused.contains("segments.ice"), "{refused}");
     drop(segments);
-    let pm = Mapped::open(&path, process()).unwrap();
-    drop(pm.region("segments.ice", 1 << 30).unwrap());
-    DashEh::<u64, u64>::options().open_on(pm).unwrap();
+    let storage = Mapped::open(&path, process()).unwrap();
+    drop(storage.region("segments.ice", 1 << 30).unwrap());
+    DashEh::<u64, u64>::options().open_on(storage).unwrap();
 
     let sim = looking();
     let region = sim.region(DATA, 4096).unwrap();
@@ -45,8 +45,8 @@ fn a_table_that_changes_in_place_is_not_read_beside_its_writer() {
     let path = directory.path().join("t.ice");
     let _writer = DashEh::<u64, u64>::create(&path).unwrap();
     let options = MappedOptions { beside_writer: true, ..process() };
-    let pm = Mapped::open_read_only(&path, options).unwrap();
-    detail(DashEh::<u64, u64>::options().open_on(pm));
+    let storage = Mapped::open_read_only(&path, options).unwrap();
+    detail(DashEh::<u64, u64>::options().open_on(storage));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn a_copy_opens_as_a_table() {
     let scratch = scratch();
-    for (index, pm) in [
+    for (index, storage) in [
         make(&scratch.path().join("t"), process(), 3 << 20),
         make(&scratch.path().join("d"), with(Durability::Disk), 3 << 20),
         Mapped::anonymous(MappedOptions::default()).unwrap(),
@@ -13,19 +13,19 @@ fn a_copy_opens_as_a_table() {
     .into_iter()
     .enumerate()
     {
-        let table = superblock::create(&pm).unwrap();
-        superblock::seal(&pm, &table, &identity()).unwrap();
-        let region = data(&pm);
-        pm.grow(&region, 3 << 20).unwrap();
+        let table = superblock::create(&storage).unwrap();
+        superblock::seal(&storage, &table, &identity()).unwrap();
+        let region = data(&storage);
+        storage.grow(&region, 3 << 20).unwrap();
         let far = region.len() - 8;
         for (offset, word) in [(0, 77), (1 << 20, 78), (far, 79)] {
-            cell(&region, offset).store(&pm, word, Relaxed);
+            cell(&region, offset).store(&storage, word, Relaxed);
         }
-        pm.region("empty.ice", 4096).unwrap();
+        storage.region("empty.ice", 4096).unwrap();
         let target = scratch.path().join(format!("copy-{index}"));
-        let bytes = pm.backup_to(&target).unwrap();
+        let bytes = storage.backup_to(&target).unwrap();
         assert!((1..=region.len() + 8192).contains(&bytes), "{bytes}");
-        cell(&region, 0).store(&pm, 1, Relaxed);
+        cell(&region, 0).store(&storage, 1, Relaxed);
         assert_eq!(names(&target), [DATA, "empty.ice", "lock", TABLE_REGION]);
 
         let copy = Mapped::open(&target, process()).unwrap();
@@ -35,9 +35,9 @@ fn a_copy_opens_as_a_table() {
         for (offset, word) in [(0, 77), (8, 0), (1 << 20, 78), (far, 79)] {
             assert_eq!(cell(&copied, offset).load(&copy, Relaxed), word);
         }
-        assert!(matches!(pm.backup_to(&target), Err(Error::AlreadyExists { .. })));
-        if pm.durability() != Durability::Memory {
-            assert!(matches!(pm.backup_to(pm.path()), Err(Error::AlreadyExists { .. })));
+        assert!(matches!(storage.backup_to(&target), Err(Error::AlreadyExists { .. })));
+        if storage.durability() != Durability::Memory {
+            assert!(matches!(storage.backup_to(storage.path()), Err(Error::AlreadyExists { .. })));
         }
     }
 }
@@ -64,14 +64,14 @@ fn holes_are_not_copied_and_yet_reserved() {
 fn readers_and_unpublished_tables_can_be_copied() {
     let scratch = scratch();
     let path = scratch.path().join("t");
-    let pm = Mapped::create(&path, process()).unwrap();
-    let table = superblock::create(&pm).unwrap();
-    superblock::seal(&pm, &table, &identity()).unwrap();
-    let region = data(&pm);
-    pm.grow(&region, 8).unwrap();
-    cell(&region, 0).store(&pm, 77, Relaxed);
-    pm.backup_to(scratch.path().join("first")).unwrap();
-    drop((pm, table, region));
+    let storage = Mapped::create(&path, process()).unwrap();
+    let table = superblock::create(&storage).unwrap();
+    superblock::seal(&storage, &table, &identity()).unwrap();
+    let region = data(&storage);
+    storage.grow(&region, 8).unwrap();
+    cell(&region, 0).store(&storage, 77, Relaxed);
+    storage.backup_to(scratch.path().join("first")).unwrap();
+    drop((storage, table, region));
     assert_eq!(names(scratch.path()), ["first"]);
     let reader = Mapped::open_read_only(scratch.path().join("first"), process()).unwrap();
     reader.backup_to(scratch.path().join("second")).unwrap();

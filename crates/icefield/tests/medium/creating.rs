@@ -8,36 +8,36 @@ use super::*;
 fn a_table_appears_when_published_and_stays() {
     let scratch = scratch();
     let path = scratch.path().join("t.ice");
-    let pm = Mapped::create(&path, process()).unwrap();
-    let table = superblock::create(&pm).unwrap();
-    let region = data(&pm);
-    pm.grow(&region, 10_000).unwrap();
-    cell(&region, 8000).store(&pm, 78, Relaxed);
-    superblock::seal(&pm, &table, &identity()).unwrap();
+    let storage = Mapped::create(&path, process()).unwrap();
+    let table = superblock::create(&storage).unwrap();
+    let region = data(&storage);
+    storage.grow(&region, 10_000).unwrap();
+    cell(&region, 8000).store(&storage, 78, Relaxed);
+    superblock::seal(&storage, &table, &identity()).unwrap();
     assert!(!path.exists());
-    assert_eq!(pm.path(), path);
-    pm.publish_created().unwrap();
-    pm.publish_created().unwrap();
+    assert_eq!(storage.path(), path);
+    storage.publish_created().unwrap();
+    storage.publish_created().unwrap();
     assert_eq!(names(scratch.path()), ["t.ice"]);
     // Regions created later are in the same directory.
-    pm.region("later.ice", 4096).unwrap();
+    storage.region("later.ice", 4096).unwrap();
     assert_eq!(names(&path), [DATA, "later.ice", "lock", TABLE_REGION]);
-    drop((pm, table, region));
+    drop((storage, table, region));
 
-    let pm = Mapped::open(&path, process()).unwrap();
-    assert_eq!(superblock::read(&pm).unwrap().1, identity());
-    let region = data(&pm);
+    let storage = Mapped::open(&path, process()).unwrap();
+    assert_eq!(superblock::read(&storage).unwrap().1, identity());
+    let region = data(&storage);
     assert!(region.len() >= 10_000);
-    assert_eq!(cell(&region, 8000).load(&pm, Relaxed), 78);
+    assert_eq!(cell(&region, 8000).load(&storage, Relaxed), 78);
 }
 
 #[test]
 fn dropped_unpublished_it_leaves_nothing() {
     let scratch = scratch();
-    let pm = Mapped::create(scratch.path().join("t"), process()).unwrap();
-    pm.grow(&superblock::create(&pm).unwrap(), 8192).unwrap();
+    let storage = Mapped::create(scratch.path().join("t"), process()).unwrap();
+    storage.grow(&superblock::create(&storage).unwrap(), 8192).unwrap();
     assert_eq!(names(scratch.path()), [format!(".t.creating-{}", std::process::id())]);
-    drop(pm);
+    drop(storage);
     assert!(names(scratch.path()).is_empty());
 }
 
@@ -64,10 +64,10 @@ fn never_replaces_anything() {
         |path: &Path| fs::write(path, "rival").unwrap(),
         |path: &Path| fs::create_dir(path).unwrap(),
     ] {
-        let pm = Mapped::create(&path, process()).unwrap();
+        let storage = Mapped::create(&path, process()).unwrap();
         make_rival(&path);
-        assert!(matches!(pm.publish_created(), Err(Error::AlreadyExists { .. })));
-        drop(pm);
+        assert!(matches!(storage.publish_created(), Err(Error::AlreadyExists { .. })));
+        drop(storage);
         assert_eq!(names(scratch.path()), ["t"]);
         let _ = fs::remove_file(&path).or_else(|_| fs::remove_dir(&path));
     }
@@ -130,11 +130,11 @@ fn an_empty_directory_becomes_a_table() {
         let inode = fs::metadata(&path).unwrap().ino();
         let empty = names(&path);
         // An abandoned creation leaves the directory empty.
-        let pm = Mapped::create(&path, process()).unwrap();
-        superblock::create(&pm).unwrap();
+        let storage = Mapped::create(&path, process()).unwrap();
+        superblock::create(&storage).unwrap();
         assert!(matches!(Mapped::open(&path, process()), Err(Error::NotFound { .. })));
         assert!(matches!(Mapped::create(&path, process()), Err(Error::Locked { .. })));
-        drop(pm);
+        drop(storage);
         assert_eq!(names(&path), empty);
 
         drop(make(&path, process(), 8));
@@ -183,9 +183,9 @@ fn die_at_every_call(path: &Path, create: &dyn Fn(MappedOptions)) {
             break;
         }
         match Mapped::open(path, process()) {
-            Ok(pm) => {
+            Ok(storage) => {
                 complete += 1;
-                assert_eq!(cell(&data(&pm), 0).load(&pm, Relaxed), 77);
+                assert_eq!(cell(&data(&storage), 0).load(&storage, Relaxed), 77);
             }
             Err(Error::NotFound { .. }) => {
                 dead += 1;
@@ -236,8 +236,8 @@ fn paths_of_all_kinds() {
 #[test]
 fn a_path_without_a_parent_is_in_the_working_directory() {
     let name = format!("icefield-medium-test-{}", std::process::id());
-    let pm = make(Path::new(&name), process(), 8);
+    let storage = make(Path::new(&name), process(), 8);
     assert!(fs::metadata(&name).unwrap().is_dir());
-    drop(pm);
+    drop(storage);
     fs::remove_dir_all(&name).unwrap();
 }

@@ -32,12 +32,12 @@ pub fn in_fork(child: impl FnOnce() -> u8) -> i32 {
 fn auto_takes_what_is_there_and_says_so() {
     let scratch = scratch();
     let path = scratch.path().join("t");
-    let pm = make(&path, MappedOptions::default(), 8);
-    assert!(matches!(pm.durability(), Durability::Process | Durability::Pmem));
-    let granted = pm.durability() == Durability::Pmem;
-    drop(pm);
+    let storage = make(&path, MappedOptions::default(), 8);
+    assert!(matches!(storage.durability(), Durability::Process | Durability::Pmem));
+    let granted = storage.durability() == Durability::Pmem;
+    drop(storage);
     match Mapped::open(&path, with(Durability::Pmem)) {
-        Ok(pm) => assert!(granted && pm.durability() == Durability::Pmem),
+        Ok(storage) => assert!(granted && storage.durability() == Durability::Pmem),
         Err(error) => assert!(!granted && matches!(error, Error::Unsupported(_)), "{error}"),
     }
     for durability in [Durability::Process, Durability::PmemForced, Durability::Disk] {
@@ -68,19 +68,20 @@ fn auto_takes_what_is_there_and_says_so() {
 #[test]
 fn write_backs_keep_what_was_stored() {
     for skip_flush in [false, true] {
-        let pm = Mapped::anonymous(MappedOptions { skip_flush, ..with(Durability::PmemForced) })
-            .unwrap();
-        let region = data(&pm);
-        pm.grow(&region, 1 << 16).unwrap();
+        let storage =
+            Mapped::anonymous(MappedOptions { skip_flush, ..with(Durability::PmemForced) })
+                .unwrap();
+        let region = data(&storage);
+        storage.grow(&region, 1 << 16).unwrap();
         for offset in (0..1 << 16).step_by(8) {
-            cell(&region, offset).store(&pm, offset, Relaxed);
+            cell(&region, offset).store(&storage, offset, Relaxed);
         }
-        pm.flush(region.base().as_ptr(), 1 << 16);
-        pm.fence();
+        storage.flush(region.base().as_ptr(), 1 << 16);
+        storage.fence();
         assert!(
             (0..1 << 16)
                 .step_by(8)
-                .all(|offset| cell(&region, offset).load(&pm, Relaxed) == offset)
+                .all(|offset| cell(&region, offset).load(&storage, Relaxed) == offset)
         );
     }
 }
@@ -89,43 +90,43 @@ fn write_backs_keep_what_was_stored() {
 fn on_disk(path: &Path, fault: Option<FaultAt>) -> (Mapped, Region, Arc<FaultPlan>) {
     drop(make(path, process(), 1 << 20));
     let plan = Arc::new(fault.map_or_else(FaultPlan::counting, FaultPlan::new));
-    let pm = Mapped::open(
+    let storage = Mapped::open(
         path,
         MappedOptions { faults: Some(Arc::clone(&plan)), ..with(Durability::Disk) },
     )
     .unwrap();
-    let region = data(&pm);
-    (pm, region, plan)
+    let region = data(&storage);
+    (storage, region, plan)
 }
 
 #[test]
 fn a_fence_on_disk_syncs_what_was_flushed() {
     let scratch = scratch();
-    let (pm, region, plan) = on_disk(&scratch.path().join("t"), None);
-    let other = pm.region("other.ice", 1 << 20).unwrap();
-    pm.grow(&other, 4096).unwrap();
+    let (storage, region, plan) = on_disk(&scratch.path().join("t"), None);
+    let other = storage.region("other.ice", 1 << 20).unwrap();
+    storage.grow(&other, 4096).unwrap();
     let before = plan.calls();
-    pm.fence();
+    storage.fence();
     assert_eq!(plan.calls(), before, "nothing to sync");
-    pm.flush_object(cell(&region, 0));
-    pm.flush_object(cell(&region, 1 << 19));
-    pm.flush_object(cell(&other, 8));
+    storage.flush_object(cell(&region, 0));
+    storage.flush_object(cell(&region, 1 << 19));
+    storage.flush_object(cell(&other, 8));
     assert_eq!(plan.calls(), before);
-    pm.fence();
+    storage.fence();
     assert_eq!(plan.calls(), before + 2, "one call for each region");
-    pm.fence();
+    storage.fence();
     assert_eq!(plan.calls(), before + 2);
     let outside = 5_u64;
-    pm.persist(&outside);
+    storage.persist(&outside);
     assert_eq!(plan.calls(), before + 2, "memory that is no region's");
-    pm.flush_object(cell(&region, 0));
+    storage.flush_object(cell(&region, 0));
     std::thread::scope(|scope| {
-        scope.spawn(|| pm.fence());
+        scope.spawn(|| storage.fence());
     });
     assert_eq!(plan.calls(), before + 2, "another thread's fence does not cover it");
-    pm.close();
+    storage.close();
     assert_eq!(plan.calls(), before + 3, "closing covers everybody");
-    pm.writable().unwrap();
+    storage.check_writable().unwrap();
     assert!(plan.sites().contains(&"sync_mapping"));
 }
 
@@ -134,17 +135,17 @@ fn fences_that_meet_share_a_sync() {
     const THREADS: u64 = 4;
     const FENCES: u64 = 25;
     let scratch = scratch();
-    let (pm, region, plan) = on_disk(&scratch.path().join("t"), None);
+    let (storage, region, plan) = on_disk(&scratch.path().join("t"), None);
     let before = plan.calls();
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
-            let (pm, region) = (&pm, &region);
+            let (storage, region) = (&storage, &region);
             scope.spawn(move || {
                 for fence in 0..FENCES {
                     let cell = cell(region, (thread * FENCES + fence) * 4096);
-                    cell.store(pm, 1, Relaxed);
-                    pm.persist(cell);
-                    pm.writable().unwrap();
+                    cell.store(storage, 1, Relaxed);
+                    storage.persist(cell);
+                    storage.check_writable().unwrap();
                 }
             });
         }
@@ -161,56 +162,56 @@ fn fences_that_meet_share_a_sync() {
 fn a_failed_sync_poisons_for_good() {
     let scratch = scratch();
     let path = scratch.path().join("t");
-    let (pm, region, plan) = on_disk(&path, None);
+    let (storage, region, plan) = on_disk(&path, None);
     let nth = plan.calls() + 1;
-    drop((pm, region));
+    drop((storage, region));
     let fault = FaultAt { nth, mode: FaultMode::Once, action: FaultAction::Fail(Errno::IO) };
-    let (pm, region, plan) = on_disk_again(&path, fault);
-    cell(&region, 0).store(&pm, 5, Relaxed);
-    pm.persist(cell(&region, 0));
+    let (storage, region, plan) = on_disk_again(&path, fault);
+    cell(&region, 0).store(&storage, 5, Relaxed);
+    storage.persist(cell(&region, 0));
     assert_eq!(plan.fired(), 1);
-    assert!(matches!(pm.writable(), Err(Error::Poisoned)));
+    assert!(matches!(storage.check_writable(), Err(Error::Poisoned)));
     let calls = plan.calls();
-    pm.persist(cell(&region, 0));
+    storage.persist(cell(&region, 0));
     assert_eq!(plan.calls(), calls, "never tried again: the kernel may have dropped the pages");
-    assert!(matches!(pm.writable(), Err(Error::Poisoned)));
-    assert_eq!(cell(&region, 0).load(&pm, Relaxed), 5, "reading goes on");
-    let (table, _) = superblock::read(&pm).unwrap();
-    assert!(matches!(superblock::begin_session(&pm, &table), Err(Error::Poisoned)));
-    assert!(matches!(superblock::end_session(&pm, &table, 1), Err(Error::Poisoned)));
-    pm.close();
-    drop((pm, region, table));
-    Mapped::open(&path, with(Durability::Disk)).unwrap().writable().unwrap();
+    assert!(matches!(storage.check_writable(), Err(Error::Poisoned)));
+    assert_eq!(cell(&region, 0).load(&storage, Relaxed), 5, "reading goes on");
+    let (table, _) = superblock::read(&storage).unwrap();
+    assert!(matches!(superblock::begin_session(&storage, &table), Err(Error::Poisoned)));
+    assert!(matches!(superblock::end_session(&storage, &table, 1), Err(Error::Poisoned)));
+    storage.close();
+    drop((storage, region, table));
+    Mapped::open(&path, with(Durability::Disk)).unwrap().check_writable().unwrap();
 }
 
 fn on_disk_again(path: &Path, fault: FaultAt) -> (Mapped, Region, Arc<FaultPlan>) {
     let plan = Arc::new(FaultPlan::new(fault));
-    let pm = Mapped::open(
+    let storage = Mapped::open(
         path,
         MappedOptions { faults: Some(Arc::clone(&plan)), ..with(Durability::Disk) },
     )
     .unwrap();
-    let region = data(&pm);
-    (pm, region, plan)
+    let region = data(&storage);
+    (storage, region, plan)
 }
 
 #[test]
 fn every_thread_of_a_failed_sync_learns_of_it() {
     let scratch = scratch();
     let path = scratch.path().join("t");
-    let (pm, region, plan) = on_disk(&path, None);
+    let (storage, region, plan) = on_disk(&path, None);
     let nth = plan.calls() + 10;
-    drop((pm, region));
+    drop((storage, region));
     let fault = FaultAt { nth, mode: FaultMode::Once, action: FaultAction::Fail(Errno::IO) };
-    let (pm, region, _plan) = on_disk_again(&path, fault);
+    let (storage, region, _plan) = on_disk_again(&path, fault);
     let told = AtomicU64::new(0);
     std::thread::scope(|scope| {
         for thread in 0..3 {
-            let (pm, region, told) = (&pm, &region, &told);
+            let (storage, region, told) = (&storage, &region, &told);
             scope.spawn(move || {
                 for fence in 0..1000 {
-                    pm.persist(cell(region, (thread * 60 + fence % 60) * 4096));
-                    if pm.writable().is_err() {
+                    storage.persist(cell(region, (thread * 60 + fence % 60) * 4096));
+                    if storage.check_writable().is_err() {
                         told.fetch_add(1, Relaxed);
                         return;
                     }
@@ -225,21 +226,21 @@ fn every_thread_of_a_failed_sync_learns_of_it() {
 fn a_forked_child_may_read_and_not_write() {
     let scratch = scratch();
     let path = scratch.path().join("t");
-    for pm in [
+    for storage in [
         make(&path, process(), 4096),
         make(&scratch.path().join("d"), with(Durability::Disk), 4096),
         Mapped::anonymous(MappedOptions::default()).unwrap(),
     ] {
-        let region = data(&pm);
-        pm.grow(&region, 4096).unwrap();
-        cell(&region, 0).store(&pm, 77, Relaxed);
-        let status = in_fork(|| match pm.writable() {
-            Err(Error::Forked) if cell(&region, 0).load(&pm, Relaxed) == 77 => 7,
+        let region = data(&storage);
+        storage.grow(&region, 4096).unwrap();
+        cell(&region, 0).store(&storage, 77, Relaxed);
+        let status = in_fork(|| match storage.check_writable() {
+            Err(Error::Forked) if cell(&region, 0).load(&storage, Relaxed) == 77 => 7,
             Err(_) => 1,
             Ok(()) => 2,
         });
         assert_eq!(status, 7);
-        pm.writable().unwrap();
+        storage.check_writable().unwrap();
     }
 }
 
@@ -259,10 +260,13 @@ fn a_forked_child_notices_also_where_the_kernel_does_not_help() {
             mode: FaultMode::Once,
             action: FaultAction::Fail(Errno::INVAL),
         }));
-        let Ok(pm) = Mapped::open(&path, options(&plan)) else { continue };
+        let Ok(storage) = Mapped::open(&path, options(&plan)) else { continue };
         fallbacks += 1;
-        pm.writable().unwrap();
-        assert_eq!(in_fork(|| if matches!(pm.writable(), Err(Error::Forked)) { 7 } else { 1 }), 7);
+        storage.check_writable().unwrap();
+        assert_eq!(
+            in_fork(|| if matches!(storage.check_writable(), Err(Error::Forked)) { 7 } else { 1 }),
+            7
+        );
     }
     assert!(fallbacks > 0);
 }
@@ -272,12 +276,12 @@ fn a_forked_child_that_drops_the_table_does_not_disturb_the_parent() {
     let scratch = scratch();
     let path = scratch.path().join("t");
     let unpublished = scratch.path().join("u");
-    let pm = make(&path, process(), 4096);
+    let storage = make(&path, process(), 4096);
     let creating = Mapped::create(&unpublished, process()).unwrap();
     superblock::create(&creating).unwrap();
     // SAFETY: bitwise copies, dropped only in the child, which has its own memory.
     let (copy, creating_copy) =
-        unsafe { (std::ptr::read(&raw const pm), std::ptr::read(&raw const creating)) };
+        unsafe { (std::ptr::read(&raw const storage), std::ptr::read(&raw const creating)) };
     let (copy, creating_copy) =
         (std::mem::ManuallyDrop::new(copy), std::mem::ManuallyDrop::new(creating_copy));
     let status = in_fork(|| {
@@ -291,9 +295,9 @@ fn a_forked_child_that_drops_the_table_does_not_disturb_the_parent() {
     );
     creating.publish_created().unwrap();
     assert!(unpublished.join(TABLE_REGION).exists());
-    let region = data(&pm);
-    cell(&region, 0).store(&pm, 78, Relaxed);
-    drop((pm, region));
+    let region = data(&storage);
+    cell(&region, 0).store(&storage, 78, Relaxed);
+    drop((storage, region));
     assert_eq!(first_word(&path), 78);
 }
 
@@ -301,7 +305,7 @@ fn a_forked_child_that_drops_the_table_does_not_disturb_the_parent() {
 fn a_child_that_lives_on_does_not_keep_the_lock() {
     let scratch = scratch();
     let path = scratch.path().join("t");
-    let pm = make(&path, process(), 4096);
+    let storage = make(&path, process(), 4096);
     let mut pipe = std::io::pipe().unwrap();
     // SAFETY: the child only waits and exits.
     let pid = unsafe { fork() };
@@ -312,7 +316,7 @@ fn a_child_that_lives_on_does_not_keep_the_lock() {
         // SAFETY: ends the child.
         unsafe { _exit(0) };
     }
-    drop(pm);
+    drop(storage);
     drop(Mapped::open(&path, process()).unwrap());
     drop(pipe);
     // SAFETY: a child of this process.

@@ -9,59 +9,59 @@ type Scenario = fn(&Path, MappedOptions) -> icefield::Result<()>;
 
 /// Creates a table with two regions, publishes it and continues to use it.
 fn create(path: &Path, options: MappedOptions) -> icefield::Result<()> {
-    let pm = Mapped::create(path, options)?;
-    let table = superblock::create(&pm)?;
-    let region = pm.region(DATA, 1 << 30)?;
-    pm.grow(&region, 100_000)?;
-    cell(&region, 0).store(&pm, 77, Relaxed);
-    pm.persist(cell(&region, 0));
-    superblock::seal(&pm, &table, &identity())?;
-    pm.publish_created()?;
-    use_table(&pm)
+    let storage = Mapped::create(path, options)?;
+    let table = superblock::create(&storage)?;
+    let region = storage.region(DATA, 1 << 30)?;
+    storage.grow(&region, 100_000)?;
+    cell(&region, 0).store(&storage, 77, Relaxed);
+    storage.persist(cell(&region, 0));
+    superblock::seal(&storage, &table, &identity())?;
+    storage.publish_created()?;
+    use_table(&storage)
 }
 
 /// Opens a table, uses the whole medium and closes it.
 fn open(path: &Path, options: MappedOptions) -> icefield::Result<()> {
-    let pm = Mapped::open(path, options)?;
-    superblock::read(&pm)?;
-    use_table(&pm)
+    let storage = Mapped::open(path, options)?;
+    superblock::read(&storage)?;
+    use_table(&storage)
 }
 
-fn use_table(pm: &Mapped) -> icefield::Result<()> {
-    let (table, _) = superblock::read(pm)?;
-    superblock::begin_session(pm, &table)?;
-    let region = pm.region(DATA, 1 << 30)?;
-    assert_eq!(cell(&region, 0).load(pm, Relaxed), 77);
-    pm.region("new.ice", 1 << 20)?;
+fn use_table(storage: &Mapped) -> icefield::Result<()> {
+    let (table, _) = superblock::read(storage)?;
+    superblock::begin_session(storage, &table)?;
+    let region = storage.region(DATA, 1 << 30)?;
+    assert_eq!(cell(&region, 0).load(storage, Relaxed), 77);
+    storage.region("new.ice", 1 << 20)?;
     let len = region.len();
-    pm.grow(&region, len + 3_000_000)?;
+    storage.grow(&region, len + 3_000_000)?;
     for offset in [len, len + 2_999_000 / 8 * 8] {
-        cell(&region, offset).store(pm, offset, Relaxed);
-        pm.persist(cell(&region, offset));
-        pm.writable()?;
+        cell(&region, offset).store(storage, offset, Relaxed);
+        storage.persist(cell(&region, offset));
+        storage.check_writable()?;
     }
-    pm.punch(&region, 4096, 100_000)?;
-    pm.reserve(&region, 4096, 100_000)?;
-    superblock::end_session(pm, &table, 5)?;
-    pm.close();
-    pm.writable()
+    storage.punch(&region, 4096, 100_000)?;
+    storage.reserve(&region, 4096, 100_000)?;
+    superblock::end_session(storage, &table, 5)?;
+    storage.close();
+    storage.check_writable()
 }
 
 fn open_read_only(path: &Path, options: MappedOptions) -> icefield::Result<()> {
-    let pm = Mapped::open_read_only(path, options)?;
-    let (table, _) = superblock::read(&pm)?;
-    superblock::begin_session(&pm, &table)?;
-    let region = pm.region(DATA, 1 << 30)?;
-    assert_eq!(cell(&region, 0).load(&pm, Relaxed), 77);
-    pm.grow(&region, region.len() + 100_000)?;
-    pm.punch(&region, 4096, 100_000)
+    let storage = Mapped::open_read_only(path, options)?;
+    let (table, _) = superblock::read(&storage)?;
+    superblock::begin_session(&storage, &table)?;
+    let region = storage.region(DATA, 1 << 30)?;
+    assert_eq!(cell(&region, 0).load(&storage, Relaxed), 77);
+    storage.grow(&region, region.len() + 100_000)?;
+    storage.punch(&region, 4096, 100_000)
 }
 
 fn back_up(path: &Path, options: MappedOptions) -> icefield::Result<()> {
-    let pm = Mapped::open(path, options)?;
-    let region = pm.region(DATA, 1 << 30)?;
-    pm.backup_to(path.with_extension("copy"))?;
-    assert_eq!(cell(&region, 0).load(&pm, Relaxed), 77);
+    let storage = Mapped::open(path, options)?;
+    let region = storage.region(DATA, 1 << 30)?;
+    storage.backup_to(path.with_extension("copy"))?;
+    assert_eq!(cell(&region, 0).load(&storage, Relaxed), 77);
     Ok(())
 }
 
@@ -85,17 +85,17 @@ fn check_what_is_left(directory: &Path, existed: bool, trace: &str) {
     for name in names(directory) {
         assert!(!name.starts_with('.'), "{trace}: {name} was left");
         let table = directory.join(&name);
-        let pm = open_when_free(&table).unwrap_or_else(|error| panic!("{trace}: {error}"));
+        let storage = open_when_free(&table).unwrap_or_else(|error| panic!("{trace}: {error}"));
         let (table, found) =
-            superblock::read(&pm).unwrap_or_else(|error| panic!("{trace}: {error}"));
+            superblock::read(&storage).unwrap_or_else(|error| panic!("{trace}: {error}"));
         assert_eq!(found, identity(), "{trace}");
-        superblock::begin_session(&pm, &table).unwrap();
-        let region = data(&pm);
-        assert_eq!(cell(&region, 0).load(&pm, Relaxed), 77, "{trace}");
+        superblock::begin_session(&storage, &table).unwrap();
+        let region = data(&storage);
+        assert_eq!(cell(&region, 0).load(&storage, Relaxed), 77, "{trace}");
         let len = region.len();
-        pm.grow(&region, len + 100_000).unwrap();
-        assert_eq!(cell(&region, len.next_multiple_of(8)).load(&pm, Relaxed), 0, "{trace}");
-        superblock::end_session(&pm, &table, 5).unwrap();
+        storage.grow(&region, len + 100_000).unwrap();
+        assert_eq!(cell(&region, len.next_multiple_of(8)).load(&storage, Relaxed), 0, "{trace}");
+        superblock::end_session(&storage, &table, 5).unwrap();
     }
     assert!(!existed || path.exists(), "{trace}");
 }
@@ -294,16 +294,16 @@ fn a_failed_publication_can_be_tried_again() {
             action: FaultAction::Fail(Errno::IO),
         }));
         let options = MappedOptions { faults: Some(plan), ..process() };
-        let Ok(pm) = Mapped::create(&path, options) else { continue };
-        let Ok(table) = superblock::create(&pm) else { continue };
-        superblock::seal(&pm, &table, &identity()).unwrap();
-        if pm.publish_created().is_err() {
+        let Ok(storage) = Mapped::create(&path, options) else { continue };
+        let Ok(table) = superblock::create(&storage) else { continue };
+        superblock::seal(&storage, &table, &identity()).unwrap();
+        if storage.publish_created().is_err() {
             refused += 1;
             assert!(!path.exists(), "call {nth}");
-            pm.publish_created().unwrap();
+            storage.publish_created().unwrap();
         }
         published += 1;
-        drop((pm, table));
+        drop((storage, table));
         drop(Mapped::open(&path, process()).unwrap());
         fs::remove_dir_all(&path).unwrap();
     }

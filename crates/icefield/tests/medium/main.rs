@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use icefield::pm::superblock::{self, Identity, TABLE_REGION};
-use icefield::pm::{
+use icefield::storage::superblock::{self, Identity, TABLE_REGION};
+use icefield::storage::{
     Cell64, Errno, FaultAction, FaultAt, FaultMode, FaultPlan, HugePages, Mapped, MappedOptions,
     Medium, Region,
 };
@@ -64,21 +64,21 @@ fn cell(region: &Region, offset: u64) -> &Cell64 {
     region.at::<Cell64>(offset).unwrap()
 }
 
-fn data(pm: &Mapped) -> Region {
-    pm.region(DATA, 1 << 30).unwrap()
+fn data(storage: &Mapped) -> Region {
+    storage.region(DATA, 1 << 30).unwrap()
 }
 
 /// Creates a published table with `bytes` bytes of data; its first word is 77.
 fn make(path: &Path, options: MappedOptions, bytes: u64) -> Mapped {
-    let pm = Mapped::create(path, options).unwrap();
-    let table = superblock::create(&pm).unwrap();
-    let region = data(&pm);
-    pm.grow(&region, bytes).unwrap();
-    cell(&region, 0).store(&pm, 77, Relaxed);
-    pm.persist(cell(&region, 0));
-    superblock::seal(&pm, &table, &identity()).unwrap();
-    pm.publish_created().unwrap();
-    pm
+    let storage = Mapped::create(path, options).unwrap();
+    let table = superblock::create(&storage).unwrap();
+    let region = data(&storage);
+    storage.grow(&region, bytes).unwrap();
+    cell(&region, 0).store(&storage, 77, Relaxed);
+    storage.persist(cell(&region, 0));
+    superblock::seal(&storage, &table, &identity()).unwrap();
+    storage.publish_created().unwrap();
+    storage
 }
 
 fn names(directory: &Path) -> Vec<String> {
@@ -106,8 +106,8 @@ fn copy_with_holes(from: &Path, to: &Path) {
 }
 
 fn first_word(path: &Path) -> u64 {
-    let pm = Mapped::open_read_only(path, process()).unwrap();
-    cell(&data(&pm), 0).load(&pm, Relaxed)
+    let storage = Mapped::open_read_only(path, process()).unwrap();
+    cell(&data(&storage), 0).load(&storage, Relaxed)
 }
 
 /// Runs one ignored test of this file in a separate process.

@@ -103,9 +103,9 @@ fn nothing_is_changed_before_a_table_is_verified() {
 #[test]
 fn regions_have_plain_names() {
     let scratch = scratch();
-    let pm = make(&scratch.path().join("t"), process(), 8);
+    let storage = make(&scratch.path().join("t"), process(), 8);
     for name in ["", ".", "..", "../x", "/etc/passwd", ".hidden", "lock", "a/b", "nul\0"] {
-        assert!(matches!(pm.region(name, 4096), Err(Error::InvalidOption { .. })), "{name:?}");
+        assert!(matches!(storage.region(name, 4096), Err(Error::InvalidOption { .. })), "{name:?}");
     }
 }
 
@@ -132,7 +132,8 @@ fn odd_files_are_refused() {
                 )
                 .unwrap(),
             }
-            let opened = Mapped::open(&path, process()).and_then(|pm| pm.region(DATA, 1 << 30));
+            let opened =
+                Mapped::open(&path, process()).and_then(|storage| storage.region(DATA, 1 << 30));
             assert!(matches!(opened, Err(Error::Corrupt { .. })), "{odd} {name}: {opened:?}");
             let _ = fs::remove_file(&file).or_else(|_| fs::remove_dir(&file));
             let _ = fs::remove_file(path.join("lock"));
@@ -169,9 +170,9 @@ fn one_writer_or_many_readers() {
 fn a_mapping_keeps_the_lock() {
     let scratch = scratch();
     let path = scratch.path().join("t");
-    let pm = make(&path, process(), 8);
-    let region = data(&pm);
-    drop(pm);
+    let storage = make(&path, process(), 8);
+    let region = data(&storage);
+    drop(storage);
     assert!(matches!(Mapped::open(&path, process()), Err(Error::Locked { .. })));
     let other = Mapped::anonymous(MappedOptions::default()).unwrap();
     assert_eq!(cell(&region, 0).load(&other, Relaxed), 77, "the mapping outlives the medium");
@@ -215,29 +216,29 @@ fn readers_change_nothing() {
     drop(make(&path, process(), 5000));
     let before: Vec<_> =
         names(&path).iter().map(|name| fs::read(path.join(name)).unwrap()).collect();
-    let pm = Mapped::open_read_only(&path, process()).unwrap();
-    assert!(matches!(pm.writable(), Err(Error::ReadOnly)));
-    let region = data(&pm);
+    let storage = Mapped::open_read_only(&path, process()).unwrap();
+    assert!(matches!(storage.check_writable(), Err(Error::ReadOnly)));
+    let region = data(&storage);
     let len = region.len();
-    cell(&region, 8).store(&pm, 5, Relaxed);
-    pm.persist(cell(&region, 8));
-    pm.grow(&region, len + 10_000).unwrap();
+    cell(&region, 8).store(&storage, 5, Relaxed);
+    storage.persist(cell(&region, 8));
+    storage.grow(&region, len + 10_000).unwrap();
     for offset in [len, len + 9_992] {
-        assert_eq!(cell(&region, offset).load(&pm, Relaxed), 0);
-        cell(&region, offset).store(&pm, 6, Relaxed);
+        assert_eq!(cell(&region, offset).load(&storage, Relaxed), 0);
+        cell(&region, offset).store(&storage, 6, Relaxed);
     }
-    let fresh = pm.region("fresh.ice", 1 << 20).unwrap();
+    let fresh = storage.region("fresh.ice", 1 << 20).unwrap();
     assert!(fresh.is_empty());
-    pm.grow(&fresh, 100_000).unwrap();
-    cell(&fresh, 99_992).store(&pm, 7, Relaxed);
-    pm.punch(&region, 0, 4096).unwrap();
-    assert_eq!(cell(&region, 8).load(&pm, Relaxed), 0);
-    let (table, _) = superblock::read(&pm).unwrap();
-    superblock::begin_session(&pm, &table).unwrap();
-    superblock::end_session(&pm, &table, 3).unwrap();
-    assert!(superblock::begin_session(&pm, &table).unwrap().was_clean);
-    pm.close();
-    drop((pm, region, fresh, table));
+    storage.grow(&fresh, 100_000).unwrap();
+    cell(&fresh, 99_992).store(&storage, 7, Relaxed);
+    storage.punch(&region, 0, 4096).unwrap();
+    assert_eq!(cell(&region, 8).load(&storage, Relaxed), 0);
+    let (table, _) = superblock::read(&storage).unwrap();
+    superblock::begin_session(&storage, &table).unwrap();
+    superblock::end_session(&storage, &table, 3).unwrap();
+    assert!(superblock::begin_session(&storage, &table).unwrap().was_clean);
+    storage.close();
+    drop((storage, region, fresh, table));
     let after: Vec<_> =
         names(&path).iter().map(|name| fs::read(path.join(name)).unwrap()).collect();
     assert_eq!(before, after);

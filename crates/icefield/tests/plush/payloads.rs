@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
-use icefield::pm::Medium;
-use icefield::pm::sim::{Image, Pick, Sim, SimOptions};
+use icefield::storage::Medium;
+use icefield::storage::sim::{Image, Pick, Sim, SimOptions};
 use icefield::{Error, Plush, Shape};
 use icefield_torture::rng::mix;
 
@@ -53,7 +53,7 @@ fn payloads_take_bounded_space() -> Check {
         }
     }
     println!("{:?}", table.stats());
-    assert!(table.stats().pm_bytes < 4 << 20, "{:?}", table.stats());
+    assert!(table.stats().storage_bytes < 4 << 20, "{:?}", table.stats());
     for n in 0..50 {
         assert_eq!(table.get(&format!("stays {n}"))?, Some(vec![n; 100]));
     }

@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Mutex};
 
-use icefield::pm::Medium;
-use icefield::pm::sim::{Pick, Sim, SimOptions};
+use icefield::storage::Medium;
+use icefield::storage::sim::{Pick, Sim, SimOptions};
 use icefield::{Error, Key, Partition, Plush, Shape};
 use icefield_torture::rng::mix;
 
@@ -106,7 +106,7 @@ fn crowded_keys_have_ranges() -> Check {
 fn a_window_of_numbers_that_count_up_takes_bounded_space() -> Check {
     let options = || Plush::<u64, u64>::options().partition(Partition::Range);
     let table = options().in_memory()?;
-    let space = |table: &Plush<u64, u64>| table.stats().pm_bytes;
+    let space = |table: &Plush<u64, u64>| table.stats().storage_bytes;
     let mut first = 0;
     for n in 0..120_000_u64 {
         table.put(1 << 40 | n, n)?;

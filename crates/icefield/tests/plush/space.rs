@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 
-use icefield::pm::sim::{
+use icefield::storage::sim::{
     CrashPoint, Image, Model, Mutation, Pick, Sim, SimOptions, SiteKind, SiteLog,
 };
 use icefield::{Error, Plush, Shape};
@@ -89,7 +89,7 @@ fn bytes_take_bounded_space() -> Check {
         let live = table.len()? * 117;
         let stats = table.stats();
         println!("updates {updates}: {live} bytes live, {stats:?}");
-        assert!(stats.pm_bytes <= 4 * live + CONSTANT, "{live} bytes live, {stats:?}");
+        assert!(stats.storage_bytes <= 4 * live + CONSTANT, "{live} bytes live, {stats:?}");
         let report = table.check()?;
         assert!(report.is_clean(), "{report:?}");
     }
@@ -110,7 +110,7 @@ fn words_take_bounded_space() -> Check {
         }
         let (live, stats) = (LIVE * 16, table.stats());
         println!("updates {updates}: {stats:?}");
-        assert!(stats.pm_bytes <= 4 * live + CONSTANT, "{stats:?}");
+        assert!(stats.storage_bytes <= 4 * live + CONSTANT, "{stats:?}");
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake};
 
 use icefield::base::hash::HashKind;
-use icefield::pm::{Errno, FaultAction, FaultAt, FaultMode, FaultPlan};
+use icefield::storage::{Errno, FaultAction, FaultAt, FaultMode, FaultPlan};
 use icefield::{Durability, Error, Plush, SyncMode};
 
 use super::{Check, TINY};

@@ -50,7 +50,7 @@ fn wake_with(act: impl Fn(&Mutex<Option<Arc<Table>>>) + Send + Sync + Clone + 's
             });
             let waker = waker.into();
             let _ = future.as_mut().poll(&mut Context::from_waker(&waker));
-            // Holds the lock of a root entry during a sync for both.
+            // This write holds the lock of a root entry during its sync, which covers the record of the future as well.
             table.put(1, n)?;
         }
         table.sync()?;

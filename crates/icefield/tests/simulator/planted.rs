@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
 
-use icefield::pm::{Cell32, Medium, Volatile32};
+use icefield::storage::{Cell32, Medium, Volatile32};
 
 use super::shelf::{Small, Words};
 
@@ -21,38 +21,40 @@ fn bit(at: u64) -> u64 {
     1 << (at % 2 * 32 + at / 2)
 }
 
-fn is_valid(pm: &Words, at: u64) -> bool {
-    pm.load(VALID) & bit(at) != 0
+fn is_valid(storage: &Words, at: u64) -> bool {
+    storage.load(VALID) & bit(at) != 0
 }
 
-fn valid_slots(pm: &Words) -> impl Iterator<Item = u64> {
-    let valid = pm.load(VALID);
+fn valid_slots(storage: &Words) -> impl Iterator<Item = u64> {
+    let valid = storage.load(VALID);
     (0..SLOTS).filter(move |&at| valid & bit(at) != 0)
 }
 
-fn find(pm: &Words, key: u64) -> Option<u64> {
-    valid_slots(pm).find(|&at| pm.load(slot(at)) == key + 1)
+fn find(storage: &Words, key: u64) -> Option<u64> {
+    valid_slots(storage).find(|&at| storage.load(slot(at)) == key + 1)
 }
 
-fn free_slot(pm: &Words) -> u64 {
-    (0..SLOTS).find(|&at| !is_valid(pm, at)).expect("the tests use fewer keys than slots")
+fn free_slot(storage: &Words) -> u64 {
+    (0..SLOTS).find(|&at| !is_valid(storage, at)).expect("the tests use fewer keys than slots")
 }
 
-fn all(pm: &Words) -> Vec<(u64, u64)> {
-    valid_slots(pm).map(|at| (pm.load(slot(at)).wrapping_sub(1), pm.load(slot(at) + 1))).collect()
+fn all(storage: &Words) -> Vec<(u64, u64)> {
+    valid_slots(storage)
+        .map(|at| (storage.load(slot(at)).wrapping_sub(1), storage.load(slot(at) + 1)))
+        .collect()
 }
 
 /// Returns the bitmap after a key moved from one slot to another, was inserted, or was removed.
-fn moved(pm: &Words, from: Option<u64>, to: Option<u64>) -> u64 {
-    pm.load(VALID) & !from.map_or(0, bit) | to.map_or(0, bit)
+fn moved(storage: &Words, from: Option<u64>, to: Option<u64>) -> u64 {
+    storage.load(VALID) & !from.map_or(0, bit) | to.map_or(0, bit)
 }
 
 /// Writes a record into a free slot and persists it, as the correct tables do.
-fn write_slot(pm: &Words, key: u64, value: u64) -> u64 {
-    let at = free_slot(pm);
-    pm.store_relaxed(slot(at), key + 1);
-    pm.store_relaxed(slot(at) + 1, value);
-    pm.persist(slot(at), 2);
+fn write_slot(storage: &Words, key: u64, value: u64) -> u64 {
+    let at = free_slot(storage);
+    storage.store_relaxed(slot(at), key + 1);
+    storage.store_relaxed(slot(at) + 1, value);
+    storage.persist(slot(at), 2);
     at
 }
 
@@ -78,58 +80,58 @@ impl<const BUG: u32> Small for Bitmap<BUG> {
     const NAME: &'static str = "bitmap";
     const WHOLE: bool = true;
 
-    fn get(pm: &Words, key: u64) -> Option<u64> {
-        find(pm, key).map(|at| pm.load(slot(at) + 1))
+    fn get(storage: &Words, key: u64) -> Option<u64> {
+        find(storage, key).map(|at| storage.load(slot(at) + 1))
     }
 
-    fn set(pm: &Words, key: u64, value: Option<u64>) {
-        let from = find(pm, key);
+    fn set(storage: &Words, key: u64, value: Option<u64>) {
+        let from = find(storage, key);
         let to = value.map(|value| {
-            let at = free_slot(pm);
-            pm.store_relaxed(slot(at), key + 1);
-            pm.store_relaxed(slot(at) + 1, value);
+            let at = free_slot(storage);
+            storage.store_relaxed(slot(at), key + 1);
+            storage.store_relaxed(slot(at) + 1, value);
             match BUG {
                 SHARED_FENCE | NO_FENCE => {}
-                WRONG_RANGE => pm.persist(slot(at) + 8, 2),
-                _ => pm.persist(slot(at), 2),
+                WRONG_RANGE => storage.persist(slot(at) + 8, 2),
+                _ => storage.persist(slot(at), 2),
             }
             if BUG == SHARED_FENCE {
-                pm.flush(slot(at), 2);
+                storage.flush(slot(at), 2);
             }
             at
         });
-        let valid = moved(pm, from, to);
+        let valid = moved(storage, from, to);
         if BUG == TORN {
-            pm.half(VALID * 2).store(&pm.sim, valid as u32, Release);
-            pm.half(VALID * 2 + 1).store(&pm.sim, (valid >> 32) as u32, Release);
+            storage.half(VALID * 2).store(&storage.sim, valid as u32, Release);
+            storage.half(VALID * 2 + 1).store(&storage.sim, (valid >> 32) as u32, Release);
         } else {
-            pm.store(VALID, valid);
+            storage.store(VALID, valid);
         }
-        pm.flush(VALID, 1);
+        storage.flush(VALID, 1);
         if BUG == NO_FENCE
             && let Some(at) = to
         {
-            pm.flush(slot(at), 2);
+            storage.flush(slot(at), 2);
         }
         if BUG != NO_LAST_FENCE {
-            pm.fence();
+            storage.fence();
         }
         if BUG == REDUNDANT {
-            pm.flush(VALID, 1);
-            pm.fence();
+            storage.flush(VALID, 1);
+            storage.fence();
         }
     }
 
-    fn clear(pm: &Words) {
+    fn clear(storage: &Words) {
         if BUG == HALF_CLEAR {
-            return all(pm).into_iter().for_each(|(key, _)| Self::set(pm, key, None));
+            return all(storage).into_iter().for_each(|(key, _)| Self::set(storage, key, None));
         }
-        pm.store(VALID, 0);
-        pm.persist(VALID, 1);
+        storage.store(VALID, 0);
+        storage.persist(VALID, 1);
     }
 
-    fn records(pm: &Words) -> Vec<(u64, u64)> {
-        all(pm)
+    fn records(storage: &Words) -> Vec<(u64, u64)> {
+        all(storage)
     }
 }
 
@@ -139,46 +141,46 @@ pub struct Mover<const BUG: u32>;
 impl<const BUG: u32> Small for Mover<BUG> {
     const NAME: &'static str = "mover";
 
-    fn recover(pm: &Words) {
+    fn recover(storage: &Words) {
         if BUG != 0 {
             return;
         }
-        for at in valid_slots(pm) {
-            let twin =
-                valid_slots(pm).find(|&twin| twin > at && pm.load(slot(twin)) == pm.load(slot(at)));
+        for at in valid_slots(storage) {
+            let twin = valid_slots(storage)
+                .find(|&twin| twin > at && storage.load(slot(twin)) == storage.load(slot(at)));
             if let Some(twin) = twin {
-                pm.store(VALID, moved(pm, Some(twin), None));
-                pm.persist(VALID, 1);
+                storage.store(VALID, moved(storage, Some(twin), None));
+                storage.persist(VALID, 1);
             }
         }
     }
 
-    fn get(pm: &Words, key: u64) -> Option<u64> {
-        find(pm, key).map(|at| pm.load(slot(at) + 1))
+    fn get(storage: &Words, key: u64) -> Option<u64> {
+        find(storage, key).map(|at| storage.load(slot(at) + 1))
     }
 
-    fn set(pm: &Words, key: u64, value: Option<u64>) {
-        match (find(pm, key), value) {
+    fn set(storage: &Words, key: u64, value: Option<u64>) {
+        match (find(storage, key), value) {
             (Some(at), Some(value)) => {
-                pm.store(slot(at) + 1, value);
-                pm.persist(slot(at), 2);
+                storage.store(slot(at) + 1, value);
+                storage.persist(slot(at), 2);
                 // The slot is needed for another record.
-                let copy = write_slot(pm, key, value);
-                pm.store(VALID, moved(pm, None, Some(copy)));
-                pm.persist(VALID, 1);
-                pm.store(VALID, moved(pm, Some(at), None));
+                let copy = write_slot(storage, key, value);
+                storage.store(VALID, moved(storage, None, Some(copy)));
+                storage.persist(VALID, 1);
+                storage.store(VALID, moved(storage, Some(at), None));
             }
             (None, Some(value)) => {
-                let at = write_slot(pm, key, value);
-                pm.store(VALID, moved(pm, None, Some(at)));
+                let at = write_slot(storage, key, value);
+                storage.store(VALID, moved(storage, None, Some(at)));
             }
-            (at, None) => pm.store(VALID, moved(pm, at, None)),
+            (at, None) => storage.store(VALID, moved(storage, at, None)),
         }
-        pm.persist(VALID, 1);
+        storage.persist(VALID, 1);
     }
 
-    fn records(pm: &Words) -> Vec<(u64, u64)> {
-        all(pm)
+    fn records(storage: &Words) -> Vec<(u64, u64)> {
+        all(storage)
     }
 }
 
@@ -191,70 +193,71 @@ const ARRAY: u64 = 8;
 const CAPACITY: u64 = 16;
 
 impl<const BUG: u32> Doubling<BUG> {
-    fn array(pm: &Words) -> (u64, u64) {
-        match pm.load(ARRAY) {
+    fn array(storage: &Words) -> (u64, u64) {
+        match storage.load(ARRAY) {
             0 => (64, 4),
             word if BUG == 0 => (word >> 32, word & 0xFFFF_FFFF),
-            start => (start, pm.load(CAPACITY)),
+            start => (start, storage.load(CAPACITY)),
         }
     }
 
-    fn publish(pm: &Words, start: u64, capacity: u64) {
+    fn publish(storage: &Words, start: u64, capacity: u64) {
         if BUG == 0 {
-            pm.store(ARRAY, start << 32 | capacity);
+            storage.store(ARRAY, start << 32 | capacity);
         } else {
-            pm.store(CAPACITY, capacity);
-            pm.persist(CAPACITY, 1);
-            pm.store(ARRAY, start);
+            storage.store(CAPACITY, capacity);
+            storage.persist(CAPACITY, 1);
+            storage.store(ARRAY, start);
         }
-        pm.persist(ARRAY, 1);
+        storage.persist(ARRAY, 1);
     }
 
     /// Returns the position of `key`, or of a free pair for key 0.
-    fn find(pm: &Words, key: u64) -> Option<u64> {
-        let (start, capacity) = Self::array(pm);
-        (0..capacity).map(|at| start + at * 2).find(|&at| pm.load(at) == key)
+    fn find(storage: &Words, key: u64) -> Option<u64> {
+        let (start, capacity) = Self::array(storage);
+        (0..capacity).map(|at| start + at * 2).find(|&at| storage.load(at) == key)
     }
 
-    fn double(pm: &Words) {
-        let (start, capacity) = Self::array(pm);
+    fn double(storage: &Words) {
+        let (start, capacity) = Self::array(storage);
         // Each array of 4, 8, 16 or 32 pairs has its own place.
         let target = 64 + capacity * 2 * 2;
         for at in 0..capacity * 2 {
-            pm.store_relaxed(target + at, pm.load(start + at));
+            storage.store_relaxed(target + at, storage.load(start + at));
         }
-        pm.persist(target, capacity * 2);
-        Self::publish(pm, target, capacity * 2);
+        storage.persist(target, capacity * 2);
+        Self::publish(storage, target, capacity * 2);
     }
 }
 
 impl<const BUG: u32> Small for Doubling<BUG> {
     const NAME: &'static str = "doubling";
 
-    fn get(pm: &Words, key: u64) -> Option<u64> {
-        let value = Self::find(pm, key + 1).map(|at| pm.load(at + 1));
+    fn get(storage: &Words, key: u64) -> Option<u64> {
+        let value = Self::find(storage, key + 1).map(|at| storage.load(at + 1));
         value.filter(|&value| value != 0).map(|value| value - 1)
     }
 
-    fn set(pm: &Words, key: u64, value: Option<u64>) {
+    fn set(storage: &Words, key: u64, value: Option<u64>) {
         let value = value.map_or(0, |value| value + 1);
-        if let Some(at) = Self::find(pm, key + 1) {
-            pm.store(at + 1, value);
-            return pm.persist(at + 1, 1);
+        if let Some(at) = Self::find(storage, key + 1) {
+            storage.store(at + 1, value);
+            return storage.persist(at + 1, 1);
         }
-        if Self::find(pm, 0).is_none() {
-            Self::double(pm);
+        if Self::find(storage, 0).is_none() {
+            Self::double(storage);
         }
-        let at = Self::find(pm, 0).expect("just doubled");
-        pm.store(at + 1, value);
-        pm.persist(at + 1, 1);
-        pm.store(at, key + 1);
-        pm.persist(at, 1);
+        let at = Self::find(storage, 0).expect("just doubled");
+        storage.store(at + 1, value);
+        storage.persist(at + 1, 1);
+        storage.store(at, key + 1);
+        storage.persist(at, 1);
     }
 
-    fn records(pm: &Words) -> Vec<(u64, u64)> {
-        let (start, capacity) = Self::array(pm);
-        let pairs = (0..capacity).map(|at| (pm.load(start + at * 2), pm.load(start + at * 2 + 1)));
+    fn records(storage: &Words) -> Vec<(u64, u64)> {
+        let (start, capacity) = Self::array(storage);
+        let pairs = (0..capacity)
+            .map(|at| (storage.load(start + at * 2), storage.load(start + at * 2 + 1)));
         pairs
             .filter(|&(key, value)| key != 0 && value != 0)
             .map(|(key, value)| (key - 1, value - 1))
@@ -273,8 +276,8 @@ const DEPTH: u64 = 16;
 const SEGMENT_SLOTS: u64 = 16;
 
 impl<const BUG: u32> Splitting<BUG> {
-    fn segment(pm: &Words, key: u64) -> u64 {
-        if key % 2 == 1 { pm.load(DIRECTORY) } else { 0 }
+    fn segment(storage: &Words, key: u64) -> u64 {
+        if key % 2 == 1 { storage.load(DIRECTORY) } else { 0 }
     }
 
     fn pair(segment: u64, at: u64) -> u64 {
@@ -282,32 +285,32 @@ impl<const BUG: u32> Splitting<BUG> {
     }
 
     /// Returns whether a record with `key` in segment `segment` is valid.
-    fn belongs(pm: &Words, segment: u64, key: u64) -> bool {
-        segment == 1 || pm.load(DEPTH) == 0 || key.is_multiple_of(2)
+    fn belongs(storage: &Words, segment: u64, key: u64) -> bool {
+        segment == 1 || storage.load(DEPTH) == 0 || key.is_multiple_of(2)
     }
 
-    fn find(pm: &Words, segment: u64, key: u64) -> Option<u64> {
-        (0..SEGMENT_SLOTS).map(|at| Self::pair(segment, at)).find(|&at| pm.load(at) == key)
+    fn find(storage: &Words, segment: u64, key: u64) -> Option<u64> {
+        (0..SEGMENT_SLOTS).map(|at| Self::pair(segment, at)).find(|&at| storage.load(at) == key)
     }
 
-    fn split(pm: &Words) {
+    fn split(storage: &Words) {
         if BUG != 0 {
-            pm.store(DEPTH, 1);
-            pm.persist(DEPTH, 1);
+            storage.store(DEPTH, 1);
+            storage.persist(DEPTH, 1);
         }
         for at in 0..SEGMENT_SLOTS {
             let (from, to) = (Self::pair(0, at), Self::pair(1, at));
-            if pm.load(from).is_multiple_of(2) {
-                pm.store_relaxed(to, pm.load(from));
-                pm.store_relaxed(to + 1, pm.load(from + 1));
+            if storage.load(from).is_multiple_of(2) {
+                storage.store_relaxed(to, storage.load(from));
+                storage.store_relaxed(to + 1, storage.load(from + 1));
             }
         }
-        pm.persist(Self::pair(1, 0), SEGMENT_SLOTS * 2);
-        pm.store(DIRECTORY, 1);
-        pm.persist(DIRECTORY, 1);
+        storage.persist(Self::pair(1, 0), SEGMENT_SLOTS * 2);
+        storage.store(DIRECTORY, 1);
+        storage.persist(DIRECTORY, 1);
         if BUG == 0 {
-            pm.store(DEPTH, 1);
-            pm.persist(DEPTH, 1);
+            storage.store(DEPTH, 1);
+            storage.persist(DEPTH, 1);
         }
     }
 }
@@ -315,40 +318,41 @@ impl<const BUG: u32> Splitting<BUG> {
 impl<const BUG: u32> Small for Splitting<BUG> {
     const NAME: &'static str = "splitting";
 
-    fn recover(pm: &Words) {
-        if BUG == 0 && pm.load(DIRECTORY) == 1 && pm.load(DEPTH) == 0 {
-            pm.store(DEPTH, 1);
-            pm.persist(DEPTH, 1);
+    fn recover(storage: &Words) {
+        if BUG == 0 && storage.load(DIRECTORY) == 1 && storage.load(DEPTH) == 0 {
+            storage.store(DEPTH, 1);
+            storage.persist(DEPTH, 1);
         }
     }
 
-    fn get(pm: &Words, key: u64) -> Option<u64> {
-        let segment = Self::segment(pm, key);
-        let at = Self::find(pm, segment, key + 1).filter(|_| Self::belongs(pm, segment, key))?;
-        pm.load(at + 1).checked_sub(1)
+    fn get(storage: &Words, key: u64) -> Option<u64> {
+        let segment = Self::segment(storage, key);
+        let at = Self::find(storage, segment, key + 1)
+            .filter(|_| Self::belongs(storage, segment, key))?;
+        storage.load(at + 1).checked_sub(1)
     }
 
-    fn set(pm: &Words, key: u64, value: Option<u64>) {
+    fn set(storage: &Words, key: u64, value: Option<u64>) {
         let value = value.map_or(0, |value| value + 1);
-        let segment = Self::segment(pm, key);
-        let at = Self::find(pm, segment, key + 1).or_else(|| Self::find(pm, segment, 0));
+        let segment = Self::segment(storage, key);
+        let at = Self::find(storage, segment, key + 1).or_else(|| Self::find(storage, segment, 0));
         let at = at.expect("fewer keys than slots");
-        pm.store(at + 1, value);
-        pm.persist(at + 1, 1);
-        pm.store(at, key + 1);
-        pm.persist(at, 1);
-        if pm.load(DIRECTORY) == 0 && pm.load(Self::pair(0, 3)) != 0 {
-            Self::split(pm);
+        storage.store(at + 1, value);
+        storage.persist(at + 1, 1);
+        storage.store(at, key + 1);
+        storage.persist(at, 1);
+        if storage.load(DIRECTORY) == 0 && storage.load(Self::pair(0, 3)) != 0 {
+            Self::split(storage);
         }
     }
 
-    fn records(pm: &Words) -> Vec<(u64, u64)> {
+    fn records(storage: &Words) -> Vec<(u64, u64)> {
         let mut records = Vec::new();
-        for segment in 0..=pm.load(DIRECTORY) {
+        for segment in 0..=storage.load(DIRECTORY) {
             for at in (0..SEGMENT_SLOTS).map(|at| Self::pair(segment, at)) {
-                let (key, value) = (pm.load(at), pm.load(at + 1));
-                let stale = segment == 0 && pm.load(DIRECTORY) == 1 && key.is_multiple_of(2);
-                if key != 0 && value != 0 && !stale && Self::belongs(pm, segment, key - 1) {
+                let (key, value) = (storage.load(at), storage.load(at + 1));
+                let stale = segment == 0 && storage.load(DIRECTORY) == 1 && key.is_multiple_of(2);
+                if key != 0 && value != 0 && !stale && Self::belongs(storage, segment, key - 1) {
                     records.push((key - 1, value - 1));
                 }
             }
@@ -366,61 +370,63 @@ pub const DURABLE_LOCK: u32 = 1;
 pub const VOLATILE_LOCK: u32 = 2;
 
 impl<const BUG: u32> Locking<BUG> {
-    fn durable(pm: &Words) -> &Cell32 {
-        pm.half(VALID * 2 + 2)
+    fn durable(storage: &Words) -> &Cell32 {
+        storage.half(VALID * 2 + 2)
     }
 
-    fn volatile(pm: &Words) -> &Volatile32 {
-        pm.region.at(VALID * 8 + 12).expect("inside the region")
+    fn volatile(storage: &Words) -> &Volatile32 {
+        storage.region.at(VALID * 8 + 12).expect("inside the region")
     }
 }
 
 impl<const BUG: u32> Small for Locking<BUG> {
     const NAME: &'static str = "locking";
 
-    fn recover(pm: &Words) {
+    fn recover(storage: &Words) {
         if BUG != DURABLE_LOCK {
-            Self::durable(pm).store(&pm.sim, 0, Release);
+            Self::durable(storage).store(&storage.sim, 0, Release);
         }
         if BUG != VOLATILE_LOCK {
-            Self::volatile(pm).store(&pm.sim, 0, Release);
+            Self::volatile(storage).store(&storage.sim, 0, Release);
         }
     }
 
-    fn get(pm: &Words, key: u64) -> Option<u64> {
-        find(pm, key).map(|at| pm.load(slot(at) + 1))
+    fn get(storage: &Words, key: u64) -> Option<u64> {
+        find(storage, key).map(|at| storage.load(slot(at) + 1))
     }
 
-    fn set(pm: &Words, key: u64, value: Option<u64>) {
+    fn set(storage: &Words, key: u64, value: Option<u64>) {
         let mut rounds = 0;
-        while Self::durable(pm).load(&pm.sim, Acquire) != 0
-            || Self::volatile(pm).compare_exchange_weak(&pm.sim, 0, 1, Acquire, Relaxed).is_err()
+        while Self::durable(storage).load(&storage.sim, Acquire) != 0
+            || Self::volatile(storage)
+                .compare_exchange_weak(&storage.sim, 0, 1, Acquire, Relaxed)
+                .is_err()
         {
-            pm.sim.wait(rounds);
+            storage.sim.wait(rounds);
             rounds += 1;
         }
-        Self::durable(pm).store(&pm.sim, 1, Release);
-        let from = find(pm, key);
-        let to = value.map(|value| write_slot(pm, key, value));
-        pm.store(VALID, moved(pm, from, to));
-        pm.persist(VALID, 1);
-        Self::durable(pm).store(&pm.sim, 0, Release);
-        Self::volatile(pm).store(&pm.sim, 0, Release);
+        Self::durable(storage).store(&storage.sim, 1, Release);
+        let from = find(storage, key);
+        let to = value.map(|value| write_slot(storage, key, value));
+        storage.store(VALID, moved(storage, from, to));
+        storage.persist(VALID, 1);
+        Self::durable(storage).store(&storage.sim, 0, Release);
+        Self::volatile(storage).store(&storage.sim, 0, Release);
     }
 
-    fn records(pm: &Words) -> Vec<(u64, u64)> {
-        all(pm)
+    fn records(storage: &Words) -> Vec<(u64, u64)> {
+        all(storage)
     }
 }
 
-/// PM7: creation. Empty slots hold a pattern that is not zero. Wrong: the table is sealed before the slots do.
+/// PM7: creation. Empty slots hold a pattern that is not zero. Wrong: the table is sealed before the slots hold it.
 pub struct Filled<const BUG: u32>;
 
 const EMPTY: u64 = u64::MAX;
 
 impl<const BUG: u32> Filled<BUG> {
-    fn find(pm: &Words, word: u64) -> Option<u64> {
-        (0..SLOTS).map(slot).find(|&at| pm.load(at) == word)
+    fn find(storage: &Words, word: u64) -> Option<u64> {
+        (0..SLOTS).map(slot).find(|&at| storage.load(at) == word)
     }
 }
 
@@ -428,25 +434,26 @@ impl<const BUG: u32> Small for Filled<BUG> {
     const NAME: &'static str = "filled";
     const SEALED_FIRST: bool = BUG != 0;
 
-    fn format(pm: &Words) {
-        (0..SLOTS).for_each(|at| pm.store_relaxed(slot(at), EMPTY));
-        pm.persist(slot(0), SLOTS * 8);
+    fn format(storage: &Words) {
+        (0..SLOTS).for_each(|at| storage.store_relaxed(slot(at), EMPTY));
+        storage.persist(slot(0), SLOTS * 8);
     }
 
-    fn get(pm: &Words, key: u64) -> Option<u64> {
-        Self::find(pm, key).and_then(|at| pm.load(at + 1).checked_sub(1))
+    fn get(storage: &Words, key: u64) -> Option<u64> {
+        Self::find(storage, key).and_then(|at| storage.load(at + 1).checked_sub(1))
     }
 
-    fn set(pm: &Words, key: u64, value: Option<u64>) {
-        let at = Self::find(pm, key).or_else(|| Self::find(pm, EMPTY)).expect("a free slot");
-        pm.store(at + 1, value.map_or(0, |value| value + 1));
-        pm.persist(at + 1, 1);
-        pm.store(at, key);
-        pm.persist(at, 1);
+    fn set(storage: &Words, key: u64, value: Option<u64>) {
+        let at =
+            Self::find(storage, key).or_else(|| Self::find(storage, EMPTY)).expect("a free slot");
+        storage.store(at + 1, value.map_or(0, |value| value + 1));
+        storage.persist(at + 1, 1);
+        storage.store(at, key);
+        storage.persist(at, 1);
     }
 
-    fn records(pm: &Words) -> Vec<(u64, u64)> {
-        let pairs = (0..SLOTS).map(slot).map(|at| (pm.load(at), pm.load(at + 1)));
+    fn records(storage: &Words) -> Vec<(u64, u64)> {
+        let pairs = (0..SLOTS).map(slot).map(|at| (storage.load(at), storage.load(at + 1)));
         pairs
             .filter(|&(key, value)| key != EMPTY && value != 0)
             .map(|(key, value)| (key, value - 1))
@@ -466,30 +473,33 @@ impl<const BUG: u32> Small for Eager<BUG> {
     const NAME: &'static str = "eager";
     const LOCKED_READS: bool = BUG == 0;
 
-    fn get(pm: &Words, key: u64) -> Option<u64> {
-        find(pm, key).and_then(|at| pm.load(slot(at) + 1).checked_sub(1))
+    fn get(storage: &Words, key: u64) -> Option<u64> {
+        find(storage, key).and_then(|at| storage.load(slot(at) + 1).checked_sub(1))
     }
 
-    fn set(pm: &Words, key: u64, value: Option<u64>) {
+    fn set(storage: &Words, key: u64, value: Option<u64>) {
         let word = value.map_or(0, |value| value + 1);
-        match find(pm, key) {
+        match find(storage, key) {
             Some(at) => {
-                pm.store(slot(at) + 1, word);
+                storage.store(slot(at) + 1, word);
                 if BUG != 0 {
                     let_others_in();
                 }
-                pm.persist(slot(at) + 1, 1);
+                storage.persist(slot(at) + 1, 1);
             }
             None => {
-                let at = write_slot(pm, key, word);
-                pm.store(VALID, moved(pm, None, Some(at)));
-                pm.persist(VALID, 1);
+                let at = write_slot(storage, key, word);
+                storage.store(VALID, moved(storage, None, Some(at)));
+                storage.persist(VALID, 1);
             }
         }
     }
 
-    fn records(pm: &Words) -> Vec<(u64, u64)> {
-        all(pm).into_iter().filter_map(|(key, value)| Some((key, value.checked_sub(1)?))).collect()
+    fn records(storage: &Words) -> Vec<(u64, u64)> {
+        all(storage)
+            .into_iter()
+            .filter_map(|(key, value)| Some((key, value.checked_sub(1)?)))
+            .collect()
     }
 }
 
@@ -500,49 +510,49 @@ pub struct Allocating<const BUG: u32>;
 const TAKEN: u64 = 16;
 
 impl<const BUG: u32> Allocating<BUG> {
-    fn change(pm: &Words, taken: u64) {
-        pm.store(TAKEN, taken);
-        pm.persist(TAKEN, 1);
+    fn change(storage: &Words, taken: u64) {
+        storage.store(TAKEN, taken);
+        storage.persist(TAKEN, 1);
     }
 }
 
 impl<const BUG: u32> Small for Allocating<BUG> {
     const NAME: &'static str = "allocating";
 
-    fn recover(pm: &Words) {
+    fn recover(storage: &Words) {
         if BUG == 0 {
-            Self::change(pm, pm.load(VALID));
+            Self::change(storage, storage.load(VALID));
         }
     }
 
-    fn get(pm: &Words, key: u64) -> Option<u64> {
-        find(pm, key).map(|at| pm.load(slot(at) + 1))
+    fn get(storage: &Words, key: u64) -> Option<u64> {
+        find(storage, key).map(|at| storage.load(slot(at) + 1))
     }
 
-    fn set(pm: &Words, key: u64, value: Option<u64>) {
-        let from = find(pm, key);
+    fn set(storage: &Words, key: u64, value: Option<u64>) {
+        let from = find(storage, key);
         let to = value.map(|value| {
-            let taken = pm.load(TAKEN);
+            let taken = storage.load(TAKEN);
             let at = (0..SLOTS).find(|&at| taken & bit(at) == 0).expect("a free block");
-            Self::change(pm, taken | bit(at));
-            pm.store_relaxed(slot(at), key + 1);
-            pm.store_relaxed(slot(at) + 1, value);
-            pm.persist(slot(at), 2);
+            Self::change(storage, taken | bit(at));
+            storage.store_relaxed(slot(at), key + 1);
+            storage.store_relaxed(slot(at) + 1, value);
+            storage.persist(slot(at), 2);
             at
         });
-        pm.store(VALID, moved(pm, from, to));
-        pm.persist(VALID, 1);
+        storage.store(VALID, moved(storage, from, to));
+        storage.persist(VALID, 1);
         if let Some(from) = from {
-            Self::change(pm, pm.load(TAKEN) & !bit(from));
+            Self::change(storage, storage.load(TAKEN) & !bit(from));
         }
     }
 
-    fn records(pm: &Words) -> Vec<(u64, u64)> {
-        all(pm)
+    fn records(storage: &Words) -> Vec<(u64, u64)> {
+        all(storage)
     }
 
-    fn faults(pm: &Words) -> Vec<String> {
-        let (taken, valid) = (pm.load(TAKEN), pm.load(VALID));
+    fn faults(storage: &Words) -> Vec<String> {
+        let (taken, valid) = (storage.load(TAKEN), storage.load(VALID));
         let lost = taken & !valid;
         let unowned = valid & !taken;
         let fault = |what: &str, bits: u64| format!("{what}: {bits:#x}");
@@ -564,30 +574,30 @@ const MASK: u64 = 0xAAAA_AAAA_AAAA_AAAA;
 impl<const BUG: u32> Small for Wide<BUG> {
     const NAME: &'static str = "wide";
 
-    fn get(pm: &Words, key: u64) -> Option<u64> {
-        let at = find(pm, key)?;
-        let (value, other) = (pm.load(slot(at) + 1), pm.load(slot(at) + 2));
+    fn get(storage: &Words, key: u64) -> Option<u64> {
+        let at = find(storage, key)?;
+        let (value, other) = (storage.load(slot(at) + 1), storage.load(slot(at) + 2));
         Some(if value == other ^ MASK { value } else { u64::MAX })
     }
 
-    fn set(pm: &Words, key: u64, value: Option<u64>) {
-        let from = find(pm, key);
+    fn set(storage: &Words, key: u64, value: Option<u64>) {
+        let from = find(storage, key);
         if let (true, Some(at), Some(value)) = (BUG != 0, from, value) {
-            pm.store(slot(at) + 1, value);
-            pm.store(slot(at) + 2, value ^ MASK);
-            return pm.persist(slot(at), 3);
+            storage.store(slot(at) + 1, value);
+            storage.store(slot(at) + 2, value ^ MASK);
+            return storage.persist(slot(at), 3);
         }
         let to = value.map(|value| {
-            let at = free_slot(pm);
-            pm.store_relaxed(slot(at) + 2, value ^ MASK);
-            write_slot(pm, key, value)
+            let at = free_slot(storage);
+            storage.store_relaxed(slot(at) + 2, value ^ MASK);
+            write_slot(storage, key, value)
         });
-        pm.store(VALID, moved(pm, from, to));
-        pm.persist(VALID, 1);
+        storage.store(VALID, moved(storage, from, to));
+        storage.persist(VALID, 1);
     }
 
-    fn records(pm: &Words) -> Vec<(u64, u64)> {
-        all(pm)
+    fn records(storage: &Words) -> Vec<(u64, u64)> {
+        all(storage)
     }
 }
 
@@ -598,35 +608,36 @@ pub struct SameLine<const RELAXED: bool>;
 impl<const RELAXED: bool> Small for SameLine<RELAXED> {
     const NAME: &'static str = "same-line";
 
-    fn get(pm: &Words, key: u64) -> Option<u64> {
-        let at = (0..SLOTS).map(slot).find(|&at| pm.load(at) == key + 1)?;
-        Some(pm.load(at + 1))
+    fn get(storage: &Words, key: u64) -> Option<u64> {
+        let at = (0..SLOTS).map(slot).find(|&at| storage.load(at) == key + 1)?;
+        Some(storage.load(at + 1))
     }
 
-    fn set(pm: &Words, key: u64, value: Option<u64>) {
-        let at = (0..SLOTS).map(slot).find(|&at| pm.load(at) == key + 1);
+    fn set(storage: &Words, key: u64, value: Option<u64>) {
+        let at = (0..SLOTS).map(slot).find(|&at| storage.load(at) == key + 1);
         match (at, value) {
-            (Some(at), Some(value)) => pm.store(at + 1, value),
-            (Some(at), None) => pm.store(at, 0),
+            (Some(at), Some(value)) => storage.store(at + 1, value),
+            (Some(at), None) => storage.store(at, 0),
             (None, Some(value)) => {
-                let at = (0..SLOTS).map(slot).find(|&at| pm.load(at) == 0).expect("a free slot");
-                pm.store_relaxed(at + 1, value);
+                let at =
+                    (0..SLOTS).map(slot).find(|&at| storage.load(at) == 0).expect("a free slot");
+                storage.store_relaxed(at + 1, value);
                 if RELAXED {
-                    pm.store_relaxed(at, key + 1);
+                    storage.store_relaxed(at, key + 1);
                 } else {
-                    pm.store(at, key + 1);
+                    storage.store(at, key + 1);
                 }
-                return pm.persist(at, 2);
+                return storage.persist(at, 2);
             }
             (None, None) => return,
         }
         if let Some(at) = at {
-            pm.persist(at, 2);
+            storage.persist(at, 2);
         }
     }
 
-    fn records(pm: &Words) -> Vec<(u64, u64)> {
-        let pairs = (0..SLOTS).map(slot).map(|at| (pm.load(at), pm.load(at + 1)));
+    fn records(storage: &Words) -> Vec<(u64, u64)> {
+        let pairs = (0..SLOTS).map(slot).map(|at| (storage.load(at), storage.load(at + 1)));
         pairs.filter(|&(key, _)| key != 0).map(|(key, value)| (key - 1, value)).collect()
     }
 }
@@ -636,15 +647,15 @@ impl<const RELAXED: bool> Small for SameLine<RELAXED> {
 pub struct Stashed<const BUG: u32>;
 
 impl<const BUG: u32> Stashed<BUG> {
-    fn version(pm: &Words) -> &Volatile32 {
-        pm.region.at(VALID * 8 + 8).expect("inside the region")
+    fn version(storage: &Words) -> &Volatile32 {
+        storage.region.at(VALID * 8 + 8).expect("inside the region")
     }
 
     /// Increments the version. While it is odd, passes wait.
-    fn step(pm: &Words) {
-        let version = Self::version(pm);
+    fn step(storage: &Words) {
+        let version = Self::version(storage);
         // Release: passes see the changes made before.
-        version.store(&pm.sim, version.load(&pm.sim, Relaxed).wrapping_add(1), Release);
+        version.store(&storage.sim, version.load(&storage.sim, Relaxed).wrapping_add(1), Release);
     }
 }
 
@@ -653,49 +664,49 @@ impl<const BUG: u32> Small for Stashed<BUG> {
     const WHOLE: bool = true;
     const LOCKED_PASSES: bool = false;
 
-    fn recover(pm: &Words) {
-        Self::version(pm).store(&pm.sim, 0, Release);
+    fn recover(storage: &Words) {
+        Self::version(storage).store(&storage.sim, 0, Release);
     }
 
-    fn get(pm: &Words, key: u64) -> Option<u64> {
-        find(pm, key).map(|at| pm.load(slot(at) + 1))
+    fn get(storage: &Words, key: u64) -> Option<u64> {
+        find(storage, key).map(|at| storage.load(slot(at) + 1))
     }
 
-    fn set(pm: &Words, key: u64, value: Option<u64>) {
-        let from = find(pm, key);
-        let to = value.map(|value| write_slot(pm, key, value));
+    fn set(storage: &Words, key: u64, value: Option<u64>) {
+        let from = find(storage, key);
+        let to = value.map(|value| write_slot(storage, key, value));
         if BUG == 0 {
-            Self::step(pm);
+            Self::step(storage);
         }
-        pm.store(VALID, moved(pm, from, to));
+        storage.store(VALID, moved(storage, from, to));
         if BUG != 0 {
             let_others_in();
         }
-        pm.persist(VALID, 1);
+        storage.persist(VALID, 1);
         if BUG != 0 {
-            Self::step(pm);
+            Self::step(storage);
         }
-        Self::step(pm);
+        Self::step(storage);
     }
 
-    fn clear(pm: &Words) {
-        Self::step(pm);
-        pm.store(VALID, 0);
-        pm.persist(VALID, 1);
-        Self::step(pm);
+    fn clear(storage: &Words) {
+        Self::step(storage);
+        storage.store(VALID, 0);
+        storage.persist(VALID, 1);
+        Self::step(storage);
     }
 
-    fn records(pm: &Words) -> Vec<(u64, u64)> {
-        let version = Self::version(pm);
+    fn records(storage: &Words) -> Vec<(u64, u64)> {
+        let version = Self::version(storage);
         let mut rounds = 0;
         loop {
-            let before = version.load(&pm.sim, Acquire);
-            let records = all(pm);
-            if before.is_multiple_of(2) && version.load(&pm.sim, Acquire) == before {
+            let before = version.load(&storage.sim, Acquire);
+            let records = all(storage);
+            if before.is_multiple_of(2) && version.load(&storage.sim, Acquire) == before {
                 return records;
             }
-            pm.sim.forget_reads();
-            pm.sim.wait(rounds);
+            storage.sim.forget_reads();
+            storage.sim.wait(rounds);
             rounds += 1;
         }
     }

@@ -5,8 +5,8 @@ use std::marker::PhantomData;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Mutex, PoisonError};
 
-use icefield::pm::sim::Sim;
-use icefield::pm::{Cell32, Cell64, Medium, Region};
+use icefield::storage::sim::Sim;
+use icefield::storage::{Cell32, Cell64, Medium, Region};
 use icefield::{Error, OnFailure, Result};
 use icefield_torture::call::{BatchKind, Call, Reply};
 use icefield_torture::crash::Machine;
@@ -79,9 +79,9 @@ pub trait Small: Send + Sync + 'static {
 
     fn format(_pm: &Words) {}
     fn recover(_pm: &Words) {}
-    fn get(pm: &Words, key: u64) -> Option<u64>;
-    fn set(pm: &Words, key: u64, value: Option<u64>);
-    fn records(pm: &Words) -> Vec<(u64, u64)>;
+    fn get(storage: &Words, key: u64) -> Option<u64>;
+    fn set(storage: &Words, key: u64, value: Option<u64>);
+    fn records(storage: &Words) -> Vec<(u64, u64)>;
     fn clear(_pm: &Words) {}
     fn faults(_pm: &Words) -> Vec<String> {
         Vec::new()
@@ -90,7 +90,7 @@ pub trait Small: Send + Sync + 'static {
 
 /// Turns a [`Small`] into a [`Machine`].
 pub struct Shelf<T> {
-    pm: Words,
+    storage: Words,
     lock: Mutex<()>,
     small: PhantomData<fn() -> T>,
 }
@@ -98,7 +98,7 @@ pub struct Shelf<T> {
 impl<T: Small> Shelf<T> {
     fn on(sim: Sim) -> Result<Self> {
         let region = sim.region("shelf.ice", BYTES)?;
-        Ok(Self { pm: Words { sim, region }, lock: Mutex::new(()), small: PhantomData })
+        Ok(Self { storage: Words { sim, region }, lock: Mutex::new(()), small: PhantomData })
     }
 }
 
@@ -108,16 +108,16 @@ impl<T: Small> Machine for Shelf<T> {
 
     fn create(sim: Sim, _variant: u64) -> Result<Self> {
         let shelf = Self::on(sim)?;
-        shelf.pm.sim.grow(&shelf.pm.region, BYTES)?;
+        shelf.storage.sim.grow(&shelf.storage.region, BYTES)?;
         let seal = || {
-            shelf.pm.store(MAGIC_AT, MAGIC);
-            shelf.pm.persist(MAGIC_AT, 1);
+            shelf.storage.store(MAGIC_AT, MAGIC);
+            shelf.storage.persist(MAGIC_AT, 1);
         };
         if T::SEALED_FIRST {
             seal();
-            T::format(&shelf.pm);
+            T::format(&shelf.storage);
         } else {
-            T::format(&shelf.pm);
+            T::format(&shelf.storage);
             seal();
         }
         Ok(shelf)
@@ -125,10 +125,10 @@ impl<T: Small> Machine for Shelf<T> {
 
     fn open(sim: Sim) -> Result<Self> {
         let shelf = Self::on(sim)?;
-        if shelf.pm.region.is_empty() || shelf.pm.load(MAGIC_AT) != MAGIC {
+        if shelf.storage.region.is_empty() || shelf.storage.load(MAGIC_AT) != MAGIC {
             return Err(Error::NotFound { path: "shelf".into() });
         }
-        T::recover(&shelf.pm);
+        T::recover(&shelf.storage);
         Ok(shelf)
     }
 
@@ -136,10 +136,10 @@ impl<T: Small> Machine for Shelf<T> {
         let writes = call.action.writes();
         let guard = (writes || T::LOCKED_READS)
             .then(|| self.lock.lock().unwrap_or_else(PoisonError::into_inner));
-        let value = T::get(&self.pm, call.key);
+        let value = T::get(&self.storage, call.key);
         let (after, reply) = call.action.step(value);
         if after != value {
-            T::set(&self.pm, call.key, after);
+            T::set(&self.storage, call.key, after);
         }
         drop(guard);
         Ok(reply)
@@ -159,15 +159,15 @@ impl<T: Small> Machine for Shelf<T> {
 
     fn clear(&self) -> Result<()> {
         let _guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
-        T::clear(&self.pm);
+        T::clear(&self.storage);
         Ok(())
     }
 
     fn drop_multiples_of(&self, divisor: u64) -> Result<()> {
         let _guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
-        for (key, _) in T::records(&self.pm) {
+        for (key, _) in T::records(&self.storage) {
             if key.is_multiple_of(divisor) {
-                T::set(&self.pm, key, None);
+                T::set(&self.storage, key, None);
             }
         }
         Ok(())
@@ -176,10 +176,10 @@ impl<T: Small> Machine for Shelf<T> {
     fn records(&self) -> Result<Vec<(u64, u64)>> {
         let _guard =
             T::LOCKED_PASSES.then(|| self.lock.lock().unwrap_or_else(PoisonError::into_inner));
-        Ok(T::records(&self.pm))
+        Ok(T::records(&self.storage))
     }
 
     fn faults(&self) -> Result<Vec<String>> {
-        Ok(T::faults(&self.pm))
+        Ok(T::faults(&self.storage))
     }
 }

@@ -93,7 +93,7 @@ struct Side {
     cold: Vec<f64>,
     warm: Vec<f64>,
     ceiling: Vec<f64>,
-    /// With payloads; for an index only.
+    /// Warm probes that return payloads; for an index only.
     payloads: Vec<f64>,
     /// Memory for the bare loop.
     arena: Option<(Arena, RemovedDir)>,
@@ -255,7 +255,7 @@ impl Side {
         let bare = ceiling(Call::Get, medium, batch).filter(|_| in_turns);
         if bare.is_some() && self.arena.is_none() {
             let stats = table.stats();
-            let bytes = filter.unwrap_or(stats.pm_bytes + stats.dram_bytes);
+            let bytes = filter.unwrap_or(stats.storage_bytes + stats.dram_bytes);
             self.arena = Some(session.arena(medium, bytes, design.pages())?);
         }
         let (mut times, mut found) = ([Duration::ZERO; 2], Tally::default());

@@ -1,6 +1,6 @@
 //! Runs the kinds of scenarios that exist for the join index, which is not a map.
 
-use icefield::pm::sim::Pool as Memory;
+use icefield::storage::sim::Pool as Memory;
 use icefield_torture::{corrupt, join, kill, model};
 
 use super::{
@@ -22,8 +22,8 @@ pub(super) fn torture(kind: &Kind, common: &Common, out: &mut Output) -> Outcome
         Kind::Model { histories, .. } => {
             run_model(&Rounds::new(common, "histories", *histories, 2000)?, out)
         }
-        Kind::Crash { states, .. } => {
-            run_crash(&Rounds::new(common, "images", *states, 200_000)?, join::crash, out)
+        Kind::Crash { images, .. } => {
+            run_crash(&Rounds::new(common, "images", *images, 200_000)?, join::crash, out)
         }
         Kind::Kill { rounds, .. } => {
             let judge = |counts: &kill::Counts, seed| counts.meaningful_in(seed, join::KILLED_IN);
@@ -32,8 +32,8 @@ pub(super) fn torture(kind: &Kind, common: &Common, out: &mut Output) -> Outcome
         Kind::Corrupt { mutations, .. } => {
             run_corrupt(&Rounds::new(common, "damaged indexes", *mutations, 20_000)?, out)
         }
-        Kind::Mutate { states, only, .. } => {
-            run_mutate(join::mutate, common, *states, only.clone(), out)
+        Kind::Mutate { images, only, .. } => {
+            run_mutate(join::mutate, common, *images, only.clone(), out)
         }
         Kind::Faults { .. } => {
             let place = place_for_syncs(common)?;

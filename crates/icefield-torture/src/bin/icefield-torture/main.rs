@@ -14,11 +14,11 @@ use std::process::{Command, ExitCode};
 use clap::builder::RangedU64ValueParser;
 use clap::{Parser, Subcommand, ValueEnum};
 use icefield::SyncMode;
-use icefield::pm::sim::{Model as CrashModel, Pool as Memory};
-use icefield_torture::arsenal::{self, Arsenal, KillScenario, arsenal};
+use icefield::storage::sim::{Model as CrashModel, Pool as Memory};
 use icefield_torture::churn::{self, ChurnOptions};
 use icefield_torture::crash::{self, CrashOptions, CrashReport, mutate};
 use icefield_torture::pool::Pool;
+use icefield_torture::scenarios::{self, KillScenario, Scenarios, scenarios};
 use icefield_torture::scratch::Scratch;
 use icefield_torture::{
     Failure as Violation, corrupt, faults, hostile, iterate, kill, linear, model, syncs,
@@ -31,7 +31,7 @@ use self::rounds::{Rounds, Tally, tell};
 
 const EXAMPLES: &str = "\
 Examples:
-  icefield-torture crash --table dash-eh --states 1000000
+  icefield-torture crash --table dash-eh --images 1000000
   icefield-torture linear --table dash-eh --records bytes --seconds 600
   icefield-torture linear --table dlht --histories 1000000
   icefield-torture model --table dlht-local --seconds 60
@@ -62,7 +62,7 @@ enum Kind {
     Crash {
         /// Check N images [default: 200000]
         #[arg(long, value_name = "N", value_parser = at_least_one())]
-        states: Option<u64>,
+        images: Option<u64>,
         #[command(flatten)]
         common: Common,
     },
@@ -70,7 +70,7 @@ enum Kind {
     Mutate {
         /// Report a mutation as undetected after N images
         #[arg(long, value_name = "N", default_value_t = mutate::MutateOptions::default().states, value_parser = at_least_one())]
-        states: u64,
+        images: u64,
         /// Restrict the run to sites in files whose path contains TEXT
         #[arg(long, value_name = "TEXT")]
         only: Option<String>,
@@ -201,7 +201,7 @@ enum Medium {
     Disk,
 }
 
-impl From<Records> for arsenal::Records {
+impl From<Records> for scenarios::Records {
     fn from(records: Records) -> Self {
         match records {
             Records::Words => Self::Words,
@@ -237,10 +237,10 @@ fn run(args: &Args) -> Outcome {
         let text = "--sync: only for `crash` with --model disk, `mutate` and `syncs`";
         return Err(Failure::Usage(text.to_owned()));
     }
-    with_output(&common.json, &[], |out| match arsenal(&common.table, common.records.into()) {
-        Some(arsenal) => torture(arsenal, &args.kind, common, out),
+    with_output(&common.json, &[], |out| match scenarios(&common.table, common.records.into()) {
+        Some(scenarios) => torture(scenarios, &args.kind, common, out),
         None if common.table == tables::JOIN => join::torture(&args.kind, common, out),
-        None if arsenal(&common.table, arsenal::Records::Words).is_some() => {
+        None if scenarios(&common.table, scenarios::Records::Words).is_some() => {
             let (table, records) = (&common.table, name(&common.records));
             Err(Failure::Usage(format!("--records: {table} has no records that are {records}")))
         }
@@ -252,10 +252,10 @@ fn child(table: &str, records: Records, orders: &str) -> Outcome {
     if table == tables::JOIN {
         return icefield_torture::join::child(orders).map(|()| true).map_err(Failure::Problem);
     }
-    let Some(arsenal) = arsenal(table, records.into()) else {
+    let Some(scenarios) = scenarios(table, records.into()) else {
         return Err(Failure::Problem("a table in memory has nothing to be killed for".to_owned()));
     };
-    (arsenal.child)(orders).map(|()| true).map_err(Failure::Problem)
+    (scenarios.child)(orders).map(|()| true).map_err(Failure::Problem)
 }
 
 impl Kind {
@@ -286,46 +286,46 @@ impl Kind {
     }
 }
 
-fn torture(arsenal: &Arsenal, kind: &Kind, common: &Common, out: &mut Output) -> Outcome {
-    if matches!(common.model, Medium::Disk) && !arsenal.disks {
-        let text = format!("--model disk: `{}` refuses disks; leave it out", arsenal.table);
+fn torture(scenarios: &Scenarios, kind: &Kind, common: &Common, out: &mut Output) -> Outcome {
+    if matches!(common.model, Medium::Disk) && !scenarios.disks {
+        let text = format!("--model disk: `{}` refuses disks; leave it out", scenarios.table);
         return Err(Failure::Usage(text));
     }
     match kind {
         Kind::Model { histories, .. } => {
-            run_model(arsenal, &Rounds::new(common, "histories", *histories, 2000)?, out)
+            run_model(scenarios, &Rounds::new(common, "histories", *histories, 2000)?, out)
         }
-        Kind::Crash { states, .. } => {
-            run_crash(&Rounds::new(common, "images", *states, 200_000)?, arsenal.crash, out)
+        Kind::Crash { images, .. } => {
+            run_crash(&Rounds::new(common, "images", *images, 200_000)?, scenarios.crash, out)
         }
-        Kind::Mutate { states, only, .. } => {
-            run_mutate(arsenal.mutate, common, *states, only.clone(), out)
+        Kind::Mutate { images, only, .. } => {
+            run_mutate(scenarios.mutate, common, *images, only.clone(), out)
         }
         Kind::Kill { rounds, .. } => {
             let rounds = Rounds::new(common, "children", *rounds, 200)?;
-            run_kill(&rounds, arsenal.kill, kill::Counts::meaningful, out)
+            run_kill(&rounds, scenarios.kill, kill::Counts::meaningful, out)
         }
         Kind::Linear { histories, .. } => {
             let model = common.model.into();
             let rounds = Rounds::new(common, "histories", *histories, 100_000)?;
-            run_linear(&rounds, |seed, size, pool| (arsenal.linear)(seed, size, model, pool), out)
+            run_linear(&rounds, |seed, size, pool| (scenarios.linear)(seed, size, model, pool), out)
         }
         Kind::Corrupt { mutations, .. } => {
-            run_corrupt(arsenal, &Rounds::new(common, "damaged tables", *mutations, 20_000)?, out)
+            run_corrupt(scenarios, &Rounds::new(common, "damaged tables", *mutations, 20_000)?, out)
         }
         Kind::Churn { keep, turnovers, tables, .. } => {
             let rounds = Rounds::new(common, "tables", *tables, 1)?;
-            run_churn(arsenal, &rounds, (*keep, *turnovers), out)
+            run_churn(scenarios, &rounds, (*keep, *turnovers), out)
         }
         Kind::Hostile { mutations, .. } => {
-            run_hostile(arsenal, &Rounds::new(common, "forged tables", *mutations, 20_000)?, out)
+            run_hostile(scenarios, &Rounds::new(common, "forged tables", *mutations, 20_000)?, out)
         }
-        Kind::Faults { .. } => run_faults(arsenal, common, out),
-        Kind::Syncs { .. } if !arsenal.disks => {
-            Err(Failure::Usage(format!("--table: `{}` refuses disks", arsenal.table)))
+        Kind::Faults { .. } => run_faults(scenarios, common, out),
+        Kind::Syncs { .. } if !scenarios.disks => {
+            Err(Failure::Usage(format!("--table: `{}` refuses disks", scenarios.table)))
         }
         Kind::Syncs { images, each, .. } => {
-            run_syncs(&Rounds::new(common, "images", *images, 20_000)?, *each, arsenal.syncs, out)
+            run_syncs(&Rounds::new(common, "images", *images, 20_000)?, *each, scenarios.syncs, out)
         }
         Kind::KillChild { .. } => Ok(true),
     }
@@ -354,7 +354,7 @@ fn place_or(
 /// Steps of a model history.
 const MODEL_STEPS: usize = 300;
 
-fn run_model(arsenal: &Arsenal, rounds: &Rounds<'_>, out: &mut Output) -> Outcome {
+fn run_model(scenarios: &Scenarios, rounds: &Rounds<'_>, out: &mut Output) -> Outcome {
     let place = place(rounds.common)?;
     let (memory, threads, medium) = (Memory::default(), Pool::new(3), rounds.common.model.into());
     let path = place.path().join("table");
@@ -362,12 +362,12 @@ fn run_model(arsenal: &Arsenal, rounds: &Rounds<'_>, out: &mut Output) -> Outcom
     let mut scans = iterate::Counts::default();
     let violations = tell(rounds.each(1, |seed, _| {
         counts.add(match seed % 8 {
-            6 => (arsenal.model_in_memory)(seed, MODEL_STEPS),
-            7 => (arsenal.model_in_files)(seed, MODEL_STEPS, &path),
-            _ => (arsenal.model_simulated)(seed, MODEL_STEPS, medium, &memory),
+            6 => (scenarios.model_in_memory)(seed, MODEL_STEPS),
+            7 => (scenarios.model_in_files)(seed, MODEL_STEPS, &path),
+            _ => (scenarios.model_simulated)(seed, MODEL_STEPS, medium, &memory),
         }?);
         if seed % 8 == 0 {
-            scans.add((arsenal.iterate)(seed, &threads, &memory)?);
+            scans.add((scenarios.iterate)(seed, &threads, &memory)?);
         }
         Ok(())
     }));
@@ -403,7 +403,7 @@ fn run_crash(
     tell(result);
     let line = Tally::new(rounds.common, crash::NAME)
         .field("histories", &histories)
-        .field("states", &states)
+        .field("images", &states)
         .field("violations", &violations);
     rounds.end(out, line, violations)
 }
@@ -500,14 +500,14 @@ fn run_linear(
 /// One damaged table in this many is on real files.
 const FILES_ONE_IN: u64 = 20;
 
-fn run_corrupt(arsenal: &Arsenal, rounds: &Rounds<'_>, out: &mut Output) -> Outcome {
+fn run_corrupt(scenarios: &Scenarios, rounds: &Rounds<'_>, out: &mut Output) -> Outcome {
     let place = place(rounds.common)?;
     let mut counts = corrupt::Counts::default();
     let result = rounds.each(1000, |seed, size| {
         let on_files = size / FILES_ONE_IN;
-        counts.add((arsenal.corrupt)(seed, size - on_files)?);
+        counts.add((scenarios.corrupt)(seed, size - on_files)?);
         let path = place.path().join(seed.to_string());
-        counts.add((arsenal.corrupt_files)(seed, on_files, &path)?);
+        counts.add((scenarios.corrupt_files)(seed, on_files, &path)?);
         Ok(())
     });
     end_corrupt(rounds, result, &counts, |line| line, out)
@@ -535,7 +535,7 @@ fn end_corrupt(
 }
 
 fn run_churn(
-    arsenal: &Arsenal,
+    scenarios: &Scenarios,
     rounds: &Rounds<'_>,
     (records, turnovers): (u64, u64),
     out: &mut Output,
@@ -545,7 +545,7 @@ fn run_churn(
     let mut counts = churn::Counts::default();
     let violations = tell(rounds.each(1, |seed, _| {
         let options = ChurnOptions { seed, records, turnovers, ..ChurnOptions::default() };
-        counts = (arsenal.churn)(&options, &path)?;
+        counts = (scenarios.churn)(&options, &path)?;
         Ok(())
     }));
     let line = Tally::new(rounds.common, churn::NAME)
@@ -561,14 +561,14 @@ fn run_churn(
     rounds.end(out, line, violations)
 }
 
-fn run_hostile(arsenal: &Arsenal, rounds: &Rounds<'_>, out: &mut Output) -> Outcome {
+fn run_hostile(scenarios: &Scenarios, rounds: &Rounds<'_>, out: &mut Output) -> Outcome {
     let place = place(rounds.common)?;
     let mut counts = hostile::Counts::default();
     let result = rounds.each(1000, |seed, size| {
         let on_files = size / FILES_ONE_IN;
-        counts.add((arsenal.hostile)(seed, size - on_files)?);
+        counts.add((scenarios.hostile)(seed, size - on_files)?);
         let path = place.path().join(seed.to_string());
-        counts.add((arsenal.hostile_files)(seed, on_files, &path)?);
+        counts.add((scenarios.hostile_files)(seed, on_files, &path)?);
         Ok(())
     });
     let failed = tell(result.and_then(|()| counts.clone().judged(rounds.common.seed).map(drop)));
@@ -583,9 +583,9 @@ fn run_hostile(arsenal: &Arsenal, rounds: &Rounds<'_>, out: &mut Output) -> Outc
     rounds.end(out, line, failed)
 }
 
-fn run_faults(arsenal: &Arsenal, common: &Common, out: &mut Output) -> Outcome {
+fn run_faults(scenarios: &Scenarios, common: &Common, out: &mut Output) -> Outcome {
     let place = place(common)?;
-    tell_faults(common, (arsenal.faults)(common.seed, place.path()), out)
+    tell_faults(common, (scenarios.faults)(common.seed, place.path()), out)
 }
 
 /// Images to check in one round, from one or more histories.

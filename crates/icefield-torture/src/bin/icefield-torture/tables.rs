@@ -1,9 +1,9 @@
 //! The tables that have scenarios.
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
-use icefield_torture::arsenal::{ARSENALS, Records};
+use icefield_torture::scenarios::{Records, SCENARIOS};
 
-/// Tables outside the arsenal, with the scenarios that they have.
+/// Tables outside the list of scenarios, with the scenarios that they have.
 const OTHERS: [(&str, &str); 4] = [
     (JOIN, "No map: `model`, `crash`, `mutate`, `kill`, `corrupt`, `faults` and `syncs`"),
     (DLHT, "In memory: `model`, `linear` and `faults`"),
@@ -17,8 +17,8 @@ pub(super) const DLHT_LOCAL: &str = "dlht-local";
 
 /// Returns all table names, for `--table`.
 pub(super) fn names() -> PossibleValuesParser {
-    let words = ARSENALS.iter().filter(|arsenal| arsenal.records == Records::Words);
-    let arsenals = words.map(|arsenal| PossibleValue::new(arsenal.table));
+    let words = SCENARIOS.iter().filter(|scenarios| scenarios.records == Records::Words);
+    let tables = words.map(|scenarios| PossibleValue::new(scenarios.table));
     let others = OTHERS.into_iter().map(|(table, help)| PossibleValue::new(table).help(help));
-    PossibleValuesParser::new(arsenals.chain(others))
+    PossibleValuesParser::new(tables.chain(others))
 }

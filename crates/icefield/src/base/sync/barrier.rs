@@ -3,7 +3,7 @@
 
 use super::{Ordering, fence};
 
-/// How the barrier is implemented.
+/// The implementation of the barrier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Barrier {
     /// The system call `membarrier`: the light side only stops the compiler from reordering, and costs nothing.

@@ -6,10 +6,10 @@ use super::Eh;
 use crate::Result;
 use crate::dash::kinds::{Ablation, Kinds};
 use crate::dash::layout::{RootWord, State};
-use crate::dash::recover::touch;
+use crate::dash::recover::ensure_recovered;
 use crate::dash::root::{hashes_below, segment_of};
 use crate::dash::segment::Core;
-use crate::pm::Cell64;
+use crate::storage::Cell64;
 
 impl<A: Ablation> Eh<A> {
     /// Returns the segments of all entries, each once, and reports faults to `fault`.
@@ -19,7 +19,7 @@ impl<A: Ablation> Eh<A> {
         fault: &mut dyn FnMut(String),
     ) -> Result<Vec<u32>> {
         let root = self.root();
-        let entries = self.entries(&core.pm, root)?;
+        let entries = self.entries(&core.storage, root)?;
         let (mut segments, mut index) = (Vec::new(), 0);
         while index < entries.len() {
             index += match self.check_entry(core, root, entries, index) {
@@ -44,13 +44,14 @@ impl<A: Ablation> Eh<A> {
         entries: &[Cell64],
         index: usize,
     ) -> Result<(u32, usize)> {
-        let entry = entries[index].load(&core.pm, Acquire);
+        let entry = entries[index].load(&core.storage, Acquire);
         let Some(id) = segment_of(entry) else {
             let place = (1 << root.depth) + index as u64;
-            return Err(self.base.no_entry(&core.pm, root.parity(), place));
+            return Err(self.base.no_entry(&core.storage, root.parity(), place));
         };
-        touch(core, self, id)?;
-        let (link, pattern) = (core.link(id)?, core.header(id)?.pattern.load(&core.pm, Acquire));
+        ensure_recovered(core, self, id)?;
+        let (link, pattern) =
+            (core.link(id)?, core.header(id)?.pattern.load(&core.storage, Acquire));
         let span = 1_usize << root.depth.saturating_sub(link.depth);
         let covered = entries.get(index..index + span).unwrap_or(&[]);
         // I1: a segment of depth d fills exactly the 2^(g-d) aligned entries of its pattern.
@@ -60,7 +61,7 @@ impl<A: Ablation> Eh<A> {
             || pattern & hashes_below(link.depth) != 0
             || covered.len() != span
             // Relaxed: the entries are only compared.
-            || covered.iter().any(|other| other.load(&core.pm, Relaxed) != entry);
+            || covered.iter().any(|other| other.load(&core.storage, Relaxed) != entry);
         if wrong {
             let detail = format!(
                 "I1: segment {id} ({link:?}, pattern {pattern:#x}) does not fit directory entry {index} of depth {}",

@@ -11,7 +11,7 @@ use crate::dash::kinds::{Ablation, Kinds};
 use crate::dash::layout::{MAX_DEPTH, RootWord};
 use crate::dash::segment::{Core, Segment};
 use crate::dash::split::MAX_CHAIN_TO_SPLIT;
-use crate::pm::Medium;
+use crate::storage::Medium;
 
 /// Maximum number of directory entries per segment; a split that needs a larger directory lengthens a chain instead.
 /// Random hashes stay below 4; many equal hashes would double the directory without end.
@@ -21,24 +21,24 @@ impl<A: Ablation> Eh<A> {
     /// Doubles the directory; the caller holds the entries' mutex. Returns `false` if the directory would become too
     /// large.
     fn double<T: Kinds>(&self, core: &Core<T>) -> Result<bool> {
-        let pm = &core.pm;
+        let storage = &core.storage;
         let old = self.root();
         let new = RootWord { depth: old.depth + 1, ..old };
-        let used = core.segment_blocks.used(pm, &core.root()?.segments);
+        let used = core.segment_blocks.used(storage, &core.root()?.segments);
         if new.depth > MAX_DEPTH || 1 << new.depth > used.saturating_mul(MAX_ENTRIES_PER_SEGMENT) {
             return Ok(false);
         }
-        self.base.grow(pm, new.parity(), 2 << new.depth)?;
-        let (from, to) = (self.entries(pm, old)?, self.entries(pm, new)?);
+        self.base.grow(storage, new.parity(), 2 << new.depth)?;
+        let (from, to) = (self.entries(storage, old)?, self.entries(storage, new)?);
         for (index, entry) in from.iter().enumerate() {
-            let entry = entry.load(pm, Relaxed);
+            let entry = entry.load(storage, Relaxed);
             // Release (E4), as for every entry; no thread reads these before P12.
-            to[2 * index].store(pm, entry, Release);
-            to[2 * index + 1].store(pm, entry, Release);
+            to[2 * index].store(storage, entry, Release);
+            to[2 * index + 1].store(storage, entry, Release);
         }
-        pm.flush(to.as_ptr().cast(), size_of_val(to));
+        storage.flush(to.as_ptr().cast(), size_of_val(to));
         // P13: the new directory is durable before the root names it.
-        pm.fence();
+        storage.fence();
         self.base.set_word(core, new.pack())?;
         self.doublings.add(1);
         Ok(true)

@@ -8,8 +8,8 @@ use super::super::layout::{Link, MAX_DEPTH, RootWord, State};
 use super::super::root::{entry_of, hashes_below, segment_of};
 use super::{Ablation, Core, Eh, Kinds};
 use crate::Result;
-use crate::pm::Cell64;
 use crate::record::mending::Mending;
+use crate::storage::Cell64;
 
 /// A segment as its header describes it.
 #[derive(Clone, Copy)]
@@ -26,22 +26,22 @@ impl<A: Ablation> Eh<A> {
     /// Stores invalid entries again, according to the headers of the segments. If several segments claim a hash, the
     /// one with the fewest bits gets it: until its split is finished it holds the records of the others.
     pub(super) fn mend_entries<T: Kinds>(core: &Core<T>, mending: &Mending) -> Result<()> {
-        let (pm, words) = (&core.pm, core.root()?);
-        words.segments.forget(pm);
-        let segments = core.segment_blocks.used(pm, &words.segments);
+        let (storage, words) = (&core.storage, core.root()?);
+        words.segments.forget(storage);
+        let segments = core.segment_blocks.used(storage, &words.segments);
         let segments = core.mend_segments(segments, mending)?;
-        words.segments.bound(pm, segments);
-        let root = RootWord::unpack(words.directory.load(pm, Acquire));
+        words.segments.bound(storage, segments);
+        let root = RootWord::unpack(words.directory.load(storage, Acquire));
         if root.depth > MAX_DEPTH {
             // Opening the table reports this error.
             return Ok(());
         }
-        let eh = Self::map(pm, root)?;
-        mending.lengthen(pm, eh.base.region(root.parity()), (2 << root.depth) * 8)?;
-        let entries = eh.entries(pm, root)?;
+        let eh = Self::map(storage, root)?;
+        mending.lengthen(storage, eh.base.region(root.parity()), (2 << root.depth) * 8)?;
+        let entries = eh.entries(storage, root)?;
         let mut claims = Vec::new();
         // These headers belong to segments from before a `clear`.
-        let former = core.segment_blocks.passed_over(pm, &words.segments);
+        let former = core.segment_blocks.passed_over(storage, &words.segments);
         let ids = (0..segments).filter(|id| !former.contains(id));
         for id in ids.map(|id| id as u32) {
             match core.claim(id) {
@@ -60,7 +60,7 @@ impl<A: Ablation> Eh<A> {
         for (index, (entry, made)) in entries.iter().zip(made).enumerate() {
             // Bit 63 becomes index bit depth - 1. Two shifts, because depth 0 would need a shift by 64.
             let hash = (index as u64) << 1 << (63 - root.depth);
-            let named = segment_of(entry.load(pm, Relaxed));
+            let named = segment_of(entry.load(storage, Relaxed));
             let is_right = named.is_some_and(|id| match core.claim(id) {
                 Some(claim) => {
                     claim.depth <= root.depth && hash & !hashes_below(claim.depth) == claim.pattern
@@ -73,7 +73,7 @@ impl<A: Ablation> Eh<A> {
                 }
             });
             if let (false, Some(id)) = (is_right, made) {
-                entry.store(pm, entry_of(id), Relaxed);
+                entry.store(storage, entry_of(id), Relaxed);
                 mended += 1;
             }
         }
@@ -94,7 +94,7 @@ impl<A: Ablation> Eh<A> {
     ) -> Result<()> {
         let (mut made, mut index) = (Vec::new(), 0);
         let segments: Vec<_> =
-            entries.iter().map(|entry| segment_of(entry.load(&core.pm, Relaxed))).collect();
+            entries.iter().map(|entry| segment_of(entry.load(&core.storage, Relaxed))).collect();
         for run in segments.chunk_by(|one, other| one == other) {
             let (first, len) = (index, run.len());
             index += len;
@@ -114,14 +114,14 @@ impl<T: Kinds> Core<T> {
     /// Reads a segment's header. Returns `None` if the segment is free, or the header damaged or missing.
     fn claim(&self, id: u32) -> Option<Claim> {
         let header = self.header(id).ok()?;
-        let link = Link::unpack(header.link.load(&self.pm, Acquire))?;
+        let link = Link::unpack(header.link.load(&self.storage, Acquire))?;
         // An absorbing segment has been merged with its neighbour: one bit less.
         let depth = match link.state {
             State::Free => return None,
             State::Absorbing => link.depth.saturating_sub(1),
             State::Stable | State::Splitting | State::Leaving => link.depth,
         };
-        let pattern = header.pattern.load(&self.pm, Acquire) & !hashes_below(depth);
+        let pattern = header.pattern.load(&self.storage, Acquire) & !hashes_below(depth);
         Some(Claim { depth, pattern, leaves: link.state == State::Leaving, id })
     }
 }

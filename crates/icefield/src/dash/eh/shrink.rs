@@ -10,8 +10,8 @@ use crate::dash::kinds::{Ablation, Kinds};
 use crate::dash::layout::{RootWord, State, split_bit};
 use crate::dash::root::{hashes_below, segment_of};
 use crate::dash::segment::Core;
-use crate::pm::Medium;
-use crate::record::Pin;
+use crate::record::EpochGuard;
+use crate::storage::Medium;
 
 /// The smallest unit of space that a file system frees.
 const PAGE: u64 = 4096;
@@ -21,14 +21,14 @@ impl<A: Ablation> Eh<A> {
     pub(super) fn merge<T: Kinds>(
         &self,
         core: &Core<T>,
-        pin: &Pin<'_>,
+        pin: &EpochGuard<'_>,
         hash: u64,
         percent: u64,
     ) -> Result<bool> {
         let _structure = self.base.shared();
-        // The first checks read through `peek`: links and records are checked again under the locks.
-        let glance = |segment| core.pm.peek(|| core.link(segment));
-        let depth = glance(self.ready(core, hash)?.segment)?.depth;
+        // The first checks read through `read_unvalidated`: links and records are checked again under the locks.
+        let link_of = |segment| core.storage.read_unvalidated(|| core.link(segment));
+        let depth = link_of(self.ready(core, hash)?.segment)?.depth;
         // A segment of depth 0 has no neighbour.
         let Some(bit) = depth.checked_sub(1).map(split_bit) else { return Ok(false) };
         if 1 << depth <= self.base.floor() {
@@ -39,8 +39,8 @@ impl<A: Ablation> Eh<A> {
         let ids = [left.segment, right.segment];
         // Both are the same segment if another thread has merged them meanwhile.
         if ids[0] == ids[1]
-            || glance(ids[1])?.depth != depth
-            || !core.pm.peek(|| core.fit_in_one(ids, percent))?
+            || link_of(ids[1])?.depth != depth
+            || !core.storage.read_unvalidated(|| core.fit_in_one(ids, percent))?
         {
             return Ok(false);
         }
@@ -54,7 +54,7 @@ impl<A: Ablation> Eh<A> {
         if !fits {
             return Ok(false);
         }
-        core.limbo.enter(pin, ids[1]);
+        core.deferred_free.enter(pin, ids[1]);
         // P23: after a crash, recovery of the right segment recovers the left one first.
         core.set_link(ids[1], State::Leaving, depth, links[1].side)?;
         let merged = core.merge(&left_held, &right_held, || {
@@ -72,28 +72,35 @@ impl<A: Ablation> Eh<A> {
     pub(super) fn roll_forward<T: Kinds>(&self, core: &Core<T>, segment: u32) -> Result<()> {
         let link = core.link(segment)?;
         let (State::Absorbing, Some(right)) = (link.state, link.side) else { return Ok(()) };
-        let pattern = core.header(segment)?.pattern.load(&core.pm, Acquire) | split_bit(link.depth);
+        let pattern =
+            core.header(segment)?.pattern.load(&core.storage, Acquire) | split_bit(link.depth);
         let side = core.link(right)?.side;
         self.redirect(core, (pattern, link.depth + 1), right, segment)?;
         core.mark_away(right);
         let words = &core.root()?.segments;
-        core.segment_blocks.free(&core.pm, words, &SegmentBlocks(core), (right, segment), || {
-            // P25: the fence of the allocator's intents has made the entries durable. P26: the merge is finished.
-            core.set_link(segment, State::Stable, link.depth, side)
-        })
+        core.segment_blocks.free(
+            &core.storage,
+            words,
+            &SegmentBlocks(core),
+            (right, segment),
+            || {
+                // P25: the fence of the allocator's intents has made the entries durable. P26: the merge is finished.
+                core.set_link(segment, State::Stable, link.depth, side)
+            },
+        )
     }
 
     /// Halves the directory if no segment needs its present depth. Excludes splits and merges meanwhile; returns
     /// `false` without waiting if one is in progress.
     pub(super) fn halve<T: Kinds>(&self, core: &Core<T>) -> Result<bool> {
         let Some(_alone) = self.base.try_alone() else { return Ok(false) };
-        let pm = &core.pm;
+        let storage = &core.storage;
         let old = self.root();
         if old.depth == 0 {
             return Ok(false);
         }
         let new = RootWord { depth: old.depth - 1, ..old };
-        let (from, to) = (self.entries(pm, old)?, self.entries(pm, new)?);
+        let (from, to) = (self.entries(storage, old)?, self.entries(storage, new)?);
         let _entries = self.lock_entries();
         // An interrupted split may not be in the directory yet.
         let is_deep = |entry: u64| {
@@ -105,7 +112,7 @@ impl<A: Ablation> Eh<A> {
             })
         };
         let differ = |pair: usize| {
-            let [one, other] = [0, 1].map(|which| from[2 * pair + which].load(pm, Relaxed));
+            let [one, other] = [0, 1].map(|which| from[2 * pair + which].load(storage, Relaxed));
             one != other || is_deep(one)
         };
         // The pair that differed last time probably still does.
@@ -115,11 +122,11 @@ impl<A: Ablation> Eh<A> {
             return Ok(false);
         }
         for (entry, pair) in to.iter().zip(from.chunks_exact(2)) {
-            entry.store(pm, pair[0].load(pm, Relaxed), Release);
+            entry.store(storage, pair[0].load(storage, Relaxed), Release);
         }
-        pm.flush(to.as_ptr().cast(), size_of_val(to));
+        storage.flush(to.as_ptr().cast(), size_of_val(to));
         // P13, as in `double`.
-        pm.fence();
+        storage.fence();
         self.base.set_word(core, new.pack())?;
         self.halvings.add(1);
         Ok(true)
@@ -129,7 +136,7 @@ impl<A: Ablation> Eh<A> {
 /// Punches the pages of free segments that no operation can access any more.
 pub(super) fn give_back<T: Kinds>(core: &Core<T>) -> Result<()> {
     let bytes = core.geometry.segment_bytes();
-    for id in core.limbo.leave() {
+    for id in core.deferred_free.leave() {
         let Some(_mark) = core.take_away(id) else { continue };
         // The segment shares pages with its neighbours; the shared parts are punched if the neighbours are free as
         // well.
@@ -138,7 +145,7 @@ pub(super) fn give_back<T: Kinds>(core: &Core<T>) -> Result<()> {
         let start = u64::from(id) * bytes;
         let first = start - if before.is_some() { bytes.min(PAGE) } else { 0 };
         let end = start + bytes + if after.is_some() { bytes.min(PAGE) } else { 0 };
-        core.pm.punch(&core.segments, first, end - first)?;
+        core.storage.punch(&core.segments, first, end - first)?;
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use crate::dash::directory::Standing;
 use crate::dash::extent::{self, Extent};
 use crate::dash::kinds::Kinds;
 use crate::dash::layout::{Link, MAX_DEPTH, State};
-use crate::dash::recover::touch;
+use crate::dash::recover::ensure_recovered;
 use crate::dash::segment::Core;
 
 impl Lh {
@@ -16,13 +16,14 @@ impl Lh {
     pub(super) fn catch_up<T: Kinds>(&self, core: &Core<T>, hash: u64, depth: u32) -> Result<()> {
         let extent = self.extent();
         let child = extent::child(extent.index(hash), depth);
-        touch(core, self, self.id(extent, child)).map(|_| ())
+        ensure_recovered(core, self, self.id(extent, child)).map(|_| ())
     }
 
     /// Returns the link word of a segment that has been touched, after checking it against the segment's number.
     fn link<T: Kinds>(&self, core: &Core<T>, extent: Extent, index: u64) -> Result<Link> {
         let id = self.id(extent, index);
-        let (link, pattern) = (core.link(id)?, core.header(id)?.pattern.load(&core.pm, Acquire));
+        let (link, pattern) =
+            (core.link(id)?, core.header(id)?.pattern.load(&core.storage, Acquire));
         let least = if index < self.arrays.first() {
             self.arrays.first_bits()
         } else {
@@ -71,7 +72,7 @@ impl Lh {
         }
         let (source, due) = (extent::source(index), extent::birth_depth(index) - 1);
         for _ in 0..2 * MAX_DEPTH {
-            if !touch(core, self, self.id(extent, source))? {
+            if !ensure_recovered(core, self, self.id(extent, source))? {
                 let is_due = core.is_due(self.id(extent, source));
                 return Ok(if is_due { Standing::Due } else { Standing::Elsewhere });
             }
@@ -85,7 +86,7 @@ impl Lh {
             }
             if depth < due {
                 // An earlier split of the source is due first.
-                touch(core, self, self.id(extent, extent::child(source, depth)))?;
+                ensure_recovered(core, self, self.id(extent, extent::child(source, depth)))?;
             } else if self.give_birth(core, extent, index, fresh)? {
                 return Ok(Standing::Born);
             }

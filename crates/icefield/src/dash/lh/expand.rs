@@ -9,33 +9,33 @@ use crate::Result;
 use crate::dash::extent::{self, Extent};
 use crate::dash::kinds::Kinds;
 use crate::dash::layout::{Header, Link, State};
-use crate::dash::recover::touch;
+use crate::dash::recover::ensure_recovered;
 use crate::dash::root::entry_of;
 use crate::dash::segment::{Core, Segment};
 use crate::dash::split::MAX_CHAIN_TO_SPLIT;
-use crate::pm::Medium;
+use crate::storage::Medium;
 
 impl Lh {
     /// Makes sure that an array exists before its first segment is added. When an array is removed, its entry stays and
     /// is ignored.
     fn provide<T: Kinds>(&self, core: &Core<T>, extent: Extent, array: u64) -> Result<()> {
-        let (pm, parity) = (&core.pm, extent.parity());
+        let (storage, parity) = (&core.storage, extent.parity());
         let place = self.arrays.place(array, parity);
         let end = place + self.arrays.size(array);
-        pm.grow(&core.headers, end * size_of::<Header>() as u64)?;
+        storage.grow(&core.headers, end * size_of::<Header>() as u64)?;
         let bytes = core.geometry.segment_bytes();
-        pm.grow(&core.segments, end * bytes)?;
+        storage.grow(&core.segments, end * bytes)?;
         core.reach()?;
         // The array may have existed before, and its space may have been returned.
-        pm.reserve(&core.segments, place * bytes, (end - place) * bytes)?;
-        if self.base.entry(pm, parity, array) == Some(place as u32) {
+        storage.reserve(&core.segments, place * bytes, (end - place) * bytes)?;
+        if self.base.entry(storage, parity, array) == Some(place as u32) {
             return Ok(());
         }
-        for entry in self.base.entries(pm, parity, array..array + 1)? {
+        for entry in self.base.entries(storage, parity, array..array + 1)? {
             // Release (E4): the array that the entry names exists.
-            entry.store(pm, entry_of(place as u32), Release);
+            entry.store(storage, entry_of(place as u32), Release);
             // P13: the entry is durable before the root word counts a segment of the array.
-            pm.persist(entry);
+            storage.persist(entry);
         }
         Ok(())
     }
@@ -47,7 +47,7 @@ impl Lh {
         let old = self.extent();
         let Some(new) = old.grown() else { return Ok(false) };
         // After a crash the source's link word may still belong to a contraction of the same segment (`is_merged`).
-        touch(core, self, self.id(old, extent::source(old.count())))?;
+        ensure_recovered(core, self, self.id(old, extent::source(old.count())))?;
         let (array, within) = self.arrays.array_of(old.count());
         if within == 0 {
             self.provide(core, old, array)?;
@@ -68,7 +68,7 @@ impl Lh {
         Ok(match self.expansion {
             Expansion::ChainedBucket => {
                 // Without this condition many equal hashes would make the table grow without end.
-                let chained = core.chain_blocks.used(&core.pm, &core.root()?.chains);
+                let chained = core.chain_blocks.used(&core.storage, &core.root()?.chains);
                 chained <= segments / 2
                     || core.chain(segment.id).take(MAX_CHAIN_TO_SPLIT + 1).count()
                         <= MAX_CHAIN_TO_SPLIT

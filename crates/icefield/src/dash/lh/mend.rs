@@ -18,20 +18,20 @@ impl Lh {
         growth: Growth,
         mending: &Mending,
     ) -> Result<()> {
-        let extent = Extent::unpack(core.root()?.directory.load(&core.pm, Acquire));
-        let lh = Self::map(&core.pm, growth, extent)?;
+        let extent = Extent::unpack(core.root()?.directory.load(&core.storage, Acquire));
+        let lh = Self::map(&core.storage, growth, extent)?;
         if !extent.is_possible(lh.arrays.first_bits()) {
             // Opening the table reports this error.
             return Ok(());
         }
         let parity = extent.parity();
         let arrays = lh.arrays.arrays_for(extent.count());
-        mending.lengthen(&core.pm, lh.base.region(parity), lh.arrays.most() * 8)?;
+        mending.lengthen(&core.storage, lh.base.region(parity), lh.arrays.most() * 8)?;
         for array in 0..arrays {
             let place = lh.arrays.place(array, parity);
-            let entry = &lh.base.entries(&core.pm, parity, array..array + 1)?[0];
-            if lh.base.entry(&core.pm, parity, array) != Some(place as u32) {
-                entry.store(&core.pm, entry_of(place as u32), Relaxed);
+            let entry = &lh.base.entries(&core.storage, parity, array..array + 1)?[0];
+            if lh.base.entry(&core.storage, parity, array) != Some(place as u32) {
+                entry.store(&core.storage, entry_of(place as u32), Relaxed);
             }
             core.mend_segments(place + lh.arrays.size(array), mending)?;
         }

@@ -7,17 +7,17 @@ use crate::Result;
 use crate::dash::extent;
 use crate::dash::kinds::Kinds;
 use crate::dash::layout::State;
-use crate::dash::recover::touch;
+use crate::dash::recover::ensure_recovered;
 use crate::dash::segment::Core;
-use crate::pm::Medium;
-use crate::record::Pin;
+use crate::record::EpochGuard;
+use crate::storage::Medium;
 
 impl Lh {
     /// Merges the last segment into the one that it was split off from, if both have few enough records.
     pub(super) fn contract<T: Kinds>(
         &self,
         core: &Core<T>,
-        pin: &Pin<'_>,
+        pin: &EpochGuard<'_>,
         percent: u64,
     ) -> Result<bool> {
         let _structure = self.base.shared();
@@ -27,9 +27,11 @@ impl Lh {
         let Some(new) = old.shrunk(least) else { return Ok(false) };
         let last = new.count();
         let ids = [extent::source(last), last].map(|index| self.id(old, index));
-        // Performs the split if it is still due. The last segment cannot be the source of another. Read through `peek`:
-        // the records are counted again under the locks.
-        if !touch(core, self, ids[1])? || !core.pm.peek(|| core.fit_in_one(ids, percent))? {
+        // Performs the split if it is still due. The last segment cannot be the source of another. Read through
+        // `read_unvalidated`: the records are counted again under the locks.
+        if !ensure_recovered(core, self, ids[1])?
+            || !core.storage.read_unvalidated(|| core.fit_in_one(ids, percent))?
+        {
             return Ok(false);
         }
         let [left, right] = [core.hold(ids[0])?, core.hold(ids[1])?];
@@ -52,7 +54,7 @@ impl Lh {
             let (array, within) = self.arrays.array_of(last);
             if within == 0 {
                 // Its space is returned once no operation can access it.
-                core.limbo.enter(pin, array as u32);
+                core.deferred_free.enter(pin, array as u32);
             }
         }
         Ok(merged)
@@ -62,15 +64,15 @@ impl Lh {
     pub(super) fn punch_arrays<T: Kinds>(&self, core: &Core<T>) -> Result<()> {
         let _alone = self.expanding.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes = core.geometry.segment_bytes();
-        for array in core.limbo.leave() {
+        for array in core.deferred_free.leave() {
             let (space, array, parity) = (array, u64::from(array), self.extent().parity());
             // Skips an array that exists again, or that was added and freed again and is still waiting.
             if array > 0
                 && self.arrays.start(array) >= self.extent().count()
-                && !core.limbo.waits(space)
+                && !core.deferred_free.waits(space)
             {
                 let (start, size) = (self.arrays.place(array, parity), self.arrays.size(array));
-                core.pm.punch(&core.segments, start * bytes, size * bytes)?;
+                core.storage.punch(&core.segments, start * bytes, size * bytes)?;
             }
         }
         Ok(())

@@ -548,7 +548,7 @@ macro_rules! calls {
             /// ```
             pub fn for_each(&$self, mut f: impl FnMut(&K, &V) -> ControlFlow<()>) {
                 let guard = $map.pin();
-                // The caller's closure has the information whether it broke.
+                // Ignored: a break is the decision of the caller's closure.
                 let _ = $self.iter(&guard).try_for_each(|(key, value)| f(key, value));
             }
 

@@ -20,7 +20,7 @@ use crate::base::group::{Isa, Kernel, Native, dispatch};
 use crate::base::pipeline::{Stages, prefetch_read, prefetch_write, rolling, stages};
 use crate::base::sync::Line;
 use crate::dlht::api::plain;
-use crate::dlht::batch::{STRETCH, Tally, get_slowly, peek};
+use crate::dlht::batch::{LenDelta, STRETCH, get_slowly, peek};
 use crate::dlht::core::{Core, get_on};
 use crate::dlht::get::Step;
 use crate::dlht::header::SlotState;
@@ -29,7 +29,7 @@ use crate::dlht::mode::Shared;
 use crate::dlht::write::{Outcome, Rule};
 use crate::table::same_length;
 
-/// How far ahead bins and records are prefetched.
+/// The number of operations by which bins and records are prefetched ahead.
 const RING: usize = 64;
 const STAGE2: usize = 24;
 
@@ -44,15 +44,15 @@ fn hint<K, V>(isa: impl Isa, index: &Index, line: &Line, hash: u64) {
 }
 
 /// The slot access of the operation that runs now.
-pub(super) struct Turn<'a> {
+pub(super) struct BatchOp<'a> {
     core: &'a Core<Shared>,
     index: &'a Index,
     line: &'a Line,
-    tally: &'a Tally<'a, Shared>,
+    tally: &'a LenDelta<'a, Shared>,
     hash: u64,
 }
 
-impl Spot for Turn<'_> {
+impl Spot for BatchOp<'_> {
     #[inline(always)]
     fn get(&self) -> Option<u64> {
         match self.index.get::<Shared>(self.line, self.hash) {
@@ -86,7 +86,7 @@ struct Finds<'a, 'g, K, V, S, A: RecordAllocator, Q: ?Sized> {
 }
 
 /// A stretch of a batch of gets.
-struct Stretch<'a, 'g, I, K, V, S, A: RecordAllocator, Q: ?Sized> {
+struct EpochChunk<'a, 'g, I, K, V, S, A: RecordAllocator, Q: ?Sized> {
     isa: I,
     index: &'a Index,
     map: &'a DlhtMap<K, V, S, A>,
@@ -111,13 +111,13 @@ where
         for (keys, found) in keys.chunks(STRETCH).zip(found.chunks_mut(STRETCH)) {
             let guard = map.core.pin();
             let index = map.core.current(&guard);
-            let stretch = Stretch { isa, index, map, namespace, keys, found };
+            let stretch = EpochChunk { isa, index, map, namespace, keys, found };
             rolling(keys.len(), RING, STAGE2, stretch);
         }
     }
 }
 
-impl<'a, 'g, I, K, V, S, A, Q> Stages for Stretch<'a, 'g, I, K, V, S, A, Q>
+impl<'a, 'g, I, K, V, S, A, Q> Stages for EpochChunk<'a, 'g, I, K, V, S, A, Q>
 where
     I: Isa,
     K: Borrow<Q> + Hash + Eq + Send + 'g,
@@ -129,7 +129,7 @@ where
     type Entry = (&'a Line, u64);
 
     #[inline(always)]
-    fn first(&mut self, at: usize) -> (&'a Line, u64) {
+    fn locate(&mut self, at: usize) -> (&'a Line, u64) {
         let hash = self.map.hash_of(self.namespace, self.keys[at]);
         let line = self.index.bin(self.index.bin_of(hash));
         prefetch_read(line);
@@ -137,7 +137,7 @@ where
     }
 
     #[inline(always)]
-    fn second(&mut self, (line, hash): &mut (&'a Line, u64)) {
+    fn inspect(&mut self, (line, hash): &mut (&'a Line, u64)) {
         hint::<K, V>(self.isa, self.index, line, *hash);
     }
 
@@ -257,7 +257,7 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
         &self,
         count: usize,
         mut hash: impl FnMut(usize) -> Option<u64>,
-        mut run: impl FnMut(usize, Turn<'_>) -> ControlFlow<Result<()>>,
+        mut run: impl FnMut(usize, BatchOp<'_>) -> ControlFlow<Result<()>>,
     ) -> Result<()> {
         let (core, isa) = (&self.core, Native::default());
         let (mut ran, mut end) = (0, None);
@@ -265,7 +265,7 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
         while end.is_none() {
             let guard = core.pin();
             let index = core.current(&guard);
-            let tally = Tally::<Shared> { count: &core.count, delta: Cell::new(0) };
+            let tally = LenDelta::<Shared> { count: &core.count, delta: Cell::new(0) };
             let first = |at| {
                 let hash = hash(ran + at)?;
                 let line = index.bin(index.bin_of(hash));
@@ -282,7 +282,7 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
                 end = match ahead {
                     None => Some(Ok(())),
                     Some((line, hash)) => {
-                        let turn = Turn { core, index, line, tally: &tally, hash };
+                        let turn = BatchOp { core, index, line, tally: &tally, hash };
                         run(ran + at, turn).break_value()
                     }
                 };

@@ -6,7 +6,7 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::ops::ControlFlow;
 
-use super::batch::Turn;
+use super::batch::BatchOp;
 use super::memory::RecordAllocator;
 use super::record::Refused;
 use super::write::When;
@@ -238,7 +238,7 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
     #[inline]
     fn run_op<'g, Q: Hash + Eq + ?Sized>(
         &self,
-        turn: &Turn<'_>,
+        turn: &BatchOp<'_>,
         namespace: u16,
         op: &mut DlhtMapOp<'_, 'g, K, V, Q>,
         pinned: &'g Guard<'_>,

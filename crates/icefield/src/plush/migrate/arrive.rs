@@ -10,7 +10,7 @@ use crate::plush::epoch::LogEpoch;
 use crate::plush::layout::{Shape, State};
 use crate::plush::level::{Moving, MovingOf, Provided};
 use crate::plush::root::Held;
-use crate::pm::Medium;
+use crate::storage::Medium;
 use crate::{Error, Result};
 
 /// Targets that share their fences. Their writes, 30 blocks, stay in the medium's buffer (16 KiB on Optane) until
@@ -83,7 +83,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             places.extend(self.places_of(migration)?.into_iter().map(|place| (number, place)));
         }
         // A sync costs more than any number of media writes.
-        let together = if self.pm.fence_syncs() { places.len() } else { TOGETHER };
+        let together = if self.storage.fence_syncs() { places.len() } else { TOGETHER };
         while !places.is_empty() {
             for places in places.chunks(together) {
                 self.arrive(migrations, places)?;
@@ -259,25 +259,25 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         provided: &Provided,
     ) -> Result<()> {
         // P3, P6: the runs, records and filters of these targets.
-        self.end_runs(provided, self.pm.try_fence())?;
+        self.end_runs(provided, self.storage.try_fence())?;
         helds.clone().for_each(|held| held.begin_change());
         let chained = || targets.iter().filter(|target| target.is_chained());
         for Target { tail, size, added, .. } in chained().filter(|target| target.added > 0) {
             self.store_state(*tail, State { size: size + added, epoch: LogEpoch::NONE });
         }
         if chained().any(Target::tells_log) {
-            // The records count before the log's copies do not.
-            self.pm.try_fence()?;
+            // The records must count before the log's copies stop counting.
+            self.storage.try_fence()?;
         }
         for target in targets.iter().filter(|target| !target.is_chained() || target.tells_log()) {
             let size = match target.is_chained() {
-                true => State::unpack(target.first.entry.state.load(&self.pm, Relaxed)).size,
+                true => State::unpack(target.first.entry.state.load(&self.storage, Relaxed)).size,
                 false => target.size + target.added,
             };
             self.store_state(target.first, State { size, epoch: target.epoch });
         }
-        // P7: the records of these targets are below.
-        self.pm.try_fence()?;
+        // P7: the records of these targets are durable in the level below.
+        self.storage.try_fence()?;
         helds.for_each(|held| held.end_change());
         Ok(())
     }

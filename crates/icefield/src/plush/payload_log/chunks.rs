@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use crate::pm::Medium;
+use crate::storage::Medium;
 
 /// Records begin at multiples of this.
 pub(super) const UNIT_BYTES: u64 = 8;
@@ -135,8 +135,8 @@ impl Chunks {
         }
     }
 
-    pub(super) fn set(&self, pm: &impl Medium, chunk: u32, state: ChunkState) {
-        pm.beside();
+    pub(super) fn set(&self, storage: &impl Medium, chunk: u32, state: ChunkState) {
+        storage.sim_yield_point();
         if let Some(chunk) = self.get(chunk) {
             // Release (E10): pairs with the Acquire in `state`; the bytes below the limit are written.
             chunk.state.store(state.pack(), Release);
@@ -145,8 +145,8 @@ impl Chunks {
 
     /// The state of a chunk. For an unknown chunk, that of a free one.
     #[inline(always)]
-    pub(super) fn state(&self, pm: &impl Medium, chunk: u32) -> ChunkState {
-        pm.beside();
+    pub(super) fn state(&self, storage: &impl Medium, chunk: u32) -> ChunkState {
+        storage.sim_yield_point();
         // Acquire (E10): pairs with the Release in `set`.
         ChunkState::unpack(self.get(chunk).map_or(0, |chunk| chunk.state.load(Acquire)))
     }

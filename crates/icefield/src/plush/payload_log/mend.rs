@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::chunks::{CHUNK_BITS, ChunkWord, LAST_EPOCH, PayloadRef, UNIT_BYTES};
 use super::{HEAD_BYTES, PayloadLog, Seal, WORD_BYTES, lengths, stored_bytes, word_at};
 use crate::Result;
-use crate::pm::Medium;
 use crate::record::MAX_BYTES;
 use crate::record::mending::Mending;
+use crate::storage::Medium;
 
 /// Records of a chunk that are examined. The first one has the chunk's epoch, unless a crash lost it.
 const LOOKED_AT: usize = 8;
@@ -19,12 +19,16 @@ const ZEROS: u64 = 4096;
 impl PayloadLog {
     /// Makes words for chunks that have records and no word, because the map ends too early or parts of it are zero. For
     /// tables that are opened for salvage: the words are stored to private copies of the pages.
-    pub(in crate::plush) fn mend(&self, pm: &impl Medium, mending: &Mending) -> Result<()> {
+    pub(in crate::plush) fn mend(&self, storage: &impl Medium, mending: &Mending) -> Result<()> {
         let chunks = (self.region.len() / self.chunk_bytes).min(1 << CHUNK_BITS) as u32;
         let known = (self.map.len() / WORD_BYTES).min(chunks.into()) as u32;
         let word_of = |chunk: u32| -> Result<u64> {
             // Nothing was ever written to a chunk without a word (Y1).
-            if chunk < known { Ok(self.word(pm, chunk)?.load(pm, Relaxed)) } else { Ok(0) }
+            if chunk < known {
+                Ok(self.word(storage, chunk)?.load(storage, Relaxed))
+            } else {
+                Ok(0)
+            }
         };
         let mut search = Search { epochs: Vec::new(), failures: 0 };
         let mut words = Vec::new();
@@ -33,8 +37,10 @@ impl PayloadLog {
             let word = word_of(chunk)?;
             let ChunkWord { epoch, used, continues } = ChunkWord::unpack(word);
             let run = match word {
-                0 => self.find(pm, chunk, &mut search),
-                _ if used && !continues => self.run_of(pm, chunk, epoch).map(|run| (epoch, run)),
+                0 => self.find(storage, chunk, &mut search),
+                _ if used && !continues => {
+                    self.run_of(storage, chunk, epoch).map(|run| (epoch, run))
+                }
                 _ => None,
             };
             let Some((epoch, run)) = run else {
@@ -53,30 +59,30 @@ impl PayloadLog {
             chunk = run.end;
         }
         let Some(&(last, _)) = words.last() else { return Ok(()) };
-        mending.lengthen(pm, &self.map, (u64::from(last) + 1) * WORD_BYTES)?;
+        mending.lengthen(storage, &self.map, (u64::from(last) + 1) * WORD_BYTES)?;
         for (chunk, word) in &words {
-            self.word(pm, *chunk)?.store(pm, word.pack(), Relaxed);
+            self.word(storage, *chunk)?.store(storage, word.pack(), Relaxed);
         }
         mending.note(format!("the words of {} chunks made anew by their records", words.len()));
         Ok(())
     }
 
     /// The number of chunks that the first record of a chunk spans, if its checksum fits.
-    fn run_of(&self, pm: &impl Medium, chunk: u32, epoch: u64) -> Option<u32> {
-        let record = self.record_at(pm, chunk, 0)?;
+    fn run_of(&self, storage: &impl Medium, chunk: u32, epoch: u64) -> Option<u32> {
+        let record = self.record_at(storage, chunk, 0)?;
         record.is_of(epoch).then(|| record.bytes.div_ceil(self.chunk_bytes) as u32)
     }
 
     /// The epoch of a chunk by its first records, and the number of chunks that its first record spans.
-    fn find(&self, pm: &impl Medium, chunk: u32, search: &mut Search) -> Option<(u64, u32)> {
+    fn find(&self, storage: &impl Medium, chunk: u32, search: &mut Search) -> Option<(u64, u32)> {
         let (mut found, mut offset, mut looked_at) = (None, 0, 0);
         while offset < self.chunk_bytes && looked_at < LOOKED_AT {
-            if offset.is_multiple_of(ZEROS) && self.is_zero(pm, chunk, offset) {
+            if offset.is_multiple_of(ZEROS) && self.is_zero(storage, chunk, offset) {
                 offset += ZEROS;
                 continue;
             }
             let mut step = UNIT_BYTES;
-            if let Some(record) = self.record_at(pm, chunk, offset) {
+            if let Some(record) = self.record_at(storage, chunk, offset) {
                 looked_at += 1;
                 if let Some(epoch) = search.epoch_of(&record) {
                     let run = record.bytes.div_ceil(self.chunk_bytes) as u32;
@@ -89,20 +95,20 @@ impl PayloadLog {
         found
     }
 
-    fn is_zero(&self, pm: &impl Medium, chunk: u32, offset: u64) -> bool {
+    fn is_zero(&self, storage: &impl Medium, chunk: u32, offset: u64) -> bool {
         let at = self.offset_of(PayloadRef { chunk, epoch: 0, offset });
         let bytes = ZEROS.min(self.chunk_bytes - offset) as usize;
         // SAFETY: no thread writes to the region while the table is being opened.
-        let content = unsafe { pm.read_bytes(&self.region, at, bytes) };
+        let content = unsafe { storage.read_bytes(&self.region, at, bytes) };
         content.is_some_and(|content| content.iter().all(|&byte| byte == 0))
     }
 
     /// Reads a possible record: one that ends inside its chunk, or begins at the chunk's start and ends inside the file.
-    fn record_at(&self, pm: &impl Medium, chunk: u32, offset: u64) -> Option<Candidate> {
+    fn record_at(&self, storage: &impl Medium, chunk: u32, offset: u64) -> Option<Candidate> {
         let place = PayloadRef { chunk, epoch: 0, offset };
         let at = self.offset_of(place);
         // SAFETY: no thread writes to the region while the table is being opened.
-        let head = unsafe { pm.read_bytes(&self.region, at, HEAD_BYTES) }?;
+        let head = unsafe { storage.read_bytes(&self.region, at, HEAD_BYTES) }?;
         let [words, hash, sum] = [0, 8, 16].map(|at| word_at(head, at));
         let [key, value] = lengths(head);
         let bytes = stored_bytes(key, value);
@@ -114,7 +120,8 @@ impl PayloadLog {
             return None;
         }
         // SAFETY: as above.
-        let content = unsafe { pm.read_bytes(&self.region, at + HEAD_BYTES as u64, key + value) }?;
+        let content =
+            unsafe { storage.read_bytes(&self.region, at + HEAD_BYTES as u64, key + value) }?;
         let seal = Seal::new();
         let wanted = (sum ^ seal.of_content(content)).wrapping_sub(hash);
         Some(Candidate { place, bytes, lengths: words, wanted, seal })

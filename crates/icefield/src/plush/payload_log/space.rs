@@ -10,7 +10,7 @@ use super::{PayloadLog, WORD_BYTES};
 use crate::base::reclaim::Guard;
 use crate::plush::collect::Collection;
 use crate::plush::core::lock;
-use crate::pm::Medium;
+use crate::storage::Medium;
 use crate::{Error, Result};
 
 /// Free chunks that are reserved for the collection: without one it could not move any record when there is no space.
@@ -71,15 +71,15 @@ fn unwaiting(returned: &Mutex<Vec<u32>>) -> MutexGuard<'_, Vec<u32>> {
 
 impl PayloadLog {
     /// Reads the states of all chunks, after a crash or not.
-    pub(in crate::plush) fn resume(&self, pm: &impl Medium) -> Result<()> {
+    pub(in crate::plush) fn resume(&self, storage: &impl Medium) -> Result<()> {
         let chunks = (self.map.len() / WORD_BYTES).min(self.region.len() / self.chunk_bytes);
         let chunks = chunks.min(1 << CHUNK_BITS) as u32;
         self.chunks.extend(chunks);
-        let mut space = lock(pm, &self.space);
+        let mut space = lock(storage, &self.space);
         space.chunks = chunks;
         let (mut found, mut seed) = (Found::Free, 0_u64);
         for chunk in 0..chunks {
-            let word = ChunkWord::unpack(self.word(pm, chunk)?.load(pm, Acquire));
+            let word = ChunkWord::unpack(self.word(storage, chunk)?.load(storage, Acquire));
             seed = seed.wrapping_add(word.epoch);
             found = match (word.used, word.continues) {
                 (_, true) => found,
@@ -98,7 +98,7 @@ impl PayloadLog {
                         *run
                     };
                     space.usage.chunks += 1;
-                    self.set_limit(pm, first, u64::from(run) * self.chunk_bytes)?;
+                    self.set_limit(storage, first, u64::from(run) * self.chunk_bytes)?;
                 }
                 Found::Free => {
                     space.whole.insert(chunk);
@@ -108,25 +108,25 @@ impl PayloadLog {
         }
         // A session that writes less than a chunk also takes one step.
         self.taken.store(1, Relaxed);
-        *self.lock_collection(pm) = Collection::of_unknown(seed);
+        *self.lock_collection(storage) = Collection::of_unknown(seed);
         Ok(())
     }
 
     /// Sets how far a used chunk is written.
-    fn set_limit(&self, pm: &impl Medium, chunk: u32, limit: u64) -> Result<()> {
-        let epoch = ChunkWord::unpack(self.word(pm, chunk)?.load(pm, Acquire)).epoch;
-        self.chunks.set(pm, chunk, ChunkState { epoch, used: epoch < LAST_EPOCH, limit });
+    fn set_limit(&self, storage: &impl Medium, chunk: u32, limit: u64) -> Result<()> {
+        let epoch = ChunkWord::unpack(self.word(storage, chunk)?.load(storage, Acquire)).epoch;
+        self.chunks.set(storage, chunk, ChunkState { epoch, used: epoch < LAST_EPOCH, limit });
         Ok(())
     }
 
     /// Reserves a place for a record, and counts the record as pending.
     pub(super) fn reserve(
         &self,
-        pm: &impl Medium,
+        storage: &impl Medium,
         bytes: u64,
         purpose: Purpose,
     ) -> Result<PayloadRef> {
-        let mut space = lock(pm, &self.space);
+        let mut space = lock(storage, &self.space);
         let (chunk, offset) = match space.current {
             Some((chunk, at)) if at + bytes <= self.chunk_bytes => {
                 space.current = Some((chunk, at + bytes));
@@ -134,12 +134,12 @@ impl PayloadLog {
             }
             _ if bytes > self.chunk_bytes => {
                 let run = bytes.div_ceil(self.chunk_bytes) as u32;
-                let chunk = self.take(pm, &mut space, run, purpose)?;
+                let chunk = self.take(storage, &mut space, run, purpose)?;
                 space.full.insert(chunk);
                 (chunk, 0)
             }
             former => {
-                let chunk = self.take(pm, &mut space, 1, purpose)?;
+                let chunk = self.take(storage, &mut space, 1, purpose)?;
                 space.full.extend(former.map(|(chunk, _)| chunk));
                 space.current = Some((chunk, bytes));
                 (chunk, 0)
@@ -151,20 +151,26 @@ impl PayloadLog {
             // Relaxed: under the mutex, and before the chunk is full for other threads.
             chunk.pending.fetch_add(1, Relaxed);
         }
-        Ok(PayloadRef { chunk, epoch: self.chunks.state(pm, chunk).epoch, offset })
+        Ok(PayloadRef { chunk, epoch: self.chunks.state(storage, chunk).epoch, offset })
     }
 
     /// Takes a run of free chunks, or of new ones.
-    fn take(&self, pm: &impl Medium, space: &mut Space, run: u32, purpose: Purpose) -> Result<u32> {
+    fn take(
+        &self,
+        storage: &impl Medium,
+        space: &mut Space,
+        run: u32,
+        purpose: Purpose,
+    ) -> Result<u32> {
         space.whole.extend(unwaiting(&self.returned).drain(..));
         let spare = if purpose == Purpose::Write { SPARE } else { 0 };
         let (start, taken) = loop {
             let start = match space.run_of_free(run, spare) {
                 Some(start) => start,
-                None => self.grow(pm, space, run, spare)?,
+                None => self.grow(storage, space, run, spare)?,
             };
             let taken = start..start + run;
-            match self.fill_holes(pm, space, taken.clone()) {
+            match self.fill_holes(storage, space, taken.clone()) {
                 // A former session has given the space back. Other chunks may have space.
                 Err(Error::NoSpace { .. })
                     if taken.clone().any(|chunk| space.whole.contains(&chunk)) =>
@@ -178,24 +184,24 @@ impl PayloadLog {
             }
         };
         if let Some(other) = space.spare_beside(&taken).filter(|_| spare > 0) {
-            self.fill_holes(pm, space, other..other + 1)?;
+            self.fill_holes(storage, space, other..other + 1)?;
         }
         for chunk in taken.clone() {
-            let cell = self.word(pm, chunk)?;
-            let word = ChunkWord::unpack(cell.load(pm, Acquire));
+            let cell = self.word(storage, chunk)?;
+            let word = ChunkWord::unpack(cell.load(storage, Acquire));
             let used = ChunkWord { used: true, continues: chunk != start, ..word };
-            cell.store(pm, used.pack(), Release);
-            pm.flush_object(cell);
+            cell.store(storage, used.pack(), Release);
+            storage.flush_object(cell);
         }
         // Y1.
-        pm.try_fence()?;
+        storage.try_fence()?;
         taken.for_each(|chunk| {
             space.whole.remove(&chunk);
         });
         if run > 1 {
             space.runs.insert(start, run);
         }
-        self.set_limit(pm, start, 0)?;
+        self.set_limit(storage, start, 0)?;
         space.usage.chunks += u64::from(run);
         if purpose == Purpose::Write {
             // Relaxed: as in `is_step_due`.
@@ -205,10 +211,15 @@ impl PayloadLog {
     }
 
     /// Allocates the space of free chunks, which may be holes, also of a former session.
-    fn fill_holes(&self, pm: &impl Medium, space: &mut Space, chunks: Range<u32>) -> Result<()> {
+    fn fill_holes(
+        &self,
+        storage: &impl Medium,
+        space: &mut Space,
+        chunks: Range<u32>,
+    ) -> Result<()> {
         let [from, to] =
             [chunks.start, chunks.end].map(|chunk| u64::from(chunk) * self.chunk_bytes);
-        pm.reserve(&self.region, from, to - from)?;
+        storage.reserve(&self.region, from, to - from)?;
         for chunk in chunks {
             if space.punched.remove(&chunk) {
                 space.whole.insert(chunk);
@@ -219,16 +230,22 @@ impl PayloadLog {
 
     /// Grows the files by a run of new chunks, so that `spare` others remain free. Returns the first chunk of the
     /// run.
-    fn grow(&self, pm: &impl Medium, space: &mut Space, run: u32, spare: usize) -> Result<u32> {
+    fn grow(
+        &self,
+        storage: &impl Medium,
+        space: &mut Space,
+        run: u32,
+        spare: usize,
+    ) -> Result<u32> {
         let start = space.chunks;
         let more = run + spare.saturating_sub(space.free_chunks()) as u32;
         let chunks = start.saturating_add(more);
         if chunks > 1 << CHUNK_BITS {
-            let path = pm.path().join(self.region.name());
+            let path = storage.path().join(self.region.name());
             return Err(Error::NoSpace { path, needed_bytes: self.chunk_bytes });
         }
-        pm.grow(&self.region, u64::from(chunks) * self.chunk_bytes)?;
-        pm.grow(&self.map, u64::from(chunks) * WORD_BYTES)?;
+        storage.grow(&self.region, u64::from(chunks) * self.chunk_bytes)?;
+        storage.grow(&self.map, u64::from(chunks) * WORD_BYTES)?;
         self.chunks.extend(chunks);
         space.chunks = chunks;
         // In case the words cannot be stored: then other records may have these chunks.
@@ -236,45 +253,45 @@ impl PayloadLog {
         Ok(start)
     }
 
-    pub(in crate::plush) fn usage(&self, pm: &impl Medium) -> Usage {
-        lock(pm, &self.space).usage
+    pub(in crate::plush) fn usage(&self, storage: &impl Medium) -> Usage {
+        lock(storage, &self.space).usage
     }
 
-    /// The full chunks to all of whose records slots refer, each with the length of its run.
-    pub(in crate::plush) fn full(&self, pm: &impl Medium) -> Vec<(u32, u32)> {
-        let space = lock(pm, &self.space);
+    /// The full chunks without pending records, each with the length of its run.
+    pub(in crate::plush) fn full(&self, storage: &impl Medium) -> Vec<(u32, u32)> {
+        let space = lock(storage, &self.space);
         let settled = space.full.iter().copied().filter(|&chunk| self.is_settled(chunk));
         settled.map(|chunk| (chunk, space.run(chunk))).collect()
     }
 
-    /// The next such chunk from a number on, or else from the first chunk on.
-    pub(in crate::plush) fn full_from(&self, pm: &impl Medium, number: u32) -> Option<u32> {
-        let space = lock(pm, &self.space);
+    /// The next full chunk without pending records, from a number on, or else from the first chunk on.
+    pub(in crate::plush) fn full_from(&self, storage: &impl Medium, number: u32) -> Option<u32> {
+        let space = lock(storage, &self.space);
         let around = space.full.range(number..).chain(space.full.range(..number));
         around.copied().find(|&chunk| self.is_settled(chunk))
     }
 
     /// Bytes of a chunk, or of the run that begins with it.
-    pub(in crate::plush) fn run_bytes(&self, pm: &impl Medium, chunk: u32) -> u64 {
-        u64::from(lock(pm, &self.space).run(chunk)) * self.chunk_bytes
+    pub(in crate::plush) fn run_bytes(&self, storage: &impl Medium, chunk: u32) -> u64 {
+        u64::from(lock(storage, &self.space).run(chunk)) * self.chunk_bytes
     }
 
     /// Frees a chunk, or the run that begins with it. Its needed records have moved, durably. The chunk is used again
     /// when all readers have left.
     pub(in crate::plush) fn release(
         &self,
-        pm: &impl Medium,
+        storage: &impl Medium,
         guard: &Guard<'_>,
         chunk: u32,
     ) -> Result<()> {
-        let cell = self.word(pm, chunk)?;
-        let epoch = ChunkWord::unpack(cell.load(pm, Acquire)).epoch + 1;
+        let cell = self.word(storage, chunk)?;
+        let epoch = ChunkWord::unpack(cell.load(storage, Acquire)).epoch + 1;
         // Durable when the chunk is taken (Y1); the chunks that continue it remain as they are (Y5).
-        cell.store(pm, ChunkWord { epoch, used: false, continues: false }.pack(), Release);
-        let mut space = lock(pm, &self.space);
+        cell.store(storage, ChunkWord { epoch, used: false, continues: false }.pack(), Release);
+        let mut space = lock(storage, &self.space);
         // The limit remains for readers that have already found a record (Y3).
-        let state = self.chunks.state(pm, chunk);
-        self.chunks.set(pm, chunk, ChunkState { epoch, used: false, ..state });
+        let state = self.chunks.state(storage, chunk);
+        self.chunks.set(storage, chunk, ChunkState { epoch, used: false, ..state });
         space.full.remove(&chunk);
         let run = space.runs.remove(&chunk).unwrap_or(1);
         space.usage.chunks -= u64::from(run);
@@ -288,18 +305,18 @@ impl PayloadLog {
     }
 
     /// Frees all chunks of a table that is empty now. No other thread writes.
-    pub(in crate::plush) fn release_all(&self, pm: &impl Medium) -> Result<()> {
+    pub(in crate::plush) fn release_all(&self, storage: &impl Medium) -> Result<()> {
         let guard = self.pin();
         guard.flush();
-        *self.lock_collection(pm) = Collection::of_empty();
+        *self.lock_collection(storage) = Collection::of_empty();
         loop {
             let chunk = {
-                let mut space = lock(pm, &self.space);
+                let mut space = lock(storage, &self.space);
                 let current = space.current.take().map(|(chunk, _)| chunk);
                 current.or_else(|| space.full.first().copied())
             };
             match chunk {
-                Some(chunk) => self.release(pm, &guard, chunk)?,
+                Some(chunk) => self.release(storage, &guard, chunk)?,
                 None => return Ok(()),
             }
         }
@@ -307,8 +324,8 @@ impl PayloadLog {
 
     /// Gives the space of free chunks back to the file system, except that of `spare` chunks. Returns whether any had
     /// space. The caller is not pinned.
-    pub(in crate::plush) fn give_back(&self, pm: &impl Medium, spare: usize) -> Result<bool> {
-        let mut space = lock(pm, &self.space);
+    pub(in crate::plush) fn give_back(&self, storage: &impl Medium, spare: usize) -> Result<bool> {
+        let mut space = lock(storage, &self.space);
         let space = &mut *space;
         space.whole.extend(unwaiting(&self.returned).drain(..));
         let idle: Vec<u32> =
@@ -317,15 +334,15 @@ impl PayloadLog {
             return Ok(false);
         }
         for &chunk in &space.whole {
-            pm.flush_object(self.word(pm, chunk)?);
+            storage.flush_object(self.word(storage, chunk)?);
         }
         // Y1: if a crash showed a chunk as used, or the first one of its run, its records would be missing.
-        pm.try_fence()?;
+        storage.try_fence()?;
         for run in idle.chunk_by(|a, b| a + 1 == *b) {
             let [from, to] = [run[0], run[0] + run.len() as u32]
                 .map(|chunk| u64::from(chunk) * self.chunk_bytes);
             // A file system that cannot punch holes keeps the pages; the chunks remain free.
-            if pm.punch(&self.region, from, to - from).is_ok() {
+            if storage.punch(&self.region, from, to - from).is_ok() {
                 space.note_punched(run.iter().copied());
             }
         }
@@ -333,8 +350,8 @@ impl PayloadLog {
     }
 
     /// Returns whether freed chunks wait for readers to leave.
-    pub(in crate::plush) fn waits_for_readers(&self, pm: &impl Medium) -> bool {
-        let mut space = lock(pm, &self.space);
+    pub(in crate::plush) fn waits_for_readers(&self, storage: &impl Medium) -> bool {
+        let mut space = lock(storage, &self.space);
         space.whole.extend(unwaiting(&self.returned).drain(..));
         space.usage.chunks + (space.free_chunks() as u64) < u64::from(space.chunks)
     }

@@ -1,0 +1,170 @@
+//! Stashed and chained records of a segment: moves them to their home buckets, and rebuilds the overflow metadata.
+
+use super::bucket::Guard;
+use super::insert::{MAX_MOVES, movable};
+use super::kinds::{Ablation, Kinds};
+use super::layout::Bucket;
+use super::moves::Move;
+use super::segment::{Core, Segment};
+use super::stash;
+use crate::Result;
+use crate::storage::Medium;
+
+/// Displacements in rounds: those of a round are made together, after those of the previous rounds.
+type Rounds<'a> = [Vec<Move<'a>>; MAX_MOVES];
+
+impl<T: Kinds> Core<T> {
+    /// Moves stashed records home, displacing other records where that makes room, and frees chained buckets that
+    /// become empty. The caller holds all locks.
+    pub(super) fn rebalance_stash(
+        &self,
+        segment: Segment<'_>,
+        guards: &[Guard<'_, T::Medium>],
+    ) -> Result<()> {
+        let Some(rounds) = self.plan_ways(segment)? else { return Ok(()) };
+        guards.iter().for_each(Guard::begin_change);
+        for moves in rounds.iter().filter(|moves| !moves.is_empty()) {
+            self.copy_all(moves);
+            self.publish_all(moves);
+            self.strike_all(moves);
+            // P5: the slots are durably free before they are used again.
+            self.storage.fence();
+            self.counts.displacements.add(moves.len() as i64);
+        }
+        self.bring_home(segment)?;
+        // P11, as after a split.
+        self.storage.fence();
+        self.drop_empty_chain(segment)?;
+        self.rebuild_overflow(segment)
+    }
+
+    /// Plans the displacements that let as many records as possible move home. A move whose target slot another move
+    /// vacates is in a later round. Returns `None` if no record can move home.
+    fn plan_ways<'a>(&self, segment: Segment<'a>) -> Result<Option<Rounds<'a>>> {
+        let (storage, normal) = (&self.storage, self.geometry.buckets as usize);
+        let taken = segment.buckets[..normal].iter().map(|bucket| bucket.meta(storage).allocated());
+        let (mut taken, mut left) = (taken.collect::<Vec<_>>(), vec![0_u32; normal]);
+        let (mut rounds, mut comers) = (Rounds::default(), 0);
+        for site in self.sites(segment).skip(normal) {
+            let (_, bucket) = site?;
+            for slot in Bucket::slots_of(bucket.meta(storage).allocated()) {
+                let home = self.geometry.home(self.hash_at(bucket, slot)?);
+                let pair = [home, self.geometry.next(home)];
+                if let Some((which, free)) = self.choose(pair.map(|number| taken[number])) {
+                    taken[pair[which]] |= 1 << free;
+                } else if !T::Ablation::PARTS.balancing
+                    || !self.plan_way(segment, pair[1], true, (&mut taken, &mut left), &mut rounds)
+                        && !self.plan_way(
+                            segment,
+                            home,
+                            false,
+                            (&mut taken, &mut left),
+                            &mut rounds,
+                        )
+                {
+                    continue;
+                }
+                comers += 1;
+            }
+        }
+        Ok((comers > 0).then_some(rounds))
+    }
+
+    /// Plans to displace a record from a full bucket to the next or previous bucket, and so on until a bucket has room.
+    /// `taken` has the slots of each bucket that will be in use; `left` has the slots whose records are already planned
+    /// to move.
+    fn plan_way<'a>(
+        &self,
+        segment: Segment<'a>,
+        from: usize,
+        onwards: bool,
+        (taken, left): (&mut [u32], &mut [u32]),
+        rounds: &mut Rounds<'a>,
+    ) -> bool {
+        let mut path: Vec<(usize, usize)> = Vec::with_capacity(MAX_MOVES);
+        let mut number = from;
+        let free = loop {
+            let (storage, bucket) = (&self.storage, &segment.buckets[number]);
+            if !path.is_empty()
+                && let Some(free) = Bucket::free_slot(taken[number], self.geometry.slot_mask())
+            {
+                break free;
+            }
+            let Some(slot) = movable(storage, bucket, onwards, left[number]) else { return false };
+            if path.len() == MAX_MOVES || path.iter().any(|&(passed, _)| passed == number) {
+                return false;
+            }
+            path.push((number, slot));
+            let geometry = self.geometry;
+            number = if onwards { geometry.next(number) } else { geometry.previous(number) };
+        };
+        taken[number] |= 1 << free;
+        let mut target = (&segment.buckets[number], free);
+        for (round, (number, slot)) in path.into_iter().rev().enumerate() {
+            // The vacated slot is filled in the next round.
+            left[number] |= 1 << slot;
+            let source = (&segment.buckets[number], slot);
+            rounds[round].push(Move { source, target, member: onwards });
+            target = source;
+        }
+        true
+    }
+
+    /// Moves records from the stash and the chain to their home or probing buckets, all of them with two fences and the
+    /// caller's next one.
+    pub(super) fn bring_home(&self, segment: Segment<'_>) -> Result<()> {
+        let storage = &self.storage;
+        let mut pending = vec![0_u32; self.geometry.buckets as usize];
+        let mut moves = Vec::new();
+        for site in self.sites(segment).skip(self.geometry.buckets as usize) {
+            let (_, bucket) = site?;
+            for slot in Bucket::slots_of(bucket.meta(storage).allocated()) {
+                let home = self.geometry.home(self.hash_at(bucket, slot)?);
+                let pair = [home, self.geometry.next(home)];
+                let metas = pair.map(|number| {
+                    segment.buckets[number].meta(storage).allocated() | pending[number]
+                });
+                if let Some((which, free)) = self.choose(metas) {
+                    pending[pair[which]] |= 1 << free;
+                    let target = (&segment.buckets[pair[which]], free);
+                    moves.push(Move { source: (bucket, slot), target, member: which == 1 });
+                }
+            }
+        }
+        if !moves.is_empty() {
+            self.copy_all(&moves);
+            self.publish_all(&moves);
+            // P11: durable by the fence of P16, before the locks are released and the slots used again.
+            self.strike_all(&moves);
+        }
+        Ok(())
+    }
+
+    /// Rebuilds the overflow metadata of all buckets from the records in the stash and the chain.
+    pub(super) fn rebuild_overflow(&self, segment: Segment<'_>) -> Result<()> {
+        segment.buckets.iter().for_each(|bucket| stash::reset(&self.storage, bucket));
+        for site in self.sites(segment).skip(self.geometry.buckets as usize) {
+            let (site, bucket) = site?;
+            for slot in Bucket::slots_of(bucket.meta(&self.storage).allocated()) {
+                let hash = self.hash_at(bucket, slot)?;
+                let [home, probing] = self.pair(segment, hash);
+                stash::note(&self.storage, home, probing, hash, site.stash_bucket());
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether a key with this hash has room without a split.
+    pub(super) fn has_room(&self, segment: Segment<'_>, hash: u64) -> Result<bool> {
+        let mask = self.geometry.slot_mask();
+        let free = |bucket: &Bucket| {
+            Bucket::free_slot(bucket.meta(&self.storage).allocated(), mask).is_some()
+        };
+        let pair = self.pair(segment, hash);
+        let metas = pair.map(|bucket| bucket.meta(&self.storage).allocated());
+        if self.choose(metas).is_some() || self.stash(segment).iter().any(free) {
+            return Ok(true);
+        }
+        self.chain(segment.id).try_fold(false, |found, block| Ok(found || free(&block?.1.bucket)))
+    }
+}

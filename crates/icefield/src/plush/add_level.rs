@@ -1,0 +1,306 @@
+//! The number of levels: when one is added or removed, and how full the levels are.
+
+use std::ops::Range;
+use std::sync::atomic::Ordering::{Acquire, Release};
+
+use super::core::{Core, EntryRef, lock};
+use super::epoch::LogEpoch;
+use super::layout::{CLASSES, ENTRY_BYTES, State, class_of};
+use super::pack::Last;
+use super::root::{Held, Relief};
+use crate::Result;
+use crate::key::{Key, Value};
+use crate::storage::alloc::Blocks;
+use crate::storage::{Medium, not_poisoned};
+
+/// Entries that are sampled to estimate how full a level is.
+const SAMPLES: u64 = 64;
+/// A level is added when the last one holds this many eighths of the records that fit without continued entries. A
+/// level of nearly empty entries would take more space than continuations do, but continuations cost searches more.
+const DUE_EIGHTHS: u64 = 10;
+/// From this many eighths on, the file of the next level grows ahead of time, by this many bytes for each entry that
+/// overflows because of new keys. Updates alone fill the last level as far, but no further.
+const AHEAD_EIGHTHS: u64 = 9;
+const AHEAD_BYTES: u64 = 2 << 20;
+/// Entries of a chain that are counted: where keys crowd, more levels do not help.
+const COUNTED: usize = 3;
+
+impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+    /// The number of records that fit before the table needs another level.
+    pub(super) fn capacity(&self) -> u64 {
+        self.capacity_of(self.level_count())
+    }
+
+    fn capacity_of(&self, levels: usize) -> u64 {
+        let entries: u64 = (0..=levels).map(|level| self.shape.entries(level)).sum();
+        entries.saturating_mul(self.shape.records() as u64)
+    }
+
+    /// Fails when there is no room for `records` in all, before any space is taken.
+    pub(super) fn check_room(&self, records: u64) -> Result<()> {
+        let words = self.measure.widths().words() as u64;
+        let record_bytes = |records: u64| records.saturating_mul(words * 8);
+        // If not even the last possible level has entries enough, they are continued.
+        let most = self.shape.max_levels();
+        let levels = (self.level_count()..most).find(|&levels| self.capacity_of(levels) >= records);
+        let levels = levels.unwrap_or(most);
+        let entry_bytes = self.shape.entries_above(levels + 1) * ENTRY_BYTES;
+        let more = record_bytes(records.saturating_sub(self.estimate()));
+        let bytes = entry_bytes.saturating_sub(self.levels.len()).saturating_add(more);
+        self.storage.check_room(bytes, 0)
+    }
+
+    /// Adds levels until `records` fit.
+    pub(super) fn make_room_for(&self, records: u64) -> Result<()> {
+        let _growing = lock(&self.storage, &self.growing);
+        if self.capacity() < records {
+            self.check_room(records)?;
+        }
+        while self.capacity() < records && self.level_count() < self.shape.max_levels() {
+            self.add_level(self.level_count())?;
+        }
+        Ok(())
+    }
+
+    /// Touches the DRAM of a new table if `records` will fill its root. Otherwise the first writes would wait for the
+    /// pages.
+    pub(super) fn populate_for(&self, records: u64) {
+        if records >= (self.root.entries() * self.shape.records()) as u64 {
+            self.root.populate();
+            self.top_filters.populate();
+        }
+    }
+
+    /// Reserves the space of the buckets that `records` take, if level 1 will hold them all. Otherwise the first
+    /// writes would wait for the files to grow.
+    pub(super) fn reserve_buckets(&self, records: u64) -> Result<()> {
+        if self.level_count() > 1 {
+            return Ok(());
+        }
+        let entries = self.shape.entries(1);
+        let each = records.div_ceil(entries) as usize;
+        for class in 0..CLASSES {
+            let runs = (0..self.runs_for(each)).filter(|&run| class_of(run) == class).count();
+            self.run_blocks(class).reserve(entries * runs as u64)?;
+        }
+        Ok(())
+    }
+
+    /// Adds a level below `level`, the last one. Called under `growing`.
+    pub(super) fn add_level(&self, level: usize) -> Result<()> {
+        not_poisoned(&self.storage)?;
+        let [from, to] = [1, 2].map(|more| self.shape.entries_above(level + more) * ENTRY_BYTES);
+        self.storage.grow(&self.levels, to)?;
+        // A table that shrank has given this space back.
+        self.storage.reserve(&self.levels, from, to - from)?;
+        let cell = &self.root_words()?.levels;
+        cell.store(&self.storage, level as u64 + 1, Release);
+        // P9: the table has the level.
+        self.storage.try_persist(cell)?;
+        self.level_count.store(level + 1, Release);
+        Ok(())
+    }
+
+    /// Removes levels as long as the records of the last one fit into the entries above. No other thread writes.
+    pub(super) fn drop_levels(&self) -> Result<()> {
+        while self.level_count() > 1 && self.last_fits_above()? {
+            self.drop_level()?;
+        }
+        Ok(())
+    }
+
+    /// Returns whether each entry of the level above the last one has room for all records below it.
+    fn last_fits_above(&self) -> Result<bool> {
+        let level = self.level_count() - 1;
+        for index in 0..self.shape.entries(level) {
+            let mut records = self.records_of_chain(self.level_entry(level, index)?)?;
+            for below in self.below(level, index) {
+                records += self.records_of_chain(self.level_entry(level + 1, below)?)?;
+            }
+            if records > self.shape.records() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn records_of_chain(&self, first: EntryRef<'_>) -> Result<usize> {
+        let chain = self.chain_of(first)?;
+        chain.into_iter().map(|entry| Ok(self.state(entry)?.size)).sum()
+    }
+
+    /// The entries of the next level below an entry.
+    fn below(&self, level: usize, index: u64) -> Range<u64> {
+        let step = self.shape.step(level);
+        index << step..(index + 1) << step
+    }
+
+    /// Moves the records of the last level to the entries above, which have room for them, and removes the level.
+    fn drop_level(&self) -> Result<()> {
+        let level = self.level_count() - 1;
+        for root_entry in 0..self.root.entries() {
+            let _pin = self.pin();
+            let held = self.root.lock(&self.storage, root_entry);
+            // The migration underway and the relief describe the levels before this change.
+            self.give_up_underway(&held)?;
+            self.root.note_relief(root_entry, Relief::NotYet);
+            for index in self.entries_below(root_entry, level) {
+                self.move_up(&held, level, index)?;
+            }
+        }
+        self.pack(Last::Goes)
+    }
+
+    /// The entries of a level below a root entry.
+    pub(super) fn entries_below(&self, root_entry: usize, level: usize) -> Range<u64> {
+        let below = self.shape.prefix(level) - self.shape.prefix(0);
+        (root_entry as u64) << below..(root_entry as u64 + 1) << below
+    }
+
+    /// Moves the records below an entry into it. A crash in between leaves copies below, which those in the entry
+    /// hide.
+    fn move_up(&self, held: &Held<'_, M>, level: usize, index: u64) -> Result<()> {
+        let first = self.level_entry(level, index)?;
+        if self.has_leaves(first)? {
+            // The records of leaves move down first. If they were in the first entry as well, a crash could leave only
+            // some of the leaves, and searches would not find the records that the others had. The last level is so
+            // empty that it has room.
+            self.migrate_down(held, level, index)?;
+        }
+        let mut newest_first = self.newest_first(first)?;
+        for below in self.below(level, index) {
+            self.newest_first_where(
+                self.level_entry(level + 1, below)?,
+                &mut newest_first,
+                |_| true,
+            )?;
+        }
+        let (mut records, dropped) = self.newest_of(newest_first.iter().copied())?;
+        records.reverse();
+        self.provide_now(&[(first, records.len())])?;
+        self.rewrite(held, first, &records, None)?;
+        self.estimate.add(dropped);
+        held.begin_change();
+        let emptied = self.drop_chain(first);
+        held.end_change();
+        emptied
+    }
+
+    /// Empties the entries that continue another one, and frees them.
+    fn drop_chain(&self, first: EntryRef<'_>) -> Result<()> {
+        while let Some(next) = self.next_of(first)? {
+            let State { epoch, .. } = self.state(next)?;
+            self.store_state(next, State { size: 0, epoch });
+            // P8: the records are in the first entry.
+            self.storage.try_fence()?;
+            self.unchain(first, next)?;
+        }
+        Ok(())
+    }
+
+    /// Empties the last level, all of whose records are also above it, and removes it. The phase word is that of
+    /// packing, so the blocks of the level are free without any work of their allocators.
+    pub(super) fn take_last_level(&self) -> Result<()> {
+        let level = self.level_count();
+        for root_entry in 0..self.root.entries() {
+            let held = self.root.lock(&self.storage, root_entry);
+            let mut all = Vec::new();
+            for index in self.entries_below(root_entry, level) {
+                all.extend(self.chain_of(self.level_entry(level, index)?)?);
+            }
+            held.begin_change();
+            let wiped = self.wipe_all(&all);
+            all.iter().for_each(|entry| self.leaves.forget(entry.id));
+            held.end_change();
+            wiped?;
+        }
+        let cell = &self.root_words()?.levels;
+        cell.store(&self.storage, level as u64 - 1, Release);
+        // P21: the last level, which is empty, is removed.
+        self.storage.try_persist(cell)?;
+        self.level_count.store(level - 1, Release);
+        Ok(())
+    }
+
+    fn wipe_all(&self, entries: &[EntryRef<'_>]) -> Result<()> {
+        let empty = State { size: 0, epoch: LogEpoch::NONE };
+        for &entry in entries {
+            self.store_state(entry, empty);
+            self.forget_filter(entry);
+        }
+        // P8: before the entries lose their buckets.
+        self.storage.try_fence()?;
+        for entry in entries {
+            self.wipe_entry(entry.id, empty)?;
+        }
+        // Before P21: a level that is added later finds these entries empty.
+        self.storage.try_fence()
+    }
+
+    /// Adds a level below the last one when that is more than full. When it is nearly full and new keys arrive, grows
+    /// a part of the next level's file. Returns whether there is a level below now.
+    pub(super) fn add_level_if_due(&self, level: usize, grows: bool) -> Result<bool> {
+        let _growing = lock(&self.storage, &self.growing);
+        if level < self.level_count() {
+            return Ok(true);
+        }
+        if level == self.shape.max_levels() {
+            return Ok(false);
+        }
+        let eighths = self.eighths_full(level)?;
+        if eighths < DUE_EIGHTHS {
+            if grows && eighths >= AHEAD_EIGHTHS && !self.storage.fence_syncs() {
+                self.grow_ahead(level);
+            }
+            return Ok(false);
+        }
+        self.add_level(level)?;
+        Ok(true)
+    }
+
+    /// Estimates by samples how many eighths of its records without continuations the last level holds.
+    fn eighths_full(&self, level: usize) -> Result<u64> {
+        let (records, samples) = self.sampled(level)?;
+        Ok(records * 8 / (samples * self.shape.records() as u64))
+    }
+
+    /// Grows a part of the next level's file, so that the thread that adds the level need not wait for all of it.
+    fn grow_ahead(&self, level: usize) {
+        let bytes = self.shape.entries_above(level + 2) * ENTRY_BYTES;
+        let next = bytes.min(self.levels.len() + AHEAD_BYTES);
+        // Without space there will be no level, and adding it reports the error.
+        let _ = self.storage.grow(&self.levels, next);
+    }
+
+    /// Estimates the number of records of a level, stale ones included.
+    fn records_of_level(&self, level: usize) -> Result<u64> {
+        let (records, samples) = self.sampled(level)?;
+        Ok((u128::from(records) * u128::from(self.shape.entries(level)) / u128::from(samples))
+            as u64)
+    }
+
+    /// Estimates the number of records of all levels, stale ones included.
+    pub(super) fn records_of_levels(&self) -> Result<u64> {
+        (1..=self.level_count()).map(|level| self.records_of_level(level)).sum()
+    }
+
+    /// Counts the records of some entries of a level, and these entries.
+    fn sampled(&self, level: usize) -> Result<(u64, u64)> {
+        let entries = self.shape.entries(level);
+        let samples = entries.min(SAMPLES);
+        let mut records = 0;
+        for sample in 0..samples {
+            let mut next = Some(self.level_entry(level, sample * (entries / samples))?);
+            // Read without validation: the number decides only about space.
+            self.storage.read_unvalidated(|| {
+                for _ in 0..COUNTED {
+                    let Some(entry) = next else { break };
+                    let state = State::unpack(entry.entry.state.load(&self.storage, Acquire));
+                    records += state.size.min(self.shape.records());
+                    next = self.next_of(entry).unwrap_or(None);
+                }
+            });
+        }
+        Ok((records as u64, samples))
+    }
+}

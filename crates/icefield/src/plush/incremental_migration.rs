@@ -1,0 +1,219 @@
+//! Migrating ahead (past the paper): migrations run in steps while the root entry above still has room, so that no
+//! write waits for a whole cascade of migrations, and single writes do not even wait for a whole migration.
+//!
+//! The records of level 1 for a root entry must leave before the next migration of that entry, and they are known
+//! since the last one. So each write to the entry, once a quarter of its room is used, takes one step. A step is a
+//! part of the migration of one entry: the first one on the way down below which no entry overflows. These migrations
+//! would run anyway; they only run sooner, and fill as much of each entry. After that the records of the root entry
+//! itself move. If they have one target in level 1, they move there a quarter at a time when level 1 has no other
+//! records. If they have several targets, they begin to depart when the root entry is nearly full: the first step
+//! sorts them by target, each later step moves those for the next targets, and the last one removes them from the
+//! root entry.
+//!
+//! An entry keeps all its records until the last part of them has moved: a record that exists twice is hidden once.
+//! In between no other records come to the entry or leave it, because the next migration of the root entry first
+//! takes the remaining steps. A root entry keeps its records in the same way. Records that come to it during a
+//! departure belong to the next epoch, and each target in level 1 stores the epoch of the departing records together
+//! with its part.
+
+use super::core::Core;
+use super::migrate::counted;
+use super::root::{Held, Relief, Underway};
+use crate::Result;
+use crate::key::{Key, Value};
+use crate::storage::Medium;
+
+/// The parts into which a root entry's room is divided. Writes to the entry take steps once one part is used; with one
+/// target, one step moves one part.
+const PARTS: usize = 4;
+/// Steps in which records leave for all entries below.
+const STEPS: usize = 8;
+
+/// The size of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pace {
+    /// A part of a migration: a single write waits for it.
+    Parts,
+    /// A whole migration: many writes share it.
+    Whole,
+}
+
+/// The work below a root entry.
+pub(super) enum Next {
+    /// The migration that comes first.
+    Migrate(Underway),
+    /// No migration is left; with the state of level 1.
+    Done(Relief),
+}
+
+impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+    /// Takes one step for a root entry that has just received a record, if any is left. The caller is pinned.
+    #[inline]
+    pub(super) fn step_ahead(&self, held: &Held<'_, M>, pace: Pace) {
+        let size = self.root.size(held.entry);
+        if size * PARTS < self.shape.records() {
+            return;
+        }
+        if self.storage.fence_syncs() {
+            self.step_together(&[held]);
+        } else if !self.root.is_relieved(held.entry) {
+            self.step_below(held, pace);
+        } else if pace == Pace::Parts && self.departure_is_due(held, size) {
+            self.step_down(held);
+        }
+    }
+
+    #[cold]
+    fn step_below(&self, held: &Held<'_, M>, pace: Pace) {
+        let step = match self.root.underway(held.entry) {
+            Some(underway) => self.go_on(held, underway, pace).map(|()| Relief::NotYet),
+            None => self.begin_step(held, pace),
+        };
+        // A step that fails here fails again when the root entry is full, and the error is reported then.
+        self.root.note_relief(held.entry, step.unwrap_or(Relief::Room));
+    }
+
+    fn begin_step(&self, held: &Held<'_, M>, pace: Pace) -> Result<Relief> {
+        Ok(match self.next_below(held)? {
+            Next::Done(relief) => relief,
+            Next::Migrate(all) => {
+                self.root.set_underway(held.entry, Some(all));
+                if pace == Pace::Whole {
+                    self.finish_underway(held)?;
+                }
+                Relief::NotYet
+            }
+        })
+    }
+
+    /// Returns whether some of a root entry's records can move to level 1. With one target these are the oldest
+    /// records; they can move while level 1 has no other records of the entry. With several targets these are the
+    /// records for the next target; they can move once the entry has room for only about one write per step.
+    #[inline]
+    fn departure_is_due(&self, held: &Held<'_, M>, size: usize) -> bool {
+        let room = self.shape.records();
+        if self.shape.step(0) > 0 {
+            // One more step for the sort.
+            return size + (STEPS + 1).min(room / PARTS) >= room
+                || self.root.departing(held.entry).is_some();
+        }
+        (size - self.root.moved(held.entry)) * PARTS >= room && self.root.is_sole(held.entry)
+    }
+
+    #[cold]
+    fn step_down(&self, held: &Held<'_, M>) {
+        let step = match 1 << self.shape.step(0) {
+            1 => self.migrate_portion(held, (self.shape.records() / PARTS).max(1)),
+            fan_out => self.depart(held, (fan_out / STEPS).max(1)),
+        };
+        if step.is_err() {
+            // As in `step_below`.
+            self.root.note_relief(held.entry, Relief::Room);
+        }
+    }
+
+    /// The next migration below a root entry, if one is left.
+    pub(super) fn next_below(&self, held: &Held<'_, M>) -> Result<Next> {
+        if self.level_count() == 1 {
+            return Ok(Next::Done(Relief::Room));
+        }
+        let (step, room) = (self.shape.step(0), self.shape.records());
+        let mut relief = Relief::Empty;
+        for child in 0..1 << step {
+            let index = ((held.entry as u64) << step) + child;
+            let first = self.level_entry(1, index)?;
+            let size = self.state(first)?.size;
+            // An entry may be continued since this was the last level, whatever its own number of records.
+            let is_continued = self.next_of(first)?.is_some();
+            if is_continued || size + (room >> step) > room {
+                let level_1 = Underway { level: 1, index, place: 0 };
+                return self.deepest_overflowing(level_1).map(Next::Migrate);
+            }
+            if size > 0 {
+                relief = Relief::Room;
+            }
+        }
+        Ok(Next::Done(relief))
+    }
+
+    /// Goes down from an entry: as long as its records would overflow an entry of the next level, continues with the
+    /// first such entry. Returns the last entry reached.
+    fn deepest_overflowing(&self, mut entry: Underway) -> Result<Underway> {
+        while let Some(index) = self.overflowing(entry)? {
+            entry = Underway { level: entry.level + 1, index, place: 0 };
+        }
+        Ok(entry)
+    }
+
+    /// The first entry of the next level that the records of an entry would overflow. Entries of the last level make
+    /// room for themselves.
+    fn overflowing(&self, Underway { level, index, .. }: Underway) -> Result<Option<u64>> {
+        if level + 1 == self.level_count() {
+            return Ok(None);
+        }
+        let first = index << self.shape.step(level);
+        let counts = self.counts_below(level, index)?;
+        for (place, &count) in counts.iter().enumerate().take(1 << self.shape.step(level)) {
+            let below = first + place as u64;
+            let entry = self.level_entry(level + 1, below)?;
+            let size = self.state(entry)?.size;
+            let overflows = |count| size + count > self.shape.records();
+            // An empty entry has no records that could leave first. If a continued entry above has more records for it
+            // than fit, they arrive in portions. The records are merged before they are counted again, because stale
+            // ones do not arrive.
+            if overflows(count)
+                && (size > 0 || self.next_of(entry)?.is_some())
+                && overflows(self.leaving(level, index, place..place + 1)?.len())
+            {
+                return Ok(Some(below));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Continues the migration of an entry.
+    fn go_on(&self, held: &Held<'_, M>, underway: Underway, pace: Pace) -> Result<()> {
+        let fan_out = 1 << self.shape.step(underway.level);
+        let place = underway.place;
+        let end = fan_out.min(place + self.targets_of_a_step(held, fan_out, pace));
+        self.move_down(held, underway, place..end)?;
+        let rest = if end < fan_out {
+            Some(Underway { place: end, ..underway })
+        } else {
+            self.leave_empty(&[(held, underway)])?;
+            None
+        };
+        self.root.set_underway(held.entry, rest);
+        Ok(())
+    }
+
+    /// The number of targets to which a step moves records: few at first, more when the root entry is nearly full.
+    fn targets_of_a_step(&self, held: &Held<'_, M>, fan_out: usize, pace: Pace) -> usize {
+        let quarters = self.root.size(held.entry) * 4 / self.shape.records();
+        match (pace, quarters) {
+            (Pace::Parts, 0 | 1) => (fan_out / STEPS).max(1),
+            (Pace::Parts, 2) => (fan_out * 2 / STEPS).max(1),
+            _ => fan_out,
+        }
+    }
+
+    /// Ends a migration that is underway. The copies that it has made count as records from here on.
+    pub(super) fn give_up_underway(&self, held: &Held<'_, M>) -> Result<()> {
+        let Some(underway) = self.root.underway(held.entry) else { return Ok(()) };
+        let Underway { level, index, place } = underway;
+        let (mut moved, place_below) = (Vec::new(), self.shape.place_below(level));
+        let first = self.level_entry(level, index)?;
+        self.newest_first_where(first, &mut moved, |hash| place_below(hash) < place)?;
+        self.root.set_underway(held.entry, None);
+        self.estimate.add(counted(&moved));
+        Ok(())
+    }
+
+    /// Takes all remaining steps of a migration that is underway. Called before other records come to its entry.
+    pub(super) fn finish_underway(&self, held: &Held<'_, M>) -> Result<()> {
+        while let Some(underway) = self.root.underway(held.entry) {
+            self.go_on(held, underway, Pace::Whole)?;
+        }
+        Ok(())
+    }
+}

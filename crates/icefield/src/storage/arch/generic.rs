@@ -1,0 +1,48 @@
+//! Architectures on which user code cannot write lines back: no persistent memory; every other medium works.
+
+use std::sync::atomic::{Ordering, fence};
+
+use crate::storage::Cell128;
+
+/// No write-back instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Instruction {}
+
+impl Instruction {
+    /// Returns `None`, so that the medium refuses `Durability::Pmem`.
+    pub(crate) fn detect() -> Option<Self> {
+        None
+    }
+
+    /// Returns all write-back instructions of this processor: none.
+    #[cfg(test)]
+    pub(crate) fn all() -> Vec<Self> {
+        Vec::new()
+    }
+
+    /// Never called: the type has no values.
+    ///
+    /// # Safety
+    /// None needed.
+    #[inline(always)]
+    pub(crate) unsafe fn write_back(self, _line: *const u8) {
+        match self {}
+    }
+}
+
+/// Orders stores, by the strongest fence of the language: SeqCst.
+#[inline(always)]
+pub(crate) fn store_fence() {
+    fence(Ordering::SeqCst);
+}
+
+/// Returns whether [`load128`] is one load: not guaranteed here.
+pub(crate) fn loads_whole() -> bool {
+    false
+}
+
+/// Loads both words, one after the other, with Acquire ordering.
+#[inline(always)]
+pub(crate) fn load128(cell: &Cell128) -> [u64; 2] {
+    cell.0.each_ref().map(|word| word.load(Ordering::Acquire))
+}

@@ -1,0 +1,182 @@
+//! The store's part of a table's `check`.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+
+use super::block::BlobRef;
+use super::chunk::{Bitmap, Chunk};
+use super::class::{Extent, FREE};
+use super::space::map_word;
+use super::{BlobStore, lock};
+use crate::storage::Medium;
+
+/// The largest number of faults that are described; further ones are only counted.
+const FAULTS_TOLD: usize = 100;
+
+/// The result of [`BlobStore::check`].
+#[derive(Clone, Debug, Default)]
+pub struct BlobReport {
+    /// Blobs that the table refers to.
+    pub blobs: u64,
+    /// The bytes of their contents.
+    pub content_bytes: u64,
+    /// Blocks that are owned according to the store, but that no slot refers to.
+    pub leaked: u64,
+    /// Descriptions of the faults found.
+    pub faults: Vec<String>,
+    /// The number of faults that are not in `faults`.
+    pub untold: u64,
+}
+
+impl BlobReport {
+    /// Returns whether the store has no faults and no leaks.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.faults.is_empty() && self.leaked == 0
+    }
+
+    fn fault(&mut self, words: impl FnOnce() -> String) {
+        if self.faults.len() < FAULTS_TOLD {
+            self.faults.push(words());
+        } else {
+            self.untold += 1;
+        }
+    }
+}
+
+/// For each chunk at which an extent begins, according to the map: the extent, and which of its blocks the table
+/// refers to.
+type Layout = BTreeMap<u32, (Extent, Bitmap)>;
+
+impl BlobStore {
+    /// Compares the store with `live`: every reference that the table holds, with the owner it was written for. The
+    /// result is meaningful only while nothing else runs. Reads every blob; keeps one bit for each block in DRAM.
+    ///
+    /// Verifies I1 to I5 of this module's header.
+    pub fn check<M: Medium>(
+        &self,
+        storage: &M,
+        live: impl IntoIterator<Item = (u64, BlobRef)>,
+    ) -> BlobReport {
+        let mut report = BlobReport::default();
+        let mut layout = self.read_map(storage, &mut report);
+        for (owner, blob) in live {
+            report.blobs += 1;
+            self.check_blob(storage, owner, blob, &mut layout, &mut report);
+        }
+        for (&number, (extent, referred)) in &layout {
+            self.check_dram(number, *extent, referred, &mut report);
+        }
+        report
+    }
+
+    /// I1: every map word is one that the store wrote, and the words inside runs are FREE.
+    fn read_map<M: Medium>(&self, storage: &M, report: &mut BlobReport) -> Layout {
+        let shared = &self.shared;
+        let mut layout = Layout::new();
+        let end = lock(&shared.space).end;
+        let mut run_end = 0;
+        for number in 0..end {
+            let word = map_word(&shared.map, number)
+                .map_or(FREE, |word| word.load(storage, Ordering::Relaxed));
+            if number < run_end {
+                if word != FREE {
+                    report.fault(|| {
+                        format!(
+                            "blob I1: chunk {number} is inside a run, but the map has a word for it"
+                        )
+                    });
+                }
+                continue;
+            }
+            match shared.classes.decode(number, word) {
+                Ok(None) => {}
+                Ok(Some(extent)) => {
+                    let (blocks, chunks) = match extent {
+                        Extent::Small(class) => (shared.classes.blocks(class), 1),
+                        Extent::Large(chunks) => (1, chunks),
+                    };
+                    run_end = number.saturating_add(chunks);
+                    if run_end > end {
+                        report.fault(|| {
+                            format!("blob I1: the run at chunk {number} reaches beyond the region")
+                        });
+                    }
+                    layout.insert(number, (extent, Bitmap::empty(blocks)));
+                }
+                Err(_) => report
+                    .fault(|| format!("blob I1: the map's word for chunk {number} is damaged")),
+            }
+        }
+        layout
+    }
+
+    /// I2 to I4: the reference names a block of the right size, no other slot refers to that block, and the block
+    /// holds the content that was written for this owner.
+    fn check_blob<M: Medium>(
+        &self,
+        storage: &M,
+        owner: u64,
+        blob: BlobRef,
+        layout: &mut Layout,
+        report: &mut BlobReport,
+    ) {
+        let shared = &self.shared;
+        let word = blob.word();
+        let place = shared.locate(blob).and_then(|(number, inside)| {
+            let (extent, referred) = layout.get_mut(&number)?;
+            let size = match *extent {
+                Extent::Small(class) => shared.classes.size(class),
+                // The one block of a run begins at its first byte.
+                Extent::Large(_) => shared.params.chunk_bytes,
+            };
+            let whole = inside.is_multiple_of(size)
+                && u64::from(inside / size) < u64::from(referred.bound());
+            whole.then_some((*extent, referred, inside / size))
+        });
+        let Some((extent, referred, block)) = place else {
+            return report.fault(|| format!("blob I2: reference {word:#x} names no block"));
+        };
+        if !referred.insert(block) {
+            report.fault(|| format!("blob I3: two slots refer to block {word:#x}"));
+        }
+        match self.verify(storage, owner, blob) {
+            Ok(content) => {
+                report.content_bytes += content.len() as u64;
+                if shared.classes.extent(content.len()) != extent {
+                    report.fault(|| {
+                        format!(
+                            "blob I2: {} bytes at {word:#x} do not belong into {extent:?}",
+                            content.len()
+                        )
+                    });
+                }
+            }
+            Err(error) => report.fault(|| format!("blob I4: {word:#x}: {error}")),
+        }
+    }
+
+    /// I5: owned blocks in DRAM are referenced; free ones are not.
+    fn check_dram(&self, number: u32, extent: Extent, referred: &Bitmap, report: &mut BlobReport) {
+        let shared = &self.shared;
+        let length = if let Extent::Large(chunks) = extent { chunks } else { 1 };
+        let in_use = referred.len() > 0;
+        if in_use && lock(&shared.space).runs.overlaps(number, length) {
+            report.fault(|| format!("blob I5: chunk {number} is free, but referred to"));
+        }
+        let Some(chunk) = shared.chunks.peek(number) else { return };
+        match &*lock(chunk) {
+            Chunk::Unscanned | Chunk::Vacant => {}
+            Chunk::Large { owned, .. } => report.leaked += u64::from(*owned && !in_use),
+            Chunk::Small(small) => {
+                report.leaked +=
+                    small.owned.iter().filter(|&block| !referred.contains(block)).count() as u64;
+                for block in small.free.iter().filter(|&block| referred.contains(block)) {
+                    report.fault(|| {
+                        format!("blob I5: block {block} of chunk {number} is free, but referred to")
+                    });
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,493 @@
+//! Records of any length: keys and values up to 16 MiB, for every table.
+//!
+//! # Ownership
+//!
+//! A table keeps a word in its slot, a [`BlobRef`]; the bytes live here. **Reachability is ownership**: a block is
+//! allocated if and only if a slot of the table refers to it. Neither a free list nor an allocation bit is durable.
+//! Allocating and freeing therefore cost no flush and no fence (except one of each for a *chunk* that begins a new
+//! use), and no crash can leak a block or give one to two owners: after a crash the slots alone determine which blocks
+//! are allocated. The price: the store finds the free space of former sessions only by querying the table. A lazy,
+//! bounded *scan* does this while writes continue.
+//!
+//! # Layout
+//!
+//! ```text
+//! blobs.ice    chunks of 64 KiB (BlobParams), back to back from byte 0
+//!   block      { len: u32, checksum: u32, owner: u64, content: [u8; len] }   16-byte aligned, `block::Header`
+//! blobmap.ice  one 8-byte word for each chunk
+//!   FREE  = 0                                  begins nothing: free, never used, or inside a large run
+//!   SMALL = { kind: u8 = 1, size: u32, check: u16 }    equal blocks of `size` bytes
+//!   LARGE = { kind: u8 = 2, chunks: u32, check: u16 }  one block over so many chunks
+//! ```
+//! Sizes (`class.rs`): 32, 48, .. 128, then four a doubling up to a quarter of a chunk (waste <= 25 %), then a
+//! third and a half of one. Longer blobs take whole contiguous chunks (waste <= 50 %, at most one chunk). The owner
+//! word is the hash of the key that the blob belongs to: the scan finds the bucket by it, and a split finds the new
+//! segment without hashing the key again.
+//!
+//! # Invariants
+//!
+//! They hold for a quiescent store. `check` reports violations under these numbers.
+//! - I1 Every map word is FREE, or one that the store wrote for that chunk; words inside a run are FREE.
+//! - I2 Every reference of the table names a block of the size class that its content needs.
+//! - I3 No two references name the same block.
+//! - I4 A referenced block holds the content that was written, for the owner that it was written for (checksum).
+//! - I5 In DRAM, a block is *owned*, or *free*, or neither. Owned blocks are referenced (otherwise they are
+//!   leaked); free blocks are not. A block is neither while it is unexamined, held by the reclaimer, or undecided
+//!   by the table.
+//!
+//! # The table's part
+//!
+//! - T1 `write`, then the slot's record (which shares its fence), then publish. Before the fence no other thread
+//!   sees the reference.
+//! - T2 `discard` a blob that was written but not published. `retire` a blob that was unlinked, *after the
+//!   unlinking is durable* (so that the block is not reused while a crash could bring the old slot back), under a
+//!   guard that was pinned *before* the unlinking.
+//! - T3 A reader pins before it loads a reference. It may use the content only after it has validated, by the
+//!   version, that the slot was published when it loaded the reference: the blob of a slot that is still being
+//!   filled may be discarded and its block written again.
+//! - T4 A record that moves can always be found under the locks of its key: it is linked at the new place before it
+//!   is unlinked from the old one.
+//! - T5 [`Owner::is_live`] decides and marks under those locks, and [`Owner::relink`] changes a slot under them.
+//!
+//! # Damaged files
+//!
+//! References and lengths are words of a file. In a damaged file they may lead anywhere: to a free block, into the
+//! middle of a block, across several blocks; two slots may share one block. The store therefore never lends a plain
+//! reference into the mapping. [`BlobStore::read`] checks that a content lies in the region, and either within one
+//! chunk or in the run that the map records there (so that a small file cannot claim a huge content). It returns
+//! [`SharedBytes`], which are copied out or compared by atomic words. Headers are cells, and [`BlobStore::write`]
+//! stores by atomic words, too. Whatever a file holds, every access to a region is in bounds and atomic: no two
+//! accesses race, and a reader holds its own copy. T1 to T5 guarantee that this copy is the right one in a sound
+//! file; memory safety does not depend on them. References do not influence which blocks are handed out: free space
+//! is recorded in DRAM and found by map words alone, each of which is read once.
+//!
+//! # Operations and crashes
+//!
+//! `write` takes a free block in DRAM, writes content and header, and flushes them; the caller fences. After a
+//! crash before the slot is published, no slot refers to the block, so it is free. After a crash later than that,
+//! the fence has made block and record durable together. `retire`: a crash at any time after the durable unlinking
+//! finds no slot that refers to the block. A block is never written while a slot, in memory or on the medium,
+//! refers to it (T2). The map:
+//! - P1 A chunk's word is durable before a slot refers to a block in it: the thread that takes the chunk flushes
+//!   the word before it flushes a block, and fences if other threads will take blocks too (a large run has only one
+//!   block, which the caller's fence covers). After a crash before that point the chunk is still free, whatever it
+//!   contains; stale headers are blocks that no slot refers to.
+//! - P2 A chunk (or run) that is given back gets FREE words, which are durable before it is used again. Otherwise
+//!   an old LARGE word could span chunks that have been given blocks since, and the scan would skip those blocks,
+//!   or free them.
+//! - P3 Copies that `compact` makes are durable before slots refer to them.
+//! - Interior words need no store: free chunks have FREE words by P2, and fresh chunks have never had others.
+//!
+//! `open` walks the map back from its end over at most one step of growth (4096 chunks) and one run, to find the
+//! chunks that were never used. All others are *unscanned*: nothing is allocated in them, and the scan examines
+//! each of them once, in order (the *sweep*), from a start that differs from session to session. Each fresh chunk
+//! makes eight unscanned ones due, opening makes eight due, and each write ([`BlobStore::prepare`]) examines up to
+//! 256 blocks while any are due. So a region grows by about an eighth more than its live blobs need before
+//! everything has been scanned, and no operation waits long. When a class has no known room, the next writes search
+//! unscanned chunks of that class first (the *hunt*), youngest first, at most eight for each chunk used up and up
+//! to 256 blocks a write: a session continues in the half-filled chunks of the previous one, and a thousand
+//! sessions of one write each do not cost a chunk each. Further crashes change nothing: the scan makes no durable
+//! stores except P2's words.
+//!
+//! Holes: the store may punch reclaimed chunks, and a copy of the file may have more holes. Space is reserved
+//! before a chunk is reused and before the scan frees blocks in it, so a full device is an error from `write`, not
+//! a page fault inside it.
+//!
+//! A map word that fails its check ends the sweep's range for the session: the chunks behind it might be the inside
+//! of a run, and the scan never frees space on a guess. `check` reports the word. Blobs within one chunk are still
+//! read; a longer blob, whose run the word describes, is `Corrupt`.
+//!
+//! # The scan and concurrent writers
+//!
+//! A block in an unscanned chunk can only lose its owner: allocation uses examined blocks alone. So the scan never
+//! meets a blob on its way from `write` to its slot, and a block found dead cannot become live. Let U be the
+//! durable unlinking of block b by a remover R, and S the moment at which the table marks b for the scan. Both
+//! happen under the locks of b's key, so they are ordered.
+//! - S before U: b was marked live and is owned. R's `retire` follows U and takes the ownership, and the reclaimer
+//!   frees b.
+//! - U before S: b was marked dead and is condemned. R's `retire`, whether before or after S, finds b without an
+//!   owner (unexamined or condemned) and does nothing. This `retire` cannot come so late that b has been freed and
+//!   given to another owner: condemned blocks are freed through the reclaimer, whose grace period began after S,
+//!   hence after U, hence after R's guard was pinned (T2), and R holds that guard until its `retire` is done.
+//! - In both cases the grace period waits for readers that reached b before U.
+//!
+//! # Locks
+//!
+//! scanner -> the table's bucket locks -> one of the short locks. Short locks are a class's `refill` (held while a
+//! chunk is fetched: the map's fence, growth), then a chunk's, a class's `room`, `space`, `ripe`. Each of the
+//! latter is held for a few instructions (`space` also during growth), no thread holds two of them at once, and
+//! none is held during a call to the table or the reclaimer. So `write`, `discard` and `retire` may be called under
+//! bucket locks; `prepare`, `make_room` and `compact` must not. A usual `write` takes one lock, of the chunk that
+//! its thread's stripe allocates from. `compact` has its own lock, which comes before all of these.
+//!
+//! # Costs
+//!
+//! | call | lines written | flushes | fences |
+//! |---|---|---|---|
+//! | `write` | those of header and content | the same, once each | 0 (the caller's) |
+//! | `write`, when a chunk begins a new use | 1 map word more | 1 more | 1, for a large run 0 |
+//! | `read` | 0 (reads the header's line and what the caller copies) | 0 | 0 |
+//! | `discard`, `retire` | 0 | 0 | 0 |
+//! | a chunk given back | 1 map word | 1 | 1 for all that ripened together |
+//! | a blob moved | those of header and content, a slot | the same, once each | 1 (the table's), 1 for up to 64 |
+//!
+//! DRAM: two bits for each block of the scanned chunks, 24 bytes for each chunk of an accessed group of 1024.
+//! Time: `write` is one uncontended lock, one pass of the checksum (8 GB/s on our machines), the copy and the
+//! flushes; `retire` is one lock and one small allocation (the reclaimer's). Examining a block costs the scan one
+//! line, plus what the table's `is_live` reads; a write examines at most 512 blocks (256 each for hunt and sweep),
+//! more for a content of megabytes.
+
+mod block;
+mod check;
+mod chunk;
+mod class;
+mod compact;
+mod pool;
+mod scan;
+mod space;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::atomic::{AtomicU32, AtomicUsize};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::base::counter::ShardedCounter;
+use crate::base::reclaim::{Guard, Reclaimer};
+use crate::storage::{Medium, Region, SharedBytes};
+use crate::{Error, Result};
+
+use block::{HEADER_BYTES, Header};
+use chunk::ChunkTable;
+use class::Classes;
+use pool::{Held, Pool, release_later};
+use scan::Scanner;
+use space::{SCAN_PER_CHUNK, Space, WORD_BYTES, chunks_in};
+
+#[doc(hidden)]
+pub use block::header_words;
+pub use block::{BlobRef, MAX_BLOB_BYTES};
+pub use check::BlobReport;
+#[doc(hidden)]
+pub use class::map_word;
+pub use scan::Owner;
+
+/// The region of the blocks.
+pub const BLOBS_REGION: &str = "blobs.ice";
+/// The region of the chunks' words.
+pub const MAP_REGION: &str = "blobmap.ice";
+
+/// Parameters of a store. Every opening must pass the same `chunk_bytes`: the table keeps it in its superblock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlobParams {
+    /// A power of two from 1 KiB to 1 GiB.
+    pub chunk_bytes: u32,
+    /// The region grows by an eighth of its size, but at least by this number of chunks.
+    pub growth_chunks: u32,
+    /// The largest length of the blobs' region in bytes.
+    pub max_bytes: u64,
+    /// A number that differs from opening to opening (the generation). It determines where the scan begins.
+    pub session: u64,
+}
+
+impl Default for BlobParams {
+    fn default() -> Self {
+        Self { chunk_bytes: 64 << 10, growth_chunks: 64, max_bytes: 1 << 40, session: 0 }
+    }
+}
+
+impl BlobParams {
+    fn validate(&self) -> Result<()> {
+        if !self.chunk_bytes.is_power_of_two() || !(1 << 10..=1 << 30).contains(&self.chunk_bytes) {
+            let detail = format!("{} is no power of two from 1 KiB to 1 GiB", self.chunk_bytes);
+            return Err(Error::InvalidOption { option: "chunk_bytes", detail });
+        }
+        if self.growth_chunks == 0 {
+            return Err(Error::InvalidOption {
+                option: "growth_chunks",
+                detail: "the region must grow by something".into(),
+            });
+        }
+        Ok(())
+    }
+}
+
+/// A snapshot of a store's space.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlobStats {
+    /// Bytes of both regions.
+    pub region_bytes: u64,
+    /// Bytes in owned blocks, including their headers and rounding. Unexamined blocks do not count.
+    pub used_bytes: u64,
+    /// Bytes in chunks that the scan has not reached yet.
+    pub unscanned_bytes: u64,
+    /// Bytes in chunks that are free or were never used.
+    pub free_bytes: u64,
+}
+
+/// The part of the store that the reclaimer's closures need too. DRAM only, besides the regions.
+struct Shared {
+    params: BlobParams,
+    classes: Classes,
+    blobs: Region,
+    map: Region,
+    chunks: ChunkTable,
+    /// One for each class.
+    pools: Vec<Pool>,
+    space: Mutex<Space>,
+    /// Runs that no thread can reference any more, but whose map words are not FREE yet.
+    ripe: Mutex<Vec<(u32, u32)>>,
+    ripe_runs: AtomicUsize,
+    unscanned: AtomicU32,
+    /// Unscanned chunks that `prepare` is to scan.
+    scan_due: AtomicU32,
+    used_bytes: ShardedCounter,
+}
+
+/// The blobs of one table. The module's header lists the obligations of a table.
+pub struct BlobStore {
+    shared: Arc<Shared>,
+    reclaimer: Arc<Reclaimer>,
+    scanner: Mutex<Scanner>,
+    /// Held during [`BlobStore::compact`].
+    compacting: Mutex<()>,
+}
+
+impl std::fmt::Debug for BlobStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BlobStore")
+            .field("params", &self.shared.params)
+            .field("stats", &self.stats())
+            .finish()
+    }
+}
+
+impl BlobStore {
+    /// Opens the store of `storage`, or creates an empty one: maps two regions and walks over at most 4096 words of the
+    /// map (and one run). Stores nothing.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] for impossible parameters; the errors of mapping the regions.
+    pub fn open<M: Medium>(
+        storage: &M,
+        params: BlobParams,
+        reclaimer: Arc<Reclaimer>,
+    ) -> Result<Self> {
+        params.validate()?;
+        let chunk_bytes = u64::from(params.chunk_bytes);
+        let blobs = storage.region_with_holes(BLOBS_REGION, params.max_bytes.max(chunk_bytes))?;
+        let map_bytes =
+            (blobs.max_bytes() / chunk_bytes * WORD_BYTES).next_multiple_of(MAP_PAGE_BYTES);
+        let map = storage.region(MAP_REGION, map_bytes)?;
+        let classes = Classes::new(params.chunk_bytes);
+        let end = chunks_in(&params, &blobs, &map);
+        let mut shared = Shared {
+            pools: (0..classes.count()).map(|_| Pool::hungry()).collect(),
+            classes,
+            params,
+            blobs,
+            map,
+            chunks: ChunkTable::new(),
+            space: Mutex::default(),
+            ripe: Mutex::default(),
+            ripe_runs: AtomicUsize::new(0),
+            unscanned: AtomicU32::new(0),
+            scan_due: AtomicU32::new(0),
+            used_bytes: ShardedCounter::new(0),
+        };
+        let fresh = shared.find_fresh(storage, end);
+        shared.space = Mutex::new(Space { fresh, end, ..Space::default() });
+        shared.unscanned = AtomicU32::new(fresh);
+        // The first write already scans: sessions of one operation each must not take a fresh chunk each.
+        shared.scan_due = AtomicU32::new(fresh.min(SCAN_PER_CHUNK));
+        let scanner = shared.scanner(storage, fresh);
+        Ok(Self { shared: Arc::new(shared), reclaimer, scanner, compacting: Mutex::default() })
+    }
+
+    /// Stores `content` for `owner` (the hash of its key) and flushes it. The blob is durable after this thread's
+    /// next fence. The caller must link it to a slot or [`BlobStore::discard`] it. Constant work besides copying.
+    ///
+    /// # Errors
+    /// [`Error::ValueTooLong`] beyond [`MAX_BLOB_BYTES`]; [`Error::NoSpace`] (the table may try
+    /// [`BlobStore::make_room`]); [`Error::Poisoned`] when the fence for a new chunk failed.
+    pub fn write<M: Medium>(&self, storage: &M, owner: u64, content: &[u8]) -> Result<BlobRef> {
+        if content.len() > MAX_BLOB_BYTES {
+            return Err(Error::ValueTooLong { len: content.len(), max: MAX_BLOB_BYTES });
+        }
+        let offset = self.shared.allocate(storage, content.len())?;
+        self.fill(storage, offset, owner, content)
+    }
+
+    #[inline]
+    fn fill<M: Medium>(
+        &self,
+        storage: &M,
+        offset: u64,
+        owner: u64,
+        content: &[u8],
+    ) -> Result<BlobRef> {
+        let Some(header) = self.header(offset) else {
+            return Err(self.shared.fault(offset, "an allocated block lies outside the region"));
+        };
+        header.store(storage, owner, content);
+        if !content.is_empty() {
+            storage.store_bytes(&self.shared.blobs, offset + HEADER_BYTES, content);
+        }
+        storage.flush_range(&self.shared.blobs, offset, HEADER_BYTES + content.len() as u64);
+        Ok(BlobRef::at(offset))
+    }
+
+    /// Returns the content of `blob`, to be copied out or compared. It is the content that was written if two
+    /// conditions hold: the reference was loaded from a published slot (T3), and the load was covered by a guard
+    /// pinned before it, or by the lock of its key, held until the copy is made. Otherwise, or in a damaged file,
+    /// it may be anything.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when the reference, or the length it leads to, is impossible.
+    #[inline]
+    #[track_caller]
+    pub fn read<M: Medium>(&self, storage: &M, blob: BlobRef) -> Result<SharedBytes<'_>> {
+        let (offset, header) = self.resolve(blob)?;
+        let len = header.len(storage);
+        if len > MAX_BLOB_BYTES {
+            return Err(self.shared.fault(offset, "the blob's length is impossible"));
+        }
+        // A small block lies in one chunk; a longer one must be the run that the map records.
+        let chunk_bytes = u64::from(self.shared.params.chunk_bytes);
+        let end = (offset & (chunk_bytes - 1)) + HEADER_BYTES + len as u64;
+        if end > chunk_bytes && !self.shared.is_run_of(storage, offset, len) {
+            return Err(self.shared.fault(offset, "the blob is longer than its block"));
+        }
+        let content = storage.shared_bytes(&self.shared.blobs, offset + HEADER_BYTES, len);
+        content.ok_or_else(|| self.shared.fault(offset, "the blob reaches beyond the region"))
+    }
+
+    /// Returns a copy of the content of `blob`, after checking its checksum and owner.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when the blob is damaged or was written for another owner.
+    pub fn verify<M: Medium>(&self, storage: &M, owner: u64, blob: BlobRef) -> Result<Vec<u8>> {
+        let content = self.read(storage, blob)?.to_vec();
+        self.vouch(storage, Some(owner), blob, &content)?;
+        Ok(content)
+    }
+
+    /// Checks that `content`, copied from `blob`, is what was written there, and for `owner` if one is given.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when it is not.
+    pub fn vouch<M: Medium>(
+        &self,
+        storage: &M,
+        owner: Option<u64>,
+        blob: BlobRef,
+        content: &[u8],
+    ) -> Result<()> {
+        let (offset, header) = self.resolve(blob)?;
+        if header.describes(storage, owner.unwrap_or_else(|| header.owner(storage)), content) {
+            return Ok(());
+        }
+        Err(self.shared.fault(offset, "the blob's checksum or owner is wrong"))
+    }
+
+    /// Returns the owner word that `blob` was written with: the hash of its key, for a table that splits. Not
+    /// verified.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when the reference is impossible.
+    #[inline]
+    pub fn owner_of<M: Medium>(&self, storage: &M, blob: BlobRef) -> Result<u64> {
+        Ok(self.resolve(blob)?.1.owner(storage))
+    }
+
+    /// Returns the address at which the block of `blob` begins, for a prefetch; `None` when the reference is
+    /// impossible.
+    #[inline]
+    #[must_use]
+    pub fn address(&self, blob: BlobRef) -> Option<*const u8> {
+        Some(std::ptr::from_ref(self.header(blob.offset()?)?).cast())
+    }
+
+    /// Frees a blob at once. It was returned by [`BlobStore::write`] and no slot was ever published with it.
+    pub fn discard(&self, blob: BlobRef) {
+        if let Some(held) = self.shared.disown(blob) {
+            self.shared.release(held);
+        }
+    }
+
+    /// Frees a blob that a slot referred to, after every present reader has left. The unlinking must be durable,
+    /// and `guard` pinned before it (T2).
+    pub fn retire(&self, guard: &Guard<'_>, blob: BlobRef) {
+        if let Some(held) = self.shared.disown(blob) {
+            guard.retire(release_later(&self.shared, held));
+            // Megabytes should not wait for a batch to fill.
+            if matches!(held, Held::Run { .. }) {
+                guard.flush();
+            }
+        }
+    }
+
+    /// Returns the store's space figures in constant time.
+    #[must_use]
+    pub fn stats(&self) -> BlobStats {
+        let shared = &self.shared;
+        let chunk_bytes = u64::from(shared.params.chunk_bytes);
+        let free = {
+            let space = lock(&shared.space);
+            space.runs.chunks() + (space.end - space.fresh)
+        };
+        // Relaxed: statistics.
+        let unscanned = shared.unscanned.load(std::sync::atomic::Ordering::Relaxed);
+        BlobStats {
+            region_bytes: shared.blobs.len() + shared.map.len(),
+            used_bytes: shared.used_bytes.sum().max(0) as u64,
+            unscanned_bytes: u64::from(unscanned) * chunk_bytes,
+            free_bytes: u64::from(free) * chunk_bytes,
+        }
+    }
+
+    /// Returns the number of bytes in blocks that slots refer to, as far as is known. Unscanned chunks count in
+    /// full, unless the map marks them free.
+    pub fn bytes_in_use<M: Medium>(&self, storage: &M) -> u64 {
+        let stats = self.stats();
+        if stats.unscanned_bytes == 0 {
+            return stats.used_bytes;
+        }
+        stats.used_bytes
+            + self.shared.unscanned_in_use(storage) * u64::from(self.shared.params.chunk_bytes)
+    }
+
+    #[inline]
+    fn header(&self, offset: u64) -> Option<&Header> {
+        self.shared.blobs.at(offset)
+    }
+
+    #[inline]
+    fn resolve(&self, blob: BlobRef) -> Result<(u64, &Header)> {
+        let offset = blob.offset().unwrap_or(u64::MAX);
+        let header = self.header(offset).ok_or_else(|| {
+            self.shared.fault(offset, "a blob reference leads outside the region")
+        })?;
+        Ok((offset, header))
+    }
+}
+
+const MAP_PAGE_BYTES: u64 = 4096;
+
+impl Shared {
+    #[cold]
+    fn fault(&self, offset: u64, detail: &str) -> Error {
+        Error::corrupt(self.blobs.name(), offset, detail)
+    }
+
+    #[cold]
+    fn map_fault(&self, number: u32, detail: &str) -> Error {
+        Error::corrupt(self.map.name(), u64::from(number) * WORD_BYTES, detail)
+    }
+}
+
+/// Locks for a few instructions. Poisoning is ignored: no holder is expected to panic, and none leaves a change
+/// half done.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
