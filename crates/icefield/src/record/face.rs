@@ -459,11 +459,11 @@ macro_rules! public_face {
             /// # Ok::<(), icefield::Error>(())
             /// ```
             pub fn retain(&self, f: impl FnMut(Arg<'_, K>, &V) -> bool) -> Result<usize> {
-                let pm = &self.core.pm;
-                pm.writable()?;
+                let storage = &self.core.storage;
+                storage.check_writable()?;
                 let removed = crate::table::retain(self, f)?;
                 // What it saw may be what a failed sync has not made durable.
-                pm.writable().map(|()| removed)
+                storage.check_writable().map(|()| removed)
             }
 
             /// Runs [`get`](Self::get) for each key in order, with overlapping memory latencies.
