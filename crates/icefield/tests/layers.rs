@@ -215,8 +215,9 @@ fn glossary_faults(source: &Source) -> Vec<String> {
         let name = source.text(index + 1);
         let declares =
             matches!(token.text.as_str(), "struct" | "enum" | "union" | "trait" | "type");
-        // Iterators must use the name `Item`, and `LogEpoch` is a term of the glossary.
-        if !declares || token.text == "type" && name == "Item" || name.contains("LogEpoch") {
+        // Iterators must use the name `Item`. `LogEpoch`, and epochs of reclamation, are terms of the glossary.
+        let is_epoch = name.contains("LogEpoch") || name.starts_with("Epoch");
+        if !declares || token.text == "type" && name == "Item" || is_epoch {
             continue;
         }
         let forbidden = NOWHERE.iter().chain(NOT_IN_TABLES.iter().filter(|_| in_table));

@@ -238,7 +238,10 @@ impl Subject for JoinIndex<u64> {
     }
 
     fn make_empty(path: &Path) -> Self {
-        Self::options().threads(1).build(path, &[], &[]).unwrap()
+        let index = Self::options().threads(1).build(path, &[], &[]).unwrap();
+        index.insert(1, 2).unwrap();
+        index.remove(1).unwrap();
+        index
     }
 
     fn read_only(path: &Path) -> Self {
@@ -292,7 +295,10 @@ impl Subject for Hashed {
 
     fn make_empty(path: &Path) -> Self {
         let options = JoinIndex::<u64>::options().threads(1);
-        options.build_with_hash(path, &[] as &[&str], &[], HASHED.0, HASHED.1).unwrap()
+        let index = options.build_with_hash(path, &[] as &[&str], &[], HASHED.0, HASHED.1).unwrap();
+        index.insert(b"a", 3).unwrap();
+        index.remove(b"a").unwrap();
+        index
     }
 
     fn read_only(path: &Path) -> Self {
