@@ -27,8 +27,8 @@ const ATTEMPTS: u32 = 100;
 /// The generation found by a reader, and the report of the opening.
 type Found = (Arc<View<Mapped>>, RecoveryReport);
 
-/// The hash of a byte key, as a [`HashedJoinIndex`] stores it. It is a separate type so that the index cannot be
-/// opened as an index of numbers.
+/// The hash of a byte key, as a [`HashedJoinIndex`](crate::HashedJoinIndex) stores it. It is a separate type so that
+/// the index cannot be opened as an index of numbers.
 ///
 /// ```
 /// use icefield::{KeyHash, Word};
