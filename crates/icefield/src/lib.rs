@@ -30,7 +30,7 @@
 //!
 //! `docs/crash-model.md` states what a returned call guarantees on each medium; [`Durability`] lists the media. The
 //! modules `base` and `storage` contain the building blocks of the tables. They are public only with the feature
-//! `unstable-internals`, for this library's tests and tools.
+//! `unstable-internals`, for this library's tests and tools. The simulated medium exists only with the feature `sim`.
 
 /// Compiles the example of the crate's README.
 #[cfg(doctest)]

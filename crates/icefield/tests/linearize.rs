@@ -51,8 +51,8 @@ fn every_history_has_an_order() {
 }
 
 /// Threads that take turns fill and clear a table of linear hashing. The table was once cleared before a split had
-/// ended: the split returned a chained bucket to the allocator's next set, which then handed it out twice (one table
-/// in 150).
+/// ended: the split returned a chained bucket to the allocator's next set, which then handed it out twice. Without the
+/// wait for splits, some of these tables are damaged.
 #[test]
 fn a_clear_waits_for_splits() {
     let pool = Pool::new(3);

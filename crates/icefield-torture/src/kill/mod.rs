@@ -40,8 +40,8 @@ const ROUNDS_PER_TABLE: u64 = 8;
 const THREADS: usize = 2;
 /// Time after which a child that is still alive is reported as hanging.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Time after which a child is killed even if the parent has not seen it in the wanted stage. Long: a session of a busy
-/// machine takes a tenth of a second, and a stage may pass several times before the parent sees it.
+/// Time after which a child is killed even if the parent has not seen it in the wanted stage. It allows several
+/// sessions, because a short stage may pass more than once before the parent sees it.
 const STAGE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Results of rounds.

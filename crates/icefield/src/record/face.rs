@@ -462,7 +462,7 @@ macro_rules! public_face {
                 let storage = &self.core.storage;
                 storage.check_writable()?;
                 let removed = crate::table::retain(self, f)?;
-                // What it saw may be what a failed sync has not made durable.
+                // The records that it read may depend on a sync that has failed since.
                 storage.check_writable().map(|()| removed)
             }
 
