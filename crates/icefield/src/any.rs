@@ -7,14 +7,16 @@ mod types;
 use std::fmt;
 use std::path::Path;
 
-use erased::{Bytes, Erased};
+use erased::{Answer, Erased};
 use types::{DataType, KEY, VALUE};
 
+use crate::engine::WriteKind;
 use crate::error::without_advice;
 use crate::storage::{Durability, SyncMode};
 use crate::table::{
     BackupReport, CheckReport, Cursor, Occupied, RecoveryReport, SalvageReport, Stats, TryInsert,
 };
+use crate::types::{Item, Raw, Types};
 use crate::{Error, Result};
 
 /// Options of [`AnyTable::create`] and [`AnyTable::open_with`]. The fields have the same meaning as the options of the
@@ -118,6 +120,7 @@ pub struct AnyDamage {
 /// ```
 pub struct AnyTable {
     table: Box<dyn Erased>,
+    recovery: RecoveryReport,
     design: &'static str,
     key: DataType,
     value: DataType,
@@ -309,7 +312,7 @@ impl AnyTable {
     /// [`Error::InvalidOption`] if the bytes are not a valid key; as [`Table::get`](crate::Table::get).
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.key.check(KEY, key)?;
-        self.values_out(self.table.get(key)?)
+        self.value_out(self.table.get(self.key.raw(key))?)
     }
 
     /// Returns `true` if `key` is present.
@@ -318,7 +321,7 @@ impl AnyTable {
     /// As [`AnyTable::get`].
     pub fn contains(&self, key: &[u8]) -> Result<bool> {
         self.key.check(KEY, key)?;
-        self.table.contains(key)
+        self.table.contains(self.key.raw(key))
     }
 
     /// Inserts `key` only if it is absent; otherwise returns the present value.
@@ -327,11 +330,8 @@ impl AnyTable {
     /// [`Error::InvalidOption`] if the bytes are not a valid key or value; as
     /// [`Table::try_insert`](crate::Table::try_insert).
     pub fn try_insert(&self, key: &[u8], value: &[u8]) -> Result<TryInsert<[u8]>> {
-        self.check_record(key, value)?;
-        match self.table.try_insert(key, value)? {
-            Ok(()) => Ok(Ok(())),
-            Err(Occupied(present)) => Ok(Err(Occupied(self.out(&self.value, present)?))),
-        }
+        let present = self.write(WriteKind::TryInsert, key, value)?;
+        Ok(present.map_or(Ok(()), |value| Err(Occupied(value))))
     }
 
     /// Inserts `key` or replaces its value; returns the previous value.
@@ -339,8 +339,7 @@ impl AnyTable {
     /// # Errors
     /// As [`AnyTable::try_insert`].
     pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.check_record(key, value)?;
-        self.values_out(self.table.insert(key, value)?)
+        self.write(WriteKind::Insert, key, value)
     }
 
     /// Inserts `key` or replaces its value, without returning the previous value.
@@ -348,8 +347,7 @@ impl AnyTable {
     /// # Errors
     /// As [`AnyTable::try_insert`].
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.check_record(key, value)?;
-        self.table.put(key, value)
+        self.write(WriteKind::Put, key, value).map(|_| ())
     }
 
     /// Replaces the value only if `key` is present; returns the previous value.
@@ -357,8 +355,7 @@ impl AnyTable {
     /// # Errors
     /// As [`AnyTable::try_insert`].
     pub fn update(&self, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.check_record(key, value)?;
-        self.values_out(self.table.update(key, value)?)
+        self.write(WriteKind::Update, key, value)
     }
 
     /// Removes `key`; returns its value.
@@ -367,7 +364,8 @@ impl AnyTable {
     /// [`Error::InvalidOption`] if the bytes are not a valid key; as [`Table::remove`](crate::Table::remove).
     pub fn remove(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.key.check(KEY, key)?;
-        self.values_out(self.table.remove(key)?)
+        let key = self.key.raw(key);
+        self.value_out(self.table.write(WriteKind::Remove, key, Raw::Word(0))?)
     }
 
     /// Returns the number of records.
@@ -404,9 +402,13 @@ impl AnyTable {
     /// As [`Table::scan`](crate::Table::scan).
     pub fn scan(&self, cursor: Cursor, n: usize) -> Result<AnyPage> {
         let mut damaged = Vec::new();
-        let (stored, next) = self.table.scan(cursor, n, &mut |key, error| {
-            let key = key.and_then(|key| self.key.decode(key));
-            damaged.push(AnyDamage { key, detail: without_advice(error) });
+        let (stored, next) = self.table.scan(cursor, n, &mut |key, error| match error {
+            Error::Corrupt { .. } => {
+                let key = key.and_then(|key| self.key.decode(key));
+                damaged.push(AnyDamage { key, detail: without_advice(error) });
+                Ok(())
+            }
+            error => Err(error),
         })?;
         let mut records = Vec::with_capacity(stored.len());
         for (key, value) in stored {
@@ -452,7 +454,8 @@ impl AnyTable {
     /// As [`AnyTable::get`].
     pub fn get_batch(&self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
         self.check_keys(keys)?;
-        self.table.get_batch(keys)?.into_iter().map(|value| self.values_out(value)).collect()
+        let key = |index: usize| self.key.raw(keys[index]);
+        self.answers(keys.len(), |found| self.table.get_batch(keys.len(), &key, found))
     }
 
     /// Runs [`AnyTable::insert`] for each record in order; all are durable when the call returns. Nothing is inserted
@@ -461,8 +464,7 @@ impl AnyTable {
     /// # Errors
     /// As [`AnyTable::insert`]; the operations before the failing one are durable.
     pub fn insert_batch(&self, records: &[(&[u8], &[u8])]) -> Result<Vec<Option<Vec<u8>>>> {
-        self.check_records(records)?;
-        self.table.insert_batch(records)?.into_iter().map(|value| self.values_out(value)).collect()
+        self.write_batch(WriteKind::Insert, records)
     }
 
     /// Runs [`AnyTable::put`] for each record, as [`AnyTable::insert_batch`] does.
@@ -470,8 +472,7 @@ impl AnyTable {
     /// # Errors
     /// As [`AnyTable::insert_batch`].
     pub fn put_batch(&self, records: &[(&[u8], &[u8])]) -> Result<()> {
-        self.check_records(records)?;
-        self.table.put_batch(records)
+        self.write_batch(WriteKind::Put, records).map(|_| ())
     }
 
     /// Runs [`AnyTable::remove`] for each key, as [`AnyTable::insert_batch`] does.
@@ -480,7 +481,10 @@ impl AnyTable {
     /// As [`AnyTable::remove`]; the operations before the failing one are durable.
     pub fn remove_batch(&self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
         self.check_keys(keys)?;
-        self.table.remove_batch(keys)?.into_iter().map(|value| self.values_out(value)).collect()
+        let (key, nothing) = (|index: usize| self.key.raw(keys[index]), |_: usize| Raw::Word(0));
+        self.answers(keys.len(), |removed| {
+            self.table.write_batch(WriteKind::Remove, keys.len(), &key, &nothing, removed)
+        })
     }
 
     /// Returns when every earlier operation is durable.
@@ -496,7 +500,7 @@ impl AnyTable {
     /// # Errors
     /// As [`Durable::check`](crate::Durable::check).
     pub fn check(&self) -> Result<CheckReport> {
-        self.table.check()
+        self.table.check(&self.kinds())
     }
 
     /// Copies everything that can still be read to a new table at `path`.
@@ -504,7 +508,7 @@ impl AnyTable {
     /// # Errors
     /// As [`Durable::salvage`](crate::Durable::salvage).
     pub fn salvage(&self, path: impl AsRef<Path>) -> Result<SalvageReport> {
-        self.table.salvage(path.as_ref())
+        self.table.salvage(path.as_ref(), &self.kinds())
     }
 
     /// Copies the table's directory to `path`, where the copy opens as a table.
@@ -524,7 +528,7 @@ impl AnyTable {
     /// Returns what opening found and did.
     #[must_use]
     pub fn recovery(&self) -> RecoveryReport {
-        self.table.recovery()
+        self.recovery.clone()
     }
 
     fn check_record(&self, key: &[u8], value: &[u8]) -> Result<()> {
@@ -532,22 +536,48 @@ impl AnyTable {
         self.value.check(VALUE, value)
     }
 
-    fn check_records(&self, records: &[(&[u8], &[u8])]) -> Result<()> {
-        records.iter().try_for_each(|(key, value)| self.check_record(key, value))
+    fn write(&self, kind: WriteKind, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.check_record(key, value)?;
+        self.value_out(self.table.write(kind, self.key.raw(key), self.value.raw(value))?)
+    }
+
+    fn write_batch(
+        &self,
+        kind: WriteKind,
+        records: &[(&[u8], &[u8])],
+    ) -> Result<Vec<Option<Vec<u8>>>> {
+        records.iter().try_for_each(|(key, value)| self.check_record(key, value))?;
+        let key = |index: usize| self.key.raw(records[index].0);
+        let value = |index: usize| self.value.raw(records[index].1);
+        self.answers(records.len(), |before| {
+            self.table.write_batch(kind, records.len(), &key, &value, before)
+        })
+    }
+
+    /// Returns the results of a batch of `count` operations.
+    fn answers(
+        &self,
+        count: usize,
+        run: impl FnOnce(Answer<'_>) -> Result<()>,
+    ) -> Result<Vec<Option<Vec<u8>>>> {
+        let mut answers: Vec<_> = (0..count).map(|_| Ok(None)).collect();
+        run(&mut |index, value| answers[index] = self.value_out(value))?;
+        answers.into_iter().collect()
+    }
+
+    fn kinds(&self) -> Types {
+        Types { key: self.key.kind(), value: self.value.kind() }
     }
 
     fn check_keys(&self, keys: &[&[u8]]) -> Result<()> {
         keys.iter().try_for_each(|key| self.key.check(KEY, key))
     }
 
-    fn values_out(&self, value: Option<Bytes>) -> Result<Option<Bytes>> {
-        value.map(|value| self.out(&self.value, value)).transpose()
-    }
-
-    /// Converts stored bytes to the user's bytes.
-    fn out(&self, data_type: &DataType, bytes: Bytes) -> Result<Bytes> {
-        data_type.decode(bytes).ok_or_else(|| {
-            Error::corrupt(self.path(), 0, format!("a record that is no {}", data_type.name()))
+    /// Converts a stored value to the user's bytes.
+    fn value_out(&self, value: Option<Item>) -> Result<Option<Vec<u8>>> {
+        let Some(value) = value else { return Ok(None) };
+        self.value.decode(value).map(Some).ok_or_else(|| {
+            Error::corrupt(self.path(), 0, format!("a record that is no {}", self.value.name()))
         })
     }
 }

@@ -53,14 +53,16 @@ mod storage;
 mod any;
 mod dash;
 mod dlht;
+mod durable;
+mod engine;
 mod iceberg;
 mod join;
 mod plush;
 
 mod error;
-mod key;
 mod record;
 mod table;
+mod types;
 
 #[cfg(doctest)]
 mod misuse;
@@ -69,7 +71,7 @@ pub use any::{AnyDamage, AnyOptions, AnyPage, AnyTable};
 #[cfg(feature = "unstable-internals")]
 #[doc(hidden)]
 pub use dash::{Ablation, Directory, Geometry, Parts, Whole};
-pub use dash::{Dash, DashEh, DashLh, DashOptions, Eh, Expansion, Lh};
+pub use dash::{Eh, Expansion, Lh};
 pub use dlht::{
     AllocError, Allocator, Dlht, DlhtBuildHasher, DlhtGuard, DlhtHash, DlhtHasher, DlhtIter,
     DlhtLocal, DlhtMap, DlhtMapIter, DlhtMapOp, DlhtNamespace, DlhtOptions, DlhtSet, DlhtSetIter,
@@ -79,17 +81,20 @@ pub use dlht::{
 #[cfg(feature = "sim")]
 #[doc(hidden)]
 pub use dlht::{Interleaved, LinkPool, Turns};
+pub use durable::{
+    Dash, DashEh, DashLh, DashOptions, DurableTable, Iceberg, IcebergOptions, Plush, PlushOptions,
+    TableOptions,
+};
 pub use error::{Error, Result};
+pub use iceberg::IcebergHt;
 #[cfg(feature = "unstable-internals")]
 #[doc(hidden)]
 pub use iceberg::{FrontLine, Yards};
-pub use iceberg::{Iceberg, IcebergOptions};
 pub use join::{
     Bitmap, HashedJoinIndex, JoinIndex, JoinOptions, JoinSource, JoinStats, KeyHash, MergeKind,
     MergeReport, OnFull,
 };
-pub use key::{Data, Form, Key, Raw, Value, Word};
-pub use plush::{Partition, Plush, PlushOptions};
+pub use plush::{Partition, PlushHt};
 #[cfg(feature = "unstable-internals")]
 #[doc(hidden)]
 pub use plush::{Shape, payload_checksum};
@@ -99,3 +104,4 @@ pub use table::{
     Exchanged, HeldKeys, Iter, NotShadowed, Occupied, OnFailure, Op, Owned, Page, RecordArg,
     RecoveryReport, SalvageReport, Stats, Table, TryInsert,
 };
+pub use types::{Data, Form, Key, Raw, Value, Word};

@@ -10,8 +10,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::error::without_advice;
-use crate::key::{Data, Key, Value, Word};
 use crate::storage::Durability;
+use crate::types::{Data, Key, Value, Word};
 use crate::{Error, Result};
 
 pub use held::{HeldKeys, NotShadowed};
@@ -336,30 +336,6 @@ pub struct Page<K: Key + ?Sized, V: Value + ?Sized> {
     pub records: Vec<(Owned<K>, Owned<V>)>,
     /// The cursor of the next page; `None` after the last one.
     pub next: Option<Cursor>,
-}
-
-/// The callback of a scan for a damaged record: takes its key, if that can be read, and the error. An error that it
-/// returns ends the scan.
-pub(crate) type OnDamage<'a, K> = dyn FnMut(Option<Owned<K>>, Error) -> Result<()> + 'a;
-
-impl<K: Key + ?Sized, V: Value + ?Sized> Page<K, V> {
-    /// Adds a record, or passes it to `damaged` if its key or value cannot be read.
-    #[inline]
-    pub(crate) fn add(
-        &mut self,
-        key: Result<Owned<K>>,
-        value: impl FnOnce() -> Result<Owned<V>>,
-        damaged: &mut OnDamage<'_, K>,
-    ) -> Result<()> {
-        match key {
-            Ok(key) => match value() {
-                Ok(value) => self.records.push((key, value)),
-                Err(error) => damaged(Some(key), error)?,
-            },
-            Err(error) => damaged(None, error)?,
-        }
-        Ok(())
-    }
 }
 
 /// Sizes and counters of a table at one moment, from [`Table::stats`].

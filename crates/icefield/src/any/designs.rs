@@ -2,109 +2,25 @@
 
 use std::path::Path;
 
-use super::erased::{AnyBytes, AnyWord, Erased, Untyped};
+use super::erased::Erased;
 use super::types::DataType;
 use super::{AnyOptions, AnyTable};
-use crate::dash::{DashEh, DashLh};
-use crate::iceberg::Iceberg;
-use crate::key::{Form, Key, Value};
-use crate::plush::Plush;
-use crate::record::opening::refusal_of_disks;
+use crate::dash::{Eh, Lh};
+use crate::durable;
+use crate::engine::Design;
+use crate::iceberg::IcebergHt;
+use crate::plush::PlushHt;
+use crate::record::opening::{Common, refusal_of_disks};
+use crate::record::types::StoredTypes;
 use crate::storage::superblock::{self, Identity};
 use crate::storage::{Durability, Mapped, MappedOptions};
-use crate::table::SalvageReport;
+use crate::table::{RecoveryReport, SalvageReport};
+use crate::types::{Form, InAnyBytes, InWord, RecordForm, Types};
 use crate::{Error, Result};
 
-/// A table whose types have been erased.
-type AnyBox = Box<dyn Erased>;
-
-/// The functions of a design that can be created and opened by name.
-trait Design {
-    /// The name in superblocks and commands.
-    const NAME: &'static str;
-    /// `true` if the design is correct on media that reorder the stores within a line.
-    const DISKS: bool;
-
-    fn create<K, V>(path: &Path, types: Types<'_>, options: &AnyOptions) -> Result<AnyBox>
-    where
-        K: Untyped + Key + ?Sized,
-        V: Untyped + Value + ?Sized;
-
-    fn open<K, V>(storage: Mapped, verify: bool) -> Result<AnyBox>
-    where
-        K: Untyped + Key + ?Sized,
-        V: Untyped + Value + ?Sized;
-
-    fn salvage<K, V>(storage: Mapped, new: &Path) -> Result<SalvageReport>
-    where
-        K: Untyped + Key + ?Sized,
-        V: Untyped + Value + ?Sized;
-}
-
-/// The key and value types of a new table, by name and form.
-#[derive(Clone, Copy)]
-struct Types<'a> {
-    key: (&'a str, Form),
-    value: (&'a str, Form),
-}
-
-/// Implements [`Design`] for each design. A macro, because the designs' options and tables have no common trait.
-macro_rules! designs {
-    ($($design:ident: $name:literal, $table:ident, disks: $disks:literal;)*) => {
-        /// Every design that can be created and opened.
-        const KNOWN: &[Known] = &[$(Known::of::<$design>()),*];
-
-        $(
-            struct $design;
-
-            impl Design for $design {
-                const NAME: &'static str = $name;
-                const DISKS: bool = $disks;
-
-                fn create<K, V>(path: &Path, types: Types<'_>, options: &AnyOptions) -> Result<AnyBox>
-                where
-                    K: Untyped + Key + ?Sized,
-                    V: Untyped + Value + ?Sized,
-                {
-                    let mut made = $table::<K, V>::options()
-                        .durability(options.durability)
-                        .acknowledging(options.sync)
-                        .verify(options.verify)
-                        .stored_types(types.key, types.value);
-                    if let Some(capacity) = options.capacity {
-                        made = made.capacity(capacity);
-                    }
-                    if let Some(max_bytes) = options.max_bytes {
-                        made = made.max_bytes(max_bytes);
-                    }
-                    Ok(Box::new(made.create(path)?))
-                }
-
-                fn open<K, V>(storage: Mapped, verify: bool) -> Result<AnyBox>
-                where
-                    K: Untyped + Key + ?Sized,
-                    V: Untyped + Value + ?Sized,
-                {
-                    Ok(Box::new($table::<K, V>::options().verify(verify).open_on(storage)?))
-                }
-
-                fn salvage<K, V>(storage: Mapped, new: &Path) -> Result<SalvageReport>
-                where
-                    K: Untyped + Key + ?Sized,
-                    V: Untyped + Value + ?Sized,
-                {
-                    $table::<K, V>::options().salvage_on(storage, new)
-                }
-            }
-        )*
-    };
-}
-designs! {
-    DashExtendible: "dash-eh", DashEh, disks: false;
-    DashLinear: "dash-lh", DashLh, disks: false;
-    IcebergHt: "iceberg", Iceberg, disks: false;
-    PlushHt: "plush", Plush, disks: true;
-}
+/// Every design that can be created and opened.
+const KNOWN: [Known; 4] =
+    [Known::of::<Eh>(), Known::of::<Lh>(), Known::of::<IcebergHt>(), Known::of::<PlushHt>()];
 
 /// The names of the designs.
 pub(super) const NAMES: &[&str] = &{
@@ -117,24 +33,46 @@ pub(super) const NAMES: &[&str] = &{
     names
 };
 
+/// A table whose types have been erased, and what opening it found.
+type Opened = (Box<dyn Erased>, RecoveryReport);
+
 /// A design as a table of functions.
 #[derive(Clone, Copy)]
 pub(super) struct Known {
     name: &'static str,
-    disks: bool,
-    create: fn(&Path, Types<'_>, &AnyOptions) -> Result<AnyBox>,
-    open: fn(Mapped, (Form, Form), bool) -> Result<AnyBox>,
-    salvage: fn(Mapped, (Form, Form), &Path) -> Result<SalvageReport>,
+    allows_disk: bool,
+    /// Whether keys and values are words selects one of four engines.
+    create: fn([bool; 2], Common, &Path) -> Result<Opened>,
+    open: fn([bool; 2], Common, Mapped) -> Result<Opened>,
+    salvage: fn([bool; 2], Common, Mapped, &Path, &Types) -> Result<SalvageReport>,
 }
 
 impl Known {
     const fn of<D: Design>() -> Self {
         Self {
             name: D::NAME,
-            disks: D::DISKS,
-            create: create_as::<D>,
-            open: open_as::<D>,
-            salvage: salvage_as::<D>,
+            allows_disk: D::ALLOWS_DISK,
+            create: |are_words, common, path| match are_words {
+                [true, true] => create::<D, D::Form<InWord, InWord>>(common, path),
+                [true, false] => create::<D, D::Form<InWord, InAnyBytes>>(common, path),
+                [false, true] => create::<D, D::Form<InAnyBytes, InWord>>(common, path),
+                [false, false] => create::<D, D::Form<InAnyBytes, InAnyBytes>>(common, path),
+            },
+            open: |are_words, common, storage| match are_words {
+                [true, true] => open_as::<D, D::Form<InWord, InWord>>(common, storage),
+                [true, false] => open_as::<D, D::Form<InWord, InAnyBytes>>(common, storage),
+                [false, true] => open_as::<D, D::Form<InAnyBytes, InWord>>(common, storage),
+                [false, false] => open_as::<D, D::Form<InAnyBytes, InAnyBytes>>(common, storage),
+            },
+            salvage: |are_words, common, storage, new, types| {
+                let run = match are_words {
+                    [true, true] => durable::salvage::<D, D::Form<InWord, InWord>>,
+                    [true, false] => durable::salvage::<D, D::Form<InWord, InAnyBytes>>,
+                    [false, true] => durable::salvage::<D, D::Form<InAnyBytes, InWord>>,
+                    [false, false] => durable::salvage::<D, D::Form<InAnyBytes, InAnyBytes>>,
+                };
+                run(common, D::Settings::default(), storage, new, types)
+            },
         }
     }
 
@@ -149,43 +87,74 @@ impl Known {
         value: DataType,
         options: &AnyOptions,
     ) -> Result<AnyTable> {
-        let types = Types { key: (key.name(), key.form()), value: (value.name(), value.form()) };
-        let table = (self.create)(path, types, options)?;
-        Ok(AnyTable { table, design: self.name, key, value })
+        let common = common(&key, &value, options);
+        let (table, recovery) = (self.create)(are_words(&key, &value), common, path)?;
+        Ok(AnyTable { table, recovery, design: self.name, key, value })
+    }
+}
+
+fn create<D: Design, R: RecordForm>(common: Common, path: &Path) -> Result<Opened> {
+    let storage = Mapped::create(path, common.mapped(D::TITLE, D::ALLOWS_DISK)?)?;
+    let (engine, recovery) = D::create::<R, Mapped>(common, D::Settings::default(), storage)?;
+    Ok((Box::new(engine), recovery))
+}
+
+fn open_as<D: Design, R: RecordForm>(common: Common, storage: Mapped) -> Result<Opened> {
+    let (engine, recovery) = D::open::<R, Mapped>(common, D::Settings::default(), storage)?;
+    Ok((Box::new(engine), recovery))
+}
+
+fn are_words(key: &DataType, value: &DataType) -> [bool; 2] {
+    [key, value].map(|data_type| data_type.form() == Form::Word)
+}
+
+/// Returns the options of a table with these types.
+fn common(key: &DataType, value: &DataType, options: &AnyOptions) -> Common {
+    let [key, value] = [key, value].map(|data_type| (data_type.name(), data_type.form()));
+    Common {
+        capacity: options.capacity.unwrap_or(0),
+        durability: options.durability,
+        sync: options.sync,
+        max_bytes: options.max_bytes,
+        verify: options.verify,
+        types: StoredTypes::named(key, value),
+        ..Common::default()
     }
 }
 
 /// Opens the table at `path`, whatever its design.
 pub(super) fn open(path: &Path, read_only: bool, options: &AnyOptions) -> Result<AnyTable> {
-    let (wanted, verify) = (options.durability, options.verify);
-    let options = MappedOptions {
-        durability: wanted,
+    let medium = MappedOptions {
+        durability: options.durability,
         sync: options.sync,
         max_bytes: options.max_bytes,
         ..MappedOptions::default()
     };
-    let storage = if read_only {
-        Mapped::open_read_only(path, options)
-    } else {
-        Mapped::open(path, options)
-    }?;
+    let storage =
+        if read_only { Mapped::open_read_only(path, medium) } else { Mapped::open(path, medium) }?;
     let (known, identity) = named(&storage, path)?;
-    if wanted == Durability::Disk && !known.disks {
+    if options.durability == Durability::Disk && !known.allows_disk {
         return Err(refusal_of_disks(&format!("{}: {}", path.display(), known.name)));
     }
-    let (key, value) =
-        (DataType::stored(&identity.key_type), DataType::stored(&identity.value_type));
-    let table = (known.open)(storage, (key.form(), value.form()), verify)?;
-    Ok(AnyTable { table, design: known.name, key, value })
+    let [key, value] = types(&identity);
+    let common = common(&key, &value, options);
+    let (table, recovery) = (known.open)(are_words(&key, &value), common, storage)?;
+    Ok(AnyTable { table, recovery, design: known.name, key, value })
 }
 
 /// Salvages the files of the table at `path`, whatever its design.
 pub(super) fn salvage(path: &Path, new: &Path) -> Result<SalvageReport> {
     let storage = Mapped::open_read_only(path, MappedOptions::default())?;
     let (known, identity) = named(&storage, path)?;
-    let (key, value) =
-        (DataType::stored(&identity.key_type), DataType::stored(&identity.value_type));
-    (known.salvage)(storage, (key.form(), value.form()), new)
+    let [key, value] = types(&identity);
+    let common = common(&key, &value, &AnyOptions::default());
+    let kinds = Types { key: key.kind(), value: value.kind() };
+    (known.salvage)(are_words(&key, &value), common, storage, new, &kinds)
+}
+
+/// Returns the key and value type that the superblock names.
+fn types(identity: &Identity) -> [DataType; 2] {
+    [DataType::stored(&identity.key_type), DataType::stored(&identity.value_type)]
 }
 
 /// Returns the design that the superblock names.
@@ -205,35 +174,4 @@ fn named(storage: &Mapped, path: &Path) -> Result<(Known, Identity)> {
         })
     })?;
     Ok((known, identity))
-}
-
-fn create_as<D: Design>(path: &Path, types: Types<'_>, options: &AnyOptions) -> Result<AnyBox> {
-    match (types.key.1, types.value.1) {
-        (Form::Word, Form::Word) => D::create::<AnyWord, AnyWord>(path, types, options),
-        (Form::Word, _) => D::create::<AnyWord, AnyBytes>(path, types, options),
-        (_, Form::Word) => D::create::<AnyBytes, AnyWord>(path, types, options),
-        (_, _) => D::create::<AnyBytes, AnyBytes>(path, types, options),
-    }
-}
-
-fn open_as<D: Design>(storage: Mapped, forms: (Form, Form), verify: bool) -> Result<AnyBox> {
-    match forms {
-        (Form::Word, Form::Word) => D::open::<AnyWord, AnyWord>(storage, verify),
-        (Form::Word, _) => D::open::<AnyWord, AnyBytes>(storage, verify),
-        (_, Form::Word) => D::open::<AnyBytes, AnyWord>(storage, verify),
-        (_, _) => D::open::<AnyBytes, AnyBytes>(storage, verify),
-    }
-}
-
-fn salvage_as<D: Design>(
-    storage: Mapped,
-    forms: (Form, Form),
-    new: &Path,
-) -> Result<SalvageReport> {
-    match forms {
-        (Form::Word, Form::Word) => D::salvage::<AnyWord, AnyWord>(storage, new),
-        (Form::Word, _) => D::salvage::<AnyWord, AnyBytes>(storage, new),
-        (_, Form::Word) => D::salvage::<AnyBytes, AnyWord>(storage, new),
-        (_, _) => D::salvage::<AnyBytes, AnyBytes>(storage, new),
-    }
 }

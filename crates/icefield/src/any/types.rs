@@ -1,6 +1,6 @@
 //! The types that a superblock can name, with their widths and validity checks.
 
-use crate::key::{Data, Form, Raw, Word};
+use crate::types::{Data, Form, Item, Kind, Raw, Word};
 use crate::{Error, Result};
 
 /// A type that this crate provides.
@@ -130,8 +130,23 @@ impl DataType {
         Ok(())
     }
 
-    /// Converts stored bytes (8 for a word) to the bytes of this type; returns `None` if they are not a value of it.
-    pub(super) fn decode(&self, mut bytes: Vec<u8>) -> Option<Vec<u8>> {
+    /// Returns the type for `check` and `salvage`.
+    pub(super) fn kind(&self) -> Kind {
+        Kind { name: self.known.name, form: self.known.form, is_valid: self.known.valid }
+    }
+
+    /// Returns the stored form of bytes that [`DataType::check`] has accepted.
+    #[inline]
+    pub(super) fn raw<'a>(&self, bytes: &'a [u8]) -> Raw<'a> {
+        match self.known.form {
+            Form::Word => Raw::Word(word_of(bytes)),
+            Form::Fixed(_) | Form::Variable => Raw::Slice(bytes),
+        }
+    }
+
+    /// Converts a stored key or value to the bytes of this type; returns `None` if it is not a value of it.
+    pub(super) fn decode(&self, item: Item) -> Option<Vec<u8>> {
+        let mut bytes = item.into_bytes();
         if self.known.form == Form::Word {
             if bytes[self.known.width..].iter().any(|&byte| byte != 0) {
                 return None;
@@ -142,10 +157,7 @@ impl DataType {
     }
 
     fn is_valid(&self, bytes: &[u8]) -> bool {
-        match self.known.form {
-            Form::Word => (self.known.valid)(Raw::Word(word_of(bytes))),
-            Form::Fixed(_) | Form::Variable => (self.known.valid)(Raw::Slice(bytes)),
-        }
+        (self.known.valid)(self.raw(bytes))
     }
 }
 
@@ -181,9 +193,9 @@ mod tests {
 
     #[test]
     fn words_come_back_in_their_width() {
-        let word = (-5_i32).to_word().to_le_bytes().to_vec();
+        let word = Item::Word((-5_i32).to_word());
         assert_eq!(DataType::stored("i32").decode(word), Some((-5_i32).to_le_bytes().to_vec()));
-        assert_eq!(DataType::stored("u8").decode(256_u64.to_le_bytes().to_vec()), None);
+        assert_eq!(DataType::stored("u8").decode(Item::Word(256)), None);
     }
 
     #[test]

@@ -19,12 +19,11 @@ use super::segment::Target;
 use super::writer::{Ahead, Writer};
 use crate::Result;
 use crate::base::pipeline::{self, prefetch_read, prefetch_write};
-use crate::key::{Key, Raw, Value};
 use crate::record::LookupKey;
-use crate::record::batch::BatchEngine;
-use crate::record::engine::{Engine, WriteMode, WriteOutcome};
+use crate::record::batch::BatchTable;
+use crate::record::engine::{WriteMode, WriteOutcome};
 use crate::storage::Medium;
-use crate::table::{Arg, Owned, same_length};
+use crate::types::{Raw, RecordForm};
 
 /// The distance at which the ring fetches buckets, the distance at which it inspects them to fetch records, and the
 /// number of keys that it handles at a time.
@@ -32,39 +31,7 @@ const RING: usize = 48;
 const PEEK: usize = 16;
 const BURST: usize = 8;
 
-impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, M> {
-    /// Reads keys in order and prefetches for the following ones.
-    pub(super) fn read_batch(
-        &self,
-        keys: &[Arg<'_, K>],
-        found: &mut [Option<Owned<V>>],
-    ) -> Result<()> {
-        same_length(keys.len(), found.len())?;
-        let pin = self.core.pin();
-        let mut failure = Ok(());
-        let reads = pipeline::stages(
-            |index| self.ahead(self.core.records.hash_key(keys[index]).hash),
-            |ahead| ask(&ahead, prefetch_read),
-            |ahead| self.core.storage.read_unvalidated(|| self.peek(&ahead)),
-            |index, ahead| {
-                let probe = LookupKey { hash: ahead.hash, key: K::raw(keys[index]) };
-                let value = self.lookup_sighted(&pin, &probe, ahead.sighted, |word| word);
-                match value.and_then(|word| word.map(|word| self.own_value(word)).transpose()) {
-                    Ok(value) => {
-                        found[index] = value;
-                        ControlFlow::Continue(())
-                    }
-                    Err(error) => {
-                        failure = Err(error);
-                        ControlFlow::Break(())
-                    }
-                }
-            },
-        );
-        pipeline::rolling_in_bursts::<BURST, _>(keys.len(), RING, PEEK, reads);
-        failure
-    }
-
+impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
     /// The first stage: finds a key's buckets. Inlined into the ring, so that its entries are read as they are written:
     /// word by word. Vector loads would have to wait for the preceding word stores.
     #[inline(always)]
@@ -109,16 +76,18 @@ fn ask(ahead: &Ahead<'_>, hint: impl Fn(*const Bucket)) {
     }
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> BatchEngine<K, V>
-    for Dash<K, V, P, M>
-{
+impl<R: RecordForm, P: Directory, M: Medium> BatchTable for Dash<R, P, M> {
     type Writer<'t>
-        = Writer<'t, K, V, P, M>
+        = Writer<'t, R, P, M>
     where
         Self: 't;
 
-    fn writer(&self) -> Writer<'_, K, V, P, M> {
+    fn writer(&self) -> Writer<'_, R, P, M> {
         Writer::new(self)
+    }
+
+    fn hint_read(&self, hash: u64) {
+        ask(&self.ahead(hash), prefetch_read);
     }
 
     #[inline]
@@ -126,17 +95,42 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> BatchEngine<K,
         ask(&self.ahead(hash), prefetch_write);
     }
 
-    fn write_batch<'k, 'v>(
+    fn read_batch<'k>(
+        &self,
+        count: usize,
+        key: impl Fn(usize) -> Raw<'k>,
+        mut found: impl FnMut(usize, Option<u64>) -> Result<()>,
+    ) -> Result<()> {
+        let pin = self.core.pin();
+        let mut failure = Ok(());
+        let reads = pipeline::stages(
+            |index| self.ahead(self.core.records.hash_key(key(index)).hash),
+            |ahead| ask(&ahead, prefetch_read),
+            |ahead| self.core.storage.read_unvalidated(|| self.peek(&ahead)),
+            |index, ahead| {
+                let probe = LookupKey { hash: ahead.hash, key: key(index) };
+                let value = self.lookup_sighted(&pin, &probe, ahead.sighted, |word| word);
+                match value.and_then(|word| found(index, word)) {
+                    Ok(()) => ControlFlow::Continue(()),
+                    Err(error) => {
+                        failure = Err(error);
+                        ControlFlow::Break(())
+                    }
+                }
+            },
+        );
+        pipeline::rolling_in_bursts::<BURST, _>(count, RING, PEEK, reads);
+        failure
+    }
+
+    fn run_batch<'k, 'v>(
         &self,
         mode: Option<WriteMode>,
         count: usize,
-        key: impl Fn(usize) -> Arg<'k, K>,
+        key: impl Fn(usize) -> Raw<'k>,
         value: impl Fn(usize) -> Raw<'v>,
         mut answer: impl FnMut(usize, WriteOutcome) -> Result<()>,
-    ) -> Result<()>
-    where
-        K: 'k,
-    {
+    ) -> Result<()> {
         let mut writer = Writer::new(self);
         let mut failure = Ok(());
         let writes = pipeline::stages(
@@ -145,7 +139,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> BatchEngine<K,
             |ahead| self.core.storage.read_unvalidated(|| self.peek_room(&ahead)),
             |index, ahead| {
                 let write = mode.map(|mode| (mode, value(index)));
-                let mut took = writer.take_up(index, ahead, K::raw(key(index)), write);
+                let mut took = writer.take_up(index, ahead, key(index), write);
                 if took.is_ok() && writer.is_full() {
                     took = writer.run_all(&key, &mut answer);
                 }

@@ -2,23 +2,21 @@
 
 use std::marker::PhantomData;
 
-use crate::key::{Key, Value};
 use crate::storage::Medium;
+use crate::types::RecordForm;
 
 /// The types that the code below the public interface is generic over.
 pub trait Kinds {
-    type Key: Key + ?Sized;
-    type Value: Value + ?Sized;
+    type Form: RecordForm;
     type Medium: Medium;
     type Ablation: Ablation;
 }
 
 /// The implementation of [`Kinds`].
-pub struct Of<K: ?Sized, V: ?Sized, M, A>(PhantomData<fn(&K, &V, M, A)>);
+pub struct Of<R, M, A>(PhantomData<fn() -> (R, M, A)>);
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium, A: Ablation> Kinds for Of<K, V, M, A> {
-    type Key = K;
-    type Value = V;
+impl<R: RecordForm, M: Medium, A: Ablation> Kinds for Of<R, M, A> {
+    type Form = R;
     type Medium = M;
     type Ablation = A;
 }

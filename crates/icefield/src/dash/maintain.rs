@@ -10,16 +10,17 @@ use super::directory::Directory;
 use super::insert::Locked;
 use super::kinds::Of;
 use super::layout::Bucket;
-use super::options::DashOptions;
 use super::segment::{Found, Segment, Site};
 use super::stash::{self, StashHint};
 use super::still::Still;
 use crate::Result;
-use crate::key::{Key, Value};
-use crate::record::engine::Engine;
+use crate::engine::{Design, Maintenance, Operations, WriteKind};
+use crate::record::engine::SlotTable;
+use crate::record::opening::Common;
 use crate::storage::blob::{BlobRef, BlobStore, Owner};
-use crate::storage::{Medium, refuse_child, superblock};
-use crate::table::{Arg, BackupReport, CheckReport, SalvageReport, Stats};
+use crate::storage::{Mapped, Medium, refuse_child, superblock};
+use crate::table::{BackupReport, CheckReport, SalvageReport, Stats};
+use crate::types::{Ignore, Raw, RecordForm, Types};
 
 /// Results of `check` over all segments.
 #[derive(Default)]
@@ -29,14 +30,14 @@ struct Findings {
     chained: HashSet<u32>,
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, M> {
-    pub(super) fn check_all(&self) -> Result<CheckReport> {
+impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
+    pub(super) fn check_all(&self, types: &Types) -> Result<CheckReport> {
         let core = &self.core;
         let _pin = core.pin();
         let mut findings = Findings::default();
         let segments = self.directory.check(core, &mut |words| findings.report.fault(words))?;
         for &id in &segments {
-            if let Err(error) = self.check_segment(core.segment(id)?, &mut findings) {
+            if let Err(error) = self.check_segment(core.segment(id)?, types, &mut findings) {
                 findings.report.fault(error.to_string());
             }
         }
@@ -60,7 +61,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         Ok(findings.report)
     }
 
-    fn check_segment(&self, segment: Segment<'_>, findings: &mut Findings) -> Result<()> {
+    fn check_segment(
+        &self,
+        segment: Segment<'_>,
+        types: &Types,
+        findings: &mut Findings,
+    ) -> Result<()> {
         let core = &self.core;
         let storage = &core.storage;
         let id = segment.id;
@@ -80,11 +86,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
             for slot in Bucket::slots_of(meta.allocated()) {
                 let (key, value) = bucket.record(storage, slot);
                 let place = format!("segment {id}, bucket {number}, slot {slot}");
-                let hash = match self
-                    .own_key(key)
-                    .and_then(|owned| self.own_value(value).map(|_| owned))
-                {
-                    Ok(owned) => core.records.hash_key(K::arg(&owned)).hash,
+                let hash = match self.valid((key, value), types) {
+                    Ok((hash, ..)) => hash,
                     Err(error) => {
                         findings.report.fault(format!("I2: {place}: {error}"));
                         continue;
@@ -218,7 +221,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         let regions = [&core.table, &core.headers, &core.segments, &core.chains];
         Stats {
             len_estimate: self.length.estimate(self.directory.generation()),
-            capacity: self.capacity(),
+            capacity: self.directory.capacity(core),
             storage_bytes: regions.iter().map(|region| region.len()).sum::<u64>()
                 + blobs.region_bytes
                 + self.directory.base().bytes(),
@@ -230,22 +233,23 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         }
     }
 
-    pub(super) fn salvage_to(&self, path: &Path) -> Result<SalvageReport> {
+    pub(super) fn salvage_to(&self, path: &Path, types: &Types) -> Result<SalvageReport> {
         let core = &self.core;
         // A forked child cannot read safely: the parent moves records meanwhile.
         refuse_child(&core.storage)?;
         let (_, identity) = superblock::read(&core.storage)?;
-        let rescued = DashOptions::<K, V, P>::default()
-            .types_of(&identity)
-            .capacity(self.length.estimate(0))
-            .create(path)?;
+        let common = Common::like(&identity, self.length.estimate(0));
+        let storage = Mapped::create(path, common.mapped(P::TITLE, P::ALLOWS_DISK)?)?;
+        let (rescued, _) = <P as Design>::create::<R, Mapped>(common, Default::default(), storage)?;
         let mut report = SalvageReport::default();
         let mut next = Some(0_u64);
         while let Some(hash) = next {
             next = match self.directory.range(core, hash) {
                 Ok(range) => {
                     match core.segment(range.located.segment) {
-                        Ok(segment) => self.salvage_segment(segment, &rescued, &mut report)?,
+                        Ok(segment) => {
+                            self.salvage_segment(segment, types, &rescued, &mut report)?
+                        }
                         Err(error) => report.lose(error),
                     }
                     range.last.checked_add(1)
@@ -263,7 +267,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     fn salvage_segment(
         &self,
         segment: Segment<'_>,
-        rescued: &Dash<K, V, P>,
+        types: &Types,
+        rescued: &Dash<R, P, Mapped>,
         report: &mut SalvageReport,
     ) -> Result<()> {
         let core = &self.core;
@@ -282,8 +287,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
                 let place = format!("segment {}, bucket {number}, slot {slot}", segment.id);
                 let is_home =
                     |hash| self.check_record(segment, (number, site), bucket, (slot, hash));
-                let put = |key: Arg<'_, K>, value: Arg<'_, V>| rescued.put(key, value);
-                self.rescue(bucket.record(&core.storage, slot), place, report, is_home, put)?;
+                let put = |key: Raw<'_>, value: Raw<'_>| {
+                    rescued.write(WriteKind::Put, key, value, Ignore).map(|_| ())
+                };
+                let words = bucket.record(&core.storage, slot);
+                self.rescue(words, types, place, report, is_home, put)?;
             }
         }
         Ok(())
@@ -310,12 +318,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     }
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, M> {
+impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
     /// Returns the slot that refers to a blob of a key with this hash. The caller holds the locks of the hash's
     /// buckets.
     fn referring<'a>(
         &self,
-        locked: &Locked<'a, Of<K, V, M, P::Ablation>>,
+        locked: &Locked<'a, Of<R, M, P::Ablation>>,
         hash: u64,
         blob: BlobRef,
     ) -> Result<Option<Found<'a>>> {
@@ -342,7 +350,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     }
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Owner for Dash<K, V, P, M> {
+impl<R: RecordForm, P: Directory, M: Medium> Owner for Dash<R, P, M> {
     fn is_live(&self, owner: u64, blob: BlobRef, mark: &mut dyn FnMut(bool)) {
         let Ok((_, locked)) = self.lock(owner) else { return };
         // After an error the owner is unknown, so the block is left unmarked.

@@ -72,7 +72,7 @@
 //!
 //! # 4. Invariants
 //!
-//! They hold for a quiescent table whose segments have all been touched; [`Dash::check`] reports violations under these
+//! They hold for a quiescent table whose segments have all been touched; `check` reports violations under these
 //! numbers.
 //!
 //! - I1 EH: exactly the 2^(*g*-*d*) directory entries of its pattern name a segment of local depth *d*, where *g* is
@@ -238,10 +238,9 @@ mod still;
 mod window;
 mod writer;
 
-use crate::key::{Key, Value};
 use crate::record::length::Length;
-use crate::storage::{Mapped, Medium};
-use crate::table::RecoveryReport;
+use crate::storage::Medium;
+use crate::types::RecordForm;
 
 use kinds::Of;
 use segment::Core;
@@ -252,43 +251,13 @@ pub use eh::Eh;
 #[cfg(feature = "unstable-internals")]
 #[doc(hidden)]
 pub use kinds::{Ablation, Parts, Whole};
-#[cfg(feature = "unstable-internals")]
 #[doc(hidden)]
 pub use layout::Geometry;
 pub use lh::{Expansion, Lh};
-pub use options::DashOptions;
 
-/// A Dash table; use it as [`DashEh`].
-///
-/// ```
-/// let table = icefield::DashEh::<str, u64>::in_memory()?;
-/// assert_eq!(table.insert("answer", 42)?, None);
-/// assert_eq!(table.get("answer")?, Some(42));
-/// # Ok::<(), icefield::Error>(())
-/// ```
-pub struct Dash<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium = Mapped> {
+/// A Dash table of words and byte strings.
+pub struct Dash<R: RecordForm, P: Directory, M: Medium> {
     length: Length,
     directory: P,
-    recovery: RecoveryReport,
-    core: Core<Of<K, V, M, P::Ablation>>,
+    core: Core<Of<R, M, P::Ablation>>,
 }
-
-/// Dash with extendible hashing: a durable, concurrent hash table that opens instantly.
-///
-/// ```
-/// let table = icefield::DashEh::<str, u64>::in_memory()?;
-/// table.insert("one", 1)?;
-/// assert_eq!(table.get("one")?, Some(1));
-/// # Ok::<(), icefield::Error>(())
-/// ```
-pub type DashEh<K, V, M = Mapped> = Dash<K, V, Eh, M>;
-
-/// Dash with linear hashing: a durable, concurrent hash table that opens instantly and grows by a segment at a time.
-///
-/// ```
-/// let table = icefield::DashLh::<u64, str>::in_memory()?;
-/// assert_eq!(table.insert(7, "seven")?, None);
-/// assert_eq!(table.get(7)?.as_deref(), Some("seven"));
-/// # Ok::<(), icefield::Error>(())
-/// ```
-pub type DashLh<K, V, M = Mapped> = Dash<K, V, Lh, M>;

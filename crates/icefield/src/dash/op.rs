@@ -9,10 +9,10 @@ use super::merge::{self, FITTED_PERCENT, MERGED_PERCENT};
 use super::search::Search;
 use super::segment::{Found, Target};
 use super::still::Still;
-use crate::key::{Key, Value};
-use crate::record::engine::{Engine, WriteMode, WriteOutcome};
+use crate::record::engine::{SlotTable, WriteMode, WriteOutcome};
 use crate::record::{EpochGuard, LookupKey, PreparedRecord, Records};
 use crate::storage::Medium;
+use crate::types::RecordForm;
 use crate::{Error, Result};
 
 /// Maximum number of times that an insert makes room. It is more than the directory can double, with a margin for other
@@ -21,9 +21,9 @@ const MAX_ROUNDS: u32 = 512;
 /// Maximum number of times that `shrink_to_fit` waits for other operations to leave the freed space.
 const SHRINK_PATIENCE: u32 = 256;
 
-type LockedKey<'a, K, V, P, M> = Locked<'a, Of<K, V, M, <P as Directory>::Ablation>>;
+type LockedKey<'a, R, P, M> = Locked<'a, Of<R, M, <P as Directory>::Ablation>>;
 
-impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, M> {
+impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
     /// Returns the present target of a key. A hint only.
     #[inline(always)]
     pub(super) fn try_locate(&self, hash: u64) -> Option<Target<'_>> {
@@ -130,7 +130,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
 
     /// Locks a key's buckets in its segment.
     #[inline]
-    pub(super) fn lock(&self, hash: u64) -> Result<(Located, LockedKey<'_, K, V, P, M>)> {
+    pub(super) fn lock(&self, hash: u64) -> Result<(Located, LockedKey<'_, R, P, M>)> {
         let core = &self.core;
         loop {
             let located = self.directory.ready(core, hash)?;
@@ -145,7 +145,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     /// Returns the key's slot, if the value word is still `before`.
     fn still<'a>(
         &self,
-        locked: &LockedKey<'a, K, V, P, M>,
+        locked: &LockedKey<'a, R, P, M>,
         probe: &LookupKey<'_>,
         before: u64,
     ) -> Result<Option<Found<'a>>> {
@@ -219,9 +219,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     }
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Engine<K, V>
-    for Dash<K, V, P, M>
-{
+impl<R: RecordForm, P: Directory, M: Medium> SlotTable for Dash<R, P, M> {
+    type Form = R;
     type Medium = M;
 
     #[inline]
@@ -230,7 +229,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Engine<K, V>
     }
 
     #[inline]
-    fn records(&self) -> &Records<K, V> {
+    fn records(&self) -> &Records<R> {
         &self.core.records
     }
 

@@ -9,10 +9,11 @@ use super::layout::Bucket;
 use super::root::hashes_below;
 use super::segment::Segment;
 use crate::base::version_lock;
-use crate::key::{Key, Value};
-use crate::record::engine::Engine;
+use crate::engine::{OnDamage, Scanned};
+use crate::record::engine::SlotTable;
 use crate::storage::Medium;
-use crate::table::{Cursor, OnDamage, Page};
+use crate::table::Cursor;
+use crate::types::{Ignore, RecordForm, Take};
 use crate::{Error, Result};
 
 /// Number of optimistic attempts to read a segment before its locks are taken.
@@ -21,17 +22,18 @@ const PATIENCE: u32 = 8;
 /// A record's hash and its two words.
 type Entry = (u64, u64, u64);
 
-impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, M> {
+impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
     /// Returns about `n` records from `cursor` on; damaged records go to `damaged`.
-    pub(super) fn scan_page(
+    pub(super) fn scan_page<K: Take + Copy, V: Take + Copy>(
         &self,
         cursor: Cursor,
         n: usize,
-        damaged: &mut OnDamage<'_, K>,
-    ) -> Result<Page<K, V>> {
+        take: (K, V),
+        damaged: &mut OnDamage<'_, K::Out>,
+    ) -> Result<Scanned<K::Out, V::Out>> {
         let core = &self.core;
         let pin = core.pin();
-        let mut page = Page { records: Vec::new(), next: Some(cursor) };
+        let mut page = Scanned { records: Vec::new(), next: Some(cursor) };
         while let Some(Cursor(from)) = page.next
             && page.records.len() < n.max(1)
         {
@@ -47,7 +49,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
                 page.next = last.checked_add(1).map(Cursor);
             }
             for (_, key, value) in entries {
-                page.add(self.own_key(key), || self.own_value(value), damaged)?;
+                page.add(
+                    self.take_key(key, take.0),
+                    || self.take_value(None, value, take.1),
+                    damaged,
+                )?;
             }
         }
         drop(pin);
@@ -123,7 +129,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
                     Err(Error::Corrupt { .. }) => first,
                     // Records that a split has left behind are intact. Any other record with a foreign hash has a
                     // damaged key.
-                    Ok(hash) if !own.contains(&hash) && self.own_key(key).is_err() => first,
+                    Ok(hash) if !own.contains(&hash) && self.take_key(key, Ignore).is_err() => {
+                        first
+                    }
                     hash => hash?,
                 };
                 entries.push((hash, key, value));

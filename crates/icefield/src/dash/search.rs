@@ -226,29 +226,33 @@ impl<T: Kinds> Core<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Durability;
     use crate::base::hash::HashKind;
     use crate::dash::directory::Directory;
     use crate::dash::layout::Geometry;
-    use crate::dash::{Dash, Eh, Lh};
+    use crate::dash::options::DashSettings;
+    use crate::dash::{Eh, Lh};
+    use crate::engine::{Design, Operations, WriteKind};
+    use crate::record::opening::Common;
+    use crate::storage::Mapped;
+    use crate::types::{Forms, Ignore, InWord, Raw};
 
+    type Words = Forms<InWord, InWord>;
     type Check = std::result::Result<(), Box<dyn std::error::Error>>;
 
     /// A search that a `clear` overtakes must fail validation, even if it followed chains that now belong to other
     /// segments.
     fn is_told_of_clearings<P: Directory>() -> Check {
-        let directory = tempfile::tempdir()?;
-        let table = Dash::<u64, u64, P>::options()
-            .geometry(Geometry { buckets: 4, slots: 7, stash: 2 })
-            .hash(HashKind::Constant)
-            .durability(Durability::Process)
-            .create(directory.path().join("table.ice"))?;
+        let common = Common { hash: HashKind::Constant, ..Common::default() };
+        let geometry = Geometry { buckets: 4, slots: 7, stash: 2 };
+        let settings = DashSettings { geometry, ..DashSettings::default() };
+        let storage = Mapped::anonymous(common.anonymous(P::TITLE, P::ALLOWS_DISK)?)?;
+        let (table, _) = <P as Design>::create::<Words, Mapped>(common, settings, storage)?;
         let core = &table.core;
         for (clearings, key) in [(0, 7), (1, 7), (2, 7), (1, 199), (2, 199), (1, 1000), (2, 1000)] {
             for key in 0..200 {
-                table.insert(key, key)?;
+                table.write(WriteKind::Put, Raw::Word(key), Raw::Word(key), Ignore)?;
             }
-            let probe = core.records.hash_key(key);
+            let probe = core.records.hash_key(Raw::Word(key));
             let Some(target) = table.try_locate(probe.hash) else {
                 return Err("no segment".into());
             };

@@ -22,7 +22,7 @@ use crate::{Error, Result};
 /// The state that every directory policy works on: the medium, the regions, the records, and the DRAM beside them.
 pub struct Core<T: Kinds> {
     pub(super) geometry: Geometry,
-    pub(super) records: Records<T::Key, T::Value>,
+    pub(super) records: Records<T::Form>,
     pub(super) table: Region,
     pub(super) headers: Region,
     pub(super) segments: Region,

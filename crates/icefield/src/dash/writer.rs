@@ -10,12 +10,11 @@ use super::recover::ensure_recovered;
 use super::segment::Target;
 use super::window::{Attempt, Hold, WINDOW, Window};
 use crate::Result;
-use crate::key::{Key, Raw, Value};
-use crate::record::batch::{BatchEngine, BatchWriter, Write};
-use crate::record::engine::{Engine, WriteMode, WriteOutcome};
+use crate::record::batch::{BatchTable, BatchWriter, Write};
+use crate::record::engine::{SlotTable, WriteMode, WriteOutcome};
 use crate::record::{EpochGuard, LookupKey, PreparedRecord};
 use crate::storage::Medium;
-use crate::table::Arg;
+use crate::types::{Raw, RecordForm};
 
 /// Number of operations whose locks are taken in a row. If one of them ends the window, the locks of the later ones
 /// were taken needlessly.
@@ -38,16 +37,16 @@ struct Waiting<'t> {
 }
 
 /// The writes of a batch, collected and staged.
-pub(crate) struct Writer<'t, K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> {
-    table: &'t Dash<K, V, P, M>,
+pub(crate) struct Writer<'t, R: RecordForm, P: Directory, M: Medium> {
+    table: &'t Dash<R, P, M>,
     pin: EpochGuard<'t>,
-    window: Window<'t, Of<K, V, M, P::Ablation>>,
+    window: Window<'t, Of<R, M, P::Ablation>>,
     /// The writes that have been staged, in that order, then the others.
     waiting: Vec<Waiting<'t>>,
 }
 
-impl<'t, K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Writer<'t, K, V, P, M> {
-    pub(super) fn new(table: &'t Dash<K, V, P, M>) -> Self {
+impl<'t, R: RecordForm, P: Directory, M: Medium> Writer<'t, R, P, M> {
+    pub(super) fn new(table: &'t Dash<R, P, M>) -> Self {
         Self {
             table,
             pin: table.core.pin(),
@@ -97,12 +96,9 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Writer<'t,
     /// once it is durable.
     pub(super) fn run_all<'k>(
         &mut self,
-        key_of: &impl Fn(usize) -> Arg<'k, K>,
+        key_of: &impl Fn(usize) -> Raw<'k>,
         answer: &mut impl FnMut(usize, WriteOutcome) -> Result<()>,
-    ) -> Result<()>
-    where
-        K: 'k,
-    {
+    ) -> Result<()> {
         let mut fresh = false;
         while !self.waiting.is_empty() {
             let attempt = self.stage_all(key_of);
@@ -116,7 +112,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Writer<'t,
                 fresh = true;
             } else if attempt == Attempt::Alone || ran == 0 {
                 let Waiting { index, ahead, write } = self.waiting.remove(0);
-                let probe = LookupKey { hash: ahead.hash, key: K::raw(key_of(index)) };
+                let probe = LookupKey { hash: ahead.hash, key: key_of(index) };
                 self.table
                     .write_alone(&self.pin, &probe, write)
                     .and_then(|wrote| answer(index, wrote))
@@ -131,10 +127,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Writer<'t,
 
     /// Stages writes in order until one cannot be staged, and returns the result of the last attempt.
     #[inline]
-    fn stage_all<'k>(&mut self, key_of: &impl Fn(usize) -> Arg<'k, K>) -> Result<Attempt>
-    where
-        K: 'k,
-    {
+    fn stage_all<'k>(&mut self, key_of: &impl Fn(usize) -> Raw<'k>) -> Result<Attempt> {
         let Self { table, window, waiting, .. } = self;
         let core = &table.core;
         if let Some(Waiting { ahead: Ahead { sighted: Some(target), .. }, .. }) = waiting.first() {
@@ -154,7 +147,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Writer<'t,
             }
             for (Waiting { index, ahead, write }, hold) in waiting.iter().zip(&holds[..held]) {
                 let Some(target) = ahead.sighted else { return Ok(Attempt::Stale) };
-                let probe = LookupKey { hash: ahead.hash, key: K::raw(key_of(*index)) };
+                let probe = LookupKey { hash: ahead.hash, key: key_of(*index) };
                 let current = || table.directory.is_current(core, ahead.hash, target.located);
                 let attempt = window.stage(&probe, target, *hold, current, *write)?;
                 if attempt != Attempt::Staged {
@@ -207,9 +200,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Writer<'t,
     }
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> BatchWriter
-    for Writer<'_, K, V, P, M>
-{
+impl<R: RecordForm, P: Directory, M: Medium> BatchWriter for Writer<'_, R, P, M> {
     fn run(
         &mut self,
         index: usize,
@@ -277,7 +268,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> BatchWriter
     }
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, M> {
+impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
     /// Releases what was prepared for a write that will not run.
     #[cold]
     fn abort(&self, write: Write) {

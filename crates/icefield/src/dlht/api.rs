@@ -14,11 +14,11 @@ use super::shadow::{Shadow, Shadows};
 use super::snapshot::Snapshot;
 use super::{DlhtIter, DlhtTable};
 use crate::Result;
-use crate::key::Word;
 use crate::table::{
     Computed, Counter, Cursor, Decision, NotShadowed, Occupied, OnFailure, Op, Page, SCAN_PAGE,
     Stats, Table, TryInsert, yield_once,
 };
+use crate::types::Word;
 
 /// Returns the value, or panics with the reason of the refusal.
 #[inline(always)]

@@ -7,7 +7,7 @@ use super::mode::{Shared, Threading};
 use super::plan::Plan;
 use super::{DlhtHash, DlhtTable};
 use crate::base::hash::Seed;
-use crate::key::{Key, Word};
+use crate::types::{Key, Word};
 use crate::{Error, Result};
 
 /// The options of a DLHT table: a builder, from [`DlhtTable::options`].

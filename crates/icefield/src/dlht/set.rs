@@ -11,8 +11,8 @@ use super::mode::Shared;
 use super::plan::Plan;
 use super::write::{Outcome, Rule};
 use crate::Result;
-use crate::key::{Key, Word};
 use crate::table::{Cursor, SCAN_PAGE, Stats, same_length};
+use crate::types::{Key, Word};
 
 /// The value word of all slots.
 const NO_VALUE: u64 = 0;

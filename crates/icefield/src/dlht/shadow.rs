@@ -6,8 +6,8 @@ use super::DlhtTable;
 use super::header::SlotState;
 use super::mode::{Shared, Threading};
 use super::write::{Outcome, Rule};
-use crate::key::Word;
 use crate::table::{HeldKeys, NotShadowed};
+use crate::types::Word;
 use crate::{Error, Result};
 
 /// Converts the outcome of a shadow insert of `value`.

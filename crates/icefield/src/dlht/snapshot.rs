@@ -12,7 +12,7 @@ use super::get::Picture;
 use super::index::{Entry, Index};
 use super::mode::Threading;
 use crate::Result;
-use crate::key::Word;
+use crate::types::Word;
 
 /// All records of a table at one moment, from [`super::DlhtTable::snapshot`].
 ///

@@ -8,10 +8,10 @@ use super::header::SlotState;
 use super::mode::Threading;
 use super::shadow::shadowed;
 use super::write::{Outcome, Rule};
-use crate::key::Word;
 use crate::table::{
     Computed, Decision, HeldKeys, NotShadowed, Occupied, OnFailure, Op, TryInsert, same_length,
 };
+use crate::types::Word;
 use crate::{Error, Result};
 
 /// Decodes a word. All words come from [`Word::to_word`], so decoding succeeds.

@@ -12,12 +12,11 @@ use super::window::{WINDOW, Writer};
 use crate::Result;
 use crate::base::group::{Isa, Kernel, dispatch};
 use crate::base::pipeline::{self, Stages, prefetch_read, prefetch_second_level, prefetch_write};
-use crate::key::{Key, Raw, Value};
-use crate::record::batch::{BatchEngine, BatchWriter};
-use crate::record::engine::{Engine, WriteMode, WriteOutcome};
+use crate::record::batch::{BatchTable, BatchWriter};
+use crate::record::engine::{WriteMode, WriteOutcome};
 use crate::record::{EpochGuard, LookupKey};
 use crate::storage::Medium;
-use crate::table::{Arg, Owned, same_length};
+use crate::types::{Raw, RecordForm};
 
 /// The distance at which the ring of reads fetches fingerprints, and the distance at which it inspects them to fetch
 /// slots.
@@ -27,7 +26,7 @@ const READ_PEEK: usize = 24;
 const RING: usize = 48;
 const PEEK: usize = 16;
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Fetches the fingerprints of a hash's front bucket.
     #[inline(always)]
     pub(super) fn fetch_line(&self, hash: u64, hint: impl Fn(*const crate::base::sync::Line)) {
@@ -150,27 +149,29 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             prefetch_read(self.back_word(bucket).0);
         }
     }
-
-    /// Prefetches for a key with this hash.
-    pub(super) fn prefetch(&self, hash: u64) {
-        self.fetch_line(hash, prefetch_read);
-    }
 }
 
 /// The reads of a batch, compiled for each instruction set.
-struct Reads<'a, 'k, K: Key + ?Sized + 'k, V: Value + ?Sized, M: Medium> {
-    table: &'a Iceberg<K, V, M>,
-    keys: &'a [Arg<'k, K>],
-    found: &'a mut [Option<Owned<V>>],
+struct Reads<'a, R: RecordForm, M: Medium, F, G> {
+    table: &'a Iceberg<R, M>,
+    count: usize,
+    key: F,
+    found: G,
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Kernel for Reads<'_, '_, K, V, M> {
+impl<'k, R, M, F, G> Kernel for Reads<'_, R, M, F, G>
+where
+    R: RecordForm,
+    M: Medium,
+    F: Fn(usize) -> Raw<'k>,
+    G: FnMut(usize, Option<u64>) -> Result<()>,
+{
     type Output = Result<()>;
 
     #[inline(always)]
     fn run<I: Isa>(self, isa: I) -> Result<()> {
         let pin = self.table.core.pin();
-        let (count, mut failure) = (self.keys.len(), Ok(()));
+        let (count, mut failure) = (self.count, Ok(()));
         let mask = self.table.core.front_mask();
         let ring = Ring { reads: self, isa, mask, pin: &pin, failure: &mut failure };
         pipeline::rolling_in_bursts::<BURST, _>(count, READ_RING, READ_PEEK, ring);
@@ -195,11 +196,12 @@ struct Ahead<'a> {
     slots: Option<[&'a Slot; 2]>,
 }
 
-impl<'a, K, V, M, I> Stages for Ring<'_, Reads<'a, '_, K, V, M>, I>
+impl<'a, 'k, R, M, F, G, I> Stages for Ring<'_, Reads<'a, R, M, F, G>, I>
 where
-    K: Key + ?Sized,
-    V: Value + ?Sized,
+    R: RecordForm,
     M: Medium,
+    F: Fn(usize) -> Raw<'k>,
+    G: FnMut(usize, Option<u64>) -> Result<()>,
     I: Isa,
 {
     type Entry = Ahead<'a>;
@@ -207,7 +209,7 @@ where
     #[inline(always)]
     fn locate(&mut self, index: usize) -> Ahead<'a> {
         let core = &self.reads.table.core;
-        let hash = core.records.hash_key(self.reads.keys[index]).hash;
+        let hash = core.records.hash_key((self.reads.key)(index)).hash;
         core.fetch_line(hash, prefetch_read);
         Ahead { hash, slots: None }
     }
@@ -226,17 +228,14 @@ where
 
     #[inline(always)]
     fn run(&mut self, index: usize, ahead: Ahead<'a>) -> ControlFlow<()> {
-        let Reads { table, keys, found } = &mut self.reads;
-        let (Ahead { hash, slots }, core, key) = (ahead, &table.core, K::raw(keys[index]));
+        let Reads { table, key, found, .. } = &mut self.reads;
+        let (Ahead { hash, slots }, core, key) = (ahead, &table.core, key(index));
         let value = match slots.and_then(|slots| core.lookup_in(slots, hash, key.word())) {
             Some(word) => Ok(Some(word)),
             None => core.lookup_on(self.isa, self.pin, &LookupKey { hash, key }),
         };
-        match value.and_then(|word| word.map(|word| table.own_value(word)).transpose()) {
-            Ok(value) => {
-                found[index] = value;
-                ControlFlow::Continue(())
-            }
+        match value.and_then(|word| found(index, word)) {
+            Ok(()) => ControlFlow::Continue(()),
             Err(error) => {
                 *self.failure = Err(error);
                 ControlFlow::Break(())
@@ -245,12 +244,11 @@ where
     }
 }
 
-impl<'k, 'v, K, V, M, F, G, A> Kernel for Writes<'_, K, V, M, F, G, A>
+impl<'k, 'v, R, M, F, G, A> Kernel for Writes<'_, R, M, F, G, A>
 where
-    K: Key + ?Sized + 'k,
-    V: Value + ?Sized,
+    R: RecordForm,
     M: Medium,
-    F: Fn(usize) -> Arg<'k, K>,
+    F: Fn(usize) -> Raw<'k>,
     G: Fn(usize) -> Raw<'v>,
     A: FnMut(usize, WriteOutcome) -> Result<()>,
 {
@@ -269,12 +267,11 @@ where
     }
 }
 
-impl<'k, 'v, K, V, M, F, G, A> Writes<'_, K, V, M, F, G, A>
+impl<'k, 'v, R, M, F, G, A> Writes<'_, R, M, F, G, A>
 where
-    K: Key + ?Sized + 'k,
-    V: Value + ?Sized,
+    R: RecordForm,
     M: Medium,
-    F: Fn(usize) -> Arg<'k, K>,
+    F: Fn(usize) -> Raw<'k>,
     G: Fn(usize) -> Raw<'v>,
     A: FnMut(usize, WriteOutcome) -> Result<()>,
 {
@@ -289,7 +286,7 @@ where
     /// Runs window after window. Between the flushes of a window and its fence, it fetches the slots of the next window
     /// and the fingerprints of the one after it: their latencies overlap with one another and with the flushes.
     #[inline(always)]
-    fn run_windows<'t>(&mut self, isa: impl Isa, writer: &mut Writer<'t, K, V, M>) -> Result<()> {
+    fn run_windows<'t>(&mut self, isa: impl Isa, writer: &mut Writer<'t, R, M>) -> Result<()> {
         let (mut hashes, mut ahead) = ([0; WINDOW], [0; WINDOW]);
         self.fetch_lines(0, &mut hashes);
         self.fetch_slots(isa, 0, &hashes);
@@ -298,7 +295,7 @@ where
             writer.take_locks(hashes.into_iter().take(self.count - start));
             for (index, &hash) in (start..self.count).zip(&hashes) {
                 let write = self.mode.map(|mode| (mode, (self.value)(index)));
-                let probe = LookupKey { hash, key: K::raw((self.key)(index)) };
+                let probe = LookupKey { hash, key: (self.key)(index) };
                 writer.run_on(isa, index, &probe, write, &mut self.answer)?;
             }
             writer.flush();
@@ -341,25 +338,13 @@ fn takes_room(mode: Option<WriteMode>) -> bool {
     matches!(mode, Some(WriteMode::TryInsert | WriteMode::Upsert))
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
-    /// Reads keys in order and prefetches for the following ones.
-    pub(super) fn read_batch(
-        &self,
-        keys: &[Arg<'_, K>],
-        found: &mut [Option<Owned<V>>],
-    ) -> Result<()> {
-        same_length(keys.len(), found.len())?;
-        dispatch(Reads { table: self, keys, found })
-    }
-}
-
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> BatchEngine<K, V> for Iceberg<K, V, M> {
+impl<R: RecordForm, M: Medium> BatchTable for Iceberg<R, M> {
     type Writer<'t>
-        = Writer<'t, K, V, M>
+        = Writer<'t, R, M>
     where
         Self: 't;
 
-    fn writer(&self) -> Writer<'_, K, V, M> {
+    fn writer(&self) -> Writer<'_, R, M> {
         Writer::new(self)
     }
 
@@ -368,17 +353,27 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> BatchEngine<K, V> for Iceber
         self.core.fetch_line(hash, prefetch_write);
     }
 
-    fn write_batch<'k, 'v>(
+    fn hint_read(&self, hash: u64) {
+        self.core.fetch_line(hash, prefetch_read);
+    }
+
+    fn read_batch<'k>(
+        &self,
+        count: usize,
+        key: impl Fn(usize) -> Raw<'k>,
+        found: impl FnMut(usize, Option<u64>) -> Result<()>,
+    ) -> Result<()> {
+        dispatch(Reads { table: self, count, key, found })
+    }
+
+    fn run_batch<'k, 'v>(
         &self,
         mode: Option<WriteMode>,
         count: usize,
-        key: impl Fn(usize) -> Arg<'k, K>,
+        key: impl Fn(usize) -> Raw<'k>,
         value: impl Fn(usize) -> Raw<'v>,
         answer: impl FnMut(usize, WriteOutcome) -> Result<()>,
-    ) -> Result<()>
-    where
-        K: 'k,
-    {
+    ) -> Result<()> {
         dispatch(Writes { table: self, mode, count, key, value, answer })
     }
 }

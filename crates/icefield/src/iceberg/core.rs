@@ -13,17 +13,17 @@ use crate::base::gate::{Closed, Gate};
 use crate::base::group::Isa;
 use crate::base::memory::GrowingArray;
 use crate::base::sync::GrowingLines;
-use crate::key::{Key, Value};
 use crate::record::length::Length;
 use crate::record::{EpochGuard, LookupKey, PreparedRecord, Records};
 use crate::storage::superblock::ROOT_OFFSET;
 use crate::storage::{Medium, Region};
+use crate::types::RecordForm;
 use crate::{Error, Result};
 
 /// The state that all files of this module share: the medium, the regions, the records, and the DRAM beside them.
-pub(crate) struct Core<K: ?Sized, V: ?Sized, M> {
+pub(crate) struct Core<R, M> {
     pub(super) yards: Yards,
-    pub(super) records: Records<K, V>,
+    pub(super) records: Records<R>,
     pub(super) length: Length,
     pub(super) table: Region,
     pub(super) front: Region,
@@ -110,7 +110,7 @@ pub(super) enum Search<'a> {
     },
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+impl<R: RecordForm, M: Medium> Core<R, M> {
     #[inline]
     pub(super) fn root(&self) -> Result<&Root> {
         self.table.at::<Root>(ROOT_OFFSET).ok_or_else(|| {

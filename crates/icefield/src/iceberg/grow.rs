@@ -13,8 +13,8 @@ use super::fingerprints::used_back;
 use super::layout::{EMPTY_KEY, MAX_DEPTH, Phase, SLOT_BYTES, Shape, Slot, fingerprint};
 use super::moves::{IN_FLIGHT, InFlight, MOVED, UNMOVED, Yard};
 use crate::base::sync::Line;
-use crate::key::{Key, Value};
 use crate::storage::{Medium, Region, refuse_child};
+use crate::types::RecordForm;
 use crate::{Error, Result};
 
 /// Of the inserts that find their front bucket full, one in this many checks the load; in tiny tables all of them do.
@@ -28,7 +28,7 @@ struct Leaving<'a> {
     target: &'a Slot,
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Returns the number of slots in both yards.
     fn slots(&self) -> u64 {
         self.shape().buckets() * self.yards.slots()

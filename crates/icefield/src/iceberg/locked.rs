@@ -6,9 +6,9 @@ use super::layout::{Phase, Shape, fingerprint};
 use crate::Result;
 use crate::base::gate::Pass;
 use crate::base::group::{Isa, Native};
-use crate::key::{Key, Value};
 use crate::record::{EpochGuard, LookupKey, PreparedRecord};
 use crate::storage::Medium;
+use crate::types::RecordForm;
 
 /// A stay inside the gate: no step begins meanwhile, although a doubling may end.
 pub(super) struct Inside<'a> {
@@ -18,20 +18,20 @@ pub(super) struct Inside<'a> {
 
 /// A key's front bucket, locked: the key's record is not added, removed or changed meanwhile. Exists only inside the
 /// gate.
-pub(super) struct Locked<'a, K: ?Sized, V: ?Sized, M> {
-    core: &'a Core<K, V, M>,
+pub(super) struct Locked<'a, R, M> {
+    core: &'a Core<R, M>,
     shape: Shape,
     line: FrontLine<'a>,
 }
 
-impl<K: ?Sized, V: ?Sized, M> Drop for Locked<'_, K, V, M> {
+impl<R, M> Drop for Locked<'_, R, M> {
     #[inline]
     fn drop(&mut self) {
         self.line.unlock();
     }
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Enters the gate.
     #[inline(always)]
     pub(super) fn enter(&self) -> Inside<'_> {
@@ -41,7 +41,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Locks a key's front bucket, which stays the same while the caller is inside the gate.
     #[inline(always)]
-    pub(super) fn lock(&self, inside: &Inside<'_>, hash: u64) -> Result<Locked<'_, K, V, M>> {
+    pub(super) fn lock(&self, inside: &Inside<'_>, hash: u64) -> Result<Locked<'_, R, M>> {
         let shape = inside.shape;
         if shape.is(Phase::Doubling) {
             self.make_way(shape, hash)?;
@@ -57,12 +57,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         &'a self,
         inside: &Inside<'_>,
         line: FrontLine<'a>,
-    ) -> Locked<'a, K, V, M> {
+    ) -> Locked<'a, R, M> {
         Locked { core: self, shape: inside.shape, line }
     }
 }
 
-impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Locked<'a, K, V, M> {
+impl<'a, R: RecordForm, M: Medium> Locked<'a, R, M> {
     #[inline(always)]
     pub(super) fn search(&self, isa: impl Isa, probe: &LookupKey<'_>) -> Result<Search<'a>> {
         self.core.find_locked(isa, self.shape, self.line, probe)

@@ -5,11 +5,11 @@ use super::fingerprints::{FrontLine, candidates_back};
 use super::layout::{EMPTY_KEY, Phase, SIDE_KEY, Shape, Slot, fingerprint};
 use crate::Result;
 use crate::base::group::{Isa, Native};
-use crate::key::{Key, Value};
 use crate::record::{EpochGuard, LookupKey};
 use crate::storage::Medium;
+use crate::types::RecordForm;
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Returns the value word of a key, without a lock. Valid while the pin is held.
     #[inline]
     pub(super) fn lookup(

@@ -8,15 +8,17 @@ use super::Iceberg;
 use super::core::{At, Core, Place};
 use super::fingerprints::candidates_back;
 use super::layout::{EMPTY_KEY, Phase, SIDE_KEY, Shape, Slot, fingerprint};
-use super::options::IcebergOptions;
+use super::options::{IcebergHt, IcebergSettings};
 use crate::Result;
 use crate::base::counter::ShardedCounter;
-use crate::key::{Key, Value};
+use crate::engine::{Design, Maintenance, Operations, WriteKind};
 use crate::record::LookupKey;
-use crate::record::engine::Engine;
+use crate::record::engine::SlotTable;
+use crate::record::opening::Common;
 use crate::storage::blob::{BlobRef, BlobStore, Owner};
-use crate::storage::{Medium, refuse_child, superblock};
-use crate::table::{Arg, BackupReport, CheckReport, SalvageReport, Stats};
+use crate::storage::{Mapped, Medium, refuse_child, superblock};
+use crate::table::{BackupReport, CheckReport, SalvageReport, Stats};
+use crate::types::{Ignore, Raw, RecordForm, Types};
 
 /// Results of `check` over all slots.
 #[derive(Default)]
@@ -27,9 +29,9 @@ struct Findings {
     used: HashSet<u32>,
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Returns every slot of the table, used or not.
-    fn places(&self, shape: Shape) -> impl Iterator<Item = Place> + use<K, V, M> {
+    fn places(&self, shape: Shape) -> impl Iterator<Item = Place> + use<R, M> {
         let (front, back) = (self.yards.front, self.yards.back);
         let in_front = (0..shape.buckets()).flat_map(move |bucket| {
             (0..front).map(move |slot| Place::Front(At::new(bucket, slot)))
@@ -116,8 +118,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
-    pub(super) fn check_all(&self) -> Result<CheckReport> {
+impl<R: RecordForm, M: Medium> Iceberg<R, M> {
+    pub(super) fn check_all(&self, types: &Types) -> Result<CheckReport> {
         let core = &self.core;
         let _structure = core.lock_structure();
         core.finish_step()?;
@@ -126,7 +128,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
         let shape = core.shape();
         self.check_shape(shape, &mut findings)?;
         for place in core.places(shape) {
-            if let Err(error) = self.check_slot(shape, place, &mut findings) {
+            if let Err(error) = self.check_slot(shape, place, types, &mut findings) {
                 findings.report.fault(format!("{place:?}: {error}"));
             }
         }
@@ -163,7 +165,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
     }
 
     /// Checks I2, I3 and I4 for one slot.
-    fn check_slot(&self, shape: Shape, place: Place, findings: &mut Findings) -> Result<()> {
+    fn check_slot(
+        &self,
+        shape: Shape,
+        place: Place,
+        types: &Types,
+        findings: &mut Findings,
+    ) -> Result<()> {
         let core = &self.core;
         let Some((key, value)) = core.words(place)? else {
             let (byte, _) = core.bytes(place, None);
@@ -177,16 +185,15 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
         if let Place::Overflow(slot) = place {
             findings.used.insert(slot);
         }
-        let owned = self.own_key(key).and_then(|owned| self.own_value(value).map(|_| owned));
-        let owned = match owned {
-            Ok(owned) => owned,
+        let owned = match self.valid((key, value), types) {
+            Ok((_, owned, _)) => owned,
             Err(error) => {
                 findings.report.fault(format!("I2: {place:?}: {error}"));
                 return Ok(());
             }
         };
         findings.report.records += 1;
-        let probe = core.records.hash_key(K::arg(&owned));
+        let probe = core.records.hash_key(owned.raw());
         let blobs = core.records.references(key, value);
         findings.blobs.extend(blobs.map(|blob| (probe.hash, blob)));
         if !core.is_home(shape, place, probe.hash) {
@@ -251,15 +258,16 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
         }
     }
 
-    pub(super) fn salvage_to(&self, path: &Path) -> Result<SalvageReport> {
+    pub(super) fn salvage_to(&self, path: &Path, types: &Types) -> Result<SalvageReport> {
         let core = &self.core;
         // A forked child cannot read safely: the parent moves records meanwhile.
         refuse_child(&core.storage)?;
         let (_, identity) = superblock::read(&core.storage)?;
-        let rescued = IcebergOptions::<K, V>::default()
-            .types_of(&identity)
-            .capacity(core.length.estimate(0))
-            .create(path)?;
+        let common = Common::like(&identity, core.length.estimate(0));
+        let storage =
+            Mapped::create(path, common.mapped(IcebergHt::TITLE, IcebergHt::ALLOWS_DISK)?)?;
+        let (rescued, _) =
+            IcebergHt::create::<R, Mapped>(common, IcebergSettings::default(), storage)?;
         let _structure = core.lock_structure();
         core.finish_step()?;
         let _pin = core.pin();
@@ -280,8 +288,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
                 true => Ok(()),
                 false => Err("no place for a record with this hash".to_owned()),
             };
-            let put = |key: Arg<'_, K>, value: Arg<'_, V>| rescued.put(key, value);
-            self.rescue(words, format_args!("{place:?}"), &mut report, is_home, put)?;
+            let put = |key: Raw<'_>, value: Raw<'_>| {
+                rescued.write(WriteKind::Put, key, value, Ignore).map(|_| ())
+            };
+            self.rescue(words, types, format_args!("{place:?}"), &mut report, is_home, put)?;
         }
         report.records = rescued.len()?;
         Ok(report)
@@ -297,7 +307,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
     }
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Owner for Iceberg<K, V, M> {
+impl<R: RecordForm, M: Medium> Owner for Iceberg<R, M> {
     fn is_live(&self, owner: u64, blob: BlobRef, mark: &mut dyn FnMut(bool)) {
         let core = &self.core;
         let inside = core.enter();
@@ -324,7 +334,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Owner for Iceberg<K, V, M> {
     }
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Returns the slot of a record with this hash that refers to the blob. The caller holds the lock of the hash.
     fn referring(&self, shape: Shape, hash: u64, blob: BlobRef) -> Result<Option<&Slot>> {
         let refers = |slot: &Slot| {

@@ -171,29 +171,19 @@ mod tests;
 mod unfenced_batch;
 mod window;
 
-use crate::key::{Key, Value};
-use crate::storage::{Mapped, Medium};
-use crate::table::RecoveryReport;
+use crate::storage::Medium;
+use crate::types::RecordForm;
 
 use self::core::Core;
 
 #[cfg(feature = "unstable-internals")]
 #[doc(hidden)]
 pub use fingerprints::FrontLine;
-#[cfg(feature = "unstable-internals")]
 #[doc(hidden)]
 pub use layout::Yards;
-pub use options::IcebergOptions;
+pub use options::IcebergHt;
 
-/// IcebergHT: a durable, concurrent, stable and compact hash table that writes one line per update.
-///
-/// ```
-/// let table = icefield::Iceberg::<str, u64>::in_memory()?;
-/// assert_eq!(table.insert("answer", 42)?, None);
-/// assert_eq!(table.get("answer")?, Some(42));
-/// # Ok::<(), icefield::Error>(())
-/// ```
-pub struct Iceberg<K: Key + ?Sized, V: Value + ?Sized, M: Medium = Mapped> {
-    recovery: RecoveryReport,
-    core: Core<K, V, M>,
+/// An IcebergHT table of words and byte strings.
+pub struct Iceberg<R: RecordForm, M: Medium> {
+    core: Core<R, M>,
 }

@@ -5,17 +5,17 @@ use super::core::{Located, Search};
 use super::layout::Phase;
 use super::locked::Locked;
 use crate::base::group::{Isa, Native};
-use crate::key::{Key, Value};
-use crate::record::engine::{Engine, WriteMode, WriteOutcome};
+use crate::record::engine::{SlotTable, WriteMode, WriteOutcome};
 use crate::record::{EpochGuard, LookupKey, PreparedRecord, Records};
 use crate::storage::Medium;
+use crate::types::RecordForm;
 use crate::{Error, Result};
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
+impl<R: RecordForm, M: Medium> Iceberg<R, M> {
     /// Returns the key's slot, if the value word is still `before`.
     fn still<'a>(
         &self,
-        locked: &Locked<'a, K, V, M>,
+        locked: &Locked<'a, R, M>,
         probe: &LookupKey<'_>,
         before: u64,
     ) -> Result<Option<Located<'a>>> {
@@ -29,7 +29,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
     pub(super) fn try_write(
         &self,
         isa: impl Isa,
-        locked: Locked<'_, K, V, M>,
+        locked: Locked<'_, R, M>,
         pin: &EpochGuard<'_>,
         probe: &LookupKey<'_>,
         record: PreparedRecord,
@@ -62,7 +62,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
     pub(super) fn try_remove(
         &self,
         isa: impl Isa,
-        locked: Locked<'_, K, V, M>,
+        locked: Locked<'_, R, M>,
         pin: &EpochGuard<'_>,
         probe: &LookupKey<'_>,
     ) -> Result<Option<u64>> {
@@ -73,7 +73,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
     }
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Engine<K, V> for Iceberg<K, V, M> {
+impl<R: RecordForm, M: Medium> SlotTable for Iceberg<R, M> {
+    type Form = R;
     type Medium = M;
 
     #[inline]
@@ -82,7 +83,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Engine<K, V> for Iceberg<K, 
     }
 
     #[inline]
-    fn records(&self) -> &Records<K, V> {
+    fn records(&self) -> &Records<R> {
         &self.core.records
     }
 
@@ -198,7 +199,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Engine<K, V> for Iceberg<K, 
     }
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
+impl<R: RecordForm, M: Medium> Iceberg<R, M> {
     /// Empties the table by one durable store, then empties every slot. Writers wait; reads find nothing after the
     /// store.
     pub(super) fn clear_all(&self) -> Result<()> {

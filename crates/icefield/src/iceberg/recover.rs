@@ -12,8 +12,8 @@ use super::core::Core;
 use super::layout::{EMPTY_KEY, Phase, SIDE_KEY, Shape, Slot, fingerprint, fingerprint_of};
 use crate::base::group::{Isa, Kernel, dispatch};
 use crate::base::parallel::{Tasks, in_parallel, threads_for};
-use crate::key::{Key, Value};
 use crate::storage::{Medium, Region};
+use crate::types::RecordForm;
 use crate::{Error, Result};
 
 /// Number of buckets that a thread takes at a time. Smaller tables are recovered on the calling thread.
@@ -23,12 +23,12 @@ const BUCKETS_AT_A_TIME: u64 = 1024;
 pub(super) const UNREADABLE: u8 = 1;
 
 /// The pass over some buckets, compiled for each instruction set.
-struct Adoption<'a, K: ?Sized, V: ?Sized, M> {
-    core: &'a Core<K, V, M>,
+struct Adoption<'a, R, M> {
+    core: &'a Core<R, M>,
     buckets: Range<u64>,
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Kernel for Adoption<'_, K, V, M> {
+impl<R: RecordForm, M: Medium> Kernel for Adoption<'_, R, M> {
     type Output = Result<i64>;
 
     #[inline(always)]
@@ -41,7 +41,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Kernel for Adoption<'_, K, V
     }
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Makes the table usable and returns the number of unfinished steps.
     pub(super) fn recover(&self, threads: usize) -> Result<u64> {
         let shape = self.shape();

@@ -10,10 +10,11 @@ use super::Iceberg;
 use super::core::Core;
 use super::fingerprints::{FrontLine, used_back};
 use super::layout::{EMPTY_KEY, Phase, SIDE_KEY, Shape, Slot, back_is_behind, scan_place};
-use crate::key::{Key, Value};
-use crate::record::engine::Engine;
+use crate::engine::{OnDamage, Scanned};
+use crate::record::engine::SlotTable;
 use crate::storage::Medium;
-use crate::table::{Cursor, OnDamage, Page};
+use crate::table::Cursor;
+use crate::types::{RecordForm, Take};
 use crate::{Error, Result};
 
 /// The position of a scan. As a word: the yard in the two highest bits, then the highest bits of the place.
@@ -63,14 +64,15 @@ fn next_place(place: u64, depth: u32) -> Option<u64> {
 /// Key and value words of records.
 type Entries = Vec<(u64, u64)>;
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
+impl<R: RecordForm, M: Medium> Iceberg<R, M> {
     /// Returns about `n` records from `cursor` on; damaged records go to `damaged`.
-    pub(super) fn scan_page(
+    pub(super) fn scan_page<K: Take + Copy, V: Take + Copy>(
         &self,
         cursor: Cursor,
         n: usize,
-        damaged: &mut OnDamage<'_, K>,
-    ) -> Result<Page<K, V>> {
+        take: (K, V),
+        damaged: &mut OnDamage<'_, K::Out>,
+    ) -> Result<Scanned<K::Out, V::Out>> {
         let core = &self.core;
         let pin = core.pin();
         let mut entries = Entries::new();
@@ -81,16 +83,16 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
             next = core.read_position(position, &mut entries)?;
         }
         let records = Vec::with_capacity(entries.len());
-        let mut page = Page { records, next: next.map(Position::cursor) };
+        let mut page = Scanned { records, next: next.map(Position::cursor) };
         for (key, value) in entries {
-            page.add(self.own_key(key), || self.own_value(value), damaged)?;
+            page.add(self.take_key(key, take.0), || self.take_value(None, value, take.1), damaged)?;
         }
         drop(pin);
         Ok(page)
     }
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Reads the records at a position and returns the next position. No step can begin meanwhile.
     fn read_position(&self, position: Position, entries: &mut Entries) -> Result<Option<Position>> {
         let _pass = self.gate.enter();

@@ -10,8 +10,8 @@ use super::fingerprints::taken_back;
 use super::layout::{EMPTY_KEY, Phase, Shape, Slot, fingerprint};
 use super::recover::UNREADABLE;
 use crate::Result;
-use crate::key::{Key, Value};
 use crate::storage::Medium;
+use crate::types::RecordForm;
 
 /// A record that moves to the lower half.
 struct Falling<'a> {
@@ -21,7 +21,7 @@ struct Falling<'a> {
     source: &'a Slot,
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Halves the table as long as its records fit.
     pub(super) fn shrink(&self) -> Result<()> {
         self.storage.check_writable()?;

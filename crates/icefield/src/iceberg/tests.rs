@@ -3,9 +3,9 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{Iceberg, IcebergOptions, Yards};
+use super::Yards;
 use crate::storage::sim::{Sim, SimOptions};
-use crate::{Decision, Durability, Key, OnFailure, Op, Result, Value};
+use crate::{Decision, Durability, Iceberg, IcebergOptions, Key, OnFailure, Op, Result, Value};
 
 /// The number of records that makes a [`tiny`] table double several times.
 const RECORDS: u64 = 40;

@@ -15,12 +15,11 @@ use super::layout::Phase;
 use super::locked::{Inside, Locked};
 use crate::base::group::Isa;
 use crate::base::pipeline::{Stages, prefetch_write};
-use crate::key::{Key, Raw, Value};
-use crate::record::batch::{BatchEngine, Write};
-use crate::record::engine::{Engine, WriteMode, WriteOutcome};
+use crate::record::batch::{BatchTable, Write};
+use crate::record::engine::{SlotTable, WriteMode, WriteOutcome};
 use crate::record::{EpochGuard, LookupKey};
 use crate::storage::Medium;
-use crate::table::Arg;
+use crate::types::{Raw, RecordForm};
 use crate::{Error, Result};
 
 /// Number of operations that the rings of batches handle at a time.
@@ -30,8 +29,8 @@ pub(super) const BURST: usize = 8;
 const STAY: usize = 4 * BURST;
 
 /// The writes of a batch, compiled for each instruction set.
-pub(super) struct Writes<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium, F, G, A> {
-    pub(super) table: &'a Iceberg<K, V, M>,
+pub(super) struct Writes<'a, R: RecordForm, M: Medium, F, G, A> {
+    pub(super) table: &'a Iceberg<R, M>,
     /// `None` for removals.
     pub(super) mode: Option<WriteMode>,
     pub(super) count: usize,
@@ -41,8 +40,8 @@ pub(super) struct Writes<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium, F, G
 }
 
 /// A period inside the gate, for some bursts of operations.
-struct Stay<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> {
-    core: &'t Core<K, V, M>,
+struct Stay<'t, R: RecordForm, M: Medium> {
+    core: &'t Core<R, M>,
     inside: Option<Inside<'t>>,
     /// Locks that were free when they were tried, of the operations of the burst that have not run yet.
     held: [Option<FrontLine<'t>>; BURST],
@@ -50,7 +49,7 @@ struct Stay<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> {
     growth: i64,
 }
 
-impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Stay<'t, K, V, M> {
+impl<'t, R: RecordForm, M: Medium> Stay<'t, R, M> {
     #[inline(always)]
     fn inside(&mut self) -> &Inside<'t> {
         let core = self.core;
@@ -74,7 +73,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Stay<'t, K, V, M> {
 
     /// Returns the lock of an operation: taken before, or waited for while no other lock is held.
     #[inline(always)]
-    fn lock(&mut self, index: usize, hash: u64) -> Result<Locked<'t, K, V, M>> {
+    fn lock(&mut self, index: usize, hash: u64) -> Result<Locked<'t, R, M>> {
         let core = self.core;
         if let Some(line) = self.held[index % BURST].take() {
             return Ok(core.locked(self.inside(), line));
@@ -101,34 +100,33 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Stay<'t, K, V, M> {
     }
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Drop for Stay<'_, K, V, M> {
+impl<R: RecordForm, M: Medium> Drop for Stay<'_, R, M> {
     fn drop(&mut self) {
         self.leave();
     }
 }
 
-pub(super) struct UnfencedBatch<'r, 't, K: Key + ?Sized, V: Value + ?Sized, M: Medium, I, F, G, A> {
-    writes: Writes<'t, K, V, M, F, G, A>,
+pub(super) struct UnfencedBatch<'r, 't, R: RecordForm, M: Medium, I, F, G, A> {
+    writes: Writes<'t, R, M, F, G, A>,
     isa: I,
     pin: &'r EpochGuard<'t>,
-    stay: Stay<'t, K, V, M>,
+    stay: Stay<'t, R, M>,
     failure: &'r mut Result<()>,
 }
 
-impl<'r, 't, 'k, 'v, K, V, M, I, F, G, A> UnfencedBatch<'r, 't, K, V, M, I, F, G, A>
+impl<'r, 't, 'k, 'v, R, M, I, F, G, A> UnfencedBatch<'r, 't, R, M, I, F, G, A>
 where
-    K: Key + ?Sized + 'k,
-    V: Value + ?Sized,
+    R: RecordForm,
     M: Medium,
     I: Isa,
-    F: Fn(usize) -> Arg<'k, K>,
+    F: Fn(usize) -> Raw<'k>,
     G: Fn(usize) -> Raw<'v>,
     A: FnMut(usize, WriteOutcome) -> Result<()>,
 {
     /// The first failure ends the batch and is stored in `failure`.
     #[inline(always)]
     pub(super) fn new(
-        writes: Writes<'t, K, V, M, F, G, A>,
+        writes: Writes<'t, R, M, F, G, A>,
         isa: I,
         pin: &'r EpochGuard<'t>,
         failure: &'r mut Result<()>,
@@ -190,13 +188,12 @@ where
     }
 }
 
-impl<'k, 'v, K, V, M, I, F, G, A> Stages for UnfencedBatch<'_, '_, K, V, M, I, F, G, A>
+impl<'k, 'v, R, M, I, F, G, A> Stages for UnfencedBatch<'_, '_, R, M, I, F, G, A>
 where
-    K: Key + ?Sized + 'k,
-    V: Value + ?Sized,
+    R: RecordForm,
     M: Medium,
     I: Isa,
-    F: Fn(usize) -> Arg<'k, K>,
+    F: Fn(usize) -> Raw<'k>,
     G: Fn(usize) -> Raw<'v>,
     A: FnMut(usize, WriteOutcome) -> Result<()>,
 {
@@ -226,7 +223,7 @@ where
 
     #[inline(always)]
     fn run(&mut self, index: usize, (_, hash): (usize, u64)) -> ControlFlow<()> {
-        let probe = LookupKey { hash, key: K::raw((self.writes.key)(index)) };
+        let probe = LookupKey { hash, key: (self.writes.key)(index) };
         let wrote = self.write(index, &probe);
         match wrote.and_then(|wrote| (self.writes.answer)(index, wrote)) {
             Ok(()) => ControlFlow::Continue(()),

@@ -13,11 +13,11 @@ use super::fingerprints::FrontLine;
 use super::layout::{Phase, Shape};
 use super::locked::Inside;
 use crate::base::group::{Isa, Native};
-use crate::key::{Key, Raw, Value};
-use crate::record::batch::{BatchEngine, BatchWriter, Write};
-use crate::record::engine::{Engine, WriteMode, WriteOutcome};
+use crate::record::batch::{BatchTable, BatchWriter, Write};
+use crate::record::engine::{SlotTable, WriteMode, WriteOutcome};
 use crate::record::{EpochGuard, LookupKey, PreparedRecord};
 use crate::storage::Medium;
+use crate::types::{Raw, RecordForm};
 use crate::{Error, Result};
 
 /// Maximum number of operations that share a fence.
@@ -117,8 +117,8 @@ enum Attempt {
 }
 
 /// The writes of a batch and the open window.
-pub(crate) struct Writer<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> {
-    table: &'t Iceberg<K, V, M>,
+pub(crate) struct Writer<'t, R: RecordForm, M: Medium> {
+    table: &'t Iceberg<R, M>,
     pin: EpochGuard<'t>,
     staged: Vec<Staged<'t>>,
     /// Set if a staged operation has changes that are not flushed yet.
@@ -136,7 +136,7 @@ pub(crate) struct Writer<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> {
     inside: Option<Inside<'t>>,
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Drop for Writer<'_, K, V, M> {
+impl<R: RecordForm, M: Medium> Drop for Writer<'_, R, M> {
     /// Releases what was claimed and prepared for operations that will not run. Only a panic leaves such operations.
     fn drop(&mut self) {
         for staged in self.staged.drain(..) {
@@ -149,18 +149,15 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Drop for Writer<'_, K, V, M>
 }
 
 /// Releases what was prepared for a write that will not run.
-fn abort<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-    core: &Core<K, V, M>,
-    record: Option<PreparedRecord>,
-) {
+fn abort<R: RecordForm, M: Medium>(core: &Core<R, M>, record: Option<PreparedRecord>) {
     if let Some(record) = record {
         core.records.discard_key(record.key);
         core.records.discard_value(record.value);
     }
 }
 
-impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
-    pub(super) fn new(table: &'t Iceberg<K, V, M>) -> Self {
+impl<'t, R: RecordForm, M: Medium> Writer<'t, R, M> {
+    pub(super) fn new(table: &'t Iceberg<R, M>) -> Self {
         Self {
             table,
             pin: table.core.pin(),
@@ -440,7 +437,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
     }
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> BatchWriter for Writer<'_, K, V, M> {
+impl<R: RecordForm, M: Medium> BatchWriter for Writer<'_, R, M> {
     fn run(
         &mut self,
         index: usize,

@@ -10,9 +10,9 @@ use super::options::{JoinOptions, sensible_threads};
 use super::probe::{Count, Show};
 use super::view::View;
 use super::{JoinIndex, JoinStats};
-use crate::key::Word;
 use crate::storage::Medium;
 use crate::table::{BackupReport, RecoveryReport};
+use crate::types::Word;
 use crate::{Error, Result};
 
 /// Number of entries in [`JoinStats::bucket_sizes`]. The last one also counts all longer buckets.

@@ -6,10 +6,10 @@ use super::layout::{BUCKETS, DELTAS, Root, Sealed, Watermark, bucket_of, share_o
 use super::log;
 use super::view::{Frame, View};
 use crate::error::without_advice;
-use crate::key::Word;
 use crate::storage::superblock::{self, SessionEnd};
 use crate::storage::{CellLine, Medium};
 use crate::table::CheckReport;
+use crate::types::Word;
 use crate::{Error, Result};
 
 /// Maximum number of faults of one kind that are listed.

@@ -11,7 +11,7 @@ use super::options::{JoinOptions, KeyHash};
 use super::probe::{marked, no_marks};
 use super::source::{JoinSource, share};
 use crate::Result;
-use crate::key::Word;
+use crate::types::Word;
 
 /// Keys hashed at a time; a multiple of 64, so that batches share no word of a bitmap.
 const BATCH: usize = 1 << 16;

@@ -145,9 +145,9 @@ mod view;
 
 use std::marker::PhantomData;
 
-use crate::key::Word;
 use crate::storage::{Durability, Mapped, Medium};
 use crate::table::RecoveryReport;
+use crate::types::Word;
 
 use self::core::Core;
 

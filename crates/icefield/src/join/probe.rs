@@ -20,8 +20,8 @@ use crate::base::group::{Isa, Kernel, dispatch};
 use crate::base::hash::Hash;
 use crate::base::parallel::{Tasks, in_parallel, threads_for};
 use crate::base::pipeline::prefetch_read;
-use crate::key::Word;
 use crate::storage::{CellLine, Medium};
+use crate::types::Word;
 
 /// Distance, in keys, between the prefetch of a group's line and its test; number of keys handled at a time.
 const RING: usize = 64;

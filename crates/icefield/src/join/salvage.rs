@@ -15,10 +15,10 @@ use super::log;
 use super::source::{JoinSource, share};
 use super::view::Frame;
 use crate::Result;
-use crate::key::Word;
 use crate::storage::superblock::{self, SessionEnd};
 use crate::storage::{Mapped, Medium};
 use crate::table::SalvageReport;
+use crate::types::Word;
 
 type Pairs = Vec<[u64; 2]>;
 /// The number of occurrences of each payload of a key.

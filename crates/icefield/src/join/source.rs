@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::key::Word;
+use crate::types::Word;
 use crate::{Error, Result};
 
 /// Number of pairs that the sources of this crate show at once.

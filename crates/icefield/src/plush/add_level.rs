@@ -9,9 +9,9 @@ use super::layout::{CLASSES, ENTRY_BYTES, State, class_of};
 use super::pack::Last;
 use super::root::{Held, Relief};
 use crate::Result;
-use crate::key::{Key, Value};
 use crate::storage::alloc::Blocks;
 use crate::storage::{Medium, not_poisoned};
+use crate::types::RecordForm;
 
 /// Entries that are sampled to estimate how full a level is.
 const SAMPLES: u64 = 64;
@@ -25,7 +25,7 @@ const AHEAD_BYTES: u64 = 2 << 20;
 /// Entries of a chain that are counted: where keys crowd, more levels do not help.
 const COUNTED: usize = 3;
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+impl<R: RecordForm, M: Medium> Core<R, M> {
     /// The number of records that fit before the table needs another level.
     pub(super) fn capacity(&self) -> u64 {
         self.capacity_of(self.level_count())

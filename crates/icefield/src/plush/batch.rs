@@ -4,19 +4,18 @@ use std::cell::RefCell;
 use std::ops::{ControlFlow, Range};
 
 use super::Plush;
+use super::api::{NOTHING, mode_of};
 use super::core::{Core, EntryRef};
-use super::op::{ModeOf, PlushWriteMode, WroteOf};
+use super::op::{ModeOf, WroteOf};
 use super::window::Window;
 use crate::Result;
 use crate::base::pipeline::{self, Stages, prefetch_read};
 use crate::base::reclaim::Guard;
-use crate::key::{Key, Raw, Value};
+use crate::engine::{Mixed, WriteKind};
 use crate::record::LookupKey;
-use crate::record::engine::WriteMode;
 use crate::storage::Medium;
-use crate::table::{
-    Arg, Occupied, OnFailure, Op, Owned, RecordArg, TryInsert, no_shadows, same_length,
-};
+use crate::table::OnFailure;
+use crate::types::{Raw, RecordForm, Take};
 
 /// Distances, in operations: the root entry and filters are prefetched `RING` ahead, the words that lead to the
 /// bucket `PEEK` ahead, and the bucket itself one burst ahead. Each stage runs in bursts of `BURST` operations.
@@ -44,19 +43,18 @@ impl Ahead<'_> {
 }
 
 /// The stages of a batch: prefetching, and running an operation.
-struct Ring<'t, K: ?Sized, V: ?Sized, M, A, R> {
-    core: &'t Core<K, V, M>,
+struct Ring<'t, R, M, A, W> {
+    core: &'t Core<R, M>,
     ahead: A,
-    run: R,
+    run: W,
 }
 
-impl<'t, K, V, M, A, R> Stages for Ring<'t, K, V, M, A, R>
+impl<'t, R, M, A, W> Stages for Ring<'t, R, M, A, W>
 where
-    K: Key + ?Sized,
-    V: Value + ?Sized,
+    R: RecordForm,
     M: Medium,
     A: FnMut(usize) -> Ahead<'t>,
-    R: FnMut(usize, u64) -> ControlFlow<()>,
+    W: FnMut(usize, u64) -> ControlFlow<()>,
 {
     type Entry = Ahead<'t>;
 
@@ -102,7 +100,7 @@ where
 }
 
 /// Prefetching for later searches, stage by stage. The loads here do not affect any result.
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Prefetches the root entry with its fingerprints, and the filters in DRAM.
     #[inline]
     pub(super) fn hint_search(&self, hash: u64) {
@@ -160,7 +158,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Runs operations in order until one breaks or fails, and prefetches later ones, whose hashes `ahead` returns.
     /// Returns the number of operations that ran, and the error.
     pub(super) fn in_order<'t>(
@@ -184,153 +182,110 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
-    pub(super) fn read_batch(
+impl<R: RecordForm, M: Medium> Plush<R, M> {
+    pub(super) fn read_batch<'k, T: Take + Copy>(
         &self,
-        keys: &[Arg<'_, K>],
-        found: &mut [Option<Owned<V>>],
+        count: usize,
+        key: impl Fn(usize) -> Raw<'k>,
+        take: T,
+        mut found: impl FnMut(usize, Option<T::Out>),
     ) -> Result<()> {
-        same_length(keys.len(), found.len())?;
         let core = &self.core;
         let mut pin = core.pin();
-        let ahead = |at: usize| Ahead::new(core.hash_key(keys[at]).hash, true);
-        core.in_order(keys.len(), ahead, |at, hash| {
+        let ahead = |at: usize| Ahead::new(core.hash_key(key(at)).hash, true);
+        core.in_order(count, ahead, |at, hash| {
             if at % PINNED == PINNED - 1 {
                 pin.iter_mut().for_each(Guard::renew);
             }
-            let word = core.find(&LookupKey { hash, key: K::raw(keys[at]) })?;
-            found[at] = word.map(|word| self.own_value(word)).transpose()?;
+            let words = core.find(&LookupKey { hash, key: key(at) })?;
+            found(at, words.map(|words| self.take_value(words, take)).transpose()?);
             Ok(ControlFlow::Continue(()))
         })
         .1
     }
 
-    /// Runs writes in order through windows. `operation` returns key, value and mode. `answer` receives the former
-    /// value, for modes that look it up, in order, once the write is durable.
-    fn write_all<'k, 'v>(
+    /// Runs writes in order through windows. `answer` receives the former value, for modes that look it up, in order,
+    /// once the write is durable.
+    pub(super) fn write_all<'k, 'v, T: Take + Copy>(
         &self,
+        mode: ModeOf<R>,
         count: usize,
-        operation: impl Fn(usize) -> (Arg<'k, K>, Raw<'v>, ModeOf<V>),
-        mut answer: impl FnMut(usize, Option<Owned<V>>),
-    ) -> Result<()>
-    where
-        K: 'k,
-    {
-        let mut answer = |index, wrote: WroteOf<V>| {
-            answer(index, wrote.before.map(|word| self.own_value(word)).transpose()?);
+        key: impl Fn(usize) -> Raw<'k>,
+        value: impl Fn(usize) -> Raw<'v>,
+        before: T,
+        mut answer: impl FnMut(usize, Option<T::Out>),
+    ) -> Result<()> {
+        let mut answer = |index, wrote: WroteOf<R>| {
+            answer(index, wrote.before.map(|words| self.take_value(words, before)).transpose()?);
             Ok(())
         };
         let mut window = Window::new(&self.core);
-        let ahead = |index| {
-            let (key, _, mode) = operation(index);
-            Ahead::new(self.core.hash_key(key).hash, mode.looks())
-        };
+        let ahead = |index| Ahead::new(self.core.hash_key(key(index)).hash, mode.looks());
         let (_, result) = self.core.in_order(count, ahead, |index, hash| {
-            let (key, value, mode) = operation(index);
-            let probe = LookupKey { hash, key: K::raw(key) };
+            let probe = LookupKey { hash, key: key(index) };
+            let value = if mode.removes() { NOTHING } else { value(index) };
             window.run(index, &probe, &value, mode, &mut answer)?;
             Ok(ControlFlow::Continue(()))
         });
         result.and_then(|()| window.commit(&mut answer))
     }
 
-    pub(super) fn upsert_batch(
+    pub(super) fn execute_all<'a>(
         &self,
-        pairs: &[RecordArg<'_, K, V>],
-        mode: WriteMode,
-        mut previous: Option<&mut [Option<Owned<V>>]>,
-    ) -> Result<()> {
-        if let Some(previous) = &previous {
-            same_length(pairs.len(), previous.len())?;
-        }
-        // Without result slots no lookup is needed.
-        let mode = if previous.is_none() { PlushWriteMode::Put } else { mode.into() };
-        let operation = |at: usize| (pairs[at].0, V::raw(pairs[at].1), mode);
-        self.write_all(pairs.len(), operation, |at, before| {
-            if let Some(previous) = &mut previous {
-                previous[at] = before;
-            }
-        })
-    }
-
-    pub(super) fn try_insert_all(
-        &self,
-        pairs: &[RecordArg<'_, K, V>],
-        outcomes: &mut [TryInsert<V>],
-    ) -> Result<()> {
-        same_length(pairs.len(), outcomes.len())?;
-        let operation = |at: usize| (pairs[at].0, V::raw(pairs[at].1), PlushWriteMode::TryInsert);
-        self.write_all(pairs.len(), operation, |at, before| {
-            outcomes[at] = before.map_or(Ok(()), |value| Err(Occupied(value)));
-        })
-    }
-
-    pub(super) fn remove_all(
-        &self,
-        keys: &[Arg<'_, K>],
-        removed: &mut [Option<Owned<V>>],
-    ) -> Result<()> {
-        same_length(keys.len(), removed.len())?;
-        let operation = |at: usize| (keys[at], Raw::Word(0), PlushWriteMode::Remove);
-        self.write_all(keys.len(), operation, |at, before| removed[at] = before)
-    }
-
-    pub(super) fn execute_all(
-        &self,
-        ops: &mut [Op<'_, K, V>],
+        batch: &mut impl Mixed<'a>,
         on_failure: OnFailure,
     ) -> Result<usize> {
-        no_shadows(ops)?;
         let mut window = Window::new(&self.core);
-        let (count, ops) = (ops.len(), RefCell::new(ops));
+        let (count, batch) = (batch.len(), RefCell::new(batch));
         let ahead = |index: usize| {
-            let op: &Op<'_, K, V> = &ops.borrow()[index];
-            Ahead::new(self.core.hash_key(op.key()).hash, !matches!(op, Op::Put(..)))
+            let batch = batch.borrow();
+            let looks = batch.write(index).is_none_or(|(kind, _)| kind != WriteKind::Put);
+            Ahead::new(self.core.hash_key(batch.key(index)).hash, looks)
         };
         let (ran, result) = self.core.in_order(count, ahead, |index, hash| {
-            let failed = self.execute_one(&mut window, *ops.borrow_mut(), index, hash)?;
+            let failed = self.execute_one(&mut window, *batch.borrow_mut(), index, hash)?;
             let stop = failed && on_failure == OnFailure::Stop;
             Ok(if stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         });
         // The operations before a failure are made durable, and their results are filled in.
-        let ops = ops.into_inner();
-        let finished = window.commit(&mut |index, wrote| self.fill_in(&mut ops[index], wrote));
+        let batch = batch.into_inner();
+        let finished = window.commit(&mut |index, wrote| self.fill_in(batch, index, wrote));
         result.and(finished).map(|()| ran)
     }
 
     /// Runs or stages one operation. Returns whether it failed because its key was occupied or absent.
-    fn execute_one<'t>(
+    fn execute_one<'t, 'a>(
         &'t self,
-        window: &mut Window<'t, K, V, M>,
-        ops: &mut [Op<'_, K, V>],
+        window: &mut Window<'t, R, M>,
+        batch: &mut impl Mixed<'a>,
         index: usize,
         hash: u64,
     ) -> Result<bool> {
-        let probe = LookupKey { hash, key: K::raw(ops[index].key()) };
-        let (value, mode) = match &ops[index] {
-            Op::Get(..) => {
-                if window.has(&probe) {
-                    window.commit(&mut |index, wrote| self.fill_in(&mut ops[index], wrote))?;
-                }
-                let _pin = self.core.pin();
-                let word = self.core.find(&probe)?;
-                ops[index].fill(word.map(|word| self.own_value(word)).transpose()?);
-                return Ok(ops[index].failed());
+        let probe = LookupKey { hash, key: batch.key(index) };
+        let Some((kind, value)) = batch.write(index) else {
+            if window.has(&probe) {
+                window.commit(&mut |index, wrote| self.fill_in(batch, index, wrote))?;
             }
-            Op::TryInsert(_, value, _) => (V::raw(*value), PlushWriteMode::TryInsert),
-            Op::Insert(_, value, _) => (V::raw(*value), PlushWriteMode::Upsert),
-            Op::Put(_, value) => (V::raw(*value), PlushWriteMode::Put),
-            Op::Update(_, value, _) => (V::raw(*value), PlushWriteMode::Update),
-            Op::Remove(..) => (Raw::Word(0), PlushWriteMode::Remove),
-            // Rejected before the batch began.
-            Op::Shadow(..) => return Ok(false),
+            let _pin = self.core.pin();
+            let words = self.core.find(&probe)?;
+            let take = batch.take();
+            batch.fill(index, words.map(|words| self.take_value(words, take)).transpose()?);
+            return Ok(batch.failed(index));
         };
-        let mut answer = |index: usize, wrote| self.fill_in(&mut ops[index], wrote);
+        let mode = mode_of(kind);
+        let value = if mode.removes() { NOTHING } else { value };
+        let mut answer = |index: usize, wrote| self.fill_in(batch, index, wrote);
         window.run(index, &probe, &value, mode, &mut answer).map(|done| !done)
     }
 
-    fn fill_in(&self, op: &mut Op<'_, K, V>, wrote: WroteOf<V>) -> Result<()> {
-        op.fill(wrote.before.map(|word| self.own_value(word)).transpose()?);
+    fn fill_in<'a>(
+        &self,
+        batch: &mut impl Mixed<'a>,
+        index: usize,
+        wrote: WroteOf<R>,
+    ) -> Result<()> {
+        let take = batch.take();
+        batch.fill(index, wrote.before.map(|words| self.take_value(words, take)).transpose()?);
         Ok(())
     }
 }

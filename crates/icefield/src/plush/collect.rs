@@ -25,9 +25,9 @@ use super::payload_log::{HINTED_AHEAD, Payload, PayloadLog, PayloadRef, Purpose,
 use super::root::Held;
 use super::words::{RecordOf, bytes_of, first, one_word, raw_of, words_of};
 use crate::base::reclaim::Guard;
-use crate::key::{Key, Raw, Value};
 use crate::record::{LookupKey, MAX_BYTES};
 use crate::storage::Medium;
+use crate::types::{Raw, RecordForm};
 use crate::{Error, Result};
 
 /// A round is due when the log takes this many quarters of the bytes needed, estimated by the number of records; or,
@@ -135,7 +135,7 @@ impl Collection {
     }
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Rejects keys and values that are too long.
     #[inline]
     pub(super) fn fits(&self, probe: &LookupKey<'_>, value: &Raw<'_>) -> Result<()> {
@@ -152,7 +152,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Writes a record to the payload log, flushed, and returns the words that represent the value. These are the
     /// value itself for types of fixed width.
     #[inline]
-    pub(super) fn write_payload(&self, probe: &LookupKey<'_>, value: &Raw<'_>) -> Result<V::Words> {
+    pub(super) fn write_payload(
+        &self,
+        probe: &LookupKey<'_>,
+        value: &Raw<'_>,
+    ) -> Result<R::ValueWords> {
         let Some(payloads) = self.payloads() else { return Ok(words_of(value)) };
         self.append_payload(payloads, probe, value)
     }
@@ -162,7 +166,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         payloads: &PayloadLog,
         probe: &LookupKey<'_>,
         value: &Raw<'_>,
-    ) -> Result<V::Words> {
+    ) -> Result<R::ValueWords> {
         let (mut key_buffer, mut value_buffer) = ([0; 8], [0; 8]);
         let key = bytes_of(&probe.key, &mut key_buffer);
         let value = bytes_of(value, &mut value_buffer);
@@ -171,7 +175,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Ends the pending state of the payload of these words: a slot refers to it, or none ever will.
     #[inline]
-    pub(super) fn finish_payload(&self, value: V::Words) {
+    pub(super) fn finish_payload(&self, value: R::ValueWords) {
         if let Some(payloads) = self.payloads() {
             payloads.finish(PayloadRef::unpack(first(&value)).chunk);
         }
@@ -279,7 +283,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 }
                 Err(error) => return Err(error),
             };
-            let hint = |record: &RecordOf<K, V>| payloads.hint(record.reference());
+            let hint = |record: &RecordOf<R>| payloads.hint(record.reference());
             records.iter().take(HINTED_AHEAD).for_each(hint);
             for (at, record) in records.iter().enumerate() {
                 records.get(at + HINTED_AHEAD).into_iter().for_each(hint);
@@ -493,7 +497,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// The key of a payload, for a search.
     fn payload_probe(&self, word: u64) -> Result<Option<LookupKey<'_>>> {
         let Some(payload) = self.payload(word)? else { return Ok(None) };
-        Ok(raw_of(K::FORM, payload.key).map(|key| LookupKey { hash: payload.hash, key }))
+        Ok(raw_of(R::KEY, payload.key).map(|key| LookupKey { hash: payload.hash, key }))
     }
 
     /// Returns whether the newest record of a payload's key refers to the payload.
@@ -535,7 +539,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         &self,
         held: &Held<'_, M>,
         probe: &LookupKey<'_>,
-        record: RecordOf<K, V>,
+        record: RecordOf<R>,
     ) -> Result<bool> {
         let (Some(payloads), Some(payload)) = (&self.payloads, self.payload(record.reference())?)
         else {
@@ -560,10 +564,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         &self,
         held: &Held<'_, M>,
         probe: &LookupKey<'_>,
-        record: RecordOf<K, V>,
+        record: RecordOf<R>,
         moved: u64,
     ) -> Result<bool> {
-        let record = RecordOf::<K, V> { value: one_word(moved), ..record };
+        let record = RecordOf::<R> { value: one_word(moved), ..record };
         let Attempt::Done(place) = self.log(held, record)? else { return Ok(false) };
         if let Err(error) = self.storage.fence_later() {
             self.logs.finish(place);

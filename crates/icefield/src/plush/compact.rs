@@ -17,8 +17,8 @@ use super::newest::Newest;
 use super::root::Held;
 use crate::Result;
 use crate::base::hash::{Hash, HashKind};
-use crate::key::{Key, Value};
 use crate::storage::{Cell64, Medium, not_poisoned};
+use crate::types::RecordForm;
 
 /// The share of records that a compaction must drop to be worth its writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,10 +60,10 @@ pub(super) struct Sifted<R> {
 }
 
 /// An entry and its records.
-type LiveOf<'a, K, V> = (EntryRef<'a>, Sifted<MovingOf<K, V>>);
+type LiveOf<'a, R> = (EntryRef<'a>, Sifted<MovingOf<R>>);
 
 /// The contents of a journal: an entry, its records, and the new leaf of a split with its number of records.
-type JournalOf<K, V> = (EntryId, Vec<MovingOf<K, V>>, Option<(EntryId, usize)>);
+type JournalOf<R> = (EntryId, Vec<MovingOf<R>>, Option<(EntryId, usize)>);
 
 /// A journal: its head, and the words of its records.
 #[derive(Clone, Copy)]
@@ -72,7 +72,7 @@ struct JournalRef<'a> {
     words: &'a [Cell64],
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Drops the stale records of an entry of the last level, and of those that continue it, if that is worth it.
     /// Returns whether it was.
     pub(super) fn compact(
@@ -90,7 +90,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         &self,
         held: &Held<'_, M>,
         first: EntryRef<'_>,
-        newer: &[MovingOf<K, V>],
+        newer: &[MovingOf<R>],
         worth: Worth,
     ) -> Result<bool> {
         let live = self.live(first, newer)?;
@@ -116,7 +116,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         unchained.map(|()| true)
     }
 
-    fn rewrite_all(&self, held: &Held<'_, M>, live: Vec<LiveOf<'_, K, V>>) -> Result<()> {
+    fn rewrite_all(&self, held: &Held<'_, M>, live: Vec<LiveOf<'_, R>>) -> Result<()> {
         // Oldest first: an entry with the removal of a key comes after those with the removed records.
         for (entry, Sifted { needed, dropped }) in live {
             if !dropped.is_empty() {
@@ -132,8 +132,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     fn live<'a>(
         &'a self,
         first: EntryRef<'a>,
-        newer: &[MovingOf<K, V>],
-    ) -> Result<Vec<LiveOf<'a, K, V>>> {
+        newer: &[MovingOf<R>],
+    ) -> Result<Vec<LiveOf<'a, R>>> {
         let mut newest = Newest::with_capacity(self.shape.records() + newer.len());
         self.each_newest(&mut newest, newer.iter().copied(), |_, _| {})?;
         let (mut all, mut newest_first) = (Vec::new(), Vec::new());
@@ -148,7 +148,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// Divides the records of one entry, whose keys no other entry has.
-    pub(super) fn sifted(&self, entry: EntryRef<'_>) -> Result<Sifted<MovingOf<K, V>>> {
+    pub(super) fn sifted(&self, entry: EntryRef<'_>) -> Result<Sifted<MovingOf<R>>> {
         let mut newest_first = Vec::with_capacity(self.shape.records());
         self.read_entry(entry, &mut newest_first, |_| true)?;
         self.sift(&mut Newest::with_capacity(newest_first.len()), &newest_first)
@@ -156,7 +156,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// An upper bound for the number of stale records among some, without reading payloads: removals, records whose
     /// hash bits collide with those of another record, and records whose payload has been freed.
-    fn stale_at_most(&self, records: &[MovingOf<K, V>]) -> Result<usize> {
+    fn stale_at_most(&self, records: &[MovingOf<R>]) -> Result<usize> {
         let mut seen = [0_u64; 128];
         let mut stale = 0;
         for &Moving { record, hash } in records {
@@ -171,9 +171,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Divides the records of an entry.
     fn sift(
         &self,
-        newest: &mut Newest<K::Words, V::Words>,
-        newest_first: &[MovingOf<K, V>],
-    ) -> Result<Sifted<MovingOf<K, V>>> {
+        newest: &mut Newest<R::KeyWords, R::ValueWords>,
+        newest_first: &[MovingOf<R>],
+    ) -> Result<Sifted<MovingOf<R>>> {
         let (mut needed, mut dropped) = (Vec::with_capacity(newest_first.len()), Vec::new());
         self.each_newest(newest, newest_first.iter().copied(), |moving, is_newest| {
             if is_newest && !moving.record.dead {
@@ -192,7 +192,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         &self,
         held: &Held<'_, M>,
         entry: EntryRef<'_>,
-        coming: &[MovingOf<K, V>],
+        coming: &[MovingOf<R>],
         worth: Worth,
     ) -> Result<Absorbed> {
         if self.next_of(entry)?.is_some() {
@@ -254,7 +254,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Returns the records of a root entry that have no copy in level 1, newest first, if all of them survive a
     /// crash; none otherwise.
-    fn newer_for_good(&self, held: &Held<'_, M>) -> Result<Vec<MovingOf<K, V>>> {
+    fn newer_for_good(&self, held: &Held<'_, M>) -> Result<Vec<MovingOf<R>>> {
         if self.root.has_unlogged(held.entry) {
             return Ok(Vec::new());
         }
@@ -272,7 +272,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         held: &Held<'_, M>,
         level: usize,
         index: u64,
-        newer: &[MovingOf<K, V>],
+        newer: &[MovingOf<R>],
     ) -> Result<bool> {
         let first = self.level_entry(level, index)?;
         let mut dropped = false;
@@ -307,7 +307,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         &self,
         held: &Held<'_, M>,
         entry: EntryRef<'_>,
-        records: &[MovingOf<K, V>],
+        records: &[MovingOf<R>],
         split: Option<Split<'_>>,
     ) -> Result<()> {
         let other = split.as_ref().map(|split| (split.leaf, split.size));
@@ -342,7 +342,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     fn replace(
         &self,
         entry: EntryRef<'_>,
-        records: &[MovingOf<K, V>],
+        records: &[MovingOf<R>],
         other: Option<(EntryRef<'_>, usize)>,
     ) -> Result<()> {
         let State { epoch, .. } = self.state(entry)?;
@@ -386,7 +386,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         &self,
         journal: JournalRef<'_>,
         id: EntryId,
-        records: &[MovingOf<K, V>],
+        records: &[MovingOf<R>],
         other: Option<(EntryRef<'_>, usize)>,
     ) {
         let other = other
@@ -414,7 +414,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// Reads a journal; `None` if its seal is wrong.
-    fn read_journal(&self, journal: JournalRef<'_>) -> Option<JournalOf<K, V>> {
+    fn read_journal(&self, journal: JournalRef<'_>) -> Option<JournalOf<R>> {
         let (storage, JournalRef { head: journal, words }) = (&self.storage, journal);
         let sealed = journal.seal.load(storage, Acquire);
         let count = journal.records.load(storage, Relaxed);
@@ -453,7 +453,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// The checksum of a journal; never 0.
-    fn seal(&self, id: EntryId, records: &[MovingOf<K, V>], other: u64) -> u64 {
+    fn seal(&self, id: EntryId, records: &[MovingOf<R>], other: u64) -> u64 {
         let record_bytes = self.measure.widths().words() * size_of::<u64>() + 1;
         let mut bytes = Vec::with_capacity(16 + records.len() * record_bytes);
         bytes.extend_from_slice(&u64::from(id.pack()).to_le_bytes());

@@ -22,25 +22,25 @@ use crate::base::counter::ShardedCounter;
 use crate::base::gate::{Closed, Gate};
 use crate::base::hash::Hash;
 use crate::base::reclaim::Guard;
-use crate::key::{Form, Key, Raw, Value};
 use crate::record::LookupKey;
 use crate::storage::alloc::Allocator;
 use crate::storage::superblock::ROOT_OFFSET;
 use crate::storage::{Medium, Region};
+use crate::types::{Form, Raw, RecordForm};
 use crate::{Error, Result};
 
 /// The state that all parts of a table share.
-pub(crate) struct Core<K: ?Sized, V: ?Sized, M> {
+pub(crate) struct Core<R, M> {
     pub(super) shape: Shape,
-    pub(super) measure: Measure<K, V>,
+    pub(super) measure: Measure<R>,
     pub(super) hash: Hash,
     /// Present when the table is partitioned by ranges.
     pub(super) ranges: Option<Ranges>,
-    pub(super) root: RootTable<K, V>,
+    pub(super) root: RootTable<R>,
     pub(super) top_filters: TopFilters,
     /// Used only when the table is partitioned by ranges.
     pub(super) leaves: Leaves,
-    pub(super) logs: RecoveryLogs<K, V>,
+    pub(super) logs: RecoveryLogs<R>,
     /// Present when a type has no fixed width.
     pub(super) payloads: Option<PayloadLog>,
     pub(super) table: Region,
@@ -69,7 +69,7 @@ pub(crate) struct Core<K: ?Sized, V: ?Sized, M> {
     /// The number of changes at the last exact count, and the count.
     pub(super) exact: [AtomicU64; 2],
     pub(super) counts: Counts,
-    pub(super) types: PhantomData<fn(&K, &V)>,
+    pub(super) types: PhantomData<fn() -> R>,
     /// Present when the table is opened for salvage only.
     pub(super) mended: Option<Mended>,
     /// The last field, so that all fields that point into its mappings are dropped first.
@@ -116,7 +116,7 @@ pub(super) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     }
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+impl<R: RecordForm, M: Medium> Core<R, M> {
     pub(super) fn root_words(&self) -> Result<&Root> {
         self.table.at::<Root>(ROOT_OFFSET).ok_or_else(|| {
             self.corrupt(&self.table, ROOT_OFFSET, "the file ends before the root words")
@@ -145,15 +145,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// The key and its hash, for a search.
     #[inline]
-    pub(super) fn hash_key<'a>(&self, key: K::Arg<'a>) -> LookupKey<'a> {
-        let key = K::raw(key);
+    pub(super) fn hash_key<'a>(&self, key: Raw<'a>) -> LookupKey<'a> {
         LookupKey { hash: self.placed(&key), key }
     }
 
     /// The value that is used as the hash of a key. With ranges, the upper half is the key's place among all keys.
     #[inline]
     fn placed(&self, key: &Raw<'_>) -> u64 {
-        let hash = match K::FORM {
+        let hash = match R::KEY {
             Form::Word => self.hash.word(key.word()),
             _ => self.hash.bytes(key.bytes()),
         };
@@ -268,14 +267,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// The record of an entry at a place.
-    pub(super) fn record(&self, entry: EntryRef<'_>, at: usize) -> Result<RecordOf<K, V>> {
+    pub(super) fn record(&self, entry: EntryRef<'_>, at: usize) -> Result<RecordOf<R>> {
         let (bucket, slot) = self.slot_of(at);
         let bucket = self.bucket(entry, bucket)?;
         Ok(self.record_in(bucket, slot, self.is_dead(entry.entry, at)))
     }
 
     #[inline(always)]
-    fn record_in(&self, bucket: Bucket<'_>, slot: usize, dead: bool) -> RecordOf<K, V> {
+    fn record_in(&self, bucket: Bucket<'_>, slot: usize, dead: bool) -> RecordOf<R> {
         self.measure.record(dead, |word| self.word_in(bucket, slot, word))
     }
 
@@ -300,13 +299,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// The hash of a record's key.
     #[inline]
-    pub(super) fn hash_of(&self, record: RecordOf<K, V>) -> u64 {
+    pub(super) fn hash_of(&self, record: RecordOf<R>) -> u64 {
         self.hash_of_words(&record.key)
     }
 
     /// The hash by the key words.
     #[inline]
-    fn hash_of_words(&self, key: &K::Words) -> u64 {
+    fn hash_of_words(&self, key: &R::KeyWords) -> u64 {
         if self.measure.is_inline() {
             return self.placed(&self.measure.key_of(key));
         }
@@ -315,7 +314,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Returns whether a record has the searched key. The caller is pinned.
     #[inline]
-    pub(super) fn holds(&self, record: RecordOf<K, V>, probe: &LookupKey<'_>) -> Result<bool> {
+    pub(super) fn holds(&self, record: RecordOf<R>, probe: &LookupKey<'_>) -> Result<bool> {
         let same = record.key == self.key_words(probe);
         if !same || self.measure.is_inline() {
             return Ok(same);
@@ -350,7 +349,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Returns whether the payload of a record has been freed: then the record is stale.
     #[inline]
-    pub(super) fn dangles(&self, record: RecordOf<K, V>) -> Result<bool> {
+    pub(super) fn dangles(&self, record: RecordOf<R>) -> Result<bool> {
         match self.payloads() {
             Some(payloads) => Ok(!payloads.is_current(&self.storage, record.reference())),
             None => Ok(false),
@@ -359,7 +358,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Returns whether two records have the same key. Both were current at some time since the caller was pinned.
     #[inline]
-    pub(super) fn same_key(&self, a: RecordOf<K, V>, b: RecordOf<K, V>) -> Result<bool> {
+    pub(super) fn same_key(&self, a: RecordOf<R>, b: RecordOf<R>) -> Result<bool> {
         if a.key != b.key || self.measure.is_inline() || a.value == b.value {
             return Ok(a.key == b.key);
         }
@@ -370,7 +369,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// The newest record of a key, without a lock (§5.2).
     #[inline]
-    pub(super) fn lookup(&self, probe: &LookupKey<'_>) -> Result<Option<RecordOf<K, V>>> {
+    pub(super) fn lookup(&self, probe: &LookupKey<'_>) -> Result<Option<RecordOf<R>>> {
         let entry = self.root_entry(probe.hash);
         loop {
             let version = self.root.read_begin(&self.storage, entry);
@@ -390,7 +389,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         &self,
         entry: usize,
         probe: &LookupKey<'_>,
-    ) -> Result<Option<RecordOf<K, V>>> {
+    ) -> Result<Option<RecordOf<R>>> {
         let found = self.root.newest(entry, probe.hash, |record| self.holds(record, probe))?;
         if found.is_some() {
             return Ok(found);
@@ -420,7 +419,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         &self,
         first: EntryRef<'_>,
         probe: &LookupKey<'_>,
-    ) -> Result<Option<RecordOf<K, V>>> {
+    ) -> Result<Option<RecordOf<R>>> {
         if let Some(ranges) = self.ranges {
             let (leaf, _) = self.leaf_of(first, &ranges.sort_key(&probe.key))?;
             return self.search_entry(leaf, self.candidates(leaf, probe.hash), probe);
@@ -443,7 +442,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         entry: EntryRef<'_>,
         mut candidates: u16,
         probe: &LookupKey<'_>,
-    ) -> Result<Option<RecordOf<K, V>>> {
+    ) -> Result<Option<RecordOf<R>>> {
         let size = self.state(entry)?.size;
         let slots = self.shape.slots as usize;
         while candidates != 0 {
@@ -466,7 +465,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         number: usize,
         used: usize,
         probe: &LookupKey<'_>,
-    ) -> Result<Option<RecordOf<K, V>>> {
+    ) -> Result<Option<RecordOf<R>>> {
         let bucket = self.bucket(entry, number)?;
         let wanted = first(&self.key_words(probe));
         for slot in (0..used.min(SLOTS)).rev() {
@@ -483,12 +482,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// The key words that records of a searched key have.
     #[inline]
-    pub(super) fn key_words(&self, probe: &LookupKey<'_>) -> K::Words {
+    pub(super) fn key_words(&self, probe: &LookupKey<'_>) -> R::KeyWords {
         if self.measure.is_inline() { words_of(&probe.key) } else { one_word(probe.hash) }
     }
 
     /// The records of an entry and of those that continue it, newest first.
-    pub(super) fn newest_first(&self, first: EntryRef<'_>) -> Result<Vec<MovingOf<K, V>>> {
+    pub(super) fn newest_first(&self, first: EntryRef<'_>) -> Result<Vec<MovingOf<R>>> {
         let mut records = Vec::with_capacity(self.shape.records());
         self.newest_first_where(first, &mut records, |_| true)?;
         Ok(records)
@@ -500,7 +499,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn newest_first_where(
         &self,
         first: EntryRef<'_>,
-        records: &mut Vec<MovingOf<K, V>>,
+        records: &mut Vec<MovingOf<R>>,
         mut wanted: impl FnMut(u64) -> bool,
     ) -> Result<()> {
         for entry in self.chain_of(first)?.into_iter().rev() {
@@ -514,7 +513,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn read_entry(
         &self,
         entry: EntryRef<'_>,
-        records: &mut Vec<MovingOf<K, V>>,
+        records: &mut Vec<MovingOf<R>>,
         mut wanted: impl FnMut(u64) -> bool,
     ) -> Result<()> {
         let (size, slots) = (self.state(entry)?.size, self.shape.slots as usize);

@@ -13,7 +13,7 @@ const ROUND: u64 = 1 << 20;
 
 /// An epoch of a root entry, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct LogEpoch(u64);
+pub(crate) struct LogEpoch(u64);
 
 impl LogEpoch {
     /// Before every epoch: the epoch of records that are not needed, and of entries in which no record has arrived.
@@ -22,7 +22,7 @@ impl LogEpoch {
     pub(super) const FIRST: Self = Self(1);
 
     #[inline]
-    pub(super) fn of_bits(bits: u64) -> Self {
+    pub(crate) fn of_bits(bits: u64) -> Self {
         Self(bits & MASK)
     }
 

@@ -9,8 +9,8 @@ use super::core::Core;
 use super::incremental_migration::Next;
 use super::root::{Held, Relief};
 use crate::Result;
-use crate::key::{Key, Value};
 use crate::storage::Medium;
+use crate::types::RecordForm;
 
 /// Root entries that are locked besides those of a window, and root entries that are examined for this.
 const TOGETHER: usize = 32;
@@ -26,7 +26,7 @@ const ROOT_DUE: usize = 15;
 /// When this many parts are used, the entry's own records move to level 1 if those of another entry do.
 const ROOT_READY: usize = 14;
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Makes room below root entries that have just received records, and in them, if one of them needs it soon. The
     /// caller is pinned.
     pub(super) fn step_together(&self, helds: &[&Held<'_, M>]) {
@@ -78,12 +78,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Calls `work` with those of the given root entries for which `is_time` holds, and with others whose lock is
     /// free.
-    fn with_others<R>(
+    fn with_others<T>(
         &self,
         helds: &[&Held<'_, M>],
         is_time: impl Fn(usize) -> bool,
-        work: impl FnOnce(&[&Held<'_, M>]) -> R,
-    ) -> R {
+        work: impl FnOnce(&[&Held<'_, M>]) -> T,
+    ) -> T {
         let (first, entries) = (helds[0].entry, self.root.entries());
         let behind = (1..entries.min(LOOKED_AT)).map(|step| (first + step) % entries);
         let others: Vec<Held<'_, M>> = behind

@@ -20,8 +20,8 @@ use super::core::Core;
 use super::migrate::counted;
 use super::root::{Held, Relief, Underway};
 use crate::Result;
-use crate::key::{Key, Value};
 use crate::storage::Medium;
+use crate::types::RecordForm;
 
 /// The parts into which a root entry's room is divided. Writes to the entry take steps once one part is used; with one
 /// target, one step moves one part.
@@ -46,7 +46,7 @@ pub(super) enum Next {
     Done(Relief),
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Takes one step for a root entry that has just received a record, if any is left. The caller is pinned.
     #[inline]
     pub(super) fn step_ahead(&self, held: &Held<'_, M>, pace: Pace) {

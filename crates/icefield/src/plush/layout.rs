@@ -6,10 +6,10 @@ use std::ops::Range;
 
 use super::epoch::LogEpoch;
 use crate::base::pipeline::{prefetch_read, prefetch_write};
-use crate::key::Form;
 use crate::storage::alloc::Words;
 use crate::storage::cell::Overlay;
 use crate::storage::{Cell32, Cell64, Region};
+use crate::types::Form;
 
 /// Slots in a bucket: one media block of records.
 pub(super) const SLOTS: usize = 16;

@@ -29,8 +29,8 @@ use super::migrate::counted;
 use super::partition::SortKey;
 use super::root::Held;
 use crate::Result;
-use crate::key::{Key, Value};
 use crate::storage::Medium;
+use crate::types::RecordForm;
 
 /// Shards of the bounds, each with its own lock.
 const SHARDS: usize = 64;
@@ -143,7 +143,7 @@ struct Share<'a> {
     taken: usize,
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Returns whether an entry is split into leaves.
     #[inline]
     pub(super) fn has_leaves(&self, first: EntryRef<'_>) -> Result<bool> {
@@ -225,14 +225,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// The sort key of a record; `None` when its payload has been freed.
-    pub(super) fn sort_key_of(&self, moving: &MovingOf<K, V>) -> Result<Option<SortKey<'_>>> {
+    pub(super) fn sort_key_of(&self, moving: &MovingOf<R>) -> Result<Option<SortKey<'_>>> {
         let Some(ranges) = self.ranges else { return Ok(None) };
         if self.measure.is_inline() {
             let key = self.measure.key_of(&moving.record.key);
             return Ok(Some(ranges.sort_key_of_owned(&key)));
         }
         let payload = self.payload(moving.record.reference())?;
-        Ok(payload.and_then(|payload| ranges.sort_key_of_stored(K::FORM, payload.key)))
+        Ok(payload.and_then(|payload| ranges.sort_key_of_stored(R::KEY, payload.key)))
     }
 
     /// Copies records of different keys, at most as many as an entry holds, to their leaves, durably. They stay above
@@ -242,7 +242,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         &self,
         held: &Held<'_, M>,
         (level, first): (usize, EntryRef<'_>),
-        records: &[MovingOf<K, V>],
+        records: &[MovingOf<R>],
     ) -> Result<bool> {
         // Stale records were dropped before. Until all records have arrived, those that have are copies.
         let mut left = self.sorted(records)?;
@@ -270,7 +270,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// Sorts records by their keys. Records whose payload has been freed are left out.
-    fn sorted(&self, records: &[MovingOf<K, V>]) -> Result<Vec<Sorted<'_, MovingOf<K, V>>>> {
+    fn sorted(&self, records: &[MovingOf<R>]) -> Result<Vec<Sorted<'_, MovingOf<R>>>> {
         let mut sorted = Vec::with_capacity(records.len());
         for &moving in records {
             sorted.extend(self.sort_key_of(&moving)?.map(|key| (key, moving)));
@@ -283,7 +283,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     fn shares<'a>(
         &'a self,
         first: EntryRef<'a>,
-        records: &[Sorted<'_, MovingOf<K, V>>],
+        records: &[Sorted<'_, MovingOf<R>>],
     ) -> Result<Vec<Share<'a>>> {
         let mut shares = Vec::new();
         let mut start = 0;
@@ -306,7 +306,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         held: &Held<'_, M>,
         first: EntryRef<'_>,
         shares: &[Share<'_>],
-        records: &[Sorted<'_, MovingOf<K, V>>],
+        records: &[Sorted<'_, MovingOf<R>>],
     ) -> Result<()> {
         let taking = || shares.iter().filter(|share| share.taken > 0);
         if taking().next().is_none() {
@@ -376,7 +376,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let bound = if at_end { coming } else { &sorted[half].0 };
         let other = self.new_leaf(held, first)?;
         if !at_end {
-            let moving = |(_, moving): &Sorted<'_, MovingOf<K, V>>| *moving;
+            let moving = |(_, moving): &Sorted<'_, MovingOf<R>>| *moving;
             let lower: Vec<_> = sorted[..half].iter().map(moving).collect();
             let upper: Vec<_> = sorted[half..].iter().map(moving).collect();
             if let Err(error) = self.provide_now(&[(other, upper.len())]) {
@@ -427,7 +427,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         held: &Held<'_, M>,
         first: EntryRef<'_>,
         leaf: EntryRef<'_>,
-        Sifted { needed, dropped }: Sifted<MovingOf<K, V>>,
+        Sifted { needed, dropped }: Sifted<MovingOf<R>>,
     ) -> Result<()> {
         self.counts.compactions.add(1);
         let known = if needed.is_empty() { dropped.first() } else { None };

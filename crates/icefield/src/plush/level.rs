@@ -11,9 +11,9 @@ use super::layout::{
 };
 use super::words::{Record, RecordOf};
 use crate::base::pipeline::prefetch_write;
-use crate::key::{Data, Key, Value};
 use crate::storage::alloc::{Blocks, Claim, Freed, free_all, reserve_blocks};
 use crate::storage::{Cell64, Medium, Region, not_poisoned};
+use crate::types::RecordForm;
 use crate::{Error, Result};
 
 /// A record that moves to an entry, and its hash.
@@ -23,7 +23,7 @@ pub(super) struct Moving<A, B> {
     pub(super) hash: u64,
 }
 
-pub(super) type MovingOf<K, V> = Moving<<K as Data>::Words, <V as Data>::Words>;
+pub(super) type MovingOf<R> = Moving<<R as RecordForm>::KeyWords, <R as RecordForm>::ValueWords>;
 
 /// The most blocks that an allocator hands out at once.
 const MAX_CLAIMED: u64 = 32;
@@ -74,7 +74,7 @@ impl<M: Medium> Blocks for Linked<'_, M> {
     }
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+impl<R: RecordForm, M: Medium> Core<R, M> {
     pub(super) fn run_blocks(&self, class: usize) -> Linked<'_, M> {
         let bytes = self.measure.widths().bucket_bytes() * run_buckets(class + 1);
         Linked { storage: &self.storage, region: &self.runs[class], bytes, link: 0 }
@@ -203,7 +203,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// A record with its hash.
     #[inline]
-    pub(super) fn moving(&self, record: RecordOf<K, V>) -> MovingOf<K, V> {
+    pub(super) fn moving(&self, record: RecordOf<R>) -> MovingOf<R> {
         Moving { record, hash: self.hash_of(record) }
     }
 
@@ -212,7 +212,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         &self,
         entry: EntryRef<'_>,
         size: usize,
-        records: &[MovingOf<K, V>],
+        records: &[MovingOf<R>],
     ) -> Result<()> {
         // After a failed sync, records that still count on the medium may be at these places.
         not_poisoned(&self.storage)?;
@@ -262,7 +262,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Adds records that a continuing entry receives, behind `size` others, to the filter of the first entry of its
     /// chain. Flushed.
-    pub(super) fn announce(&self, first: EntryRef<'_>, size: usize, records: &[MovingOf<K, V>]) {
+    pub(super) fn announce(&self, first: EntryRef<'_>, size: usize, records: &[MovingOf<R>]) {
         let mut filter = self.filter_of(first);
         for (at, moving) in (size..).zip(records) {
             filter.add(self.slot_of(at).0, moving.hash);
@@ -271,7 +271,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// Writes records to a bucket from a slot on. Flushed.
-    fn write_slots(&self, bucket: Bucket<'_>, slot: usize, records: &[MovingOf<K, V>]) {
+    fn write_slots(&self, bucket: Bucket<'_>, slot: usize, records: &[MovingOf<R>]) {
         let slots = slot..slot + records.len();
         let (heads, rests) = (&bucket.heads[slots.clone()], bucket.rests(slots));
         let slots = heads.iter().zip(rests.chunks_exact(self.measure.widths().words() - 1));
@@ -289,7 +289,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// Stores for each record whether it is a removal. Flushed.
-    fn write_dead(&self, entry: &Entry, size: usize, records: &[MovingOf<K, V>]) {
+    fn write_dead(&self, entry: &Entry, size: usize, records: &[MovingOf<R>]) {
         let mut changed = false;
         for (number, cell) in entry.dead.iter().enumerate() {
             let within = |at: usize| at.clamp(number * 64, number * 64 + 64);

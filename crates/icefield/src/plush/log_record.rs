@@ -3,7 +3,7 @@
 
 use super::epoch::LogEpoch;
 use super::words::{Measure, RecordOf};
-use crate::key::{Key, Value};
+use crate::types::RecordForm;
 
 pub(super) const FLAG: u64 = 1 << 63;
 
@@ -14,16 +14,16 @@ fn top_bit(word: usize) -> u64 {
 }
 
 /// The bit of the last word of a log record that makes it a removal.
-pub(super) fn dead_bit<K: Key + ?Sized, V: Value + ?Sized>(measure: Measure<K, V>) -> u64 {
+pub(super) fn dead_bit<R: RecordForm>(measure: Measure<R>) -> u64 {
     top_bit(measure.widths().words())
 }
 
 /// Passes the words of a log record to `store`: those of the record, whose top bits the flag replaces, and a last
 /// one, which holds these bits.
 #[inline(always)]
-pub(super) fn encode<K: Key + ?Sized, V: Value + ?Sized>(
-    measure: Measure<K, V>,
-    (record, epoch): (&RecordOf<K, V>, LogEpoch),
+pub(super) fn encode<R: RecordForm>(
+    measure: Measure<R>,
+    (record, epoch): (&RecordOf<R>, LogEpoch),
     flag: u64,
     mut store: impl FnMut(usize, u64),
 ) {
@@ -41,11 +41,11 @@ pub(super) fn encode<K: Key + ?Sized, V: Value + ?Sized>(
 
 /// The record whose words `load` returns; `None` if any of them does not belong to this turn.
 #[inline(always)]
-pub(super) fn decode<K: Key + ?Sized, V: Value + ?Sized>(
-    measure: Measure<K, V>,
+pub(super) fn decode<R: RecordForm>(
+    measure: Measure<R>,
     flag: u64,
     load: impl Fn(usize) -> u64,
-) -> Option<(RecordOf<K, V>, LogEpoch)> {
+) -> Option<(RecordOf<R>, LogEpoch)> {
     let words = measure.widths().words();
     let last = load(words);
     let mut differing = last ^ flag;
@@ -61,18 +61,19 @@ pub(super) fn decode<K: Key + ?Sized, V: Value + ?Sized>(
 mod tests {
     use super::super::words::measure;
     use super::*;
+    use crate::types::{Forms, InWord, InWords};
 
     #[test]
     fn records_survive_packing_in_both_rounds() {
-        survive_packing::<u64, u64>();
-        survive_packing::<u128, u64>();
-        survive_packing::<[u8; 64], [u8; 64]>();
+        survive_packing::<Forms<InWord, InWord>>();
+        survive_packing::<Forms<InWords<2>, InWord>>();
+        survive_packing::<Forms<InWords<8>, InWords<8>>>();
     }
 
     /// Records whose words are all equal except one, which takes each edge value.
-    fn survive_packing<K: Key, V: Value>() {
+    fn survive_packing<R: RecordForm>() {
         let edges = [0, 1, FLAG - 1, FLAG, u64::MAX];
-        let (measure, epoch) = (measure::<K, V>(), LogEpoch::of_bits(u64::MAX));
+        let (measure, epoch) = (measure::<R>(), LogEpoch::of_bits(u64::MAX));
         let words = measure.widths().words();
         for (flag, dead) in [(0, false), (FLAG, false), (0, true), (FLAG, true)] {
             for (place, edge, others) in

@@ -12,10 +12,10 @@ use super::filter;
 use super::layout::{CLASSES, ENTRY_BYTES, MAX_BUCKETS, class_of};
 use super::payload_log::PayloadLog;
 use crate::Result;
-use crate::key::{Key, Value};
 use crate::storage::Medium;
 use crate::storage::alloc::{Allocator, Blocks, Words};
 use crate::table::{BackupReport, CheckReport, Stats};
+use crate::types::{RecordForm, Types};
 
 /// The state of a check.
 #[derive(Default)]
@@ -26,7 +26,7 @@ struct Checking {
     chained: HashSet<u32>,
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Gives every entry of the first levels all its buckets. Called before other threads can access the table.
     pub(super) fn preallocate(&self, levels: usize) -> Result<()> {
         let levels = levels.min(self.shape.max_levels());
@@ -189,8 +189,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
-    pub(super) fn check_all(&self) -> Result<CheckReport> {
+impl<R: RecordForm, M: Medium> Plush<R, M> {
+    pub(super) fn check_all(&self, types: &Types) -> Result<CheckReport> {
         let core = &self.core;
         let mut checking = Checking::default();
         let _pin = core.pin();
@@ -213,7 +213,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
                 {
                     let hash = core.hash_of(record);
                     checking.report.fault(format!("I7: a record with hash {hash:#x}: {fault}"));
-                } else if let Err(error) = self.own_key(record).and(self.own_value(record.value)) {
+                } else if let Err(error) = self.valid(record, types) {
                     checking.report.fault(format!("I2: {error}"));
                 }
                 checking.report.records += 1;

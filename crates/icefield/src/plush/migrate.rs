@@ -16,8 +16,8 @@ use super::payload_log::HINTED_AHEAD;
 use super::root::{Departing, Held, Underway};
 use super::words::{Record, RecordOf};
 use crate::Result;
-use crate::key::{Key, Value};
 use crate::storage::{Medium, not_poisoned};
+use crate::types::RecordForm;
 
 mod arrive;
 
@@ -61,15 +61,15 @@ struct Migration<'h, M: Medium, R> {
     copied: i64,
 }
 
-type MigrationOf<'h, K, V, M> = Migration<'h, M, MovingOf<K, V>>;
+type MigrationOf<'h, R, M> = Migration<'h, M, MovingOf<R>>;
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Returns the newest record of each key among some records, newest first, and the change of the estimate when
     /// the others are dropped.
     pub(super) fn newest_of(
         &self,
-        newest_first: impl ExactSizeIterator<Item = MovingOf<K, V>> + Clone,
-    ) -> Result<(Vec<MovingOf<K, V>>, i64)> {
+        newest_first: impl ExactSizeIterator<Item = MovingOf<R>> + Clone,
+    ) -> Result<(Vec<MovingOf<R>>, i64)> {
         let mut newest = Newest::with_capacity(newest_first.len());
         let mut dropped = 0;
         self.each_newest(&mut newest, newest_first, |moving, is_newest| {
@@ -85,9 +85,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     #[inline(always)]
     pub(super) fn each_newest(
         &self,
-        newest: &mut Newest<K::Words, V::Words>,
-        newest_first: impl Iterator<Item = MovingOf<K, V>> + Clone,
-        mut tell: impl FnMut(MovingOf<K, V>, bool),
+        newest: &mut Newest<R::KeyWords, R::ValueWords>,
+        newest_first: impl Iterator<Item = MovingOf<R>> + Clone,
+        mut tell: impl FnMut(MovingOf<R>, bool),
     ) -> Result<()> {
         let hinted = newest_first.clone().skip(HINTED_AHEAD);
         let mut hints = self.payloads().map(|payloads| (payloads, hinted));
@@ -109,7 +109,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// Updates the estimate of the number of records for a dropped one.
-    pub(super) fn note_dropped(&self, record: RecordOf<K, V>) {
+    pub(super) fn note_dropped(&self, record: RecordOf<R>) {
         self.estimate.add(change_without(record));
     }
 
@@ -200,7 +200,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         records: Range<usize>,
         places: Range<usize>,
         epoch: Option<LogEpoch>,
-    ) -> Result<MigrationOf<'h, K, V, M>> {
+    ) -> Result<MigrationOf<'h, R, M>> {
         if self.payloads().is_some() {
             // Before a level refers to payloads, those of records that were acknowledged early must be durable, too.
             self.storage.fence_deferred()?;
@@ -237,7 +237,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         level: usize,
         index: u64,
         places: Range<usize>,
-    ) -> Result<Leaving<MovingOf<K, V>>> {
+    ) -> Result<Leaving<MovingOf<R>>> {
         // The entries arrive in the cache while the records are merged.
         for place in places.clone() {
             self.prefetch_entry(level + 1, (index << self.shape.step(level)) + place as u64);
@@ -281,7 +281,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         held: &'h Held<'h, M>,
         Underway { level, index, .. }: Underway,
         places: Range<usize>,
-    ) -> Result<MigrationOf<'h, K, V, M>> {
+    ) -> Result<MigrationOf<'h, R, M>> {
         let Leaving { groups, dropped } = self.leaving(level, index, places.clone())?;
         let first = index << self.shape.step(level);
         let (level, epoch) = (level + 1, None);
@@ -329,7 +329,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// Groups records by their entry of the next level.
-    fn group(&self, level: usize, newest_first: Vec<MovingOf<K, V>>) -> Groups<MovingOf<K, V>> {
+    fn group(&self, level: usize, newest_first: Vec<MovingOf<R>>) -> Groups<MovingOf<R>> {
         let place = self.shape.place_below(level);
         let mut left = vec![0..0; 1 << self.shape.step(level)];
         newest_first.iter().for_each(|moving| left[place(moving.hash)].end += 1);

@@ -292,38 +292,22 @@ mod unlogged;
 mod window;
 mod words;
 
-use crate::key::{Key, Value};
-use crate::storage::{Mapped, Medium};
-use crate::table::RecoveryReport;
+use crate::storage::Medium;
+use crate::types::RecordForm;
 
 use self::core::Core;
 
-#[cfg(feature = "unstable-internals")]
+pub(crate) use epoch::LogEpoch;
 #[doc(hidden)]
 pub use layout::Shape;
-pub use options::PlushOptions;
+pub use options::PlushHt;
 pub use partition::Partition;
+pub(crate) use partition::rank_of;
 #[cfg(feature = "unstable-internals")]
 #[doc(hidden)]
 pub use payload_log::checksum as payload_checksum;
 
-/// A durable, concurrent, write-optimized hash table.
-///
-/// ```
-/// let table = icefield::Plush::<u64, u64>::in_memory()?;
-/// table.put(1, 42)?;
-/// assert_eq!(table.get(1)?, Some(42));
-/// # Ok::<(), icefield::Error>(())
-/// ```
-///
-/// Keys and values of 16, 32 and 64 bytes are in the table's slots, like words:
-/// ```
-/// let table = icefield::Plush::<u128, [u8; 32]>::in_memory()?;
-/// table.put(1 << 100, [7; 32])?;
-/// assert_eq!(table.get(1 << 100)?, Some([7; 32]));
-/// # Ok::<(), icefield::Error>(())
-/// ```
-pub struct Plush<K: Key + ?Sized, V: Value + ?Sized, M: Medium = Mapped> {
-    recovery: RecoveryReport,
-    core: Core<K, V, M>,
+/// A Plush table of words and byte strings.
+pub struct Plush<R: RecordForm, M: Medium> {
+    core: Core<R, M>,
 }

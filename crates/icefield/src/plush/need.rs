@@ -23,16 +23,16 @@ use super::log_record::FLAG;
 use super::op::{ModeOf, Wrote, WroteOf};
 use super::root::Held;
 use super::words::RecordOf;
-use crate::key::{Key, Value};
 use crate::record::LookupKey;
 use crate::storage::{Medium, not_poisoned};
+use crate::types::RecordForm;
 use crate::{Error, Result};
 
 /// A failed attempt is repeated when this many records have changed, or one in this many.
 const FEW_CHANGES: u64 = 64;
 const CHANGES_PART: u64 = 64;
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Runs `write`, which writes a record with a hash, and repeats it after each attempt to make room as long as it
     /// finds no space. The caller holds no lock and is not pinned.
     pub(super) fn with_room<T>(
@@ -94,8 +94,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn remove_in_place(
         &self,
         probe: &LookupKey<'_>,
-        mode: ModeOf<V>,
-    ) -> Result<WroteOf<V>> {
+        mode: ModeOf<R>,
+    ) -> Result<WroteOf<R>> {
         let held = self.hold(probe.hash);
         let newest = self.search(held.entry, probe)?;
         let before = newest.filter(|record| !record.dead).map(|record| record.value);
@@ -170,7 +170,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         &self,
         held: &Held<'_, M>,
         probe: &LookupKey<'_>,
-        record: RecordOf<K, V>,
+        record: RecordOf<R>,
         copy: u64,
     ) -> Result<bool> {
         let entry = held.entry;
@@ -219,7 +219,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// those that have copies in level 1.
     fn mark_root(&self, held: &Held<'_, M>, probe: &LookupKey<'_>) -> Result<i64> {
         let entry = held.entry;
-        let mut found: Vec<(usize, RecordOf<K, V>)> = Vec::new();
+        let mut found: Vec<(usize, RecordOf<R>)> = Vec::new();
         for at in 0..self.root.size(entry) {
             let record = self.root.record(entry, at);
             if !record.dead && self.holds(record, probe)? {
@@ -231,7 +231,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
         self.logs.mark_dead(&self.storage, self.logs.log_of(entry), |record, of| {
             let is_same =
-                |known: &RecordOf<K, V>| (known.key, known.value) == (record.key, record.value);
+                |known: &RecordOf<R>| (known.key, known.value) == (record.key, record.value);
             !record.dead
                 && self.is_logged(entry, of)
                 && found.iter().any(|(_, known)| is_same(known))

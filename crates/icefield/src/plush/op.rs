@@ -7,9 +7,9 @@ use super::recovery_log::Place;
 use super::root::Held;
 use super::words::{Record, RecordOf, words_of};
 use crate::Result;
-use crate::key::{Data, Key, Raw, Value, WordArray};
 use crate::record::LookupKey;
 use crate::storage::{Medium, SyncMode};
+use crate::types::{Raw, RecordForm, WordArray};
 
 /// The operation on a key, and its condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,8 +34,8 @@ pub(super) enum PlushWriteMode<B> {
     RemoveStill(Option<B>),
 }
 
-pub(super) type ModeOf<V> = PlushWriteMode<<V as Data>::Words>;
-pub(super) type WroteOf<V> = Wrote<<V as Data>::Words>;
+pub(super) type ModeOf<R> = PlushWriteMode<<R as RecordForm>::ValueWords>;
+pub(super) type WroteOf<R> = Wrote<<R as RecordForm>::ValueWords>;
 
 impl<B: WordArray> PlushWriteMode<B> {
     /// Returns whether the outcome depends on the present value, or includes it.
@@ -80,15 +80,15 @@ pub(super) enum Attempt<T> {
     Emptied,
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Writes one record, if `mode` applies to the present value. The record is durable on return. The caller is
     /// pinned.
     pub(super) fn write(
         &self,
         probe: &LookupKey<'_>,
         value: &Raw<'_>,
-        mode: ModeOf<V>,
-    ) -> Result<WroteOf<V>> {
+        mode: ModeOf<R>,
+    ) -> Result<WroteOf<R>> {
         self.fits(probe, value)?;
         if self.measure.is_inline() {
             return self.write_words(probe, words_of(value), mode);
@@ -109,9 +109,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     fn write_words(
         &self,
         probe: &LookupKey<'_>,
-        value: V::Words,
-        mode: ModeOf<V>,
-    ) -> Result<WroteOf<V>> {
+        value: R::ValueWords,
+        mode: ModeOf<R>,
+    ) -> Result<WroteOf<R>> {
         let entry = self.root_entry(probe.hash);
         self.root.prefetch_to_write(entry);
         loop {
@@ -128,9 +128,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         &self,
         held: &Held<'_, M>,
         probe: &LookupKey<'_>,
-        value: V::Words,
-        mode: ModeOf<V>,
-    ) -> Result<Attempt<WroteOf<V>>> {
+        value: R::ValueWords,
+        mode: ModeOf<R>,
+    ) -> Result<Attempt<WroteOf<R>>> {
         let before = self.present(held, probe, mode)?;
         if !mode.applies(before) {
             return Ok(Attempt::Done(Wrote { before, done: false }));
@@ -166,7 +166,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Makes the log records of this thread durable, or leaves that to the next sync.
     #[inline]
-    pub(super) fn commit(&self, mode: ModeOf<V>) -> Result<()> {
+    pub(super) fn commit(&self, mode: ModeOf<R>) -> Result<()> {
         if mode == PlushWriteMode::PutLater || self.storage.sync_mode() != SyncMode::Always {
             self.storage.fence_later()
         } else {
@@ -179,8 +179,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         &self,
         held: &Held<'_, M>,
         probe: &LookupKey<'_>,
-        mode: ModeOf<V>,
-    ) -> Result<Option<V::Words>> {
+        mode: ModeOf<R>,
+    ) -> Result<Option<R::ValueWords>> {
         if !mode.looks() {
             return Ok(None);
         }
@@ -189,7 +189,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// Writes a record to the log, if the root entry has room for it. Flushed.
-    pub(super) fn log(&self, held: &Held<'_, M>, record: RecordOf<K, V>) -> Result<Attempt<Place>> {
+    pub(super) fn log(&self, held: &Held<'_, M>, record: RecordOf<R>) -> Result<Attempt<Place>> {
         let place = match self.place(held, 0)? {
             Attempt::Done(place) => place,
             other => return Ok(other),
@@ -235,13 +235,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Makes a durable record visible.
     #[inline]
-    pub(super) fn admit(
-        &self,
-        held: &Held<'_, M>,
-        hash: u64,
-        record: RecordOf<K, V>,
-        place: Place,
-    ) {
+    pub(super) fn admit(&self, held: &Held<'_, M>, hash: u64, record: RecordOf<R>, place: Place) {
         self.root.note_chunk(held.entry, place.chunk());
         self.root.push(held.entry, hash, record);
         self.note_written(1, if record.dead { -1 } else { 1 });
@@ -282,7 +276,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// The words of a key's value, without a lock.
     #[inline]
-    pub(super) fn find(&self, probe: &LookupKey<'_>) -> Result<Option<V::Words>> {
+    pub(super) fn find(&self, probe: &LookupKey<'_>) -> Result<Option<R::ValueWords>> {
         let found = self.lookup(probe)?;
         Ok(found.filter(|record| !record.dead).map(|record| record.value))
     }

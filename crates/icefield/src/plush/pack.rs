@@ -12,10 +12,10 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use super::core::{Core, EntryRef};
 use super::layout::{CLASSES, ENTRY_BYTES, Entry, EntryId, Phase, RUNS, class_of};
 use crate::Result;
-use crate::key::{Key, Value};
 use crate::storage::alloc::Allocator;
 use crate::storage::superblock::ROOT_OFFSET;
 use crate::storage::{Cell64, Medium, Region};
+use crate::types::RecordForm;
 
 /// The treatment of the last level by a packing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ struct AllUsed {
     chains: Used,
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Packs all blocks; with `Last::Goes`, first removes the last level. No other thread writes.
     pub(super) fn pack(&self, last: Last) -> Result<()> {
         let words = self.root_words()?;

@@ -6,8 +6,8 @@ use std::cmp::Ordering;
 use std::ops::Deref;
 
 use super::words::raw_of;
-use crate::key::{Form, Raw};
 use crate::storage::superblock::Identity;
+use crate::types::{Form, Raw};
 
 /// The property that places the records of a [`Plush`](crate::Plush) next to one another.
 ///
@@ -100,7 +100,7 @@ impl Order {
 pub(super) type Bounds = Option<[u64; 2]>;
 
 /// The rank of a key, for [`Bounds`].
-pub(super) fn rank_of(type_name: &str, form: Form, key: &Raw<'_>) -> u64 {
+pub(crate) fn rank_of(type_name: &str, form: Form, key: &Raw<'_>) -> u64 {
     Order::of(type_name, form == Form::Word).rank(key)
 }
 
@@ -246,7 +246,7 @@ fn form_is_word(identity: &Identity) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key::Key;
+    use crate::types::Key;
 
     fn is_monotone<K: Key + ?Sized>(ranges: Ranges, keys: &[K::Owned]) {
         for pair in keys.windows(2) {

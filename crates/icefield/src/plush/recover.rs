@@ -8,15 +8,15 @@ use super::layout::{CLASSES, ENTRY_BYTES, EntryId, Phase, State};
 use super::words::RecordOf;
 use crate::Result;
 use crate::base::parallel::{Tasks, all_cores, in_parallel};
-use crate::key::{Key, Value};
 use crate::storage::Medium;
 use crate::storage::alloc::{Allocator, Words};
 use crate::storage::superblock::ROOT_OFFSET;
+use crate::types::RecordForm;
 
 /// Bytes of logs for which another thread is started.
 const REPLAY_BYTES: u64 = 1 << 20;
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Recovers from a crash. Idempotent, so that a crash during recovery changes nothing. Returns the number of
     /// changes that were completed or undone. All changes are durable by the caller's next fence, before the first
     /// write.
@@ -59,7 +59,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Returns whether a log's record is not needed, or has its payload. A payload can be missing only where payloads
     /// become durable together with log records.
-    fn is_whole(&self, record: RecordOf<K, V>, epoch: LogEpoch) -> Result<bool> {
+    fn is_whole(&self, record: RecordOf<R>, epoch: LogEpoch) -> Result<bool> {
         let Some(payloads) = &self.payloads else { return Ok(true) };
         if self.root_words()?.together.load(&self.storage, Acquire) == 0 {
             return Ok(true);
@@ -170,7 +170,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     fn replay_one(
         &self,
         (log, chunk): (usize, usize),
-        record: RecordOf<K, V>,
+        record: RecordOf<R>,
         epoch: LogEpoch,
     ) -> Result<()> {
         let hash = self.hash_of(record);

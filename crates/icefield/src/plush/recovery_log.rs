@@ -24,8 +24,8 @@ use super::epoch::LogEpoch;
 use super::layout::{ChunkHead, MAX_LOG_CHUNKS, MAX_LOG_RECORDS, Shape};
 use super::log_record::{FLAG, dead_bit, decode, encode};
 use super::words::{Measure, RecordOf};
-use crate::key::{Key, Value};
 use crate::storage::{Cell64, Medium, Region};
+use crate::types::RecordForm;
 use crate::{Error, Result};
 
 /// With at least this many chunks, the oldest chunk is prepared when half of the last ready chunk is used, so that no
@@ -35,8 +35,8 @@ const CHUNKS_AHEAD: u32 = 4;
 const LAST_TURN: u64 = 1 << 62;
 
 /// All recovery logs of a table.
-pub(super) struct RecoveryLogs<K: ?Sized, V: ?Sized> {
-    measure: Measure<K, V>,
+pub(super) struct RecoveryLogs<R> {
+    measure: Measure<R>,
     region: Region,
     shape: Shape,
     logs: Box<[Log]>,
@@ -193,9 +193,9 @@ fn flag_of(turn: u64, chunks: u64) -> u64 {
     if ((turn - 1) / chunks).is_multiple_of(2) { FLAG } else { 0 }
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
+impl<R: RecordForm> RecoveryLogs<R> {
     /// The logs of a table. The region has its full length already.
-    pub(super) fn new(region: Region, shape: Shape, measure: Measure<K, V>) -> Self {
+    pub(super) fn new(region: Region, shape: Shape, measure: Measure<R>) -> Self {
         let full = Filling { handed_out: shape.log_records, chunk: 0, flag: false, low_turn: 0 };
         let log = || Log {
             filling: AtomicU64::new(full.pack()),
@@ -284,7 +284,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
         storage: &impl Medium,
         slot: &[Cell64],
         flag: u64,
-    ) -> Option<(RecordOf<K, V>, LogEpoch)> {
+    ) -> Option<(RecordOf<R>, LogEpoch)> {
         decode(self.measure, flag, |word| slot[word].load(storage, Relaxed))
     }
 
@@ -369,7 +369,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
         &self,
         storage: &impl Medium,
         place: &Place,
-        record: &RecordOf<K, V>,
+        record: &RecordOf<R>,
         epoch: LogEpoch,
     ) -> Result<()> {
         let slot = self.store(storage, place, record, epoch)?;
@@ -383,7 +383,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
         &self,
         storage: &impl Medium,
         place: &Place,
-        record: &RecordOf<K, V>,
+        record: &RecordOf<R>,
         epoch: LogEpoch,
     ) -> Result<&[Cell64]> {
         let Filling { handed_out: at, chunk, flag, .. } = place.filling();
@@ -515,7 +515,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
         &self,
         storage: &impl Medium,
         log: usize,
-        mut visit: impl FnMut(usize, RecordOf<K, V>, LogEpoch) -> Result<()>,
+        mut visit: impl FnMut(usize, RecordOf<R>, LogEpoch) -> Result<()>,
     ) -> Result<()> {
         for turn in self.turns(storage, log)? {
             let (chunk, flag) = (self.chunk_of(turn), flag_of(turn, self.chunks()));
@@ -533,7 +533,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
         &self,
         storage: &impl Medium,
         log: usize,
-        is_meant: impl Fn(&RecordOf<K, V>, LogEpoch) -> bool,
+        is_meant: impl Fn(&RecordOf<R>, LogEpoch) -> bool,
     ) -> Result<()> {
         let last_word = self.log_words() - 1;
         self.change(storage, log, last_word, is_meant, |word| word | dead_bit(self.measure))
@@ -545,7 +545,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
         &self,
         storage: &impl Medium,
         log: usize,
-        is_meant: impl Fn(&RecordOf<K, V>, LogEpoch) -> bool,
+        is_meant: impl Fn(&RecordOf<R>, LogEpoch) -> bool,
         payload: u64,
     ) -> Result<()> {
         let reference = self.measure.widths().key;
@@ -559,7 +559,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
         storage: &impl Medium,
         log: usize,
         word: usize,
-        is_meant: impl Fn(&RecordOf<K, V>, LogEpoch) -> bool,
+        is_meant: impl Fn(&RecordOf<R>, LogEpoch) -> bool,
         changed: impl Fn(u64) -> u64,
     ) -> Result<()> {
         for chunk in 0..self.shape.log_chunks as usize {
@@ -586,7 +586,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
         &self,
         storage: &impl Medium,
         log: usize,
-        whole: impl Fn(RecordOf<K, V>, LogEpoch) -> Result<bool>,
+        whole: impl Fn(RecordOf<R>, LogEpoch) -> Result<bool>,
     ) -> Result<()> {
         let turns = self.turns(storage, log)?;
         let last = *turns.end();

@@ -14,8 +14,8 @@ use super::words::{Measure, RecordOf};
 use crate::base::memory::ZeroedArray;
 use crate::base::pipeline::{prefetch_read, prefetch_write};
 use crate::base::version_lock::{self, LockCell, Version, WriteGuard};
-use crate::key::{Key, Value};
 use crate::storage::Medium;
+use crate::types::RecordForm;
 
 /// The work that remains in level 1 before an entry's next migration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,8 +46,8 @@ pub(super) struct Departing {
     pub(super) place: usize,
 }
 
-pub(super) struct RootTable<K: ?Sized, V: ?Sized> {
-    measure: Measure<K, V>,
+pub(super) struct RootTable<R> {
+    measure: Measure<R>,
     heads: Box<[Head]>,
     /// One byte a record.
     fingerprints: ZeroedArray<AtomicU64>,
@@ -161,8 +161,8 @@ fn fingerprint(hash: u64) -> u8 {
     (hash >> 8) as u8
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized> RootTable<K, V> {
-    pub(super) fn new(shape: Shape, measure: Measure<K, V>) -> io::Result<Self> {
+impl<R: RecordForm> RootTable<R> {
+    pub(super) fn new(shape: Shape, measure: Measure<R>) -> io::Result<Self> {
         let (entries, records) = (1_usize << shape.root_bits, shape.records());
         let words = records.div_ceil(8);
         Ok(Self {
@@ -355,7 +355,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RootTable<K, V> {
 
     /// Appends a record to an entry that has room. Called under the lock. Readers see the record from here on.
     #[inline(always)]
-    pub(super) fn push(&self, entry: usize, hash: u64, record: RecordOf<K, V>) {
+    pub(super) fn push(&self, entry: usize, hash: u64, record: RecordOf<R>) {
         let size = &self.heads[entry].size;
         let at = size.load(Relaxed) as usize;
         self.store(entry, at, fingerprint(hash), record);
@@ -364,7 +364,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RootTable<K, V> {
     }
 
     #[inline(always)]
-    fn store(&self, entry: usize, at: usize, fingerprint: u8, record: RecordOf<K, V>) {
+    fn store(&self, entry: usize, at: usize, fingerprint: u8, record: RecordOf<R>) {
         self.store_words(entry, at, &record);
         let fingerprints = &self.fingerprints[entry * self.words + at / 8];
         set_bits(fingerprints, at % 8 * 8, 0xFF, fingerprint.into());
@@ -372,7 +372,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RootTable<K, V> {
     }
 
     #[inline(always)]
-    fn store_words(&self, entry: usize, at: usize, record: &RecordOf<K, V>) {
+    fn store_words(&self, entry: usize, at: usize, record: &RecordOf<R>) {
         let slot = self.slot(entry, at);
         self.measure.each_word(record, |word, content| match word {
             // Relaxed (E4): published by the size.
@@ -395,7 +395,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RootTable<K, V> {
 
     /// Sorts the records of an entry by their entry below; records of one entry below keep their order. Called under
     /// the lock, while readers wait.
-    pub(super) fn sort(&self, entry: usize, place_of: impl Fn(RecordOf<K, V>) -> usize) {
+    pub(super) fn sort(&self, entry: usize, place_of: impl Fn(RecordOf<R>) -> usize) {
         let mut ends = [0_usize; MAX_BUCKETS];
         let all: Vec<_> = (0..self.size(entry))
             .map(|at| {
@@ -466,7 +466,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RootTable<K, V> {
 
     /// The record at a place.
     #[inline]
-    pub(super) fn record(&self, entry: usize, at: usize) -> RecordOf<K, V> {
+    pub(super) fn record(&self, entry: usize, at: usize) -> RecordOf<R> {
         let slot = self.slot(entry, at);
         let dead = self.heads[entry].dead[at / 64].load(Relaxed) >> (at % 64) & 1 == 1;
         self.measure.record(dead, |word| match word {
@@ -484,8 +484,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RootTable<K, V> {
         &self,
         entry: usize,
         hash: u64,
-        mut holds: impl FnMut(RecordOf<K, V>) -> Result<bool, E>,
-    ) -> Result<Option<RecordOf<K, V>>, E> {
+        mut holds: impl FnMut(RecordOf<R>) -> Result<bool, E>,
+    ) -> Result<Option<RecordOf<R>>, E> {
         let size = self.size(entry);
         let words = &self.fingerprints[entry * self.words..][..size.div_ceil(8)];
         let wanted = LANES * u64::from(fingerprint(hash));
@@ -550,16 +550,17 @@ fn set_bits(word: &AtomicU64, shift: usize, mask: u64, bits: u64) {
 mod tests {
     use super::super::words::measure;
     use super::*;
+    use crate::types::{Forms, InWord, InWords};
 
     #[test]
     fn the_newest_of_equal_keys_is_found() {
-        newest_is_found::<u64, u64>();
-        newest_is_found::<u128, [u8; 64]>();
+        newest_is_found::<Forms<InWord, InWord>>();
+        newest_is_found::<Forms<InWords<2>, InWords<8>>>();
     }
 
-    fn newest_is_found<K: Key, V: Value>() {
+    fn newest_is_found<R: RecordForm>() {
         let shape = Shape { root_bits: 1, ..Shape::default() };
-        let root = RootTable::<K, V>::new(shape, measure()).expect("memory");
+        let root = RootTable::<R>::new(shape, measure()).expect("memory");
         let record = |key: u64, value: u64| {
             root.measure.record(value.is_multiple_of(3), |word| {
                 let keys = root.measure.widths().key;
@@ -590,7 +591,7 @@ mod tests {
     #[test]
     fn an_entry_needs_the_chunks_of_its_oldest_records() {
         let shape = Shape { root_bits: 1, ..Shape::default() };
-        let root = RootTable::<u64, u64>::new(shape, measure()).expect("memory");
+        let root = RootTable::<Forms<InWord, InWord>>::new(shape, measure()).expect("memory");
         let needed = || (0..4).filter(|&chunk| root.needs_chunk(1, chunk)).collect::<Vec<_>>();
         let put = |key: u64, chunk| {
             root.note_chunk(1, chunk);

@@ -10,12 +10,15 @@ use super::Plush;
 use super::core::{Core, EntryRef, lock};
 use super::filter;
 use super::layout::{CLASSES, ENTRY_BYTES, RUNS, State, class_of};
+use super::options::{PlushHt, PlushSettings};
 use super::words::RecordOf;
 use crate::Result;
-use crate::key::{Data, Key, Value};
+use crate::engine::{Design, Maintenance, Operations, WriteKind};
 use crate::record::mending::Mending;
-use crate::storage::{Medium, refuse_child, superblock};
+use crate::record::opening::Common;
+use crate::storage::{Mapped, Medium, refuse_child, superblock};
 use crate::table::{DamagedRecord, SalvageReport};
+use crate::types::{Ignore, RecordForm, Types};
 
 /// The state of a table that is opened for salvage.
 pub(super) struct Mended {
@@ -44,7 +47,7 @@ struct Found<R> {
     next: Option<u64>,
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Extends files that end too early with zeros, resets the words that only writers need, and empties the entries
     /// whose buckets are lost. For a table opened for salvage, in private copies of its pages.
     pub(super) fn mend(&self, mending: &Mending) -> Result<()> {
@@ -121,7 +124,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// The records of the range that begins with a hash.
-    fn rescued_range(&self, from: u64) -> Found<RecordOf<K, V>> {
+    fn rescued_range(&self, from: u64) -> Found<RecordOf<R>> {
         let entry = self.root_entry(from);
         loop {
             let version = self.root.read_begin(&self.storage, entry);
@@ -133,13 +136,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    fn rescue_range(&self, root: usize, from: u64) -> Found<RecordOf<K, V>> {
+    fn rescue_range(&self, root: usize, from: u64) -> Found<RecordOf<R>> {
         let levels = self.level_count();
         let index = self.shape.index(levels, from);
         let mut found =
             Found { records: Vec::new(), lost: Vec::new(), next: self.range_after(levels, from) };
-        let mut newest: HashMap<u64, Vec<RecordOf<K, V>>> = HashMap::new();
-        let mut add = |record: RecordOf<K, V>| {
+        let mut newest: HashMap<u64, Vec<RecordOf<R>>> = HashMap::new();
+        let mut add = |record: RecordOf<R>| {
             let hash = self.hash_of(record);
             if self.shape.index(levels, hash) != index {
                 return;
@@ -184,8 +187,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Returns whether a record replaces an older one with the same hash. Damaged keys cannot be compared. Then equal
     /// hashes count as equal keys, so that a damaged record or removal does not restore an older value.
-    fn replaces(&self, newer: RecordOf<K, V>, older: RecordOf<K, V>) -> bool {
-        let is_whole = |record: RecordOf<K, V>| match self.payloads() {
+    fn replaces(&self, newer: RecordOf<R>, older: RecordOf<R>) -> bool {
+        let is_whole = |record: RecordOf<R>| match self.payloads() {
             Some(payloads) => payloads.fault(&self.storage, record.reference()).is_none(),
             None => true,
         };
@@ -200,7 +203,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         &self,
         (level, index): (usize, u64),
         entry: EntryRef<'_>,
-        add: &mut impl FnMut(RecordOf<K, V>),
+        add: &mut impl FnMut(RecordOf<R>),
         tell: &mut impl FnMut(String),
     ) {
         let size = match self.state(entry) {
@@ -230,13 +233,15 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
-    pub(super) fn salvage_to(&self, path: &Path) -> Result<SalvageReport> {
+impl<R: RecordForm, M: Medium> Plush<R, M> {
+    pub(super) fn salvage_to(&self, path: &Path, types: &Types) -> Result<SalvageReport> {
         // In a forked child the parent would move records while the child reads them.
         refuse_child(&self.core.storage)?;
         let (_, identity) = superblock::read(&self.core.storage)?;
-        let options = Self::options_like(&identity).partitioned_as(self.core.ranges);
-        let rescued = options.create(path)?;
+        let common = Common::like(&identity, 0);
+        let storage = Mapped::create(path, common.mapped(PlushHt::TITLE, PlushHt::ALLOWS_DISK)?)?;
+        let settings = PlushSettings::partitioned_as(self.core.ranges);
+        let (rescued, _) = PlushHt::create::<R, Mapped>(common, settings, storage)?;
         let mut report = SalvageReport::default();
         let _pin = self.core.pin();
         let mut next = Some(0);
@@ -244,7 +249,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
             let found = self.core.rescued_range(hash);
             found.lost.iter().for_each(|words| report.lose(words));
             for record in found.records {
-                self.rescue(record, &rescued, &mut report)?;
+                self.rescue(record, types, &rescued, &mut report)?;
             }
             next = found.next;
         }
@@ -255,17 +260,17 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
     /// Copies a record, or reports it as damaged.
     fn rescue(
         &self,
-        record: RecordOf<K, V>,
-        rescued: &Plush<K, V>,
+        record: RecordOf<R>,
+        types: &Types,
+        rescued: &Plush<R, Mapped>,
         report: &mut SalvageReport,
     ) -> Result<()> {
         let core = &self.core;
         let fault =
             core.payloads().and_then(|payloads| payloads.fault(&core.storage, record.reference()));
-        let owned = self.own_key(record).and_then(|key| Ok((key, self.own_value(record.value)?)));
-        let reason = match (fault, owned) {
+        let reason = match (fault, self.valid(record, types)) {
             (None, Ok((key, value))) => {
-                return rescued.put(K::arg(&key), <V as Data>::arg(&value));
+                return rescued.write(WriteKind::Put, key.raw(), value.raw(), Ignore).map(|_| ());
             }
             (Some(fault), _) => fault.to_owned(),
             (None, Err(error)) => error.to_string(),

@@ -8,9 +8,10 @@ use super::Plush;
 use super::core::Core;
 use super::partition::SortKey;
 use super::words::RecordOf;
-use crate::key::{Key, Raw, Value};
+use crate::engine::{OnDamage, Scanned};
 use crate::storage::Medium;
-use crate::table::{Arg, Cursor, OnDamage, Owned, Page};
+use crate::table::Cursor;
+use crate::types::{Keep, Raw, RecordForm, Take};
 use crate::{Error, Result};
 
 /// The beginning of the next part of a range.
@@ -23,16 +24,16 @@ enum Next {
 /// Records, and the hash at which the next range begins.
 type Range<R> = (Vec<R>, Option<u64>);
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+impl<R: RecordForm, M: Medium> Core<R, M> {
     /// The records from a hash on, up to the end of its range.
-    pub(super) fn range_at(&self, hash: u64) -> Result<Range<RecordOf<K, V>>> {
+    pub(super) fn range_at(&self, hash: u64) -> Result<Range<RecordOf<R>>> {
         let (mut records, after) = self.newest_at(hash)?;
         records.retain(|record| !record.dead);
         Ok((records, after))
     }
 
     /// Like [`Core::range_at`], but includes removals.
-    pub(super) fn newest_at(&self, hash: u64) -> Result<Range<RecordOf<K, V>>> {
+    pub(super) fn newest_at(&self, hash: u64) -> Result<Range<RecordOf<R>>> {
         let entry = self.root_entry(hash);
         loop {
             let version = self.root.read_begin(&self.storage, entry);
@@ -53,7 +54,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// The records of the range of a hash whose keys are at least `key`, up to the end of one leaf of each level. The
     /// place of `key` is in the hash. Also returns the key or the hash at which the rest begins.
-    fn range_from(&self, hash: u64, key: &[u8]) -> Result<(Vec<RecordOf<K, V>>, Next)> {
+    fn range_from(&self, hash: u64, key: &[u8]) -> Result<(Vec<RecordOf<R>>, Next)> {
         let entry = self.root_entry(hash);
         loop {
             let version = self.root.read_begin(&self.storage, entry);
@@ -70,7 +71,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         entry: usize,
         from: u64,
         key: &[u8],
-    ) -> Result<(Vec<RecordOf<K, V>>, Next)> {
+    ) -> Result<(Vec<RecordOf<R>>, Next)> {
         let levels = self.level_count();
         let index = self.shape.index(levels, from);
         let wanted = |hash| hash >= from && self.shape.index(levels, hash) == index;
@@ -108,7 +109,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok((records, end.filter(|end| is_inside(end)).map_or(after, Next::Key)))
     }
 
-    fn read_range(&self, entry: usize, from: u64) -> Result<Range<RecordOf<K, V>>> {
+    fn read_range(&self, entry: usize, from: u64) -> Result<Range<RecordOf<R>>> {
         let levels = self.level_count();
         let index = self.shape.index(levels, from);
         let size = self.root.size(entry);
@@ -138,36 +139,21 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
-    /// Returns the first `limit` records from `from` on, in the order of their keys, each key once (§6.6). Requires a
-    /// table that is partitioned by [`Partition::Range`](super::Partition::Range).
-    ///
-    /// Weakly consistent, like [`iter`](Self::iter): contains every key that is present throughout, with a value that
-    /// it had during the call. The records of one entry of the last level, or of one leaf where keys crowd, some
-    /// hundred at most, are a consistent snapshot. Takes no lock of the table. For each such part it reads one entry
-    /// of each level.
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`] when the table is partitioned by hashes; otherwise as [`get`](Self::get).
-    ///
-    /// ```
-    /// use icefield::{Partition, Plush};
-    /// let table = Plush::<str, u64>::options().partition(Partition::Range).in_memory()?;
-    /// for (number, word) in ["plum", "fig", "apple", "pear"].into_iter().enumerate() {
-    ///     table.put(word, number as u64)?;
-    /// }
-    /// let words: Vec<String> = table.range("b", 2)?.into_iter().map(|(word, _)| word).collect();
-    /// assert_eq!(words, ["fig", "pear"]);
-    /// # Ok::<(), icefield::Error>(())
-    /// ```
-    pub fn range(&self, from: Arg<'_, K>, limit: usize) -> Result<Vec<(Owned<K>, Owned<V>)>> {
+impl<R: RecordForm, M: Medium> Plush<R, M> {
+    /// Returns the first `limit` records from `from` on, in the order of their keys; see
+    /// [`Plush::range`](crate::Plush::range).
+    pub(crate) fn range<K: Keep, V: Take + Copy>(
+        &self,
+        from: Raw<'_>,
+        limit: usize,
+        (key_as, value_as): (K, V),
+    ) -> Result<Vec<(K::Out, V::Out)>> {
         let Some(ranges) = self.core.ranges else {
             return Err(Error::Unsupported(
                 "the table is partitioned by hashes: it has no ranges".into(),
             ));
         };
         let _pin = self.core.pin();
-        let from = K::raw(from);
         // Keys with the same place are in no particular order, so all of them are read and sorted.
         let (mut next, mut key) = (Some(ranges.place(&from)), Box::from(&*ranges.sort_key(&from)));
         let mut found = Vec::new();
@@ -177,11 +163,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
             let (records, after) = self.core.range_from(hash, &key)?;
             let begin = found.len();
             for record in records {
-                found.push((self.own_key(record)?, self.own_value(record.value)?));
+                found.push((
+                    self.take_key(record, key_as)?,
+                    self.take_value(record.value, value_as)?,
+                ));
             }
-            found[begin..].sort_by(|(a, _), (b, _)| ranges.compare(&raw::<K>(a), &raw::<K>(b)));
-            let is_before =
-                |(found, _): &(Owned<K>, Owned<V>)| *ranges.sort_key(&raw::<K>(found)) < *key;
+            found[begin..].sort_by(|(a, _), (b, _)| ranges.compare(&K::raw(a), &K::raw(b)));
+            let is_before = |(found, _): &(K::Out, V::Out)| *ranges.sort_key(&K::raw(found)) < *key;
             let skipped = found[begin..].partition_point(is_before);
             found.drain(begin..begin + skipped);
             match after {
@@ -195,32 +183,29 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
     }
 
     /// About `n` records from `cursor` on. Damaged ones are passed to `damaged`.
-    pub(super) fn scan_page(
+    pub(super) fn scan_page<K: Take + Copy, V: Take + Copy>(
         &self,
         cursor: Cursor,
         n: usize,
-        damaged: &mut OnDamage<'_, K>,
-    ) -> Result<Page<K, V>> {
+        take: (K, V),
+        damaged: &mut OnDamage<'_, K::Out>,
+    ) -> Result<Scanned<K::Out, V::Out>> {
         let _pin = self.core.pin();
-        let mut page = Page { records: Vec::new(), next: Some(cursor) };
+        let mut page = Scanned { records: Vec::new(), next: Some(cursor) };
         while let Some(Cursor(hash)) = page.next
             && page.records.len() < n.max(1)
         {
             let (found, after) = self.core.range_at(hash)?;
             for record in found {
-                match self.own_key(record) {
+                match self.take_key(record, take.0) {
                     Err(error @ Error::Corrupt { .. }) => {
-                        damaged(self.unverified_key(record), error)?;
+                        damaged(self.unverified_key(record, take.0), error)?;
                     }
-                    key => page.add(key, || self.own_value(record.value), damaged)?,
+                    key => page.add(key, || self.take_value(record.value, take.1), damaged)?,
                 }
             }
             page.next = after.map(Cursor);
         }
         Ok(page)
     }
-}
-
-fn raw<K: Key + ?Sized>(key: &Owned<K>) -> Raw<'_> {
-    K::raw(K::arg(key))
 }

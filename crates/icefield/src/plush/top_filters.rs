@@ -14,8 +14,8 @@ use super::layout::{EntryId, FILTER_WORDS, Shape};
 use crate::Result;
 use crate::base::memory::ZeroedArray;
 use crate::base::pipeline::prefetch_read;
-use crate::key::{Key, Value};
 use crate::storage::Medium;
+use crate::types::RecordForm;
 
 /// The copies, one level after the other.
 pub(super) struct TopFilters {
@@ -62,7 +62,7 @@ impl TopFilters {
     }
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+impl<R: RecordForm, M: Medium> Core<R, M> {
     /// The buckets of an entry that may hold a key, one bit each.
     #[inline]
     #[track_caller]

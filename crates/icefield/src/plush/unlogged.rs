@@ -6,15 +6,14 @@ use super::incremental_migration::Pace;
 use super::words::RecordOf;
 use crate::Result;
 use crate::base::parallel::{Tasks, in_parallel, threads_for};
-use crate::key::{Data, Key, Raw, Value};
 use crate::record::LookupKey;
 use crate::storage::Medium;
-use crate::table::{Arg, Owned};
+use crate::types::{Raw, RecordForm};
 
 /// Root entries that a thread takes at a time.
 const ENTRIES_AT_A_TIME: usize = 8;
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Writes one record to the root only. The caller is not pinned.
     fn put_unlogged(&self, probe: &LookupKey<'_>, value: &Raw<'_>) -> Result<()> {
         self.make_payload_room()?;
@@ -25,13 +24,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             // The thread that later moves the record fences only its own lines, and calls `fence_deferred` for these.
             self.storage.fence_later().inspect_err(|_| self.finish_payload(value))?;
         }
-        let record = RecordOf::<K, V> { key: self.key_words(probe), value, dead: false };
+        let record = RecordOf::<R> { key: self.key_words(probe), value, dead: false };
         let admitted = self.admit_unlogged(probe.hash, record);
         self.finish_payload(value);
         admitted
     }
 
-    fn admit_unlogged(&self, hash: u64, record: RecordOf<K, V>) -> Result<()> {
+    fn admit_unlogged(&self, hash: u64, record: RecordOf<R>) -> Result<()> {
         loop {
             let held = self.hold(hash);
             if self.root.is_full(held.entry) {
@@ -73,66 +72,21 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
-    /// Does a [`put`](Self::put) without a log (§5.7): the record is durable after the next
-    /// [`checkpoint`](Self::checkpoint), [`sync`](Self::sync) or clean shutdown, or earlier. After an earlier crash
-    /// each key has one of the values that it has had since the last of these, or the one it had then. Reads see the
-    /// record at once.
-    ///
-    /// # Errors
-    /// As [`try_insert`](Self::try_insert).
-    ///
-    /// ```
-    /// let table = icefield::Plush::<u64, u64>::in_memory()?;
-    /// for key in 0..1000 {
-    ///     table.put_unlogged(key, key)?;
-    /// }
-    /// table.checkpoint(1)?; // Durable from here on.
-    /// assert_eq!(table.get(7)?, Some(7));
-    /// # Ok::<(), icefield::Error>(())
-    /// ```
-    pub fn put_unlogged(&self, key: Arg<'_, K>, value: Arg<'_, V>) -> Result<()> {
+impl<R: RecordForm, M: Medium> Plush<R, M> {
+    /// Writes a record without a log; see [`Plush::put_unlogged`](crate::Plush::put_unlogged).
+    pub(crate) fn put_unlogged(&self, key: Raw<'_>, value: Raw<'_>) -> Result<()> {
         let core = &self.core;
         core.storage.check_writable()?;
         let _pass = core.gate.enter();
-        let (probe, value) = (core.hash_key(key), V::raw(value));
+        let probe = core.hash_key(key);
         core.with_room(probe.hash, || core.put_unlogged(&probe, &value))
     }
 
-    /// Makes all records durable that were put without a log before, on `threads` threads. Root entries without such
-    /// records remain as they are.
-    ///
-    /// # Errors
-    /// [`crate::Error::NoSpace`], [`crate::Error::ReadOnly`]; records that could not move remain without a log.
-    ///
-    /// ```
-    /// let table = icefield::Plush::<str, u64>::in_memory()?;
-    /// table.put_unlogged("answer", 42)?;
-    /// table.checkpoint(2)?;
-    /// # Ok::<(), icefield::Error>(())
-    /// ```
-    pub fn checkpoint(&self, threads: usize) -> Result<()> {
+    /// Makes all records durable that were put without a log before, on `threads` threads.
+    pub(crate) fn checkpoint(&self, threads: usize) -> Result<()> {
         self.core.storage.check_writable()?;
         let _pass = self.core.gate.enter();
         self.core.checkpoint(threads)
-    }
-
-    /// Calls [`put_unlogged`](Self::put_unlogged) for each record, then [`checkpoint`](Self::checkpoint) (§5.7).
-    ///
-    /// # Errors
-    /// As these; records before the failure may be there.
-    ///
-    /// ```
-    /// let table = icefield::Plush::<u64, u64>::in_memory()?;
-    /// table.bulk_load((0..1000).map(|key| (key, key * 2)))?;
-    /// assert_eq!(table.get(500)?, Some(1000));
-    /// # Ok::<(), icefield::Error>(())
-    /// ```
-    pub fn bulk_load(&self, records: impl IntoIterator<Item = (Owned<K>, Owned<V>)>) -> Result<()> {
-        for (key, value) in records {
-            self.put_unlogged(K::arg(&key), <V as Data>::arg(&value))?;
-        }
-        self.checkpoint(1)
     }
 
     pub(super) fn sync_now(&self) -> Result<()> {

@@ -18,9 +18,9 @@ use super::root::Held;
 use super::words::RecordOf;
 use crate::base::gate::Pass;
 use crate::base::reclaim::Guard;
-use crate::key::{Key, Raw, Value};
 use crate::record::LookupKey;
 use crate::storage::Medium;
+use crate::types::{Raw, RecordForm};
 use crate::{Error, Result};
 
 const WINDOW: usize = 32;
@@ -35,11 +35,11 @@ struct Answer<B> {
 }
 
 /// A record that the window will write.
-struct Write<K: Key + ?Sized, V: Value + ?Sized> {
+struct Write<R: RecordForm> {
     /// Index of its root entry in `held`.
     at: usize,
     hash: u64,
-    record: RecordOf<K, V>,
+    record: RecordOf<R>,
     /// `None` for blind writes until the commit.
     place: Option<Place>,
 }
@@ -60,9 +60,9 @@ impl Share {
     /// Returns the next place in the log. Takes places for all records of the window that need one at once; `None`
     /// when the log is full.
     #[inline(always)]
-    fn place<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+    fn place<R: RecordForm, M: Medium>(
         &mut self,
-        core: &Core<K, V, M>,
+        core: &Core<R, M>,
         log: usize,
         spans: &mut Vec<Span>,
     ) -> Result<Option<Place>> {
@@ -91,18 +91,18 @@ enum Step {
 }
 
 /// The open window of a batch.
-pub(super) struct Window<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> {
-    core: &'t Core<K, V, M>,
+pub(super) struct Window<'t, R: RecordForm, M: Medium> {
+    core: &'t Core<R, M>,
     /// Operations that the window may hold, and operations staged.
     room: usize,
     staged: usize,
     /// Results of operations that look up the present value; blind ones have none.
-    answers: Vec<Answer<V::Words>>,
-    writes: Vec<Write<K, V>>,
+    answers: Vec<Answer<R::ValueWords>>,
+    writes: Vec<Write<R>>,
     /// By log.
     shares: Box<[Share]>,
     /// Writes that found their log full, for the next window; empty between commits.
-    left: VecDeque<Write<K, V>>,
+    left: VecDeque<Write<R>>,
     /// Locked root entries, and the number of records staged for each.
     held: Vec<(Held<'t, M>, usize)>,
     /// Log records that were written; empty between commits.
@@ -114,7 +114,7 @@ pub(super) struct Window<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> {
     pin: Option<Guard<'t>>,
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Drop for Window<'_, K, V, M> {
+impl<R: RecordForm, M: Medium> Drop for Window<'_, R, M> {
     /// Gives back the places and payloads of operations that were not committed, which only a panic leaves behind.
     fn drop(&mut self) {
         for write in self.writes.drain(..).chain(self.left.drain(..)) {
@@ -124,8 +124,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Drop for Window<'_, K, V, M>
     }
 }
 
-impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
-    pub(super) fn new(core: &'t Core<K, V, M>) -> Self {
+impl<'t, R: RecordForm, M: Medium> Window<'t, R, M> {
+    pub(super) fn new(core: &'t Core<R, M>) -> Self {
         let room = if core.storage.fence_syncs() { SYNC_WINDOW } else { WINDOW };
         let (writes, held) = (Vec::with_capacity(WINDOW), Vec::with_capacity(WINDOW));
         let shares = (0..core.logs.count()).map(|_| Share::NONE).collect();
@@ -153,8 +153,8 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
         index: usize,
         probe: &LookupKey<'_>,
         value: &Raw<'_>,
-        mode: ModeOf<V>,
-        answer: &mut impl FnMut(usize, WroteOf<V>) -> Result<()>,
+        mode: ModeOf<R>,
+        answer: &mut impl FnMut(usize, WroteOf<R>) -> Result<()>,
     ) -> Result<bool> {
         let core = self.core;
         core.storage.check_writable()?;
@@ -245,7 +245,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
         index: usize,
         probe: &LookupKey<'_>,
         value: &Raw<'_>,
-        mode: ModeOf<V>,
+        mode: ModeOf<R>,
     ) -> Result<Step> {
         let core = self.core;
         let Some(at) = self.hold(core.root_entry(probe.hash)) else { return Ok(Step::Later) };
@@ -272,7 +272,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
         at: usize,
         probe: &LookupKey<'_>,
         value: &Raw<'_>,
-        mode: ModeOf<V>,
+        mode: ModeOf<R>,
     ) -> Result<bool> {
         let (core, (held, staged)) = (self.core, &self.held[at]);
         let place = if mode.looks() {
@@ -303,7 +303,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
     }
 
     #[inline(always)]
-    fn take(&mut self, write: Write<K, V>) {
+    fn take(&mut self, write: Write<R>) {
         let (held, staged) = &mut self.held[write.at];
         *staged += 1;
         if write.place.is_none() {
@@ -336,7 +336,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
     /// Writes the log records of a window and makes them durable; adds their places to `spans`. Records for which a
     /// full log has no place move to `left`. Records with a place are written even after a failure: records of other
     /// threads may follow them in the log.
-    fn log_all(&mut self, writes: &mut Vec<Write<K, V>>, spans: &mut Vec<Span>) -> Result<()> {
+    fn log_all(&mut self, writes: &mut Vec<Write<R>>, spans: &mut Vec<Span>) -> Result<()> {
         let core = self.core;
         if writes.is_empty() {
             return Ok(());
@@ -379,7 +379,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
     /// Makes the window durable and visible, releases all locks, and passes the results to `answer`.
     pub(super) fn commit(
         &mut self,
-        answer: &mut impl FnMut(usize, WroteOf<V>) -> Result<()>,
+        answer: &mut impl FnMut(usize, WroteOf<R>) -> Result<()>,
     ) -> Result<()> {
         let mut committed = self.commit_placed();
         let mut attempt = 0;

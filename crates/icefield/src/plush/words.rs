@@ -3,9 +3,9 @@
 
 use std::marker::PhantomData;
 
-use crate::key::{Data, Form, Key, Raw, Value, WordArray};
 use crate::record::types;
 use crate::storage::superblock::Identity;
+use crate::types::{Form, Raw, RecordForm, WordArray};
 
 use super::layout::{WORD_BYTES, Widths};
 
@@ -16,22 +16,22 @@ pub(super) const MAX_WIDTH: usize = 8;
 
 /// The widths of the records of `K -> V`. Known at compile time, unless one of the types represents any type of
 /// bytes.
-pub(super) struct Measure<K: ?Sized, V: ?Sized> {
+pub(super) struct Measure<R> {
     stored: Widths,
-    types: PhantomData<fn(&K, &V)>,
+    types: PhantomData<fn() -> R>,
 }
 
-impl<K: ?Sized, V: ?Sized> Clone for Measure<K, V> {
+impl<R> Clone for Measure<R> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<K: ?Sized, V: ?Sized> Copy for Measure<K, V> {}
+impl<R> Copy for Measure<R> {}
 
-impl<K: Key + ?Sized, V: Value + ?Sized> Measure<K, V> {
+impl<R: RecordForm> Measure<R> {
     const KNOWN: Option<Widths> =
-        if is_any::<K>() || is_any::<V>() { None } else { Some(Widths::of([K::FORM, V::FORM])) };
+        if R::IS_KNOWN { Some(Widths::of([R::KEY, R::VALUE])) } else { None };
 
     /// Stores the widths in the identity of a new table.
     pub(super) fn inscribe(identity: &mut Identity) -> Result<Self, ()> {
@@ -63,10 +63,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Measure<K, V> {
 
     /// The record whose words `word` returns by their numbers.
     #[inline(always)]
-    pub(super) fn record(self, dead: bool, mut word: impl FnMut(usize) -> u64) -> RecordOf<K, V> {
+    pub(super) fn record(self, dead: bool, mut word: impl FnMut(usize) -> u64) -> RecordOf<R> {
         let Widths { key: keys, value: values, .. } = self.widths();
         let key = self.key(&mut word);
-        let mut value = V::Words::ZERO;
+        let mut value = R::ValueWords::ZERO;
         for (at, place) in value.as_mut().iter_mut().take(values).enumerate() {
             *place = word(keys + at);
         }
@@ -75,8 +75,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Measure<K, V> {
 
     /// The key words of the record whose words `word` returns by their numbers.
     #[inline(always)]
-    pub(super) fn key(self, mut word: impl FnMut(usize) -> u64) -> K::Words {
-        let mut key = K::Words::ZERO;
+    pub(super) fn key(self, mut word: impl FnMut(usize) -> u64) -> R::KeyWords {
+        let mut key = R::KeyWords::ZERO;
         for (at, place) in key.as_mut().iter_mut().take(self.widths().key).enumerate() {
             *place = word(at);
         }
@@ -85,7 +85,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Measure<K, V> {
 
     /// Calls `show` with the number and content of each word of a record.
     #[inline(always)]
-    pub(super) fn each_word(self, record: &RecordOf<K, V>, mut show: impl FnMut(usize, u64)) {
+    pub(super) fn each_word(self, record: &RecordOf<R>, mut show: impl FnMut(usize, u64)) {
         let Widths { key: keys, value: values, .. } = self.widths();
         for (at, &word) in record.key.as_ref().iter().take(keys).enumerate() {
             show(at, word);
@@ -97,20 +97,15 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Measure<K, V> {
 
     /// The key of a record that holds it inline.
     #[inline(always)]
-    pub(super) fn key_of<'a>(self, words: &K::Words) -> Raw<'a> {
-        raw_of_words(K::FORM, &words.as_ref()[..self.widths().key])
+    pub(super) fn key_of<'a>(self, words: &R::KeyWords) -> Raw<'a> {
+        raw_of_words(R::KEY, &words.as_ref()[..self.widths().key])
     }
 
     /// The value of a record that holds it inline.
     #[inline(always)]
-    pub(super) fn value_of<'a>(self, words: &V::Words) -> Raw<'a> {
-        raw_of_words(V::FORM, &words.as_ref()[..self.widths().value])
+    pub(super) fn value_of<'a>(self, words: &R::ValueWords) -> Raw<'a> {
+        raw_of_words(R::VALUE, &words.as_ref()[..self.widths().value])
     }
-}
-
-/// Returns whether a type represents any type of variable length.
-const fn is_any<T: Data + ?Sized>() -> bool {
-    T::TYPE.is_empty() && matches!(T::FORM, Form::Variable)
 }
 
 fn widths_of(identity: &Identity) -> Result<Widths, ()> {
@@ -129,7 +124,7 @@ pub(super) struct Record<A, B> {
     pub(super) dead: bool,
 }
 
-pub(super) type RecordOf<K, V> = Record<<K as Data>::Words, <V as Data>::Words>;
+pub(super) type RecordOf<R> = Record<<R as RecordForm>::KeyWords, <R as RecordForm>::ValueWords>;
 
 impl<A, B: WordArray> Record<A, B> {
     /// The reference to the payload.
@@ -196,10 +191,10 @@ pub(super) fn raw_of(form: Form, bytes: &[u8]) -> Option<Raw<'_>> {
     }
 }
 
-/// The measure of two types.
+/// The measure of a form.
 #[cfg(test)]
-pub(super) fn measure<K: Key + ?Sized, V: Value + ?Sized>() -> Measure<K, V> {
+pub(super) fn measure<R: RecordForm>() -> Measure<R> {
     let mut identity = Identity::default();
-    types::StoredTypes::default().inscribe::<K, V>(&mut identity);
+    types::StoredTypes::named(("", R::KEY), ("", R::VALUE)).inscribe(&mut identity);
     Measure::inscribe(&mut identity).expect("types have widths")
 }

@@ -1,11 +1,11 @@
 //! The parts of batches that do not depend on the table: results, and mixed batches.
 
-use super::engine::{Engine, WriteMode, WriteOutcome};
+use super::engine::{SlotTable, WriteMode, WriteOutcome};
 use super::{EpochGuard, LookupKey, PreparedRecord};
-use crate::key::{Key, Raw, Value};
-use crate::table::{
-    Arg, Occupied, OnFailure, Op, Owned, RecordArg, TryInsert, no_shadows, run_mixed, same_length,
-};
+use crate::engine::{Mixed, Operations, WriteKind};
+use crate::storage::Medium;
+use crate::table::{Computed, Decision, OnFailure, run_mixed};
+use crate::types::{Keep, Raw, Take};
 use crate::{Error, Result};
 
 /// Number of operations of a mixed batch between the prefetch of a key and its operation.
@@ -42,7 +42,7 @@ pub(crate) trait BatchWriter {
 }
 
 /// The methods that a table implements itself for batches.
-pub(crate) trait BatchEngine<K: Key + ?Sized, V: Value + ?Sized>: Engine<K, V> {
+pub(crate) trait BatchTable: SlotTable {
     /// The writer of one batch.
     type Writer<'t>: BatchWriter
     where
@@ -50,21 +50,30 @@ pub(crate) trait BatchEngine<K: Key + ?Sized, V: Value + ?Sized>: Engine<K, V> {
 
     fn writer(&self) -> Self::Writer<'_>;
 
+    /// Prefetches the memory that a read of a key with this hash will access.
+    fn hint_read(&self, hash: u64);
+
     /// Prefetches the memory that a write of a key with this hash will access.
     fn hint(&self, hash: u64);
 
+    /// Reads `count` keys in order. `found` is called with the value word of each, which is valid during that call.
+    fn read_batch<'k>(
+        &self,
+        count: usize,
+        key: impl Fn(usize) -> Raw<'k>,
+        found: impl FnMut(usize, Option<u64>) -> Result<()>,
+    ) -> Result<()>;
+
     /// Runs `count` writes of one kind in order. Without a mode they are removals, whose value is ignored. `answer` is
     /// called with the outcome of each, in order, once it is durable.
-    fn write_batch<'k, 'v>(
+    fn run_batch<'k, 'v>(
         &self,
         mode: Option<WriteMode>,
         count: usize,
-        key: impl Fn(usize) -> Arg<'k, K>,
+        key: impl Fn(usize) -> Raw<'k>,
         value: impl Fn(usize) -> Raw<'v>,
         answer: impl FnMut(usize, WriteOutcome) -> Result<()>,
-    ) -> Result<()>
-    where
-        K: 'k;
+    ) -> Result<()>;
 
     /// Runs one write outside of windows, for a write that no window can stage.
     #[cold]
@@ -85,7 +94,7 @@ pub(crate) trait BatchEngine<K: Key + ?Sized, V: Value + ?Sized>: Engine<K, V> {
 
     /// Returns whether a write of this mode may need its key to be written. `is_present` returns a guess at whether a
     /// key by reference is present. If the guess is wrong, the window leaves the record to
-    /// [`BatchEngine::write_alone`].
+    /// [`BatchTable::write_alone`].
     #[inline]
     fn needs_key(
         &self,
@@ -121,125 +130,191 @@ pub(crate) trait BatchEngine<K: Key + ?Sized, V: Value + ?Sized>: Engine<K, V> {
         records.prepare(storage, self, probe, value, needs_key)
     }
 
-    fn upsert_batch(
-        &self,
-        records: &[RecordArg<'_, K, V>],
-        mode: WriteMode,
-        previous: Option<&mut [Option<Owned<V>>]>,
-    ) -> Result<()> {
-        let mut previous = previous;
-        if let Some(previous) = &previous {
-            same_length(records.len(), previous.len())?;
-        }
-        let (key, value) =
-            (|index: usize| records[index].0, |index: usize| V::raw(records[index].1));
-        self.write_batch(Some(mode), records.len(), key, value, |index, wrote| {
-            if let Some(previous) = &mut previous {
-                previous[index] = self.value_before(wrote)?;
-            }
-            Ok(())
-        })
-    }
-
-    fn try_insert_all(
-        &self,
-        records: &[RecordArg<'_, K, V>],
-        outcomes: &mut [TryInsert<V>],
-    ) -> Result<()> {
-        same_length(records.len(), outcomes.len())?;
-        let (key, value) =
-            (|index: usize| records[index].0, |index: usize| V::raw(records[index].1));
-        self.write_batch(Some(WriteMode::TryInsert), records.len(), key, value, |index, wrote| {
-            outcomes[index] =
-                self.value_before(wrote)?.map_or(Ok(()), |value| Err(Occupied(value)));
-            Ok(())
-        })
-    }
-
-    fn remove_all(&self, keys: &[Arg<'_, K>], removed: &mut [Option<Owned<V>>]) -> Result<()> {
-        same_length(keys.len(), removed.len())?;
-        let (key, value) = (|index: usize| keys[index], |_| Raw::Word(0));
-        self.write_batch(None, keys.len(), key, value, |index, wrote| {
-            removed[index] = self.value_before(wrote)?;
-            Ok(())
-        })
-    }
-
-    fn value_before(&self, wrote: WriteOutcome) -> Result<Option<Owned<V>>> {
+    /// Takes the value that a write found.
+    fn value_before<T: Take>(&self, wrote: WriteOutcome, take: T) -> Result<Option<T::Out>> {
         match wrote {
             WriteOutcome::Replaced(word) | WriteOutcome::Occupied(word) => {
-                self.own_value(word).map(Some)
+                self.take_value(None, word, take).map(Some)
             }
             WriteOutcome::Inserted | WriteOutcome::Absent => Ok(None),
         }
     }
 
-    fn execute_all(&self, ops: &mut [Op<'_, K, V>], on_failure: OnFailure) -> Result<usize> {
-        no_shadows(ops)?;
-        let mut writer = self.writer();
-        let (ran, result) = run_mixed(ops.len(), on_failure, |index| {
-            if let Some(ahead) = ops.get(index + HINT_DISTANCE) {
-                self.hint(self.records().hash_key(ahead.key()).hash);
-            }
-            self.execute_one(&mut writer, ops, index)
-        });
-        // The operations before a failure are made durable, and their results are filled in.
-        let finished = writer.commit(&mut |index, wrote| self.fill_in(&mut ops[index], wrote));
-        result.and(finished).map(|()| ran)
-    }
-
-    /// Runs or stages one operation; returns whether it found its key occupied or absent.
-    fn execute_one<'t>(
+    /// Runs or stages one operation of a mixed batch; returns whether it found its key occupied or absent.
+    fn execute_one<'t, 'a>(
         &'t self,
         writer: &mut Self::Writer<'t>,
-        ops: &mut [Op<'_, K, V>],
+        batch: &mut impl Mixed<'a>,
         index: usize,
     ) -> Result<bool> {
-        let probe = self.records().hash_key(ops[index].key());
-        let write = match &ops[index] {
-            Op::Get(..) => {
-                let mut read = None;
-                if !writer.holds_up(probe.hash) {
-                    read = self.get_at_once(&probe)?;
-                }
-                if read.is_none() {
-                    writer.commit(&mut |index, wrote| self.fill_in(&mut ops[index], wrote))?;
-                }
-                if let Op::Get(_, found) = &mut ops[index] {
-                    *found = match read {
-                        Some(read) => read,
-                        None => self.get_probed(&probe)?,
-                    };
-                }
-                return Ok(ops[index].failed());
+        let probe = self.records().hash_key(batch.key(index));
+        let Some((kind, value)) = batch.write(index) else {
+            let mut read = None;
+            if !writer.holds_up(probe.hash) {
+                read = self.get_at_once(&probe, batch.take())?;
             }
-            Op::TryInsert(_, value, _) => Some((WriteMode::TryInsert, V::raw(*value))),
-            Op::Insert(_, value, _) | Op::Put(_, value) => {
-                Some((WriteMode::Upsert, V::raw(*value)))
-            }
-            Op::Update(_, value, _) => Some((WriteMode::Update, V::raw(*value))),
-            Op::Remove(..) => None,
-            // Such a batch was refused before its first operation.
-            Op::Shadow(..) => return Ok(false),
+            let found = match read {
+                Some(found) => found,
+                None => {
+                    writer.commit(&mut |index, wrote| self.fill_in(batch, index, wrote))?;
+                    self.get_probed(&probe, batch.take())?
+                }
+            };
+            batch.fill(index, found);
+            return Ok(batch.failed(index));
         };
-        let mut answer = |index: usize, wrote| self.fill_in(&mut ops[index], wrote);
-        writer.run(index, &probe, write, &mut answer)?;
+        let write = mode_of(kind).map(|mode| (mode, value));
+        writer.run(index, &probe, write, &mut |index, wrote| self.fill_in(batch, index, wrote))?;
         Ok(match writer.staged_answer(index) {
             Some(wrote) => matches!(wrote, WriteOutcome::Absent | WriteOutcome::Occupied(_)),
-            None => ops[index].failed(),
+            None => batch.failed(index),
         })
     }
 
     /// Reads a key while the batch has a window open. Other threads may be waiting for locks of the window, so this
     /// read must not wait for them: it returns `None` instead.
-    fn get_at_once(&self, probe: &LookupKey<'_>) -> Result<Option<Option<Owned<V>>>> {
+    fn get_at_once<T: Take>(
+        &self,
+        probe: &LookupKey<'_>,
+        take: T,
+    ) -> Result<Option<Option<T::Out>>> {
         let pin = self.records().pin();
         let Some(word) = self.find_word_at_once(&pin, probe)? else { return Ok(None) };
-        word.map(|word| self.own_value(word)).transpose().map(Some)
+        word.map(|word| self.take_value(None, word, take)).transpose().map(Some)
     }
 
-    fn fill_in(&self, op: &mut Op<'_, K, V>, wrote: WriteOutcome) -> Result<()> {
-        op.fill(self.value_before(wrote)?);
+    fn fill_in<'a>(
+        &self,
+        batch: &mut impl Mixed<'a>,
+        index: usize,
+        wrote: WriteOutcome,
+    ) -> Result<()> {
+        if !matches!(batch.write(index), Some((WriteKind::Put | WriteKind::Delete, _))) {
+            let before = self.value_before(wrote, batch.take())?;
+            batch.fill(index, before);
+        }
         Ok(())
+    }
+}
+
+/// Returns the condition of a write; `None` for a removal.
+fn mode_of(kind: WriteKind) -> Option<WriteMode> {
+    match kind {
+        WriteKind::TryInsert => Some(WriteMode::TryInsert),
+        WriteKind::Insert | WriteKind::Put => Some(WriteMode::Upsert),
+        WriteKind::Update => Some(WriteMode::Update),
+        WriteKind::Remove | WriteKind::Delete => None,
+    }
+}
+
+/// The operations on keys of every table with slots.
+impl<S: BatchTable> Operations for S {
+    fn get<T: Take>(&self, key: Raw<'_>, take: T) -> Result<Option<T::Out>> {
+        let probe = self.records().hash_key(key);
+        self.get_probed(&probe, take)
+    }
+
+    fn contains(&self, key: Raw<'_>) -> Result<bool> {
+        let probe = self.records().hash_key(key);
+        Ok(self.find_word(&self.records().pin(), &probe)?.is_some())
+    }
+
+    fn write<T: Take + Copy>(
+        &self,
+        kind: WriteKind,
+        key: Raw<'_>,
+        value: Raw<'_>,
+        before: T,
+    ) -> Result<Option<T::Out>> {
+        let (pin, probe) = (self.records().pin(), self.records().hash_key(key));
+        let wrote = match mode_of(kind) {
+            Some(mode) => self.write_probed(&pin, &probe, value, mode)?,
+            None => match self.remove_probed(&pin, &probe)? {
+                Some(word) => WriteOutcome::Replaced(word),
+                None => WriteOutcome::Absent,
+            },
+        };
+        if matches!(kind, WriteKind::Put | WriteKind::Delete) {
+            return Ok(None);
+        }
+        self.value_before(wrote, before)
+    }
+
+    /// Calls `decide` without a lock, then applies its decision if the value word is still the same. For words this
+    /// compares values, for references identity: the pin keeps a reference from being reused.
+    fn compute<T: Keep>(
+        &self,
+        key: Raw<'_>,
+        keep: T,
+        mut decide: impl FnMut(Option<&T::Out>) -> Decision<T::Out>,
+    ) -> Result<Computed<T::Out>> {
+        self.storage().check_writable()?;
+        let probe = self.records().hash_key(key);
+        loop {
+            let pin = self.records().pin();
+            let before = self.find_word(&pin, &probe)?;
+            let owned = before.map(|word| self.take_value(None, word, keep)).transpose()?;
+            match decide(owned.as_ref()) {
+                Decision::Keep => return Ok(Computed::Kept(owned)),
+                Decision::Put(value) => {
+                    if self.replace_if(&pin, &probe, before, T::raw(&value))? {
+                        return Ok(Computed::Put(owned));
+                    }
+                }
+                Decision::Remove => {
+                    if self.remove_still(&pin, &probe, before)? {
+                        return Ok(Computed::Removed(owned));
+                    }
+                }
+            }
+        }
+    }
+
+    fn get_batch<'k, T: Take + Copy>(
+        &self,
+        count: usize,
+        key: impl Fn(usize) -> Raw<'k>,
+        take: T,
+        mut found: impl FnMut(usize, Option<T::Out>),
+    ) -> Result<()> {
+        self.read_batch(count, key, |index, word| {
+            found(index, word.map(|word| self.take_value(None, word, take)).transpose()?);
+            Ok(())
+        })
+    }
+
+    fn write_batch<'k, 'v, T: Take + Copy>(
+        &self,
+        kind: WriteKind,
+        count: usize,
+        key: impl Fn(usize) -> Raw<'k>,
+        value: impl Fn(usize) -> Raw<'v>,
+        before: T,
+        mut answer: impl FnMut(usize, Option<T::Out>),
+    ) -> Result<()> {
+        let has_result = !matches!(kind, WriteKind::Put | WriteKind::Delete);
+        self.run_batch(mode_of(kind), count, key, value, |index, wrote| {
+            if has_result {
+                answer(index, self.value_before(wrote, before)?);
+            }
+            Ok(())
+        })
+    }
+
+    fn execute<'a>(&self, batch: &mut impl Mixed<'a>, on_failure: OnFailure) -> Result<usize> {
+        let (mut writer, count) = (self.writer(), batch.len());
+        let (ran, result) = run_mixed(count, on_failure, |index| {
+            if index + HINT_DISTANCE < count {
+                self.hint(self.records().hash_key(batch.key(index + HINT_DISTANCE)).hash);
+            }
+            self.execute_one(&mut writer, batch, index)
+        });
+        // The operations before a failure are made durable, and their results are filled in.
+        let finished = writer.commit(&mut |index, wrote| self.fill_in(batch, index, wrote));
+        result.and(finished).map(|()| ran)
+    }
+
+    fn prefetch(&self, key: Raw<'_>) {
+        self.hint_read(self.records().hash_key(key).hash);
     }
 }

@@ -2,12 +2,10 @@
 //! depend on where a record lies.
 
 use super::{EpochGuard, LookupKey, PreparedRecord, Records};
-use crate::key::{Data, Key, Raw, Value};
 use crate::storage::Medium;
 use crate::storage::blob::Owner;
-use crate::table::{
-    Arg, Computed, DamagedRecord, Decision, Occupied, Owned, SalvageReport, TryInsert,
-};
+use crate::table::{DamagedRecord, SalvageReport};
+use crate::types::{Copied, Item, Raw, RecordForm, Take, Types};
 use crate::{Error, Result};
 
 /// The condition under which a write of a key takes place.
@@ -36,12 +34,14 @@ pub(crate) enum WriteOutcome {
 
 /// The methods that a table implements itself; every operation on one key is built on them. Each method that changes
 /// the table is durable when it returns.
-pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
+pub(crate) trait SlotTable: Owner + Sized {
+    /// The form of the table's records.
+    type Form: RecordForm;
     /// The table's medium.
     type Medium: Medium;
 
     fn storage(&self) -> &Self::Medium;
-    fn records(&self) -> &Records<K, V>;
+    fn records(&self) -> &Records<Self::Form>;
 
     /// Returns an error for a fault in the region of the slots.
     fn fault_in_slot(&self, detail: String) -> Error;
@@ -54,7 +54,7 @@ pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
     /// Returns the value word of a key, without taking a lock. The word is valid while the pin is held.
     fn find_word(&self, pin: &EpochGuard<'_>, probe: &LookupKey<'_>) -> Result<Option<u64>>;
 
-    /// Like [`Engine::find_word`], for a thread that may hold locks: returns `None` if the lookup would have to wait
+    /// Like [`SlotTable::find_word`], for a thread that may hold locks: returns `None` if the lookup would have to wait
     /// for another thread's lock.
     #[inline]
     fn find_word_at_once(
@@ -95,19 +95,45 @@ pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
         before: Option<u64>,
     ) -> Result<bool>;
 
-    /// Returns the value behind a word, as the user's type.
+    /// Takes the value behind a word. If `pin` is given, it is dropped before `take` gets a copy.
     #[inline]
-    fn own_value(&self, word: u64) -> Result<V::Owned> {
+    fn take_value<T: Take>(
+        &self,
+        pin: Option<EpochGuard<'_>>,
+        word: u64,
+        take: T,
+    ) -> Result<T::Out> {
         self.records()
-            .own_value(self.storage(), word)?
-            .ok_or_else(|| self.fault_in_slot(format!("a stored value is no {}", V::TYPE)))
+            .take_value(self.storage(), pin, word, take)?
+            .ok_or_else(|| self.fault_in_slot(format!("a stored value is no {}", T::TYPE)))
     }
 
-    /// Returns the key behind a word, as the user's type.
-    fn own_key(&self, word: u64) -> Result<K::Owned> {
+    /// Takes the key behind a word.
+    fn take_key<T: Take>(&self, word: u64, take: T) -> Result<T::Out> {
         self.records()
-            .own_key(self.storage(), word)?
-            .ok_or_else(|| self.fault_in_slot(format!("a stored key is no {}", K::TYPE)))
+            .take_key(self.storage(), word, take)?
+            .ok_or_else(|| self.fault_in_slot(format!("a stored key is no {}", T::TYPE)))
+    }
+
+    /// Takes the value of a key.
+    #[inline]
+    fn get_probed<T: Take>(&self, probe: &LookupKey<'_>, take: T) -> Result<Option<T::Out>> {
+        let pin = self.records().pin();
+        match self.find_word(&pin, probe)? {
+            Some(word) => self.take_value(Some(pin), word, take).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Returns the key's hash, the key and the value of a slot; an error unless they are values of the table's types.
+    fn valid(&self, (key, value): (u64, u64), types: &Types) -> Result<(u64, Item, Item)> {
+        let (key, value) = (self.take_key(key, Copied)?, self.take_value(None, value, Copied)?);
+        for (part, kind, item) in [("key", &types.key, &key), ("value", &types.value, &value)] {
+            if !(kind.is_valid)(item.raw()) {
+                return Err(self.fault_in_slot(format!("a stored {part} is no {}", kind.name)));
+            }
+        }
+        Ok((self.records().hash_key(key.raw()).hash, key, value))
     }
 
     /// Passes a slot's record to `put` if all its checksums fit and `is_home` accepts its hash; otherwise adds it to
@@ -115,20 +141,20 @@ pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
     fn rescue(
         &self,
         (key, value): (u64, u64),
+        types: &Types,
         place: impl std::fmt::Display,
         report: &mut SalvageReport,
         is_home: impl FnOnce(u64) -> std::result::Result<(), String>,
-        put: impl FnOnce(Arg<'_, K>, Arg<'_, V>) -> Result<()>,
+        put: impl FnOnce(Raw<'_>, Raw<'_>) -> Result<()>,
     ) -> Result<()> {
         let (records, storage) = (self.records(), self.storage());
         let whole = || {
             let hash = records.verify(storage, key, value).map_err(|error| error.to_string())?;
             is_home(hash)?;
-            let owned = self.own_key(key).and_then(|key| Ok((key, self.own_value(value)?)));
-            owned.map_err(|error| error.to_string())
+            self.valid((key, value), types).map_err(|error| error.to_string())
         };
         match whole() {
-            Ok((key, value)) => put(K::arg(&key), V::arg(&value)),
+            Ok((_, key, value)) => put(key.raw(), value.raw()),
             Err(reason) => {
                 let [key, value] = records.remains(storage, key, value);
                 report.damaged(DamagedRecord { key, value, place: place.to_string(), reason });
@@ -137,40 +163,10 @@ pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
         }
     }
 
-    /// Returns a copy of the value of `key`.
-    fn get_owned(&self, key: Arg<'_, K>) -> Result<Option<Owned<V>>> {
-        let probe = self.records().hash_key(key);
-        self.get_probed(&probe)
-    }
-
-    #[inline]
-    fn get_probed(&self, probe: &LookupKey<'_>) -> Result<Option<Owned<V>>> {
-        let pin = self.records().pin();
-        match self.find_word(&pin, probe)? {
-            Some(word) => self.own_value(word).map(Some),
-            None => Ok(None),
-        }
-    }
-
-    fn get_shown<R>(&self, key: Arg<'_, K>, f: impl FnOnce(&V) -> R) -> Result<Option<R>> {
-        let probe = self.records().hash_key(key);
-        let pin = self.records().pin();
-        let Some(word) = self.find_word(&pin, &probe)? else { return Ok(None) };
-        match self.records().show_value(self.storage(), Some(pin), word, f)? {
-            Some(shown) => Ok(Some(shown)),
-            None => Err(self.fault_in_slot(format!("a stored value is no {}", V::TYPE))),
-        }
-    }
-
-    fn contains_key(&self, key: Arg<'_, K>) -> Result<bool> {
-        let probe = self.records().hash_key(key);
-        Ok(self.find_word(&self.records().pin(), &probe)?.is_some())
-    }
-
     /// Writes one record. Blobs are written before any lock is taken. A lookup without locks first finds out which are
     /// needed: a key that is present has been written already.
     #[inline]
-    fn write(
+    fn write_probed(
         &self,
         pin: &EpochGuard<'_>,
         probe: &LookupKey<'_>,
@@ -212,7 +208,7 @@ pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
         wrote
     }
 
-    /// Like [`Engine::link`], for a record whose key was found present, and so was not written.
+    /// Like [`SlotTable::link`], for a record whose key was found present, and so was not written.
     fn link_value(
         &self,
         pin: &EpochGuard<'_>,
@@ -239,86 +235,6 @@ pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
                 self.records().discard_value(record.value);
             }
         }
-    }
-
-    fn try_insert_one(&self, key: Arg<'_, K>, value: Arg<'_, V>) -> Result<TryInsert<V>> {
-        let (pin, probe) = (self.records().pin(), self.records().hash_key(key));
-        Ok(match self.write(&pin, &probe, V::raw(value), WriteMode::TryInsert)? {
-            WriteOutcome::Occupied(word) => Err(Occupied(self.own_value(word)?)),
-            _ => Ok(()),
-        })
-    }
-
-    /// Implements `insert` and `update`.
-    fn write_one(
-        &self,
-        key: Arg<'_, K>,
-        value: Arg<'_, V>,
-        mode: WriteMode,
-    ) -> Result<Option<Owned<V>>> {
-        let (pin, probe) = (self.records().pin(), self.records().hash_key(key));
-        match self.write(&pin, &probe, V::raw(value), mode)? {
-            WriteOutcome::Replaced(word) => self.own_value(word).map(Some),
-            _ => Ok(None),
-        }
-    }
-
-    fn put_one(&self, key: Arg<'_, K>, value: Arg<'_, V>) -> Result<()> {
-        let (pin, probe) = (self.records().pin(), self.records().hash_key(key));
-        self.write(&pin, &probe, V::raw(value), WriteMode::Upsert).map(|_| ())
-    }
-
-    fn remove_one(&self, key: Arg<'_, K>) -> Result<Option<Owned<V>>> {
-        let (pin, probe) = (self.records().pin(), self.records().hash_key(key));
-        match self.remove_probed(&pin, &probe)? {
-            Some(word) => self.own_value(word).map(Some),
-            None => Ok(None),
-        }
-    }
-
-    fn delete_one(&self, key: Arg<'_, K>) -> Result<()> {
-        let (pin, probe) = (self.records().pin(), self.records().hash_key(key));
-        self.remove_probed(&pin, &probe).map(|_| ())
-    }
-
-    /// Calls `f` with the value, without a lock, then applies its decision if the value word is still the same. For
-    /// words this compares values, for references identity: the pin keeps a reference from being reused.
-    fn compute_one(
-        &self,
-        key: Arg<'_, K>,
-        mut f: impl FnMut(Option<&V>) -> Decision<Owned<V>>,
-    ) -> Result<Computed<Owned<V>>> {
-        self.storage().check_writable()?;
-        let probe = self.records().hash_key(key);
-        loop {
-            let pin = self.records().pin();
-            let before = self.find_word(&pin, &probe)?;
-            let owned = before.map(|word| self.own_value(word)).transpose()?;
-            match self.decide(before, &mut f)? {
-                Decision::Keep => return Ok(Computed::Kept(owned)),
-                Decision::Put(value) => {
-                    if self.replace_if(&pin, &probe, before, <V as Data>::raw(V::arg(&value)))? {
-                        return Ok(Computed::Put(owned));
-                    }
-                }
-                Decision::Remove => {
-                    if self.remove_still(&pin, &probe, before)? {
-                        return Ok(Computed::Removed(owned));
-                    }
-                }
-            }
-        }
-    }
-
-    fn decide(
-        &self,
-        word: Option<u64>,
-        f: &mut impl FnMut(Option<&V>) -> Decision<Owned<V>>,
-    ) -> Result<Decision<Owned<V>>> {
-        let Some(word) = word else { return Ok(f(None)) };
-        self.records()
-            .show_value(self.storage(), None, word, |value| f(Some(value)))?
-            .ok_or_else(|| self.fault_in_slot(format!("a stored value is no {}", V::TYPE)))
     }
 
     fn replace_if(

@@ -10,7 +10,6 @@
 
 pub(crate) mod batch;
 pub(crate) mod engine;
-pub(crate) mod face;
 pub(crate) mod length;
 pub(crate) mod mending;
 pub(crate) mod opening;
@@ -22,9 +21,9 @@ use std::sync::Arc;
 
 use crate::base::hash::Hash;
 use crate::base::reclaim::{Guard, Reclaimer};
-use crate::key::{Data, Form, Key, Raw, Value};
 use crate::storage::blob::{BlobParams, BlobRef, BlobStore, Owner};
 use crate::storage::{Medium, SharedBytes};
+use crate::types::{Form, Raw, RecordForm, Take};
 use crate::{Error, Result};
 
 /// The maximum length of a key or value.
@@ -49,7 +48,7 @@ pub(crate) struct PreparedRecord {
 }
 
 /// Hashes, compares, stores and drops the records of the table `K -> V`.
-pub(crate) struct Records<K: ?Sized, V: ?Sized> {
+pub(crate) struct Records<R> {
     pub(crate) hash: Hash,
     /// `None` if both types are words.
     blobs: Option<BlobStore>,
@@ -57,7 +56,7 @@ pub(crate) struct Records<K: ?Sized, V: ?Sized> {
     /// Operations pin even if both types are words, because the table reclaims more than records.
     always_pinned: bool,
     verifies: bool,
-    types: PhantomData<fn(&K, &V)>,
+    form: PhantomData<fn() -> R>,
 }
 
 /// Keeps memory from being reclaimed while it is held (an epoch guard). Empty for words, unless the table always pins.
@@ -76,12 +75,11 @@ impl EpochGuard<'_> {
     }
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
-    const KEY_IS_WORD: bool = matches!(K::FORM, Form::Word);
-    const VALUE_IS_WORD: bool = matches!(V::FORM, Form::Word);
+impl<R: RecordForm> Records<R> {
+    const KEY_IS_WORD: bool = matches!(R::KEY, Form::Word);
+    const VALUE_IS_WORD: bool = matches!(R::VALUE, Form::Word);
 
     pub(crate) fn open(storage: &impl Medium, hash: Hash, params: BlobParams) -> Result<Self> {
-        let () = K::USABLE;
         let reclaimer = Arc::new(Reclaimer::new());
         let blobs = if Self::KEY_IS_WORD && Self::VALUE_IS_WORD {
             None
@@ -94,7 +92,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
             reclaimer,
             always_pinned: false,
             verifies: false,
-            types: PhantomData,
+            form: PhantomData,
         })
     }
 
@@ -130,8 +128,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
     }
 
     #[inline]
-    pub(crate) fn hash_key<'a>(&self, key: K::Arg<'a>) -> LookupKey<'a> {
-        let key = K::raw(key);
+    pub(crate) fn hash_key<'a>(&self, key: Raw<'a>) -> LookupKey<'a> {
         let hash = if Self::KEY_IS_WORD {
             self.hash.word(key.word())
         } else {
@@ -170,13 +167,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
 
     /// Copies the bytes behind a reference, calls `copied`, then calls `show` with the copy.
     #[inline]
-    fn show_bytes<R>(
+    fn show_bytes<T>(
         &self,
         storage: &impl Medium,
         word: u64,
         copied: impl FnOnce(),
-        show: impl FnOnce(&[u8]) -> R,
-    ) -> Result<R> {
+        show: impl FnOnce(&[u8]) -> T,
+    ) -> Result<T> {
         let stored = self.bytes(storage, word)?;
         let mut short = [MaybeUninit::uninit(); SHORT_BYTES];
         let long;
@@ -200,18 +197,27 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
         self.store()?.vouch(storage, None, BlobRef::from_word(word), copy)
     }
 
-    fn own<D: Data + ?Sized>(&self, storage: &impl Medium, word: u64) -> Result<Option<D::Owned>> {
-        match D::FORM {
-            Form::Word => Ok(D::own(Raw::Word(word))),
-            Form::Fixed(_) => {
-                self.show_bytes(storage, word, || {}, |bytes| D::own(Raw::Slice(bytes)))
-            }
-            Form::Variable => {
-                let copy = self.bytes(storage, word)?.to_vec();
-                self.vouch(storage, word, &copy)?;
-                Ok(D::own_vec(copy))
-            }
+    /// Passes the bytes behind a slot's word to `take`, or the word itself; `None` if they are not a value of its type.
+    /// Under an [`EpochGuard`] or the bucket's lock. If `pin` is given, it is dropped before `take` gets a copy.
+    #[inline]
+    fn take<T: Take>(
+        &self,
+        storage: &impl Medium,
+        pin: Option<EpochGuard<'_>>,
+        (is_word, word): (bool, u64),
+        take: T,
+    ) -> Result<Option<T::Out>> {
+        if is_word {
+            drop(pin);
+            return Ok(take.take(Raw::Word(word)));
         }
+        if T::KEEPS_VEC {
+            let copy = self.bytes(storage, word)?.to_vec();
+            self.vouch(storage, word, &copy)?;
+            drop(pin);
+            return Ok(take.take_vec(copy));
+        }
+        self.show_bytes(storage, word, || drop(pin), |bytes| take.take(Raw::Slice(bytes)))
     }
 
     /// Runs a bounded part of the blob store's background work, and obtains room for the blobs that will be written.
@@ -320,34 +326,26 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
         [bytes(Self::KEY_IS_WORD, key), bytes(Self::VALUE_IS_WORD, value)]
     }
 
-    /// Returns a copy of the key behind a slot's word; `None` if the bytes are not a valid `K`. Under an [`EpochGuard`]
-    /// or the bucket's lock.
-    pub(crate) fn own_key(&self, storage: &impl Medium, word: u64) -> Result<Option<K::Owned>> {
-        self.own::<K>(storage, word)
+    /// Takes the key behind a slot's word, as [`Records::take`] does.
+    pub(crate) fn take_key<T: Take>(
+        &self,
+        storage: &impl Medium,
+        word: u64,
+        take: T,
+    ) -> Result<Option<T::Out>> {
+        self.take(storage, None, (Self::KEY_IS_WORD, word), take)
     }
 
-    /// Returns a copy of the value behind a slot's word; `None` if the bytes are not a valid `V`. Under an
-    /// [`EpochGuard`] or the bucket's lock.
+    /// Takes the value behind a slot's word, as [`Records::take`] does.
     #[inline]
-    pub(crate) fn own_value(&self, storage: &impl Medium, word: u64) -> Result<Option<V::Owned>> {
-        self.own::<V>(storage, word)
-    }
-
-    /// Calls `f` with the value behind a slot's word; returns `None` if the bytes are not a valid `V`. Under an
-    /// [`EpochGuard`]. If `pin` is given, it is dropped before `f` runs, because `f` gets a copy.
-    #[inline]
-    pub(crate) fn show_value<R>(
+    pub(crate) fn take_value<T: Take>(
         &self,
         storage: &impl Medium,
         pin: Option<EpochGuard<'_>>,
         word: u64,
-        f: impl FnOnce(&V) -> R,
-    ) -> Result<Option<R>> {
-        if Self::VALUE_IS_WORD {
-            drop(pin);
-            return Ok(V::view(Raw::Word(word), f));
-        }
-        self.show_bytes(storage, word, || drop(pin), |bytes| V::view(Raw::Slice(bytes), f))
+        take: T,
+    ) -> Result<Option<T::Out>> {
+        self.take(storage, pin, (Self::VALUE_IS_WORD, word), take)
     }
 
     /// Returns whether two slots' words are those of the same key.

@@ -1,8 +1,8 @@
 //! The key and value types in a superblock: their names, and the forms in which they are stored.
 
-use crate::key::{Form, Key, Value};
 use crate::storage::Medium;
 use crate::storage::superblock::Identity;
+use crate::types::{Form, Types};
 use crate::{Error, Result};
 
 /// The superblock parameters with the forms of keys and values.
@@ -37,55 +37,50 @@ pub(crate) fn key_is_word(identity: &Identity) -> bool {
     identity.params[KEY_FORM] == form_code(Form::Word)
 }
 
-/// The types to store in a new table's superblock, if they are not those of `K` and `V`.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct StoredTypes(Option<[(String, u64); 2]>);
+/// The names and forms of a table's key and value types.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StoredTypes([(String, u64); 2]);
 
 impl StoredTypes {
-    /// Returns the given types, for `K` and `V` that represent any type of a form.
-    pub(crate) fn named(key: (&str, Form), value: (&str, Form)) -> Self {
-        Self(Some([key, value].map(|(name, form)| (name.to_owned(), form_code(form)))))
+    pub(crate) fn of(types: &Types) -> Self {
+        Self::named((types.key.name, types.key.form), (types.value.name, types.value.form))
     }
 
-    /// Returns the types of another table.
-    pub(crate) fn of(identity: &Identity) -> Self {
-        Self(Some([
+    pub(crate) fn named(key: (&str, Form), value: (&str, Form)) -> Self {
+        Self([key, value].map(|(name, form)| (name.to_owned(), form_code(form))))
+    }
+
+    /// Returns the types in a superblock.
+    pub(crate) fn stored(identity: &Identity) -> Self {
+        Self([
             (identity.key_type.clone(), identity.params[KEY_FORM]),
             (identity.value_type.clone(), identity.params[VALUE_FORM]),
-        ]))
+        ])
     }
 
-    /// Stores the types in `identity`.
-    pub(crate) fn inscribe<K: Key + ?Sized, V: Value + ?Sized>(&self, identity: &mut Identity) {
-        let own =
-            || [(K::TYPE.to_owned(), form_code(K::FORM)), (V::TYPE.to_owned(), form_code(V::FORM))];
-        let [(key_type, key_form), (value_type, value_form)] = self.0.clone().unwrap_or_else(own);
+    /// Stores the types in the identity of a new table.
+    pub(crate) fn inscribe(&self, identity: &mut Identity) {
+        let [(key_type, key_form), (value_type, value_form)] = self.0.clone();
         (identity.key_type, identity.value_type) = (key_type, value_type);
         identity.params[KEY_FORM] = key_form;
         identity.params[VALUE_FORM] = value_form;
     }
-}
 
-/// Returns an error if the table has another design or other types. An empty type name matches every type whose form is
-/// a word, or every type whose form is not.
-pub(crate) fn check_types<K: Key + ?Sized, V: Value + ?Sized>(
-    storage: &impl Medium,
-    identity: &Identity,
-    design: &str,
-) -> Result<()> {
-    let fits = |wanted: &str, form: Form, found: &str, code: u64| match wanted {
-        "" => (form == Form::Word) == (code == form_code(Form::Word)),
-        _ => wanted == found && form_code(form) == code,
-    };
-    let same = identity.design == design
-        && fits(K::TYPE, K::FORM, &identity.key_type, identity.params[KEY_FORM])
-        && fits(V::TYPE, V::FORM, &identity.value_type, identity.params[VALUE_FORM]);
-    if same {
-        return Ok(());
+    /// Returns an error if the table has another design or other types.
+    pub(crate) fn check(
+        &self,
+        storage: &impl Medium,
+        identity: &Identity,
+        design: &str,
+    ) -> Result<()> {
+        if identity.design == design && *self == Self::stored(identity) {
+            return Ok(());
+        }
+        let [(key, _), (value, _)] = &self.0;
+        Err(Error::TypeMismatch {
+            path: storage.path().into(),
+            expected: format!("{design}<{key}, {value}>"),
+            found: format!("{}<{}, {}>", identity.design, identity.key_type, identity.value_type),
+        })
     }
-    Err(Error::TypeMismatch {
-        path: storage.path().into(),
-        expected: format!("{design}<{}, {}>", K::TYPE, V::TYPE),
-        found: format!("{}<{}, {}>", identity.design, identity.key_type, identity.value_type),
-    })
 }

@@ -3,7 +3,7 @@
 
 use super::{Occupied, OnFailure, Op, Owned};
 use crate::Result;
-use crate::key::{Key, Value};
+use crate::types::{Key, Value};
 
 /// Runs the operations of a mixed batch in order. `run_one` returns `true` if an operation found its key occupied or
 /// absent. Returns the number of operations that ran, and the error of the next one, if any.

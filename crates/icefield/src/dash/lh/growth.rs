@@ -25,9 +25,9 @@ pub enum Expansion {
 /// The growth parameters of a table with linear hashing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Growth {
-    pub(in crate::dash) first_array: u32,
-    pub(in crate::dash) stride: u32,
-    pub(in crate::dash) expansion: Expansion,
+    pub(crate) first_array: u32,
+    pub(crate) stride: u32,
+    pub(crate) expansion: Expansion,
 }
 
 impl Default for Growth {

@@ -3,7 +3,6 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::{Groups, Migration, MigrationOf, change_without, counted};
-use crate::key::{Key, Value};
 use crate::plush::compact::{Absorbed, Worth};
 use crate::plush::core::{Core, EntryRef};
 use crate::plush::epoch::LogEpoch;
@@ -11,6 +10,7 @@ use crate::plush::layout::{Shape, State};
 use crate::plush::level::{Moving, MovingOf, Provided};
 use crate::plush::root::Held;
 use crate::storage::Medium;
+use crate::types::RecordForm;
 use crate::{Error, Result};
 
 /// Targets that share their fences. Their writes, 30 blocks, stay in the medium's buffer (16 KiB on Optane) until
@@ -63,11 +63,11 @@ impl Target<'_> {
     }
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Appends groups of records to their target entries. After an error the source entries still hold all of them.
-    pub(super) fn distribute(&self, migrations: &mut [MigrationOf<'_, K, V, M>]) -> Result<()> {
+    pub(super) fn distribute(&self, migrations: &mut [MigrationOf<'_, R, M>]) -> Result<()> {
         let distributed = self.distribute_all(migrations);
-        let change = |migration: &MigrationOf<'_, K, V, M>| match distributed {
+        let change = |migration: &MigrationOf<'_, R, M>| match distributed {
             Ok(()) => migration.dropped,
             // The compaction that drops the copies, or the records that they hide, subtracts them.
             Err(_) => migration.copied,
@@ -77,7 +77,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// Does the work of `distribute`, in portions of at most one entry's records.
-    fn distribute_all(&self, migrations: &mut [MigrationOf<'_, K, V, M>]) -> Result<()> {
+    fn distribute_all(&self, migrations: &mut [MigrationOf<'_, R, M>]) -> Result<()> {
         let mut places = Vec::new();
         for (number, migration) in migrations.iter_mut().enumerate() {
             places.extend(self.places_of(migration)?.into_iter().map(|place| (number, place)));
@@ -94,7 +94,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// The entries that receive records of a migration, or only its epoch.
-    fn places_of(&self, migration: &mut MigrationOf<'_, K, V, M>) -> Result<Vec<usize>> {
+    fn places_of(&self, migration: &mut MigrationOf<'_, R, M>) -> Result<Vec<usize>> {
         let Migration { level, first, places, groups, epoch, dropped, .. } = migration;
         // A record whose payload was freed is in no group. Its entry gets the epoch all the same.
         let tells_all = epoch.is_some_and(|epoch| {
@@ -114,7 +114,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// Moves the next portion of each group to its entry.
-    fn arrive(&self, migrations: &mut [MigrationOf<'_, K, V, M>], places: &[Place]) -> Result<()> {
+    fn arrive(&self, migrations: &mut [MigrationOf<'_, R, M>], places: &[Place]) -> Result<()> {
         for &(number, place) in places {
             let Migration { level, first, .. } = migrations[number];
             self.prefetch_entry(level, first + place as u64);
@@ -176,7 +176,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// took records.
     fn absorb_in_need(
         &self,
-        migrations: &mut [MigrationOf<'_, K, V, M>],
+        migrations: &mut [MigrationOf<'_, R, M>],
         places: &[Place],
     ) -> Result<bool> {
         let mut any = false;
@@ -204,7 +204,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         &self,
         level: usize,
         index: u64,
-        groups: &mut Groups<MovingOf<K, V>>,
+        groups: &mut Groups<MovingOf<R>>,
         place: usize,
     ) -> Result<i64> {
         let mut used = Vec::new();
@@ -216,7 +216,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 used.push(entry);
             }
         }
-        let is_needless = |moving: &MovingOf<K, V>| {
+        let is_needless = |moving: &MovingOf<R>| {
             if !has_leaves {
                 return Ok(!used.iter().any(|entry| self.candidates(*entry, moving.hash) != 0));
             }
@@ -240,7 +240,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// Writes and flushes records behind those of an entry that has room and the runs for them. They count once published.
-    fn append(&self, target: &Target<'_>, records: &[MovingOf<K, V>]) -> Result<()> {
+    fn append(&self, target: &Target<'_>, records: &[MovingOf<R>]) -> Result<()> {
         if !records.is_empty() {
             self.write_records(target.tail, target.size, records)?;
             if target.is_chained() {
@@ -297,7 +297,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         held: &Held<'_, M>,
         level: usize,
         index: u64,
-        records: &[MovingOf<K, V>],
+        records: &[MovingOf<R>],
     ) -> Result<bool> {
         let needed = records.len();
         if needed == 0 {
@@ -362,7 +362,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         &self,
         held: &Held<'_, M>,
         (level, first): (usize, EntryRef<'_>),
-        records: &[MovingOf<K, V>],
+        records: &[MovingOf<R>],
         compacted: &mut bool,
     ) -> Result<bool> {
         match self.scatter(held, (level, first), records) {
@@ -380,8 +380,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Returns whether many of the records seem to replace records of an entry. If few do, less than a fifth of the entry is
     /// stale, as a rule.
-    fn brings_updates(&self, entry: EntryRef<'_>, records: &[MovingOf<K, V>]) -> bool {
-        let known = |records: &[MovingOf<K, V>]| {
+    fn brings_updates(&self, entry: EntryRef<'_>, records: &[MovingOf<R>]) -> bool {
+        let known = |records: &[MovingOf<R>]| {
             records.iter().filter(|moving| self.candidates(entry, moving.hash) != 0).count()
         };
         // If the first half has less than half of the required part, the second half is not looked at.

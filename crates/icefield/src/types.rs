@@ -3,26 +3,17 @@
 //! Every type has one of three [`Form`]s: a 64-bit word that is stored in the slot itself, a fixed number of bytes, or
 //! bytes of any length. Tables handle forms only; all conversions are in this module.
 
+mod form;
+mod take;
+
 use std::fmt;
 use std::ops::Deref;
 
-/// The form in which a type is stored.
-///
-/// ```
-/// use icefield::{Data, Form};
-/// assert_eq!(u32::FORM, Form::Word);
-/// assert_eq!(<[u8; 32]>::FORM, Form::Fixed(32));
-/// assert_eq!(str::FORM, Form::Variable);
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    /// In the slot, as a 64-bit word.
-    Word,
-    /// This number of bytes, always.
-    Fixed(usize),
-    /// Any number of bytes up to the design's limit.
-    Variable,
-}
+pub use form::Form;
+pub(crate) use form::{
+    Forms, InAnyBytes, InBytes, InWord, InWords, RecordForm, StoredForm, WordArray,
+};
+pub(crate) use take::{Copied, Ignore, Item, Keep, Kind, Own, Show, Take, Types};
 
 /// A key or value in its stored form, as it is passed to and from a table.
 ///
@@ -98,10 +89,10 @@ pub trait Data: 'static {
     /// The type's name in superblocks, in the command line tool and in messages.
     const TYPE: &'static str;
     /// The form in which the type is stored.
-    const FORM: Form;
-    /// The words of one value, for tables that keep values in words; one word for a reference.
+    const FORM: Form = <Self::Stored as StoredForm>::FORM;
+    /// The form as a type.
     #[doc(hidden)]
-    type Words: WordArray;
+    type Stored: StoredForm;
 
     /// Converts an argument to its stored form.
     fn raw<'a>(arg: Self::Arg<'a>) -> Raw<'a>;
@@ -119,19 +110,6 @@ pub trait Data: 'static {
     fn own_vec(bytes: Vec<u8>) -> Option<Self::Owned> {
         Self::own(Raw::Slice(&bytes))
     }
-}
-
-/// An array of words.
-#[doc(hidden)]
-pub trait WordArray:
-    Copy + Eq + fmt::Debug + Send + Sync + 'static + AsRef<[u64]> + AsMut<[u64]>
-{
-    /// The array in which every word is 0.
-    const ZERO: Self;
-}
-
-impl<const N: usize> WordArray for [u64; N] {
-    const ZERO: Self = [0; N];
 }
 
 /// A type that can be a key.
@@ -200,8 +178,7 @@ impl<W: Word> Data for W {
     type Arg<'a> = W;
     type Owned = W;
     const TYPE: &'static str = <W as Word>::TYPE;
-    const FORM: Form = Form::Word;
-    type Words = [u64; 1];
+    type Stored = InWord;
 
     #[inline]
     fn raw<'a>(arg: W) -> Raw<'a> {
@@ -335,8 +312,7 @@ macro_rules! data_as_array {
             type Arg<'a> = $ty;
             type Owned = $ty;
             const TYPE: &'static str = $name;
-            const FORM: Form = Form::Fixed($len);
-            type Words = [u64; $len / 8];
+            type Stored = InWords<{ $len / 8 }>;
 
             #[inline]
             fn raw<'a>(arg: $ty) -> Raw<'a> {
@@ -378,8 +354,7 @@ macro_rules! data_as_bytes {
             type Arg<'a> = &'a $ty;
             type Owned = $owned;
             const TYPE: &'static str = $name;
-            const FORM: Form = Form::Variable;
-            type Words = [u64; 1];
+            type Stored = InBytes;
 
             #[inline]
             fn raw<'a>(arg: Self::Arg<'a>) -> Raw<'a> {

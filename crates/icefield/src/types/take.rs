@@ -1,0 +1,176 @@
+//! How a caller takes the keys and values that an engine finds: as a copy of its own type, in place, or not at all.
+
+use std::marker::PhantomData;
+
+use super::{Data, Form, Raw};
+
+/// Takes one stored key or value.
+pub trait Take {
+    /// What the caller gets.
+    type Out;
+    /// The name of the expected type, for errors.
+    const TYPE: &'static str;
+    /// `true` if [`Take::take_vec`] avoids a copy.
+    const KEEPS_VEC: bool = false;
+
+    /// Returns `None` if the bytes are not a value of the expected type.
+    fn take(self, raw: Raw<'_>) -> Option<Self::Out>;
+
+    /// Like [`Take::take`], for bytes that have been copied already.
+    #[inline]
+    fn take_vec(self, bytes: Vec<u8>) -> Option<Self::Out>
+    where
+        Self: Sized,
+    {
+        self.take(Raw::Slice(&bytes))
+    }
+}
+
+/// A [`Take`] whose results can be stored again.
+pub trait Keep: Take + Copy {
+    fn raw(out: &Self::Out) -> Raw<'_>;
+}
+
+/// Takes a copy of the user's type `D`.
+pub struct Own<D: ?Sized>(PhantomData<fn(&D)>);
+
+impl<D: ?Sized> Own<D> {
+    pub(crate) const NEW: Self = Self(PhantomData);
+}
+
+impl<D: ?Sized> Clone for Own<D> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<D: ?Sized> Copy for Own<D> {}
+
+impl<D: Data + ?Sized> Take for Own<D> {
+    type Out = D::Owned;
+    const TYPE: &'static str = D::TYPE;
+    const KEEPS_VEC: bool = matches!(D::FORM, Form::Variable);
+
+    #[inline]
+    fn take(self, raw: Raw<'_>) -> Option<D::Owned> {
+        D::own(raw)
+    }
+    #[inline]
+    fn take_vec(self, bytes: Vec<u8>) -> Option<D::Owned> {
+        D::own_vec(bytes)
+    }
+}
+
+impl<D: Data + ?Sized> Keep for Own<D> {
+    #[inline]
+    fn raw(out: &D::Owned) -> Raw<'_> {
+        D::raw(D::arg(out))
+    }
+}
+
+/// Calls `F` with the value of the user's type `D`.
+pub struct Show<D: ?Sized, F>(F, PhantomData<fn(&D)>);
+
+impl<D: ?Sized, F> Show<D, F> {
+    pub(crate) fn new(show: F) -> Self {
+        Self(show, PhantomData)
+    }
+}
+
+impl<D: Data + ?Sized, R, F: FnOnce(&D) -> R> Take for Show<D, F> {
+    type Out = R;
+    const TYPE: &'static str = D::TYPE;
+
+    #[inline]
+    fn take(self, raw: Raw<'_>) -> Option<R> {
+        D::view(raw, self.0)
+    }
+}
+
+/// Takes nothing; any bytes are valid.
+#[derive(Clone, Copy)]
+pub struct Ignore;
+
+impl Take for Ignore {
+    type Out = ();
+    const TYPE: &'static str = "value";
+
+    #[inline]
+    fn take(self, _: Raw<'_>) -> Option<()> {
+        Some(())
+    }
+}
+
+/// Takes a copy in the stored form; any bytes are valid.
+#[derive(Clone, Copy)]
+pub struct Copied;
+
+/// A stored key or value, from [`Copied`].
+pub enum Item {
+    Word(u64),
+    Bytes(Vec<u8>),
+}
+
+impl Item {
+    #[inline]
+    pub(crate) fn raw(&self) -> Raw<'_> {
+        match self {
+            Self::Word(word) => Raw::Word(*word),
+            Self::Bytes(bytes) => Raw::Slice(bytes),
+        }
+    }
+
+    /// Returns the bytes; those of a word are little-endian.
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        match self {
+            Self::Word(word) => word.to_le_bytes().to_vec(),
+            Self::Bytes(bytes) => bytes,
+        }
+    }
+}
+
+impl Take for Copied {
+    type Out = Item;
+    const TYPE: &'static str = "value";
+    const KEEPS_VEC: bool = true;
+
+    #[inline]
+    fn take(self, raw: Raw<'_>) -> Option<Item> {
+        Some(match raw {
+            Raw::Word(word) => Item::Word(word),
+            bytes => Item::Bytes(bytes.bytes().to_vec()),
+        })
+    }
+    #[inline]
+    fn take_vec(self, bytes: Vec<u8>) -> Option<Item> {
+        Some(Item::Bytes(bytes))
+    }
+}
+
+/// The key and value types of a table, as values.
+#[derive(Clone, Copy)]
+pub struct Types {
+    pub(crate) key: Kind,
+    pub(crate) value: Kind,
+}
+
+impl Types {
+    pub(crate) fn of<K: Data + ?Sized, V: Data + ?Sized>() -> Self {
+        Self { key: Kind::of::<K>(), value: Kind::of::<V>() }
+    }
+}
+
+/// A type as a value.
+#[derive(Clone, Copy)]
+pub struct Kind {
+    pub(crate) name: &'static str,
+    pub(crate) form: Form,
+    /// Returns whether stored bytes are a value of the type.
+    pub(crate) is_valid: fn(Raw<'_>) -> bool,
+}
+
+impl Kind {
+    pub(crate) const fn of<D: Data + ?Sized>() -> Self {
+        Self { name: D::TYPE, form: D::FORM, is_valid: |raw| D::view(raw, |_| ()).is_some() }
+    }
+}
