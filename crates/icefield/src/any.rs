@@ -12,10 +12,10 @@ use types::{DataType, KEY, VALUE};
 
 use crate::engine::WriteKind;
 use crate::error::without_advice;
+use crate::outcome::{Cursor, Occupied};
+use crate::report::{BackupReport, CheckReport, RecoveryReport, SalvageReport, Stats};
 use crate::storage::{Durability, SyncMode};
-use crate::table::{
-    BackupReport, CheckReport, Cursor, Occupied, RecoveryReport, SalvageReport, Stats, TryInsert,
-};
+use crate::table::TryInsert;
 use crate::types::{Item, Raw, Types};
 use crate::{Error, Result};
 
@@ -285,7 +285,7 @@ impl AnyTable {
     /// Both copies of the superblock are damaged, or the design cannot be opened by name; the new table cannot be
     /// created.
     pub fn salvage_files(path: impl AsRef<Path>, new: impl AsRef<Path>) -> Result<SalvageReport> {
-        designs::salvage(path.as_ref(), new.as_ref())
+        designs::salvage_files(path.as_ref(), new.as_ref())
     }
 
     /// Returns the design's name.

@@ -51,16 +51,13 @@ mod base;
 mod storage;
 
 mod any;
-mod dash;
 mod dlht;
-mod durable;
 mod engine;
-mod iceberg;
 mod join;
-mod plush;
 
 mod error;
-mod record;
+mod outcome;
+mod report;
 mod table;
 mod types;
 
@@ -68,10 +65,6 @@ mod types;
 mod misuse;
 
 pub use any::{AnyDamage, AnyOptions, AnyPage, AnyTable};
-#[cfg(feature = "unstable-internals")]
-#[doc(hidden)]
-pub use dash::{Ablation, Directory, Geometry, Parts, Whole};
-pub use dash::{Eh, Expansion, Lh};
 pub use dlht::{
     AllocError, Allocator, Dlht, DlhtBuildHasher, DlhtGuard, DlhtHash, DlhtHasher, DlhtIter,
     DlhtLocal, DlhtMap, DlhtMapIter, DlhtMapOp, DlhtNamespace, DlhtOptions, DlhtSet, DlhtSetIter,
@@ -81,27 +74,29 @@ pub use dlht::{
 #[cfg(feature = "sim")]
 #[doc(hidden)]
 pub use dlht::{Interleaved, LinkPool, Turns};
-pub use durable::{
-    Dash, DashEh, DashLh, DashOptions, DurableTable, Iceberg, IcebergOptions, Plush, PlushOptions,
-    TableOptions,
-};
-pub use error::{Error, Result};
-pub use iceberg::IcebergHt;
 #[cfg(feature = "unstable-internals")]
 #[doc(hidden)]
-pub use iceberg::{FrontLine, Yards};
+pub use engine::dash::{Ablation, Directory, Geometry, Parts, Whole};
+pub use engine::dash::{Eh, Expansion, Lh};
+pub use engine::iceberg::IcebergHt;
+#[cfg(feature = "unstable-internals")]
+#[doc(hidden)]
+pub use engine::iceberg::{FrontLine, Yards};
+pub use engine::plush::{Partition, PlushHt};
+#[cfg(feature = "unstable-internals")]
+#[doc(hidden)]
+pub use engine::plush::{Shape, payload_checksum};
+pub use error::{Error, Result};
 pub use join::{
     Bitmap, HashedJoinIndex, JoinIndex, JoinOptions, JoinSource, JoinStats, KeyHash, MergeKind,
     MergeReport, OnFull,
 };
-pub use plush::{Partition, PlushHt};
-#[cfg(feature = "unstable-internals")]
-#[doc(hidden)]
-pub use plush::{Shape, payload_checksum};
+pub use outcome::{Computed, Cursor, Decision, Occupied, OnFailure};
+pub use report::{BackupReport, CheckReport, DamagedRecord, RecoveryReport, SalvageReport, Stats};
 pub use storage::{Committed, Durability, HugePages, SyncMode};
 pub use table::{
-    Arg, BackupReport, CheckReport, Computed, Counter, Cursor, DamagedRecord, Decision, Durable,
-    Exchanged, HeldKeys, Iter, NotShadowed, Occupied, OnFailure, Op, Owned, Page, RecordArg,
-    RecoveryReport, SalvageReport, Stats, Table, TryInsert,
+    Counter, Dash, DashEh, DashLh, DashOptions, Durable, DurableTable, Exchanged, HeldKeys,
+    Iceberg, IcebergOptions, Iter, NotShadowed, Op, Page, Plush, PlushOptions, Table, TableOptions,
+    TryInsert,
 };
-pub use types::{Data, Form, Key, Raw, Value, Word};
+pub use types::{Arg, Data, Form, Key, Owned, Raw, RecordArg, Value, Word};

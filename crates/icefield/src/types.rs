@@ -112,6 +112,41 @@ pub trait Data: 'static {
     }
 }
 
+/// The type in which calls take a `D`: a word or array by value, `&str` for `str`, `&[u8]` for `[u8]`.
+///
+/// ```
+/// use icefield::{Arg, DashEh, Key};
+///
+/// fn knows<K: Key + ?Sized>(table: &DashEh<K, u64>, key: Arg<'_, K>) -> icefield::Result<bool> {
+///     table.contains(key)
+/// }
+/// assert!(!knows::<str>(&DashEh::in_memory()?, "nobody")?); // `&str` for `str`,
+/// assert!(!knows::<u64>(&DashEh::in_memory()?, 7)?); // `u64` for `u64`.
+/// # Ok::<(), icefield::Error>(())
+/// ```
+pub type Arg<'a, D> = <D as Data>::Arg<'a>;
+/// The type in which calls return a `D`: a word or array by value, `String` for `str`, `Vec<u8>` for `[u8]`.
+///
+/// ```
+/// let names = icefield::DashEh::<u64, str>::in_memory()?;
+/// names.put(1, "one")?;
+/// let owned: Option<icefield::Owned<str>> = names.get(1)?;
+/// assert_eq!(owned, Some(String::from("one")));
+/// # Ok::<(), icefield::Error>(())
+/// ```
+pub type Owned<D> = <D as Data>::Owned;
+
+/// A key and its value as an argument of a batch.
+///
+/// ```
+/// let table = icefield::DashEh::<u64, u64>::in_memory()?;
+/// let records: [icefield::RecordArg<'_, u64, u64>; 2] = [(1, 10), (2, 20)];
+/// table.put_batch(&records)?;
+/// assert_eq!(table.len()?, 2);
+/// # Ok::<(), icefield::Error>(())
+/// ```
+pub type RecordArg<'a, K, V> = (Arg<'a, K>, Arg<'a, V>);
+
 /// A type that can be a key.
 ///
 /// ```

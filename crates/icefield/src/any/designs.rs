@@ -5,16 +5,16 @@ use std::path::Path;
 use super::erased::Erased;
 use super::types::DataType;
 use super::{AnyOptions, AnyTable};
-use crate::dash::{Eh, Lh};
-use crate::durable;
 use crate::engine::Design;
-use crate::iceberg::IcebergHt;
-use crate::plush::PlushHt;
-use crate::record::opening::{Common, refusal_of_disks};
-use crate::record::types::StoredTypes;
+use crate::engine::dash::{Eh, Lh};
+use crate::engine::iceberg::IcebergHt;
+use crate::engine::opening::{Common, refusal_of_disks};
+use crate::engine::plush::PlushHt;
+use crate::engine::stored_types::StoredTypes;
+use crate::report::{RecoveryReport, SalvageReport};
 use crate::storage::superblock::{self, Identity};
 use crate::storage::{Durability, Mapped, MappedOptions};
-use crate::table::{RecoveryReport, SalvageReport};
+use crate::table::salvage;
 use crate::types::{Form, InAnyBytes, InWord, RecordForm, Types};
 use crate::{Error, Result};
 
@@ -66,10 +66,10 @@ impl Known {
             },
             salvage: |are_words, common, storage, new, types| {
                 let run = match are_words {
-                    [true, true] => durable::salvage::<D, D::Form<InWord, InWord>>,
-                    [true, false] => durable::salvage::<D, D::Form<InWord, InAnyBytes>>,
-                    [false, true] => durable::salvage::<D, D::Form<InAnyBytes, InWord>>,
-                    [false, false] => durable::salvage::<D, D::Form<InAnyBytes, InAnyBytes>>,
+                    [true, true] => salvage::<D, D::Form<InWord, InWord>>,
+                    [true, false] => salvage::<D, D::Form<InWord, InAnyBytes>>,
+                    [false, true] => salvage::<D, D::Form<InAnyBytes, InWord>>,
+                    [false, false] => salvage::<D, D::Form<InAnyBytes, InAnyBytes>>,
                 };
                 run(common, D::Settings::default(), storage, new, types)
             },
@@ -143,7 +143,7 @@ pub(super) fn open(path: &Path, read_only: bool, options: &AnyOptions) -> Result
 }
 
 /// Salvages the files of the table at `path`, whatever its design.
-pub(super) fn salvage(path: &Path, new: &Path) -> Result<SalvageReport> {
+pub(super) fn salvage_files(path: &Path, new: &Path) -> Result<SalvageReport> {
     let storage = Mapped::open_read_only(path, MappedOptions::default())?;
     let (known, identity) = named(&storage, path)?;
     let [key, value] = types(&identity);

@@ -4,8 +4,9 @@ use std::path::Path;
 
 use crate::Result;
 use crate::engine::{Engine, OnDamage, WriteKind};
+use crate::outcome::Cursor;
+use crate::report::{BackupReport, CheckReport, SalvageReport, Stats};
 use crate::storage::Medium;
-use crate::table::{BackupReport, CheckReport, Cursor, SalvageReport, Stats};
 use crate::types::{Copied, Item, Raw, Types};
 
 /// A page of records, and the cursor of the next page.

@@ -14,10 +14,9 @@ use super::shadow::{Shadow, Shadows};
 use super::snapshot::Snapshot;
 use super::{DlhtIter, DlhtTable};
 use crate::Result;
-use crate::table::{
-    Computed, Counter, Cursor, Decision, NotShadowed, Occupied, OnFailure, Op, Page, SCAN_PAGE,
-    Stats, Table, TryInsert, yield_once,
-};
+use crate::outcome::{Computed, Cursor, Decision, Occupied, OnFailure, SCAN_PAGE};
+use crate::report::Stats;
+use crate::table::{Counter, NotShadowed, Op, Page, Table, TryInsert, yield_once};
 use crate::types::Word;
 
 /// Returns the value, or panics with the reason of the refusal.

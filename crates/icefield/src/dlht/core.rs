@@ -11,7 +11,7 @@ use super::plan::{Plan, capacity};
 use super::write::{Outcome, Rule};
 use crate::base::reclaim::PROTECTED;
 use crate::base::sync::{AtomicPtr, Line, Ordering};
-use crate::table::Stats;
+use crate::report::Stats;
 use crate::{Error, Result};
 
 /// The maximum number of further bins that an insert moves when its bin is full.

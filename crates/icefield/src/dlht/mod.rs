@@ -144,7 +144,7 @@ mod tests;
 
 use std::marker::PhantomData;
 
-use crate::table::Cursor;
+use crate::outcome::Cursor;
 
 use self::core::Core;
 

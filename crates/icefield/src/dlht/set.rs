@@ -11,7 +11,9 @@ use super::mode::Shared;
 use super::plan::Plan;
 use super::write::{Outcome, Rule};
 use crate::Result;
-use crate::table::{Cursor, SCAN_PAGE, Stats, same_length};
+use crate::outcome::{Cursor, SCAN_PAGE};
+use crate::report::Stats;
+use crate::table::same_length;
 use crate::types::{Key, Word};
 
 /// The value word of all slots.

@@ -3,7 +3,8 @@
 use std::thread;
 
 use super::{Dlht, DlhtLocal, DlhtMap};
-use crate::table::{OnFailure, Op};
+use crate::outcome::OnFailure;
+use crate::table::Op;
 
 const KEYS: u64 = 40;
 

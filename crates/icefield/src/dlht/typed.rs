@@ -8,9 +8,8 @@ use super::header::SlotState;
 use super::mode::Threading;
 use super::shadow::shadowed;
 use super::write::{Outcome, Rule};
-use crate::table::{
-    Computed, Decision, HeldKeys, NotShadowed, Occupied, OnFailure, Op, TryInsert, same_length,
-};
+use crate::outcome::{Computed, Decision, Occupied, OnFailure};
+use crate::table::{HeldKeys, NotShadowed, Op, TryInsert, same_length};
 use crate::types::Word;
 use crate::{Error, Result};
 

@@ -10,8 +10,8 @@ use super::options::{JoinOptions, sensible_threads};
 use super::probe::{Count, Show};
 use super::view::View;
 use super::{JoinIndex, JoinStats};
+use crate::report::{BackupReport, RecoveryReport};
 use crate::storage::Medium;
-use crate::table::{BackupReport, RecoveryReport};
 use crate::types::Word;
 use crate::{Error, Result};
 

@@ -6,9 +6,9 @@ use super::layout::{BUCKETS, DELTAS, Root, Sealed, Watermark, bucket_of, share_o
 use super::log;
 use super::view::{Frame, View};
 use crate::error::without_advice;
+use crate::report::CheckReport;
 use crate::storage::superblock::{self, SessionEnd};
 use crate::storage::{CellLine, Medium};
-use crate::table::CheckReport;
 use crate::types::Word;
 use crate::{Error, Result};
 

@@ -145,8 +145,8 @@ mod view;
 
 use std::marker::PhantomData;
 
+use crate::report::RecoveryReport;
 use crate::storage::{Durability, Mapped, Medium};
-use crate::table::RecoveryReport;
 use crate::types::Word;
 
 use self::core::Core;

@@ -15,9 +15,9 @@ use super::view::{Frame, View};
 use super::{DESIGN, JoinIndex};
 use crate::base::hash::{HashKind, Seed, random_seed};
 use crate::base::parallel::all_cores;
+use crate::report::RecoveryReport;
 use crate::storage::superblock::{self, Identity, SessionEnd};
 use crate::storage::{Durability, FaultPlan, HugePages, Mapped, MappedOptions, Medium};
-use crate::table::RecoveryReport;
 use crate::types::Word;
 use crate::{Error, Result};
 

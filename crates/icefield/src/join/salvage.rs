@@ -15,9 +15,9 @@ use super::log;
 use super::source::{JoinSource, share};
 use super::view::Frame;
 use crate::Result;
+use crate::report::SalvageReport;
 use crate::storage::superblock::{self, SessionEnd};
 use crate::storage::{Mapped, Medium};
-use crate::table::SalvageReport;
 use crate::types::Word;
 
 type Pairs = Vec<[u64; 2]>;

@@ -1,7 +1,9 @@
 //! The iterator over the records of any table.
 
-use super::{Cursor, Owned, SCAN_PAGE, Table};
+use super::Table;
 use crate::Result;
+use crate::outcome::{Cursor, SCAN_PAGE};
+use crate::types::Owned;
 
 type Record<T> = (Owned<<T as Table>::Key>, Owned<<T as Table>::Value>);
 

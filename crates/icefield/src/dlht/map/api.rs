@@ -12,7 +12,8 @@ use super::write::{Put, When};
 use super::{DlhtBuildHasher, DlhtGuard, DlhtMap, DlhtMapOp, Global};
 use crate::Error;
 use crate::dlht::api::plain;
-use crate::table::{Computed, Decision, Occupied, OnFailure, yield_once};
+use crate::outcome::{Computed, Decision, Occupied, OnFailure};
+use crate::table::yield_once;
 
 /// The number of namespaces (§3.4.2).
 const NAMESPACES: u16 = 4096;

@@ -7,7 +7,7 @@ use super::record::{Record, records_of};
 use super::{DlhtBuildHasher, DlhtGuard, DlhtMap, Global};
 use crate::Result;
 use crate::dlht::api::plain;
-use crate::table::SCAN_PAGE;
+use crate::outcome::SCAN_PAGE;
 
 /// An iterator over the records of a namespace, from [`DlhtMap::iter`].
 ///

@@ -16,7 +16,7 @@ use crate::dlht::api::plain;
 use crate::dlht::core::Core;
 use crate::dlht::index::Index;
 use crate::dlht::plan::Plan;
-use crate::table::Stats;
+use crate::report::Stats;
 
 /// The number of records that `extend` puts in one batch. Records that they replaced can be freed after each batch.
 const EXTEND: usize = 1024;

@@ -14,7 +14,7 @@ use super::{DlhtGuard, DlhtMap};
 use crate::Result;
 use crate::base::reclaim::Guard;
 use crate::dlht::api::plain;
-use crate::table::OnFailure;
+use crate::outcome::OnFailure;
 
 /// An operation of a mixed batch on a [`DlhtMap`], and its result. Operations that look a key up borrow it, as `Q`;
 /// operations that put a record own it until they run.

@@ -16,7 +16,7 @@ use crate::dlht::header::SlotState;
 use crate::dlht::index::{Entry, Index};
 use crate::dlht::mode::Shared;
 use crate::dlht::write::{Outcome, Rule};
-use crate::table::{Computed, Decision};
+use crate::outcome::{Computed, Decision};
 
 /// The condition under which a record is put.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -1,0 +1,160 @@
+//! Batches: a ring that prefetches, and behind it windows of up to 32 operations that share two fences.
+//!
+//! Each operation of a window locks its two buckets and decides what to do. The window waits only for its first lock.
+//! It tries all other locks, and a failure closes the window. So a thread never waits while it holds a lock, and no
+//! lock order is needed. New records are written to free slots, and one fence makes all of them durable. Then every
+//! affected bucket gets its changes under its changing bit, and a second fence makes these durable before readers can
+//! see them.
+//!
+//! An operation that a window cannot do closes the window and runs alone: a displacement, a split, a record for the
+//! chain. A second operation on a key of the window closes it as well.
+
+use std::ops::ControlFlow;
+
+use super::Dash;
+use super::directory::Directory;
+use super::layout::Bucket;
+use super::search::place_of;
+use super::segment::Target;
+use super::writer::{Ahead, Writer};
+use crate::Result;
+use crate::base::pipeline::{self, prefetch_read, prefetch_write};
+use crate::engine::LookupKey;
+use crate::engine::slots::batch::BatchTable;
+use crate::engine::slots::table::{WriteMode, WriteOutcome};
+use crate::storage::Medium;
+use crate::types::{Raw, RecordForm};
+
+/// The distance at which the ring fetches buckets, the distance at which it inspects them to fetch records, and the
+/// number of keys that it handles at a time.
+const RING: usize = 48;
+const PEEK: usize = 16;
+const BURST: usize = 8;
+
+impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
+    /// The first stage: finds a key's buckets. Inlined into the ring, so that its entries are read as they are written:
+    /// word by word. Vector loads would have to wait for the preceding word stores.
+    #[inline(always)]
+    fn ahead(&self, hash: u64) -> Ahead<'_> {
+        Ahead { hash, sighted: self.core.storage.read_unvalidated(|| self.try_locate(hash)) }
+    }
+
+    /// The third stage of reads: searches the fingerprints and fetches the line of the first candidate. A hint only.
+    #[inline]
+    fn peek(&self, ahead: &Ahead<'_>) {
+        let Some(Target { pair, .. }) = ahead.sighted else { return };
+        let candidates = self.core.candidates(pair, ahead.hash);
+        if candidates != 0 {
+            let (which, slot) = place_of(candidates);
+            prefetch_read(&raw const pair[which].slots[slot]);
+        }
+    }
+
+    /// The third stage of writes: selects the slot that will be changed, or the free slot for a new record, and fetches
+    /// its line. A hint only.
+    #[inline]
+    fn peek_room(&self, ahead: &Ahead<'_>) {
+        let Some(Target { pair, .. }) = ahead.sighted else { return };
+        let candidates = self.core.candidates(pair, ahead.hash);
+        let metas = pair.map(|bucket| bucket.meta(&self.core.storage).allocated());
+        let place = match candidates {
+            0 => self.core.choose(metas),
+            _ => Some(place_of(candidates)),
+        };
+        if let Some((which, slot)) = place {
+            prefetch_write(&raw const pair[which].slots[slot]);
+        }
+    }
+}
+
+/// The second stage: fetches the buckets.
+#[inline(always)]
+fn ask(ahead: &Ahead<'_>, hint: impl Fn(*const Bucket)) {
+    if let Some(Target { pair: [home, probing], .. }) = ahead.sighted {
+        hint(home);
+        hint(probing);
+    }
+}
+
+impl<R: RecordForm, P: Directory, M: Medium> BatchTable for Dash<R, P, M> {
+    type Writer<'t>
+        = Writer<'t, R, P, M>
+    where
+        Self: 't;
+
+    fn writer(&self) -> Writer<'_, R, P, M> {
+        Writer::new(self)
+    }
+
+    fn hint_read(&self, hash: u64) {
+        ask(&self.ahead(hash), prefetch_read);
+    }
+
+    #[inline]
+    fn hint(&self, hash: u64) {
+        ask(&self.ahead(hash), prefetch_write);
+    }
+
+    fn read_batch<'k>(
+        &self,
+        count: usize,
+        key: impl Fn(usize) -> Raw<'k>,
+        mut found: impl FnMut(usize, Option<u64>) -> Result<()>,
+    ) -> Result<()> {
+        let pin = self.core.pin();
+        let mut failure = Ok(());
+        let reads = pipeline::stages(
+            |index| self.ahead(self.core.records.hash_key(key(index)).hash),
+            |ahead| ask(&ahead, prefetch_read),
+            |ahead| self.core.storage.read_unvalidated(|| self.peek(&ahead)),
+            |index, ahead| {
+                let probe = LookupKey { hash: ahead.hash, key: key(index) };
+                let value = self.lookup_sighted(&pin, &probe, ahead.sighted, |word| word);
+                match value.and_then(|word| found(index, word)) {
+                    Ok(()) => ControlFlow::Continue(()),
+                    Err(error) => {
+                        failure = Err(error);
+                        ControlFlow::Break(())
+                    }
+                }
+            },
+        );
+        pipeline::rolling_in_bursts::<BURST, _>(count, RING, PEEK, reads);
+        failure
+    }
+
+    fn run_batch<'k, 'v>(
+        &self,
+        mode: Option<WriteMode>,
+        count: usize,
+        key: impl Fn(usize) -> Raw<'k>,
+        value: impl Fn(usize) -> Raw<'v>,
+        mut answer: impl FnMut(usize, WriteOutcome) -> Result<()>,
+    ) -> Result<()> {
+        let mut writer = Writer::new(self);
+        let mut failure = Ok(());
+        let writes = pipeline::stages(
+            |index| self.ahead(self.core.records.hash_key(key(index)).hash),
+            |ahead| ask(&ahead, prefetch_read),
+            |ahead| self.core.storage.read_unvalidated(|| self.peek_room(&ahead)),
+            |index, ahead| {
+                let write = mode.map(|mode| (mode, value(index)));
+                let mut took = writer.take_up(index, ahead, key(index), write);
+                if took.is_ok() && writer.is_full() {
+                    took = writer.run_all(&key, &mut answer);
+                }
+                match took {
+                    Ok(()) => ControlFlow::Continue(()),
+                    Err(error) => {
+                        failure = Err(error);
+                        ControlFlow::Break(())
+                    }
+                }
+            },
+        );
+        pipeline::rolling_in_bursts::<BURST, _>(count, RING, PEEK, writes);
+        // Operations before a failure are made durable and answered.
+        let finished = writer.run_all(&key, &mut answer);
+        failure.and(finished)
+    }
+}

@@ -1,0 +1,353 @@
+//! The interface of a directory policy, which maps a hash to a segment, and the functions that all policies share.
+//! Extendible hashing is [`super::eh::Eh`], linear hashing [`super::lh::Lh`].
+
+use super::kinds::{Ablation, Kinds};
+use super::recover::ensure_recovered;
+use super::root::{Base, hashes_below, planned_records};
+use super::segment::Core;
+use crate::Result;
+use crate::engine::mending::Mending;
+use crate::engine::slots::EpochGuard;
+use crate::storage::Medium;
+
+/// Maximum number of lookups that may return a segment which is not part of the table. Normally each such lookup means
+/// that another thread has just merged the segment; a damaged directory would name it forever.
+const PATIENCE: u32 = 1 << 8;
+
+/// The segment that a hash belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Located {
+    pub(super) segment: u32,
+    /// The number of the last `clear` before the segment was made; its parity selects the record counter.
+    pub(super) generation: u64,
+}
+
+/// A segment and the hashes that it covers, both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Covered {
+    pub(super) located: Located,
+    pub(super) first: u64,
+    pub(super) last: u64,
+}
+
+impl Covered {
+    /// Builds the range of a segment that covers the hashes which agree with `hash` in the first `depth` bits.
+    pub(super) fn new(located: Located, hash: u64, depth: u32) -> Self {
+        let below = hashes_below(depth);
+        Self { located, first: hash & !below, last: hash | below }
+    }
+
+    pub(super) fn contains(self, hash: u64) -> bool {
+        (self.first..=self.last).contains(&hash)
+    }
+}
+
+/// The state of a segment that has not been used in this session, as its policy determines it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Unchanged since the last session.
+    Whole,
+    /// Made by this call, by a split that was due; it is marked as ready.
+    Born,
+    /// Not part of the table, either no longer or not yet.
+    Elsewhere,
+    /// The split that makes it is due, and the session only reads: its records are still in the source segment.
+    Due,
+}
+
+/// A directory policy. Sealed: its methods use types that are private to this module.
+pub trait Directory: Sized + Send + Sync + 'static {
+    /// The design's name in superblocks and on the command line.
+    const DESIGN: &'static str;
+
+    /// The techniques that its tables use.
+    type Ablation: Ablation;
+
+    /// The options of a new table, which the superblock stores.
+    type Options: Clone + Copy + Default + std::fmt::Debug + Send + Sync;
+
+    /// Returns the options as superblock parameters.
+    fn params(options: Self::Options) -> [u64; 3];
+
+    /// Returns the options in superblock parameters, or `None` if they are impossible.
+    fn options(params: [u64; 3]) -> Option<Self::Options>;
+
+    /// Returns the generation in a root word.
+    fn generation_in(root_word: u64) -> u64;
+
+    /// Creates an empty table with room for `capacity` records.
+    ///
+    /// # Errors
+    /// No space.
+    fn create<T: Kinds>(core: &Core<T>, options: Self::Options, capacity: u64) -> Result<Self>;
+
+    /// Opens the table on the medium in constant time and resolves interrupted allocations. Returns their number.
+    ///
+    /// # Errors
+    /// The root words are damaged.
+    fn open<T: Kinds>(core: &Core<T>, options: Self::Options) -> Result<(Self, u64)>;
+
+    /// Replaces missing parts of the files of a table that is opened for salvage, in private copies of their pages.
+    ///
+    /// # Errors
+    /// The root words cannot be read; no memory.
+    fn mend<T: Kinds>(core: &Core<T>, options: Self::Options, mending: &Mending) -> Result<()>;
+
+    /// Returns the present segment of a hash, without a lock. The caller checks it again with [`Directory::is_current`]
+    /// after it has read versions or locked. `None` decides nothing: the caller then uses [`Directory::locate`].
+    fn try_locate<M: Medium>(&self, storage: &M, hash: u64) -> Option<Located>;
+
+    /// Repeats [`Directory::try_locate`] until it returns a segment, or the directory proves to be damaged.
+    ///
+    /// # Errors
+    /// The directory is damaged.
+    fn locate<T: Kinds>(&self, core: &Core<T>, hash: u64) -> Result<Located>;
+
+    /// Does the same as [`Directory::locate`], and recovers the segment if this session has not used it. The caller
+    /// holds no lock of a segment.
+    ///
+    /// # Errors
+    /// As [`Directory::locate`]; no space for what a split needs.
+    #[inline]
+    fn ready<T: Kinds>(&self, core: &Core<T>, hash: u64) -> Result<Located> {
+        for _ in 0..PATIENCE {
+            let located = self.locate(core, hash)?;
+            if core.is_touched(located.segment) {
+                return Ok(located);
+            }
+            if let Some(located) = self.arrive(core, hash, located)? {
+                return Ok(located);
+            }
+        }
+        Err(core.corrupt(&core.headers, 0, format!("the segment of hash {hash:#018x} is free")))
+    }
+
+    /// Completes [`Directory::ready`] for a segment that is not ready. Returns `None` if the hash must be looked up
+    /// again. In a session that only reads, no segment counts as touched, so every call takes this path.
+    ///
+    /// # Errors
+    /// As [`Directory::ready`].
+    #[cold]
+    fn arrive<T: Kinds>(
+        &self,
+        core: &Core<T>,
+        hash: u64,
+        located: Located,
+    ) -> Result<Option<Located>> {
+        let ready = ensure_recovered(core, self, located.segment)?;
+        // In a session that only reads, recovery may have moved the hash to another segment, and no later check would
+        // detect that.
+        let is_there = core.still.is_none() || self.is_current(core, hash, located);
+        Ok((ready && is_there).then_some(located))
+    }
+
+    /// Returns the segments that have chains and whose splits are due.
+    fn due<T: Kinds>(&self, _core: &Core<T>) -> Vec<u32> {
+        Vec::new()
+    }
+
+    /// Returns whether the hash still belongs to the segment. Returns `false` for a damaged entry.
+    #[inline(always)]
+    fn is_current<T: Kinds>(&self, core: &Core<T>, hash: u64, located: Located) -> bool {
+        self.try_locate(&core.storage, hash) == Some(located)
+    }
+
+    /// Returns the range of the hash's segment, or `None` if it changed meanwhile.
+    ///
+    /// # Errors
+    /// The files are damaged.
+    fn covered<T: Kinds>(
+        &self,
+        core: &Core<T>,
+        hash: u64,
+        located: Located,
+    ) -> Result<Option<Covered>>;
+
+    /// Returns the segment of a hash, recovered, with its range. The caller holds no lock of a segment.
+    ///
+    /// # Errors
+    /// As [`Directory::ready`].
+    fn range<T: Kinds>(&self, core: &Core<T>, hash: u64) -> Result<Covered> {
+        loop {
+            let located = self.ready(core, hash)?;
+            if let Some(covered) = self.covered(core, hash, located)? {
+                return Ok(covered);
+            }
+        }
+    }
+
+    /// Calls `visit` with the range of each segment, in hash order.
+    ///
+    /// # Errors
+    /// As [`Directory::range`], and the errors of `visit`.
+    fn each_range<T: Kinds>(
+        &self,
+        core: &Core<T>,
+        mut visit: impl FnMut(Covered) -> Result<()>,
+    ) -> Result<()> {
+        let mut next = Some(0_u64);
+        while let Some(hash) = next {
+            let covered = self.range(core, hash)?;
+            visit(covered)?;
+            next = covered.last.checked_add(1);
+        }
+        Ok(())
+    }
+
+    /// Makes room for a record that did not fit: splits the segment or lengthens its chain. `records` returns the
+    /// approximate number of records in the table. The caller holds no lock.
+    ///
+    /// # Errors
+    /// No space; nothing has changed.
+    fn make_room<T: Kinds>(
+        &self,
+        core: &Core<T>,
+        hash: u64,
+        located: Located,
+        records: impl Fn() -> u64,
+    ) -> Result<()>;
+
+    /// Determines the state of a segment that this session has not used, and makes the segment if its split is due.
+    /// `fresh` is false if the session used the segment before it was given up; its locks are valid then. Called once,
+    /// before any thread uses the segment.
+    ///
+    /// # Errors
+    /// The files are damaged; no space.
+    #[inline]
+    fn determine_state<T: Kinds>(
+        &self,
+        core: &Core<T>,
+        segment: u32,
+        fresh: bool,
+    ) -> Result<Standing> {
+        let _ = (core, segment, fresh);
+        Ok(Standing::Whole)
+    }
+
+    /// Makes the hashes `pattern..` (`depth` bits) belong to the segment `to` after a committed split. Durable with the
+    /// caller's next fence. Does nothing if the root word alone determines the segment.
+    ///
+    /// # Errors
+    /// The files are damaged.
+    #[inline]
+    fn redirect<T: Kinds>(
+        &self,
+        core: &Core<T>,
+        (pattern, depth): (u64, u32),
+        from: u32,
+        to: u32,
+    ) -> Result<()> {
+        let _ = (core, pattern, depth, from, to);
+        Ok(())
+    }
+
+    /// Returns whether the hashes `pattern..` have been merged into the segment to their left, whose state is still
+    /// splitting. Extendible hashing has a separate state for that.
+    fn is_merged(&self, pattern: u64) -> bool {
+        let _ = pattern;
+        false
+    }
+
+    /// Finishes a merge that a crash interrupted after its commit point. Called once, before any thread uses the
+    /// segment.
+    ///
+    /// # Errors
+    /// The files are damaged.
+    fn finish_merge<T: Kinds>(&self, core: &Core<T>, segment: u32) -> Result<()> {
+        let _ = (core, segment);
+        Ok(())
+    }
+
+    /// Merges segments around the one of a hash, if the merged segment would be filled to at most `percent`. Returns
+    /// whether it merged any. The caller holds no lock.
+    ///
+    /// # Errors
+    /// The files are damaged.
+    fn shrink<T: Kinds>(
+        &self,
+        core: &Core<T>,
+        pin: &EpochGuard<'_>,
+        hash: u64,
+        percent: u64,
+    ) -> Result<bool>;
+
+    /// Applies [`Directory::shrink`] to the whole table as far as possible, and shortens the directory.
+    ///
+    /// # Errors
+    /// The files are damaged.
+    fn shrink_all<T: Kinds>(
+        &self,
+        core: &Core<T>,
+        pin: &EpochGuard<'_>,
+        percent: u64,
+    ) -> Result<()>;
+
+    /// Returns freed space to the file system where no operation can access it any more.
+    ///
+    /// # Errors
+    /// The system call failed; the table is unaffected.
+    fn give_back<T: Kinds>(&self, core: &Core<T>) -> Result<()>;
+
+    /// Makes the table large enough for `records` records in total.
+    ///
+    /// # Errors
+    /// No space. Checked in advance, unless the space disappears meanwhile; what was added until then stays.
+    fn reserve<T: Kinds>(&self, core: &Core<T>, records: u64) -> Result<()>;
+
+    /// Empties the table by one durable store, then waits for writers that are still in its old segments. Calls
+    /// `retire` with each old segment, locked.
+    ///
+    /// # Errors
+    /// No space; nothing has changed.
+    fn clear<T: Kinds>(
+        &self,
+        core: &Core<T>,
+        pin: &EpochGuard<'_>,
+        before: impl FnOnce(u64),
+        retire: impl FnMut(super::segment::Segment<'_>) -> Result<()>,
+    ) -> Result<()>;
+
+    /// Runs `f` while no segment is being split, and blocks splits meanwhile.
+    ///
+    /// # Errors
+    /// The errors of `f`.
+    fn without_splits<T>(&self, f: impl FnOnce() -> Result<T>) -> Result<T> {
+        let _alone = self.base().alone();
+        f()
+    }
+
+    /// Checks the directory's invariants and reports faults. Returns each segment once.
+    ///
+    /// # Errors
+    /// The files cannot be read.
+    fn check<T: Kinds>(&self, core: &Core<T>, fault: &mut dyn FnMut(String)) -> Result<Vec<u32>>;
+
+    /// Returns the number of segments that have space on the medium.
+    fn segments<T: Kinds>(&self, core: &Core<T>) -> u64;
+
+    /// Returns the segments that have space and are not in use, and an upper bound of all segment numbers.
+    ///
+    /// # Errors
+    /// The files are damaged.
+    fn spare<T: Kinds>(&self, core: &Core<T>) -> Result<(Vec<u32>, u64)>;
+
+    /// Returns the number of records that the present segments are planned to hold.
+    fn capacity<T: Kinds>(&self, core: &Core<T>) -> u64 {
+        self.segments(core) * planned_records(core.geometry.segment_slots())
+    }
+
+    /// Returns the first hash past a damaged segment that covers `hash`, as far as the directory determines it.
+    fn skip(&self, hash: u64) -> Option<u64>;
+
+    /// Returns the state that every policy has.
+    fn base(&self) -> &Base;
+
+    /// Returns the number of the last `clear`.
+    #[inline]
+    fn generation(&self) -> u64 {
+        Self::generation_in(self.base().word())
+    }
+
+    /// Returns the policy's values for `stats`.
+    fn details(&self) -> Vec<(&'static str, u64)>;
+}

@@ -1,0 +1,373 @@
+//! Inserts a record into a segment. The methods, in this order: the home or probing bucket, displacement of one record,
+//! the stash, displacement of several records, the chain (Algorithms 1, 2).
+//!
+//! The paper stops at the stash. The two further methods fill segments further (figures:
+//! `docs/decisions/0012-dash-displacement.md`) and cost time only when the stash is full. Batches use the stash before
+//! displacement (`batch`).
+
+use super::bucket::Guard;
+use super::kinds::{Ablation, Kinds};
+use super::layout::Bucket;
+use super::segment::{Core, Found, Segment, Site};
+use super::stash;
+use crate::Result;
+use crate::engine::LookupKey;
+use crate::engine::slots::{EpochGuard, PreparedRecord};
+use crate::storage::Medium;
+use crate::storage::blob::BlobRef;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+/// Maximum number of records that are displaced to make room for one.
+pub(super) const MAX_MOVES: usize = 3;
+
+/// A key's home and probing bucket, locked: no record of that home is added, removed or moved meanwhile (I4).
+pub(super) struct Locked<'a, T: Kinds> {
+    pub(super) core: &'a Core<T>,
+    pub(super) segment: Segment<'a>,
+    pub(super) buckets: [&'a Bucket; 2],
+    pub(super) guards: [Guard<'a, T::Medium>; 2],
+}
+
+/// Selects the bucket for a new record: the one with fewer records, the home bucket if equal (balanced insert, §4.3).
+#[inline]
+fn balance(metas: [u32; 2], slot_mask: u32) -> Option<(usize, usize)> {
+    let [home, probing] = counts(metas);
+    let target = usize::from(probing < home);
+    Bucket::free_slot(metas[target], slot_mask).map(|slot| (target, slot))
+}
+
+/// Counts the bits of two 14-bit words side by side, without the population-count instruction, which not every target
+/// processor has.
+#[inline]
+fn counts([a, b]: [u32; 2]) -> [u32; 2] {
+    let mut sums = a | b << 16;
+    sums -= sums >> 1 & 0x5555_5555;
+    sums = (sums & 0x3333_3333) + (sums >> 2 & 0x3333_3333);
+    sums = (sums + (sums >> 4)) & 0x0F0F_0F0F;
+    sums = (sums + (sums >> 8)) & 0x00FF_00FF;
+    [sums & 0xFF, sums >> 16]
+}
+
+impl<'a, T: Kinds> Locked<'a, T> {
+    /// Locks a key's two buckets, lower one first: the order in which every thread acquires several locks.
+    #[inline]
+    pub(super) fn new(core: &'a Core<T>, segment: Segment<'a>, hash: u64) -> Self {
+        let [home, probing] = core.pair(segment, hash);
+        // A write accesses the first lines of both buckets and one record line in one of them. All are fetched
+        // together, not one after the other. (A bucket is one block of the medium, whichever of its lines are
+        // requested.)
+        home.fetch_for_write();
+        probing.fetch_for_write();
+        let guards = if core.geometry.home(hash) < core.geometry.next(core.geometry.home(hash)) {
+            let first = home.lock(&core.storage);
+            [first, probing.lock(&core.storage)]
+        } else {
+            let first = probing.lock(&core.storage);
+            [home.lock(&core.storage), first]
+        };
+        Self { core, segment, buckets: [home, probing], guards }
+    }
+
+    #[inline]
+    pub(super) fn find(&self, probe: &LookupKey<'_>) -> Result<Option<Found<'a>>> {
+        self.core.find_locked(self.segment.id, self.buckets, probe)
+    }
+
+    /// Sets the changing bit that makes readers of the found record retry: that of its own bucket, or for a stashed
+    /// record that of the home bucket.
+    fn begin_change(&self, found: &Found<'_>) {
+        let which = usize::from(std::ptr::eq(found.bucket, self.buckets[1]));
+        self.guards[which].begin_change();
+    }
+
+    /// Replaces the value word of a record and returns the former one. One flush, one fence.
+    #[inline]
+    pub(super) fn replace(&mut self, found: &Found<'_>, value: u64) -> u64 {
+        let storage = &self.core.storage;
+        self.begin_change(found);
+        let cell = found.bucket.value(found.slot);
+        let before = cell.load(storage, Relaxed);
+        // Release (E3), commit point once fenced: the blob behind a reference was written before.
+        cell.store(storage, value, Release);
+        storage.persist(cell);
+        before
+    }
+
+    /// Makes a record refer to the copy of one of its blobs. One flush, one fence.
+    #[cold]
+    pub(super) fn relink(&mut self, found: &Found<'_>, blob: BlobRef, copy: BlobRef) {
+        let (storage, slot) = (&self.core.storage, &found.bucket.slots[found.slot]);
+        self.begin_change(found);
+        for (cell, is_key) in [(&slot.key, true), (&slot.value, false)] {
+            let word = cell.load(storage, Relaxed);
+            if let Some(word) = self.core.records.relinked(word, is_key, blob, copy) {
+                // Release (E3), commit point once fenced (P27): the copy was made durable before.
+                cell.store(storage, word, Release);
+            }
+        }
+        storage.persist(slot);
+    }
+
+    /// Removes a record durably, so that its slot may be reused at once. One flush, one fence.
+    #[inline]
+    pub(super) fn remove(&mut self, found: &Found<'_>, hash: u64, pin: &EpochGuard<'_>) {
+        let core = self.core;
+        let storage = &core.storage;
+        let (key, value) = found.bucket.record(storage, found.slot);
+        if found.site == Site::Normal {
+            self.begin_change(found);
+            found.bucket.publish(storage, found.bucket.meta(storage).without(1 << found.slot));
+            // Commit point: from here on the removal survives a crash.
+            storage.fence();
+        } else {
+            let guard = found.bucket.lock(storage);
+            self.guards.iter().for_each(Guard::begin_change);
+            guard.begin_change();
+            found.bucket.publish(storage, found.bucket.meta(storage).without(1 << found.slot));
+            // Commit point, as above.
+            storage.fence();
+            stash::forget(
+                storage,
+                self.buckets[0],
+                self.buckets[1],
+                hash,
+                found.site.stash_bucket(),
+            );
+        }
+        core.records.retire_key(pin, key);
+        core.records.retire_value(pin, value);
+    }
+
+    /// Inserts a record whose key is absent. Returns `false` if the segment has no room.
+    #[inline]
+    pub(super) fn insert(&mut self, hash: u64, record: PreparedRecord) -> Result<bool> {
+        let metas = self.buckets.map(|bucket| bucket.meta(&self.core.storage).allocated());
+        if let Some((target, slot)) = self.core.choose(metas) {
+            self.insert_at(target, slot, hash, record);
+            return Ok(true);
+        }
+        let displaces = T::Ablation::PARTS.balancing;
+        if displaces && self.displace(hash, record, 1)
+            || self.insert_into_stash(hash, record)
+            || displaces && self.displace(hash, record, MAX_MOVES)
+        {
+            return Ok(true);
+        }
+        self.insert_into_chain(hash, record)
+    }
+
+    /// Inserts into a free slot of one of the two buckets. Two flushes, two fences.
+    #[inline]
+    fn insert_at(&mut self, target: usize, slot: usize, hash: u64, record: PreparedRecord) {
+        let storage = &self.core.storage;
+        let bucket = self.buckets[target];
+        bucket.write_record(storage, slot, record.key, record.value);
+        // P1: the record is durable before any durable word refers to it.
+        storage.fence();
+        self.guards[target].begin_change();
+        bucket.set_fingerprint(storage, slot, hash);
+        bucket.publish(storage, bucket.meta(storage).with(slot, target == 1));
+        // P2, commit point: from here on the record survives a crash.
+        storage.fence();
+    }
+
+    /// Inserts the record into the first stash bucket with room. Two flushes, two fences.
+    #[cold]
+    fn insert_into_stash(&mut self, hash: u64, record: PreparedRecord) -> bool {
+        let core = self.core;
+        for (number, bucket) in core.stash(self.segment).iter().enumerate() {
+            if self.insert_overflow(bucket, Some(number), hash, record) {
+                core.counts.stash_inserts.add(1);
+                return true;
+            }
+        }
+        false
+    }
+
+    #[cold]
+    fn insert_into_chain(&mut self, hash: u64, record: PreparedRecord) -> Result<bool> {
+        let core = self.core;
+        for block in core.chain(self.segment.id) {
+            if self.insert_overflow(&block?.1.bucket, None, hash, record) {
+                core.counts.chain_inserts.add(1);
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn insert_overflow(
+        &mut self,
+        bucket: &Bucket,
+        number: Option<usize>,
+        hash: u64,
+        record: PreparedRecord,
+    ) -> bool {
+        let storage = &self.core.storage;
+        let mask = self.core.geometry.slot_mask();
+        if bucket.looks_full(storage, mask) {
+            return false;
+        }
+        let guard = bucket.lock(storage);
+        let meta = bucket.meta(storage);
+        let Some(slot) = Bucket::free_slot(meta.allocated(), mask) else { return false };
+        bucket.write_record(storage, slot, record.key, record.value);
+        // P1, as in `insert_at`.
+        storage.fence();
+        // Set before the record becomes visible: a scan checks the versions of normal buckets only. It must not return
+        // a record that is not yet durable, or one that the overflow metadata does not yet lead to.
+        self.guards.iter().for_each(Guard::begin_change);
+        guard.begin_change();
+        bucket.set_fingerprint(storage, slot, hash);
+        bucket.publish(storage, meta.with(slot, false));
+        // P2, commit point, as in `insert_at`.
+        storage.fence();
+        stash::note(storage, self.buckets[0], self.buckets[1], hash, number);
+        true
+    }
+
+    /// Displaces records to the next bucket, or to the previous one, so that a slot of one of the two buckets becomes
+    /// free, and inserts there. Three flushes and fences per displaced record, two for the new one.
+    ///
+    /// Forwards, from the probing bucket, only records move whose home is their bucket; backwards, from the home
+    /// bucket, only members. In both directions a record moves to its other bucket. The paper displaces one record; a
+    /// few more fill segments further.
+    #[cold]
+    fn displace(&mut self, hash: u64, record: PreparedRecord, steps: usize) -> bool {
+        self.displace_from(1, hash, record, steps) || self.displace_from(0, hash, record, steps)
+    }
+
+    fn displace_from(
+        &mut self,
+        from: usize,
+        hash: u64,
+        record: PreparedRecord,
+        steps: usize,
+    ) -> bool {
+        let (core, geometry) = (self.core, self.core.geometry);
+        let home = geometry.home(hash);
+        let mut number = if from == 1 { geometry.next(home) } else { home };
+        let mut path = vec![number];
+        let mut guards = Vec::new();
+        loop {
+            if path.len() > steps
+                || movable(&core.storage, &self.segment.buckets[number], from == 1, 0).is_none()
+            {
+                return false;
+            }
+            number = if from == 1 { geometry.next(number) } else { geometry.previous(number) };
+            let bucket = &self.segment.buckets[number];
+            // Algorithm 1 omits these locks. They are only tried: waiting here, out of order, could deadlock. (A failed
+            // try also ends paths that return to the buckets of this insert.)
+            let Some(guard) = bucket.try_lock(&core.storage) else { return false };
+            guards.push(guard);
+            path.push(number);
+            if Bucket::free_slot(bucket.meta(&core.storage).allocated(), geometry.slot_mask())
+                .is_some()
+            {
+                break;
+            }
+        }
+        for step in (1..path.len()).rev() {
+            let [source, target] =
+                [path[step - 1], path[step]].map(|number| &self.segment.buckets[number]);
+            let leaving = if step == 1 { &self.guards[from] } else { &guards[step - 2] };
+            if !core.displace_one((source, leaving), (target, &guards[step - 1]), from == 1) {
+                return false;
+            }
+        }
+        drop(guards);
+        core.counts.displacements.add(1);
+        let taken = self.buckets[from].meta(&core.storage).allocated();
+        let Some(slot) = Bucket::free_slot(taken, geometry.slot_mask()) else { return false };
+        self.insert_at(from, slot, hash, record);
+        true
+    }
+}
+
+/// Returns a slot, not in `except`, whose record may move to the next bucket (`onwards`) or back to the previous one.
+pub(super) fn movable(
+    storage: &impl Medium,
+    bucket: &Bucket,
+    onwards: bool,
+    except: u32,
+) -> Option<usize> {
+    let meta = bucket.meta(storage);
+    let movable = if onwards {
+        meta.allocated() & !meta.members()
+    } else {
+        meta.allocated() & meta.members()
+    };
+    Bucket::slots_of(movable & !except).next()
+}
+
+impl<T: Kinds> Core<T> {
+    /// Selects the bucket and the slot for a new record, given the allocation bitmaps of a key's two buckets.
+    #[inline]
+    pub(super) fn choose(&self, metas: [u32; 2]) -> Option<(usize, usize)> {
+        let mask = self.geometry.slot_mask();
+        if T::Ablation::PARTS.balancing {
+            return balance(metas, mask);
+        }
+        let places = 1 + usize::from(T::Ablation::PARTS.probing);
+        metas
+            .into_iter()
+            .take(places)
+            .enumerate()
+            .find_map(|(which, meta)| Bucket::free_slot(meta, mask).map(|slot| (which, slot)))
+    }
+
+    fn displace_one(
+        &self,
+        (source, leaving): (&Bucket, &Guard<'_, T::Medium>),
+        (target, entering): (&Bucket, &Guard<'_, T::Medium>),
+        onwards: bool,
+    ) -> bool {
+        let storage = &self.storage;
+        let room = target.meta(storage);
+        let Some(slot) = movable(storage, source, onwards, 0) else { return false };
+        let Some(free) = Bucket::free_slot(room.allocated(), self.geometry.slot_mask()) else {
+            return false;
+        };
+        let (key, value) = source.record(storage, slot);
+        target.write_record(storage, free, key, value);
+        // P3: the copy is durable before the target's metadata word refers to it.
+        storage.fence();
+        entering.begin_change();
+        copy_fingerprint(storage, source, slot, target, free);
+        target.publish(storage, room.with(free, onwards));
+        // P4: the record is in both buckets; a crash here leaves a duplicate, which recovery removes.
+        storage.fence();
+        leaving.begin_change();
+        source.publish(storage, source.meta(storage).without(1 << slot));
+        // P5: the slot is durably free before it is used again.
+        storage.fence();
+        true
+    }
+}
+
+pub(super) fn copy_fingerprint(
+    storage: &impl Medium,
+    source: &Bucket,
+    slot: usize,
+    target: &Bucket,
+    to: usize,
+) {
+    target.set_fingerprint(storage, to, u64::from(source.fingerprint_at(storage, slot)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_are_counted_side_by_side() {
+        let mut words = [0x1234_5678_9ABC_DEF0_u64; 2];
+        for _ in 0..1000 {
+            words = [words[1], words[0].wrapping_mul(0xD129_0D3B_0B4B_1F35).rotate_left(23)];
+            let pair = words.map(|word| word as u32 & 0x3FFF);
+            assert_eq!(counts(pair), pair.map(u32::count_ones));
+        }
+        assert_eq!(counts([0, 0x3FFF]), [0, 14]);
+    }
+}

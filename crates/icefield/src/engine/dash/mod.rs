@@ -1,0 +1,263 @@
+//! Dash (Lu, Hao, Wang, Lo: *Dash: Scalable Hashing on Persistent Memory*, VLDB 2020): durable, concurrent hashing that
+//! opens instantly.
+//!
+//! # 1. What and when
+//!
+//! Two tables share one kind of segment: [`DashEh`] uses extendible hashing (*EH*), [`DashLh`] uses linear hashing
+//! (*LH*). All code from the segment downwards is common to both; a [`Directory`] maps a hash to a segment. EH splits
+//! the segment that is full; its directory has one or two entries per segment. LH grows by one segment at a time, in a
+//! fixed order. Until its turn comes, a full segment gets a longer stash. The LH directory has a few hundred bytes.
+//!
+//! Best at: point reads and writes of records that must survive a crash, opening in constant time at any size, tables
+//! that grow. A hit reads two bucket lines and the record's line; a miss reads two lines; reads write nothing. Worst
+//! at: bulk writes of single records (two fences per insert; `batch` needs two per 32 inserts), ordered access (not
+//! supported), media that reorder the stores to one line (`Durability::Disk` is refused).
+//!
+//! # 2. Origin
+//!
+//! Each item gives the section of the paper, our file, and the differences with their reasons.
+//!
+//! - §4.1 Figures 3, 4: layout (`layout`). Overflow metadata has its own word, apart from the allocation bitmap,
+//!   because the overflow metadata is volatile and the bitmap is durable. The population count of the bitmap replaces
+//!   a record counter. Segment headers have their own region, so a segment consists of exactly 64 buckets and its stash
+//!   buckets.
+//! - §4.2 fingerprints (`bucket`, `search`). The fingerprint is the low byte of the hash; the bits above it select the
+//!   bucket; the top bits select the directory entry.
+//! - §4.3 balanced insert, displacement, stash (`insert`, `stash`). Once the stash is full, an insert displaces up to
+//!   three records. Batches use the stash before displacement; in LH, `rebalance_stash` moves such records home later.
+//!   The target bucket of a displacement is locked, which Algorithm 1 omits: the insert tries the lock and falls back
+//!   to the next method if that fails. A search tests the overflow count of the *home* bucket, not of the probing
+//!   bucket as in Algorithm 3.
+//! - §4.4 concurrency (`base::version_lock`, `search`). A lock has three states: free, held by a writer that prepares,
+//!   and changing. Readers proceed while a writer prepares; they wait only from the publishing store to its fence. So
+//!   no read returns a value that a crash could take back.
+//! - §4.5 variable-length keys (`engine::slots`, `storage::blob`). Values can have variable length as well. A reference
+//!   holds 16 more hash bits, which avoid most reads of other keys.
+//! - §4.6 operations (`op`, `batch`). The paper has no update; here it is one store of the value word under the lock.
+//!   The operations of a batch share fences.
+//! - §4.7 splits (`split`, `segment_builder`, `eh::grow`). The paper moves records under a transaction. Here the new
+//!   segment is complete and durable before a single store commits the split; that store writes the state and the side
+//!   link, which share a word. Each directory depth has its own place, where doubling writes the new directory.
+//! - §4.7 merging (`merge`, `eh`, `lh`). The paper only mentions it. Here a merge is a split run backwards. A removal
+//!   that leaves its two buckets nearly empty sometimes checks its segment. Two segments are merged when together they
+//!   fill at most half of one, far below the 95 % at which segments split. A table does not shrink below the size that
+//!   `capacity` or `reserve` requested.
+//! - §4.8 recovery (`recover`). Marks in DRAM, all clear when the table opens, replace the version numbers of segments,
+//!   so no version can wrap. A session that only reads leaves segments unchanged (`still`).
+//! - §5.1, §5.3 linear hashing (`lh`, `extent`). A round visits prefixes of the hash instead of suffixes, in hash
+//!   order. Thus every segment covers a contiguous range of hashes, so that scans, cursors and splits work as in EH.
+//!   Two instructions compute the number of a segment from its prefix. The generation of `clear` shares the root word
+//!   with `N` and `Next`: 24, 8 and 32 bits. Only a thread that needs the *new* segment of an expansion must perform
+//!   the split first; until then the old segment holds all records. Before a segment gets a chained bucket, and the
+//!   table another segment, `rebalance_stash` moves stashed records home, displacing others where that helps. Equal
+//!   hashes: if many chained buckets are in use, a segment with a long chain does not make the table grow.
+//! - §5.2 hybrid expansion (`arrays`). It needs no allocator: the number of a segment gives its place in the file,
+//!   which is mapped once. The directory entries record which arrays exist and are checked when the table opens.
+//! - Additions (`eh::grow`, `chain`). Many equal hashes: if the directory would become disproportionately large, a
+//!   segment gets a chain of further stash buckets instead. `clear` takes effect by one store.
+//!
+//! # 3. Layout
+//!
+//! Regions of a table: `table.ice` (superblock, then [`layout::Root`]), `directory-0.ice` and `directory-1.ice` (8-byte
+//! entries; generations alternate between the two), `headers.ice` (32 bytes a segment), `segments.ice` (buckets, 256
+//! bytes each), `chains.ice` (320 bytes a chained stash bucket), and for by-reference types `blobs.ice`, `blobmap.ice`.
+//! Byte tables are in `docs/format.md`; `layout` asserts the offsets. In LH an entry names an array of segments: the
+//! first eight arrays have 64 segments each, the next eight twice as many, and so on; `table.ice` stores both numbers.
+//!
+//! ```text
+//! hash   63 ............ directory index (top `depth` bits) ... | 8 + .. home bucket | 7..0 fingerprint
+//! LH     root word: 63..40 generation | 39..32 N | 31..0 Next; number of a path p = 1 prefix: p >> ctz(p) >> 1
+//! bucket lock | overflow | overflow fingerprints | meta | 14 fingerprints | 14 x (key, value)
+//! ```
+//!
+//! # 4. Invariants
+//!
+//! They hold for a quiescent table whose segments have all been touched; `check` reports violations under these
+//! numbers.
+//!
+//! - I1 EH: exactly the 2^(*g*-*d*) directory entries of its pattern name a segment of local depth *d*, where *g* is
+//!   the depth of the directory. LH: a segment has the depth and the pattern that the root word gives its number. Its
+//!   state is stable.
+//! - I2 A record is in the segment of its hash, has its hash's fingerprint, and both its words are valid for the
+//!   table's types.
+//! - I3 A record in a normal bucket is in its home bucket (membership bit clear) or the one after it (bit set).
+//! - I4 For each record in the stash, the overflow metadata of its home bucket has a fingerprint or counts the record,
+//!   or that of the next bucket has its fingerprint as a member. A record in the chain is counted. The records of a
+//!   home bucket change only under the lock of that bucket.
+//! - I5 A key is in at most one slot.
+//! - I6 Every segment and chained bucket is named exactly once: by the directory, a chain or a free list (only EH has a
+//!   free list of segments).
+//! - I7 Every blob that a slot refers to is intact and has the key's hash as its owner (the blob store's I1 to I5).
+//! - I8 The record counter is exact.
+//!
+//! # 5. Operations
+//!
+//! The linearization point of each operation:
+//!
+//! - *get*, hit or miss: the second read of the lock word, if it finds the word unchanged. It also validates the
+//!   directory entry (in LH the root word), which is read after the first read of the lock word.
+//! - *try_insert*, *insert*, *put* of an absent key: the store of the metadata word of the bucket that takes the
+//!   record. For a stashed record, that of the stash bucket. The changing bits of the home pair are set before that
+//!   store, because scans check only those, and stay set until the overflow metadata is written; readers wait for that.
+//! - *update* and *insert* of a present key: the store of the value word.
+//! - *remove*: the store of the metadata word.
+//! - *compute*: as the operation that it decides on; if it changes nothing, as *get*.
+//! - *clear*: the store of the DRAM mirror of the root word. Writers that passed the old root before it are ordered
+//!   before it; readers that still use the old root start again.
+//! - *scan*: one moment for each segment.
+//! - *len*: none; exact when quiescent.
+//!
+//! An expansion of LH, and the splits that follow it, have no effect that an operation can observe.
+//!
+//! # 6. Ordering
+//!
+//! | | store | load | what it publishes |
+//! |---|---|---|---|
+//! | E1 | unlock (Release) | `read_begin` (Acquire) | everything a writer changed |
+//! | E2 | metadata word, `meta` (Release) | same (Acquire) | fingerprints and records; on the medium: one line |
+//! | E3 | slot words, `key`, `value` (Release) | slot words (`PROTECTED`) | the blobs behind references, which a pin protects |
+//! | E4 | directory `entry`, root mirror (Release) | the same, `entries` (Acquire) | complete segments, complete directories |
+//! | E5 | mark of a segment in DRAM, `state`: ready, still (Release) | the same (Acquire) | reset locks; in LH, a finished copy; `still` |
+//! | E6 | words of headers: `link`, `pattern`, `chain`, `birth` (Release) | the same (Acquire) | the segments and chains that they describe |
+//! | E6 | `next` of a chained bucket, `directory` of the root (Release) | the same (Acquire) | the complete object that they name |
+//!
+//! Words of E4 and E6 use Release and Acquire even where a lock, or exclusive access, would allow Relaxed: on the
+//! medium, Release keeps the order of the stores to one line, and a reader need not know whether other threads are
+//! present.
+//!
+//! A reader or writer of LH checks the mark again once it has the versions or locks (`is_current`): `clear` may have
+//! given up the segment meanwhile, and its split may be due again.
+//!
+//! # 7. Crash
+//!
+//! | persist point | what is durable afterwards, and what it permits | state after a crash just before it |
+//! |---|---|---|
+//! | P1 record (and blobs) | | a free slot with garbage |
+//! | **P2** metadata word | the record is durable | as P1 |
+//! | P3, **P4** one or more displaced copies | two copies exist | no change; or a duplicate, which `recover` removes |
+//! | P5 removal of the original | its slot may be reused | the duplicate of P4 |
+//! | P6 new segment, complete | | an intent that names it: recovery puts it back on the free list |
+//! | P7 chained bucket, empty | its segment may name it | as P6 |
+//! | P8 records removed; P9, P10, P11 records moved home | slots may be reused | a split to finish, duplicates to remove |
+//! | P12 root word | doubling, expansion, `clear` have taken effect | the directory as before |
+//! | P13 new directory, complete; entry of an array | the root may name it | as P12 |
+//! | P14 directory entries (with P8) | the split may be marked as finished | a split to finish |
+//! | **P15** link word, splitting | the split is rolled forward | P6 |
+//! | P16 link word, stable | the split is finished | a split to finish |
+//! | P17 duplicates removed | the remaining copy may change | as before |
+//! | P18 blob of an update | a slot may refer to it | a block without an owner |
+//! | P20 link word of a merge, splitting; P21, P22 copies | | copies, which recovery removes as those of a split |
+//! | P23 EH: link word of the right segment, leaving | recovery of the right segment recovers the left one first | as before |
+//! | **P24** EH: link word, absorbing; LH: root word | the merge is rolled forward | as P20 |
+//! | P25 EH: directory entries (with the allocator's intents) | the segment may be freed | a merge to finish |
+//! | P26 link word, stable | the merge is finished | as P25 |
+//! | **P27** word of a slot whose blob has moved | the old block may be reused | the old block, as intact as the new one |
+//! | P19 LH: no chain, birth word (with P6 or P7) | the new segment has its own chain | P12, a split that is due |
+//!
+//! LH allocates nothing but chained buckets. After P12 of an expansion a split is due. A crash before P15 leaves the
+//! split due, and the next attempt copies the records again. If the birth word of a segment has the current generation,
+//! the segment owns its chain even while its split is still due; that chain is freed before the split starts again.
+//!
+//! The value word of an update is its own commit point. Locks and overflow metadata are volatile cells: before a
+//! segment is used, recovery resets the locks and rebuilds the overflow metadata. Interrupted allocations are resolved
+//! when the table opens (`storage::alloc`), everything else when a segment is first touched. Both only repeat steps
+//! that may already have been done.
+//!
+//! # 8. Progress
+//!
+//! Readers never wait for a writer that prepares, only for one between its publishing store and its fence. A thread
+//! that waits for a lock while holding another acquires the buckets of one segment in ascending order, stash last;
+//! windows and displacements only try locks. A split locks a whole segment: its writers wait for some microseconds, its
+//! readers while the moved records are removed at the end.
+//!
+//! In LH the first thread that needs a segment whose split is due, a reader included, performs the split, and other
+//! threads that need the segment wait for it. That thread first performs the splits that are due for the source, at
+//! most one per round; a source always has a lower number with fewer bits set. No thread does this while it holds a
+//! lock: a read inside a batch commits the window first. The space for a split is allocated before the split is due.
+//! `clear` and `backup` wait for splits and block them.
+//!
+//! Loops: a lookup repeats only when a writer intervened; an insert repeats only after a split or a longer chain.
+//!
+//! A blob is retired when its record is removed. Segments and directories are never unmapped while the table is open. A
+//! merge holds all locks of two segments, acquired left segment first; no other thread waits for a lock of one segment
+//! while it holds a lock of a segment to the right. Space that a merge frees may be reused at once: a thread that
+//! reuses it waits for its locks, and a thread that was on the way to the old segment detects the change. The space is
+//! returned to the file system only when all operations that could still access it have ended (`deferred_free`). For
+//! that purpose every operation is pinned, at the cost of two plain stores.
+//!
+//! # 9. Costs
+//!
+//! Bucket lines read, lines flushed, fences; the directory entry is not counted. `tests/costs.rs` checks this table
+//! against the simulator's counters.
+//!
+//! | operation | lines read | flushes | fences |
+//! |---|---|---|---|
+//! | get, hit | 2 or 3 | 0 | 0 |
+//! | get, miss | 2 (and one for each false fingerprint) | 0 | 0 |
+//! | insert, direct or stash | 2 or 3 (4 with stash) | 2 | 2 |
+//! | insert that displaces *n* records | | 2 + 3*n* | 2 + 3*n* |
+//! | update, remove | as get | 1 | 1 |
+//! | 32 inserts in a batch | 2 each | 2 each | 2 in all |
+//! | by-reference records | + the blobs' lines | + the blobs' lines | 1 more in an update |
+//!
+//! A merge has five fences in LH; in EH it has six, and those of freeing a segment. An expansion of LH costs one fence
+//! (two if it needs a new array). The split that follows has as many fences as one of EH, without those of allocating
+//! the segment. Before a segment of LH without room grows, `rebalance_stash` moves stashed records home: three fences
+//! for those, and three for each of at most three rounds of displacements.
+
+mod api;
+mod arrays;
+mod batch;
+mod blocks;
+mod bucket;
+mod chain;
+mod deferred_free;
+mod directory;
+mod eh;
+mod extent;
+mod insert;
+mod kinds;
+mod layout;
+mod lh;
+mod maintain;
+mod mend;
+mod merge;
+mod moves;
+mod op;
+mod options;
+mod rebalance_stash;
+mod recover;
+mod root;
+mod scan;
+mod search;
+mod segment;
+mod segment_builder;
+mod split;
+mod stash;
+mod still;
+mod window;
+mod writer;
+
+use crate::engine::length::Length;
+use crate::storage::Medium;
+use crate::types::RecordForm;
+
+use kinds::Of;
+use segment::Core;
+
+#[doc(hidden)]
+pub use directory::Directory;
+pub use eh::Eh;
+#[cfg(feature = "unstable-internals")]
+#[doc(hidden)]
+pub use kinds::{Ablation, Parts, Whole};
+#[doc(hidden)]
+pub use layout::Geometry;
+pub use lh::{Expansion, Lh};
+
+/// A Dash table of words and byte strings.
+pub struct Dash<R: RecordForm, P: Directory, M: Medium> {
+    length: Length,
+    directory: P,
+    core: Core<Of<R, M, P::Ablation>>,
+}

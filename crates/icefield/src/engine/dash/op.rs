@@ -1,0 +1,360 @@
+//! The single operations (§4.6): each finds its segment, locks two buckets or none, and is durable when it returns.
+
+use super::Dash;
+use super::directory::{Directory, Located};
+use super::insert::Locked;
+use super::kinds::{Ablation, Of};
+use super::layout::Bucket;
+use super::merge::{self, FITTED_PERCENT, MERGED_PERCENT};
+use super::search::Search;
+use super::segment::{Found, Target};
+use super::still::Still;
+use crate::engine::LookupKey;
+use crate::engine::slots::table::{SlotTable, WriteMode, WriteOutcome};
+use crate::engine::slots::{EpochGuard, PreparedRecord, Records};
+use crate::storage::Medium;
+use crate::types::RecordForm;
+use crate::{Error, Result};
+
+/// Maximum number of times that an insert makes room. It is more than the directory can double, with a margin for other
+/// threads that fill the new room first. The limit ends the loop on a damaged table.
+const MAX_ROUNDS: u32 = 512;
+/// Maximum number of times that `shrink_to_fit` waits for other operations to leave the freed space.
+const SHRINK_PATIENCE: u32 = 256;
+
+type LockedKey<'a, R, P, M> = Locked<'a, Of<R, M, <P as Directory>::Ablation>>;
+
+impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
+    /// Returns the present target of a key. A hint only.
+    #[inline(always)]
+    pub(super) fn try_locate(&self, hash: u64) -> Option<Target<'_>> {
+        self.core.target(self.directory.try_locate(&self.core.storage, hash)?, hash)
+    }
+
+    /// Finds a key without a lock; `take` gets the value's word under `pin`.
+    #[inline]
+    pub(super) fn lookup<T>(
+        &self,
+        pin: &EpochGuard<'_>,
+        probe: &LookupKey<'_>,
+        take: impl Fn(u64) -> T,
+    ) -> Result<Option<T>> {
+        self.lookup_sighted(pin, probe, self.try_locate(probe.hash), take)
+    }
+
+    /// Does the same as [`Dash::lookup`], starting at the target `sighted`.
+    #[inline]
+    pub(super) fn lookup_sighted<T>(
+        &self,
+        _pin: &EpochGuard<'_>,
+        probe: &LookupKey<'_>,
+        sighted: Option<Target<'_>>,
+        take: impl Fn(u64) -> T,
+    ) -> Result<Option<T>> {
+        if !P::Ablation::PARTS.optimistic {
+            return self.lookup_locked(probe, take);
+        }
+        if let Some(target) = sighted
+            && self.core.is_touched(target.located.segment)
+            && let Search::Sure(found) = self.search(target, probe, &take)?
+        {
+            return Ok(found);
+        }
+        self.lookup_again(probe, take)
+    }
+
+    /// Continues a lookup that met a writer, or a segment that is not touched yet.
+    #[cold]
+    fn lookup_again<T>(&self, probe: &LookupKey<'_>, take: impl Fn(u64) -> T) -> Result<Option<T>> {
+        if let Some(still) = &self.core.still {
+            return self.lookup_still(still, probe, take);
+        }
+        loop {
+            let located = self.directory.ready(&self.core, probe.hash)?;
+            let pair = self.core.pair(self.core.segment(located.segment)?, probe.hash);
+            let target = Target { located, pair };
+            if let Search::Sure(found) = self.search(target, probe, &take)? {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// Looks up a key in a session that only reads.
+    fn lookup_still<T>(
+        &self,
+        still: &Still,
+        probe: &LookupKey<'_>,
+        take: impl Fn(u64) -> T,
+    ) -> Result<Option<T>> {
+        let core = &self.core;
+        let located = self.directory.ready(core, probe.hash)?;
+        let found = core.find_still(still, core.segment(located.segment)?, probe)?;
+        Ok(found.map(|found| take(found.bucket.record(&core.storage, found.slot).1)))
+    }
+
+    /// Looks up a key under locks, in an ablated table: those of both buckets, or of the home bucket if there is no
+    /// probing.
+    fn lookup_locked<T>(
+        &self,
+        probe: &LookupKey<'_>,
+        take: impl Fn(u64) -> T,
+    ) -> Result<Option<T>> {
+        let core = &self.core;
+        if let Some(still) = &core.still {
+            return self.lookup_still(still, probe, take);
+        }
+        let value = |found: Found<'_>| take(found.bucket.record(&core.storage, found.slot).1);
+        if P::Ablation::PARTS.probing {
+            let (_, locked) = self.lock(probe.hash)?;
+            return Ok(locked.find(probe)?.map(value));
+        }
+        loop {
+            let located = self.directory.ready(core, probe.hash)?;
+            let pair = core.pair(core.segment(located.segment)?, probe.hash);
+            let _guard = pair[0].lock(&core.storage);
+            if self.directory.is_current(core, probe.hash, located) {
+                return Ok(core.find_locked(located.segment, pair, probe)?.map(value));
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn search<T>(
+        &self,
+        target: Target<'_>,
+        probe: &LookupKey<'_>,
+        take: impl Fn(u64) -> T,
+    ) -> Result<Search<Option<T>>> {
+        let current = || self.directory.is_current(&self.core, probe.hash, target.located);
+        self.core.search(target, probe, current, take)
+    }
+
+    /// Locks a key's buckets in its segment.
+    #[inline]
+    pub(super) fn lock(&self, hash: u64) -> Result<(Located, LockedKey<'_, R, P, M>)> {
+        let core = &self.core;
+        loop {
+            let located = self.directory.ready(core, hash)?;
+            let locked = Locked::new(core, core.segment(located.segment)?, hash);
+            // A split that precedes our locks has moved the key; a later one waits for them.
+            if self.directory.is_current(core, hash, located) {
+                return Ok((located, locked));
+            }
+        }
+    }
+
+    /// Returns the key's slot, if the value word is still `before`.
+    fn still<'a>(
+        &self,
+        locked: &LockedKey<'a, R, P, M>,
+        probe: &LookupKey<'_>,
+        before: u64,
+    ) -> Result<Option<Found<'a>>> {
+        let found = locked.find(probe)?;
+        Ok(found.filter(|found| before == found.bucket.record(&self.core.storage, found.slot).1))
+    }
+
+    pub(super) fn clear_all(&self) -> Result<()> {
+        let core = &self.core;
+        core.storage.check_writable()?;
+        let pin = core.pin();
+        self.directory.clear(
+            core,
+            &pin,
+            |generation| self.length.start(generation),
+            |segment| {
+                for site in core.sites(segment) {
+                    let (_, bucket) = site?;
+                    for slot in Bucket::slots_of(bucket.meta(&core.storage).allocated()) {
+                        let (key, value) = bucket.record(&core.storage, slot);
+                        core.records.retire_key(&pin, key);
+                        core.records.retire_value(&pin, value);
+                    }
+                }
+                Ok(())
+            },
+        )?;
+        drop(pin);
+        self.directory.give_back(core)
+    }
+
+    /// Merges segments after a removal if few records are left in them. The caller holds no lock. Only some home
+    /// buckets trigger this, as samples of their segment.
+    #[inline]
+    pub(super) fn after_removal(&self, pin: &EpochGuard<'_>, hash: u64) {
+        if merge::is_looked_at(self.core.geometry.home(hash)) {
+            // Reads buckets without their locks; no result depends on it.
+            self.core.storage.read_unvalidated(|| self.shrink_about(pin, hash));
+        }
+    }
+
+    #[cold]
+    fn shrink_about(&self, pin: &EpochGuard<'_>, hash: u64) {
+        let core = &self.core;
+        let Some(Target { pair, .. }) = self.try_locate(hash) else { return };
+        let records = pair.iter().map(|bucket| bucket.meta(&core.storage).count()).sum();
+        if merge::is_sparse(core.geometry, records) {
+            // An error here does not affect the removal.
+            let shrunk = self.directory.shrink(core, pin, hash, MERGED_PERCENT);
+            if shrunk.is_ok_and(|shrunk| shrunk) {
+                let _ = self.directory.give_back(core);
+            }
+        }
+    }
+
+    /// Implements `shrink_to_fit`.
+    pub(super) fn shrink_all(&self) -> Result<()> {
+        let core = &self.core;
+        core.storage.check_writable()?;
+        self.directory.shrink_all(core, &core.pin(), FITTED_PERCENT)?;
+        // Other operations usually end soon.
+        for round in 0..SHRINK_PATIENCE {
+            self.directory.give_back(core)?;
+            if core.deferred_free.is_empty() {
+                break;
+            }
+            core.pin().defer(|| {});
+            core.storage.wait(round);
+        }
+        core.records.compact(&core.storage, self)
+    }
+}
+
+impl<R: RecordForm, P: Directory, M: Medium> SlotTable for Dash<R, P, M> {
+    type Form = R;
+    type Medium = M;
+
+    #[inline]
+    fn storage(&self) -> &M {
+        &self.core.storage
+    }
+
+    #[inline]
+    fn records(&self) -> &Records<R> {
+        &self.core.records
+    }
+
+    #[cold]
+    fn fault_in_slot(&self, detail: String) -> Error {
+        self.core.corrupt(&self.core.segments, 0, detail)
+    }
+
+    #[inline]
+    fn find_word(&self, pin: &EpochGuard<'_>, probe: &LookupKey<'_>) -> Result<Option<u64>> {
+        self.lookup(pin, probe, |word| word)
+    }
+
+    /// Returns `None` where the lookup would have to wait, or to recover a segment: a due split may need a segment that
+    /// the caller has locked.
+    #[inline]
+    fn find_word_at_once(
+        &self,
+        _pin: &EpochGuard<'_>,
+        probe: &LookupKey<'_>,
+    ) -> Result<Option<Option<u64>>> {
+        Ok(match self.try_locate(probe.hash) {
+            Some(target)
+                if P::Ablation::PARTS.optimistic
+                    && self.core.is_touched(target.located.segment) =>
+            {
+                match self.search(target, probe, |word| word)? {
+                    Search::Sure(found) => Some(found),
+                    Search::Again => None,
+                }
+            }
+            _ => None,
+        })
+    }
+
+    /// Links a prepared record, making room as often as needed.
+    #[inline]
+    fn write_prepared(
+        &self,
+        pin: &EpochGuard<'_>,
+        probe: &LookupKey<'_>,
+        record: PreparedRecord,
+        mode: WriteMode,
+    ) -> Result<WriteOutcome> {
+        for _ in 0..MAX_ROUNDS {
+            let (located, mut locked) = self.lock(probe.hash)?;
+            match (locked.find(probe)?, mode) {
+                (Some(found), WriteMode::TryInsert) => {
+                    return Ok(WriteOutcome::Occupied(
+                        found.bucket.record(&self.core.storage, found.slot).1,
+                    ));
+                }
+                (Some(found), WriteMode::Upsert | WriteMode::Update) => {
+                    self.persist_prepared();
+                    let before = locked.replace(&found, record.value);
+                    self.core.records.retire_value(pin, before);
+                    return Ok(WriteOutcome::Replaced(before));
+                }
+                (None, WriteMode::Update) => return Ok(WriteOutcome::Absent),
+                (None, WriteMode::TryInsert | WriteMode::Upsert) => {
+                    // Counted before the fences: a locked instruction after the last fence would delay the next
+                    // operation's loads until the fence completes.
+                    self.length.add(located.generation, 1);
+                    let inserted = locked.insert(probe.hash, record);
+                    if !matches!(inserted, Ok(true)) {
+                        self.length.add(located.generation, -1);
+                    }
+                    if inserted? {
+                        return Ok(WriteOutcome::Inserted);
+                    }
+                }
+            }
+            drop(locked);
+            let records = || self.length.estimate(located.generation);
+            self.directory.make_room(&self.core, probe.hash, located, records)?;
+        }
+        let core = &self.core;
+        let detail = format!("no room could be made for a record in {MAX_ROUNDS} splits");
+        Err(core.corrupt(&core.segments, 0, detail))
+    }
+
+    fn compare_and_replace(
+        &self,
+        pin: &EpochGuard<'_>,
+        probe: &LookupKey<'_>,
+        before: u64,
+        value: u64,
+    ) -> Result<WriteOutcome> {
+        let (_, mut locked) = self.lock(probe.hash)?;
+        let Some(found) = self.still(&locked, probe, before)? else {
+            return Ok(WriteOutcome::Absent);
+        };
+        self.persist_prepared();
+        let word = locked.replace(&found, value);
+        self.core.records.retire_value(pin, word);
+        Ok(WriteOutcome::Replaced(word))
+    }
+
+    fn remove_probed(&self, pin: &EpochGuard<'_>, probe: &LookupKey<'_>) -> Result<Option<u64>> {
+        self.core.storage.check_writable()?;
+        let (located, mut locked) = self.lock(probe.hash)?;
+        let Some(found) = locked.find(probe)? else { return Ok(None) };
+        let (_, word) = found.bucket.record(&self.core.storage, found.slot);
+        // Before the fence, as in `write_prepared`.
+        self.length.add(located.generation, -1);
+        locked.remove(&found, probe.hash, pin);
+        drop(locked);
+        self.after_removal(pin, probe.hash);
+        Ok(Some(word))
+    }
+
+    fn remove_still(
+        &self,
+        pin: &EpochGuard<'_>,
+        probe: &LookupKey<'_>,
+        before: Option<u64>,
+    ) -> Result<bool> {
+        let (located, mut locked) = self.lock(probe.hash)?;
+        let Some(before) = before else { return Ok(locked.find(probe)?.is_none()) };
+        let Some(found) = self.still(&locked, probe, before)? else { return Ok(false) };
+        self.length.add(located.generation, -1);
+        locked.remove(&found, probe.hash, pin);
+        drop(locked);
+        self.after_removal(pin, probe.hash);
+        Ok(true)
+    }
+}

@@ -1,0 +1,276 @@
+//! Search for a key in its segment (§4.2, §4.3, Algorithm 3): without a lock, or under the locks of its two buckets.
+
+use super::kinds::{Ablation, Kinds};
+use super::layout::Bucket;
+use super::segment::{Core, Found, Site, Target};
+use super::stash::{self, StashHint};
+use crate::Result;
+use crate::base::reclaim::PROTECTED;
+use crate::base::version_lock;
+use crate::engine::LookupKey;
+use crate::storage::Medium;
+
+/// The result of an optimistic search.
+pub(super) enum Search<T> {
+    /// The validated result.
+    Sure(T),
+    /// A writer intervened: start again from the directory.
+    Again,
+}
+
+/// Returns the bucket of a pair, and its slot, of the first of the [`Core::candidates`].
+#[inline]
+pub(super) fn place_of(candidates: u32) -> (usize, usize) {
+    let place = candidates.trailing_zeros() as usize;
+    (place / 16, place % 16)
+}
+
+impl<T: Kinds> Core<T> {
+    /// Finds a key without a lock (Algorithm 3). `current` checks whether the hash still belongs to the segment; it is
+    /// called after the versions have been read. `take` converts the value word after the versions have been validated.
+    #[inline(always)]
+    pub(super) fn search<R>(
+        &self,
+        Target { located, pair }: Target<'_>,
+        probe: &LookupKey<'_>,
+        current: impl FnOnce() -> bool,
+        take: impl FnOnce(u64) -> R,
+    ) -> Result<Search<Option<R>>> {
+        let storage = &self.storage;
+        let locks = pair.map(|bucket| bucket.version_lock(storage));
+        // Acquire (E1), in `read_begin`: pairs with the Release of the unlocking writer.
+        let versions = locks.map(version_lock::read_begin);
+        let valid = || {
+            locks.iter().zip(versions).all(|(&lock, version)| version_lock::validate(lock, version))
+        };
+        if !current() {
+            return Ok(Search::Again);
+        }
+        let found = match self.find_in_pair(pair, probe) {
+            Ok(Some((which, slot))) => Ok(Some(pair[which].value(slot).load(storage, PROTECTED))),
+            Ok(None) => match self.stash_hint(pair, probe.hash) {
+                hint if hint.is_empty() => Ok(None),
+                hint => self.search_stash(located.segment, probe, hint),
+            },
+            Err(error) => Err(error),
+        };
+        // Hits, misses and errors alike are valid only if no writer intervened.
+        if !valid() {
+            storage.forget_reads();
+            return Ok(Search::Again);
+        }
+        Ok(Search::Sure(found?.map(take)))
+    }
+
+    /// Returns a bit for each slot of the two buckets (those of the probing bucket from bit 16 on) that holds a record
+    /// with the key's fingerprint.
+    #[inline]
+    pub(super) fn candidates(&self, pair: [&Bucket; 2], hash: u64) -> u32 {
+        let [home, probing] = pair.map(|bucket| move || self.candidates_in(bucket, hash));
+        if T::Ablation::PARTS.probing { home() | probing() << 16 } else { home() }
+    }
+
+    #[inline]
+    fn candidates_in(&self, bucket: &Bucket, hash: u64) -> u32 {
+        if T::Ablation::PARTS.fingerprints {
+            bucket.candidates(&self.storage, hash)
+        } else {
+            bucket.meta(&self.storage).allocated()
+        }
+    }
+
+    /// Returns whether a slot that is taken holds the key.
+    #[inline]
+    fn holds(&self, bucket: &Bucket, slot: usize, probe: &LookupKey<'_>) -> Result<bool> {
+        // PROTECTED (E3): pairs with the Release in `store_record`. A reference that we see leads to a completely
+        // written blob, which our pin protects.
+        let word = bucket.slots[slot].key.load(&self.storage, PROTECTED);
+        if T::Ablation::PARTS.fingerprints {
+            self.records.matches(&self.storage, word, probe)
+        } else {
+            self.records.is_key(&self.storage, word, probe)
+        }
+    }
+
+    /// Returns the slot of a bucket that holds the key.
+    #[inline]
+    fn find_in(&self, bucket: &Bucket, probe: &LookupKey<'_>) -> Result<Option<usize>> {
+        let mut candidates = self.candidates_in(bucket, probe.hash);
+        while candidates != 0 {
+            let slot = candidates.trailing_zeros() as usize;
+            if self.holds(bucket, slot, probe)? {
+                return Ok(Some(slot));
+            }
+            candidates &= candidates - 1;
+        }
+        Ok(None)
+    }
+
+    /// Returns the stash buckets that may hold a key with this hash.
+    #[inline]
+    fn stash_hint(&self, [home, probing]: [&Bucket; 2], hash: u64) -> StashHint {
+        if !T::Ablation::PARTS.overflow_metadata {
+            return StashHint { buckets: 0, all: true };
+        }
+        // If there is a stash, the next bucket may hold overflow fingerprints that did not fit into the home bucket.
+        let both = T::Ablation::PARTS.probing || self.geometry.stash > 0;
+        let probing = if both { probing } else { home };
+        stash::hint(&self.storage, [home, probing], hash)
+    }
+
+    /// Returns the bucket of the pair, and its slot, that holds the key. The fingerprints of both buckets are compared
+    /// together, because either bucket may hold the key.
+    #[inline]
+    pub(super) fn find_in_pair(
+        &self,
+        pair: [&Bucket; 2],
+        probe: &LookupKey<'_>,
+    ) -> Result<Option<(usize, usize)>> {
+        let mut candidates = self.candidates(pair, probe.hash);
+        while candidates != 0 {
+            let (which, slot) = place_of(candidates);
+            if self.holds(pair[which], slot, probe)? {
+                return Ok(Some((which, slot)));
+            }
+            candidates &= candidates - 1;
+        }
+        Ok(None)
+    }
+
+    /// Returns the value word of a key in the stash or its chain. Validates the version of each stash bucket. The
+    /// caller validates the home bucket's version, which every change to its stashed records increments.
+    #[cold]
+    fn search_stash(
+        &self,
+        segment: u32,
+        probe: &LookupKey<'_>,
+        hint: StashHint,
+    ) -> Result<Option<u64>> {
+        let (storage, segment) = (&self.storage, self.segment(segment)?);
+        let stash = self.stash(segment).iter().enumerate();
+        let hinted = stash
+            .filter(|(number, _)| hint.all || hint.buckets >> number & 1 == 1)
+            .map(|(_, bucket)| Ok(bucket));
+        let chained = hint
+            .all
+            .then(|| self.chain(segment.id).map(|block| block.map(|(_, block)| &block.bucket)));
+        for bucket in hinted.chain(chained.into_iter().flatten()) {
+            let bucket = bucket?;
+            let value = loop {
+                let lock = bucket.version_lock(storage);
+                let version = version_lock::read_begin(lock);
+                let value = self
+                    .find_in(bucket, probe)
+                    .map(|slot| slot.map(|slot| bucket.value(slot).load(storage, PROTECTED)));
+                if version_lock::validate(lock, version) {
+                    break value;
+                }
+                storage.forget_reads();
+            };
+            if let Some(value) = value? {
+                return Ok(Some(value));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Finds a key under the locks of its home and probing bucket, which keep every record of that home in its place.
+    #[inline]
+    pub(super) fn find_locked<'a>(
+        &'a self,
+        segment: u32,
+        pair: [&'a Bucket; 2],
+        probe: &LookupKey<'_>,
+    ) -> Result<Option<Found<'a>>> {
+        if let Some((which, slot)) = self.find_in_pair(pair, probe)? {
+            return Ok(Some(Found { bucket: pair[which], slot, site: Site::Normal }));
+        }
+        let hint = self.stash_hint(pair, probe.hash);
+        if hint.is_empty() {
+            return Ok(None);
+        }
+        self.find_stashed(segment, probe, hint)
+    }
+
+    #[cold]
+    pub(super) fn find_stashed<'a>(
+        &'a self,
+        segment: u32,
+        probe: &LookupKey<'_>,
+        hint: StashHint,
+    ) -> Result<Option<Found<'a>>> {
+        let segment = self.segment(segment)?;
+        // Read through `read_unvalidated`: the locks protect the stashed records of this key, which are durable. Other
+        // threads may be publishing bits of other keys' records in the same metadata word, but no result depends on
+        // those bits.
+        let find = |bucket| self.storage.read_unvalidated(|| self.find_in(bucket, probe));
+        for (number, bucket) in self.stash(segment).iter().enumerate() {
+            if (hint.all || hint.buckets >> number & 1 == 1)
+                && let Some(slot) = find(bucket)?
+            {
+                return Ok(Some(Found { bucket, slot, site: Site::Stash(number) }));
+            }
+        }
+        if hint.all {
+            for block in self.chain(segment.id) {
+                let bucket = &block?.1.bucket;
+                if let Some(slot) = find(bucket)? {
+                    return Ok(Some(Found { bucket, slot, site: Site::Chain }));
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::hash::HashKind;
+    use crate::engine::dash::directory::Directory;
+    use crate::engine::dash::layout::Geometry;
+    use crate::engine::dash::options::DashSettings;
+    use crate::engine::dash::{Eh, Lh};
+    use crate::engine::opening::Common;
+    use crate::engine::{Design, Operations, WriteKind};
+    use crate::storage::Mapped;
+    use crate::types::{Forms, Ignore, InWord, Raw};
+
+    type Words = Forms<InWord, InWord>;
+    type Check = std::result::Result<(), Box<dyn std::error::Error>>;
+
+    /// A search that a `clear` overtakes must fail validation, even if it followed chains that now belong to other
+    /// segments.
+    fn is_told_of_clearings<P: Directory>() -> Check {
+        let common = Common { hash: HashKind::Constant, ..Common::default() };
+        let geometry = Geometry { buckets: 4, slots: 7, stash: 2 };
+        let settings = DashSettings { geometry, ..DashSettings::default() };
+        let storage = Mapped::anonymous(common.anonymous(P::TITLE, P::ALLOWS_DISK)?)?;
+        let (table, _) = <P as Design>::create::<Words, Mapped>(common, settings, storage)?;
+        let core = &table.core;
+        for (clearings, key) in [(0, 7), (1, 7), (2, 7), (1, 199), (2, 199), (1, 1000), (2, 1000)] {
+            for key in 0..200 {
+                table.write(WriteKind::Put, Raw::Word(key), Raw::Word(key), Ignore)?;
+            }
+            let probe = core.records.hash_key(Raw::Word(key));
+            let Some(target) = table.try_locate(probe.hash) else {
+                return Err("no segment".into());
+            };
+            let overtaken = || {
+                let current = table.directory.is_current(core, probe.hash, target.located);
+                current && (0..clearings).all(|_| table.clear_all().is_ok())
+            };
+            match core.search(target, &probe, overtaken, |word| word)? {
+                Search::Sure(found) => assert_eq!((clearings, found), (0, Some(key))),
+                Search::Again => assert_ne!(clearings, 0),
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn searches_are_told_of_clearings() -> Check {
+        is_told_of_clearings::<Eh>()?;
+        is_told_of_clearings::<Lh>()
+    }
+}

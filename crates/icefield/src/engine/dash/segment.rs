@@ -1,0 +1,252 @@
+//! Segments: the buckets that share a header, and the operations that the directory policies (`eh`, `lh`) have in
+//! common.
+
+use std::sync::Mutex;
+use std::sync::atomic::AtomicU8;
+use std::sync::atomic::Ordering::Acquire;
+
+use super::bucket::Guard;
+use super::deferred_free::DeferredFree;
+use super::directory::Located;
+use super::kinds::Kinds;
+use super::layout::{Bucket, Geometry, Header, Link, MAX_DEPTH, Root};
+use super::still::Still;
+use crate::base::counter::ShardedCounter;
+use crate::base::memory::GrowingArray;
+use crate::engine::slots::{EpochGuard, Records};
+use crate::storage::alloc::Allocator;
+use crate::storage::superblock::ROOT_OFFSET;
+use crate::storage::{Medium, Region};
+use crate::{Error, Result};
+
+/// The state that every directory policy works on: the medium, the regions, the records, and the DRAM beside them.
+pub struct Core<T: Kinds> {
+    pub(super) geometry: Geometry,
+    pub(super) records: Records<T::Form>,
+    pub(super) table: Region,
+    pub(super) headers: Region,
+    pub(super) segments: Region,
+    pub(super) chains: Region,
+    pub(super) segment_blocks: Allocator,
+    pub(super) chain_blocks: Allocator,
+    /// The recovery mark of each segment in this session (`recover`).
+    pub(super) touched: GrowingArray<AtomicU8>,
+    /// Present in a table that is opened for reading only.
+    pub(super) still: Option<Still>,
+    /// Freed space: segments (`eh`) or arrays of segments (`lh`).
+    pub(super) deferred_free: DeferredFree,
+    /// Held by a split of a segment that has a chain.
+    pub(super) chained_split: Mutex<()>,
+    pub(super) counts: Counts,
+    /// The last field, so that all fields that point into its mappings are dropped first.
+    pub(super) storage: T::Medium,
+}
+
+/// Rare events, counted for `stats` and the benchmarks.
+#[derive(Default)]
+pub(super) struct Counts {
+    pub(super) splits: ShardedCounter,
+    /// Records and slots of the segments that were split; they give the load factor at splits.
+    pub(super) split_records: ShardedCounter,
+    pub(super) split_slots: ShardedCounter,
+    pub(super) merges: ShardedCounter,
+    pub(super) displacements: ShardedCounter,
+    pub(super) stash_inserts: ShardedCounter,
+    pub(super) chain_inserts: ShardedCounter,
+}
+
+/// The buckets of one segment, normal buckets first.
+#[derive(Clone, Copy)]
+pub struct Segment<'a> {
+    pub(super) id: u32,
+    pub(super) buckets: &'a [Bucket],
+}
+
+/// The segment of a key, and its home and probing bucket there. Buckets do not move while the table is open, so a
+/// target may be stale but never dangles.
+#[derive(Clone, Copy)]
+pub(super) struct Target<'a> {
+    pub(super) located: Located,
+    pub(super) pair: [&'a Bucket; 2],
+}
+
+/// The slot of a record in a segment.
+#[derive(Clone, Copy)]
+pub(super) struct Found<'a> {
+    pub(super) bucket: &'a Bucket,
+    pub(super) slot: usize,
+    pub(super) site: Site,
+}
+
+/// The kind of bucket that a record is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Site {
+    /// The home or probing bucket.
+    Normal,
+    /// The stash bucket with this number.
+    Stash(usize),
+    /// A bucket of the chain.
+    Chain,
+}
+
+impl Site {
+    /// Returns the number of the stash bucket in the form that overflow metadata uses.
+    pub(super) fn stash_bucket(self) -> Option<usize> {
+        match self {
+            Site::Stash(bucket) => Some(bucket),
+            Site::Normal | Site::Chain => None,
+        }
+    }
+}
+
+impl<T: Kinds> Core<T> {
+    pub(super) fn root(&self) -> Result<&Root> {
+        self.table.at::<Root>(ROOT_OFFSET).ok_or_else(|| {
+            self.corrupt(&self.table, ROOT_OFFSET, "the file ends before the root words")
+        })
+    }
+
+    /// Builds an error for damage in one of the table's files.
+    pub(super) fn corrupt(&self, region: &Region, offset: u64, detail: impl Into<String>) -> Error {
+        Error::corrupt(self.storage.path().join(region.name()), offset, detail)
+    }
+
+    #[inline]
+    pub(super) fn segment(&self, id: u32) -> Result<Segment<'_>> {
+        let offset = u64::from(id) * self.geometry.segment_bytes();
+        match self.segments.slice_at(offset, self.geometry.all_buckets()) {
+            Some(buckets) => Ok(Segment { id, buckets }),
+            None => Err(self.no_segment(id)),
+        }
+    }
+
+    /// Returns the target of a key in a segment, or `None` if the segment does not exist.
+    #[inline(always)]
+    pub(super) fn target(&self, located: Located, hash: u64) -> Option<Target<'_>> {
+        let (segment, geometry) = (u64::from(located.segment), &self.geometry);
+        let first = segment * geometry.segment_bytes();
+        let buckets: &[Bucket] = self.segments.slice_at(first, geometry.all_buckets())?;
+        let home = geometry.home(hash);
+        Some(Target { located, pair: [buckets.get(home)?, buckets.get(geometry.next(home))?] })
+    }
+
+    #[cold]
+    fn no_segment(&self, id: u32) -> Error {
+        let offset = u64::from(id) * self.geometry.segment_bytes();
+        self.corrupt(&self.segments, offset, format!("segment {id} lies outside the file"))
+    }
+
+    pub(super) fn header(&self, id: u32) -> Result<&Header> {
+        let offset = u64::from(id) * size_of::<Header>() as u64;
+        self.headers.at(offset).ok_or_else(|| {
+            self.corrupt(&self.headers, offset, format!("segment {id} lies outside the file"))
+        })
+    }
+
+    pub(super) fn link(&self, id: u32) -> Result<Link> {
+        let word = self.header(id)?.link.load(&self.storage, Acquire);
+        Link::unpack(word).ok_or_else(|| {
+            self.corrupt(
+                &self.headers,
+                u64::from(id) * size_of::<Header>() as u64,
+                format!("link word {word:#x} of segment {id}"),
+            )
+        })
+    }
+
+    #[inline]
+    pub(super) fn stash<'a>(&self, segment: Segment<'a>) -> &'a [Bucket] {
+        &segment.buckets[self.geometry.buckets as usize..]
+    }
+
+    /// Returns a key's home and probing bucket.
+    #[inline]
+    pub(super) fn pair<'a>(&self, segment: Segment<'a>, hash: u64) -> [&'a Bucket; 2] {
+        let home = self.geometry.home(hash);
+        [&segment.buckets[home], &segment.buckets[self.geometry.next(home)]]
+    }
+
+    /// Counts the records in a segment, its chain included.
+    pub(super) fn count(&self, segment: Segment<'_>) -> Result<u64> {
+        let in_buckets: u64 = segment
+            .buckets
+            .iter()
+            .map(|bucket| u64::from(bucket.meta(&self.storage).count()))
+            .sum();
+        self.chain(segment.id).try_fold(in_buckets, |sum, block| {
+            Ok(sum + u64::from(block?.1.bucket.meta(&self.storage).count()))
+        })
+    }
+
+    /// Returns every bucket of a segment, together with the site of its records.
+    pub(super) fn sites<'a>(
+        &'a self,
+        segment: Segment<'a>,
+    ) -> impl Iterator<Item = Result<(Site, &'a Bucket)>> {
+        let normal = self.geometry.buckets as usize;
+        let own = segment.buckets.iter().enumerate().map(move |(number, bucket)| {
+            let site = if number < normal { Site::Normal } else { Site::Stash(number - normal) };
+            Ok((site, bucket))
+        });
+        own.chain(
+            self.chain(segment.id)
+                .map(|block| block.map(|(_, block)| (Site::Chain, &block.bucket))),
+        )
+    }
+
+    /// Extends the marks in DRAM to the number of segments in the file.
+    pub(super) fn reach(&self) -> Result<()> {
+        let segments = self.segments.len() / self.geometry.segment_bytes();
+        let extended = self.touched.extend((segments as usize).min(self.most_segments()));
+        extended.map_err(|source| Error::io(self.storage.path(), source))
+    }
+
+    /// Checks, before any of them is made, that the space suffices for `segments` segments, of which `present` exist.
+    pub(super) fn check_room(&self, segments: u64, present: u64) -> Result<()> {
+        let bytes = self.geometry.segment_bytes();
+        let needed = |segments: u64| segments.saturating_mul(bytes + size_of::<Header>() as u64);
+        // The limit is one less than the maximum: linear hashing cannot have more.
+        if segments > (self.most_segments() as u64).min((1 << MAX_DEPTH) - 1) {
+            let path = self.storage.path().join(self.segments.name());
+            return Err(Error::NoSpace { path, needed_bytes: needed(segments) });
+        }
+        let used = self.segment_blocks.used(&self.storage, &self.root()?.segments).max(present);
+        let spare = (self.segments.len() / bytes).saturating_sub(used);
+        self.storage.check_room(needed(segments.saturating_sub(present).saturating_sub(spare)), 0)
+    }
+
+    fn most_segments(&self) -> usize {
+        (self.segments.max_bytes() / self.geometry.segment_bytes()) as usize
+    }
+
+    /// Returns whether a segment has been recovered in this session.
+    #[inline]
+    pub(super) fn is_touched(&self, id: u32) -> bool {
+        // Acquire: pairs with the Release in `set_mark`; a thread that sees the mark sees the reset locks.
+        self.touched
+            .get(id as usize)
+            .is_some_and(|state| state.load(Acquire) == super::recover::READY)
+    }
+
+    /// Protects by-reference records from reuse while the pin is held.
+    #[inline]
+    pub(super) fn pin(&self) -> EpochGuard<'_> {
+        self.records.pin()
+    }
+
+    /// Locks all buckets of a segment, in the order in which every thread acquires several locks. These locks also
+    /// protect the chain, because a thread locks a chained bucket only while it holds the lock of a home bucket. The
+    /// locks of chained buckets are not taken: a split may free those buckets before this guard is dropped.
+    pub(super) fn lock_all<'a>(&'a self, segment: Segment<'a>) -> Vec<Guard<'a, T::Medium>> {
+        segment.buckets.iter().map(|bucket| bucket.lock(&self.storage)).collect()
+    }
+
+    /// Locks all buckets of a segment that is not part of the table, and sets their changing bits. This waits for
+    /// writers that entered while it was part of the table. Threads that still search here detect the version change
+    /// and look up the segment again, because its chain may now belong to another segment.
+    pub(super) fn shut<'a>(&'a self, segment: Segment<'a>) -> Vec<Guard<'a, T::Medium>> {
+        let guards = self.lock_all(segment);
+        guards.iter().for_each(Guard::begin_change);
+        guards
+    }
+}

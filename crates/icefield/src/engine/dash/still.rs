@@ -1,0 +1,103 @@
+//! Read-only sessions: segments are read without recovery.
+//!
+//! Such a session maps the files privately, and a page that is stored to becomes memory of this process, which the
+//! kernel cannot drop. Normal recovery (`recover`) stores to every page: locks, overflow metadata. A read-only session
+//! has no writers, so readers need no locks. One bit per home bucket, in DRAM, replaces the overflow metadata: a search
+//! continues in the stash only if the stash has a record of the same home. Due splits (LH) are not made: the records
+//! stay in the source. A segment in which a crash interrupted a change is recovered as in other sessions before any
+//! reader uses it; at most one such segment exists per thread that was changing one.
+
+use std::io;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::kinds::Kinds;
+use super::layout::{Bucket, Geometry, State};
+use super::recover::{DUE, STILL, copies};
+use super::segment::{Core, Found, Segment, Site};
+use super::stash::StashHint;
+use crate::Result;
+use crate::base::memory::ZeroedArray;
+use crate::engine::LookupKey;
+
+/// The DRAM beside the segments of a read-only session.
+pub(super) struct Still {
+    /// A bit per home bucket: set if the stash or the chain holds a record of it.
+    overflowed: ZeroedArray<AtomicU64>,
+    /// Number of words per segment.
+    words: usize,
+}
+
+impl Still {
+    pub(super) fn new(segments: usize, geometry: Geometry) -> io::Result<Self> {
+        let words = (geometry.buckets as usize).div_ceil(64);
+        Ok(Self { overflowed: ZeroedArray::new(segments * words)?, words })
+    }
+
+    fn word(&self, segment: u32, home: usize) -> Option<&AtomicU64> {
+        self.overflowed.get(segment as usize * self.words + home / 64)
+    }
+
+    /// Returns whether the stash or the chain may hold a record of a home bucket.
+    pub(super) fn overflows(&self, segment: u32, home: usize) -> bool {
+        // Relaxed: the mark of the segment publishes it (E5).
+        self.word(segment, home).is_none_or(|word| word.load(Relaxed) >> (home % 64) & 1 == 1)
+    }
+
+    fn note(&self, segment: u32, home: usize) {
+        if let Some(word) = self.word(segment, home) {
+            // Relaxed: as above.
+            word.fetch_or(1 << (home % 64), Relaxed);
+        }
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        size_of_val(&*self.overflowed) as u64
+    }
+}
+
+impl<T: Kinds> Core<T> {
+    /// Sets the bits of a segment and admits readers.
+    pub(super) fn let_be(&self, still: &Still, segment: Segment<'_>) -> Result<()> {
+        for site in self.sites(segment).skip(self.geometry.buckets as usize) {
+            let (_, bucket) = site?;
+            for slot in Bucket::slots_of(bucket.meta(&self.storage).allocated()) {
+                still.note(segment.id, self.geometry.home(self.hash_at(bucket, slot)?));
+            }
+        }
+        self.set_mark(segment.id, STILL);
+        Ok(())
+    }
+
+    /// Returns whether a crash interrupted a change of the segment.
+    pub(super) fn is_unsettled(&self, segment: Segment<'_>) -> Result<bool> {
+        if matches!(self.link(segment.id)?.state, State::Splitting | State::Absorbing) {
+            return Ok(true);
+        }
+        let mut found = 0;
+        copies(self, segment, |_, _, slots| found |= slots)?;
+        Ok(found != 0)
+    }
+
+    /// Returns whether the segment's split is due and will not be made in this session.
+    pub(super) fn is_due(&self, id: u32) -> bool {
+        self.mark(id) == DUE
+    }
+
+    /// Finds a key in a segment that does not change.
+    pub(super) fn find_still<'a>(
+        &'a self,
+        still: &Still,
+        segment: Segment<'a>,
+        probe: &LookupKey<'_>,
+    ) -> Result<Option<Found<'a>>> {
+        let pair = self.pair(segment, probe.hash);
+        if let Some((which, slot)) = self.find_in_pair(pair, probe)? {
+            return Ok(Some(Found { bucket: pair[which], slot, site: Site::Normal }));
+        }
+        if !still.overflows(segment.id, self.geometry.home(probe.hash)) {
+            return Ok(None);
+        }
+        self.find_stashed(segment.id, probe, StashHint { buckets: 0, all: true })
+    }
+}

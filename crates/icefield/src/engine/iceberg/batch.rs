@@ -1,0 +1,380 @@
+//! Batches. Reads go through the ring, which prefetches for the following ones. Writes run in whole windows (`window`),
+//! whose slots are all prefetched together while the preceding window is made durable.
+
+use std::ops::ControlFlow;
+
+use super::Iceberg;
+use super::core::{Core, place_of};
+use super::fingerprints::candidates_back;
+use super::layout::{Shape, Slot, fingerprint};
+use super::unfenced_batch::{BURST, UnfencedBatch, Writes};
+use super::window::{WINDOW, Writer};
+use crate::Result;
+use crate::base::group::{Isa, Kernel, dispatch};
+use crate::base::pipeline::{self, Stages, prefetch_read, prefetch_second_level, prefetch_write};
+use crate::engine::LookupKey;
+use crate::engine::slots::EpochGuard;
+use crate::engine::slots::batch::{BatchTable, BatchWriter};
+use crate::engine::slots::table::{WriteMode, WriteOutcome};
+use crate::storage::Medium;
+use crate::types::{Raw, RecordForm};
+
+/// The distance at which the ring of reads fetches fingerprints, and the distance at which it inspects them to fetch
+/// slots.
+const READ_RING: usize = 64;
+const READ_PEEK: usize = 24;
+/// The distances for writes at which the ring fetches fingerprints, and at which it inspects them to fetch slots.
+const RING: usize = 48;
+const PEEK: usize = 16;
+
+impl<R: RecordForm, M: Medium> Core<R, M> {
+    /// Fetches the fingerprints of a hash's front bucket.
+    #[inline(always)]
+    pub(super) fn fetch_line(&self, hash: u64, hint: impl Fn(*const crate::base::sync::Line)) {
+        hint(self.front_line(self.shape().front(hash)).0);
+    }
+
+    /// Searches the fingerprints, fetches the first two candidate slots, and returns them. With one candidate both are
+    /// the same, which costs less than an unpredictable branch. Without a candidate it fetches the words of the back
+    /// buckets. A hint only.
+    #[inline(always)]
+    fn fetch_slots(&self, isa: impl Isa, hash: u64, mask: u64) -> Option<[&Slot; 2]> {
+        let shape = self.shape();
+        let bucket = shape.front(hash);
+        let line = self.front_line(bucket);
+        let candidates = line.candidates_on(isa, fingerprint(hash), mask);
+        if candidates == 0 {
+            self.fetch_words(shape.back(hash));
+            return None;
+        }
+        let others = candidates & (candidates - 1);
+        let others = if others == 0 { candidates } else { others };
+        let slots = self.front_bucket(bucket)?;
+        let first = slots.get(candidates.trailing_zeros() as usize)?;
+        let second = slots.get(others.trailing_zeros() as usize)?;
+        prefetch_second_level(first);
+        prefetch_second_level(second);
+        Some([first, second])
+    }
+
+    /// Searches the words of the two back buckets and fetches the first candidate slot. A hint only.
+    #[inline(always)]
+    fn fetch_back_slot(&self, hash: u64) {
+        let buckets = self.shape().back(hash);
+        let words = buckets.map(|bucket| self.back_word(bucket).load());
+        let candidates = candidates_back(words, fingerprint(hash));
+        if candidates != 0 {
+            let (which, slot) = place_of(candidates);
+            if let Some(slot) = self.back_at(buckets[which], slot) {
+                prefetch_second_level(slot);
+            }
+        }
+    }
+
+    /// Fetches everything that an insert of this hash probably accesses: fingerprints, a slot, the words of its back
+    /// buckets.
+    #[inline(always)]
+    fn fetch_for_insert(&self, hash: u64) {
+        let shape = self.shape();
+        let bucket = shape.front(hash);
+        prefetch_write(self.front_line(bucket).0);
+        if let Some(slot) = self.room_at(bucket) {
+            prefetch_write(slot);
+        }
+        self.fetch_words(shape.back(hash));
+    }
+
+    /// Returns the first slot of the front bucket that may hold the key, according to the fingerprints.
+    #[inline(always)]
+    fn candidate(&self, isa: impl Isa, shape: Shape, hash: u64) -> Option<&Slot> {
+        let bucket = shape.front(hash);
+        let line = self.front_line(bucket);
+        match line.candidates_on(isa, fingerprint(hash), self.front_mask()) {
+            0 => None,
+            candidates => self.front_at(bucket, candidates.trailing_zeros()),
+        }
+    }
+
+    /// Fetches what a write of this hash accesses, as far as that is known; `None` is a removal. The slot of a present
+    /// key is known only from the fingerprints, unlike the slot for a new one. A write that expects the key to be
+    /// absent is faster without that search.
+    #[inline(always)]
+    pub(super) fn fetch_for_write(&self, isa: impl Isa, hash: u64, mode: Option<WriteMode>) {
+        let inserts = takes_room(mode);
+        if inserts {
+            self.fetch_for_insert(hash);
+        }
+        if mode == Some(WriteMode::TryInsert) {
+            return;
+        }
+        let shape = self.shape();
+        match self.candidate(isa, shape, hash) {
+            Some(slot) => prefetch_write(slot),
+            None if inserts => {}
+            None => self.fetch_words(shape.back(hash)),
+        }
+    }
+
+    /// Does the same as [`Core::fetch_for_write`] for a hash whose fingerprints are cached, except for one slot, which
+    /// it returns.
+    #[inline(always)]
+    pub(super) fn fetch_all_but_one(
+        &self,
+        isa: impl Isa,
+        hash: u64,
+        mode: Option<WriteMode>,
+    ) -> Option<&Slot> {
+        let shape = self.shape();
+        let bucket = shape.front(hash);
+        let view = self.front_line(bucket).view(isa, fingerprint(hash), self.front_mask());
+        let slot = |slots: u64| match slots {
+            0 => None,
+            slots => self.front_at(bucket, slots.trailing_zeros()),
+        };
+        let candidate = slot(view.candidates);
+        if candidate.is_none() || takes_room(mode) {
+            self.fetch_words(shape.back(hash));
+        }
+        if !takes_room(mode) {
+            return candidate;
+        }
+        if let Some(slot) = candidate {
+            prefetch_write(slot);
+        }
+        slot(view.empty)
+    }
+
+    #[inline(always)]
+    fn fetch_words(&self, buckets: [u64; 2]) {
+        for bucket in buckets {
+            prefetch_read(self.back_word(bucket).0);
+        }
+    }
+}
+
+/// The reads of a batch, compiled for each instruction set.
+struct Reads<'a, R: RecordForm, M: Medium, F, G> {
+    table: &'a Iceberg<R, M>,
+    count: usize,
+    key: F,
+    found: G,
+}
+
+impl<'k, R, M, F, G> Kernel for Reads<'_, R, M, F, G>
+where
+    R: RecordForm,
+    M: Medium,
+    F: Fn(usize) -> Raw<'k>,
+    G: FnMut(usize, Option<u64>) -> Result<()>,
+{
+    type Output = Result<()>;
+
+    #[inline(always)]
+    fn run<I: Isa>(self, isa: I) -> Result<()> {
+        let pin = self.table.core.pin();
+        let (count, mut failure) = (self.count, Ok(()));
+        let mask = self.table.core.front_mask();
+        let ring = Ring { reads: self, isa, mask, pin: &pin, failure: &mut failure };
+        pipeline::rolling_in_bursts::<BURST, _>(count, READ_RING, READ_PEEK, ring);
+        failure
+    }
+}
+
+struct Ring<'r, R, I> {
+    reads: R,
+    isa: I,
+    /// A mask of the slots of a front bucket.
+    mask: u64,
+    pin: &'r EpochGuard<'r>,
+    failure: &'r mut Result<()>,
+}
+
+/// A prefetched read: the hash of its key, and two slots of which one probably holds its record. The references stay
+/// valid whatever happens to the table, because yards are never unmapped.
+#[derive(Clone, Copy)]
+struct Ahead<'a> {
+    hash: u64,
+    slots: Option<[&'a Slot; 2]>,
+}
+
+impl<'a, 'k, R, M, F, G, I> Stages for Ring<'_, Reads<'a, R, M, F, G>, I>
+where
+    R: RecordForm,
+    M: Medium,
+    F: Fn(usize) -> Raw<'k>,
+    G: FnMut(usize, Option<u64>) -> Result<()>,
+    I: Isa,
+{
+    type Entry = Ahead<'a>;
+
+    #[inline(always)]
+    fn locate(&mut self, index: usize) -> Ahead<'a> {
+        let core = &self.reads.table.core;
+        let hash = core.records.hash_key((self.reads.key)(index)).hash;
+        core.fetch_line(hash, prefetch_read);
+        Ahead { hash, slots: None }
+    }
+
+    #[inline(always)]
+    fn inspect(&mut self, ahead: &mut Ahead<'a>) {
+        ahead.slots = self.reads.table.core.fetch_slots(self.isa, ahead.hash, self.mask);
+    }
+
+    #[inline(always)]
+    fn prefetch_record(&mut self, ahead: Ahead<'a>) {
+        if ahead.slots.is_none() {
+            self.reads.table.core.fetch_back_slot(ahead.hash);
+        }
+    }
+
+    #[inline(always)]
+    fn run(&mut self, index: usize, ahead: Ahead<'a>) -> ControlFlow<()> {
+        let Reads { table, key, found, .. } = &mut self.reads;
+        let (Ahead { hash, slots }, core, key) = (ahead, &table.core, key(index));
+        let value = match slots.and_then(|slots| core.lookup_in(slots, hash, key.word())) {
+            Some(word) => Ok(Some(word)),
+            None => core.lookup_on(self.isa, self.pin, &LookupKey { hash, key }),
+        };
+        match value.and_then(|word| found(index, word)) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                *self.failure = Err(error);
+                ControlFlow::Break(())
+            }
+        }
+    }
+}
+
+impl<'k, 'v, R, M, F, G, A> Kernel for Writes<'_, R, M, F, G, A>
+where
+    R: RecordForm,
+    M: Medium,
+    F: Fn(usize) -> Raw<'k>,
+    G: Fn(usize) -> Raw<'v>,
+    A: FnMut(usize, WriteOutcome) -> Result<()>,
+{
+    type Output = Result<()>;
+
+    #[inline(always)]
+    fn run<I: Isa>(mut self, isa: I) -> Result<()> {
+        if self.table.core.storage.fence_is_free() {
+            return self.run_at_once(isa);
+        }
+        let mut writer = Writer::new(self.table);
+        let result = self.run_windows(isa, &mut writer);
+        // Operations before a failure are made durable and answered.
+        let finished = writer.commit(&mut self.answer);
+        result.and(finished)
+    }
+}
+
+impl<'k, 'v, R, M, F, G, A> Writes<'_, R, M, F, G, A>
+where
+    R: RecordForm,
+    M: Medium,
+    F: Fn(usize) -> Raw<'k>,
+    G: Fn(usize) -> Raw<'v>,
+    A: FnMut(usize, WriteOutcome) -> Result<()>,
+{
+    #[inline(always)]
+    fn run_at_once<I: Isa>(self, isa: I) -> Result<()> {
+        let (pin, count, mut failure) = (self.table.core.pin(), self.count, Ok(()));
+        let stages = UnfencedBatch::new(self, isa, &pin, &mut failure);
+        pipeline::rolling_in_bursts::<BURST, _>(count, RING, PEEK, stages);
+        failure
+    }
+
+    /// Runs window after window. Between the flushes of a window and its fence, it fetches the slots of the next window
+    /// and the fingerprints of the one after it: their latencies overlap with one another and with the flushes.
+    #[inline(always)]
+    fn run_windows<'t>(&mut self, isa: impl Isa, writer: &mut Writer<'t, R, M>) -> Result<()> {
+        let (mut hashes, mut ahead) = ([0; WINDOW], [0; WINDOW]);
+        self.fetch_lines(0, &mut hashes);
+        self.fetch_slots(isa, 0, &hashes);
+        self.fetch_lines(WINDOW, &mut ahead);
+        for start in (0..self.count).step_by(WINDOW) {
+            writer.take_locks(hashes.into_iter().take(self.count - start));
+            for (index, &hash) in (start..self.count).zip(&hashes) {
+                let write = self.mode.map(|mode| (mode, (self.value)(index)));
+                let probe = LookupKey { hash, key: (self.key)(index) };
+                writer.run_on(isa, index, &probe, write, &mut self.answer)?;
+            }
+            writer.flush();
+            hashes = ahead;
+            self.fetch_slots(isa, start + WINDOW, &hashes);
+            self.fetch_lines(start + 2 * WINDOW, &mut ahead);
+            writer.commit(&mut self.answer)?;
+        }
+        Ok(())
+    }
+
+    /// Computes the hashes of the window that begins with operation `start`, and fetches their fingerprints.
+    #[inline(always)]
+    fn fetch_lines(&self, start: usize, hashes: &mut [u64; WINDOW]) {
+        let core = &self.table.core;
+        for (index, hash) in (start..self.count).zip(hashes) {
+            *hash = core.records.hash_key((self.key)(index)).hash;
+            core.fetch_line(*hash, prefetch_write);
+        }
+    }
+
+    /// Searches those fingerprints, and fetches the slots that will be written: one hint right after the other, so that
+    /// as many of their page walks as possible overlap.
+    #[inline(always)]
+    fn fetch_slots(&self, isa: impl Isa, start: usize, hashes: &[u64; WINDOW]) {
+        let (mut slots, mut found) = ([std::ptr::null(); WINDOW], 0);
+        for (_, &hash) in (start..self.count).zip(hashes) {
+            if let Some(slot) = self.table.core.fetch_all_but_one(isa, hash, self.mode) {
+                slots[found] = std::ptr::from_ref(slot);
+                found += 1;
+            }
+        }
+        slots[..found].iter().for_each(|slot| prefetch_write(*slot));
+    }
+}
+
+/// Returns whether a write with this mode may need an empty slot; `None` is a removal.
+#[inline(always)]
+fn takes_room(mode: Option<WriteMode>) -> bool {
+    matches!(mode, Some(WriteMode::TryInsert | WriteMode::Upsert))
+}
+
+impl<R: RecordForm, M: Medium> BatchTable for Iceberg<R, M> {
+    type Writer<'t>
+        = Writer<'t, R, M>
+    where
+        Self: 't;
+
+    fn writer(&self) -> Writer<'_, R, M> {
+        Writer::new(self)
+    }
+
+    #[inline]
+    fn hint(&self, hash: u64) {
+        self.core.fetch_line(hash, prefetch_write);
+    }
+
+    fn hint_read(&self, hash: u64) {
+        self.core.fetch_line(hash, prefetch_read);
+    }
+
+    fn read_batch<'k>(
+        &self,
+        count: usize,
+        key: impl Fn(usize) -> Raw<'k>,
+        found: impl FnMut(usize, Option<u64>) -> Result<()>,
+    ) -> Result<()> {
+        dispatch(Reads { table: self, count, key, found })
+    }
+
+    fn run_batch<'k, 'v>(
+        &self,
+        mode: Option<WriteMode>,
+        count: usize,
+        key: impl Fn(usize) -> Raw<'k>,
+        value: impl Fn(usize) -> Raw<'v>,
+        answer: impl FnMut(usize, WriteOutcome) -> Result<()>,
+    ) -> Result<()> {
+        dispatch(Writes { table: self, mode, count, key, value, answer })
+    }
+}

@@ -1,0 +1,442 @@
+//! The table without its operations: yards, the DRAM beside them, and the search for a key under its lock.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU8, AtomicU64};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::fingerprints::{BackWord, FrontLine, candidates_back, taken_back};
+use super::layout::{EMPTY_KEY, Root, SIDE_KEY, SLOT_BYTES, Shape, Slot, Yards, fingerprint};
+use super::moves::Moves;
+use super::overflow::Overflow;
+use crate::base::counter::ShardedCounter;
+use crate::base::gate::{Closed, Gate};
+use crate::base::group::Isa;
+use crate::base::memory::GrowingArray;
+use crate::base::sync::GrowingLines;
+use crate::engine::LookupKey;
+use crate::engine::length::Length;
+use crate::engine::slots::{EpochGuard, PreparedRecord, Records};
+use crate::storage::superblock::ROOT_OFFSET;
+use crate::storage::{Medium, Region};
+use crate::types::RecordForm;
+use crate::{Error, Result};
+
+/// The state that all files of this module share: the medium, the regions, the records, and the DRAM beside them.
+pub(crate) struct Core<R, M> {
+    pub(super) yards: Yards,
+    pub(super) records: Records<R>,
+    pub(super) length: Length,
+    pub(super) table: Region,
+    pub(super) front: Region,
+    pub(super) back: Region,
+    pub(super) overflow: Overflow,
+    pub(super) front_lines: GrowingLines,
+    pub(super) back_words: GrowingArray<AtomicU64>,
+    /// For each front bucket its lowest empty slot, as of the last insert or removal there: a hint.
+    pub(super) rooms: GrowingArray<AtomicU8>,
+    /// [`Shape`]: a copy of the durable shape, never ahead of it.
+    pub(super) shape: AtomicU64,
+    /// Writers pass it; steps close it.
+    pub(super) gate: Gate,
+    /// Serializes steps.
+    pub(super) structure: Mutex<()>,
+    pub(super) moves: Moves,
+    /// Maximum depth that the address space allows.
+    pub(super) max_depth: u32,
+    /// Used slots per thousand at which the table doubles.
+    pub(super) max_load: u32,
+    /// Set if reads need no lock.
+    pub(super) loads_whole: bool,
+    pub(super) counts: Counts,
+    /// The last field, so that all fields that point into its mappings are dropped first.
+    pub(super) storage: M,
+}
+
+/// Rare events, counted for `stats` and the benchmarks.
+#[derive(Default)]
+pub(super) struct Counts {
+    pub(super) doublings: ShardedCounter,
+    pub(super) halvings: ShardedCounter,
+    pub(super) back_inserts: ShardedCounter,
+    pub(super) overflow_inserts: ShardedCounter,
+}
+
+/// The slot of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub(super) enum Place {
+    /// The slot of the key whose word is [`EMPTY_KEY`].
+    Side,
+    Front(At),
+    Back(At),
+    Overflow(u32),
+}
+
+/// A bucket and one of its slots, in one word: two halves that are stored separately and loaded together would stall
+/// the processor on every insert.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct At(u64);
+
+impl At {
+    #[inline(always)]
+    pub(super) fn new(bucket: u64, slot: u32) -> Self {
+        Self(bucket << 8 | u64::from(slot))
+    }
+
+    #[inline(always)]
+    pub(super) fn bucket(self) -> u64 {
+        self.0 >> 8
+    }
+
+    #[inline(always)]
+    pub(super) fn slot(self) -> u32 {
+        u32::from(self.0 as u8)
+    }
+}
+
+/// A slot and its place.
+#[derive(Clone, Copy)]
+pub(super) struct Located<'a> {
+    pub(super) place: Place,
+    pub(super) slot: &'a Slot,
+}
+
+/// The result of a search under the lock.
+#[derive(Clone, Copy)]
+pub(super) enum Search<'a> {
+    Found(Located<'a>),
+    /// The key is absent; these slots of its front bucket are empty.
+    Absent {
+        room: u64,
+    },
+}
+
+impl<R: RecordForm, M: Medium> Core<R, M> {
+    #[inline]
+    pub(super) fn root(&self) -> Result<&Root> {
+        self.table.at::<Root>(ROOT_OFFSET).ok_or_else(|| {
+            self.corrupt(&self.table, ROOT_OFFSET, "the file ends before the root words")
+        })
+    }
+
+    /// Builds an error for damage in one of the table's files.
+    #[cold]
+    pub(super) fn corrupt(&self, region: &Region, offset: u64, detail: impl Into<String>) -> Error {
+        Error::corrupt(self.storage.path().join(region.name()), offset, detail)
+    }
+
+    #[inline(always)]
+    pub(super) fn shape(&self) -> Shape {
+        self.storage.sim_yield_point();
+        // Acquire (E4): pairs with the Release in `set_shape`.
+        Shape::of(self.shape.load(Acquire))
+    }
+
+    /// Stores, persists and then publishes a shape.
+    pub(super) fn set_shape(&self, shape: Shape) -> Result<()> {
+        let cell = &self.root()?.shape;
+        cell.store(&self.storage, shape.word(), Release);
+        // P3, P6, P7, P9, P10, P13: see the header of the module.
+        self.storage.persist(cell);
+        // Release (E4): pairs with the Acquire in `shape`.
+        self.shape.store(shape.word(), Release);
+        Ok(())
+    }
+
+    /// Excludes writers while the table's shape changes.
+    pub(super) fn close_gate(&self) -> Result<Closed<'_>> {
+        self.gate.close().map_err(|error| Error::io(self.storage.path(), error))
+    }
+
+    pub(super) fn lock_structure(&self) -> MutexGuard<'_, ()> {
+        // A panic leaves nothing half done that a crash could not leave as well: the next step continues it.
+        self.structure.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns a mask of the slots that are used in a front bucket's line.
+    #[inline(always)]
+    pub(super) fn front_mask(&self) -> u64 {
+        u64::MAX >> (64 - self.yards.front)
+    }
+
+    #[inline(always)]
+    pub(super) fn front_line(&self, bucket: u64) -> FrontLine<'_> {
+        self.storage.sim_yield_point();
+        FrontLine(&self.front_lines[bucket as usize])
+    }
+
+    #[inline(always)]
+    pub(super) fn back_word(&self, bucket: u64) -> BackWord<'_> {
+        self.storage.sim_yield_point();
+        BackWord(&self.back_words[bucket as usize])
+    }
+
+    /// Stores the lowest empty slot of a front bucket, for [`Core::room_at`].
+    #[inline(always)]
+    fn guess(&self, bucket: u64, empty: u64) {
+        // Relaxed: a hint only.
+        self.rooms[bucket as usize].store(empty.trailing_zeros() as u8, Relaxed);
+    }
+
+    /// Calls [`Core::guess`] with the slots that are empty according to the fingerprints.
+    #[inline(always)]
+    pub(super) fn guess_room(&self, bucket: u64) {
+        self.guess(bucket, self.front_line(bucket).empty(self.front_mask()));
+    }
+
+    /// Returns the slot of a front bucket that an insert will probably take, or `None` if that is likely to be in the
+    /// back yard. It reads one byte per bucket, which is cached more often than the fingerprints.
+    #[inline(always)]
+    pub(super) fn room_at(&self, bucket: u64) -> Option<&Slot> {
+        self.storage.sim_yield_point();
+        // Relaxed: a hint.
+        let slot = u32::from(self.rooms[bucket as usize].load(Relaxed));
+        if slot < self.yards.front { self.front_at(bucket, slot) } else { None }
+    }
+
+    /// Returns a slot of the front yard, or `None` outside the file.
+    #[inline(always)]
+    pub(super) fn front_at(&self, bucket: u64, slot: u32) -> Option<&Slot> {
+        self.front.at((bucket * u64::from(self.yards.front) + u64::from(slot)) * SLOT_BYTES)
+    }
+
+    /// Returns all slots of a front bucket, or `None` outside the file.
+    #[inline(always)]
+    pub(super) fn front_bucket(&self, bucket: u64) -> Option<&[Slot]> {
+        let slots = self.yards.front;
+        self.front.slice_at(bucket * u64::from(slots) * SLOT_BYTES, slots as usize)
+    }
+
+    /// Returns a slot of the back yard, or `None` outside the file.
+    #[inline(always)]
+    pub(super) fn back_at(&self, bucket: u64, slot: u32) -> Option<&Slot> {
+        self.back.at((bucket * u64::from(self.yards.back) + u64::from(slot)) * SLOT_BYTES)
+    }
+
+    /// Returns a slot of the front yard, or an error outside the file.
+    #[inline(always)]
+    pub(super) fn front_slot(&self, bucket: u64, slot: u32) -> Result<&Slot> {
+        self.front_at(bucket, slot).ok_or_else(|| self.no_slot(&self.front, bucket, slot))
+    }
+
+    /// Returns a slot of the back yard, or an error outside the file.
+    #[inline(always)]
+    pub(super) fn back_slot(&self, bucket: u64, slot: u32) -> Result<&Slot> {
+        self.back_at(bucket, slot).ok_or_else(|| self.no_slot(&self.back, bucket, slot))
+    }
+
+    #[cold]
+    fn no_slot(&self, region: &Region, bucket: u64, slot: u32) -> Error {
+        let detail = format!("the file ends before slot {slot} of bucket {bucket}");
+        self.corrupt(region, region.len(), detail)
+    }
+
+    pub(super) fn slot(&self, place: Place) -> Result<&Slot> {
+        match place {
+            Place::Side => Ok(&self.root()?.side),
+            Place::Front(at) => self.front_slot(at.bucket(), at.slot()),
+            Place::Back(at) => self.back_slot(at.bucket(), at.slot()),
+            Place::Overflow(slot) => self
+                .overflow
+                .slot(slot)
+                .ok_or_else(|| self.no_slot(self.overflow.region(), 0, slot)),
+        }
+    }
+
+    /// Returns whether the key's record is in the side slot.
+    #[inline(always)]
+    pub(super) fn is_side(&self, probe: &LookupKey<'_>) -> bool {
+        self.records.is_key_word(probe, EMPTY_KEY)
+    }
+
+    /// Protects by-reference records from reuse while the pin is held.
+    #[inline]
+    pub(super) fn pin(&self) -> EpochGuard<'_> {
+        self.records.pin()
+    }
+
+    /// Finds a key under its lock, which is in `line`. During a doubling, the key's buckets have been moved before.
+    #[inline(always)]
+    pub(super) fn find_locked(
+        &self,
+        isa: impl Isa,
+        shape: Shape,
+        line: FrontLine<'_>,
+        probe: &LookupKey<'_>,
+    ) -> Result<Search<'_>> {
+        if self.is_side(probe) {
+            return self.find_side();
+        }
+        let bucket = shape.front(probe.hash);
+        let view = line.view(isa, fingerprint(probe.hash), self.front_mask());
+        let mut candidates = view.candidates;
+        while candidates != 0 {
+            let number = candidates.trailing_zeros();
+            let slot = self.front_slot(bucket, number)?;
+            if self.holds(slot.key(&self.storage), probe)? {
+                let place = Place::Front(At::new(bucket, number));
+                return Ok(Search::Found(Located { place, slot }));
+            }
+            candidates &= candidates - 1;
+        }
+        if !self.may_be_behind(shape, probe.hash) {
+            return Ok(Search::Absent { room: view.empty });
+        }
+        let found = self.find_behind(shape, probe)?;
+        Ok(found.map_or(Search::Absent { room: view.empty }, Search::Found))
+    }
+
+    #[cold]
+    fn find_side(&self) -> Result<Search<'_>> {
+        let slot = &self.root()?.side;
+        let found = Search::Found(Located { place: Place::Side, slot });
+        Ok(if slot.key(&self.storage) == SIDE_KEY { found } else { Search::Absent { room: 0 } })
+    }
+
+    /// Returns whether a record with this hash may be in the back yard or the overflow yard.
+    #[inline(always)]
+    pub(super) fn may_be_behind(&self, shape: Shape, hash: u64) -> bool {
+        let words = shape.back(hash).map(|bucket| self.back_word(bucket).load());
+        candidates_back(words, fingerprint(hash)) != 0 || !self.overflow.is_empty(hash)
+    }
+
+    /// Continues [`Core::find_locked`] in the back yard and the overflow yard.
+    fn find_behind(&self, shape: Shape, probe: &LookupKey<'_>) -> Result<Option<Located<'_>>> {
+        let buckets = shape.back(probe.hash);
+        let words = buckets.map(|bucket| self.back_word(bucket).load());
+        let mut candidates = candidates_back(words, fingerprint(probe.hash));
+        while candidates != 0 {
+            let (which, number) = place_of(candidates);
+            let slot = self.back_slot(buckets[which], number)?;
+            if self.holds(self.storage.read_unvalidated(|| slot.key(&self.storage)), probe)? {
+                let place = Place::Back(At::new(buckets[which], number));
+                return Ok(Some(Located { place, slot }));
+            }
+            candidates &= candidates - 1;
+        }
+        if self.overflow.is_empty(probe.hash) {
+            return Ok(None);
+        }
+        let place = self.overflow.find(probe.hash, |number, slot| {
+            let holds =
+                self.holds(self.storage.read_unvalidated(|| slot.key(&self.storage)), probe)?;
+            Ok(holds.then_some(Place::Overflow(number)))
+        })?;
+        place.map(|place| Ok(Located { place, slot: self.slot(place)? })).transpose()
+    }
+
+    /// Returns whether a slot with this key word holds the key.
+    #[inline(always)]
+    pub(super) fn holds(&self, key: u64, probe: &LookupKey<'_>) -> Result<bool> {
+        Ok(key != EMPTY_KEY && self.records.matches(&self.storage, key, probe)?)
+    }
+
+    /// Claims a free slot for an absent key, under its lock: one of those in the front bucket (`room`), else one in the
+    /// emptier of the two back buckets, else one in the overflow yard (Algorithms 1, 2).
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] when the overflow yard cannot grow.
+    #[inline(always)]
+    pub(super) fn claim(
+        &self,
+        shape: Shape,
+        probe: &LookupKey<'_>,
+        room: u64,
+    ) -> Result<Located<'_>> {
+        if room == 0 {
+            return self.claim_elsewhere(shape, probe);
+        }
+        let (at, slot) = self.claim_front(shape, probe.hash, room)?;
+        Ok(Located { place: Place::Front(at), slot })
+    }
+
+    /// Claims the first slot of `room`.
+    #[inline(always)]
+    pub(super) fn claim_front(&self, shape: Shape, hash: u64, room: u64) -> Result<(At, &Slot)> {
+        let (bucket, slot) = (shape.front(hash), room.trailing_zeros());
+        self.guess(bucket, room & (room - 1));
+        Ok((At::new(bucket, slot), self.front_slot(bucket, slot)?))
+    }
+
+    #[inline(never)]
+    pub(super) fn claim_elsewhere(
+        &self,
+        shape: Shape,
+        probe: &LookupKey<'_>,
+    ) -> Result<Located<'_>> {
+        let place =
+            if self.is_side(probe) { Place::Side } else { self.claim_behind(shape, probe.hash)? };
+        Ok(Located { place, slot: self.slot(place)? })
+    }
+
+    fn claim_behind(&self, shape: Shape, hash: u64) -> Result<Place> {
+        let [first, second] = shape.back(hash);
+        let load = |bucket| taken_back(self.back_word(bucket).load());
+        let order = if load(second) < load(first) { [second, first] } else { [first, second] };
+        for bucket in order {
+            if let Some(slot) = self.back_word(bucket).claim(self.yards.back) {
+                self.counts.back_inserts.add(1);
+                return Ok(Place::Back(At::new(bucket, slot)));
+            }
+        }
+        let slot = self.overflow.claim(&self.storage)?;
+        self.counts.overflow_inserts.add(1);
+        Ok(Place::Overflow(slot))
+    }
+
+    /// Releases a claimed slot.
+    pub(super) fn unclaim(&self, place: Place) {
+        match place {
+            Place::Side | Place::Front(_) => {}
+            Place::Back(at) => self.back_word(at.bucket()).release(at.slot()),
+            Place::Overflow(slot) => self.overflow.free_slot(slot),
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn fill(&self, claimed: &Located<'_>, record: PreparedRecord) {
+        let key = if claimed.place == Place::Side { SIDE_KEY } else { record.key };
+        claimed.slot.fill(&self.storage, key, record.value);
+    }
+
+    /// Publishes a claimed, durable slot to reads; `line` has the key's lock.
+    #[inline(always)]
+    pub(super) fn publish(&self, line: FrontLine<'_>, place: Place, hash: u64) {
+        match place {
+            Place::Front(at) => line.publish(at.slot(), fingerprint(hash)),
+            elsewhere => self.publish_elsewhere(elsewhere, hash),
+        }
+    }
+
+    #[inline(never)]
+    fn publish_elsewhere(&self, place: Place, hash: u64) {
+        match place {
+            Place::Side | Place::Front(_) => {}
+            Place::Back(at) => self.back_word(at.bucket()).publish(at.slot(), fingerprint(hash)),
+            Place::Overflow(slot) => self.overflow.link(slot, hash),
+        }
+    }
+
+    /// Frees the slot of a record whose removal is durable.
+    #[inline]
+    pub(super) fn release(&self, place: Place, hash: u64) {
+        match place {
+            Place::Side => {}
+            Place::Front(at) => {
+                self.front_line(at.bucket()).clear(at.slot());
+                // Does not search the fingerprints: that would wait for the store just made.
+                let room = &self.rooms[at.bucket() as usize];
+                room.store(room.load(Relaxed).min(at.slot() as u8), Relaxed);
+            }
+            Place::Back(at) => self.back_word(at.bucket()).clear(at.slot()),
+            Place::Overflow(slot) => self.overflow.unlink(slot, hash),
+        }
+    }
+}
+
+/// Returns the back bucket of the two, and its slot, of the first of the [`candidates_back`].
+#[inline(always)]
+pub(super) fn place_of(candidates: u32) -> (usize, u32) {
+    let place = candidates.trailing_zeros();
+    (place as usize / 8, place % 8)
+}

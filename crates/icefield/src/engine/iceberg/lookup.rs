@@ -1,0 +1,222 @@
+//! Lookup of a key without a lock (§5.1).
+
+use super::core::{Core, place_of};
+use super::fingerprints::{FrontLine, candidates_back};
+use super::layout::{EMPTY_KEY, Phase, SIDE_KEY, Shape, Slot, fingerprint};
+use crate::Result;
+use crate::base::group::{Isa, Native};
+use crate::engine::LookupKey;
+use crate::engine::slots::EpochGuard;
+use crate::storage::Medium;
+use crate::types::RecordForm;
+
+impl<R: RecordForm, M: Medium> Core<R, M> {
+    /// Returns the value word of a key, without a lock. Valid while the pin is held.
+    #[inline]
+    pub(super) fn lookup(
+        &self,
+        pin: &EpochGuard<'_>,
+        probe: &LookupKey<'_>,
+    ) -> Result<Option<u64>> {
+        self.lookup_on(Native::default(), pin, probe)
+    }
+
+    /// Computes [`Core::lookup`] with `isa`.
+    #[inline(always)]
+    pub(super) fn lookup_on(
+        &self,
+        isa: impl Isa,
+        pin: &EpochGuard<'_>,
+        probe: &LookupKey<'_>,
+    ) -> Result<Option<u64>> {
+        match self.lookup_quickly(isa, probe) {
+            Some(found) => Ok(found),
+            None => self.lookup_slowly(pin, probe),
+        }
+    }
+
+    /// Handles the common cases in a few instructions and without waiting: the shape is stable, the front bucket is not
+    /// locked, the overflow list is empty. `None` means that [`Core::lookup_slowly`] must decide.
+    #[inline(always)]
+    pub(super) fn lookup_quickly(
+        &self,
+        isa: impl Isa,
+        probe: &LookupKey<'_>,
+    ) -> Option<Option<u64>> {
+        let shape = self.shape();
+        if !shape.is(Phase::Stable) || !self.loads_whole || self.is_side(probe) {
+            return None;
+        }
+        let bucket = shape.front(probe.hash);
+        let mut found = self.search_front(isa, bucket, probe, Self::read_own).ok()?;
+        if found.is_none() {
+            found = self.search_back(shape.back(probe.hash), probe).ok()?;
+            if found.is_none() && !self.overflow.is_empty(probe.hash) {
+                return None;
+            }
+        }
+        self.storage.sim_yield_point();
+        // The last checks, as in `lookup_slowly`.
+        let is_last = !self.front_line(bucket).is_locked() && self.shape() == shape;
+        is_last.then_some(found)
+    }
+
+    /// Returns the value word of a key that is in one of two slots of the yards; the slots may be any guess. While the
+    /// shape is stable a key is in at most one slot, wherever that is (I2, I4), so no fingerprint is needed. `None`
+    /// means that [`Core::lookup_on`] must decide, which is always the case if keys are not words.
+    #[inline(always)]
+    pub(super) fn lookup_in(&self, slots: [&Slot; 2], hash: u64, key: u64) -> Option<u64> {
+        let shape = self.shape();
+        if !self.records.keys_are_words()
+            || key == EMPTY_KEY
+            || !shape.is(Phase::Stable)
+            || !self.loads_whole
+        {
+            return None;
+        }
+        let [likely, other] = slots;
+        let is_likely = self.storage.read_unvalidated(|| likely.key(&self.storage)) == key;
+        let slot = if is_likely { likely } else { other };
+        if self.storage.read_unvalidated(|| slot.key(&self.storage)) != key {
+            return None;
+        }
+        let [now, value] = slot.load(&self.storage);
+        self.storage.sim_yield_point();
+        // The last checks, as in `lookup_slowly`: only the holder of this line's lock changes a slot with this key.
+        let line = self.front_line(shape.front(hash));
+        if now == key && !line.is_locked() && self.shape() == shape {
+            return Some(value);
+        }
+        self.storage.forget_reads();
+        None
+    }
+
+    /// Computes [`Core::lookup`] in all cases.
+    #[inline(never)]
+    fn lookup_slowly(&self, _pin: &EpochGuard<'_>, probe: &LookupKey<'_>) -> Result<Option<u64>> {
+        self.storage.forget_reads();
+        loop {
+            let shape = self.shape();
+            if shape.is(Phase::Clearing) {
+                return Ok(None);
+            }
+            let line = self.front_line(shape.front(probe.hash));
+            let found = if self.loads_whole {
+                let found = self.search(shape, probe);
+                // A writer sets the lock bit before it changes a slot. If the bit is clear, the loaded words are
+                // durable. This holds for misses as well.
+                self.wait_unlocked(line);
+                found
+            } else {
+                line.lock(&self.storage);
+                let found = self.search(shape, probe);
+                line.unlock();
+                found
+            };
+            // Hits, misses and errors alike are valid only if no step intervened.
+            if self.shape() == shape {
+                return found;
+            }
+            self.storage.forget_reads();
+        }
+    }
+
+    /// Waits until the lock bit of a front bucket is clear.
+    #[inline(always)]
+    pub(super) fn wait_unlocked(&self, line: FrontLine<'_>) {
+        self.storage.sim_yield_point();
+        let mut rounds = 0;
+        while line.is_locked() {
+            self.storage.wait(rounds);
+            rounds = rounds.saturating_add(1);
+        }
+    }
+
+    /// Searches all places of the key; where a doubling or halving may be moving the key, its old place first.
+    #[inline(always)]
+    fn search(&self, shape: Shape, probe: &LookupKey<'_>) -> Result<Option<u64>> {
+        let isa = Native::default();
+        if self.is_side(probe) {
+            let [key, value] = self.root()?.side.load(&self.storage);
+            return Ok((key == SIDE_KEY).then_some(value));
+        }
+        let bucket = shape.front(probe.hash);
+        if let Some(source) = shape.front_before(probe.hash)
+            && let Some(value) = self.search_front(isa, source, probe, Self::read_shared)?
+        {
+            return Ok(Some(value));
+        }
+        if let Some(value) = self.search_front(isa, bucket, probe, Self::read_own)? {
+            return Ok(Some(value));
+        }
+        let buckets = shape.back(probe.hash);
+        if !shape.is(Phase::Stable)
+            && let Some(value) = self.search_back(shape.back_before(probe.hash), probe)?
+        {
+            return Ok(Some(value));
+        }
+        if let Some(value) = self.search_back(buckets, probe)? {
+            return Ok(Some(value));
+        }
+        if self.overflow.is_empty(probe.hash) {
+            return Ok(None);
+        }
+        self.overflow.find(probe.hash, |_, slot| self.read_shared(slot, probe))
+    }
+
+    #[inline(always)]
+    fn search_front(
+        &self,
+        isa: impl Isa,
+        bucket: u64,
+        probe: &LookupKey<'_>,
+        read: impl Fn(&Self, &Slot, &LookupKey<'_>) -> Result<Option<u64>>,
+    ) -> Result<Option<u64>> {
+        let line = self.front_line(bucket);
+        let fingerprint = fingerprint(probe.hash);
+        let mut candidates = line.candidates_on(isa, fingerprint, self.front_mask());
+        while candidates != 0 {
+            let slot = self.front_slot(bucket, candidates.trailing_zeros())?;
+            if let Some(value) = read(self, slot, probe)? {
+                return Ok(Some(value));
+            }
+            candidates &= candidates - 1;
+        }
+        Ok(None)
+    }
+
+    /// Returns the value word of a slot that changes only under the key's own lock, if the slot holds the key.
+    #[inline(always)]
+    fn read_own(&self, slot: &Slot, probe: &LookupKey<'_>) -> Result<Option<u64>> {
+        let [key, value] = slot.load(&self.storage);
+        Ok(self.holds(key, probe)?.then_some(value))
+    }
+
+    #[inline(always)]
+    fn search_back(&self, buckets: [u64; 2], probe: &LookupKey<'_>) -> Result<Option<u64>> {
+        let words = buckets.map(|bucket| self.back_word(bucket).load());
+        let mut candidates = candidates_back(words, fingerprint(probe.hash));
+        while candidates != 0 {
+            let (which, slot) = place_of(candidates);
+            let slot = self.back_slot(buckets[which], slot)?;
+            if let Some(value) = self.read_shared(slot, probe)? {
+                return Ok(Some(value));
+            }
+            candidates &= candidates - 1;
+        }
+        Ok(None)
+    }
+
+    /// Returns the value word of a slot, if it holds the key. The holder of another key's lock, or a move, may be
+    /// changing the slot. Words that are not durable yet do not affect the result: in that case the slot does not hold
+    /// the key, or the key is in another place.
+    #[inline(always)]
+    fn read_shared(&self, slot: &Slot, probe: &LookupKey<'_>) -> Result<Option<u64>> {
+        let key = self.storage.read_unvalidated(|| slot.key(&self.storage));
+        if key == EMPTY_KEY || !self.records.matches(&self.storage, key, probe)? {
+            return Ok(None);
+        }
+        let [now, value] = slot.load(&self.storage);
+        Ok((now == key).then_some(value))
+    }
+}

@@ -1,0 +1,259 @@
+//! Creates and opens tables.
+
+use std::sync::Mutex;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Release;
+use std::time::Instant;
+
+use super::Iceberg;
+use super::core::{Core, Counts};
+use super::layout::{MAX_DEPTH, Root, SLOT_BYTES, Shape, Yards};
+use super::moves::Moves;
+use super::overflow::Overflow;
+use crate::base::gate::Gate;
+use crate::base::hash::Hash;
+use crate::base::memory::GrowingArray;
+use crate::base::parallel::all_cores;
+use crate::base::sync::GrowingLines;
+use crate::engine::Design;
+use crate::engine::length::Length;
+use crate::engine::opening::{Common, impossible, report};
+use crate::engine::slots::Records;
+use crate::report::RecoveryReport;
+use crate::storage::superblock::{self, Identity, ROOT_OFFSET, SessionStart};
+use crate::storage::{Cell128, Medium, Region};
+use crate::types::{Forms, RecordForm, StoredForm};
+use crate::{Error, Result};
+
+/// The overflow yard is for some records in a million, and for many equal hashes: this part of the address space is
+/// ample.
+const OVERFLOW_SHARE: u64 = 64;
+/// Used slots per thousand at which a table doubles (§4).
+const MAX_LOAD: u32 = 850;
+
+/// IcebergHT as a design.
+pub struct IcebergHt;
+
+/// The options that only IcebergHT has.
+#[derive(Clone, Debug)]
+pub struct IcebergSettings {
+    pub(crate) yards: Yards,
+    /// Used slots per thousand at which the table doubles; 0 is refused.
+    pub(crate) max_load: u32,
+    pub(crate) max_depth: u32,
+    pub(crate) threads: Option<usize>,
+}
+
+impl Default for IcebergSettings {
+    fn default() -> Self {
+        Self { yards: Yards::default(), max_load: MAX_LOAD, max_depth: MAX_DEPTH, threads: None }
+    }
+}
+
+impl Design for IcebergHt {
+    const NAME: &'static str = "iceberg";
+    const TITLE: &'static str = "IcebergHT";
+    type Settings = IcebergSettings;
+    type Form<K: StoredForm, V: StoredForm> = Forms<K::InSlot, V::InSlot>;
+    type Engine<R: RecordForm, M: Medium> = Iceberg<R, M>;
+
+    fn create<R: RecordForm, M: Medium>(
+        common: Common,
+        settings: IcebergSettings,
+        storage: M,
+    ) -> Result<(Iceberg<R, M>, RecoveryReport)> {
+        Opening { common, settings }.create(storage)
+    }
+
+    fn open<R: RecordForm, M: Medium>(
+        common: Common,
+        settings: IcebergSettings,
+        storage: M,
+    ) -> Result<(Iceberg<R, M>, RecoveryReport)> {
+        Opening { common, settings }.open(storage)
+    }
+}
+
+/// The options of one opening.
+struct Opening {
+    common: Common,
+    settings: IcebergSettings,
+}
+
+impl Opening {
+    fn create<R: RecordForm, M: Medium>(
+        self,
+        storage: M,
+    ) -> Result<(Iceberg<R, M>, RecoveryReport)> {
+        let started = Instant::now();
+        self.validate()?;
+        let identity = self.identity();
+        let storage = storage.claimed()?;
+        let table = superblock::create(&storage)?;
+        let core = self.core::<R, M>(storage, table.clone(), &identity, 0)?;
+        let depth = core.depth_for(self.common.capacity);
+        if depth > core.max_depth {
+            return Err(Error::InvalidOption {
+                option: "capacity",
+                detail: format!("{} records do not fit into max_bytes", self.common.capacity),
+            });
+        }
+        // No bucket exists yet, not even the first.
+        core.check_room(depth, 0)?;
+        let shape = Shape::first(depth);
+        core.reserve_yards(shape)?;
+        core.set_shape(shape)?;
+        superblock::seal(&core.storage, &table, &identity)?;
+        core.storage.publish_created()?;
+        let session = superblock::begin_session(&core.storage, &table)?;
+        // A new table has nothing to recover.
+        let recovery = report(SessionStart { was_clean: true, ..session }, 0, started);
+        Ok((Iceberg { core }, recovery))
+    }
+
+    fn open<R: RecordForm, M: Medium>(self, storage: M) -> Result<(Iceberg<R, M>, RecoveryReport)> {
+        let started = Instant::now();
+        let storage = storage.claimed()?;
+        let (table, identity) = superblock::read(&storage)?;
+        self.common.types.check(&storage, &identity, IcebergHt::NAME)?;
+        let opened = self.with_identity(&storage, &identity)?;
+        // A table that is larger than `max_bytes` can be opened, but does not grow.
+        let depth = table.at::<Root>(ROOT_OFFSET).and_then(|root| root.stored_shape(&storage));
+        let core = opened.core::<R, M>(
+            storage,
+            table.clone(),
+            &identity,
+            depth.map_or(0, Shape::extent),
+        )?;
+        if let (Some(mending), Some(shape)) =
+            (&opened.common.mending, core.root()?.stored_shape(&core.storage))
+        {
+            for (region, bytes) in core.yard_bytes(shape) {
+                mending.lengthen(&core.storage, region, bytes)?;
+            }
+        }
+        let shape = stored_shape(&core)?;
+        core.reach(shape)?;
+        core.shape.store(shape.word(), Release);
+        if core.storage.check_writable().is_ok() {
+            // A copy of the files may have left holes.
+            core.reserve_yards(shape)?;
+        }
+        let threads = opened.settings.threads.unwrap_or_else(all_cores);
+        // This precedes the start of the session: a crash here leaves only work that the next opening repeats.
+        let resolved = core.recover(threads)?;
+        let session = superblock::resume_session(&core.storage, &table, &identity)?;
+        let recovery = report(session, resolved, started);
+        Ok((Iceberg { core }, recovery))
+    }
+
+    fn validate(&self) -> Result<()> {
+        let refuse = |option, detail| Err(Error::InvalidOption { option, detail });
+        if !self.settings.yards.is_valid() {
+            return refuse("yards", format!("{:?} is not possible", self.settings.yards));
+        }
+        if self.settings.max_load == 0 {
+            return refuse("max_load", "a part above 0 and at most 1 is wanted".into());
+        }
+        if self.common.capacity > 1 << 38 {
+            return refuse(
+                "capacity",
+                format!("{} records are more than 2^38", self.common.capacity),
+            );
+        }
+        Ok(())
+    }
+
+    fn identity(&self) -> Identity {
+        let Yards { front, back } = self.settings.yards;
+        self.common.identity(IcebergHt::NAME, [front, back, 0])
+    }
+
+    /// Returns the options with the values that the table itself determines.
+    fn with_identity(mut self, storage: &impl Medium, identity: &Identity) -> Result<Self> {
+        let [front, back, _] = self.common.adopt(storage, identity)?;
+        self.settings.yards = Yards { front, back };
+        if !self.settings.yards.is_valid() {
+            return Err(impossible(storage, "bucket size"));
+        }
+        self.validate()?;
+        Ok(self)
+    }
+
+    fn core<R: RecordForm, M: Medium>(
+        &self,
+        storage: M,
+        table: Region,
+        identity: &Identity,
+        least_depth: u32,
+    ) -> Result<Core<R, M>> {
+        let limit = self.common.limit();
+        let room_for = (limit / (self.settings.yards.slots() * SLOT_BYTES)).ilog2();
+        let max_depth = room_for.min(self.settings.max_depth).max(least_depth);
+        let buckets = 1_u64 << max_depth;
+        let [front, back] = self
+            .settings
+            .yards
+            .bucket_bytes()
+            .map(|bytes| (buckets * bytes).next_multiple_of(4096));
+        let no_memory = |source| Error::io(storage.path(), source);
+        let overflow_bytes = (limit / OVERFLOW_SHARE).next_multiple_of(4096);
+        let overflow =
+            Overflow::new(storage.region("overflow.ice", overflow_bytes)?).map_err(no_memory)?;
+        let params = self.common.blobs(superblock::last_session(&storage, &table)?);
+        Ok(Core {
+            yards: self.settings.yards,
+            records: Records::open(
+                &storage,
+                Hash::new(self.common.hash, identity.hash_seed),
+                params,
+            )?
+            .verifying(self.common.verify),
+            length: Length::new(0, Some(0)),
+            table,
+            front: storage.region_with_holes("front.ice", front)?,
+            back: storage.region_with_holes("back.ice", back)?,
+            overflow,
+            front_lines: GrowingLines::new(buckets as usize).map_err(no_memory)?,
+            back_words: GrowingArray::new(buckets as usize).map_err(no_memory)?,
+            rooms: GrowingArray::sparse(buckets as usize).map_err(no_memory)?,
+            shape: AtomicU64::new(Shape::first(0).word()),
+            gate: Gate::default(),
+            structure: Mutex::new(()),
+            moves: Moves::new(buckets).map_err(no_memory)?,
+            max_depth,
+            max_load: self.settings.max_load,
+            loads_whole: Cell128::loads_whole(),
+            counts: Counts::default(),
+            storage,
+        })
+    }
+}
+
+/// Returns the shape word of an existing table, after checking that the files are long enough for it: all later code
+/// relies on it.
+fn stored_shape<R: RecordForm, M: Medium>(core: &Core<R, M>) -> Result<Shape> {
+    let shape = core.root()?.stored_shape(&core.storage).ok_or_else(|| {
+        core.corrupt(&core.table, ROOT_OFFSET, "the shape word is that of no table")
+    })?;
+    for (region, bytes) in core.yard_bytes(shape) {
+        if region.len() < bytes {
+            let detail = format!("{} buckets take {bytes} bytes", shape.buckets());
+            return Err(core.corrupt(region, region.len(), detail));
+        }
+    }
+    Ok(shape)
+}
+
+impl<R: RecordForm, M: Medium> Drop for Iceberg<R, M> {
+    /// Ends the session. All acknowledged operations are already durable, so only the record count and the clean mark
+    /// are written.
+    fn drop(&mut self) {
+        if self.core.storage.check_writable().is_ok() {
+            let records = self.core.length.estimate(0);
+            // A failure leaves the table unclean; the next opening recovers it.
+            let _ = superblock::end_session(&self.core.storage, &self.core.table, records);
+        }
+        self.core.storage.close();
+    }
+}

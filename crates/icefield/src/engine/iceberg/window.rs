@@ -1,0 +1,486 @@
+//! Batches of writes (not in the paper): windows of up to 32 operations that share one fence.
+//!
+//! Each operation of a window locks its front bucket and decides what to do. The window waits only for its first lock.
+//! It tries all other locks, and a failure closes the window. So a thread never waits while it holds a lock, and no
+//! lock order is needed. A batch of one kind of operation tries all locks before its window begins
+//! ([`Writer::take_locks`]); those that were free are held, the others are tried again in their turn. No slot is
+//! changed before all operations are decided. Then follow the stores, their flushes, one fence (blobs need another one
+//! before it), and finally the fingerprints and the unlocking. A second operation on a key of the window closes it.
+
+use super::Iceberg;
+use super::core::{Core, Located, Place, Search};
+use super::fingerprints::FrontLine;
+use super::layout::{Phase, Shape};
+use super::locked::Inside;
+use crate::base::group::{Isa, Native};
+use crate::engine::LookupKey;
+use crate::engine::slots::batch::{BatchTable, BatchWriter, Write};
+use crate::engine::slots::table::{SlotTable, WriteMode, WriteOutcome};
+use crate::engine::slots::{EpochGuard, PreparedRecord};
+use crate::storage::Medium;
+use crate::types::{Raw, RecordForm};
+use crate::{Error, Result};
+
+/// Maximum number of operations that share a fence.
+pub(super) const WINDOW: usize = 32;
+
+/// The change that a window makes for a key.
+#[derive(Clone, Copy)]
+enum Plan<'t> {
+    /// Changes nothing: the answer is known.
+    Answer(WriteOutcome),
+    /// Fills a claimed slot.
+    Insert(Located<'t>),
+    /// Replaces the value word of the record.
+    Replace { found: Located<'t>, before: u64 },
+    /// Removes the record.
+    Remove { found: Located<'t>, key: u64, before: u64 },
+}
+
+/// An operation of the window.
+#[derive(Clone, Copy)]
+struct Staged<'t> {
+    /// The index in the batch.
+    index: usize,
+    hash: u64,
+    /// The line with the lock of the key.
+    line: FrontLine<'t>,
+    /// `None` for a removal.
+    record: Option<PreparedRecord>,
+    plan: Plan<'t>,
+}
+
+impl Staged<'_> {
+    /// Returns the change in the number of records.
+    fn growth(&self) -> i64 {
+        match self.plan {
+            Plan::Insert(_) => 1,
+            Plan::Remove { .. } => -1,
+            Plan::Answer(_) | Plan::Replace { .. } => 0,
+        }
+    }
+
+    /// Returns the operation's answer, valid once its window is committed.
+    fn answer(&self) -> WriteOutcome {
+        match self.plan {
+            Plan::Answer(wrote) => wrote,
+            Plan::Insert(_) => WriteOutcome::Inserted,
+            Plan::Replace { before, .. } | Plan::Remove { before, .. } => {
+                WriteOutcome::Replaced(before)
+            }
+        }
+    }
+}
+
+/// A front bucket whose lock the window holds.
+struct Held<'t> {
+    bucket: u64,
+    line: FrontLine<'t>,
+    /// Slots that the window has claimed.
+    taken: u64,
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.line.unlock();
+    }
+}
+
+/// A small hash set of the buckets that a window may hold; avoids most searches.
+#[derive(Clone, Copy, Default)]
+struct Marks([u64; 4]);
+
+impl Marks {
+    /// Marks a bucket; returns whether it was already marked.
+    #[inline]
+    fn mark(&mut self, bucket: u64) -> bool {
+        let (word, bit) = (&mut self.0[bucket as usize / 64 % 4], 1 << (bucket % 64));
+        let was = *word & bit != 0;
+        *word |= bit;
+        was
+    }
+}
+
+fn record_of(write: Write) -> Option<PreparedRecord> {
+    match write {
+        Write::Put(_, record) => Some(record),
+        Write::Remove => None,
+    }
+}
+
+/// The result of an attempt to stage an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Attempt {
+    /// It is in the window.
+    Staged,
+    /// Not possible in this window: another thread holds its bucket, or its key is staged already.
+    Later,
+}
+
+/// The writes of a batch and the open window.
+pub(crate) struct Writer<'t, R: RecordForm, M: Medium> {
+    table: &'t Iceberg<R, M>,
+    pin: EpochGuard<'t>,
+    staged: Vec<Staged<'t>>,
+    /// Set if a staged operation has changes that are not flushed yet.
+    changes: bool,
+    /// Set if something has been flushed without a fence after it.
+    flushed: bool,
+    held: Vec<Held<'t>>,
+    /// The number of operations, from the first one on, whose locks `take_locks` has taken, in their order.
+    ahead: usize,
+    marks: Marks,
+    /// Reads of a mixed batch since the window opened. Their number is limited, because other threads' reads of its
+    /// buckets wait.
+    reads: usize,
+    /// Set while any lock is held; declared after `held` so that the locks are released first.
+    inside: Option<Inside<'t>>,
+}
+
+impl<R: RecordForm, M: Medium> Drop for Writer<'_, R, M> {
+    /// Releases what was claimed and prepared for operations that will not run. Only a panic leaves such operations.
+    fn drop(&mut self) {
+        for staged in self.staged.drain(..) {
+            if let Plan::Insert(claimed) = staged.plan {
+                self.table.core.unclaim(claimed.place);
+            }
+            abort(&self.table.core, staged.record);
+        }
+    }
+}
+
+/// Releases what was prepared for a write that will not run.
+fn abort<R: RecordForm, M: Medium>(core: &Core<R, M>, record: Option<PreparedRecord>) {
+    if let Some(record) = record {
+        core.records.discard_key(record.key);
+        core.records.discard_value(record.value);
+    }
+}
+
+impl<'t, R: RecordForm, M: Medium> Writer<'t, R, M> {
+    pub(super) fn new(table: &'t Iceberg<R, M>) -> Self {
+        Self {
+            table,
+            pin: table.core.pin(),
+            staged: Vec::with_capacity(WINDOW),
+            changes: false,
+            flushed: false,
+            held: Vec::with_capacity(WINDOW),
+            ahead: 0,
+            marks: Marks::default(),
+            reads: 0,
+            inside: None,
+        }
+    }
+
+    /// Returns the index in `held` of a key's front bucket. Returns `None` if the key is already staged, or if the lock
+    /// is not free. Waits only for the first lock of the window.
+    #[inline]
+    fn hold(&mut self, shape: Shape, hash: u64) -> Option<usize> {
+        if self.staged.len() < self.ahead {
+            return Some(self.staged.len());
+        }
+        let core = &self.table.core;
+        let bucket = shape.front(hash);
+        if self.marks.mark(bucket) {
+            if self.staged.iter().any(|staged| staged.hash == hash) {
+                return None;
+            }
+            if let Some(place) = self.held.iter().position(|held| held.bucket == bucket) {
+                return Some(place);
+            }
+        }
+        let line = core.front_line(bucket);
+        if self.held.is_empty() {
+            line.lock(&core.storage);
+        } else if !line.try_lock() {
+            return None;
+        }
+        self.held.push(Held { bucket, line, taken: 0 });
+        Some(self.held.len() - 1)
+    }
+
+    /// Takes the locks of the first operations of a window that has not begun, one right after the other. A locked
+    /// instruction does not overlap with other accesses, so searches of buckets in between would have to wait for each
+    /// of them. Stops at the first lock that is not free. Takes none during a doubling, because buckets are moved
+    /// before they are locked.
+    #[inline(always)]
+    pub(super) fn take_locks(&mut self, hashes: impl Iterator<Item = u64>) {
+        let (core, shape) = (&self.table.core, self.shape());
+        if !self.held.is_empty() || shape.is(Phase::Doubling) {
+            return;
+        }
+        for hash in hashes {
+            let bucket = shape.front(hash);
+            let line = core.front_line(bucket);
+            if !line.try_lock() {
+                break;
+            }
+            self.marks.mark(bucket);
+            self.held.push(Held { bucket, line, taken: 0 });
+        }
+        self.ahead = self.held.len();
+    }
+
+    /// Enters the gate if necessary, and returns the shape that the table had then. No step begins while the window is
+    /// open.
+    #[inline]
+    fn shape(&mut self) -> Shape {
+        let core = &self.table.core;
+        self.inside.get_or_insert_with(|| core.enter()).shape
+    }
+
+    /// Decides on the plan of an operation and claims what it needs.
+    #[inline(always)]
+    fn stage(
+        &mut self,
+        isa: impl Isa,
+        index: usize,
+        probe: &LookupKey<'_>,
+        write: Write,
+    ) -> Result<Attempt> {
+        let core = &self.table.core;
+        let shape = self.shape();
+        if shape.is(Phase::Doubling) {
+            // A thread that is moving a bucket does not wait for any lock that this thread can hold.
+            core.make_way(shape, probe.hash)?;
+        }
+        let Some(held) = self.hold(shape, probe.hash) else { return Ok(Attempt::Later) };
+        let line = self.held[held].line;
+        let plan = match (core.find_locked(isa, shape, line, probe)?, write) {
+            (Search::Absent { .. }, Write::Put(WriteMode::Upsert, record))
+                if core.records.lacks_key(&record) =>
+            {
+                return Ok(Attempt::Later);
+            }
+            (Search::Absent { room }, Write::Put(WriteMode::TryInsert | WriteMode::Upsert, _)) => {
+                let held = &mut self.held[held];
+                let claimed = core.claim(shape, probe, room & !held.taken)?;
+                if let Place::Front(at) = claimed.place {
+                    held.taken |= 1 << at.slot();
+                }
+                Plan::Insert(claimed)
+            }
+            (Search::Absent { .. }, Write::Remove | Write::Put(WriteMode::Update, _)) => {
+                Plan::Answer(WriteOutcome::Absent)
+            }
+            (Search::Found(found), Write::Put(WriteMode::TryInsert, _)) => {
+                Plan::Answer(WriteOutcome::Occupied(found.slot.value(&core.storage)))
+            }
+            (Search::Found(found), Write::Put(..)) => {
+                Plan::Replace { found, before: found.slot.value(&core.storage) }
+            }
+            (Search::Found(found), Write::Remove) => {
+                let (key, before) =
+                    (found.slot.key(&core.storage), found.slot.value(&core.storage));
+                Plan::Remove { found, key, before }
+            }
+        };
+        self.changes |= !matches!(plan, Plan::Answer(_));
+        self.staged.push(Staged { index, hash: probe.hash, line, record: record_of(write), plan });
+        Ok(Attempt::Staged)
+    }
+
+    /// Stores and flushes the changes of the window; [`BatchWriter::commit`] must follow.
+    #[inline]
+    pub(super) fn flush(&mut self) {
+        if self.changes {
+            // P1 for the whole window: blobs are durable before a slot refers to them.
+            self.table.persist_prepared();
+            self.staged.iter().for_each(|staged| self.change(staged));
+            (self.changes, self.flushed) = (false, true);
+        }
+    }
+
+    /// Makes all staged operations durable and then visible, and releases the locks. One fence, two if there are blobs;
+    /// none if nothing changes.
+    #[inline]
+    fn commit_window(&mut self) {
+        self.flush();
+        if self.flushed {
+            let core = &self.table.core;
+            // P2 for the whole window, commit point of each operation.
+            core.storage.fence();
+            self.staged.iter().for_each(|staged| self.show(staged));
+            // Inside the gate: `clear` restarts the counter while no thread is inside.
+            core.length.add(0, self.staged.iter().map(Staged::growth).sum());
+            self.flushed = false;
+        }
+        self.held.clear();
+        self.inside = None;
+        (self.ahead, self.marks, self.reads) = (0, Marks::default(), 0);
+    }
+
+    /// Stores to the slot of an operation and flushes it.
+    #[inline]
+    fn change(&self, staged: &Staged<'_>) {
+        let core = &self.table.core;
+        let record = staged.record.unwrap_or_default();
+        let slot = match &staged.plan {
+            Plan::Answer(_) => return,
+            Plan::Insert(claimed) => {
+                core.fill(claimed, record);
+                claimed.slot
+            }
+            Plan::Replace { found, .. } => {
+                found.slot.set_value(&core.storage, record.value);
+                found.slot
+            }
+            Plan::Remove { found, .. } => {
+                found.slot.empty(&core.storage);
+                found.slot
+            }
+        };
+        core.storage.flush_object(slot);
+    }
+
+    /// Completes an operation after the fence: publishes fingerprints and retires unreferenced blobs.
+    #[inline]
+    fn show(&self, staged: &Staged<'_>) {
+        let core = &self.table.core;
+        match staged.plan {
+            Plan::Answer(_) => {}
+            Plan::Insert(claimed) => core.publish(staged.line, claimed.place, staged.hash),
+            Plan::Replace { before, .. } => core.records.retire_value(&self.pin, before),
+            Plan::Remove { found, key, before } => {
+                core.release(found.place, staged.hash);
+                core.records.retire_key(&self.pin, key);
+                core.records.retire_value(&self.pin, before);
+            }
+        }
+    }
+
+    /// Returns whether the key is present or will be; a guess.
+    fn is_present(&self, isa: impl Isa, probe: &LookupKey<'_>) -> Result<bool> {
+        if self.staged.iter().any(|staged| staged.hash == probe.hash) {
+            return Ok(true);
+        }
+        let core = &self.table.core;
+        let held = self.inside.as_ref().and_then(|inside| {
+            let bucket = inside.shape.front(probe.hash);
+            self.held.iter().find(|held| held.bucket == bucket).map(|held| (inside.shape, held))
+        });
+        // A read would wait for a lock that the window holds.
+        if let Some((shape, held)) = held {
+            return Ok(matches!(core.find_locked(isa, shape, held.line, probe)?, Search::Found(_)));
+        }
+        Ok(self.table.find_word_at_once(&self.pin, probe)?.flatten().is_some())
+    }
+
+    fn prepare(
+        &mut self,
+        isa: impl Isa,
+        probe: &LookupKey<'_>,
+        (mode, value): (WriteMode, Raw<'_>),
+        answer: &mut impl FnMut(usize, WriteOutcome) -> Result<()>,
+    ) -> Result<PreparedRecord> {
+        let (table, holds_locks) = (self.table, self.inside.is_some());
+        let needs_key = table.needs_key(mode, || self.is_present(isa, probe))?;
+        table.prepare_beside(probe, value, needs_key, holds_locks, || self.commit(answer))
+    }
+
+    /// Does the same as [`BatchWriter::run`] with `isa`.
+    #[inline(always)]
+    pub(super) fn run_on(
+        &mut self,
+        isa: impl Isa,
+        index: usize,
+        probe: &LookupKey<'_>,
+        write: Option<(WriteMode, Raw<'_>)>,
+        answer: &mut impl FnMut(usize, WriteOutcome) -> Result<()>,
+    ) -> Result<()> {
+        self.table.core.storage.check_writable()?;
+        if self.staged.len() == WINDOW {
+            self.commit(answer)?;
+        }
+        let write = match write {
+            Some(write) => Write::Put(write.0, self.prepare(isa, probe, write, answer)?),
+            None => Write::Remove,
+        };
+        match self.stage(isa, index, probe, write) {
+            Ok(Attempt::Staged) => Ok(()),
+            refused => self.run_later(refused, index, probe, write, answer),
+        }
+    }
+
+    /// Runs a write that the open window has refused: in the next window, or alone.
+    #[cold]
+    fn run_later(
+        &mut self,
+        refused: Result<Attempt>,
+        index: usize,
+        probe: &LookupKey<'_>,
+        write: Write,
+        answer: &mut impl FnMut(usize, WriteOutcome) -> Result<()>,
+    ) -> Result<()> {
+        self.make_room(refused, write, answer)?;
+        match self.stage(Native::default(), index, probe, write) {
+            Ok(Attempt::Staged) => return Ok(()),
+            refused => self.make_room(refused, write, answer)?,
+        }
+        answer(index, self.table.write_alone(&self.pin, probe, write)?)
+    }
+
+    /// Commits the window that has refused a write. Releases what was prepared for the write if it cannot be tried
+    /// again.
+    fn make_room(
+        &mut self,
+        refused: Result<Attempt>,
+        write: Write,
+        answer: &mut impl FnMut(usize, WriteOutcome) -> Result<()>,
+    ) -> Result<()> {
+        let committed = match refused {
+            // In another window, or alone after a doubling, there may be room for the record.
+            Ok(_) | Err(Error::NoSpace { .. }) => self.commit(answer),
+            Err(error) => Err(error),
+        };
+        committed.inspect_err(|_| abort(&self.table.core, record_of(write)))
+    }
+}
+
+impl<R: RecordForm, M: Medium> BatchWriter for Writer<'_, R, M> {
+    fn run(
+        &mut self,
+        index: usize,
+        probe: &LookupKey<'_>,
+        write: Option<(WriteMode, Raw<'_>)>,
+        answer: &mut impl FnMut(usize, WriteOutcome) -> Result<()>,
+    ) -> Result<()> {
+        self.run_on(Native::default(), index, probe, write, answer)
+    }
+
+    fn commit(&mut self, answer: &mut impl FnMut(usize, WriteOutcome) -> Result<()>) -> Result<()> {
+        self.commit_window();
+        let core = &self.table.core;
+        let (mut crowded, mut result) = (None, Ok(()));
+        for staged in self.staged.drain(..) {
+            if let Plan::Insert(Located { place: Place::Back(_) | Place::Overflow(_), .. }) =
+                staged.plan
+            {
+                crowded = Some(staged.hash);
+            }
+            let wrote = staged.answer();
+            if let Some(record) = staged.record {
+                self.table.discard_unlinked(&Ok(wrote), record);
+            }
+            if result.is_ok() {
+                result = answer(staged.index, wrote);
+            }
+        }
+        if let Some(hash) = crowded {
+            core.grow_if_due(hash);
+        }
+        result
+    }
+
+    fn holds_up(&mut self, hash: u64) -> bool {
+        self.reads += 1;
+        let held = |shape: Shape| self.held.iter().any(|held| held.bucket == shape.front(hash));
+        self.inside.as_ref().is_some_and(|inside| held(inside.shape) || self.reads > WINDOW)
+    }
+
+    fn staged_answer(&self, index: usize) -> Option<WriteOutcome> {
+        let last = self.staged.last()?;
+        (last.index == index).then(|| last.answer())
+    }
+}

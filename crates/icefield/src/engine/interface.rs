@@ -1,0 +1,187 @@
+//! The interface between the durable tables that users see and the engines that implement the designs. Engines know
+//! words, byte strings, hashes and media; [`DurableTable`](crate::DurableTable) converts the user's types.
+
+use std::fmt;
+use std::path::Path;
+
+use crate::engine::opening::Common;
+use crate::outcome::{Computed, Cursor, Decision, OnFailure};
+use crate::report::{BackupReport, CheckReport, RecoveryReport, SalvageReport, Stats};
+use crate::storage::{Medium, Region, superblock};
+use crate::types::{Keep, Raw, RecordForm, StoredForm, Take, Types};
+use crate::{Error, Result};
+
+/// A table design: what an engine is, and how it is created and opened.
+pub trait Design: Sized + 'static {
+    /// The name in superblocks and results.
+    const NAME: &'static str;
+    /// The name in messages.
+    const TITLE: &'static str;
+    /// `true` if the design is correct on media that reorder the stores within a line.
+    const ALLOWS_DISK: bool = false;
+    /// The options that only this design has.
+    type Settings: Clone + Default + fmt::Debug;
+    /// The form of the engine's records, given those of the user's types.
+    type Form<K: StoredForm, V: StoredForm>: RecordForm;
+    type Engine<R: RecordForm, M: Medium>: Engine<Medium = M>;
+
+    /// Creates a table on a medium.
+    fn create<R: RecordForm, M: Medium>(
+        common: Common,
+        settings: Self::Settings,
+        storage: M,
+    ) -> Result<(Self::Engine<R, M>, RecoveryReport)>;
+
+    /// Opens the table on a medium.
+    fn open<R: RecordForm, M: Medium>(
+        common: Common,
+        settings: Self::Settings,
+        storage: M,
+    ) -> Result<(Self::Engine<R, M>, RecoveryReport)>;
+}
+
+/// The writes of one key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteKind {
+    /// Insert only if absent; the present value is the result.
+    TryInsert,
+    /// Insert or replace; the previous value is the result.
+    Insert,
+    /// Insert or replace, without a result.
+    Put,
+    /// Replace only if present; the previous value is the result.
+    Update,
+    /// Remove; the previous value is the result.
+    Remove,
+    /// Remove, without a result.
+    Delete,
+}
+
+/// The callback of a scan for a damaged record: takes its key, if that can be read, and the error. An error that it
+/// returns ends the scan.
+pub type OnDamage<'a, K> = dyn FnMut(Option<K>, Error) -> Result<()> + 'a;
+
+/// One page of records as their caller takes them.
+pub struct Scanned<K, V> {
+    pub(crate) records: Vec<(K, V)>,
+    pub(crate) next: Option<Cursor>,
+}
+
+impl<K, V> Scanned<K, V> {
+    /// Adds a record, or passes it to `damaged` if its key or value cannot be read.
+    #[inline]
+    pub(crate) fn add(
+        &mut self,
+        key: Result<K>,
+        value: impl FnOnce() -> Result<V>,
+        damaged: &mut OnDamage<'_, K>,
+    ) -> Result<()> {
+        match key {
+            Ok(key) => match value() {
+                Ok(value) => self.records.push((key, value)),
+                Err(error) => damaged(Some(key), error)?,
+            },
+            Err(error) => damaged(None, error)?,
+        }
+        Ok(())
+    }
+}
+
+/// A mixed batch: operations in order, with places for their results.
+pub trait Mixed<'a> {
+    type Take: Take + Copy;
+
+    fn take(&self) -> Self::Take;
+    fn len(&self) -> usize;
+    fn key(&self, index: usize) -> Raw<'a>;
+    /// Returns the kind of the operation and its value, which a removal ignores; `None` for a read.
+    fn write(&self, index: usize) -> Option<(WriteKind, Raw<'a>)>;
+    /// Fills in the result of an operation, given the value that its key had before.
+    fn fill(&mut self, index: usize, before: Option<<Self::Take as Take>::Out>);
+    /// Returns whether an operation that has run found its key occupied or absent.
+    fn failed(&self, index: usize) -> bool;
+}
+
+/// The operations on keys. They mean what those of the same names in [`Table`](crate::Table) do.
+pub trait Operations {
+    fn get<T: Take>(&self, key: Raw<'_>, take: T) -> Result<Option<T::Out>>;
+    fn contains(&self, key: Raw<'_>) -> Result<bool>;
+    /// Runs one write, which ignores `value` if it is a removal. Returns the value before it, if the kind of write has
+    /// that as a result.
+    fn write<T: Take + Copy>(
+        &self,
+        kind: WriteKind,
+        key: Raw<'_>,
+        value: Raw<'_>,
+        before: T,
+    ) -> Result<Option<T::Out>>;
+    fn compute<T: Keep>(
+        &self,
+        key: Raw<'_>,
+        keep: T,
+        decide: impl FnMut(Option<&T::Out>) -> Decision<T::Out>,
+    ) -> Result<Computed<T::Out>>;
+
+    /// Reads `count` keys in order; passes each result to `found`.
+    fn get_batch<'k, T: Take + Copy>(
+        &self,
+        count: usize,
+        key: impl Fn(usize) -> Raw<'k>,
+        take: T,
+        found: impl FnMut(usize, Option<T::Out>),
+    ) -> Result<()>;
+    /// Runs `count` writes of one kind in order; passes the results of [`Operations::write`] to `answer`, in order,
+    /// each once it is durable.
+    fn write_batch<'k, 'v, T: Take + Copy>(
+        &self,
+        kind: WriteKind,
+        count: usize,
+        key: impl Fn(usize) -> Raw<'k>,
+        value: impl Fn(usize) -> Raw<'v>,
+        before: T,
+        answer: impl FnMut(usize, Option<T::Out>),
+    ) -> Result<()>;
+    fn execute<'a>(&self, batch: &mut impl Mixed<'a>, on_failure: OnFailure) -> Result<usize>;
+    fn prefetch(&self, key: Raw<'_>);
+}
+
+/// The operations on a table as a whole. They mean what those of the same names in [`Table`](crate::Table) and
+/// [`Durable`](crate::Durable) do.
+pub trait Maintenance {
+    type Medium: Medium;
+
+    fn storage(&self) -> &Self::Medium;
+    /// Returns the region with the superblock.
+    fn superblock(&self) -> &Region;
+
+    fn len(&self) -> Result<u64>;
+    fn capacity(&self) -> u64;
+    fn stats(&self) -> Stats;
+    fn scan<K: Take + Copy, V: Take + Copy>(
+        &self,
+        cursor: Cursor,
+        n: usize,
+        take: (K, V),
+        damaged: &mut OnDamage<'_, K::Out>,
+    ) -> Result<Scanned<K::Out, V::Out>>;
+    fn clear(&self) -> Result<()>;
+    fn reserve(&self, additional: u64) -> Result<()>;
+    fn shrink_to_fit(&self) -> Result<()>;
+
+    fn sync(&self) -> Result<()>;
+    /// Checks everything but the superblock. `types` are those of the table's keys and values.
+    fn check_records(&self, types: &Types) -> Result<CheckReport>;
+    fn check(&self, types: &Types) -> Result<CheckReport> {
+        let mut report = self.check_records(types)?;
+        let faults = superblock::check(self.storage(), self.superblock())?;
+        faults.into_iter().for_each(|fault| report.fault(fault));
+        Ok(report)
+    }
+    fn salvage(&self, path: &Path, types: &Types) -> Result<SalvageReport>;
+    fn backup(&self, path: &Path) -> Result<BackupReport>;
+}
+
+/// A durable table of words and byte strings.
+pub trait Engine: Operations + Maintenance + Sized + Send + Sync {}
+
+impl<T: Operations + Maintenance + Sized + Send + Sync> Engine for T {}

@@ -1,0 +1,20 @@
+//! The persistent designs. They know words, byte strings, hashes and storage, and no type of the user's.
+//!
+//! `interface` is what a design offers to the tables above; `slots` is everything that Dash and IcebergHT share, whose
+//! slots hold the two words of a record. The designs do not import one another.
+
+pub(crate) mod dash;
+pub(crate) mod iceberg;
+mod interface;
+pub(crate) mod length;
+mod lookup;
+pub(crate) mod mending;
+pub(crate) mod opening;
+pub(crate) mod plush;
+pub(crate) mod slots;
+pub(crate) mod stored_types;
+
+pub(crate) use interface::{
+    Design, Engine, Maintenance, Mixed, OnDamage, Operations, Scanned, WriteKind,
+};
+pub(crate) use lookup::{LookupKey, MAX_BYTES};

@@ -1,0 +1,301 @@
+//! The operations on one key and on the table as a whole.
+
+use std::path::Path;
+
+use super::Plush;
+use super::op::{ModeOf, PlushWriteMode, WroteOf};
+use super::pack::Last;
+use super::words::{RecordOf, first, raw_of};
+use crate::engine::{Maintenance, Mixed, OnDamage, Operations, Scanned, WriteKind};
+use crate::outcome::{Computed, Cursor, Decision, OnFailure};
+use crate::report::{BackupReport, CheckReport, SalvageReport, Stats};
+use crate::storage::{Committed, Medium, Region};
+use crate::types::{Copied, Item, Keep, Raw, RecordForm, Take, Types};
+use crate::{Error, Result};
+
+/// The value that is written for a removal.
+pub(super) const NOTHING: Raw<'_> = Raw::Word(0);
+
+/// Returns the mode of a write.
+pub(super) fn mode_of<B>(kind: WriteKind) -> PlushWriteMode<B> {
+    match kind {
+        WriteKind::TryInsert => PlushWriteMode::TryInsert,
+        WriteKind::Insert => PlushWriteMode::Upsert,
+        WriteKind::Put => PlushWriteMode::Put,
+        WriteKind::Update => PlushWriteMode::Update,
+        WriteKind::Remove => PlushWriteMode::Remove,
+        WriteKind::Delete => PlushWriteMode::Delete,
+    }
+}
+
+impl<R: RecordForm, M: Medium> Plush<R, M> {
+    /// Writes a record whose durability the future reports; see [`Plush::put_async`](crate::Plush::put_async).
+    pub(crate) fn put_async(&self, key: Raw<'_>, value: Raw<'_>) -> Committed {
+        match self.write_with(key, value, PlushWriteMode::PutLater) {
+            Ok(_) => self.core.storage.committed(),
+            Err(error) => Committed::known(Err(error)),
+        }
+    }
+
+    /// Takes the key of a damaged record; `None` if it cannot be read, or is not valid.
+    pub(super) fn unverified_key<T: Take>(&self, record: RecordOf<R>, take: T) -> Option<T::Out> {
+        let core = &self.core;
+        let key = core.payloads()?.key_found(&core.storage, record.reference()).ok()?;
+        take.take(raw_of(R::KEY, key)?)
+    }
+
+    /// Takes the key of a record that was current at some time since the caller was pinned.
+    pub(super) fn take_key<T: Take>(&self, record: RecordOf<R>, take: T) -> Result<T::Out> {
+        let measure = self.core.measure;
+        if measure.is_inline() {
+            let key = measure.key_of(&record.key);
+            return take.take(key).ok_or_else(|| self.no_such(T::TYPE));
+        }
+        let payload = self.core.payload_found(record.reference())?;
+        raw_of(R::KEY, payload.key)
+            .and_then(|key| take.take(key))
+            .ok_or_else(|| self.no_such(T::TYPE))
+    }
+
+    /// Takes the value in the words of a record that was current at some time since the caller was pinned.
+    pub(super) fn take_value<T: Take>(&self, words: R::ValueWords, take: T) -> Result<T::Out> {
+        let measure = self.core.measure;
+        if measure.is_inline() {
+            return take.take(measure.value_of(&words)).ok_or_else(|| self.no_such(T::TYPE));
+        }
+        let payload = self.core.payload_found(first(&words))?;
+        raw_of(R::VALUE, payload.value)
+            .and_then(|value| take.take(value))
+            .ok_or_else(|| self.no_such(T::TYPE))
+    }
+
+    /// Returns the key and the value of a record; an error unless they are values of the table's types.
+    pub(super) fn valid(&self, record: RecordOf<R>, types: &Types) -> Result<(Item, Item)> {
+        let (key, value) = (self.take_key(record, Copied)?, self.take_value(record.value, Copied)?);
+        for (kind, item) in [(&types.key, &key), (&types.value, &value)] {
+            if !(kind.is_valid)(item.raw()) {
+                return Err(self.no_such(kind.name));
+            }
+        }
+        Ok((key, value))
+    }
+
+    #[cold]
+    fn no_such(&self, what: &str) -> Error {
+        let core = &self.core;
+        core.corrupt(&core.levels, 0, format!("a stored word is no {what}"))
+    }
+
+    /// Runs one write.
+    fn write_with(&self, key: Raw<'_>, value: Raw<'_>, mode: ModeOf<R>) -> Result<bool> {
+        self.write_and(key, value, mode, |wrote| Ok(wrote.done))
+    }
+
+    /// Runs one write and passes its outcome to `told`, while it is pinned since before the write.
+    fn write_and<T>(
+        &self,
+        key: Raw<'_>,
+        value: Raw<'_>,
+        mode: ModeOf<R>,
+        told: impl Fn(WroteOf<R>) -> Result<T>,
+    ) -> Result<T> {
+        let core = &self.core;
+        core.storage.check_writable()?;
+        let _pass = core.gate.enter();
+        let probe = core.hash_key(key);
+        let write = || {
+            core.make_payload_room()?;
+            let _pin = core.pin();
+            told(core.write(&probe, &value, mode)?)
+        };
+        core.with_room(probe.hash, || match write() {
+            Err(Error::NoSpace { .. }) if mode.removes() => {
+                let _pin = core.pin();
+                told(core.remove_in_place(&probe, mode)?)
+            }
+            wrote => wrote,
+        })
+    }
+}
+
+impl<R: RecordForm, M: Medium> Operations for Plush<R, M> {
+    fn get<T: Take>(&self, key: Raw<'_>, take: T) -> Result<Option<T::Out>> {
+        let (_pin, probe) = (self.core.pin(), self.core.hash_key(key));
+        let Some(words) = self.core.find(&probe)? else { return Ok(None) };
+        self.take_value(words, take).map(Some)
+    }
+
+    fn contains(&self, key: Raw<'_>) -> Result<bool> {
+        let (_pin, probe) = (self.core.pin(), self.core.hash_key(key));
+        Ok(self.core.find(&probe)?.is_some())
+    }
+
+    fn write<T: Take + Copy>(
+        &self,
+        kind: WriteKind,
+        key: Raw<'_>,
+        value: Raw<'_>,
+        before: T,
+    ) -> Result<Option<T::Out>> {
+        let mode = mode_of(kind);
+        let value = if mode.removes() { NOTHING } else { value };
+        self.write_and(key, value, mode, |wrote| {
+            wrote.before.map(|words| self.take_value(words, before)).transpose()
+        })
+    }
+
+    /// Calls `decide` without a lock, and then applies its decision if the words of the value are still the same.
+    fn compute<T: Keep>(
+        &self,
+        key: Raw<'_>,
+        keep: T,
+        mut decide: impl FnMut(Option<&T::Out>) -> Decision<T::Out>,
+    ) -> Result<Computed<T::Out>> {
+        self.core.storage.check_writable()?;
+        let probe = self.core.hash_key(key);
+        loop {
+            let pin = self.core.pin();
+            let before = self.core.find(&probe)?;
+            let owned = before.map(|words| self.take_value(words, keep)).transpose()?;
+            // The same words never occur again for another value, so the pin is not needed. It would keep a write
+            // that makes room from reusing chunks that pinned readers may access.
+            drop(pin);
+            let decision = decide(owned.as_ref());
+            let (value, mode) = match &decision {
+                Decision::Keep => return Ok(Computed::Kept(owned)),
+                Decision::Put(value) => (T::raw(value), PlushWriteMode::PutStill(before)),
+                // No write is needed: the key is absent.
+                Decision::Remove if before.is_none() => return Ok(Computed::Removed(None)),
+                Decision::Remove => (NOTHING, PlushWriteMode::RemoveStill(before)),
+            };
+            if self.write_with(key, value, mode)? {
+                return Ok(match decision {
+                    Decision::Put(_) => Computed::Put(owned),
+                    _ => Computed::Removed(owned),
+                });
+            }
+        }
+    }
+
+    fn get_batch<'k, T: Take + Copy>(
+        &self,
+        count: usize,
+        key: impl Fn(usize) -> Raw<'k>,
+        take: T,
+        found: impl FnMut(usize, Option<T::Out>),
+    ) -> Result<()> {
+        self.read_batch(count, key, take, found)
+    }
+
+    fn write_batch<'k, 'v, T: Take + Copy>(
+        &self,
+        kind: WriteKind,
+        count: usize,
+        key: impl Fn(usize) -> Raw<'k>,
+        value: impl Fn(usize) -> Raw<'v>,
+        before: T,
+        answer: impl FnMut(usize, Option<T::Out>),
+    ) -> Result<()> {
+        self.write_all(mode_of(kind), count, key, value, before, answer)
+    }
+
+    fn execute<'a>(&self, batch: &mut impl Mixed<'a>, on_failure: OnFailure) -> Result<usize> {
+        self.execute_all(batch, on_failure)
+    }
+
+    fn prefetch(&self, key: Raw<'_>) {
+        self.core.hint_search(self.core.hash_key(key).hash);
+    }
+}
+
+impl<R: RecordForm, M: Medium> Maintenance for Plush<R, M> {
+    type Medium = M;
+
+    fn storage(&self) -> &M {
+        &self.core.storage
+    }
+
+    fn superblock(&self) -> &Region {
+        &self.core.table
+    }
+
+    fn len(&self) -> Result<u64> {
+        let changes = self.core.changes();
+        let counted = self.core.count()?;
+        self.core.note_count(changes, counted);
+        Ok(counted)
+    }
+
+    fn capacity(&self) -> u64 {
+        self.core.capacity()
+    }
+
+    fn stats(&self) -> Stats {
+        self.stats_now()
+    }
+
+    fn scan<K: Take + Copy, V: Take + Copy>(
+        &self,
+        cursor: Cursor,
+        n: usize,
+        take: (K, V),
+        damaged: &mut OnDamage<'_, K::Out>,
+    ) -> Result<Scanned<K::Out, V::Out>> {
+        self.scan_page(cursor, n, take, damaged)
+    }
+
+    fn clear(&self) -> Result<()> {
+        let core = &self.core;
+        core.storage.check_writable()?;
+        {
+            let _structure = super::core::lock(&core.storage, &core.structure);
+            let _closed = core.close_gate()?;
+            let held: Vec<_> = (0..core.root.entries())
+                .map(|entry| core.root.lock(&core.storage, entry))
+                .collect();
+            held.iter().for_each(super::root::Held::begin_change);
+            core.clear()?;
+            core.give_back_unused()?;
+        }
+        core.return_space()
+    }
+
+    fn reserve(&self, additional: u64) -> Result<()> {
+        self.core.storage.check_writable()?;
+        self.core.make_room_for(self.core.estimate().saturating_add(additional))
+    }
+
+    fn shrink_to_fit(&self) -> Result<()> {
+        let core = &self.core;
+        core.storage.check_writable()?;
+        {
+            let _pass = core.gate.enter();
+            core.compact_all()?;
+            core.collect_all()?;
+        }
+        {
+            let _structure = super::core::lock(&core.storage, &core.structure);
+            let _closed = core.close_gate()?;
+            core.drop_levels()?;
+            core.pack(Last::Stays)?;
+            core.give_back_unused()?;
+        }
+        core.return_space()
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.sync_now()
+    }
+
+    fn check_records(&self, types: &Types) -> Result<CheckReport> {
+        self.check_all(types)
+    }
+
+    fn salvage(&self, path: &Path, types: &Types) -> Result<SalvageReport> {
+        self.salvage_to(path, types)
+    }
+
+    fn backup(&self, path: &Path) -> Result<BackupReport> {
+        self.backup_to(path)
+    }
+}

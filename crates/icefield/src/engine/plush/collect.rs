@@ -1,0 +1,579 @@
+//! Payloads: how records are added to the payload log, and how its chunks are freed (§4.3).
+//!
+//! Blind writes do not look up what they replace, so the log cannot count its garbage at once. A round of the
+//! collection finds it. The round reads the newest record of every key, range by range, and counts the needed bytes
+//! of each full chunk. Then it frees the emptiest chunks, whose needed records move to the end of the log. The counts
+//! can only become smaller, because a record that is not the newest of its key never becomes so again. Before a chunk
+//! is freed, each of its records is looked up again under the lock of its root entry.
+//!
+//! A round begins when the log takes about twice the bytes needed, as estimated from the bytes at the end of the last
+//! round and the number of records added since, and at two and a half times the bytes at the end of the last round in
+//! any case. A round runs in steps, one for each chunk that writes take. It ends when the log has grown by an eighth;
+//! after that each step frees two chunks more than it fills. So the log takes at most about three times the bytes
+//! needed, plus a constant: some chunks, and 64 bytes for each entry of the last level, because a round reads all of
+//! them. For a table that was just opened nothing is known. Its first round begins at once, and until the round has
+//! ended each step also checks two chunks at an arbitrary place, and frees those of which half is garbage. So
+//! sessions that end before their first round still free as much as they fill.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+
+use super::batch::Ahead;
+use super::core::Core;
+use super::op::Attempt;
+use super::payload_log::{HINTED_AHEAD, Payload, PayloadLog, PayloadRef, Purpose, SPARE, Usage};
+use super::root::Held;
+use super::words::{RecordOf, bytes_of, first, one_word, raw_of, words_of};
+use crate::base::reclaim::Guard;
+use crate::engine::{LookupKey, MAX_BYTES};
+use crate::storage::Medium;
+use crate::types::{Raw, RecordForm};
+use crate::{Error, Result};
+
+/// A round is due when the log takes this many quarters of the bytes needed, estimated by the number of records; or,
+/// in any case, this many quarters of the bytes that were needed at the end of the last round.
+const DUE_QUARTERS: u64 = 7;
+const LATEST_QUARTERS: u64 = 10;
+/// A round ends when the log has grown by an eighth.
+const ROUND_PARTS: u64 = 8;
+/// Garbage that is always tolerated: chunks, and bytes for each range that a round reads.
+const TOLERATED_CHUNKS: u64 = 8;
+const TOLERATED_PER_RANGE: u64 = 64;
+/// Chunks that a step gains, and chunks that it frees at most.
+const GAINED: u64 = 2;
+const MOST_FREED: usize = 8;
+/// Rounds in which a table that gives space back waits for readers to leave.
+const PATIENCE: u32 = 1000;
+/// Steps that one write takes at most.
+const MOST_STEPS: u32 = 8;
+/// Chunks that a step checks before the first round has ended. It frees those of whose bytes at most this percentage is
+/// needed.
+const LOOKS: usize = 2;
+const LOOK_WORTH: u64 = 50;
+
+/// Turns errors that leave a chunk unchanged into success: no space, which the following write reports if it is short
+/// of space, too; or damage, which reads of the damaged records report.
+fn unless_it_can_stay(freed: Result<()>) -> Result<()> {
+    match freed {
+        Err(Error::NoSpace { .. } | Error::Corrupt { .. }) => Ok(()),
+        other => other,
+    }
+}
+
+/// The state of the collection.
+#[derive(Default)]
+pub(super) struct Collection {
+    /// The result of the last round; none in a table that was just opened.
+    known: Option<Known>,
+    round: Option<Round>,
+    /// Chunks to be freed, the emptiest last, and the last reference into each.
+    victims: Vec<(u32, u64)>,
+    /// Chunks with gaps between their records, and the references into them that the last round found.
+    gapped: BTreeSet<u32>,
+    referred: BTreeMap<u32, Vec<u64>>,
+    /// The next chunk to be checked.
+    look_at: u32,
+}
+
+/// The result of a round, and the usage of the log at that time.
+#[derive(Default)]
+struct Known {
+    /// Needed bytes and records.
+    bytes: u64,
+    records: u64,
+    usage: Usage,
+    estimate: i64,
+}
+
+/// A round in progress.
+struct Round {
+    /// The hash from which on nothing is counted yet.
+    next: u64,
+    /// Records counted.
+    records: u64,
+    /// By chunk; `None` for chunks that were not full when the round began.
+    counts: Vec<Option<Count>>,
+    referred: BTreeMap<u32, Vec<u64>>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Count {
+    /// Needed bytes.
+    needed: u64,
+    /// The last reference into the chunk.
+    last: u64,
+}
+
+/// The amount of garbage that a round frees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Effort {
+    /// Enough for a while.
+    Usual,
+    /// All garbage.
+    All,
+}
+
+impl Effort {
+    /// A chunk is freed if at most this percentage of its bytes is needed.
+    fn worth(self) -> u64 {
+        match self {
+            Self::Usual => 85,
+            Self::All => 95,
+        }
+    }
+}
+
+impl Collection {
+    /// The state for a new table, or an empty one.
+    pub(super) fn of_empty() -> Self {
+        Self { known: Some(Known::default()), ..Self::default() }
+    }
+
+    /// The state for a table that was just opened. The chunk to be checked first differs between sessions.
+    pub(super) fn of_unknown(seed: u64) -> Self {
+        Self { look_at: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) as u32 >> 16, ..Self::default() }
+    }
+}
+
+impl<R: RecordForm, M: Medium> Core<R, M> {
+    /// Rejects keys and values that are too long.
+    #[inline]
+    pub(super) fn fits(&self, probe: &LookupKey<'_>, value: &Raw<'_>) -> Result<()> {
+        let (key, value) = (probe.key.bytes().len(), value.bytes().len());
+        if key > MAX_BYTES {
+            return Err(Error::KeyTooLong { len: key, max: MAX_BYTES });
+        }
+        if value > MAX_BYTES {
+            return Err(Error::ValueTooLong { len: value, max: MAX_BYTES });
+        }
+        Ok(())
+    }
+
+    /// Writes a record to the payload log, flushed, and returns the words that represent the value. These are the
+    /// value itself for types of fixed width.
+    #[inline]
+    pub(super) fn write_payload(
+        &self,
+        probe: &LookupKey<'_>,
+        value: &Raw<'_>,
+    ) -> Result<R::ValueWords> {
+        let Some(payloads) = self.payloads() else { return Ok(words_of(value)) };
+        self.append_payload(payloads, probe, value)
+    }
+
+    fn append_payload(
+        &self,
+        payloads: &PayloadLog,
+        probe: &LookupKey<'_>,
+        value: &Raw<'_>,
+    ) -> Result<R::ValueWords> {
+        let (mut key_buffer, mut value_buffer) = ([0; 8], [0; 8]);
+        let key = bytes_of(&probe.key, &mut key_buffer);
+        let value = bytes_of(value, &mut value_buffer);
+        Ok(one_word(payloads.write(&self.storage, probe.hash, (key, value), Purpose::Write)?))
+    }
+
+    /// Ends the pending state of the payload of these words: a slot refers to it, or none ever will.
+    #[inline]
+    pub(super) fn finish_payload(&self, value: R::ValueWords) {
+        if let Some(payloads) = self.payloads() {
+            payloads.finish(PayloadRef::unpack(first(&value)).chunk);
+        }
+    }
+
+    /// Takes the steps of the collection that are due, before a record is written. The caller holds no lock and is
+    /// not pinned.
+    #[inline]
+    pub(super) fn make_payload_room(&self) -> Result<()> {
+        let Some(payloads) = self.payloads() else { return Ok(()) };
+        if payloads.is_step_due() { self.take_steps(payloads) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn take_steps(&self, payloads: &PayloadLog) -> Result<()> {
+        let Some((mut collection, steps)) = payloads.lock_steps(&self.storage, MOST_STEPS) else {
+            return Ok(());
+        };
+        for _ in 0..steps.min(MOST_STEPS) {
+            unless_it_can_stay(self.take_step(payloads, &mut collection))?;
+        }
+        Ok(())
+    }
+
+    fn take_step(&self, payloads: &PayloadLog, collection: &mut Collection) -> Result<()> {
+        if collection.round.is_none() && !collection.victims.is_empty() {
+            return self.free_some(payloads, collection);
+        }
+        if collection.round.is_none() {
+            if !self.is_round_due(payloads, collection) {
+                return Ok(());
+            }
+            collection.round = Some(self.begin_round(payloads, collection));
+        }
+        if collection.known.is_none() {
+            unless_it_can_stay(self.look(payloads, collection))?;
+        }
+        let chunks = payloads.usage(&self.storage).chunks.max(1);
+        let ranges = self.ranges() * ROUND_PARTS / chunks + 1;
+        if self.count_needed(payloads, collection, ranges)? {
+            self.end_round(payloads, collection, Effort::Usual);
+        }
+        Ok(())
+    }
+
+    /// The number of hash ranges in the table.
+    fn ranges(&self) -> u64 {
+        self.shape.entries(self.level_count())
+    }
+
+    /// Bytes of garbage that are no reason for a round.
+    fn tolerated(&self, payloads: &PayloadLog) -> u64 {
+        (TOLERATED_CHUNKS * payloads.chunk_size()).max(TOLERATED_PER_RANGE * self.ranges())
+    }
+
+    /// Returns whether a large part of the log may be garbage, by the bytes and records written since the last round.
+    fn is_round_due(&self, payloads: &PayloadLog, collection: &Collection) -> bool {
+        let usage = payloads.usage(&self.storage);
+        let used = usage.chunks * payloads.chunk_size();
+        let tolerated = self.tolerated(payloads);
+        let Some(known) = &collection.known else { return used > tolerated };
+        let grown = self.estimate.sum() - known.estimate;
+        let [records, bytes] =
+            [usage.records - known.usage.records, usage.bytes - known.usage.bytes];
+        let each = match grown {
+            0.. => bytes / records.max(1),
+            _ => known.bytes / known.records.max(1),
+        };
+        let change = each.saturating_mul(grown.unsigned_abs());
+        let live = match grown {
+            0.. => known.bytes.saturating_add(change),
+            _ => known.bytes.saturating_sub(change),
+        };
+        used > (live / 4 * DUE_QUARTERS + tolerated)
+            .min(known.bytes / 4 * LATEST_QUARTERS + tolerated)
+    }
+
+    fn begin_round(&self, payloads: &PayloadLog, collection: &Collection) -> Round {
+        let mut counts = Vec::new();
+        for (chunk, _) in payloads.full(&self.storage) {
+            let chunk = chunk as usize;
+            counts.resize(counts.len().max(chunk + 1), None);
+            counts[chunk] = Some(Count::default());
+        }
+        let referred = collection.gapped.iter().map(|&chunk| (chunk, Vec::new())).collect();
+        Round { next: 0, records: 0, counts, referred }
+    }
+
+    /// Counts the needed bytes of each chunk in the next `ranges` ranges of hashes. Returns whether these were the
+    /// last ones.
+    fn count_needed(
+        &self,
+        payloads: &PayloadLog,
+        collection: &mut Collection,
+        ranges: u64,
+    ) -> Result<bool> {
+        let Some(round) = &mut collection.round else { return Ok(true) };
+        for _ in 0..ranges {
+            let _pin = payloads.pin();
+            let (records, next) = match self.newest_at(round.next) {
+                Ok(range) => range,
+                // Nothing of this range is counted. The records of a chunk are looked up again before it is freed.
+                Err(Error::Corrupt { .. }) => {
+                    (Vec::new(), self.range_after(self.level_count(), round.next))
+                }
+                Err(error) => return Err(error),
+            };
+            let hint = |record: &RecordOf<R>| payloads.hint(record.reference());
+            records.iter().take(HINTED_AHEAD).for_each(hint);
+            for (at, record) in records.iter().enumerate() {
+                records.get(at + HINTED_AHEAD).into_iter().for_each(hint);
+                let word = record.reference();
+                let chunk = PayloadRef::unpack(word).chunk;
+                let Some(Some(count)) = round.counts.get_mut(chunk as usize) else { continue };
+                count.last = count.last.max(word);
+                round.referred.get_mut(&chunk).into_iter().for_each(|words| words.push(word));
+                if let Ok(Some(payload)) = payloads.read(&self.storage, word) {
+                    count.needed += payload.needed_bytes(record.dead);
+                    round.records += 1;
+                }
+            }
+            match next {
+                Some(next) => round.next = next,
+                None => return Ok(true),
+            }
+        }
+        Ok(false)
+    }
+
+    /// Ends a round, and chooses the chunks to be freed.
+    fn end_round(&self, payloads: &PayloadLog, collection: &mut Collection, effort: Effort) {
+        let Some(round) = collection.round.take() else { return };
+        let usage = payloads.usage(&self.storage);
+        let mut bytes = usage.chunks * payloads.chunk_size();
+        let (mut used, mut candidates) = (bytes, Vec::new());
+        for (chunk, run) in payloads.full(&self.storage) {
+            let room = u64::from(run) * payloads.chunk_size();
+            if let Some(&Some(Count { needed, last })) = round.counts.get(chunk as usize) {
+                let needed = needed.min(room);
+                bytes = bytes.saturating_sub(room - needed);
+                candidates.push((needed, room, (chunk, last)));
+            }
+        }
+        let tolerated = self.tolerated(payloads) / 2;
+        let wanted = match effort {
+            Effort::Usual => bytes + (bytes / 4).max(tolerated),
+            Effort::All => 0,
+        };
+        candidates.retain(|&(needed, room, _)| needed * 100 <= room * effort.worth());
+        candidates.sort_unstable_by_key(|&(needed, room, chunk)| (needed * 1024 / room, chunk));
+        let worth_it = candidates.iter().take_while(|&&(needed, room, _)| {
+            let more = used > wanted;
+            used = used.saturating_sub(room - needed);
+            more
+        });
+        collection.victims = worth_it.map(|&(_, _, victim)| victim).collect();
+        collection.victims.reverse();
+        collection.referred = round.referred;
+        let (estimate, records) = (self.estimate.sum(), round.records);
+        collection.known = Some(Known { bytes, records, usage, estimate });
+    }
+
+    /// Frees the emptiest of the chosen chunks, until two are gained.
+    fn free_some(&self, payloads: &PayloadLog, collection: &mut Collection) -> Result<()> {
+        let before = payloads.usage(&self.storage).chunks;
+        for _ in 0..MOST_FREED {
+            let Some(victim) = collection.victims.pop() else { return Ok(()) };
+            self.free(payloads, collection, victim)?;
+            if payloads.usage(&self.storage).chunks + GAINED <= before {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the next full chunks, and frees those of which half is garbage. For a table that was just opened: the
+    /// session may end before its first round does.
+    fn look(&self, payloads: &PayloadLog, collection: &mut Collection) -> Result<()> {
+        for _ in 0..LOOKS {
+            let Some(chunk) = payloads.full_from(&self.storage, collection.look_at) else { break };
+            collection.look_at = chunk + 1;
+            let guard = payloads.pin();
+            let records = payloads.records_in(&self.storage, chunk);
+            let enough = payloads.run_bytes(&self.storage, chunk) / 100 * LOOK_WORTH;
+            let mut needed = 0;
+            self.for_each_record(&records, |(word, bytes)| {
+                needed += if self.newest_is(word)? { bytes } else { 0 };
+                Ok(if needed > enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+            })?;
+            if needed <= enough && !PayloadLog::has_gaps(&records) {
+                self.empty_chunk(payloads, &guard, chunk, &records)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Frees chunks when there is no space. Returns whether it freed any. The caller holds no lock. The chunks can be
+    /// written again once all currently pinned readers have left.
+    pub(super) fn collect_in_need(&self) -> Result<bool> {
+        let Some(payloads) = self.payloads() else { return Ok(false) };
+        let mut collection = payloads.lock_collection(&self.storage);
+        let before = payloads.usage(&self.storage).chunks;
+        for _ in 0..2 {
+            if collection.victims.is_empty() {
+                self.whole_round(payloads, &mut collection)?;
+            }
+            while let Some(victim) = collection.victims.pop() {
+                match self.free(payloads, &mut collection, victim) {
+                    // No space even for the needed records of the emptiest chunk.
+                    Err(Error::NoSpace { .. }) => break,
+                    freed => unless_it_can_stay(freed)?,
+                }
+                if payloads.usage(&self.storage).chunks + GAINED <= before {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(payloads.usage(&self.storage).chunks < before)
+    }
+
+    /// Frees all chunks with enough garbage, for a table that is to take as little space as possible.
+    pub(super) fn collect_all(&self) -> Result<()> {
+        let Some(payloads) = self.payloads() else { return Ok(()) };
+        let mut collection = payloads.lock_collection(&self.storage);
+        self.whole_round(payloads, &mut collection)?;
+        while let Some(victim) = collection.victims.pop() {
+            self.free(payloads, &mut collection, victim)?;
+        }
+        Ok(())
+    }
+
+    /// Gives the space of free chunks back to the file system. First waits a while for the readers that may access
+    /// the last freed ones. The caller is not pinned.
+    pub(super) fn return_space(&self) -> Result<()> {
+        let Some(payloads) = self.payloads() else { return Ok(()) };
+        for round in 0..PATIENCE {
+            if !payloads.waits_for_readers(&self.storage) {
+                break;
+            }
+            payloads.pin().flush();
+            self.storage.wait(round);
+        }
+        payloads.give_back(&self.storage, 0).map(|_| ())
+    }
+
+    /// Gives the space of free chunks back when levels have no space. Returns whether any chunk had space.
+    pub(super) fn lend_space(&self) -> Result<bool> {
+        match self.payloads() {
+            Some(payloads) => payloads.give_back(&self.storage, SPARE),
+            None => Ok(false),
+        }
+    }
+
+    fn whole_round(&self, payloads: &PayloadLog, collection: &mut Collection) -> Result<()> {
+        collection.round = Some(self.begin_round(payloads, collection));
+        while !self.count_needed(payloads, collection, u64::MAX)? {}
+        self.end_round(payloads, collection, Effort::All);
+        Ok(())
+    }
+
+    /// Frees a chunk that a round has chosen.
+    ///
+    /// A damaged record stays where it is, with its chunk: if the chunk were freed, the record would seem to have
+    /// been replaced. A record that a crash left torn looks like a damaged one. So a chunk is kept if its last whole
+    /// record is not the last one that is referred to, and a chunk with gaps between its records waits for a round
+    /// that notes all references into it.
+    fn free(
+        &self,
+        payloads: &PayloadLog,
+        collection: &mut Collection,
+        (chunk, last): (u32, u64),
+    ) -> Result<()> {
+        let guard = payloads.pin();
+        let records = payloads.records_in(&self.storage, chunk);
+        let is_whole = |word: &u64| records.binary_search_by_key(word, |&(word, _)| word).is_ok();
+        let all_whole = if PayloadLog::has_gaps(&records) {
+            collection.gapped.insert(chunk);
+            collection.referred.get(&chunk).is_some_and(|words| words.iter().all(is_whole))
+        } else {
+            last <= records.last().map_or(0, |&(word, _)| word)
+        };
+        if all_whole {
+            self.empty_chunk(payloads, &guard, chunk, &records)?;
+            collection.gapped.remove(&chunk);
+        }
+        Ok(())
+    }
+
+    /// Moves the needed records of a chunk, and frees it.
+    fn empty_chunk(
+        &self,
+        payloads: &PayloadLog,
+        guard: &Guard<'_>,
+        chunk: u32,
+        records: &[(u64, u64)],
+    ) -> Result<()> {
+        self.for_each_record(records, |(word, _)| {
+            self.retire_payload(word).map(ControlFlow::Continue)
+        })?;
+        // The records that replaced the others may have been acknowledged before they were durable.
+        self.storage.fence_deferred()?;
+        payloads.release(&self.storage, guard, chunk)?;
+        guard.flush();
+        Ok(())
+    }
+
+    /// Calls `run` with each record of a chunk, in order, until it breaks or fails. `run` will search for the
+    /// record's key, so the places of the keys of later records are prefetched. The caller is pinned.
+    fn for_each_record(
+        &self,
+        records: &[(u64, u64)],
+        mut run: impl FnMut((u64, u64)) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
+        let hash = |word| Some(self.storage.read_unvalidated(|| self.payload(word)).ok()??.hash);
+        let ahead = |at: usize| Ahead::new(hash(records[at].0).unwrap_or(0), true);
+        self.in_order(records.len(), ahead, |at, _| run(records[at])).1
+    }
+
+    /// The key of a payload, for a search.
+    fn payload_probe(&self, word: u64) -> Result<Option<LookupKey<'_>>> {
+        let Some(payload) = self.payload(word)? else { return Ok(None) };
+        Ok(raw_of(R::KEY, payload.key).map(|key| LookupKey { hash: payload.hash, key }))
+    }
+
+    /// Returns whether the newest record of a payload's key refers to the payload.
+    fn newest_is(&self, word: u64) -> Result<bool> {
+        let Some(probe) = self.payload_probe(word)? else { return Ok(false) };
+        Ok(self.lookup(&probe)?.is_some_and(|record| record.reference() == word))
+    }
+
+    /// Ensures that a payload is not needed where it is, and that readers with an outdated reference fail their
+    /// validation.
+    fn retire_payload(&self, word: u64) -> Result<()> {
+        let Some(probe) = self.payload_probe(word)? else { return Ok(()) };
+        let log = self.logs.log_of(self.root_entry(probe.hash));
+        loop {
+            self.make_log_ready(log)?;
+            let held = self.hold(probe.hash);
+            if self.root.has_unlogged(held.entry) {
+                // The record that replaced it must be durable, too.
+                self.migrate_root(&held)?;
+                continue;
+            }
+            let newest = self.search(held.entry, &probe)?.filter(|it| it.reference() == word);
+            let settled = match newest {
+                Some(record) => self.relocate(&held, &probe, record)?,
+                None => true,
+            };
+            if settled {
+                // Y4: a reader that searched for newer records before they came must not take this one for stale.
+                held.begin_change();
+                return Ok(());
+            }
+        }
+    }
+
+    /// Copies a payload, and makes the newest record of its key refer to the copy. Durable after the next
+    /// `fence_deferred`, which precedes the release of the old chunk. Returns `false` when the log or the root entry
+    /// had no room.
+    fn relocate(
+        &self,
+        held: &Held<'_, M>,
+        probe: &LookupKey<'_>,
+        record: RecordOf<R>,
+    ) -> Result<bool> {
+        let (Some(payloads), Some(payload)) = (&self.payloads, self.payload(record.reference())?)
+        else {
+            return Ok(true);
+        };
+        let Payload { key, value, .. } = payload.needed(record.dead);
+        let moved = payloads.write(&self.storage, probe.hash, (key, value), Purpose::Move)?;
+        let fenced = self.fence_payloads();
+        fenced.inspect_err(|_| payloads.finish(PayloadRef::unpack(moved).chunk))?;
+        let relocated = match self.relocate_by_log(held, probe, record, moved) {
+            Err(no_space @ Error::NoSpace { .. }) => {
+                let redirected = self.redirect(held, probe, record, moved);
+                redirected.and_then(|is_done| if is_done { Ok(true) } else { Err(no_space) })
+            }
+            relocated => relocated,
+        };
+        payloads.finish(PayloadRef::unpack(moved).chunk);
+        relocated
+    }
+
+    fn relocate_by_log(
+        &self,
+        held: &Held<'_, M>,
+        probe: &LookupKey<'_>,
+        record: RecordOf<R>,
+        moved: u64,
+    ) -> Result<bool> {
+        let record = RecordOf::<R> { value: one_word(moved), ..record };
+        let Attempt::Done(place) = self.log(held, record)? else { return Ok(false) };
+        if let Err(error) = self.storage.fence_later() {
+            self.logs.finish(place);
+            return Err(error);
+        }
+        self.admit(held, probe.hash, record, place);
+        Ok(true)
+    }
+}

@@ -1,0 +1,550 @@
+//! The shared state of a table: regions, entries by number, and the search for a key.
+
+use std::marker::PhantomData;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::{Mutex, MutexGuard, TryLockError};
+
+use super::layout::{
+    Bucket, CLASSES, ENTRY_BYTES, Entry, EntryId, MAX_BUCKETS, Phase, RUNS, Root, SLOTS, Shape,
+    State, class_of, run_buckets, run_of,
+};
+use super::leaves::Leaves;
+use super::level::{Moving, MovingOf};
+use super::partition::Ranges;
+use super::payload_log::{Payload, PayloadLog};
+use super::recovery_log::RecoveryLogs;
+use super::root::{Held, RootTable};
+use super::salvage::Mended;
+use super::top_filters::TopFilters;
+use super::words::{Measure, RecordOf, bytes_of, first, one_word, words_of};
+use crate::base::counter::ShardedCounter;
+use crate::base::gate::{Closed, Gate};
+use crate::base::hash::Hash;
+use crate::base::reclaim::Guard;
+use crate::engine::LookupKey;
+use crate::storage::alloc::Allocator;
+use crate::storage::superblock::ROOT_OFFSET;
+use crate::storage::{Medium, Region};
+use crate::types::{Form, Raw, RecordForm};
+use crate::{Error, Result};
+
+/// The state that all parts of a table share.
+pub(crate) struct Core<R, M> {
+    pub(super) shape: Shape,
+    pub(super) measure: Measure<R>,
+    pub(super) hash: Hash,
+    /// Present when the table is partitioned by ranges.
+    pub(super) ranges: Option<Ranges>,
+    pub(super) root: RootTable<R>,
+    pub(super) top_filters: TopFilters,
+    /// Used only when the table is partitioned by ranges.
+    pub(super) leaves: Leaves,
+    pub(super) logs: RecoveryLogs<R>,
+    /// Present when a type has no fixed width.
+    pub(super) payloads: Option<PayloadLog>,
+    pub(super) table: Region,
+    /// The levels' entries, one level after the other.
+    pub(super) levels: Region,
+    /// Entries that continue others.
+    pub(super) chains: Region,
+    /// Runs of buckets, by class.
+    pub(super) runs: [Region; CLASSES],
+    pub(super) journals: Region,
+    pub(super) run_allocators: [Allocator; CLASSES],
+    pub(super) chain_allocator: Allocator,
+    pub(super) level_count: AtomicUsize,
+    /// Held by the thread that adds a level.
+    pub(super) growing: Mutex<()>,
+    /// The number of changes at the last attempt to make room, if it failed.
+    pub(super) in_vain: Mutex<Option<u64>>,
+    /// One for each journal.
+    pub(super) journal_locks: [Mutex<()>; super::layout::JOURNALS],
+    /// Writers enter it; operations on the whole table close it.
+    pub(super) gate: Gate,
+    /// Held by an operation on the whole table.
+    pub(super) structure: Mutex<()>,
+    /// Records added less records merged away, since the last exact count.
+    pub(super) estimate: ShardedCounter,
+    /// The number of changes at the last exact count, and the count.
+    pub(super) exact: [AtomicU64; 2],
+    pub(super) counts: Counts,
+    pub(super) types: PhantomData<fn() -> R>,
+    /// Present when the table is opened for salvage only.
+    pub(super) mended: Option<Mended>,
+    /// The last field, so that all fields that point into its mappings are dropped first.
+    pub(super) storage: M,
+}
+
+/// Event counters for `stats` and the benchmarks.
+#[derive(Default)]
+pub(super) struct Counts {
+    /// Records moved from one level to the next.
+    pub(super) moves: ShardedCounter,
+    pub(super) migrations: ShardedCounter,
+    /// Records written.
+    pub(super) writes: ShardedCounter,
+    pub(super) compactions: ShardedCounter,
+}
+
+/// An entry and its number.
+#[derive(Clone, Copy)]
+pub(super) struct EntryRef<'a> {
+    pub(super) id: EntryId,
+    pub(super) entry: &'a Entry,
+}
+
+/// Locks a mutex whose holder may store to the medium and wait there.
+pub(super) fn lock<'a, T>(storage: &impl Medium, mutex: &'a Mutex<T>) -> MutexGuard<'a, T> {
+    let mut rounds = 0;
+    loop {
+        if let Some(guard) = try_lock(mutex) {
+            return guard;
+        }
+        storage.wait(rounds);
+        rounds = rounds.saturating_add(1);
+    }
+}
+
+/// Like [`lock`], but returns `None` when another thread holds the mutex.
+pub(super) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        // The data under these mutexes is valid after any panic, or a crash could have left it in the same state.
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
+
+impl<R: RecordForm, M: Medium> Core<R, M> {
+    pub(super) fn root_words(&self) -> Result<&Root> {
+        self.table.at::<Root>(ROOT_OFFSET).ok_or_else(|| {
+            self.corrupt(&self.table, ROOT_OFFSET, "the file ends before the root words")
+        })
+    }
+
+    /// The error for damage in one of the table's files.
+    #[cold]
+    pub(super) fn corrupt(&self, region: &Region, offset: u64, detail: impl Into<String>) -> Error {
+        Error::corrupt(self.storage.path().join(region.name()), offset, detail)
+    }
+
+    #[inline]
+    pub(super) fn level_count(&self) -> usize {
+        self.storage.sim_yield_point();
+        // Acquire (E8): pairs with the Release in `add_level`; the new entries are mapped.
+        self.level_count.load(Acquire)
+    }
+
+    /// Stores and persists the phase of the table.
+    pub(super) fn set_phase(&self, phase: Phase) -> Result<()> {
+        let cell = &self.root_words()?.phase;
+        cell.store(&self.storage, phase.pack(), Release);
+        self.storage.try_persist(cell)
+    }
+
+    /// The key and its hash, for a search.
+    #[inline]
+    pub(super) fn hash_key<'a>(&self, key: Raw<'a>) -> LookupKey<'a> {
+        LookupKey { hash: self.placed(&key), key }
+    }
+
+    /// The value that is used as the hash of a key. With ranges, the upper half is the key's place among all keys.
+    #[inline]
+    fn placed(&self, key: &Raw<'_>) -> u64 {
+        let hash = match R::KEY {
+            Form::Word => self.hash.word(key.word()),
+            _ => self.hash.bytes(key.bytes()),
+        };
+        match self.ranges {
+            None => hash,
+            Some(ranges) => ranges.place(key) | hash & u64::from(u32::MAX),
+        }
+    }
+
+    /// The payload log. For types of fixed width the compiler knows that there is none.
+    #[inline(always)]
+    pub(super) fn payloads(&self) -> Option<&PayloadLog> {
+        if self.measure.is_inline() { None } else { self.payloads.as_ref() }
+    }
+
+    /// Pins: payload chunks that can be reached now are not written again.
+    #[inline]
+    pub(super) fn pin(&self) -> Option<Guard<'_>> {
+        self.payloads().map(PayloadLog::pin)
+    }
+
+    /// The root entry of a hash.
+    #[inline]
+    pub(super) fn root_entry(&self, hash: u64) -> usize {
+        self.shape.index(0, hash) as usize
+    }
+
+    /// Closes the gate to writers for an operation on the whole table.
+    pub(super) fn close_gate(&self) -> Result<Closed<'_>> {
+        self.gate.close().map_err(|error| Error::io(self.storage.path(), error))
+    }
+
+    /// Locks the root entry of a hash. The caller holds no other one.
+    #[inline]
+    pub(super) fn hold(&self, hash: u64) -> Held<'_, M> {
+        self.root.lock(&self.storage, self.root_entry(hash))
+    }
+
+    /// An entry of a level.
+    pub(super) fn level_entry(&self, level: usize, index: u64) -> Result<EntryRef<'_>> {
+        let number = self.shape.entries_above(level) + index;
+        self.entry(EntryId::Level(number as u32))
+    }
+
+    /// An entry by its number.
+    #[inline]
+    pub(super) fn entry(&self, id: EntryId) -> Result<EntryRef<'_>> {
+        let (region, number) = match id {
+            EntryId::Level(number) => (&self.levels, number),
+            EntryId::Chained(block) => (&self.chains, block),
+        };
+        let offset = u64::from(number) * ENTRY_BYTES;
+        match region.at(offset) {
+            Some(entry) => Ok(EntryRef { id, entry }),
+            None => Err(self.corrupt(region, offset, "the file ends before the entry")),
+        }
+    }
+
+    /// The entry that continues another one, if any.
+    pub(super) fn next_of(&self, entry: EntryRef<'_>) -> Result<Option<EntryRef<'_>>> {
+        match entry.entry.next.load(&self.storage, Acquire) {
+            0 => Ok(None),
+            next => self.entry(EntryId::Chained(next - 1)).map(Some),
+        }
+    }
+
+    /// An entry and those that continue it, oldest records first.
+    pub(super) fn chain_of<'a>(&'a self, first: EntryRef<'a>) -> Result<Vec<EntryRef<'a>>> {
+        let bound = self.chains.len() / ENTRY_BYTES + 1;
+        let mut chain = vec![first];
+        let mut last = first;
+        while let Some(next) = self.next_of(last)? {
+            if chain.len() as u64 > bound {
+                return Err(self.corrupt(&self.chains, 0, "a chain that does not end"));
+            }
+            chain.push(next);
+            last = next;
+        }
+        Ok(chain)
+    }
+
+    /// The number of records of an entry, and its epoch.
+    #[inline]
+    pub(super) fn state(&self, entry: EntryRef<'_>) -> Result<State> {
+        let state = State::unpack(entry.entry.state.load(&self.storage, Acquire));
+        if state.size > self.shape.records() {
+            return Err(self.corrupt(&self.levels, 0, format!("{:?} holds too much", entry.id)));
+        }
+        Ok(state)
+    }
+
+    #[inline]
+    pub(super) fn bucket(&self, entry: EntryRef<'_>, bucket: usize) -> Result<Bucket<'_>> {
+        let (run, place) = run_of(bucket);
+        let block = entry.entry.runs[run].load(&self.storage, Acquire);
+        let region = &self.runs[class_of(run)];
+        // A reader without a lock may find no run here: the entry may have lost it since the reader loaded its state.
+        let found = block.checked_sub(1).and_then(|block| {
+            let number = u64::from(block) * run_buckets(run) + place as u64;
+            Bucket::at(region, number, self.measure.widths())
+        });
+        match found {
+            Some(bucket) => Ok(bucket),
+            None => Err(self.corrupt(region, 0, format!("{:?} lacks bucket {bucket}", entry.id))),
+        }
+    }
+
+    /// The bucket and slot of an entry's record.
+    #[inline]
+    pub(super) fn slot_of(&self, at: usize) -> (usize, usize) {
+        (at / self.shape.slots as usize, at % self.shape.slots as usize)
+    }
+
+    /// The record of an entry at a place.
+    pub(super) fn record(&self, entry: EntryRef<'_>, at: usize) -> Result<RecordOf<R>> {
+        let (bucket, slot) = self.slot_of(at);
+        let bucket = self.bucket(entry, bucket)?;
+        Ok(self.record_in(bucket, slot, self.is_dead(entry.entry, at)))
+    }
+
+    #[inline(always)]
+    fn record_in(&self, bucket: Bucket<'_>, slot: usize, dead: bool) -> RecordOf<R> {
+        self.measure.record(dead, |word| self.word_in(bucket, slot, word))
+    }
+
+    #[inline(always)]
+    fn word_in(&self, bucket: Bucket<'_>, slot: usize, word: usize) -> u64 {
+        match word {
+            0 => bucket.heads[slot].load(&self.storage, Relaxed),
+            // Acquire (E3): the payload behind a reference was written before.
+            _ => bucket.rests(slot..slot + 1)[word - 1].load(&self.storage, Acquire),
+        }
+    }
+
+    #[inline]
+    fn is_dead(&self, entry: &Entry, at: usize) -> bool {
+        // Read without validation: other bits of the word may change at the same time, for records that do not count
+        // yet.
+        self.storage.read_unvalidated(|| entry.dead[at / 64].load(&self.storage, Relaxed))
+            >> (at % 64)
+            & 1
+            == 1
+    }
+
+    /// The hash of a record's key.
+    #[inline]
+    pub(super) fn hash_of(&self, record: RecordOf<R>) -> u64 {
+        self.hash_of_words(&record.key)
+    }
+
+    /// The hash by the key words.
+    #[inline]
+    fn hash_of_words(&self, key: &R::KeyWords) -> u64 {
+        if self.measure.is_inline() {
+            return self.placed(&self.measure.key_of(key));
+        }
+        first(key)
+    }
+
+    /// Returns whether a record has the searched key. The caller is pinned.
+    #[inline]
+    pub(super) fn holds(&self, record: RecordOf<R>, probe: &LookupKey<'_>) -> Result<bool> {
+        let same = record.key == self.key_words(probe);
+        if !same || self.measure.is_inline() {
+            return Ok(same);
+        }
+        let mut buffer = [0; 8];
+        let Some(payloads) = self.payloads() else { return Ok(same) };
+        let Some(payload) = payloads.read(&self.storage, record.reference())? else {
+            return Ok(false);
+        };
+        let same = payload.key == bytes_of(&probe.key, &mut buffer);
+        if !same {
+            payloads.verify(&self.storage, record.reference())?;
+        }
+        Ok(same)
+    }
+
+    /// The payload behind a reference; `None` when it has been freed because its record is stale.
+    pub(super) fn payload(&self, word: u64) -> Result<Option<Payload<'_>>> {
+        match self.payloads() {
+            Some(payloads) => payloads.read(&self.storage, word),
+            None => Ok(None),
+        }
+    }
+
+    /// The payload of a record that was current at some time since the caller was pinned.
+    pub(super) fn payload_found(&self, word: u64) -> Result<Payload<'_>> {
+        match self.payloads() {
+            Some(payloads) => payloads.read_found(&self.storage, word),
+            None => Ok(Payload { hash: 0, key: &[], value: &[] }),
+        }
+    }
+
+    /// Returns whether the payload of a record has been freed: then the record is stale.
+    #[inline]
+    pub(super) fn dangles(&self, record: RecordOf<R>) -> Result<bool> {
+        match self.payloads() {
+            Some(payloads) => Ok(!payloads.is_current(&self.storage, record.reference())),
+            None => Ok(false),
+        }
+    }
+
+    /// Returns whether two records have the same key. Both were current at some time since the caller was pinned.
+    #[inline]
+    pub(super) fn same_key(&self, a: RecordOf<R>, b: RecordOf<R>) -> Result<bool> {
+        if a.key != b.key || self.measure.is_inline() || a.value == b.value {
+            return Ok(a.key == b.key);
+        }
+        let Some(payloads) = self.payloads() else { return Ok(true) };
+        let [a, b] = [a, b].map(|record| payloads.key_found(&self.storage, record.reference()));
+        Ok(a? == b?)
+    }
+
+    /// The newest record of a key, without a lock (§5.2).
+    #[inline]
+    pub(super) fn lookup(&self, probe: &LookupKey<'_>) -> Result<Option<RecordOf<R>>> {
+        let entry = self.root_entry(probe.hash);
+        loop {
+            let version = self.root.read_begin(&self.storage, entry);
+            let found = self.search(entry, probe);
+            // Hits, misses and errors count only if nothing has changed since.
+            if self.root.validate(&self.storage, entry, version) {
+                return found;
+            }
+            self.storage.forget_reads();
+        }
+    }
+
+    /// The newest record of a key, in the root or the levels from top to bottom. Under the lock, or validated by the
+    /// caller.
+    #[inline]
+    pub(super) fn search(
+        &self,
+        entry: usize,
+        probe: &LookupKey<'_>,
+    ) -> Result<Option<RecordOf<R>>> {
+        let found = self.root.newest(entry, probe.hash, |record| self.holds(record, probe))?;
+        if found.is_some() {
+            return Ok(found);
+        }
+        // The filter of an entry that was emptied ahead of time still contains the keys that have left.
+        let from = if self.root.is_sole(entry) { 2 } else { 1 };
+        for level in from..=self.level_count() {
+            let first = self.level_entry(level, self.shape.index(level, probe.hash))?;
+            let candidates = self.candidates(first, probe.hash);
+            if candidates == 0 {
+                // The filter of a continued entry contains the keys of the entries that continue it, too.
+                continue;
+            }
+            let found = match self.next_of(first)? {
+                None => self.search_entry(first, candidates, probe)?,
+                Some(_) => self.search_chain(first, probe)?,
+            };
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
+    #[cold]
+    fn search_chain(
+        &self,
+        first: EntryRef<'_>,
+        probe: &LookupKey<'_>,
+    ) -> Result<Option<RecordOf<R>>> {
+        if let Some(ranges) = self.ranges {
+            let (leaf, _) = self.leaf_of(first, &ranges.sort_key(&probe.key))?;
+            return self.search_entry(leaf, self.candidates(leaf, probe.hash), probe);
+        }
+        for entry in self.chain_of(first)?.into_iter().rev() {
+            let candidates = self.candidates(entry, probe.hash);
+            let found = self.search_entry(entry, candidates, probe)?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Searches all buckets that the filter names, newest first: a false positive must not hide the key in another
+    /// bucket.
+    #[inline]
+    fn search_entry(
+        &self,
+        entry: EntryRef<'_>,
+        mut candidates: u16,
+        probe: &LookupKey<'_>,
+    ) -> Result<Option<RecordOf<R>>> {
+        let size = self.state(entry)?.size;
+        let slots = self.shape.slots as usize;
+        while candidates != 0 {
+            let number = (15 - candidates.leading_zeros()) as usize;
+            candidates &= !(1 << number);
+            let used = size.saturating_sub(number * slots).min(slots);
+            if used > 0
+                && let Some(record) = self.search_bucket(entry, number, used, probe)?
+            {
+                return Ok(Some(record));
+            }
+        }
+        Ok(None)
+    }
+
+    #[inline]
+    fn search_bucket(
+        &self,
+        entry: EntryRef<'_>,
+        number: usize,
+        used: usize,
+        probe: &LookupKey<'_>,
+    ) -> Result<Option<RecordOf<R>>> {
+        let bucket = self.bucket(entry, number)?;
+        let wanted = first(&self.key_words(probe));
+        for slot in (0..used.min(SLOTS)).rev() {
+            if bucket.heads[slot].load(&self.storage, Relaxed) == wanted {
+                let at = number * self.shape.slots as usize + slot;
+                let record = self.record(entry, at)?;
+                if self.holds(record, probe)? {
+                    return Ok(Some(record));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The key words that records of a searched key have.
+    #[inline]
+    pub(super) fn key_words(&self, probe: &LookupKey<'_>) -> R::KeyWords {
+        if self.measure.is_inline() { words_of(&probe.key) } else { one_word(probe.hash) }
+    }
+
+    /// The records of an entry and of those that continue it, newest first.
+    pub(super) fn newest_first(&self, first: EntryRef<'_>) -> Result<Vec<MovingOf<R>>> {
+        let mut records = Vec::with_capacity(self.shape.records());
+        self.newest_first_where(first, &mut records, |_| true)?;
+        Ok(records)
+    }
+
+    /// Appends to `records` those records of an entry, and of the entries that continue it, whose hash `wanted`
+    /// accepts, newest first.
+    #[inline]
+    pub(super) fn newest_first_where(
+        &self,
+        first: EntryRef<'_>,
+        records: &mut Vec<MovingOf<R>>,
+        mut wanted: impl FnMut(u64) -> bool,
+    ) -> Result<()> {
+        for entry in self.chain_of(first)?.into_iter().rev() {
+            self.read_entry(entry, records, &mut wanted)?;
+        }
+        Ok(())
+    }
+
+    /// Appends to `records` those records of an entry whose hash `wanted` accepts, newest first.
+    #[inline]
+    pub(super) fn read_entry(
+        &self,
+        entry: EntryRef<'_>,
+        records: &mut Vec<MovingOf<R>>,
+        mut wanted: impl FnMut(u64) -> bool,
+    ) -> Result<()> {
+        let (size, slots) = (self.state(entry)?.size, self.shape.slots as usize);
+        let mut buckets = [None; MAX_BUCKETS];
+        for (number, found) in buckets.iter_mut().enumerate().take(size.div_ceil(slots)) {
+            let bucket = self.bucket(entry, number)?;
+            bucket.prefetch();
+            *found = Some(bucket);
+        }
+        for (number, bucket) in buckets.iter().enumerate().rev() {
+            let Some(bucket) = *bucket else { continue };
+            // Branch-free, because often few records are wanted.
+            let mut hashes = [0; SLOTS];
+            let mut found = (0..slots.min(size - number * slots)).fold(0_u32, |found, slot| {
+                let key = self.measure.key(|word| self.word_in(bucket, slot, word));
+                hashes[slot] = self.hash_of_words(&key);
+                found | u32::from(wanted(hashes[slot])) << slot
+            });
+            while let Some(slot) = found.checked_ilog2().map(|slot| slot as usize) {
+                found &= !(1 << slot);
+                let dead = self.is_dead(entry.entry, number * slots + slot);
+                let record = self.record_in(bucket, slot, dead);
+                records.push(Moving { record, hash: hashes[slot] });
+            }
+        }
+        Ok(())
+    }
+
+    /// The number of runs that an entry needs for some records.
+    pub(super) fn runs_for(&self, records: usize) -> usize {
+        let buckets = records.div_ceil(self.shape.slots as usize);
+        buckets.checked_sub(1).map_or(0, |last| run_of(last).0 + 1).min(RUNS)
+    }
+}

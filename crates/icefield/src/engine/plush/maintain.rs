@@ -1,0 +1,266 @@
+//! Maintenance: `check`, `backup`, `stats`, and preallocated buckets. `salvage` has its own module.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::Instant;
+
+use super::Plush;
+use super::core::{Core, EntryRef, lock};
+use super::epoch::LogEpoch;
+use super::filter;
+use super::layout::{CLASSES, ENTRY_BYTES, MAX_BUCKETS, class_of};
+use super::payload_log::PayloadLog;
+use crate::Result;
+use crate::report::{BackupReport, CheckReport, Stats};
+use crate::storage::Medium;
+use crate::storage::alloc::{Allocator, Blocks, Words};
+use crate::types::{RecordForm, Types};
+
+/// The state of a check.
+#[derive(Default)]
+struct Checking {
+    report: CheckReport,
+    /// Blocks that entries refer to, by class.
+    owned: [HashSet<u32>; CLASSES],
+    chained: HashSet<u32>,
+}
+
+impl<R: RecordForm, M: Medium> Core<R, M> {
+    /// Gives every entry of the first levels all its buckets. Called before other threads can access the table.
+    pub(super) fn preallocate(&self, levels: usize) -> Result<()> {
+        let levels = levels.min(self.shape.max_levels());
+        if levels > 0 {
+            let entries = self.shape.entries_above(levels + 1);
+            self.check_room(entries.saturating_mul(self.shape.records() as u64))?;
+        }
+        for level in 1..=levels {
+            if level > self.level_count() {
+                self.add_level(level - 1)?;
+            }
+            let entries = 0..self.shape.entries(level);
+            for first in entries.clone().step_by(MAX_BUCKETS) {
+                let some = first..entries.end.min(first + MAX_BUCKETS as u64);
+                let all_records =
+                    |index| Ok((self.level_entry(level, index)?, self.shape.records()));
+                self.provide_now(&some.map(all_records).collect::<Result<Vec<_>>>()?)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A number that changes with every write.
+    pub(super) fn changes(&self) -> u64 {
+        self.counts.writes.sum() as u64
+    }
+
+    /// Stores an exact count, if nothing was written while it was taken.
+    pub(super) fn note_count(&self, changes: u64, counted: u64) {
+        if self.changes() == changes {
+            self.exact[1].store(counted, Relaxed);
+            self.exact[0].store(changes, Release);
+        }
+    }
+
+    /// Resets the estimate to a number of records.
+    pub(super) fn begin_estimate(&self, records: u64) {
+        self.estimate.add((records as i64).wrapping_sub(self.estimate.sum()));
+    }
+
+    /// Estimates the number of records.
+    pub(super) fn estimate(&self) -> u64 {
+        let counted = [self.exact[0].load(Acquire), self.exact[1].load(Relaxed)];
+        if counted[0] == self.changes() {
+            return counted[1];
+        }
+        u64::try_from(self.estimate.sum()).unwrap_or(0)
+    }
+
+    /// Checks I1 to I4 for all entries.
+    fn check_levels(&self, checking: &mut Checking) {
+        for level in 1..=self.level_count() {
+            for index in 0..self.shape.entries(level) {
+                let checked = self.level_entry(level, index).and_then(|first| {
+                    let chain = self.chain_of(first)?;
+                    if self.has_leaves(first)? && !self.are_leaves_apart(first)? {
+                        checking.report.fault(format!("I3: leaves of {:?} overlap", first.id));
+                    }
+                    chain
+                        .into_iter()
+                        .try_for_each(|entry| self.check_entry(level, index, entry, checking))
+                });
+                if let Err(error) = checked {
+                    checking.report.fault(format!("I1: {error}"));
+                }
+            }
+        }
+    }
+
+    fn check_entry(
+        &self,
+        level: usize,
+        index: u64,
+        entry: EntryRef<'_>,
+        checking: &mut Checking,
+    ) -> Result<()> {
+        let (id, state) = (entry.id, self.state(entry)?);
+        self.check_blocks(entry, checking);
+        let first = self.level_entry(level, index)?;
+        let is_first = id == first.id;
+        if state.epoch != LogEpoch::NONE && !(level == 1 && is_first) {
+            checking.report.fault(format!("I4: {id:?} of level {level} has an epoch"));
+        }
+        let parent = (index >> (self.shape.prefix(level) - self.shape.prefix(0))) as usize;
+        if level == 1 && !self.root.epoch(parent).is_after(state.epoch) {
+            checking.report.fault(format!("I4: {id:?} is ahead of its root entry"));
+        }
+        for at in 0..state.size {
+            let record = self.record(entry, at)?;
+            let hash = self.hash_of(record);
+            let (bucket, _) = self.slot_of(at);
+            if self.shape.index(level, hash) != index {
+                checking.report.fault(format!("I2: record {at} of {id:?} belongs elsewhere"));
+            }
+            let known = |entry: EntryRef<'_>| {
+                filter::candidates(&self.storage, entry.entry, hash) & self.candidates(entry, hash)
+            };
+            if known(entry) >> bucket & 1 == 0 || known(first) == 0 {
+                checking.report.fault(format!("I3: record {at} of {id:?} is not in the filter"));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_blocks(&self, entry: EntryRef<'_>, checking: &mut Checking) {
+        for (run, cell) in entry.entry.runs.iter().enumerate() {
+            let block = cell.load(&self.storage, Relaxed);
+            if block != 0 && !checking.owned[class_of(run)].insert(block - 1) {
+                checking.report.fault(format!("I1: run {run} of {:?} has two owners", entry.id));
+            }
+        }
+        if let super::layout::EntryId::Chained(block) = entry.id
+            && !checking.chained.insert(block)
+        {
+            checking.report.fault(format!("I1: {:?} has two owners", entry.id));
+        }
+    }
+
+    /// Checks I5 for the blocks of one allocator.
+    fn check_allocator(
+        &self,
+        allocator: &Allocator,
+        words: &Words,
+        blocks: &impl Blocks,
+        (owned, room): (&HashSet<u32>, u64),
+        report: &mut CheckReport,
+    ) -> Result<()> {
+        let used = allocator.used(&self.storage, words);
+        if used > room {
+            report.fault(format!("I5: {used} blocks were handed out, of {room}"));
+            return Ok(());
+        }
+        let mut seen = owned.clone();
+        for block in allocator.free_blocks(&self.storage, words, blocks)? {
+            if !seen.insert(block) {
+                report.fault(format!("I5: block {block} is free and in use, or free twice"));
+            }
+        }
+        if let Some(block) = seen.iter().find(|&&block| u64::from(block) >= used) {
+            report.fault(format!("I5: block {block} was never handed out"));
+        }
+        report.leaked += used.saturating_sub(seen.len() as u64);
+        Ok(())
+    }
+
+    fn check_space(&self, checking: &mut Checking) -> Result<()> {
+        let words = self.root_words()?;
+        for class in 0..CLASSES {
+            let (allocator, blocks) = (&self.run_allocators[class], self.run_blocks(class));
+            let room = self.runs[class].len() / blocks.bytes;
+            let owned = (&checking.owned[class], room);
+            let report = &mut checking.report;
+            self.check_allocator(allocator, &words.runs[class], &blocks, owned, report)?;
+        }
+        let blocks = self.chain_blocks();
+        let report = &mut checking.report;
+        let (allocator, room) = (&self.chain_allocator, self.chains.len() / ENTRY_BYTES);
+        let owned = (&checking.chained, room);
+        self.check_allocator(allocator, &words.chains, &blocks, owned, report)
+    }
+}
+
+impl<R: RecordForm, M: Medium> Plush<R, M> {
+    pub(super) fn check_all(&self, types: &Types) -> Result<CheckReport> {
+        let core = &self.core;
+        let mut checking = Checking::default();
+        let _pin = core.pin();
+        core.check_levels(&mut checking);
+        core.check_space(&mut checking)?;
+        for log in 0..core.logs.count() {
+            for fault in core.logs.check(&core.storage, log)? {
+                checking.report.fault(format!("I6: {fault}"));
+            }
+        }
+        let mut next = Some(0);
+        while let Some(hash) = next {
+            let (records, after) = core.range_at(hash).unwrap_or_else(|error| {
+                checking.report.fault(format!("I2: {error}"));
+                (Vec::new(), core.range_after(core.level_count(), hash))
+            });
+            for record in records {
+                if let Some(payloads) = &core.payloads
+                    && let Some(fault) = payloads.fault(&core.storage, record.reference())
+                {
+                    let hash = core.hash_of(record);
+                    checking.report.fault(format!("I7: a record with hash {hash:#x}: {fault}"));
+                } else if let Err(error) = self.valid(record, types) {
+                    checking.report.fault(format!("I2: {error}"));
+                }
+                checking.report.records += 1;
+            }
+            next = after;
+        }
+        Ok(checking.report)
+    }
+
+    pub(super) fn backup_to(&self, path: &Path) -> Result<BackupReport> {
+        let core = &self.core;
+        let _structure = lock(&core.storage, &core.structure);
+        let paused = Instant::now();
+        let _closed = core.close_gate()?;
+        if core.storage.check_writable().is_ok() {
+            // The copy must contain the records that are in no log.
+            core.checkpoint(1)?;
+        }
+        let bytes = core.storage.backup_to(path)?;
+        Ok(BackupReport { bytes, pause: paused.elapsed() })
+    }
+
+    pub(super) fn stats_now(&self) -> Stats {
+        let core = &self.core;
+        let regions = [&core.table, &core.levels, &core.chains, &core.journals, core.logs.region()];
+        let bytes = regions.into_iter().chain(&core.runs).map(crate::storage::Region::len).sum();
+        let bytes: u64 = bytes;
+        let bytes = bytes + core.payloads.as_ref().map_or(0, PayloadLog::bytes);
+        let blob_bytes =
+            |payloads: &PayloadLog| payloads.usage(&core.storage).chunks * payloads.chunk_size();
+        let count = |counter: &crate::base::counter::ShardedCounter| counter.sum() as u64;
+        Stats {
+            len_estimate: core.estimate(),
+            capacity: core.capacity(),
+            storage_bytes: bytes,
+            dram_bytes: core.root.bytes() + core.top_filters.bytes() + core.leaves.bytes(),
+            durability: Some(core.storage.durability()),
+            details: vec![
+                ("levels", core.level_count() as u64),
+                ("root entries", core.root.entries() as u64),
+                ("migrations", count(&core.counts.migrations)),
+                ("moves", count(&core.counts.moves)),
+                ("compactions", count(&core.counts.compactions)),
+                ("log bytes", core.logs.region().len()),
+                ("blob_bytes", core.payloads.as_ref().map_or(0, blob_bytes)),
+                ("filter levels in dram", core.top_filters.levels() as u64),
+            ],
+        }
+    }
+}

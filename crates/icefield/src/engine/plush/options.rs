@@ -1,0 +1,364 @@
+//! Creating and opening tables.
+
+use std::marker::PhantomData;
+use std::sync::Mutex;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::time::Instant;
+
+use super::Plush;
+use super::core::{Core, Counts};
+use super::epoch::LogEpoch;
+use super::layout::Widths;
+use super::layout::{
+    ENTRY_BYTES, JOURNALS, MAX_FIRST_BITS, MAX_LOG_BITS, MAX_LOG_RECORDS, MAX_RECORDS, Phase, Root,
+    Shape, journal_bytes,
+};
+use super::leaves::Leaves;
+use super::partition::{Bounds, Partition, Ranges};
+use super::payload_log::PayloadLog;
+use super::recovery_log::RecoveryLogs;
+use super::root::RootTable;
+use super::salvage::Mended;
+use super::top_filters::TopFilters;
+use super::words::Measure;
+use crate::base::counter::ShardedCounter;
+use crate::base::gate::Gate;
+use crate::base::hash::Hash;
+use crate::engine::Design;
+use crate::engine::opening::{Common, impossible, report};
+use crate::report::RecoveryReport;
+use crate::storage::alloc::Allocator;
+use crate::storage::superblock::{self, Identity, ROOT_OFFSET, SessionStart};
+use crate::storage::{Medium, Region};
+use crate::types::{Forms, RecordForm, StoredForm};
+use crate::{Error, Result};
+
+/// The default DRAM limit.
+const DRAM_LIMIT: u64 = 256 << 20;
+/// The shares of a table's capacity that its root holds: an eighth keeps migrations well filled. Where the recovery
+/// logs would then take more than [`LOG_BYTES`], the share is a sixteenth.
+const ROOT_SHARES: [u64; 2] = [8, 16];
+/// On disks the root of a new table holds the whole capacity, as long as its recovery logs take at most this many
+/// bytes. A record that stays in the root needs one sync a batch; one that moves on needs several.
+const LOG_BYTES: u64 = 64 << 20;
+/// Records that the recovery logs hold for each record of the root, so that a chunk's records have moved on when the
+/// chunk is begun anew (§4.2).
+const LOG_SHARE: u32 = 2;
+
+/// Plush as a design.
+pub struct PlushHt;
+
+/// The options that only Plush has.
+#[derive(Clone, Debug)]
+pub struct PlushSettings {
+    pub(crate) shape: Option<Shape>,
+    pub(crate) dram_limit: u64,
+    pub(crate) dram_filters: Option<usize>,
+    pub(crate) preallocated: usize,
+    pub(crate) partition: Partition,
+    pub(crate) bounds: Bounds,
+    pub(crate) first_epoch: LogEpoch,
+}
+
+impl Default for PlushSettings {
+    fn default() -> Self {
+        Self {
+            shape: None,
+            dram_limit: DRAM_LIMIT,
+            dram_filters: None,
+            preallocated: 0,
+            partition: Partition::Hash,
+            bounds: None,
+            first_epoch: LogEpoch::FIRST,
+        }
+    }
+}
+
+impl PlushSettings {
+    /// Returns the settings of a new table that is partitioned like another one.
+    pub(super) fn partitioned_as(ranges: Option<Ranges>) -> Self {
+        let partition = if ranges.is_some() { Partition::Range } else { Partition::Hash };
+        Self { partition, bounds: ranges.map(Ranges::bounds), ..Self::default() }
+    }
+}
+
+impl Design for PlushHt {
+    const NAME: &'static str = "plush";
+    const TITLE: &'static str = "Plush";
+    const ALLOWS_DISK: bool = true;
+    type Settings = PlushSettings;
+    type Form<K: StoredForm, V: StoredForm> = Forms<K, V>;
+    type Engine<R: RecordForm, M: Medium> = Plush<R, M>;
+
+    fn create<R: RecordForm, M: Medium>(
+        common: Common,
+        settings: PlushSettings,
+        storage: M,
+    ) -> Result<(Plush<R, M>, RecoveryReport)> {
+        Opening { common, settings }.create(storage)
+    }
+
+    fn open<R: RecordForm, M: Medium>(
+        common: Common,
+        settings: PlushSettings,
+        storage: M,
+    ) -> Result<(Plush<R, M>, RecoveryReport)> {
+        Opening { common, settings }.open(storage)
+    }
+}
+
+/// The options of one opening.
+struct Opening {
+    common: Common,
+    settings: PlushSettings,
+}
+
+impl Opening {
+    fn create<R: RecordForm, M: Medium>(self, storage: M) -> Result<(Plush<R, M>, RecoveryReport)> {
+        let started = Instant::now();
+        let mut identity = self.common.identity(PlushHt::NAME, [0; 3]);
+        let measure =
+            Measure::<R>::inscribe(&mut identity).map_err(|()| impossible(&storage, "width"))?;
+        let widths = measure.widths();
+        let shape = self.new_shape(widths, storage.fence_syncs())?;
+        identity.params[..3].copy_from_slice(&shape.pack().map(u64::from));
+        Ranges::inscribe(&mut identity, self.settings.partition, self.settings.bounds);
+        let storage = storage.claimed()?;
+        let table = superblock::create(&storage)?;
+        let core = self.core::<R, M>(storage, table.clone(), &identity, (shape, measure), 0)?;
+        core.check_room(self.common.capacity)?;
+        core.storage.grow(&core.levels, shape.entries(1) * ENTRY_BYTES)?;
+        core.storage.grow(&core.journals, JOURNALS as u64 * journal_bytes(widths))?;
+        core.storage.grow(core.logs.region(), shape.log_bytes(widths))?;
+        if core.storage.fence_syncs() {
+            core.logs.overwrite(&core.storage);
+        }
+        core.root_words()?.levels.store(&core.storage, 1, Release);
+        // Both words are in one line, so that both become durable.
+        core.set_phase(Phase::Stable { set: 0 })?;
+        (0..core.root.entries())
+            .for_each(|entry| core.root.set_epoch(entry, self.settings.first_epoch));
+        core.make_room_for(self.common.capacity)?;
+        if !core.storage.fence_syncs() {
+            core.populate_for(self.common.capacity);
+            core.reserve_buckets(self.common.capacity)?;
+        }
+        core.preallocate(self.settings.preallocated)?;
+        core.tell_together(core.writes_together())?;
+        superblock::seal(&core.storage, &table, &identity)?;
+        core.storage.publish_created()?;
+        let session = superblock::begin_session(&core.storage, &table)?;
+        // A new table has nothing to recover.
+        let recovery = report(SessionStart { was_clean: true, ..session }, 0, started);
+        Ok((Plush { core }, recovery))
+    }
+
+    fn open<R: RecordForm, M: Medium>(
+        mut self,
+        storage: M,
+    ) -> Result<(Plush<R, M>, RecoveryReport)> {
+        let started = Instant::now();
+        let storage = storage.claimed()?;
+        let (table, identity) = superblock::read(&storage)?;
+        self.common.types.check(&storage, &identity, PlushHt::NAME)?;
+        let shape = Shape::unpack(self.common.adopt(&storage, &identity)?)
+            .ok_or_else(|| impossible(&storage, "shape"))?;
+        let measure = Measure::<R>::of(&identity).map_err(|()| impossible(&storage, "width"))?;
+        let root: Option<&Root> = table.at(ROOT_OFFSET);
+        let phase = root.and_then(|root| Phase::unpack(root.phase.load(&storage, Acquire)));
+        let Some(phase) = phase else {
+            let file = storage.path().join(table.name());
+            return Err(Error::corrupt(file, ROOT_OFFSET, "the phase word is that of no table"));
+        };
+        self.check_lengths(&storage, shape, measure.widths())?;
+        let core =
+            self.core::<R, M>(storage, table.clone(), &identity, (shape, measure), phase.set())?;
+        if let Some(mending) = &self.common.mending {
+            core.mend(mending)?;
+        }
+        // Before the session begins: after a crash in here, the next opening repeats the recovery.
+        let resolved = core.recover(phase)?;
+        core.tell_together(core.writes_together())?;
+        let session = superblock::resume_session(&core.storage, &table, &identity)?;
+        let records = match session.was_clean {
+            true => session.records,
+            // The records of the logs are in the estimate.
+            false => core.records_of_levels()?.saturating_add_signed(core.estimate.sum()),
+        };
+        core.begin_estimate(records);
+        if session.was_clean {
+            core.note_count(core.changes(), records);
+        }
+        let recovery = report(session, resolved, started);
+        Ok((Plush { core }, recovery))
+    }
+
+    /// Rejects files that are too short for the shape, before any memory is allocated by the shape.
+    fn check_lengths(&self, storage: &impl Medium, shape: Shape, widths: Widths) -> Result<()> {
+        let limit = self.common.limit();
+        let log_bytes = shape.log_bytes(widths);
+        let journal_bytes = JOURNALS as u64 * journal_bytes(widths);
+        for (name, max_bytes, bytes) in [
+            ("levels.ice", limit, shape.entries(1) * ENTRY_BYTES),
+            ("log.ice", log_bytes.next_multiple_of(4096), log_bytes),
+            ("journals.ice", journal_bytes.next_multiple_of(4096), journal_bytes),
+        ] {
+            // The region with holes must be opened as one before any space is filled.
+            let region = match name {
+                "levels.ice" => storage.region_with_holes(name, max_bytes)?,
+                _ => storage.region(name, max_bytes)?,
+            };
+            if let Some(mending) = &self.common.mending {
+                mending.lengthen(storage, &region, bytes)?;
+            }
+            if region.len() < bytes {
+                let detail = format!("{bytes} bytes are expected");
+                return Err(Error::corrupt(storage.path().join(name), region.len(), detail));
+            }
+        }
+        Ok(())
+    }
+
+    fn new_shape(&self, widths: Widths, is_disk: bool) -> Result<Shape> {
+        let shape = self.settings.shape.unwrap_or_else(|| self.planned_shape(widths, is_disk));
+        if !shape.is_valid() {
+            let detail = format!("{shape:?} is not possible");
+            return Err(Error::InvalidOption { option: "shape", detail });
+        }
+        if self.common.capacity > 1 << 38 {
+            let detail = format!("{} records are more than 2^38", self.common.capacity);
+            return Err(Error::InvalidOption { option: "capacity", detail });
+        }
+        Ok(shape)
+    }
+
+    fn planned_shape(&self, widths: Widths, is_disk: bool) -> Shape {
+        let usual = Shape::default();
+        let capacity = self.common.capacity;
+        // Half of the bytes, because the number of entries is a power of two.
+        let logged = LOG_BYTES / 2 / widths.log_bytes(LOG_SHARE);
+        let [share, smaller] = ROOT_SHARES.map(|share| capacity / share);
+        let in_root = match is_disk {
+            true => capacity.min(logged).max(smaller),
+            false => share.min(logged).max(smaller),
+        };
+        let bits = |entries: u64| entries.max(1).ilog2();
+        let wanted = bits((in_root / MAX_RECORDS as u64).next_power_of_two());
+        // Slots, fingerprints, and the entry's own line.
+        let record_bytes = widths.words() * size_of::<u64>() + 1;
+        let entry_bytes = (MAX_RECORDS * record_bytes + 64) as u64;
+        let root_bits =
+            wanted.max(usual.root_bits).min(bits(self.settings.dram_limit / entry_bytes)).min(20);
+        let log_records = |log_bits| {
+            let records = u64::from(LOG_SHARE) * MAX_RECORDS as u64;
+            (records << (root_bits - log_bits)) / u64::from(usual.log_chunks)
+        };
+        // A disk writes at one place at a time.
+        let fewest = if is_disk { 0 } else { usual.log_bits };
+        let fits = |&log_bits: &u32| log_records(log_bits) <= u64::from(MAX_LOG_RECORDS);
+        let most = MAX_LOG_BITS.min(root_bits);
+        let log_bits = (fewest.min(root_bits)..most).find(fits).unwrap_or(most);
+        let log_records = log_records(log_bits).min(MAX_LOG_RECORDS.into()) as u32;
+        // Level 1 holds the whole capacity, if it then has few enough entries for each root entry: no record moves
+        // twice.
+        let in_root = (MAX_RECORDS as u64) << root_bits;
+        let first_bits = match is_disk {
+            true => usual.first_bits,
+            false => (0..=MAX_FIRST_BITS)
+                .find(|bits| in_root << bits >= capacity)
+                .unwrap_or(usual.first_bits),
+        };
+        Shape { root_bits, first_bits, log_bits, log_records, ..usual }
+    }
+
+    /// The number of levels whose filters are in DRAM: that of the paper's measurements (§6.5), or only the level
+    /// that holds the capacity of the table.
+    fn levels_on_top(&self, shape: Shape) -> usize {
+        self.settings.dram_filters.unwrap_or(if shape.first_bits > 0 { 1 } else { 2 })
+    }
+
+    fn core<R: RecordForm, M: Medium>(
+        &self,
+        storage: M,
+        table: Region,
+        identity: &Identity,
+        (shape, measure): (Shape, Measure<R>),
+        set: usize,
+    ) -> Result<Core<R, M>> {
+        let limit = self.common.limit();
+        let no_memory = |source| Error::io(storage.path(), source);
+        let root = RootTable::new(shape, measure).map_err(no_memory)?;
+        let left = self.settings.dram_limit.saturating_sub(root.bytes());
+        let log_bytes = shape.log_bytes(measure.widths()).next_multiple_of(4096);
+        let journal_bytes = JOURNALS as u64 * journal_bytes(measure.widths());
+        let journal_bytes = journal_bytes.next_multiple_of(4096);
+        let payloads = if measure.is_inline() {
+            None
+        } else {
+            let chunk_bytes = self.common.blob_chunk_bytes.into();
+            Some(PayloadLog::open(&storage, chunk_bytes, limit, self.common.verify)?)
+        };
+        Ok(Core {
+            payloads,
+            mended: self.common.mending.clone().map(Mended::new),
+            shape,
+            measure,
+            hash: Hash::new(self.common.hash, identity.hash_seed),
+            ranges: Ranges::of(identity).map_err(|()| impossible(&storage, "partition"))?,
+            top_filters: TopFilters::new(shape, self.levels_on_top(shape), left)
+                .map_err(no_memory)?,
+            root,
+            leaves: Leaves::new(),
+            logs: RecoveryLogs::new(storage.region("log.ice", log_bytes)?, shape, measure),
+            table,
+            levels: storage.region_with_holes("levels.ice", limit)?,
+            chains: storage.region_with_holes("chains.ice", limit)?,
+            runs: [
+                storage.region_with_holes("buckets-1.ice", limit)?,
+                storage.region_with_holes("buckets-2.ice", limit)?,
+                storage.region_with_holes("buckets-4.ice", limit)?,
+                storage.region_with_holes("buckets-8.ice", limit)?,
+            ],
+            journals: storage.region("journals.ice", journal_bytes)?,
+            run_allocators: std::array::from_fn(|_| Allocator::new(set)),
+            chain_allocator: Allocator::new(set),
+            level_count: AtomicUsize::new(1),
+            growing: Mutex::new(()),
+            in_vain: Mutex::new(None),
+            journal_locks: std::array::from_fn(|_| Mutex::new(())),
+            gate: Gate::default(),
+            structure: Mutex::new(()),
+            estimate: ShardedCounter::default(),
+            exact: [AtomicU64::new(u64::MAX), AtomicU64::new(0)],
+            counts: Counts::default(),
+            types: PhantomData,
+            storage,
+        })
+    }
+}
+
+impl<R: RecordForm, M: Medium> Core<R, M> {
+    /// Returns whether payloads become durable together with their log records.
+    fn writes_together(&self) -> bool {
+        self.payloads.is_some() && self.storage.fence_syncs()
+    }
+
+    fn end_session(&self) -> Result<()> {
+        self.storage.check_writable()?;
+        self.checkpoint(1)?;
+        self.storage.fence_deferred()?;
+        self.tell_together(false)?;
+        superblock::end_session(&self.storage, &self.table, self.estimate())
+    }
+}
+
+impl<R: RecordForm, M: Medium> Drop for Plush<R, M> {
+    /// Ends the session: makes records durable that were put without a log or acknowledged early, then writes the
+    /// record count and the clean mark. All other data is durable already.
+    fn drop(&mut self) {
+        // After a failure the table is unclean, and the next opening recovers it.
+        let _ = self.core.end_session();
+        self.core.storage.close();
+    }
+}

@@ -1,0 +1,414 @@
+//! The free, taken and full chunks: how records get their places, and how chunks are freed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::chunks::{CHUNK_BITS, ChunkState, ChunkWord, LAST_EPOCH, PayloadRef};
+use super::{PayloadLog, WORD_BYTES};
+use crate::base::reclaim::Guard;
+use crate::engine::plush::collect::Collection;
+use crate::engine::plush::core::lock;
+use crate::storage::Medium;
+use crate::{Error, Result};
+
+/// Free chunks that are reserved for the collection: without one it could not move any record when there is no space.
+pub(in crate::engine::plush) const SPARE: usize = 1;
+
+/// The state of a chunk, and of those that continue it, when a table is opened.
+enum Found {
+    /// The first chunk of its run.
+    Full(u32),
+    Free,
+    /// Its epochs are used up.
+    Spent,
+}
+
+/// The use of the chunks.
+#[derive(Default)]
+pub(super) struct Space {
+    /// The chunk to which records are appended, and the offset of the next record.
+    pub(super) current: Option<(u32, u64)>,
+    /// Free chunks; a former session may have given their space back. The lowest is taken first (Y5).
+    pub(super) whole: BTreeSet<u32>,
+    /// Free chunks whose space was given back, or is known to be missing.
+    pub(super) punched: BTreeSet<u32>,
+    /// Full chunks; of a run only the first.
+    pub(super) full: BTreeSet<u32>,
+    /// Number of chunks of each run of more than one.
+    pub(super) runs: BTreeMap<u32, u32>,
+    /// Ranges of records that are written while records before them in their chunk are not.
+    pub(super) beyond: BTreeMap<u32, Vec<[u64; 2]>>,
+    /// Number of chunks of the region.
+    pub(super) chunks: u32,
+    pub(super) usage: Usage,
+}
+
+/// The usage of the log.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::engine::plush) struct Usage {
+    /// Chunks that are not free.
+    pub(in crate::engine::plush) chunks: u64,
+    /// Bytes and records written by this session.
+    pub(in crate::engine::plush) bytes: u64,
+    pub(in crate::engine::plush) records: u64,
+}
+
+/// The purpose of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine::plush) enum Purpose {
+    /// A change of the table.
+    Write,
+    /// A move, so that the record's chunk can be freed. May take the last free chunk.
+    Move,
+}
+
+/// The chunks that all readers have left. No thread waits while it holds this mutex.
+fn unwaiting(returned: &Mutex<Vec<u32>>) -> MutexGuard<'_, Vec<u32>> {
+    returned.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl PayloadLog {
+    /// Reads the states of all chunks, after a crash or not.
+    pub(in crate::engine::plush) fn resume(&self, storage: &impl Medium) -> Result<()> {
+        let chunks = (self.map.len() / WORD_BYTES).min(self.region.len() / self.chunk_bytes);
+        let chunks = chunks.min(1 << CHUNK_BITS) as u32;
+        self.chunks.extend(chunks);
+        let mut space = lock(storage, &self.space);
+        space.chunks = chunks;
+        let (mut found, mut seed) = (Found::Free, 0_u64);
+        for chunk in 0..chunks {
+            let word = ChunkWord::unpack(self.word(storage, chunk)?.load(storage, Acquire));
+            seed = seed.wrapping_add(word.epoch);
+            found = match (word.used, word.continues) {
+                (_, true) => found,
+                (true, false) => Found::Full(chunk),
+                (false, false) if word.epoch < LAST_EPOCH => Found::Free,
+                (false, false) => Found::Spent,
+            };
+            match found {
+                Found::Full(first) => {
+                    let run = if first == chunk {
+                        space.full.insert(chunk);
+                        1
+                    } else {
+                        let run = space.runs.entry(first).or_insert(1);
+                        *run += 1;
+                        *run
+                    };
+                    space.usage.chunks += 1;
+                    self.set_limit(storage, first, u64::from(run) * self.chunk_bytes)?;
+                }
+                Found::Free => {
+                    space.whole.insert(chunk);
+                }
+                Found::Spent => {}
+            }
+        }
+        // A session that writes less than a chunk also takes one step.
+        self.taken.store(1, Relaxed);
+        *self.lock_collection(storage) = Collection::of_unknown(seed);
+        Ok(())
+    }
+
+    /// Sets how far a used chunk is written.
+    fn set_limit(&self, storage: &impl Medium, chunk: u32, limit: u64) -> Result<()> {
+        let epoch = ChunkWord::unpack(self.word(storage, chunk)?.load(storage, Acquire)).epoch;
+        self.chunks.set(storage, chunk, ChunkState { epoch, used: epoch < LAST_EPOCH, limit });
+        Ok(())
+    }
+
+    /// Reserves a place for a record, and counts the record as pending.
+    pub(super) fn reserve(
+        &self,
+        storage: &impl Medium,
+        bytes: u64,
+        purpose: Purpose,
+    ) -> Result<PayloadRef> {
+        let mut space = lock(storage, &self.space);
+        let (chunk, offset) = match space.current {
+            Some((chunk, at)) if at + bytes <= self.chunk_bytes => {
+                space.current = Some((chunk, at + bytes));
+                (chunk, at)
+            }
+            _ if bytes > self.chunk_bytes => {
+                let run = bytes.div_ceil(self.chunk_bytes) as u32;
+                let chunk = self.take(storage, &mut space, run, purpose)?;
+                space.full.insert(chunk);
+                (chunk, 0)
+            }
+            former => {
+                let chunk = self.take(storage, &mut space, 1, purpose)?;
+                space.full.extend(former.map(|(chunk, _)| chunk));
+                space.current = Some((chunk, bytes));
+                (chunk, 0)
+            }
+        };
+        space.usage.bytes += bytes;
+        space.usage.records += 1;
+        if let Some(chunk) = self.chunks.get(chunk) {
+            // Relaxed: under the mutex, and before the chunk is full for other threads.
+            chunk.pending.fetch_add(1, Relaxed);
+        }
+        Ok(PayloadRef { chunk, epoch: self.chunks.state(storage, chunk).epoch, offset })
+    }
+
+    /// Takes a run of free chunks, or of new ones.
+    fn take(
+        &self,
+        storage: &impl Medium,
+        space: &mut Space,
+        run: u32,
+        purpose: Purpose,
+    ) -> Result<u32> {
+        space.whole.extend(unwaiting(&self.returned).drain(..));
+        let spare = if purpose == Purpose::Write { SPARE } else { 0 };
+        let (start, taken) = loop {
+            let start = match space.run_of_free(run, spare) {
+                Some(start) => start,
+                None => self.grow(storage, space, run, spare)?,
+            };
+            let taken = start..start + run;
+            match self.fill_holes(storage, space, taken.clone()) {
+                // A former session has given the space back. Other chunks may have space.
+                Err(Error::NoSpace { .. })
+                    if taken.clone().any(|chunk| space.whole.contains(&chunk)) =>
+                {
+                    space.note_punched(taken);
+                }
+                filled => {
+                    filled?;
+                    break (start, taken);
+                }
+            }
+        };
+        if let Some(other) = space.spare_beside(&taken).filter(|_| spare > 0) {
+            self.fill_holes(storage, space, other..other + 1)?;
+        }
+        for chunk in taken.clone() {
+            let cell = self.word(storage, chunk)?;
+            let word = ChunkWord::unpack(cell.load(storage, Acquire));
+            let used = ChunkWord { used: true, continues: chunk != start, ..word };
+            cell.store(storage, used.pack(), Release);
+            storage.flush_object(cell);
+        }
+        // Y1.
+        storage.try_fence()?;
+        taken.for_each(|chunk| {
+            space.whole.remove(&chunk);
+        });
+        if run > 1 {
+            space.runs.insert(start, run);
+        }
+        self.set_limit(storage, start, 0)?;
+        space.usage.chunks += u64::from(run);
+        if purpose == Purpose::Write {
+            // Relaxed: as in `is_step_due`.
+            self.taken.fetch_add(run, Relaxed);
+        }
+        Ok(start)
+    }
+
+    /// Allocates the space of free chunks, which may be holes, also of a former session.
+    fn fill_holes(
+        &self,
+        storage: &impl Medium,
+        space: &mut Space,
+        chunks: Range<u32>,
+    ) -> Result<()> {
+        let [from, to] =
+            [chunks.start, chunks.end].map(|chunk| u64::from(chunk) * self.chunk_bytes);
+        storage.reserve(&self.region, from, to - from)?;
+        for chunk in chunks {
+            if space.punched.remove(&chunk) {
+                space.whole.insert(chunk);
+            }
+        }
+        Ok(())
+    }
+
+    /// Grows the files by a run of new chunks, so that `spare` others remain free. Returns the first chunk of the
+    /// run.
+    fn grow(
+        &self,
+        storage: &impl Medium,
+        space: &mut Space,
+        run: u32,
+        spare: usize,
+    ) -> Result<u32> {
+        let start = space.chunks;
+        let more = run + spare.saturating_sub(space.free_chunks()) as u32;
+        let chunks = start.saturating_add(more);
+        if chunks > 1 << CHUNK_BITS {
+            let path = storage.path().join(self.region.name());
+            return Err(Error::NoSpace { path, needed_bytes: self.chunk_bytes });
+        }
+        storage.grow(&self.region, u64::from(chunks) * self.chunk_bytes)?;
+        storage.grow(&self.map, u64::from(chunks) * WORD_BYTES)?;
+        self.chunks.extend(chunks);
+        space.chunks = chunks;
+        // In case the words cannot be stored: then other records may have these chunks.
+        space.whole.extend(start..chunks);
+        Ok(start)
+    }
+
+    pub(in crate::engine::plush) fn usage(&self, storage: &impl Medium) -> Usage {
+        lock(storage, &self.space).usage
+    }
+
+    /// The full chunks without pending records, each with the length of its run.
+    pub(in crate::engine::plush) fn full(&self, storage: &impl Medium) -> Vec<(u32, u32)> {
+        let space = lock(storage, &self.space);
+        let settled = space.full.iter().copied().filter(|&chunk| self.is_settled(chunk));
+        settled.map(|chunk| (chunk, space.run(chunk))).collect()
+    }
+
+    /// The next full chunk without pending records, from a number on, or else from the first chunk on.
+    pub(in crate::engine::plush) fn full_from(
+        &self,
+        storage: &impl Medium,
+        number: u32,
+    ) -> Option<u32> {
+        let space = lock(storage, &self.space);
+        let around = space.full.range(number..).chain(space.full.range(..number));
+        around.copied().find(|&chunk| self.is_settled(chunk))
+    }
+
+    /// Bytes of a chunk, or of the run that begins with it.
+    pub(in crate::engine::plush) fn run_bytes(&self, storage: &impl Medium, chunk: u32) -> u64 {
+        u64::from(lock(storage, &self.space).run(chunk)) * self.chunk_bytes
+    }
+
+    /// Frees a chunk, or the run that begins with it. Its needed records have moved, durably. The chunk is used again
+    /// when all readers have left.
+    pub(in crate::engine::plush) fn release(
+        &self,
+        storage: &impl Medium,
+        guard: &Guard<'_>,
+        chunk: u32,
+    ) -> Result<()> {
+        let cell = self.word(storage, chunk)?;
+        let epoch = ChunkWord::unpack(cell.load(storage, Acquire)).epoch + 1;
+        // Durable when the chunk is taken (Y1); the chunks that continue it remain as they are (Y5).
+        cell.store(storage, ChunkWord { epoch, used: false, continues: false }.pack(), Release);
+        let mut space = lock(storage, &self.space);
+        // The limit remains for readers that have already found a record (Y3).
+        let state = self.chunks.state(storage, chunk);
+        self.chunks.set(storage, chunk, ChunkState { epoch, used: false, ..state });
+        space.full.remove(&chunk);
+        let run = space.runs.remove(&chunk).unwrap_or(1);
+        space.usage.chunks -= u64::from(run);
+        // If the first chunk of a run is never taken again, the others are not either.
+        if epoch < LAST_EPOCH {
+            let returned = Arc::clone(&self.returned);
+            // A thread that holds this mutex only removes chunks from the list.
+            guard.retire(move || unwaiting(&returned).extend(chunk..chunk + run));
+        }
+        Ok(())
+    }
+
+    /// Frees all chunks of a table that is empty now. No other thread writes.
+    pub(in crate::engine::plush) fn release_all(&self, storage: &impl Medium) -> Result<()> {
+        let guard = self.pin();
+        guard.flush();
+        *self.lock_collection(storage) = Collection::of_empty();
+        loop {
+            let chunk = {
+                let mut space = lock(storage, &self.space);
+                let current = space.current.take().map(|(chunk, _)| chunk);
+                current.or_else(|| space.full.first().copied())
+            };
+            match chunk {
+                Some(chunk) => self.release(storage, &guard, chunk)?,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Gives the space of free chunks back to the file system, except that of `spare` chunks. Returns whether any had
+    /// space. The caller is not pinned.
+    pub(in crate::engine::plush) fn give_back(
+        &self,
+        storage: &impl Medium,
+        spare: usize,
+    ) -> Result<bool> {
+        let mut space = lock(storage, &self.space);
+        let space = &mut *space;
+        space.whole.extend(unwaiting(&self.returned).drain(..));
+        let idle: Vec<u32> =
+            space.whole.iter().take(space.whole.len().saturating_sub(spare)).copied().collect();
+        if idle.is_empty() {
+            return Ok(false);
+        }
+        for &chunk in &space.whole {
+            storage.flush_object(self.word(storage, chunk)?);
+        }
+        // Y1: if a crash showed a chunk as used, or the first one of its run, its records would be missing.
+        storage.try_fence()?;
+        for run in idle.chunk_by(|a, b| a + 1 == *b) {
+            let [from, to] = [run[0], run[0] + run.len() as u32]
+                .map(|chunk| u64::from(chunk) * self.chunk_bytes);
+            // A file system that cannot punch holes keeps the pages; the chunks remain free.
+            if storage.punch(&self.region, from, to - from).is_ok() {
+                space.note_punched(run.iter().copied());
+            }
+        }
+        Ok(true)
+    }
+
+    /// Returns whether freed chunks wait for readers to leave.
+    pub(in crate::engine::plush) fn waits_for_readers(&self, storage: &impl Medium) -> bool {
+        let mut space = lock(storage, &self.space);
+        space.whole.extend(unwaiting(&self.returned).drain(..));
+        space.usage.chunks + (space.free_chunks() as u64) < u64::from(space.chunks)
+    }
+}
+
+impl Space {
+    /// The length of the run that begins with a chunk.
+    fn run(&self, chunk: u32) -> u32 {
+        self.runs.get(&chunk).copied().unwrap_or(1)
+    }
+
+    /// Notes that free chunks have no space.
+    fn note_punched(&mut self, chunks: impl Iterator<Item = u32>) {
+        for chunk in chunks {
+            self.whole.remove(&chunk);
+            self.punched.insert(chunk);
+        }
+    }
+
+    fn free_chunks(&self) -> usize {
+        self.whole.len() + self.punched.len()
+    }
+
+    /// The first of `run` consecutive free chunks, so that `spare` others remain free. Prefers chunks with space.
+    fn run_of_free(&self, run: u32, spare: usize) -> Option<u32> {
+        if self.free_chunks() < run as usize + spare {
+            return None;
+        }
+        let spared: Vec<u32> = self.whole.iter().rev().take(spare).copied().collect();
+        let may_go = |chunk: &&u32| !spared.contains(*chunk);
+        first_run(self.whole.iter().filter(may_go), run)
+            .or_else(|| first_run(self.whole.union(&self.punched).filter(may_go), run))
+    }
+
+    /// The chunk that remains free for the collection when others are taken: one with space, if possible.
+    fn spare_beside(&self, taken: &Range<u32>) -> Option<u32> {
+        let stays = |chunk: &&u32| !taken.contains(*chunk);
+        self.whole.iter().rev().find(stays).or_else(|| self.punched.iter().find(stays)).copied()
+    }
+}
+
+/// The first of `run` consecutive chunks among chunks in ascending order.
+fn first_run<'a>(chunks: impl Iterator<Item = &'a u32>, run: u32) -> Option<u32> {
+    let (mut start, mut len) = (0, 0);
+    for &chunk in chunks {
+        (start, len) = if len > 0 && chunk == start + len { (start, len + 1) } else { (chunk, 1) };
+        if len == run {
+            return Some(start);
+        }
+    }
+    None
+}

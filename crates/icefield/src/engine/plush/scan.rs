@@ -1,0 +1,211 @@
+//! Iteration by ranges of hashes, each as wide as an entry of the last level. Ranges of keys are read leaf by leaf
+//! where keys crowd in an entry.
+//!
+//! A range is read from the root and from every level, and only the newest record of each key counts. The read is
+//! validated like a *get*. A cursor is the hash at which a range begins, so it remains valid when levels are added.
+
+use super::Plush;
+use super::core::Core;
+use super::partition::SortKey;
+use super::words::RecordOf;
+use crate::engine::{OnDamage, Scanned};
+use crate::outcome::Cursor;
+use crate::storage::Medium;
+use crate::types::{Keep, Raw, RecordForm, Take};
+use crate::{Error, Result};
+
+/// The beginning of the next part of a range.
+enum Next {
+    Key(Box<[u8]>),
+    /// `None` after the last one.
+    Hash(Option<u64>),
+}
+
+/// Records, and the hash at which the next range begins.
+type Range<R> = (Vec<R>, Option<u64>);
+
+impl<R: RecordForm, M: Medium> Core<R, M> {
+    /// The records from a hash on, up to the end of its range.
+    pub(super) fn range_at(&self, hash: u64) -> Result<Range<RecordOf<R>>> {
+        let (mut records, after) = self.newest_at(hash)?;
+        records.retain(|record| !record.dead);
+        Ok((records, after))
+    }
+
+    /// Like [`Core::range_at`], but includes removals.
+    pub(super) fn newest_at(&self, hash: u64) -> Result<Range<RecordOf<R>>> {
+        let entry = self.root_entry(hash);
+        loop {
+            let version = self.root.read_begin(&self.storage, entry);
+            let found = self.read_range(entry, hash);
+            if self.root.validate(&self.storage, entry, version) {
+                return found;
+            }
+            self.storage.forget_reads();
+        }
+    }
+
+    /// The beginning of the range after that of a hash, in a table with `levels` levels.
+    pub(super) fn range_after(&self, levels: usize, hash: u64) -> Option<u64> {
+        let next = self.shape.index(levels, hash) + 1;
+        let width = 63 - self.shape.prefix(levels);
+        (next < self.shape.entries(levels)).then(|| next << width << 1)
+    }
+
+    /// The records of the range of a hash whose keys are at least `key`, up to the end of one leaf of each level. The
+    /// place of `key` is in the hash. Also returns the key or the hash at which the rest begins.
+    fn range_from(&self, hash: u64, key: &[u8]) -> Result<(Vec<RecordOf<R>>, Next)> {
+        let entry = self.root_entry(hash);
+        loop {
+            let version = self.root.read_begin(&self.storage, entry);
+            let found = self.read_range_from(entry, hash, key);
+            if self.root.validate(&self.storage, entry, version) {
+                return found;
+            }
+            self.storage.forget_reads();
+        }
+    }
+
+    fn read_range_from(
+        &self,
+        entry: usize,
+        from: u64,
+        key: &[u8],
+    ) -> Result<(Vec<RecordOf<R>>, Next)> {
+        let levels = self.level_count();
+        let index = self.shape.index(levels, from);
+        let wanted = |hash| hash >= from && self.shape.index(levels, hash) == index;
+        let size = self.root.size(entry);
+        let of_root = (0..size).rev().map(|at| self.moving(self.root.record(entry, at)));
+        let mut all: Vec<_> = of_root.filter(|moving| wanted(moving.hash)).collect();
+        let (mut is_crowded, mut end) = (false, None::<Box<[u8]>>);
+        for level in 1..=levels {
+            let first = self.level_entry(level, self.shape.index(level, from))?;
+            let has_leaves = self.has_leaves(first)?;
+            let (leaf, bound) = if has_leaves { self.leaf_of(first, key)? } else { (first, None) };
+            self.read_entry(leaf, &mut all, wanted)?;
+            is_crowded |= has_leaves;
+            end = match (end, bound) {
+                (Some(end), Some(bound)) => Some(end.min(bound)),
+                (end, bound) => end.or(bound),
+            };
+        }
+        let (newest, _) = self.newest_of(all.iter().copied())?;
+        let mut records = Vec::with_capacity(newest.len());
+        for moving in newest.into_iter().filter(|moving| !moving.record.dead) {
+            let is_between = |found: SortKey<'_>| {
+                *found >= *key && end.as_ref().is_none_or(|end| *found < **end)
+            };
+            // Without leaves there are few records, and the caller compares their keys.
+            if !is_crowded || self.sort_key_of(&moving)?.is_some_and(is_between) {
+                records.push(moving.record);
+            }
+        }
+        // A leaf above the last level may extend beyond the range.
+        let is_inside = |end: &[u8]| {
+            self.ranges.is_some_and(|it| self.shape.index(levels, it.place_of_sorted(end)) == index)
+        };
+        let after = Next::Hash(self.range_after(levels, from));
+        Ok((records, end.filter(|end| is_inside(end)).map_or(after, Next::Key)))
+    }
+
+    fn read_range(&self, entry: usize, from: u64) -> Result<Range<RecordOf<R>>> {
+        let levels = self.level_count();
+        let index = self.shape.index(levels, from);
+        let size = self.root.size(entry);
+        let mut all: Vec<_> =
+            (0..size).rev().map(|at| self.moving(self.root.record(entry, at))).collect();
+        for level in 1..=levels {
+            let first = self.level_entry(level, self.shape.index(level, from))?;
+            all.extend(self.newest_first(first)?);
+        }
+        all.retain(|moving| moving.hash >= from && self.shape.index(levels, moving.hash) == index);
+        let (newest, _) = self.newest_of(all.iter().copied())?;
+        let records = newest.into_iter().map(|moving| moving.record).collect();
+        Ok((records, self.range_after(levels, from)))
+    }
+
+    /// Number of keys.
+    pub(super) fn count(&self) -> Result<u64> {
+        let (mut count, mut next) = (0, Some(0));
+        while let Some(hash) = next {
+            // Pinned anew for each range, so that freed payload chunks wait for at most one range.
+            let _pin = self.pin();
+            let (records, after) = self.range_at(hash)?;
+            count += records.len() as u64;
+            next = after;
+        }
+        Ok(count)
+    }
+}
+
+impl<R: RecordForm, M: Medium> Plush<R, M> {
+    /// Returns the first `limit` records from `from` on, in the order of their keys; see
+    /// [`Plush::range`](crate::Plush::range).
+    pub(crate) fn range<K: Keep, V: Take + Copy>(
+        &self,
+        from: Raw<'_>,
+        limit: usize,
+        (key_as, value_as): (K, V),
+    ) -> Result<Vec<(K::Out, V::Out)>> {
+        let Some(ranges) = self.core.ranges else {
+            return Err(Error::Unsupported(
+                "the table is partitioned by hashes: it has no ranges".into(),
+            ));
+        };
+        let _pin = self.core.pin();
+        // Keys with the same place are in no particular order, so all of them are read and sorted.
+        let (mut next, mut key) = (Some(ranges.place(&from)), Box::from(&*ranges.sort_key(&from)));
+        let mut found = Vec::new();
+        while let Some(hash) = next
+            && found.len() < limit
+        {
+            let (records, after) = self.core.range_from(hash, &key)?;
+            let begin = found.len();
+            for record in records {
+                found.push((
+                    self.take_key(record, key_as)?,
+                    self.take_value(record.value, value_as)?,
+                ));
+            }
+            found[begin..].sort_by(|(a, _), (b, _)| ranges.compare(&K::raw(a), &K::raw(b)));
+            let is_before = |(found, _): &(K::Out, V::Out)| *ranges.sort_key(&K::raw(found)) < *key;
+            let skipped = found[begin..].partition_point(is_before);
+            found.drain(begin..begin + skipped);
+            match after {
+                Next::Key(end) => key = end,
+                // Keys with a later place follow all keys read so far.
+                Next::Hash(hash) => next = hash,
+            }
+        }
+        found.truncate(limit);
+        Ok(found)
+    }
+
+    /// About `n` records from `cursor` on. Damaged ones are passed to `damaged`.
+    pub(super) fn scan_page<K: Take + Copy, V: Take + Copy>(
+        &self,
+        cursor: Cursor,
+        n: usize,
+        take: (K, V),
+        damaged: &mut OnDamage<'_, K::Out>,
+    ) -> Result<Scanned<K::Out, V::Out>> {
+        let _pin = self.core.pin();
+        let mut page = Scanned { records: Vec::new(), next: Some(cursor) };
+        while let Some(Cursor(hash)) = page.next
+            && page.records.len() < n.max(1)
+        {
+            let (found, after) = self.core.range_at(hash)?;
+            for record in found {
+                match self.take_key(record, take.0) {
+                    Err(error @ Error::Corrupt { .. }) => {
+                        damaged(self.unverified_key(record, take.0), error)?;
+                    }
+                    key => page.add(key, || self.take_value(record.value, take.1), damaged)?,
+                }
+            }
+            page.next = after.map(Cursor);
+        }
+        Ok(page)
+    }
+}

@@ -1,0 +1,102 @@
+//! Relaxed writes (§5.7): records that are in no log, and the checkpoint that makes them durable.
+
+use super::Plush;
+use super::core::Core;
+use super::incremental_migration::Pace;
+use super::words::RecordOf;
+use crate::Result;
+use crate::base::parallel::{Tasks, in_parallel, threads_for};
+use crate::engine::LookupKey;
+use crate::storage::Medium;
+use crate::types::{Raw, RecordForm};
+
+/// Root entries that a thread takes at a time.
+const ENTRIES_AT_A_TIME: usize = 8;
+
+impl<R: RecordForm, M: Medium> Core<R, M> {
+    /// Writes one record to the root only. The caller is not pinned.
+    fn put_unlogged(&self, probe: &LookupKey<'_>, value: &Raw<'_>) -> Result<()> {
+        self.make_payload_room()?;
+        let _pin = self.pin();
+        self.fits(probe, value)?;
+        let value = self.write_payload(probe, value)?;
+        if self.payloads.is_some() {
+            // The thread that later moves the record fences only its own lines, and calls `fence_deferred` for these.
+            self.storage.fence_later().inspect_err(|_| self.finish_payload(value))?;
+        }
+        let record = RecordOf::<R> { key: self.key_words(probe), value, dead: false };
+        let admitted = self.admit_unlogged(probe.hash, record);
+        self.finish_payload(value);
+        admitted
+    }
+
+    fn admit_unlogged(&self, hash: u64, record: RecordOf<R>) -> Result<()> {
+        loop {
+            let held = self.hold(hash);
+            if self.root.is_full(held.entry) {
+                self.empty_together(&held)?;
+                continue;
+            }
+            self.root.note_unlogged(held.entry);
+            self.root.push(held.entry, hash, record);
+            self.note_written(1, 1);
+            self.step_ahead(&held, Pace::Whole);
+            return Ok(());
+        }
+    }
+
+    /// Moves every record that is in no log to level 1, on several threads.
+    pub(super) fn checkpoint(&self, threads: usize) -> Result<()> {
+        let entries = self.root.entries();
+        let tasks = Tasks::new(entries.div_ceil(ENTRIES_AT_A_TIME));
+        let migrate = |entry: usize| -> Result<()> {
+            let _pin = self.pin();
+            let held = self.root.lock(&self.storage, entry);
+            if self.root.has_unlogged(entry) {
+                self.migrate_with_others(&held, |entry| self.root.has_unlogged(entry))?;
+            }
+            Ok(())
+        };
+        let work = || -> Result<()> {
+            while let Some(task) = tasks.take() {
+                let first = task * ENTRIES_AT_A_TIME;
+                for entry in first..(first + ENTRIES_AT_A_TIME).min(entries) {
+                    // A hash that belongs to the entry.
+                    let hash = (entry as u64).rotate_right(self.shape.root_bits);
+                    self.with_room(hash, || migrate(entry))?;
+                }
+            }
+            Ok(())
+        };
+        in_parallel(threads_for(threads, entries, ENTRIES_AT_A_TIME), work).map(drop)
+    }
+}
+
+impl<R: RecordForm, M: Medium> Plush<R, M> {
+    /// Writes a record without a log; see [`Plush::put_unlogged`](crate::Plush::put_unlogged).
+    pub(crate) fn put_unlogged(&self, key: Raw<'_>, value: Raw<'_>) -> Result<()> {
+        let core = &self.core;
+        core.storage.check_writable()?;
+        let _pass = core.gate.enter();
+        let probe = core.hash_key(key);
+        core.with_room(probe.hash, || core.put_unlogged(&probe, &value))
+    }
+
+    /// Makes all records durable that were put without a log before, on `threads` threads.
+    pub(crate) fn checkpoint(&self, threads: usize) -> Result<()> {
+        self.core.storage.check_writable()?;
+        let _pass = self.core.gate.enter();
+        self.core.checkpoint(threads)
+    }
+
+    pub(super) fn sync_now(&self) -> Result<()> {
+        match self.core.storage.check_writable() {
+            // No record can have been put.
+            Err(crate::Error::ReadOnly) => return Ok(()),
+            other => other?,
+        }
+        self.checkpoint(1)?;
+        self.core.storage.fence_deferred()?;
+        self.core.storage.check_writable()
+    }
+}

@@ -1,0 +1,454 @@
+//! Batches of writes (not in the paper): windows of up to 32 records that share a fence, 512 where a fence is a sync.
+//!
+//! Each operation of a window locks its root entry. A window waits only for its first lock; it only tries the others,
+//! and commits when one of them is taken. So a thread never waits while it holds a lock, and no lock order is needed.
+//! The commit takes all places in a log at once, writes all log records (after a fence for the payloads, if there are
+//! any), flushes each line once, fences, and appends the records to their root entries. Records for which a full log
+//! has no place go to the next window, which is committed as well before any result is returned. This is possible for
+//! blind writes only. Other writes have already returned whether they change anything, so they take their places at
+//! once.
+
+use std::collections::VecDeque;
+
+use super::core::Core;
+use super::incremental_migration::Pace;
+use super::op::{Attempt, ModeOf, PlushWriteMode, Wrote, WroteOf};
+use super::recovery_log::{Place, Places, Span};
+use super::root::Held;
+use super::words::RecordOf;
+use crate::base::gate::Pass;
+use crate::base::reclaim::Guard;
+use crate::engine::LookupKey;
+use crate::storage::Medium;
+use crate::types::{Raw, RecordForm};
+use crate::{Error, Result};
+
+const WINDOW: usize = 32;
+/// Records that share a fence where a fence is a sync of files.
+const SYNC_WINDOW: usize = 512;
+
+/// The result of an operation of the window, to be returned after the commit.
+struct Answer<B> {
+    /// The operation's number in the batch.
+    index: usize,
+    wrote: Wrote<B>,
+}
+
+/// A record that the window will write.
+struct Write<R: RecordForm> {
+    /// Index of its root entry in `held`.
+    at: usize,
+    hash: u64,
+    record: RecordOf<R>,
+    /// `None` for blind writes until the commit.
+    place: Option<Place>,
+}
+
+/// The window's part of a log.
+struct Share {
+    /// Records without a place.
+    due: u32,
+    /// Places without a record; none between commits.
+    places: Places,
+    /// Index of the log's last span.
+    last_span: usize,
+}
+
+impl Share {
+    const NONE: Self = Self { due: 0, places: Places::NONE, last_span: usize::MAX };
+
+    /// Returns the next place in the log. Takes places for all records of the window that need one at once; `None`
+    /// when the log is full.
+    #[inline(always)]
+    fn place<R: RecordForm, M: Medium>(
+        &mut self,
+        core: &Core<R, M>,
+        log: usize,
+        spans: &mut Vec<Span>,
+    ) -> Result<Option<Place>> {
+        if let Some(place) = self.places.next() {
+            return Ok(Some(place));
+        }
+        // Once a record gets no place, later records of this log get none either: they may have the same key.
+        let due = std::mem::take(&mut self.due);
+        if due > 0 {
+            self.places = core.logs.hand_out(&core.storage, log, due)?;
+            self.places.note(spans, &mut self.last_span);
+            if self.places.len() > 0 {
+                self.due = due - self.places.len() as u32;
+            }
+        }
+        Ok(self.places.next())
+    }
+}
+
+/// The outcome of an attempt to stage an operation.
+enum Step {
+    /// The operation is staged, or had nothing to do (`false`).
+    Staged(bool),
+    /// The operation does not fit into this window.
+    Later,
+}
+
+/// The open window of a batch.
+pub(super) struct Window<'t, R: RecordForm, M: Medium> {
+    core: &'t Core<R, M>,
+    /// Operations that the window may hold, and operations staged.
+    room: usize,
+    staged: usize,
+    /// Results of operations that look up the present value; blind ones have none.
+    answers: Vec<Answer<R::ValueWords>>,
+    writes: Vec<Write<R>>,
+    /// By log.
+    shares: Box<[Share]>,
+    /// Writes that found their log full, for the next window; empty between commits.
+    left: VecDeque<Write<R>>,
+    /// Locked root entries, and the number of records staged for each.
+    held: Vec<(Held<'t, M>, usize)>,
+    /// Log records that were written; empty between commits.
+    spans: Vec<Span>,
+    /// Inside the gate while the window holds a lock. Declared after `held`, so that the locks are released first.
+    pass: Option<Pass<'t>>,
+    /// Pinned from the first operation until the results are returned, so that the payloads they refer to stay.
+    /// Renewed between windows, so that freed chunks return.
+    pin: Option<Guard<'t>>,
+}
+
+impl<R: RecordForm, M: Medium> Drop for Window<'_, R, M> {
+    /// Gives back the places and payloads of operations that were not committed, which only a panic leaves behind.
+    fn drop(&mut self) {
+        for write in self.writes.drain(..).chain(self.left.drain(..)) {
+            write.place.into_iter().for_each(|place| self.core.waste(place));
+            self.core.finish_payload(write.record.value);
+        }
+    }
+}
+
+impl<'t, R: RecordForm, M: Medium> Window<'t, R, M> {
+    pub(super) fn new(core: &'t Core<R, M>) -> Self {
+        let room = if core.storage.fence_syncs() { SYNC_WINDOW } else { WINDOW };
+        let (writes, held) = (Vec::with_capacity(WINDOW), Vec::with_capacity(WINDOW));
+        let shares = (0..core.logs.count()).map(|_| Share::NONE).collect();
+        let (answers, left, spans) = (Vec::new(), VecDeque::new(), Vec::new());
+        Self {
+            core,
+            room,
+            staged: 0,
+            answers,
+            writes,
+            shares,
+            left,
+            held,
+            spans,
+            pass: None,
+            pin: None,
+        }
+    }
+
+    /// Runs one write in the open window, or in a new one. `answer` receives the results of this and earlier
+    /// operations that look up the present value, in order, once they are durable. Returns whether the write had
+    /// anything to do.
+    pub(super) fn run(
+        &mut self,
+        index: usize,
+        probe: &LookupKey<'_>,
+        value: &Raw<'_>,
+        mode: ModeOf<R>,
+        answer: &mut impl FnMut(usize, WroteOf<R>) -> Result<()>,
+    ) -> Result<bool> {
+        let core = self.core;
+        core.storage.check_writable()?;
+        core.fits(probe, value)?;
+        if self.staged == self.room {
+            self.commit(answer)?;
+        }
+        let mut attempt = 0;
+        loop {
+            let step = match self.begin(probe) {
+                Ok(()) => self.stage(index, probe, value, mode),
+                Err(error) => Err(error),
+            };
+            match step {
+                Ok(Step::Staged(done)) => return Ok(done),
+                Ok(Step::Later) => self.commit(answer)?,
+                Err(error) => {
+                    // The operations before the failed one are made durable and answered.
+                    self.commit(answer)?;
+                    let no_space = matches!(error, Error::NoSpace { .. });
+                    if no_space && mode.removes() {
+                        let _pass = core.gate.enter();
+                        let _pin = core.pin();
+                        let wrote = core.remove_in_place(probe, mode)?;
+                        if mode.looks() {
+                            answer(index, wrote)?;
+                        }
+                        return Ok(wrote.done);
+                    }
+                    let made = || {
+                        let _pass = core.gate.enter();
+                        core.make_room_in_need(probe.hash, attempt)
+                    };
+                    if !no_space || !made()? {
+                        return Err(error);
+                    }
+                    attempt += 1;
+                }
+            }
+        }
+    }
+
+    /// Enters the gate, pins, and locks the first root entry, if the window holds none yet.
+    fn begin(&mut self, probe: &LookupKey<'_>) -> Result<()> {
+        let core = self.core;
+        if !self.held.is_empty() {
+            return Ok(());
+        }
+        self.pass.get_or_insert_with(|| core.gate.enter());
+        if self.pin.is_none() {
+            core.make_payload_room()?;
+            self.pin = core.pin();
+        }
+        self.hold_first(core.root_entry(probe.hash))
+    }
+
+    /// Returns whether a record with the key's words is staged.
+    pub(super) fn has(&self, probe: &LookupKey<'_>) -> bool {
+        let wanted = self.core.key_words(probe);
+        self.writes.iter().any(|write| write.record.key == wanted)
+    }
+
+    /// Locks the first root entry of a window. First does the work that must not run under a lock.
+    fn hold_first(&mut self, entry: usize) -> Result<()> {
+        let core = self.core;
+        core.make_log_ready(core.logs.log_of(entry))?;
+        self.held.push((core.root.lock(&core.storage, entry), 0));
+        Ok(())
+    }
+
+    /// Locks another root entry, or finds it among those held. Returns its index in `held`; `None` when another
+    /// thread has it.
+    #[inline(always)]
+    fn hold(&mut self, entry: usize) -> Option<usize> {
+        // The lock is tried first, because few operations of a window share a root entry.
+        match self.core.root.try_lock(&self.core.storage, entry) {
+            Some(held) => {
+                self.held.push((held, 0));
+                Some(self.held.len() - 1)
+            }
+            None => self.held.iter().position(|(held, _)| held.entry == entry),
+        }
+    }
+
+    #[inline(always)]
+    fn stage(
+        &mut self,
+        index: usize,
+        probe: &LookupKey<'_>,
+        value: &Raw<'_>,
+        mode: ModeOf<R>,
+    ) -> Result<Step> {
+        let core = self.core;
+        let Some(at) = self.hold(core.root_entry(probe.hash)) else { return Ok(Step::Later) };
+        if mode.looks() && self.held[at].1 > 0 && self.has(probe) {
+            return Ok(Step::Later);
+        }
+        let before = core.present(&self.held[at].0, probe, mode)?;
+        let done = mode.applies(before);
+        if done && !self.prepare(at, probe, value, mode)? {
+            return Ok(Step::Later);
+        }
+        self.staged += 1;
+        if mode.looks() {
+            self.answers.push(Answer { index, wrote: Wrote { before, done } });
+        }
+        Ok(Step::Staged(done))
+    }
+
+    /// Adds a record with its payload to the window, with a place in the log if it needs one now. Returns `false`
+    /// when there is no room while other records are staged.
+    #[inline(always)]
+    fn prepare(
+        &mut self,
+        at: usize,
+        probe: &LookupKey<'_>,
+        value: &Raw<'_>,
+        mode: ModeOf<R>,
+    ) -> Result<bool> {
+        let (core, (held, staged)) = (self.core, &self.held[at]);
+        let place = if mode.looks() {
+            match core.place(held, *staged)? {
+                Attempt::Done(place) => Some(place),
+                Attempt::LogFull | Attempt::Emptied => return Ok(false),
+            }
+        } else if core.has_room(held, *staged)? {
+            None
+        } else {
+            return Ok(false);
+        };
+        let value = if mode.removes() { &Raw::Word(0) } else { value };
+        let value = match core.write_payload(probe, value) {
+            Ok(value) => value,
+            Err(error) => {
+                place.into_iter().for_each(|place| core.waste(place));
+                return Err(error);
+            }
+        };
+        if mode.looks() || *staged > 0 {
+            // Otherwise the batch's pipeline has prefetched it.
+            core.root.prefetch_push(held.entry, *staged);
+        }
+        let record = mode.record(core.key_words(probe), value);
+        self.take(Write { at, hash: probe.hash, record, place });
+        Ok(true)
+    }
+
+    #[inline(always)]
+    fn take(&mut self, write: Write<R>) {
+        let (held, staged) = &mut self.held[write.at];
+        *staged += 1;
+        if write.place.is_none() {
+            self.shares[self.core.logs.log_of(held.entry)].due += 1;
+        }
+        self.writes.push(write);
+    }
+
+    /// Adds records that found their log full to a new window, in order, as long as it has room.
+    #[cold]
+    fn take_left(&mut self) -> Result<()> {
+        let core = self.core;
+        while let Some(write) = self.left.front() {
+            let entry = core.root_entry(write.hash);
+            if self.held.is_empty() {
+                self.hold_first(entry)?;
+            }
+            let Some(at) = self.hold(entry) else { break };
+            let (held, staged) = &self.held[at];
+            if !core.has_room(held, *staged)? {
+                break;
+            }
+            if let Some(write) = self.left.pop_front() {
+                self.take(Write { at, ..write });
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the log records of a window and makes them durable; adds their places to `spans`. Records for which a
+    /// full log has no place move to `left`. Records with a place are written even after a failure: records of other
+    /// threads may follow them in the log.
+    fn log_all(&mut self, writes: &mut Vec<Write<R>>, spans: &mut Vec<Span>) -> Result<()> {
+        let core = self.core;
+        if writes.is_empty() {
+            return Ok(());
+        }
+        // Its result is checked below: places that were handed out must be written in any case.
+        let fenced = core.fence_payloads();
+        self.shares.iter_mut().for_each(|share| share.last_span = usize::MAX);
+        let (mut logged, mut is_left) = (Ok(()), false);
+        for write in writes.iter_mut() {
+            let entry = self.held[write.at].0.entry;
+            let log = core.logs.log_of(entry);
+            match &write.place {
+                Some(place) => place.note(1, spans, &mut self.shares[log].last_span),
+                None => match self.shares[log].place(core, log, spans) {
+                    Ok(place) => write.place = place,
+                    Err(error) => logged = Err(error),
+                },
+            }
+            let Some(place) = &write.place else {
+                is_left = true;
+                continue;
+            };
+            if let Err(error) =
+                core.logs.store(&core.storage, place, &write.record, core.root.epoch(entry))
+            {
+                logged = Err(error);
+            }
+        }
+        if is_left {
+            let left: Vec<_> = writes.extract_if(.., |write| write.place.is_none()).collect();
+            left.into_iter().rev().for_each(|write| self.left.push_front(write));
+        }
+        let flushed = core.logs.flush_all(&core.storage, spans);
+        // P2, commit point of all records of the window.
+        let committed = core.commit(PlushWriteMode::Put);
+        // Records that are not durable must not become visible.
+        fenced.and(logged).and(flushed).and(committed)
+    }
+
+    /// Makes the window durable and visible, releases all locks, and passes the results to `answer`.
+    pub(super) fn commit(
+        &mut self,
+        answer: &mut impl FnMut(usize, WroteOf<R>) -> Result<()>,
+    ) -> Result<()> {
+        let mut committed = self.commit_placed();
+        let mut attempt = 0;
+        while committed.is_ok()
+            && let Some(hash) = self.left.front().map(|write| write.hash)
+        {
+            let taken = self.take_left();
+            committed = taken.and(self.commit_placed());
+            if matches!(committed, Err(Error::NoSpace { .. })) {
+                // The pass is still held; no lock is.
+                match self.core.make_room_in_need(hash, attempt) {
+                    Ok(true) => committed = Ok(()),
+                    Ok(false) => {}
+                    Err(error) => committed = Err(error),
+                }
+                attempt += 1;
+            } else {
+                attempt = 0;
+            }
+        }
+        if committed.is_err() {
+            self.left.drain(..).for_each(|write| self.core.finish_payload(write.record.value));
+        }
+        // Not earlier: a `clear` in between would free the payloads of the writes in `left`.
+        self.pass = None;
+        self.staged = 0;
+        let mut answers = std::mem::take(&mut self.answers);
+        if committed.is_err() {
+            self.pin = None;
+        }
+        committed?;
+        let answered =
+            answers.drain(..).try_for_each(|Answer { index, wrote }| answer(index, wrote));
+        self.answers = answers;
+        self.pin = None;
+        answered
+    }
+
+    /// Makes the records that have a place in a log durable and visible, and releases the locks.
+    fn commit_placed(&mut self) -> Result<()> {
+        let core = self.core;
+        let mut spans = std::mem::take(&mut self.spans);
+        let mut writes = std::mem::take(&mut self.writes);
+        // A batch continues after a window whose sync failed.
+        let writable = core.storage.check_writable();
+        let logged = writable.and_then(|()| self.log_all(&mut writes, &mut spans));
+        let (mut written, mut records) = (0, 0);
+        for Write { at, hash, record, place } in writes.drain(..) {
+            if let (Ok(()), Some(place)) = (&logged, place) {
+                let entry = self.held[at].0.entry;
+                core.root.note_chunk(entry, place.chunk());
+                core.root.push(entry, hash, record);
+                written += 1;
+                records += if record.dead { -1 } else { 1 };
+            }
+            core.finish_payload(record.value);
+        }
+        core.note_written(written, records);
+        core.logs.finish_all(&spans);
+        spans.clear();
+        self.spans = spans;
+        let helds = self.held.iter().map(|(held, _)| held);
+        if core.storage.fence_syncs() {
+            core.step_together(&helds.collect::<Vec<_>>());
+        } else {
+            helds.for_each(|held| core.step_ahead(held, Pace::Whole));
+        }
+        self.writes = writes;
+        self.held.clear();
+        logged
+    }
+}

@@ -1,0 +1,990 @@
+//! The durable table: one implementation for all designs, generic over the user's types.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use super::iter::Iter;
+use super::op::{Exchanged, Op, Page, TryInsert, no_shadows, same_length};
+use super::ops::{NO_VALUE, Ops};
+use super::options::TableOptions;
+use super::traits::{Counter, Durable, Table, retain};
+use crate::engine::{Design, Maintenance, OnDamage, Operations, WriteKind};
+use crate::outcome::{Computed, Cursor, Decision, Occupied, OnFailure};
+use crate::report::{BackupReport, CheckReport, RecoveryReport, SalvageReport, Stats};
+use crate::storage::{Mapped, Medium};
+use crate::types::{Arg, Data, Ignore, Key, Own, Owned, Raw, RecordArg, Show, Types, Value};
+use crate::{Error, Result};
+
+/// The form of the records of `K -> V` in the design `D`.
+pub(super) type FormOf<K, V, D> = <D as Design>::Form<<K as Data>::Stored, <V as Data>::Stored>;
+type EngineOf<K, V, D, M> = <D as Design>::Engine<FormOf<K, V, D>, M>;
+
+/// A durable, concurrent hash table of the design `D`, on the medium `M`. Use it as [`DashEh`], [`DashLh`],
+/// [`Iceberg`] or [`Plush`].
+///
+/// Any number of threads may call a table at once. Every operation on a key is linearizable, and durable when it
+/// returns, unless the table was opened with a relaxed [`SyncMode`](crate::SyncMode). The operations are also those of
+/// the traits [`Table`] and [`Durable`], for generic code.
+///
+/// ```
+/// let table = icefield::DashEh::<str, u64>::in_memory()?;
+/// assert_eq!(table.insert("answer", 42)?, None);
+/// assert_eq!(table.get("answer")?, Some(42));
+/// # Ok::<(), icefield::Error>(())
+/// ```
+pub struct DurableTable<K, V, D, M = Mapped>
+where
+    K: Key + ?Sized,
+    V: Value + ?Sized,
+    D: Design,
+    M: Medium,
+{
+    pub(super) engine: EngineOf<K, V, D, M>,
+    recovery: RecoveryReport,
+    types: PhantomData<fn(&K, &V)>,
+}
+
+impl<K: Key + ?Sized, V: Value + ?Sized, D: Design> DurableTable<K, V, D, Mapped> {
+    /// Returns a builder for tables of this type.
+    #[must_use]
+    pub fn options() -> TableOptions<K, V, D> {
+        TableOptions::default()
+    }
+
+    /// Makes a table at `path` with the default options; see [`TableOptions::create`].
+    ///
+    /// # Errors
+    /// As [`TableOptions::create`].
+    pub fn create(path: impl AsRef<Path>) -> Result<Self> {
+        Self::options().create(path)
+    }
+
+    /// Opens the table at `path`; see [`TableOptions::open`].
+    ///
+    /// ```
+    /// use icefield::DashEh;
+    /// let directory = tempfile::tempdir()?;
+    /// let path = directory.path().join("orders.ice");
+    /// let orders = DashEh::<u64, u64>::create(&path)?;
+    /// orders.insert(7, 70)?;
+    /// drop(orders); // A crash instead would do as well.
+    /// let again = DashEh::<u64, u64>::open(&path)?;
+    /// assert_eq!(again.get(7)?, Some(70));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// No other program may write to its files while it is open.
+    ///
+    /// # Errors
+    /// As [`TableOptions::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::options().open(path)
+    }
+
+    /// Opens the table at `path`, or makes one; see [`TableOptions::open_or_create`].
+    ///
+    /// ```
+    /// use icefield::{Error, DashEh};
+    /// let directory = tempfile::tempdir()?;
+    /// let path = directory.path().join("orders.ice");
+    /// DashEh::<u64, u64>::open_or_create(&path)?.put(7, 70)?;
+    /// let reader = DashEh::<u64, u64>::open_read_only(&path)?;
+    /// assert_eq!(reader.get(7)?, Some(70));
+    /// assert!(matches!(reader.put(8, 80), Err(Error::ReadOnly)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// No other program may write to its files while it is open.
+    ///
+    /// # Errors
+    /// As [`TableOptions::open_or_create`].
+    pub fn open_or_create(path: impl AsRef<Path>) -> Result<Self> {
+        Self::options().open_or_create(path)
+    }
+
+    /// Opens the table at `path` for reading; see [`TableOptions::open_read_only`].
+    ///
+    /// No other program may write to its files while it is open.
+    ///
+    /// # Errors
+    /// As [`TableOptions::open_read_only`].
+    pub fn open_read_only(path: impl AsRef<Path>) -> Result<Self> {
+        Self::options().open_read_only(path)
+    }
+
+    /// Makes a table in anonymous memory; see [`TableOptions::in_memory`].
+    ///
+    /// # Errors
+    /// As [`TableOptions::in_memory`].
+    pub fn in_memory() -> Result<Self> {
+        Self::options().in_memory()
+    }
+}
+
+/// The operations, as documented for [`Table`] and [`Durable`]. Each is durable when it returns, unless the
+/// table was opened with a relaxed [`SyncMode`](crate::SyncMode).
+impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V, D, M> {
+    /// Returns the value of `key`. Takes no lock and writes nothing.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if a file is damaged.
+    ///
+    /// ```
+    /// let table = icefield::DashEh::<u64, u64>::in_memory()?;
+    /// assert_eq!(table.get(1)?, None);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn get(&self, key: Arg<'_, K>) -> Result<Option<Owned<V>>> {
+        self.engine.get(K::raw(key), Own::<V>::NEW)
+    }
+
+    /// Calls `f` with the value of `key` and returns the result, or `None` if the key is absent. No lock is
+    /// held while `f` runs, so `f` may call the table. Dash and IcebergHT pass a copy of a value that is stored
+    /// by reference (on the stack if it is short) and hold back no reclamation meanwhile. Plush passes its
+    /// bytes in place, and reuses no chunk of the payload log that can be read now before `f` returns.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    ///
+    /// ```
+    /// let table = icefield::DashEh::<str, [u8]>::in_memory()?;
+    /// table.put("page", b"<html>")?;
+    /// assert_eq!(table.get_with("page", |bytes| bytes.len())?, Some(6));
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn get_with<R>(&self, key: Arg<'_, K>, f: impl FnOnce(&V) -> R) -> Result<Option<R>> {
+        self.engine.get(K::raw(key), Show::<V, _>::new(f))
+    }
+
+    /// Returns `true` if `key` is present.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    ///
+    /// ```
+    /// let table = icefield::DashEh::<u64, u64>::in_memory()?;
+    /// table.put(1, 10)?;
+    /// assert!(table.contains(1)?);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn contains(&self, key: Arg<'_, K>) -> Result<bool> {
+        self.engine.contains(K::raw(key))
+    }
+
+    /// Inserts `key` only if it is absent; otherwise returns the present value.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], [`Error::ReadOnly`], [`Error::KeyTooLong`],
+    /// [`Error::ValueTooLong`], [`Error::Forked`], [`Error::Corrupt`]; the table is
+    /// unchanged.
+    ///
+    /// ```
+    /// use icefield::Occupied;
+    /// let table = icefield::DashEh::<u64, u64>::in_memory()?;
+    /// assert_eq!(table.try_insert(1, 10)?, Ok(()));
+    /// assert_eq!(table.try_insert(1, 20)?, Err(Occupied(10)));
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn try_insert(&self, key: Arg<'_, K>, value: Arg<'_, V>) -> Result<TryInsert<V>> {
+        Ok(occupied::<V>(self.write(WriteKind::TryInsert, key, V::raw(value))?))
+    }
+
+    /// Inserts `key` or replaces its value; returns the previous value.
+    ///
+    /// # Errors
+    /// As [`try_insert`](Self::try_insert).
+    ///
+    /// ```
+    /// let table = icefield::DashEh::<u64, u64>::in_memory()?;
+    /// assert_eq!(table.insert(1, 10)?, None);
+    /// assert_eq!(table.insert(1, 20)?, Some(10));
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn insert(&self, key: Arg<'_, K>, value: Arg<'_, V>) -> Result<Option<Owned<V>>> {
+        self.write(WriteKind::Insert, key, V::raw(value))
+    }
+
+    /// Inserts `key` or replaces its value, without returning the previous value, which need not be read.
+    ///
+    /// # Errors
+    /// As [`try_insert`](Self::try_insert).
+    ///
+    /// ```
+    /// let table = icefield::DashEh::<u64, str>::in_memory()?;
+    /// table.put(1, "one")?;
+    /// table.put(1, "uno")?;
+    /// assert_eq!(table.get(1)?.as_deref(), Some("uno"));
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn put(&self, key: Arg<'_, K>, value: Arg<'_, V>) -> Result<()> {
+        self.engine.write(WriteKind::Put, K::raw(key), V::raw(value), Ignore).map(|_| ())
+    }
+
+    /// Replaces the value only if `key` is present; returns the previous value. About one flush, and one
+    /// fence, if the record consists of words.
+    ///
+    /// # Errors
+    /// As [`try_insert`](Self::try_insert).
+    ///
+    /// ```
+    /// let table = icefield::DashEh::<u64, u64>::in_memory()?;
+    /// assert_eq!(table.update(1, 20)?, None);
+    /// assert!(!table.contains(1)?);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn update(&self, key: Arg<'_, K>, value: Arg<'_, V>) -> Result<Option<Owned<V>>> {
+        self.write(WriteKind::Update, key, V::raw(value))
+    }
+
+    /// Removes `key`; returns its value.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`], [`Error::Forked`], [`Error::Corrupt`].
+    ///
+    /// ```
+    /// let table = icefield::DashEh::<u64, u64>::in_memory()?;
+    /// table.put(1, 10)?;
+    /// assert_eq!(table.remove(1)?, Some(10));
+    /// assert_eq!(table.remove(1)?, None);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn remove(&self, key: Arg<'_, K>) -> Result<Option<Owned<V>>> {
+        self.write(WriteKind::Remove, key, NO_VALUE)
+    }
+
+    /// Removes `key`, without returning whether it was present.
+    ///
+    /// # Errors
+    /// As [`remove`](Self::remove).
+    ///
+    /// ```
+    /// let table = icefield::DashEh::<u64, u64>::in_memory()?;
+    /// table.delete(1)?;
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn delete(&self, key: Arg<'_, K>) -> Result<()> {
+        self.engine.write(WriteKind::Delete, K::raw(key), NO_VALUE, Ignore).map(|_| ())
+    }
+
+    /// Reads, modifies and writes the value of `key` atomically: calls `f` with the present value, then applies
+    /// its decision. If another thread changes the value in between, `f` is called again. No lock is held while
+    /// `f` runs.
+    ///
+    /// # Errors
+    /// As [`try_insert`](Self::try_insert).
+    ///
+    /// ```
+    /// use icefield::Decision;
+    /// let visits = icefield::DashEh::<str, u64>::in_memory()?;
+    /// for _ in 0..3 {
+    ///     visits.compute("home", |count| Decision::Put(count.copied().unwrap_or(0) + 1))?;
+    /// }
+    /// assert_eq!(visits.get("home")?, Some(3));
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn compute(
+        &self,
+        key: Arg<'_, K>,
+        mut f: impl FnMut(Option<&V>) -> Decision<Owned<V>>,
+    ) -> Result<Computed<Owned<V>>> {
+        self.engine.compute(K::raw(key), Own::<V>::NEW, |value| match value {
+            None => f(None),
+            // A value that was read is valid.
+            Some(value) => {
+                V::view(V::raw(V::arg(value)), |value| f(Some(value))).unwrap_or(Decision::Keep)
+            }
+        })
+    }
+
+    /// Replaces the value by `new` if it equals `current`. Otherwise `Err` holds the present value, or `None`
+    /// if the key is absent. Byte values are compared as a whole.
+    ///
+    /// # Errors
+    /// As [`try_insert`](Self::try_insert).
+    ///
+    /// ```
+    /// let table = icefield::DashEh::<u64, [u8]>::in_memory()?;
+    /// table.put(1, b"draft")?;
+    /// assert_eq!(table.compare_exchange(1, b"draft", b"final")?, Ok(()));
+    /// assert_eq!(table.compare_exchange(1, b"draft", b"void")?, Err(Some(b"final".to_vec())));
+    /// assert_eq!(table.compare_exchange(2, b"draft", b"final")?, Err(None));
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn compare_exchange(
+        &self,
+        key: Arg<'_, K>,
+        current: Arg<'_, V>,
+        new: Arg<'_, V>,
+    ) -> Result<Exchanged<V>> {
+        Table::compare_exchange(self, key, current, new)
+    }
+
+    /// Adds `delta` to the value of `key`, wrapping around; returns the value before. An absent key counts as
+    /// zero.
+    ///
+    /// # Errors
+    /// As [`try_insert`](Self::try_insert).
+    ///
+    /// ```
+    /// let table = icefield::DashEh::<u64, u64>::in_memory()?;
+    /// assert_eq!(table.fetch_add(1, 5)?, 0);
+    /// assert_eq!(table.fetch_add(1, 5)?, 5);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn fetch_add(&self, key: Arg<'_, K>, delta: V) -> Result<V>
+    where
+        V: Counter + Data<Owned = V>,
+    {
+        Table::fetch_add(self, key, delta)
+    }
+
+    /// Returns the number of records, which is exact when the table is quiescent. Constant time in IcebergHT, and in Dash
+    /// except for the first call after a crash, which counts all records. Plush reads the whole table: its blind writes do not
+    /// check whether their keys are present.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    ///
+    /// ```
+    /// let table = icefield::DashEh::<u64, u64>::in_memory()?;
+    /// table.put(1, 10)?;
+    /// assert_eq!(table.len()?, 1);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn len(&self) -> Result<u64> {
+        self.engine.len()
+    }
+
+    /// Returns `true` if the table holds no record.
+    ///
+    /// # Errors
+    /// As [`len`](Self::len).
+    ///
+    /// ```
+    /// assert!(icefield::DashEh::<u64, u64>::in_memory()?.is_empty()?);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Returns the number of records that fit before the table must grow.
+    ///
+    /// ```
+    /// let table = icefield::DashEh::<u64, u64>::options().capacity(5000).in_memory()?;
+    /// assert!(table.capacity() >= 5000);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn capacity(&self) -> u64 {
+        self.engine.capacity()
+    }
+
+    /// Returns sizes and counters of the table. Constant time.
+    ///
+    /// ```
+    /// let table = icefield::DashEh::<u64, u64>::in_memory()?;
+    /// println!("{:?}", table.stats());
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn stats(&self) -> Stats {
+        self.engine.stats()
+    }
+
+    /// Returns an iterator over all records. Weakly consistent: it returns every key that is present throughout exactly
+    /// once, also across splits, doublings and migrations. It reads a part of the table at a time, some hundred records at most,
+    /// each part as it was at one moment (IcebergHT: each record).
+    ///
+    /// ```
+    /// let table = icefield::DashEh::<u64, u64>::in_memory()?;
+    /// table.put(1, 10)?;
+    /// let records = table.iter().collect::<Result<Vec<_>, _>>()?;
+    /// assert_eq!(records, [(1, 10)]);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn iter(&self) -> Iter<'_, Self> {
+        Iter::new(self)
+    }
+
+    /// Calls `f` with every record until it breaks, as consistent as [`iter`](Self::iter). No lock is held
+    /// while `f` runs.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    ///
+    /// ```
+    /// use std::ops::ControlFlow;
+    /// let table = icefield::DashEh::<u64, u64>::in_memory()?;
+    /// table.put(1, 10)?;
+    /// let mut sum = 0;
+    /// table.for_each(|_, value| { sum += value; ControlFlow::Continue(()) })?;
+    /// assert_eq!(sum, 10);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn for_each(&self, f: impl FnMut(&Owned<K>, &Owned<V>) -> ControlFlow<()>) -> Result<()> {
+        Table::for_each(self, f)
+    }
+
+    /// Returns about `n` records from `cursor` on, as consistent as [`iter`](Self::iter). Cursors stay valid when the table
+    /// grows, shrinks or is reopened.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    ///
+    /// ```
+    /// use icefield::Cursor;
+    /// let table = icefield::DashEh::<u64, u64>::in_memory()?;
+    /// table.put(1, 10)?;
+    /// let page = table.scan(Cursor::START, 100)?;
+    /// assert_eq!((page.records, page.next), (vec![(1, 10)], None));
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn scan(&self, cursor: Cursor, n: usize) -> Result<Page<K, V>> {
+        self.scan_page(cursor, n, &mut |_, error| Err(error))
+    }
+
+    /// Removes every record by one durable store: a crash leaves all or none of them. Writers wait meanwhile.
+    ///
+    /// # Errors
+    /// As [`try_insert`](Self::try_insert).
+    ///
+    /// ```
+    /// let table = icefield::DashEh::<u64, u64>::in_memory()?;
+    /// table.put(1, 10)?;
+    /// table.clear()?;
+    /// assert!(table.is_empty()?);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn clear(&self) -> Result<()> {
+        self.engine.clear()
+    }
+
+    /// Makes room for `additional` more records, so that the inserts that follow need not.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`]; the room that was already made is kept.
+    ///
+    /// ```
+    /// let table = icefield::DashEh::<u64, u64>::in_memory()?;
+    /// table.reserve(10_000)?;
+    /// assert!(table.capacity() >= 10_000);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn reserve(&self, additional: u64) -> Result<()> {
+        self.engine.reserve(additional)
+    }
+
+    /// Gives freed space back to the file system, and the capacity that was requested or reserved: Dash merges segments
+    /// while two fit into one (§4.7), IcebergHT halves the table while its buckets have room for the records of two
+    /// (§4), Plush drops stale records and gives up levels. Then the storage of keys and values by reference is
+    /// compacted. Other threads can use the table meanwhile; writers of IcebergHT and Plush wait for parts of the work.
+    ///
+    /// Dash tables that hold few records also shrink automatically, but not below their requested capacity.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`], [`Error::Forked`], [`Error::Corrupt`], [`Error::Io`]; [`Error::NoSpace`] if records cannot be
+    /// moved for lack of space.
+    ///
+    /// ```
+    /// let table = icefield::DashEh::<u64, u64>::options().capacity(100_000).in_memory()?;
+    /// table.put(1, 10)?;
+    /// table.shrink_to_fit()?;
+    /// assert_eq!(table.get(1)?, Some(10));
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn shrink_to_fit(&self) -> Result<()> {
+        self.engine.shrink_to_fit()
+    }
+
+    /// Removes the records for which `f` returns `false`, each by a separate operation; returns the number of
+    /// removed records.
+    ///
+    /// # Errors
+    /// As [`remove`](Self::remove).
+    ///
+    /// ```
+    /// let table = icefield::DashEh::<u64, u64>::in_memory()?;
+    /// table.put_batch(&[(1, 10), (2, 20)])?;
+    /// assert_eq!(table.retain(|key, _| key == 2)?, 1);
+    /// assert_eq!(table.len()?, 1);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn retain(&self, f: impl FnMut(Arg<'_, K>, &V) -> bool) -> Result<usize> {
+        let storage = self.engine.storage();
+        storage.check_writable()?;
+        let removed = retain(self, f)?;
+        // The records that it read may depend on a sync that has failed since.
+        storage.check_writable().map(|()| removed)
+    }
+
+    /// Runs [`get`](Self::get) for each key in order, with overlapping memory latencies.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get); [`Error::InvalidOption`] if the slices differ in length.
+    ///
+    /// ```
+    /// let table = icefield::DashEh::<u64, u64>::in_memory()?;
+    /// table.put(1, 10)?;
+    /// let mut found = [None; 2];
+    /// table.get_batch(&[1, 2], &mut found)?;
+    /// assert_eq!(found, [Some(10), None]);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn get_batch(&self, keys: &[Arg<'_, K>], found: &mut [Option<Owned<V>>]) -> Result<()> {
+        same_length(keys.len(), found.len())?;
+        let key = |index: usize| K::raw(keys[index]);
+        self.engine.get_batch(keys.len(), key, Own::<V>::NEW, |index, value| found[index] = value)
+    }
+
+    /// Runs [`insert`](Self::insert) for each record in order; the batch is durable when it returns, and its operations share
+    /// fences. After a crash inside it, any subset of the keys may have been inserted, per key a prefix of its operations.
+    ///
+    /// # Errors
+    /// As [`try_insert`](Self::try_insert); the operations before the failing one are durable, and their
+    /// results are filled in.
+    ///
+    /// ```
+    /// let table = icefield::DashEh::<u64, u64>::in_memory()?;
+    /// let mut previous = [None; 2];
+    /// table.insert_batch(&[(1, 10), (1, 11)], &mut previous)?;
+    /// assert_eq!(previous, [None, Some(10)]);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn insert_batch(
+        &self,
+        records: &[RecordArg<'_, K, V>],
+        previous: &mut [Option<Owned<V>>],
+    ) -> Result<()> {
+        self.write_batch(WriteKind::Insert, records, previous)
+    }
+
+    /// Runs [`put`](Self::put) for each record, as [`insert_batch`](Self::insert_batch) does.
+    ///
+    /// # Errors
+    /// As [`insert_batch`](Self::insert_batch).
+    ///
+    /// ```
+    /// let table = icefield::DashEh::<u64, u64>::in_memory()?;
+    /// table.put_batch(&[(1, 10), (2, 20)])?;
+    /// assert_eq!(table.len()?, 2);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn put_batch(&self, records: &[RecordArg<'_, K, V>]) -> Result<()> {
+        let (key, value) = arguments::<K, V>(records);
+        self.engine.write_batch(WriteKind::Put, records.len(), key, value, Ignore, |_, _| {})
+    }
+
+    /// Runs [`update`](Self::update) for each record, as [`insert_batch`](Self::insert_batch) does.
+    ///
+    /// # Errors
+    /// As [`insert_batch`](Self::insert_batch).
+    ///
+    /// ```
+    /// let table = icefield::DashEh::<u64, u64>::in_memory()?;
+    /// table.put(1, 10)?;
+    /// let mut previous = [None; 2];
+    /// table.update_batch(&[(1, 11), (2, 20)], &mut previous)?;
+    /// assert_eq!(previous, [Some(10), None]);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn update_batch(
+        &self,
+        records: &[RecordArg<'_, K, V>],
+        previous: &mut [Option<Owned<V>>],
+    ) -> Result<()> {
+        self.write_batch(WriteKind::Update, records, previous)
+    }
+
+    /// Runs [`try_insert`](Self::try_insert) for each record, as [`insert_batch`](Self::insert_batch) does.
+    ///
+    /// # Errors
+    /// As [`insert_batch`](Self::insert_batch).
+    ///
+    /// ```
+    /// use icefield::Occupied;
+    /// let table = icefield::DashEh::<u64, u64>::in_memory()?;
+    /// let mut outcomes = [Ok(()), Ok(())];
+    /// table.try_insert_batch(&[(1, 10), (1, 11)], &mut outcomes)?;
+    /// assert_eq!(outcomes, [Ok(()), Err(Occupied(10))]);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn try_insert_batch(
+        &self,
+        records: &[RecordArg<'_, K, V>],
+        outcomes: &mut [TryInsert<V>],
+    ) -> Result<()> {
+        same_length(records.len(), outcomes.len())?;
+        let (key, value) = arguments::<K, V>(records);
+        let answer = |index: usize, present| outcomes[index] = occupied::<V>(present);
+        let kind = WriteKind::TryInsert;
+        self.engine.write_batch(kind, records.len(), key, value, Own::<V>::NEW, answer)
+    }
+
+    /// Runs [`remove`](Self::remove) for each key, as [`insert_batch`](Self::insert_batch) does.
+    ///
+    /// # Errors
+    /// As [`insert_batch`](Self::insert_batch).
+    ///
+    /// ```
+    /// let table = icefield::DashEh::<u64, u64>::in_memory()?;
+    /// table.put(1, 10)?;
+    /// let mut removed = [None; 2];
+    /// table.remove_batch(&[1, 2], &mut removed)?;
+    /// assert_eq!(removed, [Some(10), None]);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn remove_batch(
+        &self,
+        keys: &[Arg<'_, K>],
+        removed: &mut [Option<Owned<V>>],
+    ) -> Result<()> {
+        same_length(keys.len(), removed.len())?;
+        let key = |index: usize| K::raw(keys[index]);
+        let answer = |index: usize, value| removed[index] = value;
+        let (kind, value) = (WriteKind::Remove, |_: usize| NO_VALUE);
+        self.engine.write_batch(kind, keys.len(), key, value, Own::<V>::NEW, answer)
+    }
+
+    /// Runs a mixed batch strictly in order; returns the number of operations that ran. These are durable, and
+    /// their results are filled in.
+    ///
+    /// # Errors
+    /// As [`insert_batch`](Self::insert_batch); [`Error::Unsupported`], before any
+    /// operation runs, if there is an [`Op::Shadow`].
+    ///
+    /// ```
+    /// use icefield::{OnFailure, Op};
+    /// let table = icefield::DashEh::<u64, u64>::in_memory()?;
+    /// let mut ops = [Op::put(1, 10), Op::get(2), Op::put(3, 30)];
+    /// assert_eq!(table.execute(&mut ops, OnFailure::Stop)?, 2);
+    /// assert_eq!(table.get(3)?, None);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn execute(&self, ops: &mut [Op<'_, K, V>], on_failure: OnFailure) -> Result<usize> {
+        no_shadows(ops)?;
+        self.engine.execute(&mut Ops(ops), on_failure)
+    }
+
+    /// Prefetches the memory that a read of `key` will access.
+    ///
+    /// ```
+    /// let table = icefield::DashEh::<u64, u64>::in_memory()?;
+    /// table.prefetch(1);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn prefetch(&self, key: Arg<'_, K>) {
+        self.engine.prefetch(K::raw(key));
+    }
+
+    /// Prefetches `key`, yields to the executor once, then reads the value.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    ///
+    /// ```
+    /// # fn block_on<F: Future>(future: F) -> F::Output {
+    /// #     let mut future = std::pin::pin!(future);
+    /// #     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    /// #     loop {
+    /// #         if let std::task::Poll::Ready(output) = future.as_mut().poll(&mut context) { return output; }
+    /// #     }
+    /// # }
+    /// let table = icefield::DashEh::<u64, u64>::in_memory()?;
+    /// table.put(1, 10)?;
+    /// assert_eq!(block_on(table.get_async(1))?, Some(10));
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn get_async(
+        &self,
+        key: Arg<'_, K>,
+    ) -> impl Future<Output = Result<Option<Owned<V>>>> + Send {
+        Table::get_async(self, key)
+    }
+
+    /// Returns when every earlier operation is durable. Only Plush has calls that need it: those without a log, asynchronous
+    /// ones, and all of them in a relaxed [`SyncMode`](crate::SyncMode). Everything else is durable when its call returns.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`] if a sync failed.
+    ///
+    /// ```
+    /// icefield::DashEh::<u64, u64>::in_memory()?.sync()?;
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn sync(&self) -> Result<()> {
+        self.engine.sync()
+    }
+
+    /// Checks every invariant and checksum, changing no record. Call it on a quiescent table.
+    ///
+    /// # Errors
+    /// The words that lead to the rest of the table cannot be read.
+    ///
+    /// ```
+    /// assert!(icefield::DashEh::<u64, u64>::in_memory()?.check()?.is_clean());
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn check(&self) -> Result<CheckReport> {
+        self.engine.check(&Types::of::<K, V>())
+    }
+
+    /// Copies everything that can still be read to a new table at `path`.
+    ///
+    /// # Errors
+    /// The new table cannot be written.
+    ///
+    /// ```
+    /// let table = icefield::DashEh::<u64, u64>::in_memory()?;
+    /// table.put(1, 10)?;
+    /// let directory = tempfile::tempdir()?;
+    /// assert_eq!(table.salvage(directory.path().join("rescued.ice"))?.records, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn salvage(&self, path: impl AsRef<Path>) -> Result<SalvageReport> {
+        self.engine.salvage(path.as_ref(), &Types::of::<K, V>())
+    }
+
+    /// Copies the table's directory to `path`, where the copy opens as a table. Writers wait during the copy;
+    /// readers do not.
+    ///
+    /// # Errors
+    /// The copy cannot be written; nothing is left at `path`.
+    ///
+    /// ```
+    /// use icefield::DashEh;
+    /// let directory = tempfile::tempdir()?;
+    /// let table = DashEh::<u64, u64>::create(directory.path().join("orders.ice"))?;
+    /// table.put(1, 10)?;
+    /// table.backup(directory.path().join("copy.ice"))?;
+    /// assert_eq!(DashEh::<u64, u64>::open(directory.path().join("copy.ice"))?.get(1)?, Some(10));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn backup(&self, path: impl AsRef<Path>) -> Result<BackupReport> {
+        self.engine.backup(path.as_ref())
+    }
+
+    /// Returns the table's directory; an invented name for a table in memory.
+    ///
+    /// ```
+    /// println!("{}", icefield::DashEh::<u64, u64>::in_memory()?.path().display());
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn path(&self) -> &Path {
+        self.engine.storage().path()
+    }
+
+    /// Returns what opening found and did.
+    ///
+    /// ```
+    /// assert!(icefield::DashEh::<u64, u64>::in_memory()?.recovery().was_clean);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn recovery(&self) -> RecoveryReport {
+        self.recovery.clone()
+    }
+}
+
+impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V, D, M> {
+    pub(super) fn new((engine, recovery): (EngineOf<K, V, D, M>, RecoveryReport)) -> Self {
+        let () = K::USABLE;
+        Self { engine, recovery, types: PhantomData }
+    }
+
+    /// Runs a write whose result is the value before it.
+    fn write(&self, kind: WriteKind, key: Arg<'_, K>, value: Raw<'_>) -> Result<Option<Owned<V>>> {
+        self.engine.write(kind, K::raw(key), value, Own::<V>::NEW)
+    }
+
+    /// Runs writes whose results are the values before them.
+    fn write_batch(
+        &self,
+        kind: WriteKind,
+        records: &[RecordArg<'_, K, V>],
+        previous: &mut [Option<Owned<V>>],
+    ) -> Result<()> {
+        same_length(records.len(), previous.len())?;
+        let (key, value) = arguments::<K, V>(records);
+        let answer = |index: usize, value| previous[index] = value;
+        self.engine.write_batch(kind, records.len(), key, value, Own::<V>::NEW, answer)
+    }
+
+    fn scan_page(
+        &self,
+        cursor: Cursor,
+        n: usize,
+        damaged: &mut OnDamage<'_, Owned<K>>,
+    ) -> Result<Page<K, V>> {
+        let take = (Own::<K>::NEW, Own::<V>::NEW);
+        let page = self.engine.scan(cursor, n, take, damaged)?;
+        Ok(Page { records: page.records, next: page.next })
+    }
+}
+
+/// Returns the keys and the values of a batch by their indices.
+fn arguments<'a, K: Key + ?Sized, V: Value + ?Sized>(
+    records: &[RecordArg<'a, K, V>],
+) -> (impl Fn(usize) -> Raw<'a>, impl Fn(usize) -> Raw<'a>) {
+    (|index: usize| K::raw(records[index].0), |index: usize| V::raw(records[index].1))
+}
+
+/// Returns the outcome of an insert that found this value.
+fn occupied<V: Value + ?Sized>(present: Option<Owned<V>>) -> TryInsert<V> {
+    present.map_or(Ok(()), |value| Err(Occupied(value)))
+}
+
+impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> fmt::Debug
+    for DurableTable<K, V, D, M>
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct(D::NAME).field("path", &self.path()).field("stats", &self.stats()).finish()
+    }
+}
+
+impl<'a, K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> IntoIterator
+    for &'a DurableTable<K, V, D, M>
+{
+    type Item = Result<(K::Owned, V::Owned)>;
+    type IntoIter = Iter<'a, DurableTable<K, V, D, M>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> Table for DurableTable<K, V, D, M> {
+    type Key = K;
+    type Value = V;
+
+    fn get(&self, key: Arg<'_, K>) -> Result<Option<Owned<V>>> {
+        self.get(key)
+    }
+    fn get_with<R>(&self, key: Arg<'_, K>, f: impl FnOnce(&V) -> R) -> Result<Option<R>> {
+        self.get_with(key, f)
+    }
+    fn contains(&self, key: Arg<'_, K>) -> Result<bool> {
+        self.contains(key)
+    }
+    fn try_insert(&self, key: Arg<'_, K>, value: Arg<'_, V>) -> Result<TryInsert<V>> {
+        self.try_insert(key, value)
+    }
+    fn insert(&self, key: Arg<'_, K>, value: Arg<'_, V>) -> Result<Option<Owned<V>>> {
+        self.insert(key, value)
+    }
+    fn put(&self, key: Arg<'_, K>, value: Arg<'_, V>) -> Result<()> {
+        self.put(key, value)
+    }
+    fn update(&self, key: Arg<'_, K>, value: Arg<'_, V>) -> Result<Option<Owned<V>>> {
+        self.update(key, value)
+    }
+    fn remove(&self, key: Arg<'_, K>) -> Result<Option<Owned<V>>> {
+        self.remove(key)
+    }
+    fn delete(&self, key: Arg<'_, K>) -> Result<()> {
+        self.delete(key)
+    }
+    fn compute(
+        &self,
+        key: Arg<'_, K>,
+        f: impl FnMut(Option<&V>) -> Decision<Owned<V>>,
+    ) -> Result<Computed<Owned<V>>> {
+        self.compute(key, f)
+    }
+    fn len(&self) -> Result<u64> {
+        self.len()
+    }
+    fn capacity(&self) -> u64 {
+        self.capacity()
+    }
+    fn stats(&self) -> Stats {
+        self.stats()
+    }
+    fn scan(&self, cursor: Cursor, n: usize) -> Result<Page<K, V>> {
+        self.scan(cursor, n)
+    }
+    fn clear(&self) -> Result<()> {
+        self.clear()
+    }
+    fn reserve(&self, additional: u64) -> Result<()> {
+        self.reserve(additional)
+    }
+    fn shrink_to_fit(&self) -> Result<()> {
+        self.shrink_to_fit()
+    }
+    fn retain(&self, f: impl FnMut(Arg<'_, K>, &V) -> bool) -> Result<usize> {
+        self.retain(f)
+    }
+    fn get_batch(&self, keys: &[Arg<'_, K>], found: &mut [Option<Owned<V>>]) -> Result<()> {
+        self.get_batch(keys, found)
+    }
+    fn insert_batch(
+        &self,
+        records: &[RecordArg<'_, K, V>],
+        previous: &mut [Option<Owned<V>>],
+    ) -> Result<()> {
+        self.insert_batch(records, previous)
+    }
+    fn put_batch(&self, records: &[RecordArg<'_, K, V>]) -> Result<()> {
+        self.put_batch(records)
+    }
+    fn update_batch(
+        &self,
+        records: &[RecordArg<'_, K, V>],
+        previous: &mut [Option<Owned<V>>],
+    ) -> Result<()> {
+        self.update_batch(records, previous)
+    }
+    fn try_insert_batch(
+        &self,
+        records: &[RecordArg<'_, K, V>],
+        outcomes: &mut [TryInsert<V>],
+    ) -> Result<()> {
+        self.try_insert_batch(records, outcomes)
+    }
+    fn remove_batch(&self, keys: &[Arg<'_, K>], removed: &mut [Option<Owned<V>>]) -> Result<()> {
+        self.remove_batch(keys, removed)
+    }
+    fn execute(&self, ops: &mut [Op<'_, K, V>], on_failure: OnFailure) -> Result<usize> {
+        self.execute(ops, on_failure)
+    }
+    fn prefetch(&self, key: Arg<'_, K>) {
+        self.prefetch(key);
+    }
+}
+
+impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> Durable
+    for DurableTable<K, V, D, M>
+{
+    fn sync(&self) -> Result<()> {
+        self.sync()
+    }
+    fn check(&self) -> Result<CheckReport> {
+        self.check()
+    }
+    fn scan_whole(
+        &self,
+        cursor: Cursor,
+        n: usize,
+        damaged: &mut dyn FnMut(Option<Owned<K>>, Error),
+    ) -> Result<Page<K, V>> {
+        self.scan_page(cursor, n, &mut |key, error| match error {
+            Error::Corrupt { .. } => {
+                damaged(key, error);
+                Ok(())
+            }
+            error => Err(error),
+        })
+    }
+    fn salvage(&self, path: &Path) -> Result<SalvageReport> {
+        self.salvage(path)
+    }
+    fn backup(&self, path: &Path) -> Result<BackupReport> {
+        self.backup(path)
+    }
+    fn path(&self) -> &Path {
+        self.path()
+    }
+    fn recovery(&self) -> RecoveryReport {
+        self.recovery()
+    }
+}

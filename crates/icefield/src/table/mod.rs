@@ -1,0 +1,30 @@
+//! What users see of tables of records: the traits that all tables implement, and the durable table.
+//!
+//! `traits` are [`Table`] and [`Durable`]; `durable` is [`DurableTable`], the one implementation for the persistent
+//! designs; `dash`, `iceberg` and `plush` are its aliases for each design, with the calls and options that only that
+//! design has.
+
+mod dash;
+mod durable;
+mod held;
+mod iceberg;
+mod iter;
+mod op;
+mod ops;
+mod options;
+mod plush;
+mod salvage;
+mod traits;
+
+pub use dash::{Dash, DashEh, DashLh, DashOptions};
+pub use durable::DurableTable;
+pub use held::{HeldKeys, NotShadowed};
+pub use iceberg::{Iceberg, IcebergOptions};
+pub use iter::Iter;
+pub(crate) use op::same_length;
+pub use op::{Exchanged, Op, Page, TryInsert};
+pub use options::TableOptions;
+pub use plush::{Plush, PlushOptions};
+pub(crate) use salvage::salvage;
+pub(crate) use traits::yield_once;
+pub use traits::{Counter, Durable, Table};

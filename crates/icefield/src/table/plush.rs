@@ -1,0 +1,287 @@
+//! Plush tables: the operations and options that only they have.
+
+use super::durable::DurableTable;
+use super::options::TableOptions;
+use crate::Result;
+use crate::engine::Maintenance;
+use crate::engine::plush::{LogEpoch, Partition, PlushHt, Shape, rank_of};
+use crate::storage::{Committed, Mapped, Medium, SyncMode};
+use crate::types::{Arg, Key, Own, Owned, Value};
+
+/// Plush: a durable, concurrent, write-optimized hash table.
+///
+/// ```
+/// let table = icefield::Plush::<u64, u64>::in_memory()?;
+/// table.put(1, 42)?;
+/// assert_eq!(table.get(1)?, Some(42));
+/// # Ok::<(), icefield::Error>(())
+/// ```
+///
+/// Keys and values of 16, 32 and 64 bytes are in the table's slots, like words:
+/// ```
+/// let table = icefield::Plush::<u128, [u8; 32]>::in_memory()?;
+/// table.put(1 << 100, [7; 32])?;
+/// assert_eq!(table.get(1 << 100)?, Some([7; 32]));
+/// # Ok::<(), icefield::Error>(())
+/// ```
+///
+/// A `get` reads a filter line for each level, and a bucket where the filter contains the key (§5.2). `put` and `delete`
+/// do not look up their key and cost one flush and one fence; the other writes look it up first (§5.3). In a batch, 32
+/// operations share a fence; on [`Durability::Disk`](crate::Durability::Disk) up to 512 share a sync.
+pub type Plush<K, V, M = Mapped> = DurableTable<K, V, PlushHt, M>;
+
+/// Options for creating or opening a Plush table.
+pub type PlushOptions<K, V> = TableOptions<K, V, PlushHt>;
+
+/// Operations of [`Plush`] only.
+impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> DurableTable<K, V, PlushHt, M> {
+    /// Does a [`put`](Self::put) without waiting for a sync: the future resolves when the record is durable. Reads
+    /// see the record at once. After an earlier crash each key has one of the values written since, or the one it
+    /// had. Batches of many callers share a sync, which a background thread of the table runs. The write itself
+    /// happens in the call, before the future is polled. About once in some hundred calls it waits for a sync all the
+    /// same, because its part of the table is full.
+    ///
+    /// Where a write to the medium costs next to nothing, the future is ready at once.
+    ///
+    /// # Errors
+    /// The future's: as [`try_insert`](Self::try_insert); [`crate::Error::Poisoned`] when the sync failed.
+    ///
+    /// ```
+    /// # fn block_on<F: std::future::Future>(future: F) -> F::Output {
+    /// #     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    /// #     let mut future = std::pin::pin!(future);
+    /// #     loop {
+    /// #         if let std::task::Poll::Ready(output) = future.as_mut().poll(&mut context) { return output }
+    /// #     }
+    /// # }
+    /// let table = icefield::Plush::<u64, u64>::in_memory()?;
+    /// block_on(async {
+    ///     let (one, two) = (table.put_async(1, 10), table.put_async(2, 20));
+    ///     one.await?; // Durable, both by one sync.
+    ///     two.await?;
+    ///     table.committed().await // Whatever else was put before.
+    /// })?;
+    /// assert_eq!(table.get(2)?, Some(20));
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn put_async(&self, key: Arg<'_, K>, value: Arg<'_, V>) -> Committed {
+        self.engine.put_async(K::raw(key), V::raw(value))
+    }
+
+    /// Returns a future that resolves when everything is durable that was acknowledged before this call, in whatever
+    /// [`SyncMode`](crate::SyncMode): the form of [`sync`](Self::sync) for callers that must not block. Requests a
+    /// sync, which a background thread of the table runs; callers share it. Records that were put without a log
+    /// become durable by a [`checkpoint`](Self::checkpoint) only.
+    ///
+    /// See [`Committed`] for an example.
+    ///
+    /// # Errors
+    /// The future's: [`crate::Error::Poisoned`] when the sync failed.
+    pub fn committed(&self) -> Committed {
+        self.engine.storage().committed()
+    }
+
+    /// Does a [`put`](Self::put) without a log (§5.7): the record is durable after the next
+    /// [`checkpoint`](Self::checkpoint), [`sync`](Self::sync) or clean shutdown, or earlier. After an earlier crash
+    /// each key has one of the values that it has had since the last of these, or the one it had then. Reads see the
+    /// record at once.
+    ///
+    /// # Errors
+    /// As [`try_insert`](Self::try_insert).
+    ///
+    /// ```
+    /// let table = icefield::Plush::<u64, u64>::in_memory()?;
+    /// for key in 0..1000 {
+    ///     table.put_unlogged(key, key)?;
+    /// }
+    /// table.checkpoint(1)?; // Durable from here on.
+    /// assert_eq!(table.get(7)?, Some(7));
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn put_unlogged(&self, key: Arg<'_, K>, value: Arg<'_, V>) -> Result<()> {
+        self.engine.put_unlogged(K::raw(key), V::raw(value))
+    }
+
+    /// Makes all records durable that were put without a log before, on `threads` threads. Root entries without such
+    /// records remain as they are.
+    ///
+    /// # Errors
+    /// [`crate::Error::NoSpace`], [`crate::Error::ReadOnly`]; records that could not move remain without a log.
+    ///
+    /// ```
+    /// let table = icefield::Plush::<str, u64>::in_memory()?;
+    /// table.put_unlogged("answer", 42)?;
+    /// table.checkpoint(2)?;
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn checkpoint(&self, threads: usize) -> Result<()> {
+        self.engine.checkpoint(threads)
+    }
+
+    /// Calls [`put_unlogged`](Self::put_unlogged) for each record, then [`checkpoint`](Self::checkpoint) (§5.7).
+    ///
+    /// # Errors
+    /// As these; records before the failure may be there.
+    ///
+    /// ```
+    /// let table = icefield::Plush::<u64, u64>::in_memory()?;
+    /// table.bulk_load((0..1000).map(|key| (key, key * 2)))?;
+    /// assert_eq!(table.get(500)?, Some(1000));
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn bulk_load(&self, records: impl IntoIterator<Item = (Owned<K>, Owned<V>)>) -> Result<()> {
+        for (key, value) in records {
+            self.put_unlogged(K::arg(&key), V::arg(&value))?;
+        }
+        self.checkpoint(1)
+    }
+
+    /// Returns the first `limit` records from `from` on, in the order of their keys, each key once (§6.6). Requires a
+    /// table that is partitioned by [`Partition::Range`](crate::Partition::Range).
+    ///
+    /// Weakly consistent, like [`iter`](Self::iter): contains every key that is present throughout, with a value that
+    /// it had during the call. The records of one entry of the last level, or of one leaf where keys crowd, some
+    /// hundred at most, are a consistent snapshot. Takes no lock of the table. For each such part it reads one entry
+    /// of each level.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] when the table is partitioned by hashes; otherwise as [`get`](Self::get).
+    ///
+    /// ```
+    /// use icefield::{Partition, Plush};
+    /// let table = Plush::<str, u64>::options().partition(Partition::Range).in_memory()?;
+    /// for (number, word) in ["plum", "fig", "apple", "pear"].into_iter().enumerate() {
+    ///     table.put(word, number as u64)?;
+    /// }
+    /// let words: Vec<String> = table.range("b", 2)?.into_iter().map(|(word, _)| word).collect();
+    /// assert_eq!(words, ["fig", "pear"]);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn range(&self, from: Arg<'_, K>, limit: usize) -> Result<Vec<(Owned<K>, Owned<V>)>> {
+        self.engine.range(K::raw(from), limit, (Own::<K>::NEW, Own::<V>::NEW))
+    }
+}
+
+/// Options of [`Plush`] only.
+impl<K: Key + ?Sized, V: Value + ?Sized> TableOptions<K, V, PlushHt> {
+    /// Sets the most DRAM that a table's root and filters may take, in bytes; 256 MiB by default.
+    ///
+    /// The root is sized for [`capacity`](Self::capacity) when the table is created, and keeps its size. It holds an
+    /// eighth to a quarter of the capacity, or half as much where its recovery logs would take more than 64 MiB, at
+    /// 17 bytes a record of words. Filters use the rest of the limit. On disks the root holds the whole capacity, as
+    /// long as its recovery logs, which are written at creation, take at most 64 MiB: until the root is full, puts
+    /// cost one sync a call or batch.
+    ///
+    /// ```
+    /// let table = icefield::Plush::<u64, u64>::options().dram_limit(1 << 20).in_memory()?;
+    /// assert!(table.stats().dram_bytes <= 1 << 20);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    #[must_use]
+    pub fn dram_limit(mut self, bytes: u64) -> Self {
+        self.settings.dram_limit = bytes;
+        self
+    }
+
+    /// Sets when writes on [`Durability::Disk`] are acknowledged; [`SyncMode::Always`] by default.
+    ///
+    /// The other modes weaken the guarantee of a returned call and of a value that was read: after a crash each key
+    /// has one of the values that it has had since the last [`sync`](Plush::sync), or had at that time. Everything
+    /// before that sync, and before a completed background sync, is durable. Set anew at each opening. Other media
+    /// ignore this option: there every call is durable when it returns.
+    ///
+    /// ```
+    /// use icefield::{Durability, Plush, SyncMode};
+    /// let directory = tempfile::tempdir_in(".")?;
+    /// let table = Plush::<u64, u64>::options()
+    ///     .durability(Durability::Disk)
+    ///     .sync(SyncMode::Every(100))
+    ///     .create(directory.path().join("clicks.ice"))?;
+    /// (0..1000).try_for_each(|key| table.put(key, 1))?;
+    /// table.sync()?; // All of them are durable from here on.
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn sync(mut self, mode: SyncMode) -> Self {
+        self.common.sync = mode;
+        self
+    }
+
+    /// Sets the number of levels, from the first on, whose filters are in DRAM as well (§6.5). The default is 1 for a
+    /// table created with a [`capacity`](Self::capacity) that its level 1 holds, and 2 for others.
+    ///
+    /// A read then accesses the medium only where a filter contains its key. The filters take a byte and a half for
+    /// each record for which the levels have room. Levels for which [`dram_limit`](Self::dram_limit) leaves no room
+    /// have none in DRAM. Set anew at each opening, which reads the filters of these levels.
+    ///
+    /// ```
+    /// let with = icefield::Plush::<u64, u64>::options().dram_filters(2).in_memory()?;
+    /// let without = icefield::Plush::<u64, u64>::options().dram_filters(0).in_memory()?;
+    /// assert!(with.stats().dram_bytes > without.stats().dram_bytes);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    #[must_use]
+    pub fn dram_filters(mut self, levels: usize) -> Self {
+        self.settings.dram_filters = Some(levels);
+        self
+    }
+
+    /// Sets the number of levels, from the first on, of which a new table gets all buckets at once (§6.5); 0 by
+    /// default. Writes then allocate only below these levels. No space is lost once the levels have been full.
+    ///
+    /// ```
+    /// let table = icefield::Plush::<u64, u64>::options().preallocate(1).in_memory()?;
+    /// assert!(table.stats().storage_bytes > icefield::Plush::<u64, u64>::in_memory()?.stats().storage_bytes);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    #[must_use]
+    pub fn preallocate(mut self, levels: usize) -> Self {
+        self.settings.preallocated = levels;
+        self
+    }
+
+    /// Sets the property that places the records of a new table next to one another; [`Partition::Hash`] by default.
+    #[must_use]
+    pub fn partition(mut self, partition: Partition) -> Self {
+        self.settings.partition = partition;
+        self
+    }
+
+    /// Sets the keys between which those of a new, range-partitioned table are expected, mostly evenly; by default
+    /// the range of the type, and for bytes that of the first eight.
+    ///
+    /// Other keys are possible; they belong to the first or the last part of the table. Where keys crowd, as small
+    /// numbers do among all `u64`s, or addresses with a common prefix, that part of the table is split by keys. It
+    /// costs about the same, but its writers exclude one another.
+    ///
+    /// ```
+    /// use icefield::{Partition, Plush};
+    /// let options = Plush::<u64, u64>::options().partition(Partition::Range).key_range(0, 9_999);
+    /// let table = options.in_memory()?;
+    /// (0..10_000).try_for_each(|key| table.put(key, key))?;
+    /// assert_eq!(table.range(9_998, 10)?, [(9_998, 9_998), (9_999, 9_999)]);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    #[must_use]
+    pub fn key_range(mut self, first: Arg<'_, K>, last: Arg<'_, K>) -> Self {
+        let raws = [K::raw(first), K::raw(last)];
+        self.settings.bounds = Some(raws.map(|raw| rank_of(K::TYPE, K::FORM, &raw)));
+        self
+    }
+
+    /// Sets the first log epoch of a new table's entries, for tests of the counter's wrap-around.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn first_epoch(mut self, bits: u64) -> Self {
+        self.settings.first_epoch = LogEpoch::of_bits(bits.max(1));
+        self
+    }
+
+    /// Sets the sizes of a new table's parts, for tests and measurements.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn shape(mut self, shape: Shape) -> Self {
+        self.settings.shape = Some(shape);
+        self
+    }
+}
