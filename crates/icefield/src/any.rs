@@ -315,6 +315,33 @@ impl AnyTable {
         self.value_out(self.table.get(self.key.raw(key))?)
     }
 
+    /// Calls `f` with the value of `key` and returns the result, or `None` if the key is absent. Unlike
+    /// [`AnyTable::get`], it allocates no memory for values of up to 512 bytes. No lock is held while `f` runs, so `f`
+    /// may call the table.
+    ///
+    /// ```
+    /// use icefield::{AnyOptions, AnyTable};
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("pages.ice");
+    /// let pages = AnyTable::create(&path, "iceberg", "str", "bytes", &AnyOptions::default())?;
+    /// pages.put(b"home", b"<html>")?;
+    /// assert_eq!(pages.get_with(b"home", |bytes| bytes.len())?, Some(6));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`AnyTable::get`].
+    pub fn get_with<T>(&self, key: &[u8], f: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
+        self.key.check(KEY, key)?;
+        let (mut f, mut shown) = (Some(f), Ok(None));
+        self.table.visit(self.key.raw(key), &mut |value| {
+            if let Some(f) = f.take() {
+                shown = self.value.show(value, f).map(Some).ok_or_else(|| self.no_such_value());
+            }
+        })?;
+        shown
+    }
+
     /// Returns `true` if `key` is present.
     ///
     /// # Errors
@@ -458,6 +485,39 @@ impl AnyTable {
         self.answers(keys.len(), |found| self.table.get_batch(keys.len(), &key, found))
     }
 
+    /// Runs [`AnyTable::get_with`] for each key in order, with overlapping memory latencies: calls `f` with the index of
+    /// each key and its value, or `None` if the key is absent.
+    ///
+    /// ```
+    /// use icefield::{AnyOptions, AnyTable};
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("pages.ice");
+    /// let pages = AnyTable::create(&path, "iceberg", "str", "bytes", &AnyOptions::default())?;
+    /// pages.put(b"home", b"<html>")?;
+    /// let mut lengths = [None; 2];
+    /// pages.get_batch_with(&[b"home", b"help"], |index, page| lengths[index] = page.map(<[u8]>::len))?;
+    /// assert_eq!(lengths, [Some(6), None]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`AnyTable::get`]; `f` has been called for the keys before the failure.
+    pub fn get_batch_with(
+        &self,
+        keys: &[&[u8]],
+        mut f: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<()> {
+        self.check_keys(keys)?;
+        let (key, mut damage) = (|index: usize| self.key.raw(keys[index]), Ok(()));
+        self.table.get_batch(keys.len(), &key, &mut |index, value| {
+            let Some(value) = value else { return f(index, None) };
+            if self.value.show(value.raw(), |bytes| f(index, Some(bytes))).is_none() {
+                damage = Err(self.no_such_value());
+            }
+        })?;
+        damage
+    }
+
     /// Runs [`AnyTable::insert`] for each record in order; all are durable when the call returns. Nothing is inserted
     /// if any record has bytes that are not a valid key or value.
     ///
@@ -576,9 +636,12 @@ impl AnyTable {
     /// Converts a stored value to the user's bytes.
     fn value_out(&self, value: Option<Item>) -> Result<Option<Vec<u8>>> {
         let Some(value) = value else { return Ok(None) };
-        self.value.decode(value).map(Some).ok_or_else(|| {
-            Error::corrupt(self.path(), 0, format!("a record that is no {}", self.value.name()))
-        })
+        self.value.decode(value).map(Some).ok_or_else(|| self.no_such_value())
+    }
+
+    #[cold]
+    fn no_such_value(&self) -> Error {
+        Error::corrupt(self.path(), 0, format!("a record that is no {}", self.value.name()))
     }
 }
 

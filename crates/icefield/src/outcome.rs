@@ -35,7 +35,7 @@ impl<O> fmt::Display for Occupied<O> {
 
 impl<O: fmt::Debug> std::error::Error for Occupied<O> {}
 
-/// The decision of a [`Table::compute`] closure.
+/// The decision of a [`Table::compute`](crate::Table::compute) closure.
 ///
 /// ```
 /// let table = icefield::DashEh::<u64, u64>::in_memory()?;
@@ -60,7 +60,7 @@ pub enum Decision<O> {
     Remove,
 }
 
-/// The outcome of [`Table::compute`], with the value before the call.
+/// The outcome of [`Table::compute`](crate::Table::compute), with the value before the call.
 ///
 /// ```
 /// let table = icefield::DashEh::<u64, u64>::in_memory()?;
@@ -88,7 +88,7 @@ impl<O> Computed<O> {
     }
 }
 
-/// The action of a mixed batch after an operation that failed ([`Op::failed`]).
+/// The action of a mixed batch after an operation that failed ([`Op::failed`](crate::Op::failed)).
 ///
 /// ```
 /// let table = icefield::DashEh::<u64, u64>::in_memory()?;
@@ -106,7 +106,7 @@ pub enum OnFailure {
     Stop,
 }
 
-/// A position in a [`Table::scan`]. It stays valid across resizes, splits and reopening.
+/// A position in a [`Table::scan`](crate::Table::scan). It stays valid across resizes, splits and reopening.
 ///
 /// ```
 /// let table = icefield::DashEh::<u64, u64>::in_memory()?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::error::without_advice;
 use crate::storage::Durability;
 
-/// Sizes and counters of a table at one moment, from [`Table::stats`].
+/// Sizes and counters of a table at one moment, from [`Table::stats`](crate::Table::stats).
 ///
 /// ```
 /// let table = icefield::DashEh::<u64, u64>::in_memory()?;
@@ -20,7 +20,7 @@ use crate::storage::Durability;
 pub struct Stats {
     /// Estimated number of records. Exact on a quiescent table that was closed cleanly, except in Plush, whose blind
     /// writes do not check whether their keys are present. After a crash, Dash counts only the changes since opening
-    /// until [`Table::len`] is called, IcebergHT counts its records during recovery, and Plush estimates them from a
+    /// until [`Table::len`](crate::Table::len) is called, IcebergHT counts its records during recovery, and Plush estimates them from a
     /// sample.
     pub len_estimate: u64,
     /// Number of records that fit before the table must grow.
@@ -35,7 +35,7 @@ pub struct Stats {
     pub details: Vec<(&'static str, u64)>,
 }
 
-/// The result of opening a table, from [`Durable::recovery`].
+/// The result of opening a table, from [`Durable::recovery`](crate::Durable::recovery).
 ///
 /// ```
 /// let table = icefield::DashEh::<u64, u64>::in_memory()?;
@@ -59,7 +59,7 @@ pub struct RecoveryReport {
 /// The number of faults that a report lists one by one.
 const FAULTS_TOLD: usize = 100;
 
-/// The result of [`Durable::check`].
+/// The result of [`Durable::check`](crate::Durable::check).
 ///
 /// ```
 /// let table = icefield::DashEh::<u64, u64>::in_memory()?;
@@ -96,7 +96,7 @@ impl CheckReport {
     }
 }
 
-/// The result of [`Durable::backup`].
+/// The result of [`Durable::backup`](crate::Durable::backup).
 ///
 /// ```
 /// let directory = tempfile::tempdir()?;
@@ -114,7 +114,7 @@ pub struct BackupReport {
     pub pause: Duration,
 }
 
-/// The result of [`Durable::salvage`].
+/// The result of [`Durable::salvage`](crate::Durable::salvage).
 ///
 /// ```
 /// let directory = tempfile::tempdir()?;
@@ -151,7 +151,7 @@ impl SalvageReport {
     }
 }
 
-/// A damaged record that [`Durable::salvage`] found and left out. `Display` formats it as in [`SalvageReport::lost`].
+/// A damaged record that [`Durable::salvage`](crate::Durable::salvage) found and left out. `Display` formats it as in [`SalvageReport::lost`].
 ///
 /// ```
 /// # use icefield::{DamagedRecord, SalvageReport};

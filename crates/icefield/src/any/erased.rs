@@ -7,7 +7,7 @@ use crate::engine::{Engine, OnDamage, WriteKind};
 use crate::outcome::Cursor;
 use crate::report::{BackupReport, CheckReport, SalvageReport, Stats};
 use crate::storage::Medium;
-use crate::types::{Copied, Item, Raw, Types};
+use crate::types::{Copied, Item, Raw, Types, Visit};
 
 /// A page of records, and the cursor of the next page.
 pub(super) type Part = (Vec<(Item, Item)>, Option<Cursor>);
@@ -19,6 +19,8 @@ pub(super) type Answer<'a> = &'a mut dyn FnMut(usize, Option<Item>);
 /// The calls of [`Engine`] that [`AnyTable`](crate::AnyTable) offers.
 pub(super) trait Erased: Send + Sync {
     fn get(&self, key: Raw<'_>) -> Result<Option<Item>>;
+    /// Calls `show` with the value, if `key` is present.
+    fn visit(&self, key: Raw<'_>, show: &mut dyn FnMut(Raw<'_>)) -> Result<()>;
     fn contains(&self, key: Raw<'_>) -> Result<bool>;
     fn write(&self, kind: WriteKind, key: Raw<'_>, value: Raw<'_>) -> Result<Option<Item>>;
     fn get_batch(&self, count: usize, key: Arguments<'_, '_>, found: Answer<'_>) -> Result<()>;
@@ -47,6 +49,9 @@ pub(super) trait Erased: Send + Sync {
 impl<E: Engine> Erased for E {
     fn get(&self, key: Raw<'_>) -> Result<Option<Item>> {
         E::get(self, key, Copied)
+    }
+    fn visit(&self, key: Raw<'_>, show: &mut dyn FnMut(Raw<'_>)) -> Result<()> {
+        E::get(self, key, Visit(show)).map(|_| ())
     }
     fn contains(&self, key: Raw<'_>) -> Result<bool> {
         E::contains(self, key)

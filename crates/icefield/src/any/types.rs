@@ -156,6 +156,18 @@ impl DataType {
         self.is_valid(&bytes).then_some(bytes)
     }
 
+    /// Calls `f` with the bytes of a stored key or value; returns `None` if it is not a value of this type.
+    #[inline]
+    pub(super) fn show<T>(&self, raw: Raw<'_>, f: impl FnOnce(&[u8]) -> T) -> Option<T> {
+        if !(self.known.valid)(raw) {
+            return None;
+        }
+        Some(match raw {
+            Raw::Word(word) => f(&word.to_le_bytes()[..self.known.width]),
+            bytes => f(bytes.bytes()),
+        })
+    }
+
     fn is_valid(&self, bytes: &[u8]) -> bool {
         (self.known.valid)(self.raw(bytes))
     }

@@ -16,8 +16,8 @@ use super::{DlhtIter, DlhtTable};
 use crate::Result;
 use crate::outcome::{Computed, Cursor, Decision, Occupied, OnFailure, SCAN_PAGE};
 use crate::report::Stats;
-use crate::table::{Counter, NotShadowed, Op, Page, Table, TryInsert, yield_once};
-use crate::types::Word;
+use crate::table::{NotShadowed, Op, Page, Table, TryInsert, yield_once};
+use crate::types::{Counter, Word};
 
 /// Returns the value, or panics with the reason of the refusal.
 #[inline(always)]

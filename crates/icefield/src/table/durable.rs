@@ -5,24 +5,24 @@ use std::marker::PhantomData;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use super::iter::Iter;
+use super::mixed::{NO_VALUE, Ops};
 use super::op::{Exchanged, Op, Page, TryInsert, no_shadows, same_length};
-use super::ops::{NO_VALUE, Ops};
-use super::options::TableOptions;
-use super::traits::{Counter, Durable, Table, retain};
+use super::traits::{Durable, Iter, Table, retain};
 use crate::engine::{Design, Maintenance, OnDamage, Operations, WriteKind};
 use crate::outcome::{Computed, Cursor, Decision, Occupied, OnFailure};
 use crate::report::{BackupReport, CheckReport, RecoveryReport, SalvageReport, Stats};
 use crate::storage::{Mapped, Medium};
-use crate::types::{Arg, Data, Ignore, Key, Own, Owned, Raw, RecordArg, Show, Types, Value};
+use crate::types::{
+    Arg, Counter, Data, Ignore, Key, Own, Owned, Raw, RecordArg, Show, Types, Value,
+};
 use crate::{Error, Result};
 
 /// The form of the records of `K -> V` in the design `D`.
 pub(super) type FormOf<K, V, D> = <D as Design>::Form<<K as Data>::Stored, <V as Data>::Stored>;
 type EngineOf<K, V, D, M> = <D as Design>::Engine<FormOf<K, V, D>, M>;
 
-/// A durable, concurrent hash table of the design `D`, on the medium `M`. Use it as [`DashEh`], [`DashLh`],
-/// [`Iceberg`] or [`Plush`].
+/// A durable, concurrent hash table of the design `D`, on the medium `M`. Use it as [`DashEh`](crate::DashEh), [`DashLh`](crate::DashLh),
+/// [`Iceberg`](crate::Iceberg) or [`Plush`](crate::Plush).
 ///
 /// Any number of threads may call a table at once. Every operation on a key is linearizable, and durable when it
 /// returns, unless the table was opened with a relaxed [`SyncMode`](crate::SyncMode). The operations are also those of
@@ -44,83 +44,6 @@ where
     pub(super) engine: EngineOf<K, V, D, M>,
     recovery: RecoveryReport,
     types: PhantomData<fn(&K, &V)>,
-}
-
-impl<K: Key + ?Sized, V: Value + ?Sized, D: Design> DurableTable<K, V, D, Mapped> {
-    /// Returns a builder for tables of this type.
-    #[must_use]
-    pub fn options() -> TableOptions<K, V, D> {
-        TableOptions::default()
-    }
-
-    /// Makes a table at `path` with the default options; see [`TableOptions::create`].
-    ///
-    /// # Errors
-    /// As [`TableOptions::create`].
-    pub fn create(path: impl AsRef<Path>) -> Result<Self> {
-        Self::options().create(path)
-    }
-
-    /// Opens the table at `path`; see [`TableOptions::open`].
-    ///
-    /// ```
-    /// use icefield::DashEh;
-    /// let directory = tempfile::tempdir()?;
-    /// let path = directory.path().join("orders.ice");
-    /// let orders = DashEh::<u64, u64>::create(&path)?;
-    /// orders.insert(7, 70)?;
-    /// drop(orders); // A crash instead would do as well.
-    /// let again = DashEh::<u64, u64>::open(&path)?;
-    /// assert_eq!(again.get(7)?, Some(70));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// No other program may write to its files while it is open.
-    ///
-    /// # Errors
-    /// As [`TableOptions::open`].
-    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        Self::options().open(path)
-    }
-
-    /// Opens the table at `path`, or makes one; see [`TableOptions::open_or_create`].
-    ///
-    /// ```
-    /// use icefield::{Error, DashEh};
-    /// let directory = tempfile::tempdir()?;
-    /// let path = directory.path().join("orders.ice");
-    /// DashEh::<u64, u64>::open_or_create(&path)?.put(7, 70)?;
-    /// let reader = DashEh::<u64, u64>::open_read_only(&path)?;
-    /// assert_eq!(reader.get(7)?, Some(70));
-    /// assert!(matches!(reader.put(8, 80), Err(Error::ReadOnly)));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// No other program may write to its files while it is open.
-    ///
-    /// # Errors
-    /// As [`TableOptions::open_or_create`].
-    pub fn open_or_create(path: impl AsRef<Path>) -> Result<Self> {
-        Self::options().open_or_create(path)
-    }
-
-    /// Opens the table at `path` for reading; see [`TableOptions::open_read_only`].
-    ///
-    /// No other program may write to its files while it is open.
-    ///
-    /// # Errors
-    /// As [`TableOptions::open_read_only`].
-    pub fn open_read_only(path: impl AsRef<Path>) -> Result<Self> {
-        Self::options().open_read_only(path)
-    }
-
-    /// Makes a table in anonymous memory; see [`TableOptions::in_memory`].
-    ///
-    /// # Errors
-    /// As [`TableOptions::in_memory`].
-    pub fn in_memory() -> Result<Self> {
-        Self::options().in_memory()
-    }
 }
 
 /// The operations, as documented for [`Table`] and [`Durable`]. Each is durable when it returns, unless the

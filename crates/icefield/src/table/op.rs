@@ -1,12 +1,11 @@
 //! The operations of mixed batches, and the arguments and results of batches.
 
-use super::HeldKeys;
-use super::held::NotShadowed;
+use super::held::{HeldKeys, NotShadowed};
 use crate::outcome::{Cursor, Occupied};
 use crate::types::{Arg, Key, Owned, Value};
 use crate::{Error, Result};
 
-/// The outcome of [`Table::try_insert`] for one key; `Err` holds the present value.
+/// The outcome of [`Table::try_insert`](crate::Table::try_insert) for one key; `Err` holds the present value.
 ///
 /// ```
 /// let table = icefield::DashEh::<u64, u64>::in_memory()?;
@@ -29,7 +28,7 @@ pub type TryInsert<V> = std::result::Result<(), Occupied<Owned<V>>>;
 /// ```
 pub type Exchanged<V> = std::result::Result<(), Option<Owned<V>>>;
 
-/// One operation of a mixed batch ([`Table::execute`]). Running it fills in its last field, except for `Put`, which has
+/// One operation of a mixed batch ([`Table::execute`](crate::Table::execute)). Running it fills in its last field, except for `Put`, which has
 /// no result.
 ///
 /// ```
@@ -43,17 +42,17 @@ pub type Exchanged<V> = std::result::Result<(), Option<Owned<V>>>;
 /// ```
 #[derive(Clone, Debug)]
 pub enum Op<'a, K: Key + ?Sized, V: Value + ?Sized> {
-    /// [`Table::get`].
+    /// [`Table::get`](crate::Table::get).
     Get(Arg<'a, K>, Option<Owned<V>>),
-    /// [`Table::try_insert`]; `Ok` until it runs.
+    /// [`Table::try_insert`](crate::Table::try_insert); `Ok` until it runs.
     TryInsert(Arg<'a, K>, Arg<'a, V>, TryInsert<V>),
-    /// [`Table::insert`], with the previous value.
+    /// [`Table::insert`](crate::Table::insert), with the previous value.
     Insert(Arg<'a, K>, Arg<'a, V>, Option<Owned<V>>),
-    /// [`Table::put`].
+    /// [`Table::put`](crate::Table::put).
     Put(Arg<'a, K>, Arg<'a, V>),
-    /// [`Table::update`], with the previous value.
+    /// [`Table::update`](crate::Table::update), with the previous value.
     Update(Arg<'a, K>, Arg<'a, V>, Option<Owned<V>>),
-    /// [`Table::remove`], with the value removed.
+    /// [`Table::remove`](crate::Table::remove), with the value removed.
     Remove(Arg<'a, K>, Option<Owned<V>>),
     /// A shadow insert into a DLHT table. The third field belongs to the [`Shadows`](crate::Shadows) that holds the key
     /// until it commits or aborts. The outcome is `Ok` until the operation runs.
@@ -148,7 +147,7 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Op<'a, K, V> {
     }
 }
 
-/// One page of records, from [`Table::scan`].
+/// One page of records, from [`Table::scan`](crate::Table::scan).
 ///
 /// ```
 /// let table = icefield::DashEh::<u64, u64>::in_memory()?;

@@ -317,3 +317,80 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design> TableOptions<K, V, D> {
         self.create_on(storage)
     }
 }
+
+impl<K: Key + ?Sized, V: Value + ?Sized, D: Design> DurableTable<K, V, D, Mapped> {
+    /// Returns a builder for tables of this type.
+    #[must_use]
+    pub fn options() -> TableOptions<K, V, D> {
+        TableOptions::default()
+    }
+
+    /// Makes a table at `path` with the default options; see [`TableOptions::create`].
+    ///
+    /// # Errors
+    /// As [`TableOptions::create`].
+    pub fn create(path: impl AsRef<Path>) -> Result<Self> {
+        Self::options().create(path)
+    }
+
+    /// Opens the table at `path`; see [`TableOptions::open`].
+    ///
+    /// ```
+    /// use icefield::DashEh;
+    /// let directory = tempfile::tempdir()?;
+    /// let path = directory.path().join("orders.ice");
+    /// let orders = DashEh::<u64, u64>::create(&path)?;
+    /// orders.insert(7, 70)?;
+    /// drop(orders); // A crash instead would do as well.
+    /// let again = DashEh::<u64, u64>::open(&path)?;
+    /// assert_eq!(again.get(7)?, Some(70));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// No other program may write to its files while it is open.
+    ///
+    /// # Errors
+    /// As [`TableOptions::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::options().open(path)
+    }
+
+    /// Opens the table at `path`, or makes one; see [`TableOptions::open_or_create`].
+    ///
+    /// ```
+    /// use icefield::{Error, DashEh};
+    /// let directory = tempfile::tempdir()?;
+    /// let path = directory.path().join("orders.ice");
+    /// DashEh::<u64, u64>::open_or_create(&path)?.put(7, 70)?;
+    /// let reader = DashEh::<u64, u64>::open_read_only(&path)?;
+    /// assert_eq!(reader.get(7)?, Some(70));
+    /// assert!(matches!(reader.put(8, 80), Err(Error::ReadOnly)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// No other program may write to its files while it is open.
+    ///
+    /// # Errors
+    /// As [`TableOptions::open_or_create`].
+    pub fn open_or_create(path: impl AsRef<Path>) -> Result<Self> {
+        Self::options().open_or_create(path)
+    }
+
+    /// Opens the table at `path` for reading; see [`TableOptions::open_read_only`].
+    ///
+    /// No other program may write to its files while it is open.
+    ///
+    /// # Errors
+    /// As [`TableOptions::open_read_only`].
+    pub fn open_read_only(path: impl AsRef<Path>) -> Result<Self> {
+        Self::options().open_read_only(path)
+    }
+
+    /// Makes a table in anonymous memory; see [`TableOptions::in_memory`].
+    ///
+    /// # Errors
+    /// As [`TableOptions::in_memory`].
+    pub fn in_memory() -> Result<Self> {
+        Self::options().in_memory()
+    }
+}

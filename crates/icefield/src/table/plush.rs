@@ -145,7 +145,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> DurableTable<K, V, PlushHt, 
     /// of each level.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] when the table is partitioned by hashes; otherwise as [`get`](Self::get).
+    /// [`Error::Unsupported`](crate::Error::Unsupported) when the table is partitioned by hashes; otherwise as [`get`](Self::get).
     ///
     /// ```
     /// use icefield::{Partition, Plush};
@@ -183,7 +183,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> TableOptions<K, V, PlushHt> {
         self
     }
 
-    /// Sets when writes on [`Durability::Disk`] are acknowledged; [`SyncMode::Always`] by default.
+    /// Sets when writes on [`Durability::Disk`](crate::Durability::Disk) are acknowledged; [`SyncMode::Always`] by default.
     ///
     /// The other modes weaken the guarantee of a returned call and of a value that was read: after a crash each key
     /// has one of the values that it has had since the last [`sync`](Plush::sync), or had at that time. Everything

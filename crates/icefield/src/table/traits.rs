@@ -1,13 +1,12 @@
-//! The traits [`Table`] and [`Durable`].
+//! The traits [`Table`] and [`Durable`], and the iterator over any table.
 
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use super::iter::Iter;
 use super::op::{Exchanged, Op, Page, TryInsert};
 use crate::outcome::{Computed, Cursor, Decision, OnFailure, SCAN_PAGE};
 use crate::report::{BackupReport, CheckReport, RecoveryReport, SalvageReport, Stats};
-use crate::types::{Arg, Data, Key, Owned, RecordArg, Value, Word};
+use crate::types::{Arg, Counter, Data, Key, Owned, RecordArg, Value};
 use crate::{Error, Result};
 
 /// The operations of a hash table of records, implemented by [`DashEh`](crate::DashEh), [`DashLh`](crate::DashLh),
@@ -462,6 +461,46 @@ pub trait Table: Send + Sync {
     }
 }
 
+type Record<T> = (Owned<<T as Table>::Key>, Owned<<T as Table>::Value>);
+
+/// An iterator over a table's records, from [`Table::iter`] and the tables' own `iter()`. Reads one page of records
+/// ahead, and is as consistent as [`Table::scan`].
+///
+/// ```
+/// let table = icefield::DashEh::<u64, u64>::in_memory()?;
+/// table.put_batch(&[(1, 10), (2, 20)])?;
+/// let sum: u64 = table.iter().map(|record| record.map(|(_, value)| value)).sum::<icefield::Result<u64>>()?;
+/// assert_eq!(sum, 30);
+/// # Ok::<(), icefield::Error>(())
+/// ```
+pub struct Iter<'a, T: Table> {
+    table: &'a T,
+    page: std::vec::IntoIter<Record<T>>,
+    next: Option<Cursor>,
+}
+
+impl<'a, T: Table> Iter<'a, T> {
+    pub(crate) fn new(table: &'a T) -> Self {
+        Self { table, page: Vec::new().into_iter(), next: Some(Cursor::START) }
+    }
+}
+
+impl<T: Table> Iterator for Iter<'_, T> {
+    type Item = Result<Record<T>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(record) = self.page.next() {
+                return Some(Ok(record));
+            }
+            match self.table.scan(self.next.take()?, SCAN_PAGE) {
+                Ok(page) => (self.page, self.next) = (page.records.into_iter(), page.next),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+}
+
 /// [`Table::retain`] by the table's other calls.
 pub(crate) fn retain<T: Table + ?Sized>(
     table: &T,
@@ -559,37 +598,6 @@ pub trait Durable: Table {
     /// Returns what opening found and did.
     fn recovery(&self) -> RecoveryReport;
 }
-
-/// A word type with addition, for [`Table::fetch_add`].
-///
-/// ```
-/// use icefield::Counter;
-/// assert_eq!(250_u8.wrapping_add(10), 4);
-/// let table = icefield::DashEh::<u64, u64>::in_memory()?;
-/// assert_eq!(table.fetch_add(1, 5)?, u64::ZERO, "what it was");
-/// assert_eq!(table.get(1)?, Some(5));
-/// # Ok::<(), icefield::Error>(())
-/// ```
-pub trait Counter: Word {
-    /// Zero.
-    const ZERO: Self;
-    /// Returns the sum, wrapping around at the type's width.
-    #[must_use]
-    fn wrapping_add(self, delta: Self) -> Self;
-}
-
-macro_rules! counter {
-    ($($ty:ty),*) => {$(
-        impl Counter for $ty {
-            const ZERO: Self = 0;
-            #[inline]
-            fn wrapping_add(self, delta: Self) -> Self {
-                <$ty>::wrapping_add(self, delta)
-            }
-        }
-    )*};
-}
-counter!(u8, u16, u32, u64, i8, i16, i32, i64);
 
 /// Returns a future that is pending exactly once.
 pub(crate) fn yield_once() -> impl Future<Output = ()> + Send {

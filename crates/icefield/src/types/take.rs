@@ -2,7 +2,8 @@
 
 use std::marker::PhantomData;
 
-use super::{Data, Form, Raw};
+use super::data::{Data, Raw};
+use super::form::Form;
 
 /// Takes one stored key or value.
 pub trait Take {
@@ -144,6 +145,20 @@ impl Take for Copied {
     #[inline]
     fn take_vec(self, bytes: Vec<u8>) -> Option<Item> {
         Some(Item::Bytes(bytes))
+    }
+}
+
+/// Calls a closure with the stored form; any bytes are valid.
+pub struct Visit<'a>(pub(crate) &'a mut dyn FnMut(Raw<'_>));
+
+impl Take for Visit<'_> {
+    type Out = ();
+    const TYPE: &'static str = "value";
+
+    #[inline]
+    fn take(self, raw: Raw<'_>) -> Option<()> {
+        (self.0)(raw);
+        Some(())
     }
 }
 

@@ -1,19 +1,8 @@
-//! Key and value types, and their conversion to and from stored words and bytes.
-//!
-//! Every type has one of three [`Form`]s: a 64-bit word that is stored in the slot itself, a fixed number of bytes, or
-//! bytes of any length. Tables handle forms only; all conversions are in this module.
-
-mod form;
-mod take;
+//! The traits of key and value types, and the stored form of their values.
 
 use std::fmt;
-use std::ops::Deref;
 
-pub use form::Form;
-pub(crate) use form::{
-    Forms, InAnyBytes, InBytes, InWord, InWords, RecordForm, StoredForm, WordArray,
-};
-pub(crate) use take::{Copied, Ignore, Item, Keep, Kind, Own, Show, Take, Types};
+use super::form::{Form, InWord, StoredForm};
 
 /// A key or value in its stored form, as it is passed to and from a table.
 ///
@@ -243,222 +232,20 @@ impl<W: Word> Key for W {
 }
 impl<W: Word> Value for W {}
 
-macro_rules! word_as_integer {
-    ($($ty:ty => $unsigned:ty),*) => {$(
-        impl Word for $ty {
-            const TYPE: &'static str = stringify!($ty);
-            #[inline]
-            fn to_word(self) -> u64 {
-                u64::from(self as $unsigned)
-            }
-            #[inline]
-            fn from_word(word: u64) -> Option<Self> {
-                <$unsigned>::try_from(word).ok().map(|bits| bits as $ty)
-            }
-        }
-    )*};
-}
-word_as_integer!(u8 => u8, u16 => u16, u32 => u32, u64 => u64, i8 => u8, i16 => u16, i32 => u32, i64 => u64);
-
-impl Word for bool {
-    const TYPE: &'static str = "bool";
-    #[inline]
-    fn to_word(self) -> u64 {
-        u64::from(self)
-    }
-    #[inline]
-    fn from_word(word: u64) -> Option<Self> {
-        (word < 2).then_some(word == 1)
-    }
-}
-
-impl Word for char {
-    const TYPE: &'static str = "char";
-    #[inline]
-    fn to_word(self) -> u64 {
-        u64::from(u32::from(self))
-    }
-    #[inline]
-    fn from_word(word: u64) -> Option<Self> {
-        u32::try_from(word).ok().and_then(char::from_u32)
-    }
-}
-
-impl Word for f32 {
-    const TYPE: &'static str = "f32";
-    const IS_KEY: bool = false;
-    #[inline]
-    fn to_word(self) -> u64 {
-        u64::from(self.to_bits())
-    }
-    #[inline]
-    fn from_word(word: u64) -> Option<Self> {
-        u32::try_from(word).ok().map(f32::from_bits)
-    }
-}
-
-impl Word for f64 {
-    const TYPE: &'static str = "f64";
-    const IS_KEY: bool = false;
-    #[inline]
-    fn to_word(self) -> u64 {
-        self.to_bits()
-    }
-    #[inline]
-    fn from_word(word: u64) -> Option<Self> {
-        Some(f64::from_bits(word))
-    }
-}
-
-macro_rules! word_as_array {
-    ($($len:literal),*) => {$(
-        impl Word for [u8; $len] {
-            const TYPE: &'static str = concat!("[u8; ", $len, "]");
-            #[inline]
-            fn to_word(self) -> u64 {
-                let mut bytes = [0; 8];
-                bytes[..$len].copy_from_slice(&self);
-                u64::from_le_bytes(bytes)
-            }
-            #[inline]
-            fn from_word(word: u64) -> Option<Self> {
-                let bytes = word.to_le_bytes();
-                let (head, rest) = bytes.split_at($len);
-                if rest.iter().any(|&byte| byte != 0) {
-                    return None;
-                }
-                head.try_into().ok()
-            }
-        }
-    )*};
-}
-word_as_array!(1, 2, 3, 4, 5, 6, 7, 8);
-
-/// Copies a fixed-size type into the buffer of [`Raw::Array`].
-fn raw_array(bytes: &[u8]) -> Raw<'static> {
-    let mut buffer = [0; 64];
-    buffer[..bytes.len()].copy_from_slice(bytes);
-    Raw::Array { bytes: buffer, len: bytes.len() as u8 }
-}
-
-macro_rules! data_as_array {
-    ($($ty:ty, $name:literal, $len:literal, $to:expr, $from:expr);*) => {$(
-        impl Data for $ty {
-            type Arg<'a> = $ty;
-            type Owned = $ty;
-            const TYPE: &'static str = $name;
-            type Stored = InWords<{ $len / 8 }>;
-
-            #[inline]
-            fn raw<'a>(arg: $ty) -> Raw<'a> {
-                let to: fn(&$ty) -> [u8; $len] = $to;
-                raw_array(&to(&arg))
-            }
-            #[inline]
-            fn arg(owned: &$ty) -> $ty {
-                *owned
-            }
-            #[inline]
-            fn view<R>(raw: Raw<'_>, f: impl FnOnce(&$ty) -> R) -> Option<R> {
-                Self::own(raw).map(|value| f(&value))
-            }
-            #[inline]
-            fn own_ref(&self) -> $ty {
-                *self
-            }
-            #[inline]
-            fn own(raw: Raw<'_>) -> Option<$ty> {
-                let from: fn([u8; $len]) -> $ty = $from;
-                raw.bytes().try_into().ok().map(from)
-            }
-        }
-        impl Key for $ty {}
-        impl Value for $ty {}
-    )*};
-}
-data_as_array!(
-    u128, "u128", 16, |v| v.to_le_bytes(), u128::from_le_bytes;
-    [u8; 16], "[u8; 16]", 16, |v| *v, |b| b;
-    [u8; 32], "[u8; 32]", 32, |v| *v, |b| b;
-    [u8; 64], "[u8; 64]", 64, |v| *v, |b| b
-);
-
-macro_rules! data_as_bytes {
-    ($($ty:ty, $owned:ty, $name:literal, $from:expr, $own:expr);*) => {$(
-        impl Data for $ty {
-            type Arg<'a> = &'a $ty;
-            type Owned = $owned;
-            const TYPE: &'static str = $name;
-            type Stored = InBytes;
-
-            #[inline]
-            fn raw<'a>(arg: Self::Arg<'a>) -> Raw<'a> {
-                Raw::Slice(arg.as_ref())
-            }
-            #[inline]
-            fn arg(owned: &$owned) -> &$ty {
-                owned.deref()
-            }
-            #[inline]
-            fn view<R>(raw: Raw<'_>, f: impl FnOnce(&$ty) -> R) -> Option<R> {
-                let from: fn(&[u8]) -> Option<&$ty> = $from;
-                from(raw.bytes()).map(f)
-            }
-            #[inline]
-            fn own_ref(&self) -> $owned {
-                self.to_owned()
-            }
-            #[inline]
-            fn own(raw: Raw<'_>) -> Option<$owned> {
-                Self::view(raw, |value| value.to_owned())
-            }
-            #[inline]
-            fn own_vec(bytes: Vec<u8>) -> Option<$owned> {
-                let own: fn(Vec<u8>) -> Option<$owned> = $own;
-                own(bytes)
-            }
-        }
-        impl Key for $ty {}
-        impl Value for $ty {}
-    )*};
-}
-data_as_bytes!(
-    [u8], Vec<u8>, "bytes", |bytes| Some(bytes), Some;
-    str, String, "str", |bytes| std::str::from_utf8(bytes).ok(), |bytes| String::from_utf8(bytes).ok()
-);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn round_trip<W: Word>(value: W) {
-        assert_eq!(W::from_word(value.to_word()), Some(value));
-    }
-
-    #[test]
-    fn words_round_trip_at_their_limits() {
-        round_trip(u64::MAX);
-        round_trip(i64::MIN);
-        round_trip(-1_i8);
-        round_trip(i32::MIN);
-        round_trip('\u{10FFFF}');
-        round_trip(true);
-        round_trip(f64::NEG_INFINITY);
-        round_trip([1_u8, 2, 3]);
-        round_trip([255_u8; 8]);
-    }
-
-    #[test]
-    fn words_of_other_types_are_refused() {
-        assert_eq!(u8::from_word(256), None);
-        assert_eq!(bool::from_word(2), None);
-        assert_eq!(char::from_word(0xD800), None);
-        assert_eq!(<[u8; 3]>::from_word(1 << 24), None);
-    }
-
-    #[test]
-    fn bytes_that_are_no_utf8_are_refused() {
-        assert_eq!(<str as Data>::own(Raw::Slice(&[0xFF])), None);
-        assert_eq!(<str as Data>::own(Raw::Slice("née".as_bytes())), Some("née".to_owned()));
-    }
+/// A word type with addition, for [`Table::fetch_add`](crate::Table::fetch_add).
+///
+/// ```
+/// use icefield::Counter;
+/// assert_eq!(250_u8.wrapping_add(10), 4);
+/// let table = icefield::DashEh::<u64, u64>::in_memory()?;
+/// assert_eq!(table.fetch_add(1, 5)?, u64::ZERO, "what it was");
+/// assert_eq!(table.get(1)?, Some(5));
+/// # Ok::<(), icefield::Error>(())
+/// ```
+pub trait Counter: Word {
+    /// Zero.
+    const ZERO: Self;
+    /// Returns the sum, wrapping around at the type's width.
+    #[must_use]
+    fn wrapping_add(self, delta: Self) -> Self;
 }
