@@ -485,8 +485,8 @@ impl AnyTable {
         self.answers(keys.len(), |found| self.table.get_batch(keys.len(), &key, found))
     }
 
-    /// Runs [`AnyTable::get_with`] for each key in order, with overlapping memory latencies: calls `f` with the index of
-    /// each key and its value, or `None` if the key is absent.
+    /// Runs [`AnyTable::get_with`] for each key in order, with overlapping memory latencies: calls `f` with the index
+    /// of each key and its value, or `None` if the key is absent.
     ///
     /// ```
     /// use icefield::{AnyOptions, AnyTable};

@@ -20,8 +20,8 @@ use crate::storage::Durability;
 pub struct Stats {
     /// Estimated number of records. Exact on a quiescent table that was closed cleanly, except in Plush, whose blind
     /// writes do not check whether their keys are present. After a crash, Dash counts only the changes since opening
-    /// until [`Table::len`](crate::Table::len) is called, IcebergHT counts its records during recovery, and Plush estimates them from a
-    /// sample.
+    /// until [`Table::len`](crate::Table::len) is called, IcebergHT counts its records during recovery, and Plush
+    /// estimates them from a sample.
     pub len_estimate: u64,
     /// Number of records that fit before the table must grow.
     pub capacity: u64,
@@ -151,7 +151,8 @@ impl SalvageReport {
     }
 }
 
-/// A damaged record that [`Durable::salvage`](crate::Durable::salvage) found and left out. `Display` formats it as in [`SalvageReport::lost`].
+/// A damaged record that [`Durable::salvage`](crate::Durable::salvage) found and left out. `Display` formats it as in
+/// [`SalvageReport::lost`].
 ///
 /// ```
 /// # use icefield::{DamagedRecord, SalvageReport};

@@ -21,8 +21,8 @@ use crate::{Error, Result};
 pub(super) type FormOf<K, V, D> = <D as Design>::Form<<K as Data>::Stored, <V as Data>::Stored>;
 type EngineOf<K, V, D, M> = <D as Design>::Engine<FormOf<K, V, D>, M>;
 
-/// A durable, concurrent hash table of the design `D`, on the medium `M`. Use it as [`DashEh`](crate::DashEh), [`DashLh`](crate::DashLh),
-/// [`Iceberg`](crate::Iceberg) or [`Plush`](crate::Plush).
+/// A durable, concurrent hash table of the design `D`, on the medium `M`. Use it as [`DashEh`](crate::DashEh),
+/// [`DashLh`](crate::DashLh), [`Iceberg`](crate::Iceberg) or [`Plush`](crate::Plush).
 ///
 /// Any number of threads may call a table at once. Every operation on a key is linearizable, and durable when it
 /// returns, unless the table was opened with a relaxed [`SyncMode`](crate::SyncMode). The operations are also those of
@@ -263,9 +263,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
         Table::fetch_add(self, key, delta)
     }
 
-    /// Returns the number of records, which is exact when the table is quiescent. Constant time in IcebergHT, and in Dash
-    /// except for the first call after a crash, which counts all records. Plush reads the whole table: its blind writes do not
-    /// check whether their keys are present.
+    /// Returns the number of records, which is exact when the table is quiescent. Constant time in IcebergHT, and in
+    /// Dash except for the first call after a crash, which counts all records. Plush reads the whole table: its blind
+    /// writes do not check whether their keys are present.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -316,8 +316,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
     }
 
     /// Returns an iterator over all records. Weakly consistent: it returns every key that is present throughout exactly
-    /// once, also across splits, doublings and migrations. It reads a part of the table at a time, some hundred records at most,
-    /// each part as it was at one moment (IcebergHT: each record).
+    /// once, also across splits, doublings and migrations. It reads a part of the table at a time, some hundred records
+    /// at most, each part as it was at one moment (IcebergHT: each record).
     ///
     /// ```
     /// let table = icefield::DashEh::<u64, u64>::in_memory()?;
@@ -349,8 +349,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
         Table::for_each(self, f)
     }
 
-    /// Returns about `n` records from `cursor` on, as consistent as [`iter`](Self::iter). Cursors stay valid when the table
-    /// grows, shrinks or is reopened.
+    /// Returns about `n` records from `cursor` on, as consistent as [`iter`](Self::iter). Cursors stay valid when the
+    /// table grows, shrinks or is reopened.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -406,8 +406,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
     /// Dash tables that hold few records also shrink automatically, but not below their requested capacity.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`], [`Error::Forked`], [`Error::Corrupt`], [`Error::Io`]; [`Error::NoSpace`] if records cannot be
-    /// moved for lack of space.
+    /// [`Error::ReadOnly`], [`Error::Forked`], [`Error::Corrupt`], [`Error::Io`]; [`Error::NoSpace`] if records cannot
+    /// be moved for lack of space.
     ///
     /// ```
     /// let table = icefield::DashEh::<u64, u64>::options().capacity(100_000).in_memory()?;
@@ -460,8 +460,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
         self.engine.get_batch(keys.len(), key, Own::<V>::NEW, |index, value| found[index] = value)
     }
 
-    /// Runs [`insert`](Self::insert) for each record in order; the batch is durable when it returns, and its operations share
-    /// fences. After a crash inside it, any subset of the keys may have been inserted, per key a prefix of its operations.
+    /// Runs [`insert`](Self::insert) for each record in order; the batch is durable when it returns, and its operations
+    /// share fences. After a crash inside it, any subset of the keys may have been inserted, per key a prefix of its
+    /// operations.
     ///
     /// # Errors
     /// As [`try_insert`](Self::try_insert); the operations before the failing one are durable, and their
@@ -625,8 +626,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
         Table::get_async(self, key)
     }
 
-    /// Returns when every earlier operation is durable. Only Plush has calls that need it: those without a log, asynchronous
-    /// ones, and all of them in a relaxed [`SyncMode`](crate::SyncMode). Everything else is durable when its call returns.
+    /// Returns when every earlier operation is durable. Only Plush has calls that need it: those without a log,
+    /// asynchronous ones, and all of them in a relaxed [`SyncMode`](crate::SyncMode). Everything else is durable when
+    /// its call returns.
     ///
     /// # Errors
     /// [`Error::Poisoned`] if a sync failed.

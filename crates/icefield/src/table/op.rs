@@ -28,8 +28,8 @@ pub type TryInsert<V> = std::result::Result<(), Occupied<Owned<V>>>;
 /// ```
 pub type Exchanged<V> = std::result::Result<(), Option<Owned<V>>>;
 
-/// One operation of a mixed batch ([`Table::execute`](crate::Table::execute)). Running it fills in its last field, except for `Put`, which has
-/// no result.
+/// One operation of a mixed batch ([`Table::execute`](crate::Table::execute)). Running it fills in its last field,
+/// except for `Put`, which has no result.
 ///
 /// ```
 /// let table = icefield::DashEh::<u64, u64>::in_memory()?;

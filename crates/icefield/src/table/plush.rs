@@ -25,9 +25,9 @@ use crate::types::{Arg, Key, Own, Owned, Value};
 /// # Ok::<(), icefield::Error>(())
 /// ```
 ///
-/// A `get` reads a filter line for each level, and a bucket where the filter contains the key (§5.2). `put` and `delete`
-/// do not look up their key and cost one flush and one fence; the other writes look it up first (§5.3). In a batch, 32
-/// operations share a fence; on [`Durability::Disk`](crate::Durability::Disk) up to 512 share a sync.
+/// A `get` reads a filter line for each level, and a bucket where the filter contains the key (§5.2). `put` and
+/// `delete` do not look up their key and cost one flush and one fence; the other writes look it up first (§5.3). In a
+/// batch, 32 operations share a fence; on [`Durability::Disk`](crate::Durability::Disk) up to 512 share a sync.
 pub type Plush<K, V, M = Mapped> = DurableTable<K, V, PlushHt, M>;
 
 /// Options for creating or opening a Plush table.
@@ -145,7 +145,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> DurableTable<K, V, PlushHt, 
     /// of each level.
     ///
     /// # Errors
-    /// [`Error::Unsupported`](crate::Error::Unsupported) when the table is partitioned by hashes; otherwise as [`get`](Self::get).
+    /// [`Error::Unsupported`](crate::Error::Unsupported) when the table is partitioned by hashes; otherwise as
+    /// [`get`](Self::get).
     ///
     /// ```
     /// use icefield::{Partition, Plush};
@@ -183,7 +184,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized> TableOptions<K, V, PlushHt> {
         self
     }
 
-    /// Sets when writes on [`Durability::Disk`](crate::Durability::Disk) are acknowledged; [`SyncMode::Always`] by default.
+    /// Sets when writes on [`Durability::Disk`](crate::Durability::Disk) are acknowledged; [`SyncMode::Always`] by
+    /// default.
     ///
     /// The other modes weaken the guarantee of a returned call and of a value that was read: after a crash each key
     /// has one of the values that it has had since the last [`sync`](Plush::sync), or had at that time. Everything

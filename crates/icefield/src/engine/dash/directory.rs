@@ -2,8 +2,8 @@
 //! Extendible hashing is [`super::eh::Eh`], linear hashing [`super::lh::Lh`].
 
 use super::kinds::{Ablation, Kinds};
-use super::recover::ensure_recovered;
-use super::root::{Base, hashes_below, planned_records};
+use super::located::{Covered, Located, Standing};
+use super::root::{Base, planned_records};
 use super::segment::Core;
 use crate::Result;
 use crate::engine::mending::Mending;
@@ -13,47 +13,6 @@ use crate::storage::Medium;
 /// Maximum number of lookups that may return a segment which is not part of the table. Normally each such lookup means
 /// that another thread has just merged the segment; a damaged directory would name it forever.
 const PATIENCE: u32 = 1 << 8;
-
-/// The segment that a hash belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Located {
-    pub(super) segment: u32,
-    /// The number of the last `clear` before the segment was made; its parity selects the record counter.
-    pub(super) generation: u64,
-}
-
-/// A segment and the hashes that it covers, both ends included.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Covered {
-    pub(super) located: Located,
-    pub(super) first: u64,
-    pub(super) last: u64,
-}
-
-impl Covered {
-    /// Builds the range of a segment that covers the hashes which agree with `hash` in the first `depth` bits.
-    pub(super) fn new(located: Located, hash: u64, depth: u32) -> Self {
-        let below = hashes_below(depth);
-        Self { located, first: hash & !below, last: hash | below }
-    }
-
-    pub(super) fn contains(self, hash: u64) -> bool {
-        (self.first..=self.last).contains(&hash)
-    }
-}
-
-/// The state of a segment that has not been used in this session, as its policy determines it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// Unchanged since the last session.
-    Whole,
-    /// Made by this call, by a split that was due; it is marked as ready.
-    Born,
-    /// Not part of the table, either no longer or not yet.
-    Elsewhere,
-    /// The split that makes it is due, and the session only reads: its records are still in the source segment.
-    Due,
-}
 
 /// A directory policy. Sealed: its methods use types that are private to this module.
 pub trait Directory: Sized + Send + Sync + 'static {
@@ -127,19 +86,12 @@ pub trait Directory: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// As [`Directory::ready`].
-    #[cold]
     fn arrive<T: Kinds>(
         &self,
         core: &Core<T>,
         hash: u64,
         located: Located,
-    ) -> Result<Option<Located>> {
-        let ready = ensure_recovered(core, self, located.segment)?;
-        // In a session that only reads, recovery may have moved the hash to another segment, and no later check would
-        // detect that.
-        let is_there = core.still.is_none() || self.is_current(core, hash, located);
-        Ok((ready && is_there).then_some(located))
-    }
+    ) -> Result<Option<Located>>;
 
     /// Returns the segments that have chains and whose splits are due.
     fn due<T: Kinds>(&self, _core: &Core<T>) -> Vec<u32> {

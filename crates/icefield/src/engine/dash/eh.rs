@@ -15,9 +15,10 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::blocks::{ChainBlocks, SegmentBlocks, check_count};
-use super::directory::{Covered, Directory, Located, Standing};
+use super::directory::Directory;
 use super::kinds::{Ablation, Kinds, Whole};
 use super::layout::{Link, MAX_DEPTH, RootWord, State, split_bit};
+use super::located::{Covered, Located, Standing};
 use super::recover::ensure_recovered;
 use super::root::{Base, entry_of, hashes_below, planned_segments};
 use super::segment::{Core, Segment};
@@ -139,7 +140,7 @@ impl<A: Ablation> Directory for Eh<A> {
         }
         let entries = eh.entries(storage, root)?;
         storage.flush(entries.as_ptr().cast(), size_of_val(entries));
-        eh.base.set_word(core, root.pack())?;
+        eh.base.set_word(&core.storage, core.root()?, root.pack());
         Ok(eh)
     }
 
@@ -194,6 +195,20 @@ impl<A: Ablation> Directory for Eh<A> {
                 return Err(self.base.no_entry(&core.storage, root.parity(), root.place(hash)));
             }
         }
+    }
+
+    #[cold]
+    fn arrive<T: Kinds>(
+        &self,
+        core: &Core<T>,
+        hash: u64,
+        located: Located,
+    ) -> Result<Option<Located>> {
+        let ready = ensure_recovered(core, self, located.segment)?;
+        // In a session that only reads, recovery may have moved the hash to another segment, and no later check would
+        // detect that.
+        let is_there = core.still.is_none() || self.is_current(core, hash, located);
+        Ok((ready && is_there).then_some(located))
     }
 
     fn covered<T: Kinds>(
@@ -377,7 +392,7 @@ impl<A: Ablation> Directory for Eh<A> {
         storage.persist(entry);
         before(root.generation);
         new.unlock();
-        self.base.set_word(core, root.pack())?;
+        self.base.set_word(&core.storage, core.root()?, root.pack());
         core.segment_blocks.switch();
         core.chain_blocks.switch();
         core.adopt(new)?;

@@ -24,10 +24,11 @@ pub use growth::{Expansion, Growth};
 
 use super::arrays::Arrays;
 use super::blocks::{ChainBlocks, check_count};
-use super::directory::{Covered, Directory, Located, Standing};
+use super::directory::Directory;
 use super::extent::{self, Extent};
 use super::kinds::{Kinds, Whole};
 use super::layout::State;
+use super::located::{Covered, Located, Standing};
 use super::recover::ensure_recovered;
 use super::root::{Base, hashes_below, planned_records, planned_segments};
 use super::segment::{Core, Segment};
@@ -158,7 +159,7 @@ impl Directory for Lh {
         lh.base.set_floor(extent.count());
         lh.base.grow(&core.storage, 0, lh.arrays.most())?;
         lh.lay_out(core, extent)?;
-        lh.base.set_word(core, extent.pack())?;
+        lh.base.set_word(&core.storage, core.root()?, extent.pack());
         Ok(lh)
     }
 
@@ -382,7 +383,7 @@ impl Directory for Lh {
         // P13, as in `provide`; also makes the allocator's words durable.
         storage.fence();
         before(new.generation);
-        self.base.set_word(core, new.pack())?;
+        self.base.set_word(&core.storage, core.root()?, new.pack());
         core.chain_blocks.switch();
         for id in old_segments {
             if self.arrays.index_at(id.into(), new.parity()).is_some() {

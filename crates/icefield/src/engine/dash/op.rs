@@ -1,10 +1,11 @@
 //! The single operations (§4.6): each finds its segment, locks two buckets or none, and is durable when it returns.
 
 use super::Dash;
-use super::directory::{Directory, Located};
+use super::directory::Directory;
 use super::insert::Locked;
 use super::kinds::{Ablation, Of};
 use super::layout::Bucket;
+use super::located::Located;
 use super::merge::{self, FITTED_PERCENT, MERGED_PERCENT};
 use super::search::Search;
 use super::segment::{Found, Target};

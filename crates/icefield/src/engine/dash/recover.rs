@@ -9,29 +9,18 @@
 //! finishes a committed split, and rebuilds the overflow metadata. Each step only repeats work that may already have
 //! been done, so a crash during recovery changes nothing.
 
-use std::sync::atomic::AtomicU8;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::Relaxed;
 
-use super::directory::{Directory, Standing};
+use super::directory::Directory;
 use super::kinds::Kinds;
-use super::layout::{Bucket, Meta, SLOTS};
+use super::layout::{Bucket, Meta, SLOTS, State};
+use super::located::Standing;
+use super::marks::{DUE, Mark, STILL};
 use super::segment::{Core, Segment};
+use super::still::Still;
 use crate::base::version_lock;
 use crate::storage::{Medium, refuse_child};
 use crate::{Error, Result};
-
-/// The segment has not been touched in this session.
-const UNTOUCHED: u8 = 0;
-/// A thread is recovering the segment.
-const RECOVERING: u8 = 1;
-/// The segment may be used.
-pub(super) const READY: u8 = 2;
-/// The segment is not part of the table, but was used in this session: its locks are valid.
-const AWAY: u8 = 3;
-/// The segment may be read, in a session that only reads.
-pub(super) const STILL: u8 = 4;
-/// In a session that only reads: the split that makes the segment is due, so its records are in another segment.
-pub(super) const DUE: u8 = 5;
 
 /// Makes sure that a segment has been recovered in this session; costs one DRAM load if it has been. Returns `false` if
 /// the segment is no longer part of the table. The caller holds no lock of a segment.
@@ -98,99 +87,6 @@ fn recover_segment<T: Kinds>(
     core.finish_split(directory, segment.id)?;
     directory.finish_merge(core, segment.id)?;
     core.rebuild_overflow(segment)
-}
-
-/// The exclusive right to recover a segment: its mark is `RECOVERING`. [`Core::set_mark`] ends the recovery. If this is
-/// dropped before, another thread can try.
-pub(super) struct Mark<'a> {
-    state: &'a AtomicU8,
-    before: u8,
-}
-
-impl<'a> Mark<'a> {
-    /// Waits for a thread that recovers the segment; returns `None` if the recovery is done.
-    ///
-    /// # Errors
-    /// The process was forked while a thread of its parent recovered the segment: in this process the recovery would
-    /// never end.
-    pub(super) fn take(storage: &impl Medium, state: &'a AtomicU8) -> Result<Option<Self>> {
-        let mut before = state.load(Acquire);
-        let mut rounds = 0;
-        loop {
-            match before {
-                READY | STILL | DUE => return Ok(None),
-                RECOVERING => {
-                    if let Err(Error::Forked) = storage.check_writable() {
-                        return Err(Error::Forked);
-                    }
-                    storage.wait(rounds);
-                    rounds = rounds.saturating_add(1);
-                    before = state.load(Acquire);
-                }
-                // AcqRel: only one thread recovers; Acquire pairs with the Release in `set_mark`.
-                _ => match state.compare_exchange(before, RECOVERING, AcqRel, Acquire) {
-                    Ok(before) => return Ok(Some(Self { state, before })),
-                    Err(now) => before = now,
-                },
-            }
-        }
-    }
-}
-
-impl<'a> Mark<'a> {
-    /// Takes the mark of a segment that is `AWAY`. Returns `None` if the segment is in another state.
-    fn take_away(state: &'a AtomicU8) -> Option<Self> {
-        state
-            .compare_exchange(AWAY, RECOVERING, AcqRel, Relaxed)
-            .ok()
-            .map(|before| Self { state, before })
-    }
-
-    /// Returns whether the segment has not been used in this session, so that its locks are invalid.
-    pub(super) fn is_fresh(&self) -> bool {
-        self.before == UNTOUCHED
-    }
-}
-
-impl Drop for Mark<'_> {
-    fn drop(&mut self) {
-        // Fails if the segment is ready, and perhaps already in use.
-        let _ = self.state.compare_exchange(RECOVERING, self.before, Release, Relaxed);
-    }
-}
-
-impl<T: Kinds> Core<T> {
-    pub(super) fn mark_ready(&self, id: u32) {
-        self.set_mark(id, READY);
-    }
-
-    pub(super) fn set_mark(&self, id: u32, mark: u8) {
-        if let Some(state) = self.touched.get(id as usize) {
-            // Release (E5): a thread that sees the mark sees the reset locks and the state that recovery determined.
-            state.store(mark, Release);
-        }
-    }
-
-    pub(super) fn mark(&self, id: u32) -> u8 {
-        // Acquire (E5): pairs with the Release in `set_mark`.
-        self.touched.get(id as usize).map_or(UNTOUCHED, |state| state.load(Acquire))
-    }
-
-    /// Takes the mark of a segment that is not part of the table and that no operation can access. Returns `None` for
-    /// any other segment.
-    pub(super) fn take_away(&self, id: u32) -> Option<Mark<'_>> {
-        let mark = Mark::take_away(self.touched.get(id as usize)?)?;
-        // While this thread holds the mark, no other thread can free the segment again.
-        (!self.deferred_free.waits(id)).then_some(mark)
-    }
-
-    /// Marks a segment that was ready as no longer part of the table.
-    pub(super) fn mark_away(&self, id: u32) {
-        if let Some(state) = self.touched.get(id as usize) {
-            // The mark of a segment that this session never used does not change. Release: as in `set_mark`.
-            let _ = state.compare_exchange(READY, AWAY, Release, Relaxed);
-        }
-    }
 }
 
 /// Reads the segment's lines in order, which the processor does at its full bandwidth. The steps below access the same
@@ -291,4 +187,28 @@ fn copies_in(storage: &impl Medium, original: &Bucket, bucket: &Bucket, suspects
         copies |= u32::from(twin) << slot;
     }
     copies
+}
+
+impl<T: Kinds> Core<T> {
+    /// Sets the bits of a segment and admits readers.
+    pub(super) fn let_be(&self, still: &Still, segment: Segment<'_>) -> Result<()> {
+        for site in self.sites(segment).skip(self.geometry.buckets as usize) {
+            let (_, bucket) = site?;
+            for slot in Bucket::slots_of(bucket.meta(&self.storage).allocated()) {
+                still.note(segment.id, self.geometry.home(self.hash_at(bucket, slot)?));
+            }
+        }
+        self.set_mark(segment.id, STILL);
+        Ok(())
+    }
+
+    /// Returns whether a crash interrupted a change of the segment.
+    pub(super) fn is_unsettled(&self, segment: Segment<'_>) -> Result<bool> {
+        if matches!(self.link(segment.id)?.state, State::Splitting | State::Absorbing) {
+            return Ok(true);
+        }
+        let mut found = 0;
+        copies(self, segment, |_, _, slots| found |= slots)?;
+        Ok(found != 0)
+    }
 }

@@ -5,8 +5,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 
-use super::kinds::Kinds;
-use super::segment::Core;
+use super::layout::Root;
 use crate::storage::{Cell64, Medium, Region};
 use crate::{Error, Result};
 
@@ -75,15 +74,14 @@ impl Base {
     }
 
     /// Stores, persists and then publishes a root word.
-    pub(super) fn set_word<T: Kinds>(&self, core: &Core<T>, word: u64) -> Result<()> {
-        let cell = &core.root()?.directory;
+    pub(super) fn set_word(&self, storage: &impl Medium, root: &Root, word: u64) {
+        let cell = &root.directory;
         // Release (E6).
-        cell.store(&core.storage, word, Release);
+        cell.store(storage, word, Release);
         // P12, commit point of doubling, of expansion and of `clear`.
-        core.storage.persist(cell);
+        storage.persist(cell);
         // Release (E4): pairs with the Acquire in `word`.
         self.mirror.store(word, Release);
-        Ok(())
     }
 
     pub(super) fn region(&self, parity: usize) -> &Region {

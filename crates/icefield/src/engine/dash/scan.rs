@@ -4,8 +4,9 @@
 //! record is returned according to its hash, not its place.
 
 use super::Dash;
-use super::directory::{Covered, Directory};
+use super::directory::Directory;
 use super::layout::Bucket;
+use super::located::Covered;
 use super::root::hashes_below;
 use super::segment::Segment;
 use crate::base::version_lock;

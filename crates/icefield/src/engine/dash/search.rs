@@ -2,8 +2,9 @@
 
 use super::kinds::{Ablation, Kinds};
 use super::layout::Bucket;
-use super::segment::{Core, Found, Site, Target};
+use super::segment::{Core, Found, Segment, Site, Target};
 use super::stash::{self, StashHint};
+use super::still::Still;
 use crate::Result;
 use crate::base::reclaim::PROTECTED;
 use crate::base::version_lock;
@@ -220,6 +221,25 @@ impl<T: Kinds> Core<T> {
             }
         }
         Ok(None)
+    }
+}
+
+impl<T: Kinds> Core<T> {
+    /// Finds a key in a segment that does not change.
+    pub(super) fn find_still<'a>(
+        &'a self,
+        still: &Still,
+        segment: Segment<'a>,
+        probe: &LookupKey<'_>,
+    ) -> Result<Option<Found<'a>>> {
+        let pair = self.pair(segment, probe.hash);
+        if let Some((which, slot)) = self.find_in_pair(pair, probe)? {
+            return Ok(Some(Found { bucket: pair[which], slot, site: Site::Normal }));
+        }
+        if !still.overflows(segment.id, self.geometry.home(probe.hash)) {
+            return Ok(None);
+        }
+        self.find_stashed(segment.id, probe, StashHint { buckets: 0, all: true })
     }
 }
 

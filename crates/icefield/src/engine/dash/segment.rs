@@ -3,13 +3,14 @@
 
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU8;
-use std::sync::atomic::Ordering::Acquire;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::bucket::Guard;
 use super::deferred_free::DeferredFree;
-use super::directory::Located;
 use super::kinds::Kinds;
 use super::layout::{Bucket, Geometry, Header, Link, MAX_DEPTH, Root};
+use super::located::Located;
+use super::marks::{AWAY, DUE, Mark, READY, UNTOUCHED};
 use super::still::Still;
 use crate::base::counter::ShardedCounter;
 use crate::base::memory::GrowingArray;
@@ -223,9 +224,7 @@ impl<T: Kinds> Core<T> {
     #[inline]
     pub(super) fn is_touched(&self, id: u32) -> bool {
         // Acquire: pairs with the Release in `set_mark`; a thread that sees the mark sees the reset locks.
-        self.touched
-            .get(id as usize)
-            .is_some_and(|state| state.load(Acquire) == super::recover::READY)
+        self.touched.get(id as usize).is_some_and(|state| state.load(Acquire) == READY)
     }
 
     /// Protects by-reference records from reuse while the pin is held.
@@ -248,5 +247,45 @@ impl<T: Kinds> Core<T> {
         let guards = self.lock_all(segment);
         guards.iter().for_each(Guard::begin_change);
         guards
+    }
+}
+
+/// Marks of segments.
+impl<T: Kinds> Core<T> {
+    pub(super) fn mark_ready(&self, id: u32) {
+        self.set_mark(id, READY);
+    }
+
+    pub(super) fn set_mark(&self, id: u32, mark: u8) {
+        if let Some(state) = self.touched.get(id as usize) {
+            // Release (E5): a thread that sees the mark sees the reset locks and the state that recovery determined.
+            state.store(mark, Release);
+        }
+    }
+
+    pub(super) fn mark(&self, id: u32) -> u8 {
+        // Acquire (E5): pairs with the Release in `set_mark`.
+        self.touched.get(id as usize).map_or(UNTOUCHED, |state| state.load(Acquire))
+    }
+
+    /// Takes the mark of a segment that is not part of the table and that no operation can access. Returns `None` for
+    /// any other segment.
+    pub(super) fn take_away(&self, id: u32) -> Option<Mark<'_>> {
+        let mark = Mark::take_away(self.touched.get(id as usize)?)?;
+        // While this thread holds the mark, no other thread can free the segment again.
+        (!self.deferred_free.waits(id)).then_some(mark)
+    }
+
+    /// Marks a segment that was ready as no longer part of the table.
+    pub(super) fn mark_away(&self, id: u32) {
+        if let Some(state) = self.touched.get(id as usize) {
+            // The mark of a segment that this session never used does not change. Release: as in `set_mark`.
+            let _ = state.compare_exchange(READY, AWAY, Release, Relaxed);
+        }
+    }
+
+    /// Returns whether the segment's split is due and will not be made in this session.
+    pub(super) fn is_due(&self, id: u32) -> bool {
+        self.mark(id) == DUE
     }
 }

@@ -7,7 +7,7 @@ use super::blocks::{ChainBlocks, SegmentBlocks};
 use super::bucket::Guard;
 use super::kinds::Kinds;
 use super::layout::{Bucket, ChainBlock, Link};
-use super::recover::Mark;
+use super::marks::Mark;
 use super::segment::{Core, Segment};
 use super::stash;
 use crate::Result;

@@ -11,14 +11,8 @@ use std::io;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::kinds::Kinds;
-use super::layout::{Bucket, Geometry, State};
-use super::recover::{DUE, STILL, copies};
-use super::segment::{Core, Found, Segment, Site};
-use super::stash::StashHint;
-use crate::Result;
+use super::layout::Geometry;
 use crate::base::memory::ZeroedArray;
-use crate::engine::LookupKey;
 
 /// The DRAM beside the segments of a read-only session.
 pub(super) struct Still {
@@ -44,7 +38,7 @@ impl Still {
         self.word(segment, home).is_none_or(|word| word.load(Relaxed) >> (home % 64) & 1 == 1)
     }
 
-    fn note(&self, segment: u32, home: usize) {
+    pub(super) fn note(&self, segment: u32, home: usize) {
         if let Some(word) = self.word(segment, home) {
             // Relaxed: as above.
             word.fetch_or(1 << (home % 64), Relaxed);
@@ -53,51 +47,5 @@ impl Still {
 
     pub(super) fn bytes(&self) -> u64 {
         size_of_val(&*self.overflowed) as u64
-    }
-}
-
-impl<T: Kinds> Core<T> {
-    /// Sets the bits of a segment and admits readers.
-    pub(super) fn let_be(&self, still: &Still, segment: Segment<'_>) -> Result<()> {
-        for site in self.sites(segment).skip(self.geometry.buckets as usize) {
-            let (_, bucket) = site?;
-            for slot in Bucket::slots_of(bucket.meta(&self.storage).allocated()) {
-                still.note(segment.id, self.geometry.home(self.hash_at(bucket, slot)?));
-            }
-        }
-        self.set_mark(segment.id, STILL);
-        Ok(())
-    }
-
-    /// Returns whether a crash interrupted a change of the segment.
-    pub(super) fn is_unsettled(&self, segment: Segment<'_>) -> Result<bool> {
-        if matches!(self.link(segment.id)?.state, State::Splitting | State::Absorbing) {
-            return Ok(true);
-        }
-        let mut found = 0;
-        copies(self, segment, |_, _, slots| found |= slots)?;
-        Ok(found != 0)
-    }
-
-    /// Returns whether the segment's split is due and will not be made in this session.
-    pub(super) fn is_due(&self, id: u32) -> bool {
-        self.mark(id) == DUE
-    }
-
-    /// Finds a key in a segment that does not change.
-    pub(super) fn find_still<'a>(
-        &'a self,
-        still: &Still,
-        segment: Segment<'a>,
-        probe: &LookupKey<'_>,
-    ) -> Result<Option<Found<'a>>> {
-        let pair = self.pair(segment, probe.hash);
-        if let Some((which, slot)) = self.find_in_pair(pair, probe)? {
-            return Ok(Some(Found { bucket: pair[which], slot, site: Site::Normal }));
-        }
-        if !still.overflows(segment.id, self.geometry.home(probe.hash)) {
-            return Ok(None);
-        }
-        self.find_stashed(segment.id, probe, StashHint { buckets: 0, all: true })
     }
 }

@@ -39,7 +39,7 @@ impl<A: Ablation> Eh<A> {
         storage.flush(to.as_ptr().cast(), size_of_val(to));
         // P13: the new directory is durable before the root names it.
         storage.fence();
-        self.base.set_word(core, new.pack())?;
+        self.base.set_word(&core.storage, core.root()?, new.pack());
         self.doublings.add(1);
         Ok(true)
     }

@@ -127,7 +127,7 @@ impl<A: Ablation> Eh<A> {
         storage.flush(to.as_ptr().cast(), size_of_val(to));
         // P13, as in `double`.
         storage.fence();
-        self.base.set_word(core, new.pack())?;
+        self.base.set_word(&core.storage, core.root()?, new.pack());
         self.halvings.add(1);
         Ok(true)
     }

@@ -4,10 +4,10 @@ use std::sync::atomic::Ordering::Acquire;
 
 use super::Lh;
 use crate::Result;
-use crate::engine::dash::directory::Standing;
 use crate::engine::dash::extent::{self, Extent};
 use crate::engine::dash::kinds::Kinds;
 use crate::engine::dash::layout::{Link, MAX_DEPTH, State};
+use crate::engine::dash::located::Standing;
 use crate::engine::dash::recover::ensure_recovered;
 use crate::engine::dash::segment::Core;
 

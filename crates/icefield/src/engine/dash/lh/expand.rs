@@ -52,7 +52,7 @@ impl Lh {
         if within == 0 {
             self.provide(core, old, array)?;
         }
-        self.base.set_word(core, new.pack())?;
+        self.base.set_word(&core.storage, core.root()?, new.pack());
         self.expansions.add(1);
         Ok(true)
     }

@@ -1,0 +1,44 @@
+//! Segments as directory policies find them.
+
+use super::root::hashes_below;
+
+/// The segment that a hash belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Located {
+    pub(super) segment: u32,
+    /// The number of the last `clear` before the segment was made; its parity selects the record counter.
+    pub(super) generation: u64,
+}
+
+/// A segment and the hashes that it covers, both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Covered {
+    pub(super) located: Located,
+    pub(super) first: u64,
+    pub(super) last: u64,
+}
+
+impl Covered {
+    /// Builds the range of a segment that covers the hashes which agree with `hash` in the first `depth` bits.
+    pub(super) fn new(located: Located, hash: u64, depth: u32) -> Self {
+        let below = hashes_below(depth);
+        Self { located, first: hash & !below, last: hash | below }
+    }
+
+    pub(super) fn contains(self, hash: u64) -> bool {
+        (self.first..=self.last).contains(&hash)
+    }
+}
+
+/// The state of a segment that has not been used in this session, as its policy determines it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Unchanged since the last session.
+    Whole,
+    /// Made by this call, by a split that was due; it is marked as ready.
+    Born,
+    /// Not part of the table, either no longer or not yet.
+    Elsewhere,
+    /// The split that makes it is due, and the session only reads: its records are still in the source segment.
+    Due,
+}
