@@ -92,9 +92,6 @@ pub struct Args {
     /// occupancy]
     #[arg(long, value_name = "RATIO,...", value_delimiter = ',')]
     pub link_ratio: Vec<f64>,
-    /// Keep the tables of `remote` on this memory node [default: each in turn]
-    #[arg(long, value_name = "N")]
-    pub mem_node: Option<u32>,
     /// Make the writes of `ycsb-*` replace present records, or insert new ones
     #[arg(long, default_value = "update")]
     pub ycsb_writes: YcsbWrites,
@@ -155,7 +152,6 @@ impl Args {
             yards: Vec::new(),
             hash: None,
             link_ratio: Vec::new(),
-            mem_node: None,
             ycsb_writes: YcsbWrites::Update,
             selectivity: Vec::new(),
             relations: None,

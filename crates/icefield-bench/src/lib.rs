@@ -12,7 +12,6 @@ mod ablated;
 mod args;
 mod cache;
 mod compare;
-mod counters;
 mod designs;
 mod error;
 mod experiments;

@@ -255,7 +255,7 @@ impl BenchTable for PeerTable {
         for key in keys {
             tally.add(self.call(call, std::slice::from_ref(key), &mut values));
             let now = Instant::now();
-            times.record((now - last).as_nanos() as u64);
+            times.saturating_record((now - last).as_nanos() as u64);
             last = now;
         }
         self.sound(tally)
@@ -272,6 +272,7 @@ mod tests {
     use icefield_peers::Found;
 
     use super::*;
+    use crate::stats::histogram;
 
     /// A peer whose every call fails.
     struct Broken;
@@ -307,7 +308,7 @@ mod tests {
         let table = PeerTable { name: "broken".to_owned(), peer: Box::new(Broken) };
         let error = table.run(Call::GetMiss, &[1, 2], Batch::Of(2)).unwrap_err();
         assert_eq!(error.to_string(), "broken: no space");
-        assert!(table.run_timed(Call::Put, &[1], &mut Histogram::new()).is_err());
+        assert!(table.run_timed(Call::Put, &[1], &mut histogram()).is_err());
         assert!(table.run_mixed(&[Mixed::new(Call::Put, 1)], Batch::None).is_err());
     }
 }

@@ -102,6 +102,11 @@ pub(crate) struct Row {
 }
 
 impl Row {
+    /// A row about the machine itself.
+    pub fn machine() -> Self {
+        Self { table: "machine".to_owned(), ..Self::default() }
+    }
+
     /// Adds a figure that is specific to the experiment.
     pub fn extra(&mut self, name: &str, value: impl Into<Value>) {
         self.extra.insert(name.to_owned(), value.into());

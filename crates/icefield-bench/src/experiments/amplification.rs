@@ -246,24 +246,6 @@ impl Class {
     }
 }
 
-/// Returns the mean cost of `call`, one by one, on a table that holds the keys, without splits.
-pub(super) fn typical_cost(
-    session: &mut Session,
-    design: &'static dyn Design,
-    call: Call,
-) -> Outcome<PmCost> {
-    let keys = session.keys(Medium::Sim);
-    let placed = session.create(design, Medium::Sim, session.setup(keys))?;
-    let Place::Simulated(sim) = &placed.place else {
-        return Err(Error::failed("the table is not on the simulated medium"));
-    };
-    session.load(design, &*placed.table, 0..keys)?;
-    let phase = phase_keys(session, call, keys, (keys / 4).max(1), 0);
-    let (classes, found) = count(design, (&placed, sim), (call, Batch::None), &phase)?;
-    session.check_call(design, &*placed.table, (call, &phase), found);
-    Ok(typical(&classes).per_op())
-}
-
 /// Returns all calls together, except those that met a split or a doubling.
 fn typical(classes: &BTreeMap<&'static str, Class>) -> Class {
     let (mut at_rest, mut all) = (Class::default(), Class::default());

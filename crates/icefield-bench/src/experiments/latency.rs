@@ -12,7 +12,7 @@ use crate::keys::Tally;
 use crate::machine::part;
 use crate::row::{Row, rounded};
 use crate::session::Session;
-use crate::stats::Histogram;
+use crate::stats::{Histogram, histogram};
 use crate::table::{BenchTable, Call, Design};
 
 /// The calls in order; each leaves the table in the state that the next one needs.
@@ -53,7 +53,7 @@ pub(super) fn run(session: &mut Session) -> Outcome {
         for mut one in measured.into_iter().flatten() {
             one.row.throughput(&one.mops);
             describe_moving(&mut one.row, &one.times.moving);
-            one.times.still.merge(&one.times.moving);
+            one.times.still += &one.times.moving;
             describe(&mut one.row, &one.times.still);
             session.put(one.row)?;
         }
@@ -91,8 +91,8 @@ fn one_table(
         for part in parts {
             let (tally, times) = part?;
             found.add(tally);
-            one.times.still.merge(&times.still);
-            one.times.moving.merge(&times.moving);
+            one.times.still += times.still;
+            one.times.moving += times.moving;
         }
         describe_space(&mut one.row, &*placed.table);
         if let (Some(before), Some(after)) = (splits_before, splits()) {
@@ -105,7 +105,7 @@ fn one_table(
 
 impl Times {
     fn new() -> Self {
-        Self { still: Histogram::new(), moving: Histogram::new() }
+        Self { still: histogram(), moving: histogram() }
     }
 }
 
@@ -150,27 +150,29 @@ pub(super) fn phase_keys(
 }
 
 fn describe(row: &mut Row, times: &Histogram) {
-    row.mean_ns = Some(rounded(times.mean_ns()));
-    row.p50_ns = Some(times.quantile(0.50));
-    row.p95_ns = Some(times.quantile(0.95));
-    row.p99_ns = Some(times.quantile(0.99));
-    row.p999_ns = Some(times.quantile(0.999));
-    row.p9999_ns = Some(times.quantile(0.9999));
-    row.max_ns = Some(times.max_ns());
-    row.extra("samples", times.count());
+    let at = |quantile| times.value_at_quantile(quantile) as f64;
+    row.mean_ns = Some(rounded(times.mean()));
+    row.p50_ns = Some(at(0.50));
+    row.p95_ns = Some(at(0.95));
+    row.p99_ns = Some(at(0.99));
+    row.p999_ns = Some(at(0.999));
+    row.p9999_ns = Some(at(0.9999));
+    row.max_ns = Some(times.max() as f64);
+    row.extra("samples", times.len());
     row.extra("timer_ns", rounded(timer_ns()));
 }
 
 /// Reports the calls that ran while the table moved its records, if there were any.
 fn describe_moving(row: &mut Row, times: &Histogram) {
-    if times.count() == 0 {
+    if times.is_empty() {
         return;
     }
-    let (middle, tail) = (times.quantile(0.50), times.quantile(0.999));
-    row.extra("moving_samples", times.count());
+    let at = |quantile| times.value_at_quantile(quantile) as f64;
+    let (middle, tail) = (at(0.50), at(0.999));
+    row.extra("moving_samples", times.len());
     row.extra("moving_p50_ns", middle);
     row.extra("moving_p999_ns", tail);
-    row.extra("moving_max_ns", times.max_ns());
+    row.extra("moving_max_ns", times.max() as f64);
     row.extra("moving_tail_ratio", rounded(tail / middle.max(1.0)));
 }
 

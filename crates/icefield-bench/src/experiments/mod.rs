@@ -6,7 +6,6 @@ mod cache_misses;
 mod fill;
 mod filters;
 mod growth;
-mod hw_energy_numa;
 mod join;
 mod latency;
 mod levels;
@@ -16,7 +15,6 @@ mod mixed;
 mod occupancy;
 mod oltp;
 mod prefault;
-mod project;
 mod range;
 mod records;
 mod recovery;
@@ -275,21 +273,6 @@ const EXPERIMENTS: &[Experiment] = &[
         name: "space",
         what: "bytes on the medium and in DRAM per record, over a growth, after updates and after removals",
         run: space::run,
-    },
-    Experiment {
-        name: "energy",
-        what: "reads per joule, where the processor counts them (DLHT Fig 4)",
-        run: hw_energy_numa::energy,
-    },
-    Experiment {
-        name: "remote",
-        what: "reads from the memory of each node, where there are several (DLHT 5.3.2)",
-        run: hw_energy_numa::remote,
-    },
-    Experiment {
-        name: "project",
-        what: "a model, no measurement: throughput on Optane and CXL, from counts and the medium's figures",
-        run: project::run,
     },
 ];
 

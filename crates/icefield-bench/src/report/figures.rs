@@ -69,10 +69,6 @@ pub(super) fn figures(experiment: &str, rows: &[&Measured]) -> Outcome<Vec<Figur
             rows,
             &Plot { figure: |row| row.bytes_per_key, up: "bytes per record", ..tables() },
         ),
-        "project" => by_point(
-            rows,
-            &extra("modelled_medium", "modelled_mops", "modelled million operations a second"),
-        ),
         "levels" => by_point(rows, &extra("yards", "front_yard", "share in the front yard")),
         "cache-misses" => by_point(
             rows,

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use icefield::JoinIndex;
+use procfs::process::{MMapPath, MemoryMap, MemoryMaps, Process};
 use rustix::process::{Signal, set_parent_process_death_signal};
 
 use super::{BUILD_ROWS, built};
@@ -102,9 +103,9 @@ fn shares(args: &Args, path: &Path, processes: usize, keys: u64) -> Outcome<Shar
     }
     let mut shares = Shares { whole: 0, index: 0 };
     for child in &children.0 {
-        let place = format!("/proc/{}", child.id());
-        shares.whole += pss(&Path::new(&place).join("smaps_rollup"), None)?;
-        shares.index += pss(&Path::new(&place).join("smaps"), Some(path))?;
+        let process = Process::new(child.id() as i32)?;
+        shares.whole += pss(&process.smaps_rollup()?.memory_map_rollup, None);
+        shares.index += pss(&process.smaps()?, Some(path));
     }
     Ok(shares)
 }
@@ -150,26 +151,14 @@ fn wait_until_ready(child: &mut Child) -> Outcome {
     }
 }
 
-/// Reads the proportional set size in bytes from a file of /proc: of all mappings, or of files in a directory.
-fn pss(path: &Path, within: Option<&Path>) -> Outcome<u64> {
-    let text = std::fs::read_to_string(path).map_err(|error| Error::file(path, error))?;
-    Ok(pss_of(&text, within.and_then(Path::to_str)))
-}
-
-fn pss_of(text: &str, within: Option<&str>) -> u64 {
-    let (mut sum, mut counts) = (0, within.is_none());
-    for line in text.lines() {
-        let mut words = line.split_whitespace();
-        match (words.next(), within) {
-            (Some("Pss:"), _) if counts => {
-                sum += words.next().and_then(|count| count.parse::<u64>().ok()).unwrap_or(0) << 10;
-            }
-            // The first line of a mapping starts with its addresses and ends with its file.
-            (Some(first), Some(within)) if !first.ends_with(':') => counts = line.contains(within),
-            _ => {}
-        }
-    }
-    sum
+/// Sums up the proportional set sizes in bytes of mappings: of all, or of files in a directory.
+fn pss(maps: &MemoryMaps, within: Option<&Path>) -> u64 {
+    let counts = |map: &&MemoryMap| match (&map.pathname, within) {
+        (_, None) => true,
+        (MMapPath::Path(file), Some(within)) => file.starts_with(within),
+        _ => false,
+    };
+    maps.0.iter().filter(counts).filter_map(|map| map.extension.map.get("Pss")).sum()
 }
 
 /// The child: opens the index, probes every key, reports that it is ready, and waits for the end of its standard
@@ -196,17 +185,4 @@ pub(in crate::experiments) fn child(args: &Args) -> Outcome {
     // However the input ends, the parent no longer needs this process.
     let _ = std::io::stdin().read(&mut [0]);
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_are_summed_up() {
-        let text = "7f00-7f01 r--s 00000000 00:1b 5 /shm/x/base-1.ice\nSize: 8 kB\nPss: 4 kB\nPss_Dirty: 1 kB\n\
-                    7f02-7f03 rw-p 00000000 00:00 0 [heap]\nPss: 16 kB\n\
-                    7f04-7f05 r--s 00000000 00:1b 6 /shm/x/table.ice\nPss: 1 kB\n";
-        assert_eq!((pss_of(text, None), pss_of(text, Some("/shm/x"))), (21 << 10, 5 << 10));
-    }
 }
