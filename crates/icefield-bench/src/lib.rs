@@ -8,7 +8,7 @@
 //!
 //! The README of this crate lists the fields of a result.
 
-mod ablated;
+mod adapter;
 mod args;
 mod cache;
 mod compare;
@@ -21,15 +21,13 @@ mod keys;
 mod limit;
 mod machine;
 mod map;
-mod ours;
 mod output;
-mod peer_runner;
+mod peers;
 mod place;
 mod report;
 mod results;
 mod row;
 mod session;
-mod set;
 mod stats;
 mod table;
 

@@ -3,6 +3,7 @@
 //! The drawing library supports fixed colours only. Each role is drawn in a distinct placeholder colour, which is
 //! then replaced by a CSS variable.
 
+use maud::{PreEscaped, html};
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
 use plotters::coord::types::RangedCoordf64;
@@ -282,34 +283,32 @@ fn canvas(draw: impl FnOnce(&Area<'_>) -> Drawn) -> Outcome<String> {
 pub(super) fn standalone(svg: &str, title: &str, legend: &[(String, &str)]) -> String {
     const LINE: usize = 26;
     let (width, height) = (SIZE.0 as usize, SIZE.1 as usize);
-    let (mut across, mut down, mut keys) = (0, height + 2 * LINE, String::new());
+    let (mut across, mut down) = (0, height + 2 * LINE);
+    let mut keys = Vec::new();
     for (role, name) in legend {
         let wide = 3 * LINE / 2 + LETTER * name.chars().count();
         if across > 0 && across + wide > width {
             (across, down) = (0, down + LINE);
         }
-        let (x, text, name) = (across + LINE / 2, across + LINE + 4, escaped(name));
-        keys += &format!(
-            "<rect x=\"{x}\" y=\"{}\" width=\"12\" height=\"12\" fill=\"var(--{role})\"/>\
-             <text x=\"{text}\" y=\"{down}\">{name}</text>\n",
-            down - 11
-        );
+        keys.push((across, down, format!("var(--{role})"), name));
         across += wide;
     }
-    let (below, title) = (down + LINE / 2, escaped(title));
-    format!(
-        "<svg width=\"{width}\" height=\"{below}\" viewBox=\"0 0 {width} {below}\" \
-         xmlns=\"http://www.w3.org/2000/svg\"><style>{COLOURS}\
-         .words{{font:15px sans-serif;fill:var(--ink)}}</style>\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"var(--paper)\"/>\n\
-         <g class=\"words\"><text x=\"13\" y=\"{LINE}\" font-weight=\"bold\">{title}</text>\n{keys}</g>\n\
-         <g transform=\"translate(0 {LINE})\">{svg}</g></svg>\n"
-    )
-}
-
-/// Escapes text for an SVG or HTML document.
-pub(super) fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    let below = down + LINE / 2;
+    let picture = html! {
+        svg width=(width) height=(below) viewBox={ "0 0 " (width) " " (below) } xmlns="http://www.w3.org/2000/svg" {
+            style { (PreEscaped(COLOURS)) ".words{font:15px sans-serif;fill:var(--ink)}" }
+            rect width="100%" height="100%" fill="var(--paper)" {}
+            g .words {
+                text x="13" y=(LINE) font-weight="bold" { (title) }
+                @for (x, y, colour, name) in keys {
+                    rect x=(x + LINE / 2) y=(y - 11) width="12" height="12" fill=(colour) {}
+                    text x=(x + LINE + 4) y=(y) { (name) }
+                }
+            }
+            g transform={ "translate(0 " (LINE) ")" } { (PreEscaped(svg)) }
+        }
+    };
+    picture.into_string()
 }
 
 /// Returns a frame with space for a chart, and below it for vertical labels of `letters` characters.
