@@ -6,12 +6,12 @@ use std::time::Instant;
 
 use icefield::{DlhtLocal, JoinIndex, Key, OnFailure, Op, Result, Stats, Table, TryInsert};
 
-use crate::args::Batch;
-use crate::keys::{Tally, value_of};
+use crate::prelude::*;
 use crate::stats::Histogram;
-use crate::table::{Answers, BenchTable, Call, Mixed, updates};
+use crate::table::updates;
 
 /// Buffers of a run, which a call fills and the next one reuses.
+#[derive(Default)]
 pub(crate) struct Scratch<K: Key> {
     keys: Vec<K>,
     pairs: Vec<(K, u64)>,
@@ -22,24 +22,10 @@ pub(crate) struct Scratch<K: Key> {
     pub words: Vec<u64>,
 }
 
-impl<K: Key> Default for Scratch<K> {
-    fn default() -> Self {
-        Self {
-            keys: Vec::new(),
-            pairs: Vec::new(),
-            calls: Vec::new(),
-            outcomes: Vec::new(),
-            answers: Vec::new(),
-            flags: Vec::new(),
-            words: Vec::new(),
-        }
-    }
-}
-
 /// A table as the loops see it. Each call adds its answer to a tally.
 pub(crate) trait Adapter {
     /// The type of the table's keys, where it has buffers of them.
-    type Key: Key;
+    type Key: Key + Default;
 
     /// Makes one of [`Call::PLAIN`] for a key.
     fn one(&self, call: Call, key: u64, s: &mut Scratch<Self::Key>, t: &mut Tally) -> Result<()>;

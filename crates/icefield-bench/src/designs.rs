@@ -13,11 +13,11 @@ use icefield::{
 };
 
 use crate::adapter::{Shared, Single, Wide, Words};
-use crate::args::{Hashing, Medium};
+use crate::args::Hashing;
 use crate::index::JOIN;
 use crate::limit::Pages;
 use crate::map::{self, Keys, SET_CALLS};
-use crate::table::{Design, DesignRef, Made, Maker, Place, Records, Setup, unsupported};
+use crate::prelude::*;
 
 /// All designs, in the order in which results list them.
 pub(crate) static DESIGNS: &[DesignRef] = &[
@@ -111,16 +111,11 @@ const DASH_COSTS: &[(usize, usize, usize)] = &[
 const fn dash<P: Directory>(name: &'static str) -> Design {
     let maker = Maker::Ours { create: create_dash::<P>, open: open_dash::<P>, build: None };
     Design {
-        regions: &[
-            ("table.ice", "root"),
-            ("directory-0.ice", "directory"),
-            ("directory-1.ice", "directory"),
-            ("headers.ice", "segment-header"),
-            ("segments.ice", "bucket"),
-            ("chains.ice", "chain"),
-            ("blobs.ice", "blob"),
-            ("blobmap.ice", "blob"),
-        ],
+        regions: regions! {
+            "table.ice" "root", "directory-0.ice" "directory", "directory-1.ice" "directory",
+            "headers.ice" "segment-header", "segments.ice" "bucket", "chains.ice" "chain",
+            "blobs.ice" "blob", "blobmap.ice" "blob",
+        },
         ..Design::new(name, maker)
     }
 }
@@ -222,14 +217,10 @@ const fn iceberg(media: &'static [Medium]) -> Design {
             // The mean of the two, rounded up.
             (2, 1, 1),
         ],
-        regions: &[
-            ("table.ice", "root"),
-            ("front.ice", "front"),
-            ("back.ice", "back"),
-            ("overflow.ice", "overflow"),
-            ("blobs.ice", "blob"),
-            ("blobmap.ice", "blob"),
-        ],
+        regions: regions! {
+            "table.ice" "root", "front.ice" "front", "back.ice" "back", "overflow.ice" "overflow",
+            "blobs.ice" "blob", "blobmap.ice" "blob",
+        },
         ..Design::new("iceberg", maker)
     }
 }
@@ -267,19 +258,12 @@ static PLUSH: Design = Design {
         // The mean of the two, rounded up.
         (7, 1, 1),
     ],
-    regions: &[
-        ("table.ice", "root"),
-        ("levels.ice", "entry"),
-        ("chains.ice", "entry"),
-        ("buckets-1.ice", "bucket"),
-        ("buckets-2.ice", "bucket"),
-        ("buckets-4.ice", "bucket"),
-        ("buckets-8.ice", "bucket"),
-        ("log.ice", "log"),
-        ("journals.ice", "journal"),
-        ("payload.ice", "payload"),
-        ("payloadmap.ice", "payload"),
-    ],
+    regions: regions! {
+        "table.ice" "root", "levels.ice" "entry", "chains.ice" "entry", "buckets-1.ice" "bucket",
+        "buckets-2.ice" "bucket", "buckets-4.ice" "bucket", "buckets-8.ice" "bucket",
+        "log.ice" "log", "journals.ice" "journal", "payload.ice" "payload",
+        "payloadmap.ice" "payload",
+    },
     ..Design::new(
         "plush",
         Maker::Ours {
@@ -348,7 +332,7 @@ static DLHT_LOCAL: Design = Design {
 };
 /// Keys only.
 static DLHT_SET: Design = Design {
-    calls: SET_CALLS,
+    calls: Some(SET_CALLS),
     ..dlht("dlht-set", |_, setup| {
         Ok(Box::new(Shared(Keys(DlhtSet::with_capacity(setup.capacity)))))
     })

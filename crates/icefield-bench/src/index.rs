@@ -6,23 +6,17 @@ use icefield::storage::Medium as PmMedium;
 use icefield::{Error, JoinIndex, JoinOptions, JoinSource, Result, Stats};
 
 use crate::adapter::{Adapter, Scratch, Shared};
-use crate::args::{Batch, Medium};
-use crate::keys::{Tally, value_of};
-use crate::machine::part;
-use crate::table::{Answers, Call, Design, Made, Maker, Place, Setup, unsupported};
+use crate::prelude::*;
 
 pub(crate) static JOIN: Design = Design {
     media: &[Medium::Pmem, Medium::Memory, Medium::Process, Medium::Disk, Medium::Sim],
     is_usual: false,
-    calls: &[],
+    calls: Some(&[]),
     // The files of even and odd generations.
-    regions: &[
-        ("table.ice", "root"),
-        ("base-0.ice", "base"),
-        ("base-1.ice", "base"),
-        ("delta-0.ice", "delta"),
-        ("delta-1.ice", "delta"),
-    ],
+    regions: regions! {
+        "table.ice" "root", "base-0.ice" "base", "base-1.ice" "base", "delta-0.ice" "delta",
+        "delta-1.ice" "delta",
+    },
     ..Design::new("join", Maker::Ours { create, open, build: Some(build) })
 };
 

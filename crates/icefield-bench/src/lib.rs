@@ -24,6 +24,7 @@ mod map;
 mod output;
 mod peers;
 mod place;
+mod prelude;
 mod report;
 mod results;
 mod row;
@@ -63,7 +64,10 @@ pub fn run(args: Args) -> Result<bool, Error> {
         ("report", [dir]) => {
             let page = report::write(dir)?;
             let mut output = output::Output::open(&args)?;
-            output.written(&page)?;
+            output.told(
+                &format!("report: {}", page.display()),
+                &serde_json::json!({ "report": page }),
+            )?;
             output.finish()?;
             Ok(true)
         }

@@ -9,8 +9,7 @@ use icefield::{
 };
 
 use crate::adapter::{Adapter, Scratch, Shared, expand};
-use crate::keys::{Tally, value_of};
-use crate::table::{Answers, Call, Made, Mixed, Records, Setup, unsupported};
+use crate::prelude::*;
 
 /// A key type that is derived from a word.
 pub(crate) trait MapKey: Hash + Eq + Send + Sync + 'static {

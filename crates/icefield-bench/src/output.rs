@@ -9,11 +9,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
-use crate::args::Args;
 use crate::compare::Comparison;
+use crate::prelude::*;
 use crate::report::RESULTS;
-use crate::row::{FIELDS, PM_FIELDS, Row, text};
-use crate::{Error, Outcome};
+use crate::row::{FIELDS, PM_FIELDS, text};
 
 pub(crate) struct Output {
     json: Option<Lines>,
@@ -36,10 +35,6 @@ impl Lines {
     fn create(path: PathBuf, begun: &mut Vec<PathBuf>) -> Outcome<Self> {
         let writer = Box::new(BufWriter::new(create(&path, begun)?));
         Ok(Self { path, writer })
-    }
-
-    fn stdout() -> Self {
-        Self { path: STDOUT.into(), writer: Box::new(io::stdout()) }
     }
 
     /// Writes a line and flushes it, so that readers see it at once.
@@ -66,7 +61,7 @@ impl Output {
         let mut partial = Vec::new();
         let json = match args.json.as_deref() {
             None => None,
-            Some("-") => Some(Lines::stdout()),
+            Some("-") => Some(Lines { path: STDOUT.into(), writer: Box::new(io::stdout()) }),
             Some(path) => Some(Lines::create(path.into(), &mut partial)?),
         };
         let (mut jsonl, mut csv) = (None, None);
@@ -106,13 +101,6 @@ impl Output {
         Ok(())
     }
 
-    pub fn listed(&mut self, experiment: &str, what: &str) -> Outcome {
-        if let Some(json) = &mut self.json {
-            json.put(&serde_json::json!({ "experiment": experiment, "what": what }).to_string())?;
-        }
-        self.say(&format!("{experiment:14} {what}"))
-    }
-
     /// Writes the comparison of two runs.
     pub fn compared(&mut self, comparison: &Comparison) -> Outcome {
         if let Some(json) = &mut self.json {
@@ -121,12 +109,12 @@ impl Output {
         self.say(&comparison.to_string())
     }
 
-    /// Writes the path of a report, also as JSON.
-    pub fn written(&mut self, page: &Path) -> Outcome {
+    /// Prints a line, or writes it as JSON.
+    pub fn told(&mut self, line: &str, value: &Value) -> Outcome {
         if let Some(json) = &mut self.json {
-            json.put(&serde_json::json!({ "report": page }).to_string())?;
+            json.put(&value.to_string())?;
         }
-        self.say(&format!("report: {}", page.display()))
+        self.say(line)
     }
 
     /// Prints a line, unless standard output carries JSON.

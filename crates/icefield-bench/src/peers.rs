@@ -13,14 +13,9 @@ use std::path::PathBuf;
 use icefield::{Error, Result, Stats, SyncMode};
 use icefield_peers::{Kind, Peer, Writes, built_in, load};
 
-use crate::Outcome;
 use crate::adapter::{Adapter, Scratch, Shared, expand};
-use crate::args::{Args, Medium};
 use crate::designs::DESIGNS;
-use crate::keys::{Tally, value_of};
-use crate::table::{
-    Answers, Call, Design, DesignRef, Made, Maker, Mixed, Place, Setup, unsupported,
-};
+use crate::prelude::*;
 
 /// Returns the competitors that `--peers` and `--peer-lib` name: on a disk those in files, else those in memory.
 pub(crate) fn chosen(args: &Args) -> Outcome<Vec<DesignRef>> {

@@ -9,20 +9,19 @@ use std::time::Duration;
 use icefield::Durability;
 use icefield::storage::sim::{Sim, SimOptions};
 
-use crate::args::{Args, Batch, Medium};
 use crate::designs::DESIGNS;
 use crate::frames;
-use crate::keys::{KeySpace, Tally, sum};
 use crate::limit::{Arena, Loop, Pace, Pages};
-use crate::machine::{Machine, part};
+use crate::machine::Machine;
 use crate::output::Output;
 use crate::peers;
-use crate::place::{RemovedDir, Scratch};
-use crate::row::Row;
-use crate::table::{BenchTable, Call, DesignRef, Levels, Mixed, Place, Placed, Records, Setup};
-use crate::{Error, Outcome};
+use crate::place::Scratch;
+use crate::prelude::*;
+use crate::table::Levels;
 
 pub(crate) struct Session {
+    /// The name of the running experiment.
+    pub experiment: &'static str,
     pub args: Args,
     pub output: Output,
     pub machine: Machine,
@@ -75,6 +74,7 @@ impl Session {
         let parent = args.dir.clone().unwrap_or_else(|| default_dir(medium));
         let (chosen, peers) = (chosen_designs(&args)?, peers::chosen(&args)?);
         Ok(Self {
+            experiment: "",
             output: Output::open(&args)?,
             machine: Machine::detect(),
             chosen: chosen.len(),
@@ -227,8 +227,8 @@ impl Session {
     }
 
     /// Returns a row for `design`, filled in from the options.
-    pub fn row(&self, experiment: &str, design: DesignRef, medium: Medium) -> Row {
-        let mut row = Row::new(experiment, design.name);
+    pub fn row(&self, design: DesignRef, medium: Medium) -> Row {
+        let mut row = Row::new(self.experiment, design.name);
         (row.peer, row.medium) = (design.is_peer(), Some(medium.name().to_owned()));
         if medium == Medium::Pmem {
             row.extra("backing", self.backing());
@@ -244,19 +244,19 @@ impl Session {
     /// the samples to its row.
     pub fn rotate(
         &mut self,
-        experiment: &str,
         designs: &[DesignRef],
         (threads, batch): Setting,
         mut one: impl FnMut(&mut Self, DesignRef, u64, &mut Row) -> Outcome,
     ) -> Outcome<Vec<Row>> {
         let row = |design: &DesignRef| {
-            let mut row = self.row(experiment, design, self.medium(design));
+            let mut row = self.row(design, self.medium(design));
             (row.threads, row.batch) = (Some(threads), Some(batch));
             row
         };
         let mut rows: Vec<_> = designs.iter().map(row).collect();
         for round in 0..self.repeat() {
             for (design, row) in designs.iter().zip(&mut rows) {
+                let experiment = self.experiment;
                 self.progress(&format!("{experiment} {}: {threads} threads", design.name));
                 one(self, design, round as u64, row)?;
             }

@@ -11,12 +11,10 @@ use icefield::storage::sim::Sim;
 use icefield::{Durability, Error, JoinIndex, Result, Stats, SyncMode, Yards};
 use icefield_peers::{Kind, Operation};
 
-use crate::Outcome;
-use crate::args::{Batch, Hashing, Medium};
-use crate::keys::Tally;
+use crate::args::Hashing;
 use crate::limit::Pages;
 use crate::peers;
-use crate::place::RemovedDir;
+use crate::prelude::*;
 use crate::stats::Histogram;
 
 /// The operation that a phase applies to each key.
@@ -150,6 +148,9 @@ pub(crate) fn detail(stats: &Stats, name: &str) -> Option<u64> {
 
 pub(crate) type Made = Result<Box<dyn BenchTable>>;
 
+/// Builds a table of all its records at once, with a number of threads.
+pub(crate) type Build = fn(&Place, Setup, &[u64], usize) -> Made;
+
 /// The functions that make the tables of a design.
 pub(crate) enum Maker {
     Ours {
@@ -157,8 +158,8 @@ pub(crate) enum Maker {
         create: fn(&Place, Setup) -> Made,
         /// Opens the existing table, with that number of recovery threads if [`Design::recovers_on_threads`].
         open: fn(&Place, usize) -> Made,
-        /// Builds a table of all its records at once, with that number of threads, if this is how tables are made.
-        build: Option<fn(&Place, Setup, &[u64], usize) -> Made>,
+        /// Set if tables are built of all their records at once.
+        build: Option<Build>,
     },
     Peer(&'static dyn Kind),
 }
@@ -184,8 +185,8 @@ pub(crate) struct Design {
     pub gives_space_back: bool,
     /// True if the number of recovery threads is an option.
     pub recovers_on_threads: bool,
-    /// The calls that our tables support.
-    pub calls: &'static [Call],
+    /// The calls that our tables support, if not all.
+    pub calls: Option<&'static [Call]>,
     /// Returns whether its tables can store these records.
     pub holds: fn(Records) -> bool,
     /// The kind of pages in which its memory is mapped; the bare loops use the same.
@@ -196,20 +197,13 @@ pub(crate) struct Design {
     pub regions: &'static [(&'static str, &'static str)],
 }
 
-pub(crate) type DesignRef = &'static Design;
+/// Lists regions, each with the name of its lines in results.
+macro_rules! regions {
+    ($($region:literal $structure:literal,)*) => { &[$(($region, $structure)),*] };
+}
+pub(crate) use regions;
 
-/// Every call of a map.
-const ALL_CALLS: &[Call] = &[
-    Call::Get,
-    Call::GetMiss,
-    Call::TryInsert,
-    Call::Insert,
-    Call::Put,
-    Call::Update,
-    Call::Remove,
-    Call::InsDel,
-    Call::PutHeavy,
-];
+pub(crate) type DesignRef = &'static Design;
 
 impl Design {
     /// Returns a design of maps of words that live where persistent memory does.
@@ -225,7 +219,7 @@ impl Design {
             offers_yards: false,
             gives_space_back: false,
             recovers_on_threads: false,
-            calls: ALL_CALLS,
+            calls: None,
             holds: |records| matches!(records, Records::WORDS),
             pages: Pages::AsMapped,
             costs: &[],
@@ -252,7 +246,9 @@ impl Design {
 
     /// Returns whether its tables support `call`.
     pub fn offers(&self, call: Call) -> bool {
-        let Maker::Peer(kind) = &self.maker else { return self.calls.contains(&call) };
+        let Maker::Peer(kind) = &self.maker else {
+            return self.calls.is_none_or(|calls| calls.contains(&call));
+        };
         let needed: &[Operation] = match call {
             Call::Get | Call::GetMiss => &[Operation::Get],
             Call::TryInsert => &[Operation::Insert],

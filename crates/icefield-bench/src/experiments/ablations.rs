@@ -9,18 +9,12 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::amplification::Cost;
-use super::describe_space;
 use super::throughput::{GET, GET_MISS, INSERT, Sweep, run_sweep};
-use crate::args::{Batch, Medium};
 use crate::designs::{
     CCEH_LIKE, NO_FILTERS, NO_FINGERPRINTS, NO_OVERFLOW, READ_LOCKS, WHOLE, WIDE_BYTES,
 };
-use crate::keys::Tally;
-use crate::machine::{mops, part};
-use crate::row::{Row, rounded};
-use crate::session::{Session, Setting};
-use crate::table::{Call, DesignRef, Levels, Placed, Records};
-use crate::{Error, Outcome};
+use crate::prelude::*;
+use crate::table::Levels;
 
 /// The number of records in the tables whose lines are counted, and of searches there.
 const COUNTED_RECORDS: u64 = 20_000;
@@ -34,11 +28,11 @@ const CALLS: [(&str, Call); 2] = [("get", Call::Get), ("get-miss", Call::GetMiss
 /// Dash with its filters, and without each of them.
 const FILTERS: [DesignRef; 5] = [&WHOLE, &NO_FINGERPRINTS, &NO_OVERFLOW, &NO_FILTERS, &CCEH_LIKE];
 
-pub(super) fn locks(session: &mut Session, experiment: &'static str) -> Outcome {
-    compare(session, experiment, &[&WHOLE, &READ_LOCKS], 8)
+pub(super) fn locks(session: &mut Session) -> Outcome {
+    compare(session, &[&WHOLE, &READ_LOCKS], 8)
 }
 
-pub(super) fn filters(session: &mut Session, experiment: &'static str) -> Outcome {
+pub(super) fn filters(session: &mut Session) -> Outcome {
     let any = |has: fn(DesignRef) -> bool| session.designs.iter().any(|design| has(design));
     let dash = any(|design| FILTERS.iter().any(|form| form.name == design.name));
     let levels = any(|design| design.offers_levels);
@@ -47,13 +41,13 @@ pub(super) fn filters(session: &mut Session, experiment: &'static str) -> Outcom
     }
     // All forms, whichever `--tables` names: each is compared with the complete one.
     for key_bytes in [8, WIDE_BYTES].into_iter().filter(|_| dash) {
-        compare(session, experiment, &FILTERS, key_bytes)?;
+        compare(session, &FILTERS, key_bytes)?;
     }
-    if levels { filters_of_levels(session, experiment) } else { Ok(()) }
+    if levels { filters_of_levels(session) } else { Ok(()) }
 }
 
 /// Measures the options of a table with levels, cumulatively, for the level that holds the records of its capacity.
-fn filters_of_levels(session: &mut Session, experiment: &'static str) -> Outcome {
+fn filters_of_levels(session: &mut Session) -> Outcome {
     for (preallocated, dram_filters, name) in
         [(0, 0, "none"), (1, 0, "prealloc"), (1, 1, "prealloc+dramfilter")]
     {
@@ -61,7 +55,7 @@ fn filters_of_levels(session: &mut Session, experiment: &'static str) -> Outcome
         let point = [("filters", json!(name))];
         for spec in [&INSERT, &GET, &GET_MISS] {
             let admits = |design: DesignRef| design.offers_levels;
-            let sweep = Sweep { point: &point, admits, ..Sweep::new(session, experiment) };
+            let sweep = Sweep { point: &point, admits, ..Sweep::new(session) };
             run_sweep(session, spec, &sweep)?;
         }
     }
@@ -70,12 +64,7 @@ fn filters_of_levels(session: &mut Session, experiment: &'static str) -> Outcome
 }
 
 /// Writes a row for each design, call, number of threads and batch. The first design is the reference.
-fn compare(
-    session: &mut Session,
-    experiment: &str,
-    designs: &[DesignRef],
-    key_bytes: usize,
-) -> Outcome {
+fn compare(session: &mut Session, designs: &[DesignRef], key_bytes: usize) -> Outcome {
     let medium = session.args.medium.unwrap_or(Medium::Pmem);
     if !matches!(medium, Medium::Memory | Medium::Process | Medium::Pmem) {
         return Err(Error::option("medium", "times are compared on memory, process or pmem"));
@@ -86,8 +75,8 @@ fn compare(
     let counted = load(session, designs, Medium::Sim, records)?;
     for setting in session.settings(&[Batch::Stream]) {
         for (name, call) in CALLS {
-            session.progress(&format!("{experiment}: {name}, {} threads", setting.0));
-            let mut rows = race(session, experiment, &tables, (call, keys), setting)?;
+            session.progress(&format!("{}: {name}, {} threads", session.experiment, setting.0));
+            let mut rows = race(session, &tables, (call, keys), setting)?;
             let whole = rows[0].median("mops");
             for ((row, placed), counted_table) in rows.iter_mut().zip(&tables).zip(&counted.0) {
                 describe_space(row, &**placed);
@@ -127,15 +116,13 @@ fn load(
 /// Returns a row for each table, with the throughputs of one call.
 fn race(
     session: &Session,
-    experiment: &str,
     tables: &[Placed],
     (call, keys): (Call, u64),
     setting: Setting,
 ) -> Outcome<Vec<Row>> {
     let ops = session.ops(keys);
     let row = |placed: &Placed| {
-        let mut row =
-            session.row(experiment, placed.design, session.args.medium.unwrap_or(Medium::Pmem));
+        let mut row = session.row(placed.design, session.args.medium.unwrap_or(Medium::Pmem));
         row.at(setting.0, setting.1, keys, ops);
         row
     };

@@ -11,14 +11,9 @@ use icefield::Stats;
 use icefield::storage::sim::{Counters, Sim};
 use serde_json::{Value, json};
 
-use super::describe_space;
 use super::latency::{CALLS, phase_keys};
-use crate::args::{Batch, Medium};
-use crate::keys::Tally;
-use crate::row::{Counts, PM_FIELDS, Row, rounded};
-use crate::session::Session;
-use crate::table::{Call, DesignRef, Placed, detail};
-use crate::{Error, Outcome};
+use crate::prelude::*;
+use crate::row::{Counts, PM_FIELDS};
 
 /// The classes of calls, the most expensive first, and the table's counts that identify them.
 const MEETINGS: [(&str, &[&str]); 6] = [
@@ -116,7 +111,7 @@ impl Cost {
     }
 }
 
-pub(super) fn run(session: &mut Session, _experiment: &'static str) -> Outcome {
+pub(super) fn run(session: &mut Session) -> Outcome {
     if session.args.medium.is_some_and(|medium| medium != Medium::Sim) {
         return Err(Error::option("medium", "amplification counts on the simulated medium only"));
     }
@@ -166,7 +161,7 @@ fn call_row(
         stats = now;
     }
     session.check_call(placed, call, phase, found);
-    let mut row = session.row("amplification", placed.design, Medium::Sim);
+    let mut row = session.row(placed.design, Medium::Sim);
     name.clone_into(&mut row.op);
     row.at(1, batch, keys, phase.len() as u64);
     describe_space(&mut row, &**placed);

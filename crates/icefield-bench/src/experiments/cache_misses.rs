@@ -12,15 +12,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use perf_event::events::{Cache, CacheId, CacheOp, CacheResult};
 use perf_event::{Builder, Counter};
 
-use super::describe_space;
 use super::join::{Probe, built, probe_rows, selectivities};
-use crate::args::{Batch, Medium};
-use crate::cache::{Caches, Misses, Sizes};
-use crate::keys::Tally;
-use crate::row::{Row, rounded};
-use crate::session::{Session, named};
-use crate::table::{Call, DesignRef, Placed};
-use crate::{Error, Outcome};
+use crate::cache::{Caches, Sizes};
+use crate::prelude::*;
+use crate::session::named;
 
 /// The tables that are measured without `--tables`.
 const USUAL: [&str; 4] = ["join", "dash-eh", "iceberg", "cceh-like"];
@@ -31,18 +26,18 @@ const SIMULATED_ROWS: u64 = 200_000;
 /// Bytes of records per byte of the last-level cache in the paper: 50 M records of 16 bytes, 55 MB.
 const RECORDS_PER_LLC: u64 = 15;
 
-pub(super) fn run(session: &mut Session, experiment: &'static str) -> Outcome {
+pub(super) fn run(session: &mut Session) -> Outcome {
     match hardware() {
-        Ok(_) => on_hardware(session, experiment)?,
+        Ok(_) => on_hardware(session)?,
         Err(error) => {
             let why = format!("this machine keeps its cache counters from us: {error}");
-            session.output.warn(&format!("{experiment} cannot be measured here: {why}"));
-            let mut row = Row::new(experiment, "machine");
+            session.output.warn(&format!("cache-misses cannot be measured here: {why}"));
+            let mut row = Row::new(session.experiment, "machine");
             row.extra("not_measured", why);
             session.put(row)?;
         }
     }
-    simulated(session, experiment)
+    simulated(session)
 }
 
 /// Starts counters of loads and misses of both levels, for this thread and the threads that it starts.
@@ -77,7 +72,7 @@ fn contenders(session: &Session, simulated: bool) -> Outcome<Vec<DesignRef>> {
 }
 
 /// Probes tables on their own media, counted by the processor.
-fn on_hardware(session: &mut Session, experiment: &str) -> Outcome {
+fn on_hardware(session: &mut Session) -> Outcome {
     let failed = |error| Error::failed(format!("a counter cannot be read: {error}"));
     let keys = session.space.keys(0..session.keys_or(BUILD_ROWS));
     for design in contenders(session, false)? {
@@ -96,7 +91,7 @@ fn on_hardware(session: &mut Session, experiment: &str) -> Outcome {
                 *count = count_of(counter).map_err(failed)?;
             }
             probe.check(session, &placed, found);
-            let row = described(session, (experiment, medium), &placed, &probe, build, counts);
+            let row = described(session, medium, &placed, &probe, build, counts);
             session.put(row)?;
         }
     }
@@ -106,13 +101,13 @@ fn on_hardware(session: &mut Session, experiment: &str) -> Outcome {
 /// Returns a row with `counts`: accesses and misses of each level.
 fn described(
     session: &Session,
-    (experiment, medium): (&str, Medium),
+    medium: Medium,
     placed: &Placed,
     probe: &Probe,
     build: u64,
     counts: [f64; 4],
 ) -> Row {
-    let mut row = session.row(experiment, placed.design, medium);
+    let mut row = session.row(placed.design, medium);
     row.at(1, Batch::Stream, build, probe.keys.len() as u64);
     row.dist = Some(session.args.dist.to_string());
     row.extra(probe.point.0, probe.point.1.clone());
@@ -130,14 +125,14 @@ fn described(
 }
 
 /// Probes tables on the simulated medium, behind simulated caches.
-fn simulated(session: &mut Session, experiment: &str) -> Outcome {
+fn simulated(session: &mut Session) -> Outcome {
     let keys = session.space.keys(0..session.keys_or(SIMULATED_ROWS));
     let build = keys.len() as u64;
     let here = Sizes::here();
     let bytes = (build * 16 / RECORDS_PER_LLC).clamp(here.l1d.0, here.llc.0.max(here.l1d.0));
     let sizes = Sizes { llc: (bytes, here.llc.1), ..here };
     for design in contenders(session, true)? {
-        session.progress(&format!("{experiment} {}: simulated caches", design.name));
+        session.progress(&format!("cache-misses {}: simulated caches", design.name));
         let (placed, _) = built(session, design, Medium::Sim, &keys, (1, Batch::Stream))?;
         let sim = placed.sim()?;
         let caches = Arc::new(Mutex::new(Caches::new(sizes)));
@@ -154,11 +149,10 @@ fn simulated(session: &mut Session, experiment: &str) -> Outcome {
                 sim.begin_op();
                 found.add(placed.run(Call::Get, keys, Batch::Stream)?);
             }
-            let Misses { accesses, l1d, llc } = so_far().since(before);
             probe.check(session, &placed, found);
-            let counts = [accesses, l1d, l1d, llc].map(|count| count as f64);
-            let on = (experiment, Medium::Sim);
-            let mut row = described(session, on, &placed, &probe, build, counts);
+            let after = so_far();
+            let counts = [0, 1, 1, 2].map(|at: usize| (after[at] - before[at]) as f64);
+            let mut row = described(session, Medium::Sim, &placed, &probe, build, counts);
             row.extras([("l1d_bytes", sizes.l1d.0), ("llc_bytes", sizes.llc.0)]);
             session.put(row)?;
         }

@@ -7,9 +7,8 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Signal, set_parent_process_death_signal};
 
-use crate::args::Args;
 use crate::output::stdout_fault;
-use crate::{Error, Outcome};
+use crate::prelude::*;
 
 const READY: &str = "ready";
 

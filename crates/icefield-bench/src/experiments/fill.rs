@@ -1,12 +1,6 @@
 //! Throughput while a sized table fills up (Iceberg Fig 5).
 
-use super::describe_space;
-use crate::Outcome;
-use crate::args::Batch;
-use crate::machine::mops;
-use crate::row::{Row, rounded};
-use crate::session::{Session, Setting};
-use crate::table::{Call, DesignRef};
+use crate::prelude::*;
 
 const STEPS: u64 = 20;
 
@@ -14,7 +8,7 @@ const STEPS: u64 = 20;
 const CALLS: [(&str, Call); 3] =
     [("mops", Call::TryInsert), ("get_mops", Call::Get), ("get_miss_mops", Call::GetMiss)];
 
-pub(super) fn run(session: &mut Session, experiment: &'static str) -> Outcome {
+pub(super) fn run(session: &mut Session) -> Outcome {
     for setting in session.settings(&[Batch::Stream]) {
         let mut designs = session.contenders(&CALLS.map(|(_, call)| call), setting.0)?;
         // The resize point of a peer is unknown.
@@ -22,7 +16,7 @@ pub(super) fn run(session: &mut Session, experiment: &'static str) -> Outcome {
         let mut curves: Vec<Vec<Row>> = vec![Vec::new(); designs.len()];
         for round in 0..session.repeat() {
             for (design, curve) in designs.iter().zip(&mut curves) {
-                fill_up(session, experiment, design, (setting, round as u64), curve)?;
+                fill_up(session, design, (setting, round as u64), curve)?;
             }
         }
         session.put_all(curves.concat())?;
@@ -32,7 +26,6 @@ pub(super) fn run(session: &mut Session, experiment: &'static str) -> Outcome {
 
 fn fill_up(
     session: &Session,
-    experiment: &str,
     design: DesignRef,
     (setting, round): (Setting, u64),
     curve: &mut Vec<Row>,
@@ -49,7 +42,7 @@ fn fill_up(
         let new = space.keys(from..to);
         let drawn = space.draw(session.args.dist, to, new.len(), session.args.seed + round);
         if curve.len() == step as usize {
-            let mut row = session.row(experiment, design, medium);
+            let mut row = session.row(design, medium);
             row.at(setting.0, setting.1, to, new.len() as u64);
             row.dist = Some(session.args.dist.to_string());
             row.extra("fill", rounded(to as f64 / capacity as f64));

@@ -2,13 +2,9 @@
 
 use icefield::{Ablation, Geometry, Stats, Whole};
 
-use super::{describe_space, load_factor_of};
-use crate::Outcome;
-use crate::args::{Batch, Medium};
+use super::load_factor_of;
 use crate::designs::{HomeOnly, Probing, WHOLE, fill_segments};
-use crate::row::rounded;
-use crate::session::Session;
-use crate::table::{Call, DesignRef, Setup, detail};
+use crate::prelude::*;
 
 const SAMPLES: u64 = 1_000;
 
@@ -16,7 +12,7 @@ const SAMPLES: u64 = 1_000;
 /// segments is not representative.
 const SETTLED: u64 = 20_000;
 
-pub(super) fn load_factor(session: &mut Session, experiment: &'static str) -> Outcome {
+pub(super) fn load_factor(session: &mut Session) -> Outcome {
     let asked = session.args.stash_buckets.clone();
     // The counts do not depend on the medium, so a fast one is used.
     let medium = session.args.medium.unwrap_or(Medium::Process);
@@ -25,20 +21,19 @@ pub(super) fn load_factor(session: &mut Session, experiment: &'static str) -> Ou
         for stash in if asked.is_empty() { &[2, 4] } else { asked.as_slice() } {
             // One by one, as in the paper: a batch may close a window instead of displacing records.
             for batch in session.batches(&[Batch::None]) {
-                grow_sampled(session, experiment, (design, medium), *stash, batch)?;
+                grow_sampled(session, (design, medium), *stash, batch)?;
             }
         }
     }
     // With `--stash-buckets`, single segments are not measured.
     if asked.is_empty() && designs.iter().any(|design| design.name == WHOLE.name) {
-        fill_with_each_technique(session, experiment)?;
+        fill_with_each_technique(session)?;
     }
     Ok(())
 }
 
 fn grow_sampled(
     session: &mut Session,
-    experiment: &str,
     (design, medium): (DesignRef, Medium),
     stash: u32,
     batch: Batch,
@@ -59,7 +54,7 @@ fn grow_sampled(
         loads.extend(load_factor_of(&stats).filter(|_| settled));
         session.progress(&format!("load-factor {}: {end} of {keys}", design.name));
     }
-    let mut row = session.row(experiment, design, medium);
+    let mut row = session.row(design, medium);
     row.at(1, batch, keys, keys);
     describe_space(&mut row, &*placed);
     row.extra("stash_buckets", stash);
@@ -106,7 +101,7 @@ const LADDER: [Rung; 5] = [
 ];
 
 /// The load factor of segments with each technique, by segment size (Dash Fig 11).
-fn fill_with_each_technique(session: &mut Session, experiment: &str) -> Outcome {
+fn fill_with_each_technique(session: &mut Session) -> Outcome {
     for kib in session.points(&[], &SIZES) {
         let slots = u64::from(kib * BUCKETS * SLOTS);
         // Twice the slots: most segments of the last doubling are split too.
@@ -115,7 +110,7 @@ fn fill_with_each_technique(session: &mut Session, experiment: &str) -> Outcome 
         for (technique, stash, fill) in LADDER {
             session.progress(&format!("load-factor: segments of {kib} KiB, {technique}"));
             let stats = fill(Geometry { buckets: kib * BUCKETS, slots: SLOTS, stash }, &keys)?;
-            let mut row = session.row(experiment, &WHOLE, Medium::Memory);
+            let mut row = session.row(&WHOLE, Medium::Memory);
             row.at(1, Batch::None, count, count);
             row.extra("technique", technique);
             row.extras([("segment_kib", kib), ("stash_buckets", stash)]);

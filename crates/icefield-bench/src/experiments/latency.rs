@@ -5,15 +5,9 @@
 
 use std::time::Instant;
 
-use super::{describe_space, is_moving};
-use crate::Outcome;
-use crate::args::Batch;
-use crate::keys::Tally;
-use crate::machine::{mops, part};
-use crate::row::{Row, rounded};
-use crate::session::Session;
+use super::is_moving;
+use crate::prelude::*;
 use crate::stats::{Histogram, histogram};
-use crate::table::{BenchTable, Call, DesignRef, detail};
 
 /// The calls in order; each leaves the table in the state that the next one needs.
 pub(super) const CALLS: [(&str, Call); 7] = [
@@ -32,13 +26,13 @@ const LOOK: usize = 64;
 /// Times of calls: all others, and those while the table moved its records.
 type Times = [Histogram; 2];
 
-pub(super) fn run(session: &mut Session, experiment: &'static str) -> Outcome {
+pub(super) fn run(session: &mut Session) -> Outcome {
     for threads in session.threads() {
         let designs = session.contenders(&[Call::Get], threads)?;
         let mut measured: Vec<Vec<(Row, Times)>> = vec![Vec::new(); designs.len()];
         for round in 0..session.repeat() {
             for (design, measured) in designs.iter().zip(&mut measured) {
-                one_table(session, experiment, design, (threads, round as u64), measured)?;
+                one_table(session, design, (threads, round as u64), measured)?;
             }
         }
         for (mut row, [still, moving]) in measured.into_iter().flatten() {
@@ -52,7 +46,6 @@ pub(super) fn run(session: &mut Session, experiment: &'static str) -> Outcome {
 
 fn one_table(
     session: &Session,
-    experiment: &str,
     design: DesignRef,
     (threads, round): (usize, u64),
     measured: &mut Vec<(Row, Times)>,
@@ -63,7 +56,7 @@ fn one_table(
     let offered = CALLS.into_iter().filter(|(_, call)| design.offers(*call));
     for (i, (name, call)) in offered.enumerate() {
         if measured.len() == i {
-            let mut row = session.row(experiment, design, session.medium(design));
+            let mut row = session.row(design, session.medium(design));
             name.clone_into(&mut row.op);
             row.at(threads, Batch::None, keys, ops);
             measured.push((row, [histogram(), histogram()]));

@@ -2,12 +2,7 @@
 
 use icefield::Yards;
 
-use super::describe_space;
-use crate::Outcome;
-use crate::args::{Batch, Medium};
-use crate::row::rounded;
-use crate::session::Session;
-use crate::table::{DesignRef, Setup, detail};
+use crate::prelude::*;
 
 /// The sizes of Table 6 in its order; the first is the paper's default.
 const PAPER: [(u32, u32); 6] = [(64, 8), (64, 6), (64, 4), (32, 8), (32, 6), (32, 4)];
@@ -18,7 +13,7 @@ const FILL: f64 = 0.95;
 /// The number of records without `--keys`: of ten million, a handful are in the overflow yard.
 const KEYS: u64 = 10_000_000;
 
-pub(super) fn run(session: &mut Session, experiment: &'static str) -> Outcome {
+pub(super) fn run(session: &mut Session) -> Outcome {
     let asked = session.args.yards.clone();
     let paper = PAPER.map(|(front, back)| Yards { front, back });
     let sizes = if asked.is_empty() { paper.to_vec() } else { asked };
@@ -26,25 +21,19 @@ pub(super) fn run(session: &mut Session, experiment: &'static str) -> Outcome {
     let medium = session.args.medium.unwrap_or(Medium::Process);
     for design in session.ours_on(medium)?.into_iter().filter(|design| design.offers_yards) {
         for yards in &sizes {
-            one_size(session, experiment, design, medium, *yards)?;
+            one_size(session, design, medium, *yards)?;
         }
     }
     Ok(())
 }
 
-fn one_size(
-    session: &mut Session,
-    experiment: &str,
-    design: DesignRef,
-    medium: Medium,
-    yards: Yards,
-) -> Outcome {
+fn one_size(session: &mut Session, design: DesignRef, medium: Medium, yards: Yards) -> Outcome {
     let fill = session.args.fill.unwrap_or(FILL);
     let setup = Setup { yards: Some(yards), ..session.setup(0) };
     let keys = (medium, session.keys_or(KEYS));
     let (placed, records) = session.create_for_fill(design, keys, (fill, setup))?;
     session.load(&placed, 0..records)?;
-    let mut row = session.row(experiment, design, medium);
+    let mut row = session.row(design, medium);
     (row.batch, row.keys) = (Some(Batch::Stream), Some(records));
     describe_space(&mut row, &*placed);
     row.extra("yards", format!("{}/{}", yards.front, yards.back));

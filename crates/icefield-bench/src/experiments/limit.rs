@@ -1,12 +1,7 @@
 //! The machine's own ceilings, on each kind of memory.
 
-use crate::Outcome;
-use crate::args::{Batch, Medium};
 use crate::limit::{Arena, Loop, Pace, Pages};
-use crate::machine::mops;
-use crate::place::RemovedDir;
-use crate::row::{Row, rounded};
-use crate::session::Session;
+use crate::prelude::*;
 
 /// The loops, each with the batch that it corresponds to.
 const LOOPS: &[(Loop, Option<Batch>)] = &[
@@ -38,7 +33,7 @@ const KINDS: [(&str, Medium, Pages); 3] = [
     ("as mapped", Medium::Pmem, Pages::AsMapped),
 ];
 
-pub(super) fn run(session: &mut Session, experiment: &'static str) -> Outcome {
+pub(super) fn run(session: &mut Session) -> Outcome {
     let asked = session.args.medium;
     for (pages, medium, advice) in KINDS {
         if asked.is_some_and(|asked| asked != medium) {
@@ -52,7 +47,7 @@ pub(super) fn run(session: &mut Session, experiment: &'static str) -> Outcome {
         };
         arena.link_cycle(session.args.seed);
         for threads in session.threads() {
-            measure(session, experiment, (pages, medium), &arena, threads)?;
+            measure(session, (pages, medium), &arena, threads)?;
         }
     }
     Ok(())
@@ -60,7 +55,6 @@ pub(super) fn run(session: &mut Session, experiment: &'static str) -> Outcome {
 
 fn measure(
     session: &mut Session,
-    experiment: &str,
     (pages, medium): (&str, Medium),
     arena: &Arena,
     threads: usize,
@@ -69,7 +63,7 @@ fn measure(
     let flushes = medium == Medium::Pmem;
     let loops = LOOPS.iter().filter(|(bare, _)| flushes || !bare.persists());
     let row = |(bare, batch): &(Loop, Option<Batch>)| {
-        let mut row = Row::new(experiment, "machine");
+        let mut row = Row::new(session.experiment, "machine");
         (row.threads, row.ops, row.batch) = (Some(threads), Some(ops as u64), *batch);
         (row.medium, row.ceiling) = (Some(medium.name().to_owned()), Some(bare.name()));
         row.extra("pages", pages);

@@ -9,14 +9,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use icefield::DlhtSet;
 use icefield_torture::workload::Stream;
 
-use super::describe_space;
-use crate::Outcome;
 use crate::adapter::Shared;
-use crate::args::{Batch, Medium};
-use crate::machine::{mops, part};
 use crate::map::Keys;
-use crate::row::rounded;
-use crate::session::Session;
+use crate::prelude::*;
 
 /// The number of locks in a transaction with batch `none`.
 const USUAL: usize = 16;
@@ -25,7 +20,7 @@ const USUAL: usize = 16;
 const CROWD: u64 = 64;
 const FIGHTS: usize = 2_000;
 
-pub(super) fn run(session: &mut Session, experiment: &'static str) -> Outcome {
+pub(super) fn run(session: &mut Session) -> Outcome {
     let design = session.our("dlht-set")?;
     let keys = session.keys(Medium::Memory);
     session.progress("lock-manager: touching memory");
@@ -34,7 +29,7 @@ pub(super) fn run(session: &mut Session, experiment: &'static str) -> Outcome {
     let Shared(Keys(locks)) = &set;
     for (threads, batch) in session.settings(&[Batch::None, Batch::Of(USUAL)]) {
         let (mut granted, mut ops) = (0, 0);
-        let mut row = session.row(experiment, design, Medium::Memory);
+        let mut row = session.row(design, Medium::Memory);
         for round in 0..session.repeat() as u64 {
             let wanted = wanted(session, keys, batch, round);
             session.progress(&format!("lock-manager: {threads} threads, batch {batch}"));

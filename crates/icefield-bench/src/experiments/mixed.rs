@@ -9,12 +9,8 @@ use icefield_torture::Rng;
 use icefield_torture::workload::Distribution;
 use serde_json::Value;
 
-use super::describe_space;
-use crate::Outcome;
-use crate::args::{Batch, YcsbWrites};
-use crate::machine::mops;
-use crate::session::{Session, Setting};
-use crate::table::{Call, Mixed};
+use crate::args::YcsbWrites;
+use crate::prelude::*;
 
 /// The shares of inserts without `--insert-ratio`.
 const RATIOS: [f64; 6] = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0];
@@ -30,8 +26,8 @@ enum Write {
 
 /// A mix of operations: a share of reads of present keys, and writes.
 struct Mix {
-    experiment: &'static str,
-    reads: f64,
+    /// The share of writes.
+    writes: f64,
     write: Write,
     dist: Distribution,
     /// The calls that tables must support.
@@ -40,13 +36,12 @@ struct Mix {
     point: (&'static str, Value),
 }
 
-pub(super) fn run(session: &mut Session, experiment: &'static str) -> Outcome {
+pub(super) fn run(session: &mut Session) -> Outcome {
     let ratios = session.points(&session.args.insert_ratio, &RATIOS);
     for setting in session.settings(&[Batch::Stream]) {
         for ratio in &ratios {
             let mix = Mix {
-                experiment,
-                reads: 1.0 - ratio,
+                writes: *ratio,
                 write: Write::Insert,
                 dist: session.args.dist,
                 calls: &[Call::Get, Call::TryInsert],
@@ -58,23 +53,22 @@ pub(super) fn run(session: &mut Session, experiment: &'static str) -> Outcome {
     Ok(())
 }
 
-pub(super) fn ycsb(session: &mut Session, experiment: &'static str) -> Outcome {
-    let (reads, write) = match experiment {
-        "ycsb-b" => (0.95, Write::Update),
-        "ycsb-c" => (1.0, Write::Update),
-        "ycsb-d" => (0.95, Write::Insert),
+pub(super) fn ycsb(session: &mut Session) -> Outcome {
+    let (writes, write) = match session.experiment {
+        "ycsb-b" => (0.05, Write::Update),
+        "ycsb-c" => (0.0, Write::Update),
+        "ycsb-d" => (0.05, Write::Insert),
         "ycsb-f" => (0.5, Write::Modify),
         _ => (0.5, Write::Update),
     };
     let dist = match session.args.dist {
         // The reads of D prefer the latest keys when `--dist` is not given.
-        Distribution::Uniform if experiment == "ycsb-d" => Distribution::Latest(0.99),
+        Distribution::Uniform if session.experiment == "ycsb-d" => Distribution::Latest(0.99),
         asked => asked,
     };
     let inserts = session.args.ycsb_writes == YcsbWrites::Insert || write == Write::Insert;
     let mix = Mix {
-        experiment,
-        reads,
+        writes,
         write: if inserts { Write::Insert } else { write },
         dist,
         calls: &[Call::Get, Call::TryInsert, Call::Update],
@@ -88,22 +82,18 @@ impl Mix {
     fn measure(&self, session: &mut Session, (threads, batch): Setting) -> Outcome {
         let designs = session.contenders(self.calls, threads)?;
         let setting = (threads, batch);
-        let rows =
-            session.rotate(self.experiment, &designs, setting, |session, design, round, row| {
-                let (placed, keys) = session.create_loaded(design)?;
-                let ops = session.ops(keys);
-                let work = self.operations(session, (keys, ops), (threads, round));
-                let work: Vec<&[Mixed]> = work.iter().map(Vec::as_slice).collect();
-                row.sample(
-                    "mops",
-                    mops(ops as usize, session.measured_mixed(&placed, &work, batch)?),
-                );
-                (row.keys, row.ops) = (Some(keys), Some(ops));
-                row.dist = Some(self.dist.to_string());
-                row.extra(self.point.0, self.point.1.clone());
-                describe_space(row, &*placed);
-                Ok(())
-            })?;
+        let rows = session.rotate(&designs, setting, |session, design, round, row| {
+            let (placed, keys) = session.create_loaded(design)?;
+            let ops = session.ops(keys);
+            let work = self.operations(session, (keys, ops), (threads, round));
+            let work: Vec<&[Mixed]> = work.iter().map(Vec::as_slice).collect();
+            row.sample("mops", mops(ops as usize, session.measured_mixed(&placed, &work, batch)?));
+            (row.keys, row.ops) = (Some(keys), Some(ops));
+            row.dist = Some(self.dist.to_string());
+            row.extra(self.point.0, self.point.1.clone());
+            describe_space(row, &*placed);
+            Ok(())
+        })?;
         session.put_all(rows)
     }
 
@@ -121,7 +111,7 @@ impl Mix {
         let each = drawn.len().div_ceil(threads).max(1);
         for (ops, keys) in work.iter_mut().zip(drawn.chunks(each)) {
             for &key in keys {
-                let reads = random.unit() < self.reads;
+                let reads = random.unit() >= self.writes;
                 if reads || self.write == Write::Modify {
                     ops.push(Mixed::new(Call::Get, key));
                 }

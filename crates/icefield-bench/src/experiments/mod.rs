@@ -29,20 +29,17 @@ mod unlogged;
 use std::time::Instant;
 
 use icefield::Stats;
+use serde_json::json;
 
-use crate::args::{Args, Batch};
 use crate::designs::ICEBERG_IN_MEMORY;
 use crate::output::Output;
+use crate::prelude::*;
 use crate::report::{self, RunFacts};
-use crate::row::{Row, rounded};
-use crate::session::Session;
-use crate::table::{BenchTable, detail};
-use crate::{Error, Outcome};
 
 struct Experiment {
     name: &'static str,
     what: &'static str,
-    run: fn(&mut Session, &'static str) -> Outcome,
+    run: fn(&mut Session) -> Outcome,
 }
 
 /// Registers experiments by name: each with its description, and the function that runs it.
@@ -185,7 +182,10 @@ pub(crate) fn run(args: Args) -> Outcome<bool> {
     match args.experiment.as_str() {
         "list" => {
             let mut output = Output::open(&args)?;
-            EXPERIMENTS.iter().try_for_each(|known| output.listed(known.name, known.what))?;
+            for Experiment { name, what, .. } in EXPERIMENTS {
+                let value = json!({ "experiment": name, "what": what });
+                output.told(&format!("{name:14} {what}"), &value)?;
+            }
             return output.finish().map(|()| true);
         }
         recovery::CHILD => return recovery::child(&args).map(|()| true),
@@ -205,7 +205,8 @@ pub(crate) fn run(args: Args) -> Outcome<bool> {
         if all {
             prepare(&mut session, &asked, experiment.name);
         }
-        (experiment.run)(&mut session, experiment.name)?;
+        session.experiment = experiment.name;
+        (experiment.run)(&mut session)?;
         session.output.finish_experiment()?;
     }
     session.output.finish()?;
@@ -230,7 +231,7 @@ fn load_factor_of(stats: &Stats) -> Option<f64> {
 }
 
 /// Reports bytes per record and the load factor, from the table's own statistics.
-fn describe_space(row: &mut Row, table: &dyn BenchTable) {
+pub(crate) fn describe_space(row: &mut Row, table: &dyn BenchTable) {
     let stats = table.stats();
     if stats.len_estimate == 0 {
         return;

@@ -6,11 +6,8 @@
 
 use icefield::base::hash::{Hash, HashKind};
 
-use crate::Outcome;
-use crate::args::{Batch, Hashing, Medium};
-use crate::row::{Row, rounded};
-use crate::session::Session;
-use crate::table::{BenchTable, Call, DesignRef, Setup, detail};
+use crate::args::Hashing;
+use crate::prelude::*;
 
 /// Link buckets per bin without `--link-ratio`: the table's default, and the paper's.
 const RATIOS: [f64; 2] = [0.125, 0.2];
@@ -35,7 +32,7 @@ impl Full {
     }
 }
 
-pub(super) fn run(session: &mut Session, experiment: &'static str) -> Outcome {
+pub(super) fn run(session: &mut Session) -> Outcome {
     let asked = session.args.link_ratio.clone();
     let ratios = if asked.is_empty() { RATIOS.to_vec() } else { asked };
     let mut designs = session.ours_on(Medium::Memory)?;
@@ -43,13 +40,13 @@ pub(super) fn run(session: &mut Session, experiment: &'static str) -> Outcome {
     designs.retain(|design| design.offers_hashes);
     for design in designs {
         for ratio in &ratios {
-            grow(session, experiment, design, *ratio)?;
+            grow(session, design, *ratio)?;
         }
     }
     Ok(())
 }
 
-fn grow(session: &mut Session, experiment: &str, design: DesignRef, ratio: f64) -> Outcome {
+fn grow(session: &mut Session, design: DesignRef, ratio: f64) -> Outcome {
     let keys = session.keys(Medium::Memory);
     let setup = Setup { link_ratio: Some(ratio), ..session.setup(1) };
     let placed = session.create(design, Medium::Memory, setup)?;
@@ -69,7 +66,7 @@ fn grow(session: &mut Session, experiment: &str, design: DesignRef, ratio: f64) 
         }
         (inserted, last) = (inserted + step, now);
     }
-    let mut row = session.row(experiment, design, Medium::Memory);
+    let mut row = session.row(design, Medium::Memory);
     row.at(1, Batch::None, keys, keys);
     row.extra("link_ratio", ratio);
     row.extra("resizes", resizes.len());

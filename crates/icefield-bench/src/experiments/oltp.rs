@@ -6,11 +6,7 @@
 
 use icefield::{Computed, Decision, Dlht};
 
-use crate::args::{Batch, Medium};
-use crate::machine::{mops, part};
-use crate::row::rounded;
-use crate::session::Session;
-use crate::{Error, Outcome};
+use crate::prelude::*;
 
 const LOCK: u64 = 1;
 const VERSION_BITS: u32 = 15;
@@ -149,7 +145,6 @@ pub(super) fn load_all(session: &Session, count: u32, load: impl Fn(u32) + Sync)
 
 /// A benchmark of transactions on loaded tables.
 pub(super) trait Benchmark: Sync {
-    const EXPERIMENT: &'static str;
     type Transaction: Copy + Sync;
 
     /// Returns the number of subscribers or customers.
@@ -171,10 +166,10 @@ pub(super) trait Benchmark: Sync {
         let each = session.ops(self.count().into());
         for threads in session.threads() {
             let (mut committed, mut net) = (0, 0);
-            let mut row = session.row(Self::EXPERIMENT, design, Medium::Memory);
+            let mut row = session.row(design, Medium::Memory);
             for round in 0..session.repeat() as u64 {
                 let work = self.draw(session, session.args.seed + round, each);
-                session.progress(&format!("{}: {threads} threads", Self::EXPERIMENT));
+                session.progress(&format!("{}: {threads} threads", session.experiment));
                 let (time, parts) = session.machine.run(threads, |thread| {
                     let work = &work[part(work.len(), thread, threads)];
                     let done = work.iter().filter_map(|transaction| self.run(*transaction));

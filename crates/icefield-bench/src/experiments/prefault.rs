@@ -6,18 +6,12 @@ use std::time::Duration;
 use procfs::process::Process;
 use rustix::thread::disable_transparent_huge_pages;
 
-use super::describe_space;
-use crate::args::{Batch, Medium};
-use crate::machine::{mops, part};
-use crate::row::Row;
-use crate::session::{Session, Setting};
-use crate::table::{Call, DesignRef};
-use crate::{Error, Outcome};
+use crate::prelude::*;
 
 /// Turns that make up one measurement.
 const TURNS: usize = 16;
 
-pub(super) fn run(session: &mut Session, experiment: &'static str) -> Outcome {
+pub(super) fn run(session: &mut Session) -> Outcome {
     let medium = session.args.medium.unwrap_or(Medium::Memory);
     let keys = session.keys_or(4_000_000);
     let pages: &[&str] =
@@ -27,7 +21,7 @@ pub(super) fn run(session: &mut Session, experiment: &'static str) -> Outcome {
         for setting in session.settings(&[Batch::Stream]) {
             for (pages, grown) in pages.iter().flat_map(starts) {
                 let _small = (pages == "4 KiB").then(SmallPages::set).transpose()?;
-                let mut row = session.row(experiment, design, medium);
+                let mut row = session.row(design, medium);
                 row.at(setting.0, setting.1, keys, keys);
                 row.extra("pages", pages);
                 row.extra("start", if grown { "grown" } else { "pre-faulted" });

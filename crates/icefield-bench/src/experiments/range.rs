@@ -3,10 +3,7 @@
 
 use icefield::{Partition, Plush};
 
-use crate::Outcome;
-use crate::keys::{Tally, sum};
-use crate::machine::{mops, part};
-use crate::session::Session;
+use crate::prelude::*;
 
 /// The number of records that one call asks for.
 const LIMITS: [u64; 3] = [10, 100, 1_000];
@@ -16,7 +13,7 @@ const BATCH: usize = 1_024;
 /// Keys are evenly spaced over the table's range: every `STEP`th number.
 const STEP: u64 = 16;
 
-pub(super) fn run(session: &mut Session, experiment: &'static str) -> Outcome {
+pub(super) fn run(session: &mut Session) -> Outcome {
     let design = session.our("plush")?;
     let (medium, durability) = session.medium_of_files()?;
     let keys = session.keys(medium);
@@ -45,7 +42,7 @@ pub(super) fn run(session: &mut Session, experiment: &'static str) -> Outcome {
                 expected.hits += end - start;
                 expected.sum = (start..end).fold(expected.sum, u64::wrapping_add);
             }
-            let mut row = session.row(experiment, design, medium);
+            let mut row = session.row(design, medium);
             (row.threads, row.keys, row.ops) = (Some(threads), Some(keys), Some(calls * limit));
             row.extra("limit", limit);
             for _ in 0..session.repeat() {

@@ -5,13 +5,7 @@ use std::time::Duration;
 
 use icefield::{DashEh, DashLh, Durability, Iceberg, Plush, Result, Table};
 
-use crate::args::{Batch, Medium};
-use crate::keys::{Tally, sum, value_of};
-use crate::machine::{mops, part};
-use crate::place::RemovedDir;
-use crate::session::Session;
-use crate::table::DesignRef;
-use crate::{Error, Outcome};
+use crate::prelude::*;
 
 const KEY_BYTES: usize = 16;
 /// The paper's values, and percentages of writes.
@@ -65,16 +59,16 @@ struct Loaded {
     _dir: RemovedDir,
 }
 
-pub(super) fn run(session: &mut Session, experiment: &'static str) -> Outcome {
+pub(super) fn run(session: &mut Session) -> Outcome {
     let mut designs = session.designs.clone();
     designs.retain(|design| !design.is_peer() && TABLES.contains(&design.name));
     if designs.is_empty() {
         return Err(Error::option("tables", "must be some of plush, dash-eh, dash-lh, iceberg"));
     }
     let medium = session.medium_of_files()?;
-    of_size(session, experiment, &designs, medium, (VALUE_BYTES, &WRITE_PERCENT))?;
+    of_size(session, &designs, medium, (VALUE_BYTES, &WRITE_PERCENT))?;
     for bytes in session.points(&[], &RECORD_BYTES) {
-        of_size(session, experiment, &designs, medium, (bytes - KEY_BYTES, &[50]))?;
+        of_size(session, &designs, medium, (bytes - KEY_BYTES, &[50]))?;
     }
     Ok(())
 }
@@ -82,7 +76,6 @@ pub(super) fn run(session: &mut Session, experiment: &'static str) -> Outcome {
 /// Measures all tables with values of one length.
 fn of_size(
     session: &mut Session,
-    experiment: &str,
     designs: &[DesignRef],
     (medium, durability): (Medium, Durability),
     (value_bytes, write_percents): (usize, &[usize]),
@@ -94,7 +87,7 @@ fn of_size(
     for &percent in write_percents {
         for threads in session.threads() {
             let row = |loaded: &Loaded| {
-                let mut row = session.row(experiment, loaded.design, medium);
+                let mut row = session.row(loaded.design, medium);
                 row.at(threads, Batch::None, keys, ops as u64);
                 row.extra("write_percent", percent);
                 row.extra("record_bytes", KEY_BYTES + value_bytes);

@@ -12,15 +12,9 @@ use icefield_torture::workload::Distribution;
 use serde_json::json;
 
 use super::amplification::Cost;
-use super::{child, describe_space};
-use crate::args::{Args, Batch, Medium};
-use crate::keys::{KeySpace, Tally};
-use crate::machine::part;
-use crate::place::RemovedDir;
-use crate::row::{Row, rounded};
-use crate::session::{Session, chosen_designs, counting_sim, setup};
-use crate::table::{Call, DesignRef, Place, Placed};
-use crate::{Error, Outcome};
+use super::child;
+use crate::prelude::*;
+use crate::session::{chosen_designs, counting_sim, setup};
 
 /// The hidden experiment that the child process runs.
 pub(super) const CHILD: &str = "recovery-child";
@@ -34,7 +28,7 @@ const GRACE: Duration = Duration::from_millis(20);
 /// Reads per batch while the speed is measured: some tens of microseconds.
 const WATCHED: usize = 1024;
 
-pub(super) fn run(session: &mut Session, experiment: &'static str) -> Outcome {
+pub(super) fn run(session: &mut Session) -> Outcome {
     let (medium, _) = session.medium_of_files()?;
     let sizes: Vec<u64> = match session.args.keys {
         Some(keys) => vec![keys],
@@ -46,7 +40,7 @@ pub(super) fn run(session: &mut Session, experiment: &'static str) -> Outcome {
             false => session.threads(),
         };
         for (keys, threads) in sizes.iter().flat_map(|keys| threads.iter().map(|n| (*keys, *n))) {
-            let mut row = session.row(experiment, design, medium);
+            let mut row = session.row(design, medium);
             row.at(threads, Batch::Of(WATCHED), keys, watched_reads(keys) as u64);
             for round in 0..session.repeat() {
                 one_round(session, (design, medium), (keys, threads), round as u64, &mut row)?;

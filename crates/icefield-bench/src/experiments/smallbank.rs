@@ -10,8 +10,7 @@ use icefield_torture::smallbank::{OVERDRAFT_FEE, Smallbank, Transaction};
 use icefield_torture::workload::Distribution;
 
 use super::oltp::{Benchmark, Locked, Rows, load_all, read_together};
-use crate::session::Session;
-use crate::{Error, Outcome};
+use crate::prelude::*;
 
 /// The paper's number of accounts.
 const CUSTOMERS: u64 = 10_000_000;
@@ -116,7 +115,6 @@ impl Bank {
 }
 
 impl Benchmark for Bank {
-    const EXPERIMENT: &'static str = "smallbank";
     type Transaction = Transaction;
 
     fn count(&self) -> u32 {
@@ -169,7 +167,7 @@ impl Benchmark for Bank {
     }
 }
 
-pub(super) fn run(session: &mut Session, _experiment: &'static str) -> Outcome {
+pub(super) fn run(session: &mut Session) -> Outcome {
     let customers = u32::try_from(session.keys_or(CUSTOMERS).max(2))
         .map_err(|_| Error::option("keys", "smallbank has less than 2^32 customers"))?;
     session.progress("smallbank: opening accounts");

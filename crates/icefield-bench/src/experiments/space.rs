@@ -6,14 +6,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use icefield::{AnyTable, Stats};
 
-use super::describe_space;
-use crate::Outcome;
-use crate::args::Batch;
-use crate::keys::Tally;
 use crate::place::allocated_bytes;
-use crate::row::{Row, rounded};
-use crate::session::Session;
-use crate::table::{Call, DesignRef, Place, Placed, detail};
+use crate::prelude::*;
 
 /// The papers' load factor, for tables that can be filled up to it (Iceberg Table 3).
 const FULL: f64 = 0.95;
@@ -27,31 +21,26 @@ const DOUBLINGS: u32 = 5;
 /// The number of updates of all records at each size: twenty rounds in all.
 const ROUNDS: usize = 4;
 
-pub(super) fn run(session: &mut Session, experiment: &'static str) -> Outcome {
+pub(super) fn run(session: &mut Session) -> Outcome {
     let all = session.args.experiment == "all";
     for design in session.designs.clone().into_iter().filter(|design| !design.is_peer()) {
-        space_of(session, experiment, design, session.args.fill)?;
+        space_of(session, design, session.args.fill)?;
         if all && session.args.fill.is_none() && design.offers_yards {
-            space_of(session, experiment, design, Some(FULL))?;
+            space_of(session, design, Some(FULL))?;
         }
     }
     Ok(())
 }
 
 /// Measures the bytes of a table that was loaded to `fill`, or that has grown.
-fn space_of(
-    session: &mut Session,
-    experiment: &str,
-    design: DesignRef,
-    fill: Option<f64>,
-) -> Outcome {
+fn space_of(session: &mut Session, design: DesignRef, fill: Option<f64>) -> Outcome {
     let medium = session.medium(design);
     let keys = session.keys(medium);
     let (placed, keys) = match fill {
         Some(fill) => session.create_for_fill(design, (medium, keys), (fill, session.setup(0)))?,
         None => (session.create(design, medium, session.setup(1024))?, keys),
     };
-    let mut row = session.row(experiment, design, medium);
+    let mut row = session.row(design, medium);
     row.keys = Some(keys);
     let over_data = grow(session, &placed, keys, 0)?;
     let stats = placed.stats();

@@ -3,14 +3,10 @@
 use icefield_torture::workload::{Distribution, Stream};
 use serde_json::{Value, json};
 
-use super::describe_space;
 use super::throughput::{GET, INSDEL, Spec, Sweep, run_sweep};
-use crate::Outcome;
-use crate::args::{Batch, Hashing};
-use crate::machine::{mops, part};
+use crate::args::Hashing;
 use crate::map;
-use crate::session::Session;
-use crate::table::{Call, DesignRef, Mixed, Records};
+use crate::prelude::*;
 
 /// The paper's batch sizes, and the ring.
 const BATCHES: [Batch; 11] = [
@@ -28,14 +24,9 @@ const BATCHES: [Batch; 11] = [
 ];
 
 /// Measures `specs` at one point of a sweep.
-fn at_point(
-    session: &mut Session,
-    experiment: &'static str,
-    specs: &[&Spec],
-    point: &[(&'static str, Value)],
-) -> Outcome {
+fn at_point(session: &mut Session, specs: &[&Spec], point: &[(&'static str, Value)]) -> Outcome {
     for spec in specs {
-        run_sweep(session, spec, &Sweep { point, ..Sweep::new(session, experiment) })?;
+        run_sweep(session, spec, &Sweep { point, ..Sweep::new(session) })?;
     }
     Ok(())
 }
@@ -43,34 +34,29 @@ fn at_point(
 /// Measures `specs` with batches of their own, unless the options name some.
 fn in_batches(
     session: &mut Session,
-    experiment: &'static str,
     specs: &[&Spec],
     (batches, point): (&[Batch], &[(&'static str, Value)]),
 ) -> Outcome {
     let asked = session.args.batch.clone();
     session.args.batch = session.batches(batches);
-    at_point(session, experiment, specs, point)?;
+    at_point(session, specs, point)?;
     session.args.batch = asked;
     Ok(())
 }
 
 /// Measures reads in streams and, unless the options name batches, one by one.
-fn reads(
-    session: &mut Session,
-    experiment: &'static str,
-    point: &[(&'static str, Value)],
-) -> Outcome {
-    at_point(session, experiment, &[&GET], point)?;
+fn reads(session: &mut Session, point: &[(&'static str, Value)]) -> Outcome {
+    at_point(session, &[&GET], point)?;
     if session.args.batch.is_empty() {
-        in_batches(session, experiment, &[&GET], (&[Batch::None], point))?;
+        in_batches(session, &[&GET], (&[Batch::None], point))?;
     }
     Ok(())
 }
 
 /// `batch-size` (Fig 12).
-pub(super) fn batch_size(session: &mut Session, experiment: &'static str) -> Outcome {
+pub(super) fn batch_size(session: &mut Session) -> Outcome {
     let batches = session.points(&[], &BATCHES);
-    in_batches(session, experiment, &[&GET, &INSDEL], (&batches, &[]))
+    in_batches(session, &[&GET, &INSDEL], (&batches, &[]))
 }
 
 /// The number of records in the smallest table of `index-size`, which fits into the L2 cache.
@@ -80,7 +66,7 @@ const SMALLEST: u64 = 8_000;
 const LEAST_OPS: u64 = 1_000_000;
 
 /// `index-size` (Fig 11): eight times as many records at each step, up to `--keys`.
-pub(super) fn index_size(session: &mut Session, experiment: &'static str) -> Outcome {
+pub(super) fn index_size(session: &mut Session) -> Outcome {
     let (asked, asked_ops) = (session.args.keys, session.args.ops);
     let largest = session.keys_or(32_000_000);
     let mut sizes: Vec<u64> = std::iter::successors(Some(SMALLEST), |size| size.checked_mul(8))
@@ -90,8 +76,8 @@ pub(super) fn index_size(session: &mut Session, experiment: &'static str) -> Out
     for keys in session.points(&[], &sizes) {
         session.args.keys = Some(keys);
         session.args.ops = asked_ops.or(Some(session.ops(keys).max(LEAST_OPS.min(largest))));
-        reads(session, experiment, &[])?;
-        at_point(session, experiment, &[&INSDEL], &[])?;
+        reads(session, &[])?;
+        at_point(session, &[&INSDEL], &[])?;
     }
     (session.args.keys, session.args.ops) = (asked, asked_ops);
     Ok(())
@@ -99,34 +85,34 @@ pub(super) fn index_size(session: &mut Session, experiment: &'static str) -> Out
 
 /// `value-size` (Fig 9): gets that read the first word of a value, gets that read all of it, and inserts with
 /// removals. Sums are checked, so every measured get includes the read. Tables of words take part at eight bytes.
-pub(super) fn value_size(session: &mut Session, experiment: &'static str) -> Outcome {
+pub(super) fn value_size(session: &mut Session) -> Outcome {
     for value_bytes in session.points(&[], &map::VALUE_BYTES) {
         let size = ("value_bytes", json!(value_bytes));
         for (whole, reads) in [(false, "word"), (true, "value")] {
             session.records = Records { value_bytes, whole, ..Records::WORDS };
             if whole || value_bytes > 8 {
                 let point = [size.clone(), ("reads", json!(reads))];
-                at_point(session, experiment, &[&GET], &point)?;
+                at_point(session, &[&GET], &point)?;
             }
         }
-        at_point(session, experiment, &[&INSDEL], &[size])?;
+        at_point(session, &[&INSDEL], &[size])?;
     }
     session.records = Records::WORDS;
     Ok(())
 }
 
 /// `key-size` (Fig 10): the same, by the size of the key.
-pub(super) fn key_size(session: &mut Session, experiment: &'static str) -> Outcome {
+pub(super) fn key_size(session: &mut Session) -> Outcome {
     for key_bytes in session.points(&[], &map::KEY_BYTES) {
         session.records = Records { key_bytes, ..Records::WORDS };
-        at_point(session, experiment, &[&GET, &INSDEL], &[("key_bytes", json!(key_bytes))])?;
+        at_point(session, &[&GET, &INSDEL], &[("key_bytes", json!(key_bytes))])?;
     }
     session.records = Records::WORDS;
     Ok(())
 }
 
 /// `single-thread` (Fig 16): DLHT with and without atomics.
-pub(super) fn single_thread(session: &mut Session, experiment: &'static str) -> Outcome {
+pub(super) fn single_thread(session: &mut Session) -> Outcome {
     let (chosen, threads) = (session.designs.clone(), session.args.threads.clone());
     if session.args.tables.is_empty() {
         let peers = chosen.iter().copied().filter(|design| design.is_peer());
@@ -135,7 +121,7 @@ pub(super) fn single_thread(session: &mut Session, experiment: &'static str) -> 
     }
     session.args.threads = vec![1];
     let batches = [Batch::None, Batch::Stream];
-    in_batches(session, experiment, &[&GET, &INSDEL], (&batches, &[]))?;
+    in_batches(session, &[&GET, &INSDEL], (&batches, &[]))?;
     (session.designs, session.args.threads) = (chosen, threads);
     Ok(())
 }
@@ -146,7 +132,7 @@ pub(super) fn single_thread(session: &mut Session, experiment: &'static str) -> 
 const ROOM: f64 = 1.75;
 
 /// `features` (Fig 14): switchable features. `none` is what the paper calls its default.
-pub(super) fn features(session: &mut Session, experiment: &'static str) -> Outcome {
+pub(super) fn features(session: &mut Session) -> Outcome {
     let (asked, fixed, room) = (session.args.hash, session.fixed_size, session.room);
     session.room = ROOM;
     for (hash, grows, name) in [
@@ -159,7 +145,7 @@ pub(super) fn features(session: &mut Session, experiment: &'static str) -> Outco
         let point = [("features", json!(name))];
         for spec in [&GET, &INSDEL] {
             let admits = |design: DesignRef| design.offers_hashes;
-            let sweep = Sweep { point: &point, admits, ..Sweep::new(session, experiment) };
+            let sweep = Sweep { point: &point, admits, ..Sweep::new(session) };
             run_sweep(session, spec, &sweep)?;
         }
     }
@@ -168,7 +154,7 @@ pub(super) fn features(session: &mut Session, experiment: &'static str) -> Outco
     // library's.
     for (malloc, name) in [(false, "records"), (true, "records+malloc")] {
         session.records = Records { value_bytes: map::ALLOCATED_BYTES, malloc, ..Records::WORDS };
-        at_point(session, experiment, &[&GET, &INSDEL], &[("features", json!(name))])?;
+        at_point(session, &[&GET, &INSDEL], &[("features", json!(name))])?;
     }
     (session.records, session.room) = (Records::WORDS, room);
     Ok(())
@@ -177,12 +163,12 @@ pub(super) fn features(session: &mut Session, experiment: &'static str) -> Outco
 const HOT_KEYS: u64 = 1000;
 
 /// `skew` (Fig 13): a growing share of the operations uses a thousand keys.
-pub(super) fn skew(session: &mut Session, experiment: &'static str) -> Outcome {
+pub(super) fn skew(session: &mut Session) -> Outcome {
     let asked = session.args.dist;
     for percent in session.points(&[], &[0, 20, 40, 60, 80, 90, 100]) {
         session.args.dist = Distribution::Hot { keys: HOT_KEYS, percent };
-        reads(session, experiment, &[("hot_percent", json!(percent))])?;
-        skewed_insdel(session, experiment, percent)?;
+        reads(session, &[("hot_percent", json!(percent))])?;
+        skewed_insdel(session, percent)?;
     }
     session.args.dist = asked;
     Ok(())
@@ -190,7 +176,7 @@ pub(super) fn skew(session: &mut Session, experiment: &'static str) -> Outcome {
 
 /// Inserts and removals of the same few keys by all threads. Threads interfere, so a call may find its key in
 /// either state; the check is that no key is left at the end.
-fn skewed_insdel(session: &mut Session, experiment: &'static str, percent: u64) -> Outcome {
+fn skewed_insdel(session: &mut Session, percent: u64) -> Outcome {
     for (threads, batch) in session.settings(&[Batch::Stream]) {
         let mut designs = session.contenders(&[Call::InsDel], threads)?;
         // The check needs tables that count their records.
@@ -198,7 +184,7 @@ fn skewed_insdel(session: &mut Session, experiment: &'static str, percent: u64) 
         for design in designs {
             let (placed, keys) = session.create_loaded(design)?;
             let (ops, dist) = (session.ops(keys).div_ceil(2), session.args.dist);
-            let mut row = session.row(experiment, design, session.medium(design));
+            let mut row = session.row(design, session.medium(design));
             "insdel".clone_into(&mut row.op);
             row.at(threads, batch, keys, 2 * ops);
             row.dist = Some(dist.to_string());

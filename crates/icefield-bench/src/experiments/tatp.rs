@@ -8,8 +8,7 @@
 use icefield_torture::tatp::{Tatp, Transaction, types_of};
 
 use super::oltp::{Benchmark, Rows, load_all};
-use crate::session::Session;
-use crate::{Error, Outcome};
+use crate::prelude::*;
 
 /// The paper's number of subscribers.
 const SUBSCRIBERS: u64 = 1_000_000;
@@ -130,7 +129,6 @@ impl Exchange {
 }
 
 impl Benchmark for Exchange {
-    const EXPERIMENT: &'static str = "tatp";
     type Transaction = Transaction;
 
     fn count(&self) -> u32 {
@@ -208,7 +206,7 @@ impl Benchmark for Exchange {
     }
 }
 
-pub(super) fn run(session: &mut Session, _experiment: &'static str) -> Outcome {
+pub(super) fn run(session: &mut Session) -> Outcome {
     let subscribers = u32::try_from(session.keys_or(SUBSCRIBERS))
         .ok()
         .filter(|subscribers| *subscribers < 1 << 28)

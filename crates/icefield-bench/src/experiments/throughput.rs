@@ -4,16 +4,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::describe_space;
-use crate::Outcome;
-use crate::args::{Batch, Medium};
-use crate::keys::Tally;
 use crate::limit::{Arena, Loop};
-use crate::machine::{mops, part};
-use crate::place::RemovedDir;
-use crate::row::{Row, rounded};
-use crate::session::{Session, Setting, ceiling, pace};
-use crate::table::{Call, DesignRef, Placed};
+use crate::prelude::*;
+use crate::session::{ceiling, pace};
 
 /// The content of a table when the clock starts.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -56,7 +49,6 @@ const GROWN_BYTES_PER_KEY: u64 = 32;
 
 /// The variation of a [`Spec`] that an experiment measures.
 pub(super) struct Sweep<'a> {
-    pub experiment: &'static str,
     pub settings: Vec<Setting>,
     /// The parameters of this point of a sweep, for the row's `extra`.
     pub point: &'a [(&'static str, Value)],
@@ -66,16 +58,16 @@ pub(super) struct Sweep<'a> {
 
 impl Sweep<'_> {
     /// Returns the sweep that the options describe, under this name.
-    pub fn new(session: &Session, experiment: &'static str) -> Self {
+    pub fn new(session: &Session) -> Self {
         let settings = session.settings(&[Batch::Stream]);
-        Self { experiment, settings, point: &[], admits: |_| true }
+        Self { settings, point: &[], admits: |_| true }
     }
 }
 
-pub(super) fn run(session: &mut Session, experiment: &'static str) -> Outcome {
+pub(super) fn run(session: &mut Session) -> Outcome {
     // The loading of YCSB is a `populate`.
-    let spec = ALL.iter().find(|spec| spec.name == experiment).unwrap_or(&POPULATE);
-    let sweep = Sweep::new(session, experiment);
+    let spec = ALL.iter().find(|spec| spec.name == session.experiment).unwrap_or(&POPULATE);
+    let sweep = Sweep::new(session);
     run_sweep(session, spec, &sweep)
 }
 
@@ -94,7 +86,7 @@ pub(super) fn run_sweep(session: &mut Session, spec: &Spec, sweep: &Sweep<'_>) -
             }
         }
         for (_, mut row) in measured {
-            (row.experiment, row.op) = (sweep.experiment.to_owned(), spec.name.to_owned());
+            spec.name.clone_into(&mut row.op);
             sweep.point.iter().for_each(|(name, value)| row.extra(name, value.clone()));
             let medians = row.median("mops").zip(row.median("ceiling_mops"));
             if let Some(((mops, ceiling), shape)) = medians.zip(row.median("shape_mops")) {
@@ -166,7 +158,7 @@ impl Contender {
         }
         let operations = keys.len() * spec.call.operations();
         if row.table.is_empty() {
-            *row = session.row(spec.name, self.design, medium);
+            *row = session.row(self.design, medium);
         }
         row.at(threads, batch, self.keys, operations as u64);
         row.dist =

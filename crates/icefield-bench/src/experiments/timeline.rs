@@ -17,14 +17,8 @@ use icefield::Result;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
 
-use super::{describe_space, is_moving};
-use crate::Outcome;
-use crate::args::{Batch, Medium};
-use crate::keys::Tally;
-use crate::machine::part;
-use crate::row::{Row, rounded};
-use crate::session::{Session, Setting};
-use crate::table::{BenchTable, Call, DesignRef, Placed};
+use super::is_moving;
+use crate::prelude::*;
 
 const SLICES: usize = 50;
 
@@ -75,7 +69,7 @@ struct Seen {
     longest: Duration,
 }
 
-pub(super) fn run(session: &mut Session, experiment: &'static str) -> Outcome {
+pub(super) fn run(session: &mut Session) -> Outcome {
     let mut designs = session.ours_on(Medium::Memory)?;
     // The tables that report when their records move.
     designs.retain(|design| design.offers_hashes && !design.is_for_one_thread);
@@ -84,28 +78,26 @@ pub(super) fn run(session: &mut Session, experiment: &'static str) -> Outcome {
     settings.iter_mut().for_each(|(threads, _)| *threads = (*threads).max(2));
     settings.dedup();
     for setting in settings {
-        let rows =
-            session.rotate(experiment, &designs, setting, |session, design, round, row| {
-                let (placed, loaded, seen) = grow(session, design, setting, round)?;
-                let [get, control] =
-                    [Role::Reads, Role::Counts].map(|role| longest_us(&seen, role));
-                row.sample("longest_get_stall_us", get);
-                row.sample("longest_control_stall_us", control);
-                row.sample("get_to_control_stall", get / control.max(1e-3));
-                let stamps: Vec<Stamp> = seen.into_iter().flat_map(|one| one.stamps).collect();
-                let timeline = Timeline::of(&stamps);
-                row.sample("mops", timeline.ops as f64 / timeline.length.as_secs_f64() / 1e6);
-                for (name, role) in
-                    [("insert_rate_ratio", Role::Inserts), ("get_rate_ratio", Role::Reads)]
-                {
-                    timeline.ratio(role).into_iter().for_each(|ratio| row.sample(name, ratio));
-                }
-                (row.keys, row.ops) = (Some(loaded), Some(timeline.ops as u64));
-                row.dist = Some(session.args.dist.to_string());
-                describe_space(row, &*placed);
-                timeline.describe(row);
-                Ok(())
-            })?;
+        let rows = session.rotate(&designs, setting, |session, design, round, row| {
+            let (placed, loaded, seen) = grow(session, design, setting, round)?;
+            let [get, control] = [Role::Reads, Role::Counts].map(|role| longest_us(&seen, role));
+            row.sample("longest_get_stall_us", get);
+            row.sample("longest_control_stall_us", control);
+            row.sample("get_to_control_stall", get / control.max(1e-3));
+            let stamps: Vec<Stamp> = seen.into_iter().flat_map(|one| one.stamps).collect();
+            let timeline = Timeline::of(&stamps);
+            row.sample("mops", timeline.ops as f64 / timeline.length.as_secs_f64() / 1e6);
+            for (name, role) in
+                [("insert_rate_ratio", Role::Inserts), ("get_rate_ratio", Role::Reads)]
+            {
+                timeline.ratio(role).into_iter().for_each(|ratio| row.sample(name, ratio));
+            }
+            (row.keys, row.ops) = (Some(loaded), Some(timeline.ops as u64));
+            row.dist = Some(session.args.dist.to_string());
+            describe_space(row, &*placed);
+            timeline.describe(row);
+            Ok(())
+        })?;
         session.put_all(rows)?;
     }
     Ok(())

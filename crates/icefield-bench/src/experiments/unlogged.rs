@@ -5,14 +5,7 @@ use std::time::Duration;
 
 use icefield::{Plush, Result};
 
-use crate::Outcome;
-use crate::args::{Batch, Medium};
-use crate::keys::{Tally, value_of};
-use crate::machine::{mops, part};
-use crate::place::RemovedDir;
-use crate::row::{Row, rounded};
-use crate::session::Session;
-use crate::table::{DesignRef, detail};
+use crate::prelude::*;
 
 type Table = Plush<u64, u64>;
 
@@ -40,8 +33,8 @@ impl Run {
         Ok(Self { design, medium, keys: session.space.keys(0..session.keys(medium)) })
     }
 
-    fn row(&self, session: &Session, experiment: &str, threads: usize) -> Row {
-        let mut row = session.row(experiment, self.design, self.medium);
+    fn row(&self, session: &Session, threads: usize) -> Row {
+        let mut row = session.row(self.design, self.medium);
         (row.threads, row.keys) = (Some(threads), Some(self.keys.len() as u64));
         row
     }
@@ -81,12 +74,12 @@ impl Run {
 }
 
 /// `bulk-load`: records with the log and without, each into its own tables, in turns.
-pub(super) fn bulk_load(session: &mut Session, experiment: &'static str) -> Outcome {
+pub(super) fn bulk_load(session: &mut Session) -> Outcome {
     let run = Run::new(session)?;
     let count = run.keys.len();
     for threads in session.threads() {
         let mut rows = LOADS.map(|op| {
-            let mut row = run.row(session, experiment, threads);
+            let mut row = run.row(session, threads);
             op.clone_into(&mut row.op);
             row.at(threads, Batch::None, count as u64, count as u64);
             row
@@ -115,9 +108,9 @@ pub(super) fn bulk_load(session: &mut Session, experiment: &'static str) -> Outc
 }
 
 /// `checkpoint`: moves all records that are not in a log to level 1, with one thread and with several.
-pub(super) fn checkpoint(session: &mut Session, experiment: &'static str) -> Outcome {
+pub(super) fn checkpoint(session: &mut Session) -> Outcome {
     let run = Run::new(session)?;
-    let row = |threads| run.row(session, experiment, threads);
+    let row = |threads| run.row(session, threads);
     let mut rows: Vec<_> = session.threads().into_iter().map(row).collect();
     for _ in 0..session.repeat() {
         for row in &mut rows {

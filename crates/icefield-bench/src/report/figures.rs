@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::chart::{Chart, SERIES, Style, Timeline, short, standalone};
+use super::chart::{Chart, SERIES, Style, points, short, standalone};
 use crate::Outcome;
 use crate::row::Row;
 
@@ -24,7 +24,7 @@ impl Figure {
         if chart.is_empty() {
             return Ok(None);
         }
-        let has_names = chart.style == Some(Style::Lines);
+        let has_names = chart.style == Style::Lines;
         let named = chart.series.iter().filter(|_| !has_names);
         let series = named.map(|(name, _)| name.clone()).collect();
         let ceiling = chart.ceiling.as_ref().map(|(name, _)| name.clone());
@@ -50,10 +50,8 @@ impl Figure {
 
 /// Returns the figures of one experiment.
 pub(super) fn figures(experiment: &str, rows: &[&Row]) -> Outcome<Vec<Figure>> {
-    if experiment == "resize-timeline" {
-        return timelines(rows);
-    }
     let charts = match (experiment, FIGURES.iter().find(|(name, ..)| *name == experiment)) {
+        ("resize-timeline", _) => timelines(rows),
         ("latency", _) => percentiles(rows),
         ("amplification", _) => costs(rows),
         (_, Some((_, across, figure, up))) => {
@@ -188,25 +186,21 @@ fn chart(title: String, rows: &[&Row], plot: &Plot) -> Chart {
             _ => row.table.clone(),
         }
     };
-    let at = |place: &String, table: Option<&String>, value: &dyn Fn(&Row) -> Option<f64>| {
-        let here = rows.iter().filter(|row| plot.place(row) == *place);
-        let here = here.filter(|row| table.is_none_or(|table| name(row) == *table));
-        here.filter_map(|row| value(row))
-            .fold(None, |most: Option<f64>, one| Some(most.map_or(one, |most| most.max(one))))
+    let most = |table: Option<&String>, value: &dyn Fn(&Row) -> Option<f64>| {
+        let of = |row: &&&Row| table.is_none_or(|table| name(row) == *table);
+        points(places.iter().map(|place| {
+            let here = rows.iter().filter(of).filter(|row| plot.place(row) == *place);
+            here.filter_map(|row| value(row)).reduce(f64::max)
+        }))
     };
     let names = in_order(rows.iter().map(|row| name(row)));
-    let series: Vec<_> = names
-        .into_iter()
-        .take(SERIES)
-        .map(|table| {
-            let values =
-                places.iter().map(|place| at(place, Some(&table), &|row| row.figure(plot.figure)));
-            let values = values.collect();
-            (table, values)
-        })
-        .collect();
+    let one = |table: String| {
+        let points = most(Some(&table), &|row| row.figure(plot.figure));
+        (table, points)
+    };
+    let series = names.into_iter().take(SERIES).map(one).collect();
     let speed = plot.figure == "mops" && plot.across != "loop";
-    let limit: Vec<_> = places.iter().map(|place| at(place, None, &Row::ceiling_mops)).collect();
+    let limit = most(None, &Row::ceiling_mops);
     // Where rows have different media, the ceiling of the fastest is drawn.
     let fastest =
         rows.iter().max_by(|a, b| a.ceiling_mops().partial_cmp(&b.ceiling_mops()).unwrap_or(Equal));
@@ -220,7 +214,8 @@ fn chart(title: String, rows: &[&Row], plot: &Plot) -> Chart {
         places,
         series,
         ceiling,
-        style: Some(plot.style),
+        marked: None,
+        style: plot.style,
         logarithmic: plot.logarithmic,
     }
 }
@@ -235,7 +230,7 @@ fn percentiles(rows: &[&Row]) -> Vec<Chart> {
         across: "percentile".to_owned(),
         up: "ns".to_owned(),
         places: places.map(str::to_owned).to_vec(),
-        style: Some(Style::Lines),
+        style: Style::Lines,
         logarithmic: true,
         ..Chart::default()
     };
@@ -252,7 +247,7 @@ fn costs(rows: &[&Row]) -> Vec<Chart> {
     let chart = Chart {
         up: "per operation".to_owned(),
         places: counts.map(|name| name.replace('_', " ")).to_vec(),
-        style: Some(Style::Bars),
+        style: Style::Bars,
         ..Chart::default()
     };
     by_title(rows, title, |row| counts.map(|name| row.figure(name)).to_vec(), &chart)
@@ -267,35 +262,30 @@ fn by_title(
 ) -> Vec<Chart> {
     let of = |of_all: String| {
         let here = rows.iter().filter(|row| title(row) == of_all).take(SERIES);
-        let series = here.map(|row| (row.table.clone(), values(row))).collect();
+        let series = here.map(|row| (row.table.clone(), points(values(row)))).collect();
         Chart { title: of_all, series, ..chart.clone() }
     };
     in_order(rows.iter().map(|row| title(row))).into_iter().map(of).collect()
 }
 
 /// Returns a chart for each table, of reads and inserts over time.
-fn timelines(rows: &[&Row]) -> Outcome<Vec<Figure>> {
-    let mut figures = Vec::new();
-    for row in rows {
-        let points = row.extra.get("timeline").and_then(Value::as_array);
-        let Some(points) = points else { continue };
+fn timelines(rows: &[&Row]) -> Vec<Chart> {
+    let timeline = |row: &&Row| {
+        let points = row.extra.get("timeline")?.as_array()?;
         let series = ["get_mops", "insert_mops"].map(|name| {
             let of = |point: &Value| Some((point.get("ms")?.as_f64()?, point.get(name)?.as_f64()?));
             (name.trim_end_matches("_mops").to_owned(), points.iter().filter_map(of).collect())
         });
-        let title = format!("{}, {}", row.table, row.told_threads());
-        let timeline = Timeline {
+        Some(Chart {
+            title: format!("{}, {}", row.table, row.told_threads()),
             across: "ms; shaded while records move".to_owned(),
             up: "million operations a second".to_owned(),
             series: series.into(),
             marked: row.figure("moving_from_ms").zip(row.figure("moving_until_ms")),
-        };
-        if timeline.is_empty() {
-            continue;
-        }
-        figures.push(Figure { svg: timeline.svg()?, title, series: Vec::new(), ceiling: None });
-    }
-    Ok(figures)
+            ..Chart::default()
+        })
+    };
+    rows.iter().filter_map(timeline).collect()
 }
 
 /// Returns the distinct words in the order of their first occurrence.

@@ -172,8 +172,10 @@ fn picture(name: &str, figure: &Figure) -> Markup {
     }
 }
 
+type Text = (&'static str, fn(&Row) -> String);
+
 /// The columns of the rows behind the figures: the first ones as text, the others as numbers.
-const TEXTS: [(&str, fn(&Row) -> String); 4] = [
+const TEXTS: [Text; 4] = [
     ("table", |row| row.table.clone()),
     ("call", |row| row.op.clone()),
     ("batch", Row::batch),

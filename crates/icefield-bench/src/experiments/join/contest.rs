@@ -5,17 +5,10 @@ use std::time::{Duration, Instant};
 use icefield::JoinIndex;
 
 use super::relations::{Probe, Relations};
-use crate::Outcome;
-use crate::args::{Batch, Medium};
 use crate::experiments::amplification::Cost;
-use crate::experiments::describe_space;
-use crate::keys::{Tally, sum};
 use crate::limit::Arena;
-use crate::machine::{mops, part};
-use crate::place::RemovedDir;
-use crate::row::{Row, rounded};
-use crate::session::{Session, Setting, ceiling};
-use crate::table::{BenchTable, Call, DesignRef, Place, Placed, detail};
+use crate::prelude::*;
+use crate::session::ceiling;
 
 /// The number of probing rows that a table, and then the bare loop, processes per turn.
 const TURN_ROWS: usize = 50_000;
@@ -96,7 +89,7 @@ impl Contender {
         setting: Setting,
     ) -> Self {
         let medium = session.medium(design);
-        let mut row = session.row("join", design, medium);
+        let mut row = session.row(design, medium);
         op.clone_into(&mut row.op);
         let rows = relations.build.len() as u64;
         row.at(setting.0, setting.1, rows, rows);

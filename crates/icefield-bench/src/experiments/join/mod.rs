@@ -11,10 +11,8 @@ mod relations;
 mod share;
 mod update;
 
-use crate::args::{Batch, Medium};
-use crate::session::{Session, named};
-use crate::table::{Call, DesignRef};
-use crate::{Error, Outcome};
+use crate::prelude::*;
+use crate::session::named;
 
 pub(super) use self::contest::built;
 use self::contest::contest;
@@ -69,7 +67,7 @@ fn refuse_sim(session: &Session) -> Outcome {
     Ok(())
 }
 
-pub(super) fn run(session: &mut Session, _experiment: &'static str) -> Outcome {
+pub(super) fn run(session: &mut Session) -> Outcome {
     refuse_sim(session)?;
     let keys = session.keys_or(BUILD_ROWS);
     let relations = match session.args.relations.clone() {

@@ -7,10 +7,7 @@ use icefield_torture::Rng;
 use icefield_torture::tpch::Orders;
 use serde_json::{Value, json};
 
-use crate::keys::{Tally, value_of};
-use crate::session::Session;
-use crate::table::Placed;
-use crate::{Error, Outcome};
+use crate::prelude::*;
 
 /// The rows of a probe side.
 pub(in crate::experiments) struct Probe {

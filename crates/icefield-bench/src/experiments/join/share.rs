@@ -12,14 +12,9 @@ use icefield::JoinIndex;
 use procfs::process::{MMapPath, MemoryMap, MemoryMaps, Process};
 
 use super::{BUILD_ROWS, built};
-use crate::args::{Args, Batch, Medium};
-use crate::experiments::{child, describe_space};
+use crate::experiments::child;
 use crate::index::JOIN;
-use crate::keys::KeySpace;
-use crate::row::rounded;
-use crate::session::Session;
-use crate::table::{Place, Placed};
-use crate::{Error, Outcome};
+use crate::prelude::*;
 
 /// The hidden experiment that the child processes run.
 pub(in crate::experiments) const CHILD: &str = "join-share-child";
@@ -29,22 +24,22 @@ const PROCESSES: [usize; 2] = [1, 8];
 /// Keys that a child generates and probes at a time.
 const ASKED: u64 = 1 << 14;
 
-pub(in crate::experiments) fn run(session: &mut Session, experiment: &'static str) -> Outcome {
+pub(in crate::experiments) fn run(session: &mut Session) -> Outcome {
     let (medium, _) = session.medium_of_files()?;
     let sizes = match session.args.keys {
         Some(keys) => vec![keys],
         None => Vec::from(SIZES.map(|size| session.keys_or(size))),
     };
-    sizes.into_iter().try_for_each(|keys| one_size(session, experiment, medium, keys))
+    sizes.into_iter().try_for_each(|keys| one_size(session, medium, keys))
 }
 
-fn one_size(session: &mut Session, experiment: &str, medium: Medium, keys: u64) -> Outcome {
+fn one_size(session: &mut Session, medium: Medium, keys: u64) -> Outcome {
     session.progress(&format!("join-share: building an index of {keys} pairs"));
     let rows = session.space.keys(0..keys);
     let how = (session.machine.cores(), Batch::Stream);
     let (placed, _) = built(session, &JOIN, medium, &rows, how)?;
     drop(rows);
-    let mut row = session.row(experiment, &JOIN, medium);
+    let mut row = session.row(&JOIN, medium);
     describe_space(&mut row, &*placed);
     (row.keys, row.threads) = (Some(keys), Some(1));
     let Placed { table, place, dir: _dir, .. } = placed;

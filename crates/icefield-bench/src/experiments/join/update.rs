@@ -8,14 +8,7 @@ use std::time::{Duration, Instant};
 use icefield::{JoinIndex, MergeKind, MergeReport};
 
 use super::{BUILD_ROWS, Relations, built, contenders, refuse_sim};
-use crate::Outcome;
-use crate::args::Batch;
-use crate::experiments::describe_space;
-use crate::keys::value_of;
-use crate::machine::mops;
-use crate::row::{Row, rounded};
-use crate::session::{Session, Setting};
-use crate::table::{Call, DesignRef};
+use crate::prelude::*;
 
 /// The number of old rows per new one.
 const OLD_PER_NEW: u64 = 10;
@@ -47,17 +40,16 @@ impl Rows {
     }
 }
 
-pub(in crate::experiments) fn run(session: &mut Session, experiment: &'static str) -> Outcome {
+pub(in crate::experiments) fn run(session: &mut Session) -> Outcome {
     refuse_sim(session)?;
     let rows = Rows::make(session, session.keys_or(BUILD_ROWS));
     let designs = contenders(session, &Relations::default())?;
     for setting in session.settings(&[Batch::Stream]) {
         let takes = |design: &DesignRef| setting.0 == 1 || !design.is_for_one_thread;
         let designs: Vec<_> = designs.iter().copied().filter(takes).collect();
-        let measured =
-            session.rotate(experiment, &designs, setting, |session, design, _, row| {
-                measure(session, design, setting, &rows, row)
-            })?;
+        let measured = session.rotate(&designs, setting, |session, design, _, row| {
+            measure(session, design, setting, &rows, row)
+        })?;
         for (design, mut row) in designs.into_iter().zip(measured) {
             let times = row.median("rebuild_ms").zip(row.median("update_ms"));
             row.extra("rebuild_ratio", times.map(|(rebuild, update)| rounded(rebuild / update)));
