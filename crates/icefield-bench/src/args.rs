@@ -5,10 +5,15 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use clap::Parser;
 use icefield::storage::HugePages;
 use icefield::{Durability, SyncMode, Yards};
 use icefield_torture::workload::Distribution;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
 
+use crate::row::text;
 use crate::{Error, Outcome};
 
 /// Options of a run. The defaults are those of a full run; `--quick` makes a small one.
@@ -92,9 +97,6 @@ pub struct Args {
     /// occupancy]
     #[arg(long, value_name = "RATIO,...", value_delimiter = ',')]
     pub link_ratio: Vec<f64>,
-    /// Keep the tables of `remote` on this memory node [default: each in turn]
-    #[arg(long, value_name = "N")]
-    pub mem_node: Option<u32>,
     /// Make the writes of `ycsb-*` replace present records, or insert new ones
     #[arg(long, default_value = "update")]
     pub ycsb_writes: YcsbWrites,
@@ -133,42 +135,10 @@ impl Args {
     /// ```
     #[must_use]
     pub fn new(experiment: &str) -> Self {
-        Self {
-            experiment: experiment.to_owned(),
-            results: Vec::new(),
-            tables: Vec::new(),
-            peers: Vec::new(),
-            peer_lib: Vec::new(),
-            threads: Vec::new(),
-            keys: None,
-            ops: None,
-            repeat: 3,
-            dist: Distribution::Uniform,
-            batch: Vec::new(),
-            medium: None,
-            sync: None,
-            small_pages: false,
-            dir: None,
-            fill: None,
-            insert_ratio: Vec::new(),
-            stash_buckets: Vec::new(),
-            yards: Vec::new(),
-            hash: None,
-            link_ratio: Vec::new(),
-            mem_node: None,
-            ycsb_writes: YcsbWrites::Update,
-            selectivity: Vec::new(),
-            relations: None,
-            seed: 1,
-            json: None,
-            out: None,
-            quick: false,
-            program: Vec::new(),
-        }
+        let parsed = Only::try_parse_from(["icefield-bench", experiment]);
+        parsed.expect("every option has a default").args
     }
-}
 
-impl Args {
     pub(crate) fn huge_pages(&self) -> HugePages {
         if self.small_pages { HugePages::Never } else { HugePages::Growth }
     }
@@ -182,6 +152,13 @@ impl Args {
         let this = this.map_err(|error| Error::file(Path::new("this program"), error))?;
         Ok(vec![this.into()])
     }
+}
+
+/// The options without a program around them.
+#[derive(clap::Parser)]
+struct Only {
+    #[command(flatten)]
+    args: Args,
 }
 
 /// The way in which operations are passed to a table.
@@ -246,13 +223,18 @@ impl fmt::Display for Batch {
     }
 }
 
-impl serde::Serialize for Batch {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+impl Serialize for Batch {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
-            Self::None => serializer.serialize_str("none"),
             Self::Of(size) => serializer.serialize_u64(*size as u64),
-            Self::Stream => serializer.serialize_str("stream"),
+            Self::None | Self::Stream => serializer.collect_str(self),
         }
+    }
+}
+
+impl<'de> Deserialize<'de> for Batch {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        text(&Value::deserialize(deserializer)?).parse().map_err(D::Error::custom)
     }
 }
 

@@ -13,62 +13,33 @@ pub(crate) struct Sizes {
 impl Sizes {
     /// Returns the sizes of this machine's caches, or common ones where the system does not report them.
     pub fn here() -> Self {
-        let told = (0..8).filter_map(Told::of).filter(|told| told.holds_data);
         let mut here = Self { l1d: (32 << 10, 8), llc: (32 << 20, 16) };
         let mut highest = 1;
-        for told in told {
-            if told.level == 1 {
-                here.l1d = (told.bytes, told.ways);
-            } else if told.level > highest {
-                (highest, here.llc) = (told.level, (told.bytes, told.ways));
+        for (level, size) in (0..8).filter_map(data_cache) {
+            if level == 1 {
+                here.l1d = size;
+            } else if level > highest {
+                (highest, here.llc) = (level, size);
             }
         }
         here
     }
 }
 
-/// A cache of processor 0, as sysfs describes it.
-struct Told {
-    level: u32,
-    bytes: u64,
-    ways: usize,
-    holds_data: bool,
+/// Returns the level and the size of a cache of processor 0, as sysfs describes it, if it holds data.
+fn data_cache(index: u32) -> Option<(u32, (u64, usize))> {
+    let read = |name: &str| {
+        let path = format!("/sys/devices/system/cpu/cpu0/cache/index{index}/{name}");
+        Some(std::fs::read_to_string(path).ok()?.trim().to_owned())
+    };
+    let kibibytes: u64 = read("size")?.strip_suffix('K')?.parse().ok()?;
+    let ways = read("ways_of_associativity")?.parse().ok().filter(|ways| *ways > 0)?;
+    let level = read("level")?.parse().ok()?;
+    (read("type")? != "Instruction").then_some((level, (kibibytes << 10, ways)))
 }
 
-impl Told {
-    fn of(index: u32) -> Option<Self> {
-        let read = |name: &str| {
-            let path = format!("/sys/devices/system/cpu/cpu0/cache/index{index}/{name}");
-            Some(std::fs::read_to_string(path).ok()?.trim().to_owned())
-        };
-        let kibibytes: u64 = read("size")?.strip_suffix('K')?.parse().ok()?;
-        let ways: usize = read("ways_of_associativity")?.parse().ok()?;
-        Some(Self {
-            level: read("level")?.parse().ok()?,
-            bytes: kibibytes << 10,
-            ways: Some(ways).filter(|ways| *ways > 0)?,
-            holds_data: read("type")? != "Instruction",
-        })
-    }
-}
-
-/// The number of accesses, and of misses in each level.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Misses {
-    pub accesses: u64,
-    pub l1d: u64,
-    pub llc: u64,
-}
-
-impl Misses {
-    pub fn since(self, before: Self) -> Self {
-        Self {
-            accesses: self.accesses - before.accesses,
-            l1d: self.l1d - before.l1d,
-            llc: self.llc - before.llc,
-        }
-    }
-}
+/// The number of accesses, and of misses in the first and in the last level.
+pub(crate) type Misses = [u64; 3];
 
 pub(crate) struct Caches {
     l1d: Level,
@@ -79,17 +50,17 @@ pub(crate) struct Caches {
 impl Caches {
     pub fn new(sizes: Sizes) -> Self {
         let (l1d, llc) = (Level::new(sizes.l1d), Level::new(sizes.llc));
-        Self { l1d, llc, misses: Misses::default() }
+        Self { l1d, llc, misses: [0; 3] }
     }
 
     /// Simulates a load or store of `line`.
     pub fn touch(&mut self, line: u64) {
-        self.misses.accesses += 1;
+        self.misses[0] += 1;
         if self.l1d.holds(line) {
             return;
         }
-        self.misses.l1d += 1;
-        self.misses.llc += u64::from(!self.llc.holds(line));
+        self.misses[1] += 1;
+        self.misses[2] += u64::from(!self.llc.holds(line));
     }
 
     pub fn misses(&self) -> Misses {
@@ -138,10 +109,10 @@ mod tests {
             caches.touch(line);
         }
         // 0, 2 and 4 miss; 4 evicts 2 from the first level only.
-        assert_eq!(caches.misses(), Misses { accesses: 6, l1d: 4, llc: 3 });
+        assert_eq!(caches.misses(), [6, 4, 3]);
         let before = caches.misses();
         (0..8).chain(0..8).for_each(|line| caches.touch(line));
-        assert_eq!(caches.misses().since(before).llc, 5);
+        assert_eq!(caches.misses()[2] - before[2], 5);
     }
 
     #[test]

@@ -14,11 +14,12 @@ use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
 
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::Outcome;
-use crate::results::{Measured, read};
-use crate::row::PM_FIELDS;
+use crate::results::read;
+use crate::row::{PM_FIELDS, Row};
 
 /// The least noise band: two runs do not agree better than this, even if their repeats do.
 const LEAST_NOISE: f64 = 0.05;
@@ -38,7 +39,8 @@ struct Change {
     more_is_better: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 enum Verdict {
     Same,
     Better,
@@ -60,24 +62,13 @@ impl Change {
 
     fn json(&self) -> Value {
         let Self { row, figure, before, after, noise, .. } = self;
-        let verdict = self.verdict().name();
-        json!({"row": row, "figure": figure, "before": before, "after": after, "noise": noise, "verdict": verdict})
-    }
-}
-
-impl Verdict {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Same => "same",
-            Self::Better => "better",
-            Self::Worse => "worse",
-        }
+        json!({"row": row, "figure": figure, "before": before, "after": after, "noise": noise, "verdict": self.verdict()})
     }
 }
 
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let verdict = self.verdict().name();
+        let verdict = format!("{:?}", self.verdict()).to_lowercase();
         let Self { row, figure, before, after, noise, .. } = self;
         let (percent, noise) = ((self.ratio() - 1.0) * 100.0, noise * 100.0);
         write!(f, "{verdict:6} {row}: {figure} {before:.4} to {after:.4}")?;
@@ -102,7 +93,7 @@ impl Comparison {
         Ok(Self::of(&read(before)?, &read(after)?))
     }
 
-    fn of(before: &[Measured], after: &[Measured]) -> Self {
+    fn of(before: &[Row], after: &[Row]) -> Self {
         let mut comparison = Self::default();
         let mut later: HashMap<_, _> = identified(after).collect();
         for (identity, row) in identified(before) {
@@ -158,17 +149,17 @@ impl fmt::Display for Comparison {
 }
 
 /// Returns each row with its identity, which equals that of its partner.
-fn identified(rows: &[Measured]) -> impl Iterator<Item = (String, &Measured)> {
+fn identified(rows: &[Row]) -> impl Iterator<Item = (String, &Row)> {
     let mut seen: HashMap<String, usize> = HashMap::new();
     rows.iter().map(move |row| {
         let mut words = vec![row.experiment.clone(), row.table.clone()];
         if row.op != row.experiment {
             words.push(row.op.clone());
         }
-        let numbers = [("threads", row.threads), ("keys", row.keys), ("ops", row.ops)];
+        let threads = row.threads.map(|threads| threads as u64);
+        let numbers = [("threads", threads), ("keys", row.keys), ("ops", row.ops)];
         words.extend(numbers.iter().filter_map(|(name, n)| Some(format!("{} {name}", (*n)?))));
-        words
-            .extend([format!("batch {}", row.batch())].into_iter().filter(|_| row.batch.is_some()));
+        words.extend(row.batch.map(|batch| format!("batch {batch}")));
         words.extend([&row.medium, &row.dist].into_iter().flatten().cloned());
         let words = words.join(", ");
         let nth = seen.entry(words.clone()).or_default();
@@ -178,7 +169,7 @@ fn identified(rows: &[Measured]) -> impl Iterator<Item = (String, &Measured)> {
 }
 
 /// Returns the figures that both rows have.
-fn changes(identity: &str, before: &Measured, after: &Measured) -> Vec<Change> {
+fn changes(identity: &str, before: &Row, after: &Row) -> Vec<Change> {
     let change = |figure: &str, pair: (Option<f64>, Option<f64>), noise, more_is_better| {
         let (before, after) = (pair.0?, pair.1?);
         let (row, figure) = (identity.to_owned(), figure.to_owned());
@@ -193,33 +184,34 @@ fn changes(identity: &str, before: &Measured, after: &Measured) -> Vec<Change> {
     let space = (before.bytes_per_key, after.bytes_per_key);
     all.push(change("bytes per key", space, COUNT_NOISE, false));
     for name in PM_FIELDS {
-        all.push(change(name, (before.pm(name), after.pm(name)), COUNT_NOISE, false));
+        all.push(change(name, (before.figure(name), after.figure(name)), COUNT_NOISE, false));
     }
     all.into_iter().flatten().collect()
 }
 
 /// Returns the range of a row's repeats as a share of their median.
-fn spread(row: &Measured) -> f64 {
-    let spread = |row: &Measured| Some((row.mops_max? - row.mops_min?) / row.mops?);
+fn spread(row: &Row) -> f64 {
+    let spread = |row: &Row| Some((row.mops_max? - row.mops_min?) / row.mops?);
     spread(row).filter(|spread| spread.is_finite()).unwrap_or(0.0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::row::Counts;
 
-    fn row(mops: f64, limit_ratio: Option<f64>) -> Measured {
-        Measured {
+    fn row(mops: f64, limit_ratio: Option<f64>) -> Row {
+        Row {
             experiment: "get".to_owned(),
             table: "dlht".to_owned(),
             op: "get".to_owned(),
             mops: Some(mops),
             limit_ratio,
-            ..Measured::default()
+            ..Row::default()
         }
     }
 
-    fn verdicts(before: &[Measured], after: &[Measured]) -> Vec<Verdict> {
+    fn verdicts(before: &[Row], after: &[Row]) -> Vec<Verdict> {
         Comparison::of(before, after).changes.iter().map(Change::verdict).collect()
     }
 
@@ -235,15 +227,15 @@ mod tests {
 
     #[test]
     fn repeats_that_lie_apart_widen_the_band() {
-        let wide = Measured { mops_min: Some(8.0), mops_max: Some(10.5), ..row(10.0, None) };
+        let wide = Row { mops_min: Some(8.0), mops_max: Some(10.5), ..row(10.0, None) };
         assert_eq!(verdicts(&[wide], &[row(9.0, None)]), [Verdict::Same]);
     }
 
     #[test]
     fn counts_have_no_noise_and_less_of_them_is_better() {
         let fences = |fences: f64| {
-            let pm = Some([("fences".to_owned(), fences)].into());
-            Measured { mops: None, pm, ..row(0.0, None) }
+            let pm = Some(Counts([("fences".into(), fences)].into()));
+            Row { mops: None, pm, ..row(0.0, None) }
         };
         assert_eq!(verdicts(&[fences(1.0)], &[fences(1.01)]), [Verdict::Worse]);
         assert_eq!(verdicts(&[fences(1.0)], &[fences(0.5)]), [Verdict::Better]);
@@ -254,7 +246,7 @@ mod tests {
     #[test]
     fn rows_meet_their_own_kind_in_order() {
         let before = [row(10.0, None), row(20.0, None), row(1.0, None)];
-        let other = Measured { table: "papaya".to_owned(), ..row(5.0, None) };
+        let other = Row { table: "papaya".to_owned(), ..row(5.0, None) };
         let comparison = Comparison::of(&before, &[row(10.0, None), row(10.0, None), other]);
         assert_eq!((comparison.count(Verdict::Same), comparison.count(Verdict::Worse)), (1, 1));
         assert_eq!(comparison.only_before, ["get, dlht, #3"]);

@@ -1,63 +1,159 @@
 //! Every table that can be measured. A new one is a [`Design`] here and a line in [`DESIGNS`].
+//!
+//! Among them are forms of Dash-EH without some of its techniques, to measure what they gain (Dash Figs 9 to 11 and
+//! 13), and a replacement for the paper's baseline. Each form is the same table, compiled without a technique in its
+//! searches and in its choice of buckets. Writers still maintain fingerprints and overflow metadata, so inserts are
+//! not compared.
+
+use std::sync::Mutex;
 
 use icefield::{
-    DashEh, DashLh, DashOptions, Directory, Dlht, DlhtHash, DlhtLocal, DlhtSet, Eh, Error, Iceberg,
-    Key, Lh, Plush, Result,
+    Ablation, Dash, DashOptions, Directory, Dlht, DlhtHash, DlhtLocal, DlhtSet, Eh, Geometry,
+    Iceberg, Key, Lh, Parts, Plush, Result, Stats, Table, Whole,
 };
 
-use crate::ablated;
-use crate::args::{Hashing, Medium};
-use crate::index::SparHt;
+use crate::adapter::{Shared, Single, Wide, Words};
+use crate::args::Hashing;
+use crate::index::JOIN;
 use crate::limit::Pages;
-use crate::map;
-use crate::ours::{OneThread, Ours, Single};
-use crate::set::Keys;
-use crate::table::{BenchTable, Call, Cost, Design, Place, Records, Setup};
+use crate::map::{self, Keys, SET_CALLS};
+use crate::prelude::*;
 
 /// All designs, in the order in which results list them.
-pub(crate) const DESIGNS: &[&dyn Design] = &[
-    &Dash::Extendible,
-    &Dash::Linear,
-    &ablated::NO_FINGERPRINTS,
-    &ablated::NO_OVERFLOW,
-    &ablated::NO_FILTERS,
-    &ablated::READ_LOCKS,
-    &ablated::CCEH_LIKE,
-    &IcebergHt { usual: Medium::Pmem },
-    &PlushHt,
-    &InMemory::Shared,
-    &InMemory::Local,
-    &InMemory::Set,
-    &InMemory::Map,
-    &SparHt,
+pub(crate) static DESIGNS: &[DesignRef] = &[
+    &DASH_EH,
+    &DASH_LH,
+    &NO_FINGERPRINTS,
+    &NO_OVERFLOW,
+    &NO_FILTERS,
+    &READ_LOCKS,
+    &CCEH_LIKE,
+    &ICEBERG,
+    &PLUSH,
+    &DLHT,
+    &DLHT_LOCAL,
+    &DLHT_SET,
+    &DLHT_MAP,
+    &JOIN,
 ];
 
-/// Opens or creates a table at `place`. A macro, because the options types have no common trait.
+/// Opens or creates a table at `$place`. A macro, because the options types have no common trait.
 macro_rules! at {
-    ($place:expr, $options:expr, $in_dir:ident, $on_medium:ident) => {
-        at!($place, $options, $in_dir, $on_medium, ::std::convert::identity)
-    };
-    ($place:expr, $options:expr, $in_dir:ident, $on_medium:ident, $as:path) => {
+    ($place:expr, $options:expr, $in_dir:ident, $on_medium:ident, $keys:ident) => {
         Ok(match $place {
-            Place::Memory => Box::new(Ours($as($options.in_memory()?))),
+            Place::Memory => Box::new(Shared($keys($options.in_memory()?))),
             Place::Dir { path, durability, huge_pages } => {
                 let options = $options.durability(*durability).huge_pages(*huge_pages);
-                Box::new(Ours($as(options.$in_dir(path)?)))
+                Box::new(Shared($keys(options.$in_dir(path)?)))
             }
-            Place::Simulated(sim) => Box::new(Ours($as($options.$on_medium(sim.clone())?))),
+            Place::Simulated(sim) => Box::new(Shared($keys($options.$on_medium(sim.clone())?))),
         })
     };
 }
-pub(crate) use at;
 
-/// Dash, in both ways of growing.
-pub(crate) enum Dash {
-    Extendible,
-    Linear,
+/// Compares keys without fingerprints, and follows references without comparing their hash bits.
+pub(crate) struct NoFingerprints;
+/// Searches the stash whenever a key is in neither bucket.
+pub(crate) struct NoOverflow;
+/// Omits both fingerprints and overflow metadata.
+pub(crate) struct NoFilters;
+/// Searches lock their buckets, as writers do. They write the lines that reader-writer locks would write, but
+/// exclude each other in a bucket.
+pub(crate) struct ReadLocks;
+/// A record has a single possible bucket.
+pub(crate) struct HomeOnly;
+/// A record is in its home bucket, or in the next one if the home bucket was full.
+pub(crate) struct Probing;
+/// Four lines in a row for each key: no fingerprints, no second bucket, no stash; searches take locks.
+pub(crate) struct CcehLike;
+
+/// Defines each form by the parts that it lacks.
+macro_rules! without {
+    ($($form:ident: $($part:ident)*;)*) => {
+        $(impl Ablation for $form {
+            const PARTS: Parts = Parts { $($part: false,)* ..Parts::ALL };
+        })*
+    };
 }
 
-/// Returns the options of a new table, for either way of growing.
-pub(crate) fn dash_options<K: Key, P: Directory>(setup: Setup) -> DashOptions<K, u64, P> {
+without! {
+    NoFingerprints: fingerprints;
+    NoOverflow: overflow_metadata;
+    NoFilters: fingerprints overflow_metadata;
+    ReadLocks: optimistic;
+    HomeOnly: probing balancing;
+    Probing: balancing;
+    CcehLike: fingerprints probing balancing optimistic;
+}
+
+/// The size of keys that are stored by reference.
+pub(crate) const WIDE_BYTES: usize = 16;
+
+/// The costs in the header of `icefield::dash`. At our sizes the directory and the segment headers stay in the cache
+/// and are not counted.
+const DASH_COSTS: &[(usize, usize, usize)] = &[
+    // The first lines of two buckets, and the record's line.
+    (3, 0, 0),
+    // No fingerprint matches in 99 of 100 cases.
+    (2, 0, 0),
+    // The record, then the metadata.
+    (2, 2, 2),
+    (2, 2, 2),
+    // One word in place.
+    (3, 1, 1),
+    // Both writes; the remove finds the insert's lines in the cache.
+    (3, 3, 3),
+    // The mean of the two, rounded up.
+    (3, 1, 1),
+];
+
+/// Returns Dash that grows by `P`. It relies on the order of stores within a line, which a disk does not keep.
+const fn dash<P: Directory>(name: &'static str) -> Design {
+    let maker = Maker::Ours { create: create_dash::<P>, open: open_dash::<P>, build: None };
+    Design {
+        regions: regions! {
+            "table.ice" "root", "directory-0.ice" "directory", "directory-1.ice" "directory",
+            "headers.ice" "segment-header", "segments.ice" "bucket", "chains.ice" "chain",
+            "blobs.ice" "blob", "blobmap.ice" "blob",
+        },
+        ..Design::new(name, maker)
+    }
+}
+
+/// Returns Dash-EH without some techniques, with keys of either size. It has no documented costs.
+const fn ablated<A: Ablation>(name: &'static str) -> Design {
+    Design {
+        is_usual: false,
+        holds: |records| {
+            let key_bytes = if records.key_bytes == WIDE_BYTES { WIDE_BYTES } else { 8 };
+            records == Records { key_bytes, ..Records::WORDS }
+        },
+        ..dash::<Eh<A>>(name)
+    }
+}
+
+static DASH_EH: Design =
+    Design { gives_space_back: true, costs: DASH_COSTS, ..dash::<Eh>("dash-eh") };
+static DASH_LH: Design =
+    Design { gives_space_back: true, costs: DASH_COSTS, ..dash::<Lh>("dash-lh") };
+/// The complete table, with which the other forms are compared.
+pub(crate) static WHOLE: Design = ablated::<Whole>("dash-eh");
+pub(crate) static NO_FINGERPRINTS: Design = ablated::<NoFingerprints>("dash-eh-no-fingerprints");
+pub(crate) static NO_OVERFLOW: Design = ablated::<NoOverflow>("dash-eh-no-overflow");
+pub(crate) static NO_FILTERS: Design = ablated::<NoFilters>("dash-eh-no-filters");
+pub(crate) static READ_LOCKS: Design = ablated::<ReadLocks>("dash-eh-read-locks");
+pub(crate) static CCEH_LIKE: Design = Design {
+    maker: Maker::Ours {
+        create: |place, setup| {
+            create_dash::<Eh<CcehLike>>(place, Setup { stash_buckets: Some(0), ..setup })
+        },
+        open: open_dash::<Eh<CcehLike>>,
+        build: None,
+    },
+    ..ablated::<CcehLike>("cceh-like")
+};
+
+fn dash_options<K: Key, P: Directory>(setup: Setup) -> DashOptions<K, u64, P> {
     let options =
         DashOptions::default().capacity(setup.capacity).hash_seed([setup.seed, !setup.seed]);
     match setup.stash_buckets {
@@ -66,221 +162,127 @@ pub(crate) fn dash_options<K: Key, P: Directory>(setup: Setup) -> DashOptions<K,
     }
 }
 
-impl Design for Dash {
-    fn name(&self) -> &str {
-        match self {
-            Self::Extendible => "dash-eh",
-            Self::Linear => "dash-lh",
-        }
-    }
-
-    fn gives_space_back(&self) -> bool {
-        true
-    }
-
-    /// Dash relies on the order of stores within a line, which `Disk` does not keep.
-    fn lives_in(&self, medium: Medium) -> bool {
-        medium != Medium::Disk
-    }
-
-    fn usual_medium(&self) -> Medium {
-        Medium::Pmem
-    }
-
-    fn create(&self, place: &Place, setup: Setup) -> Result<Box<dyn BenchTable>> {
-        match self {
-            Self::Extendible => at!(place, dash_options::<u64, Eh>(setup), create, create_on),
-            Self::Linear => at!(place, dash_options::<u64, Lh>(setup), create, create_on),
-        }
-    }
-
-    fn open(&self, place: &Place, _threads: usize) -> Result<Box<dyn BenchTable>> {
-        match self {
-            Self::Extendible => at!(place, DashEh::<u64, u64>::options(), open, open_on),
-            Self::Linear => at!(place, DashLh::<u64, u64>::options(), open, open_on),
-        }
-    }
-
-    /// The costs in the header of `icefield::dash`. At our sizes the directory and the segment headers stay in the
-    /// cache and are not counted.
-    fn cost(&self, call: Call) -> Option<Cost> {
-        Some(match call {
-            // The first lines of two buckets, and the record's line.
-            Call::Get => Cost { reads: 3, writes: 0, fences: 0 },
-            // No fingerprint matches in 99 of 100 cases.
-            Call::GetMiss => Cost { reads: 2, writes: 0, fences: 0 },
-            // The record, then the metadata.
-            Call::TryInsert | Call::Insert | Call::Put => Cost { reads: 2, writes: 2, fences: 2 },
-            // One word in place.
-            Call::Update | Call::Remove => Cost { reads: 3, writes: 1, fences: 1 },
-            // Both writes; the remove finds the insert's lines in the cache.
-            Call::InsDel => Cost { reads: 3, writes: 3, fences: 3 },
-            // The mean of the two, rounded up.
-            Call::PutHeavy => Cost { reads: 3, writes: 1, fences: 1 },
-        })
-    }
-
-    fn regions(&self) -> &'static [(&'static str, &'static str)] {
-        &[
-            ("table.ice", "root"),
-            ("directory-0.ice", "directory"),
-            ("directory-1.ice", "directory"),
-            ("headers.ice", "segment-header"),
-            ("segments.ice", "bucket"),
-            ("chains.ice", "chain"),
-            ("blobs.ice", "blob"),
-            ("blobmap.ice", "blob"),
-        ]
+fn create_dash<P: Directory>(place: &Place, setup: Setup) -> Made {
+    if setup.records.key_bytes == WIDE_BYTES {
+        at!(place, dash_options::<u128, P>(setup), create, create_on, Wide)
+    } else {
+        at!(place, dash_options::<u64, P>(setup), create, create_on, Words)
     }
 }
 
+fn open_dash<P: Directory>(place: &Place, _threads: usize) -> Made {
+    at!(place, Dash::<u64, u64, P>::options(), open, open_on, Words)
+}
+
+/// Inserts `keys` into a table of this geometry and returns its statistics, which include the fill of segments at
+/// their split.
+///
+/// # Errors
+/// Those of the table.
+pub(crate) fn fill_segments<A: Ablation>(geometry: Geometry, keys: &[u64]) -> Result<Stats> {
+    let options = Dash::<u64, u64, Eh<A>>::options().geometry(geometry);
+    let table = options.hash_seed([1, 2]).in_memory()?;
+    for &key in keys {
+        Table::put(&table, key, key)?;
+    }
+    Ok(Table::stats(&table))
+}
+
+static ICEBERG: Design = iceberg(&[Medium::Pmem, Medium::Memory, Medium::Process, Medium::Sim]);
 /// IcebergHT in DRAM, as measured in its paper too.
-pub(crate) const ICEBERG_IN_MEMORY: &dyn Design = &IcebergHt { usual: Medium::Memory };
+pub(crate) static ICEBERG_IN_MEMORY: Design =
+    iceberg(&[Medium::Memory, Medium::Pmem, Medium::Process, Medium::Sim]);
 
-struct IcebergHt {
-    usual: Medium,
-}
-
-impl Design for IcebergHt {
-    fn name(&self) -> &str {
-        "iceberg"
-    }
-
-    /// IcebergHT relies on the order of stores within a line, which `Disk` does not keep.
-    fn lives_in(&self, medium: Medium) -> bool {
-        medium != Medium::Disk
-    }
-
-    fn usual_medium(&self) -> Medium {
-        self.usual
-    }
-
-    fn offers_yards(&self) -> bool {
-        true
-    }
-
-    fn recovers_on_threads(&self) -> bool {
-        true
-    }
-
-    fn create(&self, place: &Place, setup: Setup) -> Result<Box<dyn BenchTable>> {
-        let mut options = Iceberg::<u64, u64>::options()
-            .capacity(setup.capacity)
-            .hash_seed([setup.seed, !setup.seed])
-            .yards(setup.yards.unwrap_or_default());
-        if setup.filled_up {
-            options = options.max_load(1.0);
-        }
-        at!(place, options, create, create_on)
-    }
-
-    fn open(&self, place: &Place, threads: usize) -> Result<Box<dyn BenchTable>> {
-        let options = Iceberg::<u64, u64>::options().threads(threads);
-        at!(place, options, open, open_on)
-    }
-
-    /// The costs in the header of `icefield::iceberg`, plus the line of fingerprints in DRAM. The fingerprints of
-    /// the back buckets take an eighth of that memory and are not counted.
-    fn cost(&self, call: Call) -> Option<Cost> {
-        Some(match call {
+/// Returns IcebergHT. It relies on the order of stores within a line, which a disk does not keep.
+const fn iceberg(media: &'static [Medium]) -> Design {
+    let maker = Maker::Ours { create: create_iceberg, open: open_iceberg, build: None };
+    Design {
+        media,
+        offers_yards: true,
+        recovers_on_threads: true,
+        // Those in the header of `icefield::iceberg`, plus the line of fingerprints in DRAM. The fingerprints of the
+        // back buckets take an eighth of that memory and are not counted.
+        costs: &[
             // The fingerprints, and the record's line.
-            Call::Get => Cost { reads: 2, writes: 0, fences: 0 },
+            (2, 0, 0),
             // No fingerprint matches in seven of ten cases.
-            Call::GetMiss => Cost { reads: 1, writes: 0, fences: 0 },
+            (1, 0, 0),
             // The fingerprints; the record.
-            Call::TryInsert | Call::Insert | Call::Put => Cost { reads: 1, writes: 1, fences: 1 },
+            (1, 1, 1),
+            (1, 1, 1),
             // One word in place.
-            Call::Update | Call::Remove => Cost { reads: 2, writes: 1, fences: 1 },
+            (2, 1, 1),
             // Both writes; the remove finds the insert's lines in the cache.
-            Call::InsDel => Cost { reads: 1, writes: 2, fences: 2 },
+            (1, 2, 2),
             // The mean of the two, rounded up.
-            Call::PutHeavy => Cost { reads: 2, writes: 1, fences: 1 },
-        })
-    }
-
-    fn regions(&self) -> &'static [(&'static str, &'static str)] {
-        &[
-            ("table.ice", "root"),
-            ("front.ice", "front"),
-            ("back.ice", "back"),
-            ("overflow.ice", "overflow"),
-            ("blobs.ice", "blob"),
-            ("blobmap.ice", "blob"),
-        ]
+            (2, 1, 1),
+        ],
+        regions: regions! {
+            "table.ice" "root", "front.ice" "front", "back.ice" "back", "overflow.ice" "overflow",
+            "blobs.ice" "blob", "blobmap.ice" "blob",
+        },
+        ..Design::new("iceberg", maker)
     }
 }
 
-struct PlushHt;
-
-impl Design for PlushHt {
-    fn name(&self) -> &str {
-        "plush"
+fn create_iceberg(place: &Place, setup: Setup) -> Made {
+    let mut options = Iceberg::<u64, u64>::options()
+        .capacity(setup.capacity)
+        .hash_seed([setup.seed, !setup.seed])
+        .yards(setup.yards.unwrap_or_default());
+    if setup.filled_up {
+        options = options.max_load(1.0);
     }
+    at!(place, options, create, create_on, Words)
+}
 
-    fn lives_in(&self, _medium: Medium) -> bool {
-        true
-    }
+fn open_iceberg(place: &Place, threads: usize) -> Made {
+    at!(place, Iceberg::<u64, u64>::options().threads(threads), open, open_on, Words)
+}
 
-    fn usual_medium(&self) -> Medium {
-        Medium::Pmem
-    }
+static PLUSH: Design = Design {
+    media: &[Medium::Pmem, Medium::Memory, Medium::Process, Medium::Disk, Medium::Sim],
+    offers_levels: true,
+    // Those in the header of `icefield::plush` for a table with two levels, plus the lines of the root entry.
+    costs: &[
+        // The root entry's line and fingerprints; two filters, a state word, and the bucket.
+        (7, 0, 0),
+        // No filter contains the key.
+        (4, 0, 0),
+        (4, 1, 1),
+        // The log record; a blind put does not search.
+        (2, 1, 1),
+        (7, 1, 1),
+        // Both writes; the remove finds the insert's record in the root.
+        (4, 2, 2),
+        // The mean of the two, rounded up.
+        (7, 1, 1),
+    ],
+    regions: regions! {
+        "table.ice" "root", "levels.ice" "entry", "chains.ice" "entry", "buckets-1.ice" "bucket",
+        "buckets-2.ice" "bucket", "buckets-4.ice" "bucket", "buckets-8.ice" "bucket",
+        "log.ice" "log", "journals.ice" "journal", "payload.ice" "payload",
+        "payloadmap.ice" "payload",
+    },
+    ..Design::new(
+        "plush",
+        Maker::Ours {
+            create: create_plush,
+            open: |place, _threads| at!(place, Plush::<u64, u64>::options(), open, open_on, Words),
+            build: None,
+        },
+    )
+};
 
-    fn create(&self, place: &Place, setup: Setup) -> Result<Box<dyn BenchTable>> {
-        let options = Plush::<u64, u64>::options()
-            .capacity(setup.capacity)
-            .sync(setup.sync)
-            .hash_seed([setup.seed, !setup.seed]);
-        let options = match setup.levels {
-            Some(levels) => {
-                options.dram_filters(levels.dram_filters).preallocate(levels.preallocated)
-            }
-            None => options,
-        };
-        at!(place, options, create, create_on)
+fn create_plush(place: &Place, setup: Setup) -> Made {
+    let mut options = Plush::<u64, u64>::options()
+        .capacity(setup.capacity)
+        .sync(setup.sync)
+        .hash_seed([setup.seed, !setup.seed]);
+    if let Some(levels) = setup.levels {
+        options = options.dram_filters(levels.dram_filters).preallocate(levels.preallocated);
     }
-
-    fn offers_levels(&self) -> bool {
-        true
-    }
-
-    fn open(&self, place: &Place, _threads: usize) -> Result<Box<dyn BenchTable>> {
-        let options = Plush::<u64, u64>::options();
-        at!(place, options, open, open_on)
-    }
-
-    /// The costs in the header of `icefield::plush` for a table with two levels, plus the lines of the root entry.
-    fn cost(&self, call: Call) -> Option<Cost> {
-        Some(match call {
-            // The root entry's line and fingerprints; two filters, a state word, and the bucket.
-            Call::Get => Cost { reads: 7, writes: 0, fences: 0 },
-            // No filter contains the key.
-            Call::GetMiss => Cost { reads: 4, writes: 0, fences: 0 },
-            // The log record; a blind put does not search.
-            Call::Put => Cost { reads: 2, writes: 1, fences: 1 },
-            Call::TryInsert | Call::Insert => Cost { reads: 4, writes: 1, fences: 1 },
-            Call::Update | Call::Remove => Cost { reads: 7, writes: 1, fences: 1 },
-            // Both writes; the remove finds the insert's record in the root.
-            Call::InsDel => Cost { reads: 4, writes: 2, fences: 2 },
-            // The mean of the two, rounded up.
-            Call::PutHeavy => Cost { reads: 7, writes: 1, fences: 1 },
-        })
-    }
-
-    fn regions(&self) -> &'static [(&'static str, &'static str)] {
-        &[
-            ("table.ice", "root"),
-            ("levels.ice", "entry"),
-            ("chains.ice", "entry"),
-            ("buckets-1.ice", "bucket"),
-            ("buckets-2.ice", "bucket"),
-            ("buckets-4.ice", "bucket"),
-            ("buckets-8.ice", "bucket"),
-            ("log.ice", "log"),
-            ("journals.ice", "journal"),
-            ("payload.ice", "payload"),
-            ("payloadmap.ice", "payload"),
-        ]
-    }
+    at!(place, options, create, create_on, Words)
 }
 
 /// Applies `$setup` to the options. A macro, because the trait of the table's modes is private to the library.
@@ -299,87 +301,47 @@ macro_rules! with {
     }};
 }
 
-/// DLHT, in its modes.
-#[derive(Clone, Copy)]
-enum InMemory {
-    /// For any number of threads.
-    Shared,
-    /// Single-threaded.
-    Local,
-    /// Keys only.
-    Set,
-    /// Keys and values of any size, in separately allocated records.
-    Map,
-}
-
-impl Design for InMemory {
-    fn name(&self) -> &str {
-        match self {
-            Self::Shared => "dlht",
-            Self::Local => "dlht-local",
-            Self::Set => "dlht-set",
-            Self::Map => "dlht-map",
-        }
-    }
-
-    fn is_usual(&self) -> bool {
-        matches!(self, Self::Shared)
-    }
-
-    fn is_for_one_thread(&self) -> bool {
-        matches!(self, Self::Local)
-    }
-
-    fn lives_in(&self, medium: Medium) -> bool {
-        medium == Medium::Memory
-    }
-
-    fn usual_medium(&self) -> Medium {
-        Medium::Memory
-    }
-
-    fn offers_hashes(&self) -> bool {
-        matches!(self, Self::Shared | Self::Local)
-    }
-
-    fn offers(&self, call: Call) -> bool {
-        !matches!(self, Self::Set) || Keys::offers(call)
-    }
-
-    fn holds(&self, records: Records) -> bool {
-        match self {
-            Self::Map => map::holds(records),
-            _ => records == Records::default(),
-        }
-    }
-
-    fn pages(&self) -> Pages {
-        Pages::Huge
-    }
-
-    fn create(&self, _place: &Place, setup: Setup) -> Result<Box<dyn BenchTable>> {
-        Ok(match self {
-            Self::Shared => Box::new(Ours(with!(Dlht::<u64, u64>::options(), setup).build()?)),
-            Self::Local => {
-                let table = with!(DlhtLocal::<u64, u64>::options(), setup).build()?;
-                Box::new(OneThread::new(Single(table)))
-            }
-            Self::Set => Box::new(Keys(DlhtSet::with_capacity(setup.capacity))),
-            Self::Map => map::create(setup)?,
-        })
-    }
-
-    fn open(&self, _place: &Place, _threads: usize) -> Result<Box<dyn BenchTable>> {
-        let detail = format!("{} does not outlive its process", self.name());
-        Err(Error::InvalidOption { option: "medium", detail })
-    }
-
-    /// The costs in the header of `icefield::dlht`: one line, and compare-and-swaps in it; for a map that finds the
-    /// key, also a line of the record. New records lie in recently freed memory and are not counted.
-    fn cost(&self, call: Call) -> Option<Cost> {
-        let finds = matches!(call, Call::Get | Call::Update | Call::Remove | Call::PutHeavy);
-        let reads = if matches!(self, Self::Map) && finds { 2 } else { 1 };
-        let writes = usize::from(!matches!(call, Call::Get | Call::GetMiss));
-        Some(Cost { reads, writes, fences: 0 })
+/// Returns DLHT in one of its modes.
+const fn dlht(name: &'static str, create: fn(&Place, Setup) -> Made) -> Design {
+    let open = |_: &Place, _| Err(unsupported("medium", "DLHT does not outlive its process"));
+    Design {
+        media: &[Medium::Memory],
+        is_usual: false,
+        pages: Pages::Huge,
+        // Those in the header of `icefield::dlht`: one line, and compare-and-swaps in it.
+        costs: &[(1, 0, 0), (1, 0, 0), (1, 1, 0), (1, 1, 0), (1, 1, 0), (1, 1, 0), (1, 1, 0)],
+        ..Design::new(name, Maker::Ours { create, open, build: None })
     }
 }
+
+/// For any number of threads.
+static DLHT: Design = Design {
+    is_usual: true,
+    offers_hashes: true,
+    ..dlht("dlht", |_, setup| {
+        Ok(Box::new(Shared(Words(with!(Dlht::<u64, u64>::options(), setup).build()?))))
+    })
+};
+static DLHT_LOCAL: Design = Design {
+    is_for_one_thread: true,
+    offers_hashes: true,
+    ..dlht("dlht-local", |_, setup| {
+        let table = with!(DlhtLocal::<u64, u64>::options(), setup).build()?;
+        Ok(Box::new(Mutex::new(Single(table))))
+    })
+};
+/// Keys only.
+static DLHT_SET: Design = Design {
+    calls: Some(SET_CALLS),
+    ..dlht("dlht-set", |_, setup| {
+        Ok(Box::new(Shared(Keys(DlhtSet::with_capacity(setup.capacity)))))
+    })
+};
+/// Keys and values of any size, in separately allocated records.
+static DLHT_MAP: Design = Design {
+    holds: map::holds,
+    // Calls that find the key also read a line of the record. New records lie in recently freed memory and are not
+    // counted.
+    costs: &[(2, 0, 0), (1, 0, 0), (1, 1, 0), (1, 1, 0), (2, 1, 0), (1, 1, 0), (2, 1, 0)],
+    ..dlht("dlht-map", |_, setup| map::create(setup))
+};

@@ -43,6 +43,12 @@ pub enum Error {
     Failed(String),
 }
 
+impl From<procfs::ProcError> for Error {
+    fn from(error: procfs::ProcError) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
 impl Error {
     pub(crate) fn option(option: &'static str, detail: impl Into<String>) -> Self {
         Self::Option { option, detail: detail.into() }

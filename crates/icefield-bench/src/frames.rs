@@ -1,18 +1,12 @@
 //! Page frames for memory that has been touched, so that the measurement pays for none of them.
 
-use std::fs::File;
-use std::io;
-use std::ops::Range;
-use std::os::unix::fs::FileExt;
-
+use procfs::process::{MMPermissions, MMapPath, MemoryMap, MemoryPageFlags, PageInfo, Process};
 use rustix::mm::{Advice, madvise};
 
-use crate::{Error, Outcome};
+use crate::Outcome;
 
 /// Larger mappings are reservations, of which a table uses a small part.
-const LARGEST: usize = 4 << 30;
-/// Entries of the page map read at once.
-const ENTRIES: usize = 1 << 13;
+const LARGEST: u64 = 4 << 30;
 
 /// Gives a frame to each touched page of this process's private memory, including memory that libraries have
 /// mapped.
@@ -21,59 +15,35 @@ const ENTRIES: usize = 1 << 13;
 /// page: 0.2 ms for a huge page here, 2 ms where the host had to provide the memory first. Untouched pages, such as
 /// most of a table's reservations, stay without frames.
 pub(crate) fn fill() -> Outcome {
-    let path = "/proc/self/maps";
-    let maps = std::fs::read_to_string(path).map_err(|error| Error::file(path.as_ref(), error))?;
-    let path = "/proc/self/pagemap";
-    let pages = File::open(path).map_err(|error| Error::file(path.as_ref(), error))?;
-    for range in maps.lines().filter_map(own) {
-        let touched = touched(&pages, range);
-        for range in touched.map_err(|error| Error::file(path.as_ref(), error))? {
-            // SAFETY: the advice changes no content, whatever is mapped there by now. Kernels without it, or
-            // without free memory, leave the pages as they are.
-            let _ = unsafe {
-                let start = std::ptr::without_provenance_mut(range.start);
-                madvise(start, range.len(), Advice::LinuxPopulateWrite)
-            };
+    let process = Process::myself()?;
+    let (mut pages, size) = (process.pagemap()?, rustix::param::page_size());
+    for map in process.maps()?.into_iter().filter(is_own) {
+        let mut page = map.address.0 as usize / size;
+        let infos = pages.get_range_info(page..map.address.1 as usize / size)?;
+        for alike in infos.chunk_by(|one, next| is_present(one) == is_present(next)) {
+            if is_present(&alike[0]) {
+                let start = std::ptr::without_provenance_mut(page * size);
+                // SAFETY: the advice changes no content, whatever is mapped there by now. Kernels without it, or
+                // without free memory, leave the pages as they are.
+                let _ = unsafe { madvise(start, alike.len() * size, Advice::LinuxPopulateWrite) };
+            }
+            page += alike.len();
         }
     }
     Ok(())
 }
 
-/// Returns the parts of a range whose pages are present.
-fn touched(pages: &File, range: Range<usize>) -> io::Result<Vec<Range<usize>>> {
-    let size = rustix::param::page_size();
-    let mut parts: Vec<Range<usize>> = Vec::new();
-    let mut entries = vec![0; ENTRIES * 8];
-    for first in range.clone().step_by(ENTRIES * size) {
-        let count = ((range.end - first) / size).min(ENTRIES);
-        let entries = &mut entries[..count * 8];
-        pages.read_exact_at(entries, (first / size * 8) as u64)?;
-        for (at, entry) in entries.as_chunks::<8>().0.iter().enumerate() {
-            // The uppermost bit: the page is in memory.
-            if u64::from_ne_bytes(*entry) >> 63 == 0 {
-                continue;
-            }
-            let start = first + at * size;
-            match parts.last_mut() {
-                Some(last) if last.end == start => last.end += size,
-                _ => parts.push(start..start + size),
-            }
-        }
-    }
-    Ok(parts)
+fn is_present(page: &PageInfo) -> bool {
+    matches!(page, PageInfo::MemoryPage(flags) if flags.contains(MemoryPageFlags::PRESENT))
 }
 
-/// Returns the address range of a line of `/proc/self/maps`, if it is private writable memory.
-fn own(line: &str) -> Option<Range<usize>> {
-    let mut words = line.split_ascii_whitespace();
-    let (start, end) = words.next()?.split_once('-')?;
-    let (rights, _offset, _device, inode) =
-        (words.next()?, words.next()?, words.next()?, words.next()?);
-    if rights != "rw-p" || inode != "0" || words.next() == Some("[stack]") {
-        return None;
-    }
-    let range = usize::from_str_radix(start, 16).ok()?..usize::from_str_radix(end, 16).ok()?;
-    (range.len() <= LARGEST).then_some(range)
+/// Returns whether a mapping is private writable memory.
+fn is_own(map: &MemoryMap) -> bool {
+    let private = MMPermissions::READ | MMPermissions::WRITE | MMPermissions::PRIVATE;
+    map.perms == private
+        && map.inode == 0
+        && map.pathname != MMapPath::Stack
+        && map.address.1 - map.address.0 <= LARGEST
 }
 
 #[cfg(test)]
@@ -85,21 +55,10 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn lines_are_read() {
-        let line = |rest: &str| own(&format!("7f00a000-7f00c000 {rest}"));
-        assert_eq!(line("rw-p 00000000 00:00 0 "), Some(0x7f00_a000..0x7f00_c000));
-        assert_eq!(line("rw-p 00000000 00:00 0  [heap]"), Some(0x7f00_a000..0x7f00_c000));
-        assert_eq!(line("rw-p 00000000 00:00 0  [stack]"), None);
-        assert_eq!(line("r--p 00000000 00:00 0 "), None);
-        assert_eq!(line("rw-s 00000000 00:1b 7  /dev/shm/front.ice"), None);
-        assert_eq!(own("1000-fffffffff000 rw-p 00000000 00:00 0 "), None);
-    }
-
     /// Returns the page faults of this thread so far: the eighth field after its name.
     fn faults() -> u64 {
-        let text = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
-        text.rsplit(')').next().unwrap().split_whitespace().nth(7).unwrap().parse().unwrap()
+        let stat = Process::myself().unwrap().task_main_thread();
+        stat.unwrap().stat().unwrap().minflt
     }
 
     #[test]

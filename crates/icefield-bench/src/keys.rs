@@ -29,6 +29,31 @@ impl Tally {
         self.hits += other.hits;
         self.sum = self.sum.wrapping_add(other.sum);
     }
+
+    #[inline]
+    pub fn insert(&mut self, new: bool) {
+        self.hits += u64::from(new);
+    }
+
+    #[inline]
+    pub fn answer(&mut self, value: Option<u64>) {
+        if let Some(value) = value {
+            self.hits += 1;
+            self.sum = self.sum.wrapping_add(value);
+        }
+    }
+}
+
+/// Returns the answers of all threads.
+///
+/// # Errors
+/// That of the first thread that failed.
+pub(crate) fn sum(parts: Vec<icefield::Result<Tally>>) -> icefield::Result<Tally> {
+    let mut all = Tally::default();
+    for part in parts {
+        all.add(part?);
+    }
+    Ok(all)
 }
 
 /// A numbered sequence of distinct keys in random order, of unlimited length.

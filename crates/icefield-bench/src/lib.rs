@@ -8,11 +8,10 @@
 //!
 //! The README of this crate lists the fields of a result.
 
-mod ablated;
+mod adapter;
 mod args;
 mod cache;
 mod compare;
-mod counters;
 mod designs;
 mod error;
 mod experiments;
@@ -22,15 +21,14 @@ mod keys;
 mod limit;
 mod machine;
 mod map;
-mod ours;
 mod output;
-mod peer_runner;
+mod peers;
 mod place;
+mod prelude;
 mod report;
 mod results;
 mod row;
 mod session;
-mod set;
 mod stats;
 mod table;
 
@@ -66,7 +64,10 @@ pub fn run(args: Args) -> Result<bool, Error> {
         ("report", [dir]) => {
             let page = report::write(dir)?;
             let mut output = output::Output::open(&args)?;
-            output.written(&page)?;
+            output.told(
+                &format!("report: {}", page.display()),
+                &serde_json::json!({ "report": page }),
+            )?;
             output.finish()?;
             Ok(true)
         }

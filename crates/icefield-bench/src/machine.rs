@@ -1,6 +1,5 @@
 //! Pinned threads, and the clock around them.
 
-use std::io;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
@@ -109,56 +108,6 @@ impl Machine {
     }
 }
 
-/// A NUMA node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Node(u32);
-
-/// A guard: while it lives, this thread and its child threads allocate memory on one node only.
-pub(crate) struct Bound;
-
-impl Node {
-    /// Returns the nodes that the system reports.
-    pub fn all() -> Vec<Self> {
-        let told = std::fs::read_to_string("/sys/devices/system/node/online").unwrap_or_default();
-        numbers(told.trim()).into_iter().map(Self).collect()
-    }
-
-    pub fn number(self) -> u32 {
-        self.0
-    }
-
-    /// Restricts allocation to this node.
-    pub fn bind(self) -> io::Result<Bound> {
-        let mut mask = [0_u64; 16];
-        let (word, bit) = (self.0 as usize / 64, self.0 % 64);
-        *mask.get_mut(word).ok_or(io::ErrorKind::InvalidInput)? = 1 << bit;
-        set_policy(libc::MPOL_BIND, &mask).map(|()| Bound)
-    }
-}
-
-impl Drop for Bound {
-    fn drop(&mut self) {
-        // The default policy is always accepted.
-        let _ = set_policy(libc::MPOL_DEFAULT, &[]);
-    }
-}
-
-fn set_policy(policy: i32, nodes: &[u64]) -> io::Result<()> {
-    let bits = nodes.len() * 64;
-    // SAFETY: the kernel reads `bits` bits from the mask, which has that many, and keeps no pointer.
-    let done = unsafe { libc::syscall(libc::SYS_set_mempolicy, policy, nodes.as_ptr(), bits) };
-    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-/// Parses a list of numbers such as `0-1,3`.
-fn numbers(list: &str) -> Vec<u32> {
-    let range = |part: &str| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        Some(first.parse::<u32>().ok()?..=last.parse().ok()?)
-    };
-    list.split(',').filter_map(range).flatten().collect()
-}
-
 /// Returns the part of `0..count` that belongs to `thread` of `threads`.
 pub(crate) fn part(count: usize, thread: usize, threads: usize) -> std::ops::Range<usize> {
     count * thread / threads..count * (thread + 1) / threads
@@ -180,12 +129,6 @@ mod tests {
                 (0..threads).flat_map(|thread| part(count, thread, threads)).collect();
             assert_eq!(parts, (0..count).collect::<Vec<_>>());
         }
-    }
-
-    #[test]
-    fn lists_of_nodes_are_read() {
-        assert_eq!(numbers("0-2,5"), [0, 1, 2, 5]);
-        assert!(numbers("").is_empty() && numbers("x").is_empty());
     }
 
     #[test]

@@ -1,15 +1,15 @@
-//! DLHT's map under measurement: each 64-bit word is turned into a key or value of any size, in separate records.
+//! DLHT's map and set under measurement. For the map, each 64-bit word is turned into a key or value of any size, in
+//! separate records.
 
 use std::hash::Hash;
 
 use allocator_api2::alloc::System;
 use icefield::{
-    DlhtBuildHasher, DlhtMap, DlhtMapOp, Error, Global, Occupied, OnFailure, Op, RecordAllocator,
-    Result, Stats, TryInsert,
+    DlhtBuildHasher, DlhtMap, DlhtMapOp, DlhtSet, Global, OnFailure, RecordAllocator, Result, Stats,
 };
 
-use crate::ours::{Calls, Ours};
-use crate::table::{Allocation, BenchTable, Records, Setup};
+use crate::adapter::{Adapter, Scratch, Shared, expand};
+use crate::prelude::*;
 
 /// A key type that is derived from a word.
 pub(crate) trait MapKey: Hash + Eq + Send + Sync + 'static {
@@ -45,66 +45,56 @@ pub(crate) const KEY_BYTES: [usize; 4] = [8, 16, 32, 64];
 /// The size of the values that another allocator can hold.
 pub(crate) const ALLOCATED_BYTES: usize = 32;
 
-/// Returns whether [`create`] supports these records.
-pub(crate) fn holds(records: Records) -> bool {
-    let (key, value) = (records.key_bytes, records.value_bytes);
-    match records.allocation {
-        Allocation::Global if key == 8 => VALUE_BYTES.contains(&value),
-        Allocation::Global => KEY_BYTES.contains(&key) && value == 8,
-        Allocation::Malloc => (key, value) == (8, ALLOCATED_BYTES),
-    }
-}
-
-/// Creates the map described by `setup`.
-pub(crate) fn create(setup: Setup) -> Result<Box<dyn BenchTable>> {
-    let Records { key_bytes, value_bytes, allocation, .. } = setup.records;
-    Ok(match (key_bytes, value_bytes, allocation) {
-        (8, 8, Allocation::Global) => boxed::<u64, 1, _>(setup, Global),
-        (8, 16, Allocation::Global) => boxed::<u64, 2, _>(setup, Global),
-        (8, 32, Allocation::Global) => boxed::<u64, 4, _>(setup, Global),
-        (8, 32, Allocation::Malloc) => boxed::<u64, 4, _>(setup, System),
-        (8, 64, Allocation::Global) => boxed::<u64, 8, _>(setup, Global),
-        (8, 128, Allocation::Global) => boxed::<u64, 16, _>(setup, Global),
-        (8, 256, Allocation::Global) => boxed::<u64, 32, _>(setup, Global),
-        (8, 512, Allocation::Global) => boxed::<u64, 64, _>(setup, Global),
-        (8, 1024, Allocation::Global) => boxed::<u64, 128, _>(setup, Global),
-        (16, 8, Allocation::Global) => boxed::<[u64; 2], 1, _>(setup, Global),
-        (32, 8, Allocation::Global) => boxed::<[u64; 4], 1, _>(setup, Global),
-        (64, 8, Allocation::Global) => boxed::<[u64; 8], 1, _>(setup, Global),
-        _ => {
-            let detail = format!("keys of {key_bytes} and values of {value_bytes} bytes");
-            return Err(Error::InvalidOption { option: "records", detail });
-        }
+/// Returns the function that creates a map of these records, if there is one.
+fn maker(records: Records) -> Option<fn(Setup) -> Made> {
+    Some(match (records.key_bytes, records.value_bytes, records.malloc) {
+        (8, 8, false) => |setup| boxed::<u64, 1, _>(setup, Global),
+        (8, 16, false) => |setup| boxed::<u64, 2, _>(setup, Global),
+        (8, 32, false) => |setup| boxed::<u64, 4, _>(setup, Global),
+        (8, 32, true) => |setup| boxed::<u64, 4, _>(setup, System),
+        (8, 64, false) => |setup| boxed::<u64, 8, _>(setup, Global),
+        (8, 128, false) => |setup| boxed::<u64, 16, _>(setup, Global),
+        (8, 256, false) => |setup| boxed::<u64, 32, _>(setup, Global),
+        (8, 512, false) => |setup| boxed::<u64, 64, _>(setup, Global),
+        (8, 1024, false) => |setup| boxed::<u64, 128, _>(setup, Global),
+        (16, 8, false) => |setup| boxed::<[u64; 2], 1, _>(setup, Global),
+        (32, 8, false) => |setup| boxed::<[u64; 4], 1, _>(setup, Global),
+        (64, 8, false) => |setup| boxed::<[u64; 8], 1, _>(setup, Global),
+        _ => return None,
     })
 }
 
-fn boxed<K: MapKey, const N: usize, A: RecordAllocator>(
-    setup: Setup,
-    allocator: A,
-) -> Box<dyn BenchTable> {
-    let (capacity, hash) = (setup.capacity, DlhtBuildHasher::default());
-    let map = DlhtMap::with_capacity_and_hasher_in(capacity, hash, allocator);
-    Box::new(Ours(Map::<K, N, A> { map, whole: setup.records.whole }))
+/// Returns whether [`create`] supports these records.
+pub(crate) fn holds(records: Records) -> bool {
+    maker(records).is_some()
 }
 
-/// Returns the value derived from `word`.
+/// Creates the map described by `setup`.
+pub(crate) fn create(setup: Setup) -> Made {
+    match maker(setup.records) {
+        Some(create) => create(setup),
+        None => Err(unsupported("records", format!("{:?}", setup.records))),
+    }
+}
+
+fn boxed<K: MapKey, const N: usize, A: RecordAllocator>(setup: Setup, allocator: A) -> Made {
+    let (capacity, hash) = (setup.capacity, DlhtBuildHasher::default());
+    let map = DlhtMap::with_capacity_and_hasher_in(capacity, hash, allocator);
+    Ok(Box::new(Shared(Map::<K, N, A> { map, whole: setup.records.whole })))
+}
+
+/// Returns the record derived from a key.
 #[inline(always)]
-fn value<const N: usize>(word: u64) -> [u64; N] {
+fn record<K: MapKey, const N: usize>(key: u64) -> (K, [u64; N]) {
     let mut value = [0; N];
-    value[0] = word;
-    value
+    value[0] = value_of(key);
+    (K::of(key), value)
 }
 
 /// Returns the word that a value is derived from.
 #[inline(always)]
-fn word<const N: usize>(value: &[u64; N]) -> u64 {
-    value[0]
-}
-
-/// Does the same for an optional value.
-#[inline(always)]
-fn words<const N: usize>(value: Option<&[u64; N]>) -> Option<u64> {
-    value.map(word)
+fn first<const N: usize>(value: Option<&[u64; N]>) -> Option<u64> {
+    value.map(|value| value[0])
 }
 
 impl<K: MapKey, const N: usize, A: RecordAllocator> Map<K, N, A> {
@@ -112,147 +102,144 @@ impl<K: MapKey, const N: usize, A: RecordAllocator> Map<K, N, A> {
     fn read(&self, value: Option<&[u64; N]>) -> Option<u64> {
         value.map(|value| match self.whole {
             true => value.iter().fold(0, |sum: u64, word| sum.wrapping_add(*word)),
-            false => word(value),
+            false => value[0],
         })
-    }
-
-    /// Makes `call` for an array of keys and returns its answers.
-    #[inline(always)]
-    fn all<'g>(
-        &self,
-        keys: &[u64],
-        call: impl FnOnce(&[&K], &mut [Option<&'g [u64; N]>]),
-    ) -> Vec<Option<&'g [u64; N]>> {
-        let keys: Vec<K> = keys.iter().copied().map(K::of).collect();
-        let keys: Vec<&K> = keys.iter().collect();
-        let mut found = vec![None; keys.len()];
-        call(&keys, &mut found);
-        found
-    }
-
-    /// Returns the records derived from pairs of words.
-    fn records(pairs: &[(u64, u64)]) -> impl Iterator<Item = (K, [u64; N])> {
-        pairs.iter().map(|&(key, word)| (K::of(key), value(word)))
-    }
-
-    /// Returns the map's operation that corresponds to an operation on words.
-    fn op_of<'q, 'g>(op: &Op<'_, u64, u64>, key: &'q K) -> Result<DlhtMapOp<'q, 'g, K, [u64; N]>> {
-        let own = || K::of(op.key());
-        Ok(match op {
-            Op::Get(..) => DlhtMapOp::get(key),
-            Op::Remove(..) => DlhtMapOp::remove(key),
-            Op::TryInsert(_, word, _) => DlhtMapOp::try_insert(own(), value(*word)),
-            Op::Insert(_, word, _) | Op::Put(_, word) => DlhtMapOp::insert(own(), value(*word)),
-            Op::Update(_, word, _) => DlhtMapOp::update(own(), value(*word)),
-            Op::Shadow(..) => {
-                return Err(Error::Unsupported("a map has no shadow inserts".to_owned()));
-            }
-        })
-    }
-
-    fn fill_in(&self, op: &mut Op<'_, u64, u64>, done: &DlhtMapOp<'_, '_, K, [u64; N]>) {
-        match op {
-            Op::Get(_, found) => *found = self.read(done.value()),
-            Op::Insert(.., before) | Op::Update(.., before) | Op::Remove(_, before) => {
-                *before = words(done.value());
-            }
-            Op::TryInsert(.., outcome) => {
-                *outcome = words(done.value()).map_or(Ok(()), |present| Err(Occupied(present)));
-            }
-            Op::Put(..) | Op::Shadow(..) => {}
-        }
     }
 }
 
-impl<K: MapKey, const N: usize, A: RecordAllocator> Calls for Map<K, N, A> {
-    #[inline(always)]
-    fn get(&self, key: u64) -> Result<Option<u64>> {
-        Ok(self.read(self.map.get(&K::of(key), &self.map.pin())))
-    }
+impl<K: MapKey, const N: usize, A: RecordAllocator> Adapter for Map<K, N, A> {
+    type Key = u64;
 
     #[inline(always)]
-    fn try_insert(&self, key: u64, word: u64) -> Result<TryInsert<u64>> {
-        let guard = self.map.pin();
-        let outcome = self.map.try_insert(K::of(key), value(word), &guard);
-        Ok(outcome.map_err(|Occupied(present)| Occupied(present[0])))
-    }
-
-    #[inline(always)]
-    fn insert(&self, key: u64, word: u64) -> Result<Option<u64>> {
-        Ok(words(self.map.insert(K::of(key), value(word), &self.map.pin())))
-    }
-
-    #[inline(always)]
-    fn put(&self, key: u64, word: u64) -> Result<()> {
-        self.insert(key, word).map(drop)
-    }
-
-    #[inline(always)]
-    fn update(&self, key: u64, word: u64) -> Result<Option<u64>> {
-        Ok(words(self.map.update(K::of(key), value(word), &self.map.pin())))
-    }
-
-    #[inline(always)]
-    fn remove(&self, key: u64) -> Result<Option<u64>> {
-        Ok(words(self.map.remove(&K::of(key), &self.map.pin())))
-    }
-
-    fn get_batch(&self, keys: &[u64], found: &mut [Option<u64>]) -> Result<()> {
-        let guard = self.map.pin();
-        let values = self.all(keys, |keys, found| self.map.get_batch(keys, found, &guard));
-        found.iter_mut().zip(values).for_each(|(found, value)| *found = self.read(value));
-        Ok(())
-    }
-
-    fn insert_batch(&self, pairs: &[(u64, u64)], previous: &mut [Option<u64>]) -> Result<()> {
-        let guard = self.map.pin();
-        let values = self.map.insert_batch(Self::records(pairs), &guard);
-        previous.iter_mut().zip(values).for_each(|(previous, value)| *previous = words(value));
-        Ok(())
-    }
-
-    fn put_batch(&self, pairs: &[(u64, u64)]) -> Result<()> {
-        self.map.insert_batch(Self::records(pairs), &self.map.pin());
-        Ok(())
-    }
-
-    fn update_batch(&self, pairs: &[(u64, u64)], previous: &mut [Option<u64>]) -> Result<()> {
-        let guard = self.map.pin();
-        let values = self.map.update_batch(Self::records(pairs), &guard);
-        previous.iter_mut().zip(values).for_each(|(previous, value)| *previous = words(value));
-        Ok(())
-    }
-
-    fn try_insert_batch(
-        &self,
-        pairs: &[(u64, u64)],
-        outcomes: &mut [TryInsert<u64>],
-    ) -> Result<()> {
-        let guard = self.map.pin();
-        let all = self.map.try_insert_batch(Self::records(pairs), &guard);
-        for (outcome, present) in outcomes.iter_mut().zip(all) {
-            *outcome = present.map_err(|Occupied(present)| Occupied(present[0]));
+    fn one(&self, call: Call, key: u64, _: &mut Scratch<u64>, t: &mut Tally) -> Result<()> {
+        let (map, guard) = (&self.map, self.map.pin());
+        if call == Call::Get {
+            t.answer(self.read(map.get(&K::of(key), &guard)));
+        } else if call == Call::Remove {
+            t.answer(first(map.remove(&K::of(key), &guard)));
+        } else {
+            let (key, value) = record(key);
+            match call {
+                Call::TryInsert => t.insert(map.try_insert(key, value, &guard).is_ok()),
+                Call::Insert => t.insert(map.insert(key, value, &guard).is_none()),
+                Call::Update => t.answer(first(map.update(key, value, &guard))),
+                _ => {
+                    map.insert(key, value, &guard);
+                    t.insert(true);
+                }
+            }
         }
         Ok(())
     }
 
-    fn remove_batch(&self, keys: &[u64], removed: &mut [Option<u64>]) -> Result<()> {
-        let guard = self.map.pin();
-        let values = self.all(keys, |keys, removed| self.map.remove_batch(keys, removed, &guard));
-        removed.iter_mut().zip(values).for_each(|(removed, value)| *removed = words(value));
+    fn many(&self, call: Call, keys: &[u64], _: &mut Scratch<u64>, t: &mut Tally) -> Result<()> {
+        let (map, guard) = (&self.map, self.map.pin());
+        if matches!(call, Call::Get | Call::Remove) {
+            let own: Vec<K> = keys.iter().copied().map(K::of).collect();
+            let (own, mut found): (Vec<&K>, _) = (own.iter().collect(), vec![None; keys.len()]);
+            if call == Call::Get {
+                map.get_batch(&own, &mut found, &guard);
+                found.into_iter().for_each(|value| t.answer(self.read(value)));
+            } else {
+                map.remove_batch(&own, &mut found, &guard);
+                found.into_iter().for_each(|value| t.answer(first(value)));
+            }
+            return Ok(());
+        }
+        let records = keys.iter().copied().map(record);
+        match call {
+            Call::TryInsert => {
+                let outcomes = map.try_insert_batch(records, &guard);
+                outcomes.iter().for_each(|outcome| t.insert(outcome.is_ok()));
+            }
+            Call::Update => {
+                let values = map.update_batch(records, &guard);
+                values.into_iter().for_each(|value| t.answer(first(value)));
+            }
+            call => {
+                let before = map.insert_batch(records, &guard);
+                let is_new = |value: &Option<_>| call == Call::Put || value.is_none();
+                before.iter().for_each(|value| t.insert(is_new(value)));
+            }
+        }
         Ok(())
     }
 
-    fn execute(&self, ops: &mut [Op<'_, u64, u64>]) -> Result<()> {
-        let keys: Vec<K> = ops.iter().map(|op| K::of(op.key())).collect();
-        let own = ops.iter().zip(&keys).map(|(op, key)| Self::op_of(op, key));
-        let (mut own, guard) = (own.collect::<Result<Vec<_>>>()?, self.map.pin());
-        self.map.execute(&mut own, OnFailure::Continue, &guard);
-        ops.iter_mut().zip(&own).for_each(|(op, done)| self.fill_in(op, done));
+    fn mixed(&self, ops: &[Mixed], _: &mut Scratch<u64>, t: &mut Tally) -> Result<()> {
+        let keys: Vec<K> = ops.iter().map(|op| K::of(op.key)).collect();
+        let mut calls: Vec<(Call, DlhtMapOp<'_, '_, K, [u64; N]>)> = Vec::new();
+        for (op, own) in ops.iter().zip(&keys) {
+            expand(*op, |call, word| {
+                let (key, value) = record(word);
+                calls.push((
+                    call,
+                    match call {
+                        Call::Get => DlhtMapOp::get(own),
+                        Call::Remove => DlhtMapOp::remove(own),
+                        Call::TryInsert => DlhtMapOp::try_insert(key, value),
+                        Call::Update => DlhtMapOp::update(key, value),
+                        _ => DlhtMapOp::insert(key, value),
+                    },
+                ));
+            });
+        }
+        let (kinds, mut calls): (Vec<_>, Vec<_>) = calls.into_iter().unzip();
+        let guard = self.map.pin();
+        self.map.execute(&mut calls, OnFailure::Continue, &guard);
+        for (kind, done) in kinds.into_iter().zip(&calls) {
+            match kind {
+                Call::Get => t.answer(self.read(done.value())),
+                Call::Update | Call::Remove => t.answer(first(done.value())),
+                Call::Put => t.insert(true),
+                _ => t.insert(done.value().is_none()),
+            }
+        }
         Ok(())
     }
 
     fn stats(&self) -> Stats {
         self.map.stats()
+    }
+}
+
+/// A set under measurement: it counts hits and has no values.
+pub(crate) struct Keys(pub DlhtSet<u64>);
+
+/// The calls that a set supports.
+pub(crate) const SET_CALLS: &[Call] =
+    &[Call::Get, Call::GetMiss, Call::TryInsert, Call::Remove, Call::InsDel];
+
+impl Adapter for Keys {
+    type Key = u64;
+
+    #[inline(always)]
+    fn one(&self, call: Call, key: u64, _: &mut Scratch<u64>, t: &mut Tally) -> Result<()> {
+        t.insert(match call {
+            Call::Get => self.0.contains(key),
+            Call::TryInsert => self.0.insert(key),
+            _ => self.0.remove(key),
+        });
+        Ok(())
+    }
+
+    fn many(&self, call: Call, keys: &[u64], s: &mut Scratch<u64>, t: &mut Tally) -> Result<()> {
+        let answers = &mut s.flags;
+        answers.clear();
+        answers.resize(keys.len(), false);
+        match call {
+            Call::Get => self.0.contains_batch(keys, answers),
+            Call::TryInsert => self.0.insert_batch(keys, answers),
+            _ => self.0.remove_batch(keys, answers),
+        }
+        answers.iter().for_each(|answer| t.insert(*answer));
+        Ok(())
+    }
+
+    fn answers(&self) -> Answers {
+        Answers::Hits
+    }
+
+    fn stats(&self) -> Stats {
+        self.0.stats()
     }
 }

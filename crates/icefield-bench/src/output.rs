@@ -1,19 +1,18 @@
 //! The destinations of results: JSON lines, a directory of results, a table on standard output; and progress on a
 //! terminal.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use crate::args::Args;
 use crate::compare::Comparison;
+use crate::prelude::*;
 use crate::report::RESULTS;
-use crate::results::text as plain;
-use crate::row::{FIELDS, PM_FIELDS, Row};
-use crate::{Error, Outcome};
+use crate::row::{FIELDS, PM_FIELDS, text};
 
 pub(crate) struct Output {
     json: Option<Lines>,
@@ -36,10 +35,6 @@ impl Lines {
     fn create(path: PathBuf, begun: &mut Vec<PathBuf>) -> Outcome<Self> {
         let writer = Box::new(BufWriter::new(create(&path, begun)?));
         Ok(Self { path, writer })
-    }
-
-    fn stdout() -> Self {
-        Self { path: STDOUT.into(), writer: Box::new(io::stdout()) }
     }
 
     /// Writes a line and flushes it, so that readers see it at once.
@@ -66,7 +61,7 @@ impl Output {
         let mut partial = Vec::new();
         let json = match args.json.as_deref() {
             None => None,
-            Some("-") => Some(Lines::stdout()),
+            Some("-") => Some(Lines { path: STDOUT.into(), writer: Box::new(io::stdout()) }),
             Some(path) => Some(Lines::create(path.into(), &mut partial)?),
         };
         let (mut jsonl, mut csv) = (None, None);
@@ -97,20 +92,13 @@ impl Output {
             lines.put(&line)?;
         }
         if let Some((path, csv)) = &mut self.csv {
-            let cells = flatten(&row)?;
-            let record = columns().into_iter().map(|name| cell(&cells, &name).unwrap_or_default());
+            let mut cells = cells(&row)?;
+            let record = columns().into_iter().map(|name| cells.remove(&name).unwrap_or_default());
             let written = csv.write_record(record).map_err(io::Error::from);
             written.and_then(|()| csv.flush()).map_err(|error| Error::file(path, error))?;
         }
         self.rows.push(row);
         Ok(())
-    }
-
-    pub fn listed(&mut self, experiment: &str, what: &str) -> Outcome {
-        if let Some(json) = &mut self.json {
-            json.put(&serde_json::json!({ "experiment": experiment, "what": what }).to_string())?;
-        }
-        self.say(&format!("{experiment:14} {what}"))
     }
 
     /// Writes the comparison of two runs.
@@ -121,12 +109,12 @@ impl Output {
         self.say(&comparison.to_string())
     }
 
-    /// Writes the path of a report, also as JSON.
-    pub fn written(&mut self, page: &Path) -> Outcome {
+    /// Prints a line, or writes it as JSON.
+    pub fn told(&mut self, line: &str, value: &Value) -> Outcome {
         if let Some(json) = &mut self.json {
-            json.put(&serde_json::json!({ "report": page }).to_string())?;
+            json.put(&value.to_string())?;
         }
-        self.say(&format!("report: {}", page.display()))
+        self.say(line)
     }
 
     /// Prints a line, unless standard output carries JSON.
@@ -198,15 +186,10 @@ fn refuse_reads(json: &Path, reads: &[PathBuf]) -> Outcome {
     }
 }
 
-/// Serialization fails only for maps whose keys are not strings; a row has none.
-fn not_json(error: serde_json::Error) -> Error {
-    Error::failed(format!("a result that is no JSON: {error}"))
-}
-
 /// Returns the columns: [`FIELDS`], with a column for each field of `pm`.
 fn columns() -> Vec<String> {
     let of = |field: &&str| match *field {
-        "pm" => PM_FIELDS.iter().map(|count| format!("pm.{count}")).collect(),
+        "pm" => PM_FIELDS.map(|count| format!("pm.{count}")).to_vec(),
         plain => vec![plain.to_owned()],
     };
     FIELDS.iter().flat_map(of).collect()
@@ -216,55 +199,51 @@ fn columns() -> Vec<String> {
 const NOT_PRINTED: &[&str] = &["experiment", "peer", "mops_min", "mops_max", "extra"];
 
 /// Returns a row's cells by column: nested counts as `pm.NAME`, `extra` as JSON.
-fn flatten(row: &Row) -> Outcome<Vec<(String, String)>> {
-    let mut cells = Vec::new();
-    if let Value::Object(fields) = serde_json::to_value(row).map_err(not_json)? {
-        for (name, value) in fields {
-            match value {
-                Value::Object(inner) if name == "pm" => {
-                    cells.extend(
-                        inner
-                            .into_iter()
-                            .map(|(count, value)| (format!("pm.{count}"), plain(&value))),
-                    );
-                }
-                value => cells.push((name, plain(&value))),
+fn cells(row: &Row) -> Outcome<HashMap<String, String>> {
+    let mut cells = HashMap::new();
+    let fields: Map<String, Value> =
+        serde_json::to_value(row).and_then(serde_json::from_value).map_err(not_json)?;
+    for (name, value) in fields {
+        match value {
+            Value::Object(inner) if name == "pm" => {
+                let inner = inner.iter().map(|(count, n)| (format!("pm.{count}"), text(n)));
+                cells.extend(inner);
             }
+            value => _ = cells.insert(name, text(&value)),
         }
     }
     Ok(cells)
 }
 
-fn cell(cells: &[(String, String)], column: &str) -> Option<String> {
-    cells.iter().find(|(name, _)| name == column).map(|(_, value)| value.clone())
+/// Serialization fails only for maps whose keys are not strings; a row has none.
+fn not_json(error: serde_json::Error) -> Error {
+    Error::failed(format!("a result that is no JSON: {error}"))
 }
 
 /// Formats one line per row and one column per field that any row has; the experiment's own figures come last.
 fn table_text(rows: &[Row]) -> Outcome<String> {
-    let cells: Vec<_> = rows.iter().map(flatten).collect::<Outcome<_>>()?;
-    let shown = |column: &String| {
-        !NOT_PRINTED.contains(&column.as_str())
-            && cells.iter().any(|row| cell(row, column).is_some())
+    let cells = rows.iter().map(cells).collect::<Outcome<Vec<_>>>()?;
+    let mut columns = columns();
+    columns.retain(|column| {
+        !NOT_PRINTED.contains(&column.as_str()) && cells.iter().any(|row| row.contains_key(column))
+    });
+    let line = |row: &HashMap<String, String>| -> Vec<String> {
+        columns.iter().map(|column| row.get(column).cloned().unwrap_or_default()).collect()
     };
-    let columns: Vec<String> = columns().into_iter().filter(shown).collect();
-    let values = |row: &Vec<(String, String)>| -> Vec<String> {
-        columns.iter().map(|column| cell(row, column).unwrap_or_default()).collect()
-    };
-    let lines: Vec<Vec<String>> =
-        std::iter::once(columns.clone()).chain(cells.iter().map(values)).collect();
-    let widths: Vec<usize> = (0..columns.len())
-        .map(|i| lines.iter().map(|line| line[i].chars().count()).max().unwrap_or(0))
-        .collect();
-    let backing = rows.iter().find_map(|row| row.extra.get("backing")?.as_str());
+    let mut lines = vec![columns.clone()];
+    lines.extend(cells.iter().map(line));
+    let width = |at: usize| lines.iter().map(|line| line[at].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns.len()).map(width).collect();
+    let backing = rows.iter().find_map(|row| row.point("backing"));
     let backing = backing.map(|backing| format!(" (pmem: {backing})")).unwrap_or_default();
-    let mut text = format!("{}{backing}\n", rows[0].experiment);
+    let mut table = format!("{}{backing}\n", rows[0].experiment);
     for (i, line) in lines.iter().enumerate() {
-        let padded: Vec<String> =
-            line.iter().zip(&widths).map(|(cell, width)| format!("{cell:>width$}")).collect();
+        let padded = line.iter().zip(&widths).map(|(cell, width)| format!("{cell:>width$}"));
+        let padded: Vec<String> = padded.collect();
         let extra = i.checked_sub(1).map(|row| extra_text(&rows[row])).unwrap_or_default();
-        text += &format!("{}  {extra}\n", padded.join("  "));
+        table += &format!("{}  {extra}\n", padded.join("  "));
     }
-    Ok(text)
+    Ok(table)
 }
 
 /// Formats the experiment's own figures in short; most nested ones are left to programs.
@@ -277,7 +256,7 @@ fn extra_text(row: &Row) -> String {
         )),
         Value::Object(_) if !matches!(name.as_str(), "lines" | "usual") => None,
         Value::Array(_) => None,
-        value => Some(format!("{name}={}", plain(value))),
+        value => Some(format!("{name}={}", text(value))),
     };
     row.extra.iter().filter_map(short).collect::<Vec<_>>().join(" ")
 }

@@ -4,43 +4,29 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rustix::process::{Pid, test_kill_process};
+use tempfile::TempDir;
 
 use crate::{Error, Outcome};
 
 const PREFIX: &str = "icefield-bench-";
 
-/// A directory of this run, removed with its content on drop.
+/// A directory of this run, removed with its content on drop. If that fails, the next run removes the rest.
 #[derive(Debug)]
-pub(crate) struct Scratch {
-    path: PathBuf,
-}
+pub(crate) struct Scratch(TempDir);
 
 impl Scratch {
     /// Creates a directory inside `parent`, and removes those that killed runs left there.
     pub fn new(parent: &Path) -> Outcome<Self> {
-        fs::create_dir_all(parent).map_err(|error| Error::file(parent, error))?;
+        let fault = |error| Error::file(parent, error);
+        fs::create_dir_all(parent).map_err(fault)?;
         remove_leftovers(parent);
-        for number in 0u32.. {
-            let path = parent.join(format!("{PREFIX}{}-{number}", std::process::id()));
-            match fs::create_dir(&path) {
-                Ok(()) => return Ok(Self { path }),
-                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(Error::file(&path, error)),
-            }
-        }
-        Err(Error::file(parent, std::io::ErrorKind::AlreadyExists))
+        let prefix = format!("{PREFIX}{}-", std::process::id());
+        Ok(Self(tempfile::Builder::new().prefix(&prefix).tempdir_in(parent).map_err(fault)?))
     }
 
     /// Returns a path inside, which is unused if `number` is new.
     pub fn entry(&self, number: u64) -> PathBuf {
-        self.path.join(number.to_string())
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // On failure, the next run removes the rest.
-        let _ = fs::remove_dir_all(&self.path);
+        self.0.path().join(number.to_string())
     }
 }
 
@@ -92,9 +78,9 @@ mod tests {
     fn scratch_directories_do_not_meet_and_go_away() {
         let parent = std::env::temp_dir();
         let (one, two) = (Scratch::new(&parent).unwrap(), Scratch::new(&parent).unwrap());
-        assert_ne!(one.path, two.path);
+        assert_ne!(one.0.path(), two.0.path());
         fs::write(one.entry(0), b"x").unwrap();
-        let path = one.path.clone();
+        let path = one.0.path().to_owned();
         drop(one);
         assert!(!path.exists());
     }

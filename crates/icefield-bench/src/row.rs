@@ -1,163 +1,222 @@
 //! One result: a line of JSON, a line of CSV, a line of the printed table.
 
-use serde::Serialize;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use serde_with::skip_serializing_none;
 
 use crate::args::Batch;
+use crate::stats::median;
 
-/// The fields of a line of results, in the order of the columns; `pm` and `extra` have fields of their own.
-///
-/// ```
-/// assert!(icefield_bench::FIELDS.contains(&"limit_ratio"));
-/// ```
-pub const FIELDS: &[&str] = &[
-    "experiment",
-    "table",
-    "op",
-    "peer",
-    "threads",
-    "keys",
-    "ops",
-    "batch",
-    "medium",
-    "dist",
-    "mops",
-    "mops_min",
-    "mops_max",
-    "mean_ns",
-    "p50_ns",
-    "p95_ns",
-    "p99_ns",
-    "p999_ns",
-    "p9999_ns",
-    "max_ns",
-    "bytes_per_key",
-    "load_factor",
-    "pm",
-    "ceiling",
-    "limit_ratio",
-    "shape_ratio",
-    "extra",
-];
+/// Defines [`Row`], and [`FIELDS`] from the names of its fields.
+macro_rules! row {
+    ($($(#[$doc:meta])* $field:ident: $kind:ty,)*) => {
+        /// A measurement. Readers of results rely on the names of the fields; fields that were not measured are left
+        /// out.
+        #[skip_serializing_none]
+        #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+        #[serde(default)]
+        pub(crate) struct Row {
+            $($(#[$doc])* pub $field: $kind,)*
+            /// Measured values, one per repeat, until [`Row::settle`].
+            #[serde(skip)]
+            pub samples: BTreeMap<&'static str, Vec<f64>>,
+        }
 
-/// The fields of `pm`.
-pub(crate) const PM_FIELDS: &[&str] =
-    &["line_reads", "line_writes", "flushes", "fences", "media_reads", "media_writes"];
-
-/// A measurement. Readers of results rely on the names of the fields; fields that were not measured are left out.
-#[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct Row {
-    pub experiment: &'static str,
-    pub table: String,
-    pub op: &'static str,
-    pub peer: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub threads: Option<usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub keys: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ops: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub batch: Option<Batch>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub medium: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub dist: Option<String>,
-    /// Million operations per second: the median over the repeats.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub mops: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub mops_min: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub mops_max: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub mean_ns: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub p50_ns: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub p95_ns: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub p99_ns: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub p999_ns: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub p9999_ns: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_ns: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub bytes_per_key: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub load_factor: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pm: Option<PmCost>,
-    /// The name of the loop that `limit_ratio` compares with.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ceiling: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub limit_ratio: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub shape_ratio: Option<f64>,
-    #[serde(skip_serializing_if = "Map::is_empty")]
-    pub extra: Map<String, Value>,
+        /// The fields of a line of results, in the order of the columns; `pm` and `extra` have fields of their own.
+        ///
+        /// ```
+        /// assert!(icefield_bench::FIELDS.contains(&"limit_ratio"));
+        /// ```
+        pub const FIELDS: &[&str] = &[$(stringify!($field)),*];
+    };
 }
+
+row! {
+    experiment: String,
+    table: String,
+    op: String,
+    peer: bool,
+    threads: Option<usize>,
+    keys: Option<u64>,
+    ops: Option<u64>,
+    batch: Option<Batch>,
+    medium: Option<String>,
+    dist: Option<String>,
+    /// Million operations per second: the median over the repeats.
+    mops: Option<f64>,
+    mops_min: Option<f64>,
+    mops_max: Option<f64>,
+    mean_ns: Option<f64>,
+    p50_ns: Option<f64>,
+    p95_ns: Option<f64>,
+    p99_ns: Option<f64>,
+    p999_ns: Option<f64>,
+    p9999_ns: Option<f64>,
+    max_ns: Option<f64>,
+    bytes_per_key: Option<f64>,
+    load_factor: Option<f64>,
+    /// The mean accesses of one operation to persistent memory: [`PM_FIELDS`].
+    pm: Option<Counts>,
+    /// The name of the loop that `limit_ratio` compares with.
+    ceiling: Option<String>,
+    limit_ratio: Option<f64>,
+    shape_ratio: Option<f64>,
+    /// Figures that are specific to the experiment.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    extra: Map<String, Value>,
+}
+
+/// The fields of `pm`: lines read and stored to, flushes, fences, and blocks of 256 bytes that the medium read and
+/// wrote, behind its write-combining buffer.
+pub(crate) const PM_FIELDS: [&str; 6] =
+    ["line_reads", "line_writes", "flushes", "fences", "media_reads", "media_writes"];
 
 impl Row {
-    /// Adds a figure that is specific to the experiment.
+    /// Returns a row about `table`.
+    pub fn new(experiment: &str, table: &str) -> Self {
+        let (experiment, table) = (experiment.to_owned(), table.to_owned());
+        Self { op: experiment.clone(), experiment, table, ..Self::default() }
+    }
+
+    /// Sets the setting in which the row is measured.
+    pub fn at(&mut self, threads: usize, batch: Batch, keys: u64, ops: u64) {
+        (self.threads, self.batch) = (Some(threads), Some(batch));
+        (self.keys, self.ops) = (Some(keys), Some(ops));
+    }
+
+    /// Adds a figure that is specific to the experiment; `null` adds nothing.
     pub fn extra(&mut self, name: &str, value: impl Into<Value>) {
-        self.extra.insert(name.to_owned(), value.into());
-    }
-
-    /// Sets the median and the range of throughput, in million operations per second.
-    pub fn throughput(&mut self, mops: &[f64]) {
-        self.mops = crate::stats::median(mops).map(rounded);
-        self.mops_min = mops.iter().copied().reduce(f64::min).map(rounded);
-        self.mops_max = mops.iter().copied().reduce(f64::max).map(rounded);
-        self.mean_ns = self
-            .mops
-            .filter(|mops| *mops > 0.0)
-            .map(|mops| rounded(1e3 * self.threads.unwrap_or(1) as f64 / mops));
-    }
-}
-
-/// The mean cost of one operation on persistent memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub(crate) struct PmCost {
-    /// Distinct lines read.
-    pub line_reads: f64,
-    /// Lines stored to.
-    pub line_writes: f64,
-    pub flushes: f64,
-    pub fences: f64,
-    /// Blocks of 256 bytes that the medium read.
-    pub media_reads: f64,
-    /// Blocks of 256 bytes that the medium wrote, behind its write-combining buffer.
-    pub media_writes: f64,
-}
-
-impl PmCost {
-    pub fn plus(self, other: Self) -> Self {
-        Self {
-            line_reads: self.line_reads + other.line_reads,
-            line_writes: self.line_writes + other.line_writes,
-            flushes: self.flushes + other.flushes,
-            fences: self.fences + other.fences,
-            media_reads: self.media_reads + other.media_reads,
-            media_writes: self.media_writes + other.media_writes,
+        let value = value.into();
+        if !value.is_null() {
+            self.extra.insert(name.to_owned(), value);
         }
     }
 
-    /// Returns the mean over `count` operations.
-    pub fn over(self, count: u64) -> Self {
-        let mean = |sum: f64| rounded(sum / count.max(1) as f64);
-        Self {
-            line_reads: mean(self.line_reads),
-            line_writes: mean(self.line_writes),
-            flushes: mean(self.flushes),
-            fences: mean(self.fences),
-            media_reads: mean(self.media_reads),
-            media_writes: mean(self.media_writes),
+    /// Adds figures that are specific to the experiment.
+    pub fn extras<V: Into<Value>, const N: usize>(&mut self, all: [(&str, V); N]) {
+        all.into_iter().for_each(|(name, value)| self.extra(name, value));
+    }
+
+    /// Adds the value of one repeat: `mops` is the throughput, other names are those of figures in `extra`.
+    pub fn sample(&mut self, name: &'static str, value: f64) {
+        self.samples.entry(name).or_default().push(value);
+    }
+
+    /// Returns the median of the samples so far.
+    pub fn median(&self, name: &str) -> Option<f64> {
+        self.samples.get(name).and_then(|values| median(values))
+    }
+
+    /// Removes the samples of a name that is no figure of the row.
+    pub fn forget(&mut self, name: &str) {
+        self.samples.remove(name);
+    }
+
+    /// Sets the median and the range of throughput, and all other sampled figures to their medians.
+    pub fn settle(&mut self) {
+        for (name, values) in std::mem::take(&mut self.samples) {
+            let middle = median(&values).map(rounded);
+            if name != "mops" {
+                self.extra(name, middle);
+                continue;
+            }
+            self.mops = middle;
+            self.mops_min = values.iter().copied().reduce(f64::min).map(rounded);
+            self.mops_max = values.iter().copied().reduce(f64::max).map(rounded);
+            let threads = self.threads.unwrap_or(1) as f64;
+            let mean = middle.filter(|mops| *mops > 0.0).map(|mops| rounded(1e3 * threads / mops));
+            self.mean_ns = self.mean_ns.or(mean);
         }
     }
+
+    /// Returns the batch: `none`, a number or `stream`; empty where the line has none.
+    pub fn batch(&self) -> String {
+        self.batch.map(|batch| batch.to_string()).unwrap_or_default()
+    }
+
+    /// Returns `1 thread`, `2 threads`.
+    pub fn told_threads(&self) -> String {
+        let threads = self.threads.unwrap_or(1);
+        format!("{threads} thread{}", if threads == 1 { "" } else { "s" })
+    }
+
+    /// Returns a number that the row holds: a field, a field of `pm`, or a figure of the experiment; `OUTER/INNER`
+    /// is a field of a figure.
+    pub fn figure(&self, name: &str) -> Option<f64> {
+        match name {
+            "threads" => self.threads.map(|threads| threads as f64),
+            "keys" => self.keys.map(|keys| keys as f64),
+            "mops" => self.mops,
+            "p50_ns" => self.p50_ns,
+            "p99_ns" => self.p99_ns,
+            "p999_ns" => self.p999_ns,
+            "max_ns" => self.max_ns,
+            "bytes_per_key" => self.bytes_per_key,
+            "limit_ratio" => self.limit_ratio,
+            name if PM_FIELDS.contains(&name) => self.pm.as_ref()?.0.get(name).copied(),
+            name => match name.split_once('/') {
+                Some((outer, inner)) => self.extra.get(outer)?.get(inner)?.as_f64(),
+                None => self.extra.get(name)?.as_f64(),
+            },
+        }
+    }
+
+    /// Returns the field `name` of `extra` as text: the point of a sweep.
+    pub fn point(&self, name: &str) -> Option<String> {
+        self.extra.get(name).map(text)
+    }
+
+    /// Returns the speed of the loop that `limit_ratio` compares with.
+    pub fn ceiling_mops(&self) -> Option<f64> {
+        Some(self.mops? / self.limit_ratio.filter(|ratio| *ratio > 0.0)?)
+    }
+
+    /// Returns whether the table had given a wrong answer by then.
+    pub fn is_wrong(&self) -> bool {
+        self.extra.get("wrong_answers").is_some_and(|wrong| wrong == &Value::Bool(true))
+    }
+}
+
+/// Numbers by name: accesses to persistent memory, or lines by structure.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Counts(pub BTreeMap<Cow<'static, str>, f64>);
+
+impl Counts {
+    pub fn add(&mut self, name: &'static str, count: f64) {
+        *self.0.entry(name.into()).or_default() += count;
+    }
+
+    pub fn merge(&mut self, other: &Self) {
+        for (name, count) in &other.0 {
+            *self.0.entry(name.clone()).or_default() += count;
+        }
+    }
+
+    /// Returns the means over `count` operations.
+    pub fn over(&self, count: u64) -> Self {
+        let mean = |(name, sum): (&Cow<'static, str>, &f64)| {
+            (name.clone(), rounded(sum / count.max(1) as f64))
+        };
+        Self(self.0.iter().map(mean).collect())
+    }
+
+    pub fn get(&self, name: &str) -> f64 {
+        self.0.get(name).copied().unwrap_or_default()
+    }
+}
+
+impl From<Counts> for Value {
+    fn from(counts: Counts) -> Self {
+        counts.0.into_iter().map(|(name, count)| (name.into_owned(), count)).collect()
+    }
+}
+
+/// Formats a value for print: a string without quotation marks.
+pub(crate) fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// Rounds to four decimals.

@@ -1,35 +1,35 @@
-//! The shared state of a run's experiments: options with their defaults, directories, timing, output.
+//! The shared state of a run's experiments: options with their defaults, places of tables, checks, output.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use icefield::Durability;
 use icefield::storage::sim::{Sim, SimOptions};
 
-use crate::args::{Args, Batch, Medium};
 use crate::designs::DESIGNS;
 use crate::frames;
-use crate::keys::{KeySpace, Tally};
 use crate::limit::{Arena, Loop, Pace, Pages};
-use crate::machine::{Machine, part};
+use crate::machine::Machine;
 use crate::output::Output;
-use crate::peer_runner;
-use crate::place::{RemovedDir, Scratch};
-use crate::row::Row;
-use crate::table::{BenchTable, Call, Design, Levels, Mixed, Place, Records, Setup};
-use crate::{Error, Outcome};
+use crate::peers;
+use crate::place::Scratch;
+use crate::prelude::*;
+use crate::table::Levels;
 
 pub(crate) struct Session {
+    /// The name of the running experiment.
+    pub experiment: &'static str,
     pub args: Args,
     pub output: Output,
     pub machine: Machine,
     /// The tables to measure: ours, then the peers.
-    pub designs: Vec<&'static dyn Design>,
+    pub designs: Vec<DesignRef>,
     /// The number of leading `designs` that take part in the whole session.
     chosen: usize,
-    peers: Vec<&'static dyn Design>,
+    peers: Vec<DesignRef>,
     pub space: KeySpace,
     parent: PathBuf,
     scratch: Scratch,
@@ -47,16 +47,16 @@ pub(crate) struct Session {
     wrong: RefCell<BTreeSet<&'static str>>,
 }
 
-/// A table and its directory, which is removed on drop.
-pub(crate) struct Placed {
-    // Field order matters: the table is dropped before its directory.
-    pub table: Box<dyn BenchTable>,
-    pub place: Place,
-    pub _dir: RemovedDir,
-}
+/// The number of threads and the batch of a measurement.
+pub(crate) type Setting = (usize, Batch);
 
 /// The most threads that an option may ask for; a larger number is rejected as a typing error.
 const MOST_THREADS: usize = 1 << 14;
+/// Limits under `--quick`: records of a table, and operations of a measurement.
+const QUICK_KEYS: u64 = 4_000_000;
+const QUICK_OPS: u64 = 1_000_000;
+/// Keys in one step of loading, per thread.
+const LOAD_STEP: usize = 1 << 16;
 
 impl Session {
     pub fn new(args: Args) -> Outcome<Self> {
@@ -72,8 +72,9 @@ impl Session {
         let medium = args.medium.or(args.sync.map(|_| Medium::Disk));
         let args = Args { medium, ..args };
         let parent = args.dir.clone().unwrap_or_else(|| default_dir(medium));
-        let (chosen, peers) = (chosen_designs(&args)?, peer_runner::chosen(&args)?);
+        let (chosen, peers) = (chosen_designs(&args)?, peers::chosen(&args)?);
         Ok(Self {
+            experiment: "",
             output: Output::open(&args)?,
             machine: Machine::detect(),
             chosen: chosen.len(),
@@ -86,7 +87,7 @@ impl Session {
             fixed_size: false,
             levels: None,
             room: 1.0,
-            records: Records::default(),
+            records: Records::WORDS,
             loaded: Cell::new(None),
             wrong: RefCell::default(),
             args,
@@ -99,7 +100,7 @@ impl Session {
 
     /// Sets the tables to measure from here on: the chosen ones, `others`, and the peers if `peers` is set. Replaces
     /// the tables of an earlier call.
-    pub fn invite(&mut self, peers: bool, others: &[&'static dyn Design]) {
+    pub fn invite(&mut self, peers: bool, others: &[DesignRef]) {
         self.designs.truncate(self.chosen);
         self.designs.extend(others);
         if peers {
@@ -108,21 +109,19 @@ impl Session {
     }
 
     /// Returns the medium from the options, or the usual one of `design`.
-    pub fn medium(&self, design: &dyn Design) -> Medium {
-        match self.args.medium {
-            Some(medium) if !design.is_peer() => medium,
-            _ => design.usual_medium(),
-        }
+    pub fn medium(&self, design: DesignRef) -> Medium {
+        self.args.medium.filter(|_| !design.is_peer()).unwrap_or(design.usual_medium())
     }
 
     /// Returns the tables that support all of `calls`, without single-threaded ones when `threads` is above 1.
     ///
     /// # Errors
     /// No table supports them.
-    pub fn contenders(&self, calls: &[Call], threads: usize) -> Outcome<Vec<&'static dyn Design>> {
-        let able = |design: &&&dyn Design| calls.iter().all(|call| design.offers(*call));
-        let mut designs = named(self.designs.iter().filter(able).copied().collect())?;
-        designs.retain(|design| threads == 1 || !design.is_for_one_thread());
+    pub fn contenders(&self, calls: &[Call], threads: usize) -> Outcome<Vec<DesignRef>> {
+        let mut designs = named(self.designs.iter().copied(), |design| {
+            calls.iter().all(|call| design.offers(*call))
+        })?;
+        designs.retain(|design| threads == 1 || !design.is_for_one_thread);
         Ok(designs)
     }
 
@@ -130,9 +129,39 @@ impl Session {
     ///
     /// # Errors
     /// There are none.
-    pub fn ours_on(&self, medium: Medium) -> Outcome<Vec<&'static dyn Design>> {
-        let able = |design: &&&dyn Design| !design.is_peer() && design.lives_in(medium);
-        named(self.designs.iter().filter(able).copied().collect())
+    pub fn ours_on(&self, medium: Medium) -> Outcome<Vec<DesignRef>> {
+        named(self.designs.iter().copied(), |design| !design.is_peer() && design.lives_in(medium))
+    }
+
+    fn chosen_peers(&self) -> impl Iterator<Item = DesignRef> {
+        self.designs.iter().copied().filter(|design| design.is_peer())
+    }
+
+    /// Returns the table of ours of this name, whatever `--tables` says.
+    pub fn our(&self, name: &str) -> Outcome<DesignRef> {
+        Ok(chosen_designs(&Args { tables: vec![name.to_owned()], ..self.args.clone() })?[0])
+    }
+
+    /// Returns the tables that `--tables` names, or those of `usual` that support the medium of the options; and
+    /// the peers.
+    pub fn designs_or(&self, usual: &[&str]) -> Vec<DesignRef> {
+        if !self.args.tables.is_empty() {
+            return self.designs.clone();
+        }
+        let ours = usual.iter().filter_map(|name| design_named(name));
+        ours.filter(|design| fits(&self.args, design)).chain(self.chosen_peers()).collect()
+    }
+
+    /// Returns the medium of tables in files: that of the options, or `pmem`.
+    ///
+    /// # Errors
+    /// The medium of the options has no files.
+    pub fn medium_of_files(&self) -> Outcome<(Medium, Durability)> {
+        let medium = self.args.medium.unwrap_or(Medium::Pmem);
+        let durability = medium.durability().filter(|_| medium != Medium::Memory);
+        let durability = durability
+            .ok_or_else(|| Error::option("medium", "needs files: process, pmem or disk"))?;
+        Ok((medium, durability))
     }
 
     /// Returns the number of records from the options, or the default for `medium`.
@@ -157,9 +186,10 @@ impl Session {
         if self.args.quick { 1 } else { self.args.repeat }
     }
 
-    /// Returns the points of a sweep: all of them, or with `--quick` the first, the middle and the last.
-    pub fn points<T: Copy>(&self, all: &[T]) -> Vec<T> {
+    /// Returns the points of a sweep: those asked for, or all; with `--quick` the first, the middle and the last.
+    pub fn points<T: Copy>(&self, asked: &[T], all: &[T]) -> Vec<T> {
         match (self.args.quick, all) {
+            _ if !asked.is_empty() => asked.to_vec(),
             (true, [first, .., last]) => vec![*first, all[all.len() / 2], *last],
             _ => all.to_vec(),
         }
@@ -180,29 +210,15 @@ impl Session {
         if self.args.batch.is_empty() { usual.to_vec() } else { self.args.batch.clone() }
     }
 
+    /// Returns each number of threads with each batch.
+    pub fn settings(&self, usual: &[Batch]) -> Vec<Setting> {
+        let batches = self.batches(usual);
+        let with = |threads| batches.iter().map(move |batch| (threads, *batch));
+        self.threads().into_iter().flat_map(with).collect()
+    }
+
     pub fn progress(&self, text: &str) {
         self.output.progress(text);
-    }
-
-    /// Returns the tables of these names, whatever `--tables` says, and the peers.
-    pub fn designs_named(&self, names: &[&str]) -> Outcome<Vec<&'static dyn Design>> {
-        let tables = names.iter().map(|name| (*name).to_owned()).collect();
-        let mut designs = chosen_designs(&Args { tables, ..self.args.clone() })?;
-        designs.extend(self.designs.iter().copied().filter(|design| design.is_peer()));
-        Ok(designs)
-    }
-
-    /// Returns the tables that `--tables` names, or those of `usual` that support the medium of the options; and
-    /// the peers.
-    pub fn designs_or(&self, usual: &[&str]) -> Vec<&'static dyn Design> {
-        if !self.args.tables.is_empty() {
-            return self.designs.clone();
-        }
-        let fits =
-            |design: &&dyn Design| self.args.medium.is_none_or(|medium| design.lives_in(medium));
-        let named = |name: &&str| DESIGNS.iter().find(|design| design.name() == *name).copied();
-        let ours = usual.iter().filter_map(named).filter(fits);
-        ours.chain(self.designs.iter().copied().filter(|design| design.is_peer())).collect()
     }
 
     /// Describes the storage behind the files of persistent tables.
@@ -211,15 +227,9 @@ impl Session {
     }
 
     /// Returns a row for `design`, filled in from the options.
-    pub fn row(&self, experiment: &'static str, design: &dyn Design, medium: Medium) -> Row {
-        let mut row = Row {
-            experiment,
-            table: design.name().to_owned(),
-            op: experiment,
-            peer: design.is_peer(),
-            medium: Some(medium.name()),
-            ..Row::default()
-        };
+    pub fn row(&self, design: DesignRef, medium: Medium) -> Row {
+        let mut row = Row::new(self.experiment, design.name);
+        (row.peer, row.medium) = (design.is_peer(), Some(medium.name().to_owned()));
         if medium == Medium::Pmem {
             row.extra("backing", self.backing());
             row.extra("huge_pages", !self.args.small_pages);
@@ -230,112 +240,124 @@ impl Session {
         row
     }
 
-    /// Returns an unused location on `medium`, and the guard that removes it.
-    pub fn place(&self, medium: Medium) -> (Place, RemovedDir) {
-        let place = self.fresh_place(medium);
-        let dir = RemovedDir(match &place {
-            Place::Dir { path, .. } => Some(path.clone()),
-            _ => None,
-        });
-        (place, dir)
+    /// Measures `designs` in turns, once per repeat, and returns a row for each. `one` measures a design and adds
+    /// the samples to its row.
+    pub fn rotate(
+        &mut self,
+        designs: &[DesignRef],
+        (threads, batch): Setting,
+        mut one: impl FnMut(&mut Self, DesignRef, u64, &mut Row) -> Outcome,
+    ) -> Outcome<Vec<Row>> {
+        let row = |design: &DesignRef| {
+            let mut row = self.row(design, self.medium(design));
+            (row.threads, row.batch) = (Some(threads), Some(batch));
+            row
+        };
+        let mut rows: Vec<_> = designs.iter().map(row).collect();
+        for round in 0..self.repeat() {
+            for (design, row) in designs.iter().zip(&mut rows) {
+                let experiment = self.experiment;
+                self.progress(&format!("{experiment} {}: {threads} threads", design.name));
+                one(self, design, round as u64, row)?;
+            }
+        }
+        Ok(rows)
     }
 
-    fn fresh_place(&self, medium: Medium) -> Place {
+    /// Returns an unused location on `medium`, and the guard that removes it.
+    pub fn place(&self, medium: Medium) -> (Place, RemovedDir) {
         match medium.durability() {
-            None => Place::Simulated(Sim::new(counting_sim(self.args.seed))),
-            Some(Durability::Memory) => Place::Memory,
+            None => (Place::Simulated(Sim::new(counting_sim(self.args.seed))), RemovedDir(None)),
+            Some(Durability::Memory) => (Place::Memory, RemovedDir(None)),
             Some(durability) => {
-                let huge_pages = self.args.huge_pages();
-                Place::Dir { path: self.fresh_path(), durability, huge_pages }
+                let (path, dir) = self.fresh_dir();
+                (Place::Dir { path, durability, huge_pages: self.args.huge_pages() }, dir)
             }
         }
     }
 
-    /// Returns an unused path in the directory of this run.
-    pub fn fresh_path(&self) -> PathBuf {
+    /// Returns an unused path in the directory of this run, and the guard that removes it.
+    pub fn fresh_dir(&self) -> (PathBuf, RemovedDir) {
         let number = self.places.get();
         self.places.set(number + 1);
-        self.scratch.entry(number)
+        let path = self.scratch.entry(number);
+        (path.clone(), RemovedDir(Some(path)))
     }
 
-    pub fn create(&self, design: &dyn Design, medium: Medium, setup: Setup) -> Outcome<Placed> {
+    pub fn create(&self, design: DesignRef, medium: Medium, setup: Setup) -> Outcome<Placed> {
         let (place, dir) = self.place(medium);
-        Ok(Placed { table: design.create(&place, setup)?, place, _dir: dir })
+        Ok(Placed { table: design.create(&place, setup)?, design, place, dir })
     }
 
     /// Returns the setup of a table for `capacity` records. Options that some experiments sweep get their first
     /// value.
     pub fn setup(&self, capacity: u64) -> Setup {
         Setup {
-            capacity,
-            stash_buckets: self.args.stash_buckets.first().copied(),
-            yards: self.args.yards.first().copied(),
-            filled_up: false,
-            hash: self.args.hash.unwrap_or_default(),
-            link_ratio: self.args.link_ratio.first().copied(),
             fixed_size: self.fixed_size,
             levels: self.levels,
-            sync: self.args.sync.unwrap_or_default(),
             records: self.records,
-            seed: self.args.seed,
+            ..setup(&self.args, capacity)
         }
     }
 
     /// Creates a table and loads it, with the number of keys from the options or up to `--fill` of its resize
     /// point. Returns the number of records. The resize point of a peer is unknown, so a peer holds as many records
     /// as our last table.
-    pub fn create_loaded(&self, design: &'static dyn Design) -> Outcome<(Placed, u64)> {
+    pub fn create_loaded(&self, design: DesignRef) -> Outcome<(Placed, u64)> {
         let medium = self.medium(design);
         let mut keys = self.keys(medium);
         let placed = self.create(design, medium, self.setup((keys as f64 * self.room) as u64))?;
         if let Some(fill) = self.args.fill {
             keys = match design.is_peer() {
                 true => self.loaded.get().unwrap_or(keys),
-                false => ((placed.table.stats().capacity as f64 * fill) as u64).max(1),
+                false => ((placed.stats().capacity as f64 * fill) as u64).max(1),
             };
         }
-        self.load(design, &*placed.table, 0..keys)?;
+        self.load(&placed, 0..keys)?;
         if !design.is_peer() {
             self.loaded.set(Some(keys));
         }
         Ok((placed, keys))
     }
 
-    /// Inserts the keys numbered `range` on all cores.
-    pub fn load(
+    /// Creates an empty table for at least `keys` records at `fill` of its slots, or of its resize point if it cannot
+    /// fill all slots. Returns the exact number of records too.
+    pub fn create_for_fill(
         &self,
-        design: &'static dyn Design,
-        table: &dyn BenchTable,
-        range: std::ops::Range<u64>,
-    ) -> Outcome {
-        self.progress(&format!("{}: loading {} records", design.name(), range.end - range.start));
-        self.write(design, table, Call::TryInsert, range)
+        design: DesignRef,
+        (medium, keys): (Medium, u64),
+        (fill, setup): (f64, Setup),
+    ) -> Outcome<(Placed, u64)> {
+        let capacity = (keys as f64 / fill.max(0.01)).ceil() as u64;
+        let placed = self.create(design, medium, Setup { capacity, filled_up: true, ..setup })?;
+        let records = (placed.stats().capacity as f64 * fill) as u64;
+        Ok((placed, records.max(1)))
+    }
+
+    /// Inserts the keys numbered `range` on all cores.
+    pub fn load(&self, placed: &Placed, range: Range<u64>) -> Outcome {
+        let name = placed.design.name;
+        self.progress(&format!("{name}: loading {} records", range.end - range.start));
+        self.write(placed, Call::TryInsert, range)
     }
 
     /// Makes `call`, a write that returns no values, for the keys numbered `range` on all cores.
-    pub fn write(
-        &self,
-        design: &'static dyn Design,
-        table: &dyn BenchTable,
-        call: Call,
-        range: std::ops::Range<u64>,
-    ) -> Outcome {
-        let threads = self.machine.cores();
+    pub fn write(&self, placed: &Placed, call: Call, range: Range<u64>) -> Outcome {
         let (space, count) = (self.space, (range.end - range.start) as usize);
+        let (threads, table) = (self.machine.cores(), &**placed);
         let (_, parts) = self.run(table, threads, |thread| {
             let part = part(count, thread, threads);
-            let mut hits = 0;
+            let mut found = Tally::default();
             // In steps, so that the array of keys stays small for a table of any size.
             for step in part.clone().step_by(LOAD_STEP) {
                 let end = (step + LOAD_STEP).min(part.end);
                 let keys = space.keys(range.start + step as u64..range.start + end as u64);
-                hits += table.run(call, &keys, Batch::Stream)?.hits;
+                found.add(table.run(call, &keys, Batch::Stream)?);
             }
-            Ok::<u64, icefield::Error>(hits)
+            Ok(Tally { sum: 0, ..found })
         });
-        let hits = parts.into_iter().sum::<Result<u64, _>>()?;
-        let (found, expected) = (Tally { hits, sum: 0 }, Tally { hits: count as u64, sum: 0 });
-        self.check(design, &format!("{call:?}"), found, expected);
+        let expected = Tally { hits: count as u64, sum: 0 };
+        self.check(placed.design, &format!("{call:?}"), sum(parts)?, expected);
         Ok(())
     }
 
@@ -354,83 +376,104 @@ impl Session {
     /// Looks up every key once in a table that holds none of them, which maps the table's pages; then gives frames
     /// to touched pages of memory.
     pub fn touch(&self, table: &dyn BenchTable, keys: &[u64]) -> Outcome {
-        self.timed(table, Call::GetMiss, keys, self.machine.cores(), Batch::Stream)?;
+        self.timed(table, Call::GetMiss, keys, (self.machine.cores(), Batch::Stream))?;
         frames::fill()
     }
 
-    /// Makes `call` for all `keys` on `threads` threads. Returns the time and the answers.
+    /// Makes `call` for all `keys`. Returns the time and the answers.
     pub fn timed(
         &self,
         table: &dyn BenchTable,
         call: Call,
         keys: &[u64],
-        threads: usize,
-        batch: Batch,
+        (threads, batch): Setting,
     ) -> Outcome<(Duration, Tally)> {
         let (time, parts) = self.run(table, threads, |thread| {
             table.run(call, &keys[part(keys.len(), thread, threads)], batch)
         });
-        let mut tally = Tally::default();
-        for part in parts {
-            tally.add(part?);
+        Ok((time, sum(parts)?))
+    }
+
+    /// Makes `call` for all `keys`, and checks the answers. Returns the time.
+    pub fn measured(
+        &self,
+        placed: &Placed,
+        call: Call,
+        keys: &[u64],
+        setting: Setting,
+    ) -> Outcome<Duration> {
+        let (time, found) = self.timed(&**placed, call, keys, setting)?;
+        self.check_call(placed, call, keys, found);
+        Ok(time)
+    }
+
+    /// Runs the operations of each thread, in which each key is as its operation expects, and checks the answers.
+    /// Returns the time.
+    pub fn measured_mixed(
+        &self,
+        placed: &Placed,
+        work: &[&[Mixed]],
+        batch: Batch,
+    ) -> Outcome<Duration> {
+        let (time, found) = self.timed_mixed(placed, work, batch)?;
+        let (mut expected, answers) = (Tally::default(), placed.answers());
+        for op in work.iter().copied().flatten() {
+            expected.add(answers.expected(op.call, &[op.key]));
         }
-        Ok((time, tally))
+        self.check(placed.design, "mixed", found, expected);
+        Ok(time)
+    }
+
+    /// Runs the operations of each thread. Returns the time and the answers.
+    pub fn timed_mixed(
+        &self,
+        placed: &Placed,
+        work: &[&[Mixed]],
+        batch: Batch,
+    ) -> Outcome<(Duration, Tally)> {
+        let (time, parts) =
+            self.run(&**placed, work.len(), |thread| placed.run_mixed(work[thread], batch));
+        Ok((time, sum(parts)?))
     }
 
     /// Checks the answers of `call` for all `keys`.
-    pub fn check_call(
-        &self,
-        design: &'static dyn Design,
-        table: &dyn BenchTable,
-        (call, keys): (Call, &[u64]),
-        found: Tally,
-    ) {
-        let expected = table.answers().expected(call, keys);
-        self.check(design, &format!("{call:?}"), found, expected);
+    pub fn check_call(&self, placed: &Placed, call: Call, keys: &[u64], found: Tally) {
+        let expected = placed.answers().expected(call, keys);
+        self.check(placed.design, &format!("{call:?}"), found, expected);
     }
 
     /// Records a wrong answer. The run continues, marks every later row of the table, and exits with status 1.
-    pub fn check(&self, design: &'static dyn Design, what: &str, found: Tally, expected: Tally) {
+    pub fn check(&self, design: DesignRef, what: &str, found: Tally, expected: Tally) {
         if found != expected {
-            self.wrong.borrow_mut().insert(design.name());
-            self.output.warn(&format!(
-                "WRONG ANSWERS from {} ({what}): {} hits with sum {:#x}, not {} with {:#x}",
-                design.name(),
-                found.hits,
-                found.sum,
-                expected.hits,
-                expected.sum
-            ));
+            let (hits, sum) = (found.hits, found.sum);
+            self.blame(
+                design,
+                &format!(
+                    "{what}: {hits} hits with sum {sum:#x}, not {} with {:#x}",
+                    expected.hits, expected.sum
+                ),
+            );
         }
-    }
-
-    /// Checks the answers of a mixed phase in which each key was as its operation expects.
-    pub fn check_mixed(
-        &self,
-        design: &'static dyn Design,
-        table: &dyn BenchTable,
-        ops: &[Mixed],
-        found: Tally,
-    ) {
-        let mut expected = Tally::default();
-        for op in ops {
-            expected.add(table.answers().expected(op.call, &[op.key]));
-        }
-        self.check(design, "mixed", found, expected);
     }
 
     /// Records that `design` left an impossible state; see [`Session::check`].
-    pub fn blame(&self, design: &'static dyn Design, what: &str) {
-        self.wrong.borrow_mut().insert(design.name());
-        self.output.warn(&format!("WRONG ANSWERS from {}: {what}", design.name()));
+    pub fn blame(&self, design: DesignRef, what: &str) {
+        self.wrong.borrow_mut().insert(design.name);
+        self.output.warn(&format!("WRONG ANSWERS from {}: {what}", design.name));
     }
 
     /// Writes a result.
     pub fn put(&mut self, mut row: Row) -> Outcome {
+        row.settle();
         if self.wrong.borrow().contains(row.table.as_str()) {
             row.extra("wrong_answers", true);
         }
         self.output.row(row)
+    }
+
+    /// Writes results.
+    pub fn put_all(&mut self, rows: Vec<Row>) -> Outcome {
+        rows.into_iter().try_for_each(|row| self.put(row))
     }
 
     /// Returns memory of the same kind and size as that of a table on `medium`.
@@ -439,16 +482,13 @@ impl Session {
         Ok(match medium.durability() {
             None | Some(Durability::Memory) => (Arena::anonymous(bytes, pages)?, RemovedDir(None)),
             Some(durability) => {
-                let path = self.fresh_path();
-                (
-                    Arena::in_dir(&path, durability, bytes, self.args.huge_pages())?,
-                    RemovedDir(Some(path)),
-                )
+                let (path, dir) = self.fresh_dir();
+                (Arena::in_dir(&path, durability, bytes, self.args.huge_pages())?, dir)
             }
         })
     }
 
-    /// Measures `ops` operations of a bare loop on `threads` threads.
+    /// Measures `ops` operations of a bare loop.
     pub fn timed_loop(
         &self,
         bare: Loop,
@@ -465,12 +505,22 @@ impl Session {
     }
 }
 
-/// Limits under `--quick`: records of a table, and operations of a measurement.
-const QUICK_KEYS: u64 = 4_000_000;
-const QUICK_OPS: u64 = 1_000_000;
-
-/// Keys in one step of loading, per thread.
-const LOAD_STEP: usize = 1 << 16;
+/// Returns the setup that the options describe.
+pub(crate) fn setup(args: &Args, capacity: u64) -> Setup {
+    Setup {
+        capacity,
+        stash_buckets: args.stash_buckets.first().copied(),
+        yards: args.yards.first().copied(),
+        filled_up: false,
+        hash: args.hash.unwrap_or_default(),
+        link_ratio: args.link_ratio.first().copied(),
+        fixed_size: false,
+        levels: None,
+        sync: args.sync.unwrap_or_default(),
+        records: Records::WORDS,
+        seed: args.seed,
+    }
+}
 
 /// A simulated medium that counts accesses and keeps no crash images.
 pub(crate) fn counting_sim(seed: u64) -> SimOptions {
@@ -502,28 +552,42 @@ pub(crate) fn ceiling(call: Call, medium: Medium, batch: Batch) -> Option<Loop> 
     }
 }
 
-/// Returns `designs`, or an error if it is empty.
-pub(crate) fn named(designs: Vec<&'static dyn Design>) -> Outcome<Vec<&'static dyn Design>> {
-    match designs.as_slice() {
-        [] => Err(Error::option("tables", "none of these tables can do this")),
-        _ => Ok(designs),
+/// Returns the tables that `admits` accepts.
+///
+/// # Errors
+/// There are none.
+pub(crate) fn named(
+    designs: impl IntoIterator<Item = DesignRef>,
+    admits: impl Fn(DesignRef) -> bool,
+) -> Outcome<Vec<DesignRef>> {
+    let admitted: Vec<_> = designs.into_iter().filter(|design| admits(design)).collect();
+    if admitted.is_empty() {
+        return Err(Error::option("tables", "none of these tables can do this"));
     }
+    Ok(admitted)
+}
+
+fn design_named(name: &str) -> Option<DesignRef> {
+    DESIGNS.iter().find(|design| design.name == name).copied()
+}
+
+/// Returns whether `design` supports the medium of the options.
+fn fits(args: &Args, design: DesignRef) -> bool {
+    args.medium.is_none_or(|medium| design.lives_in(medium))
 }
 
 /// Returns the tables that `--tables` names, or all usual ones that support the medium of the options.
-pub(crate) fn chosen_designs(args: &Args) -> Outcome<Vec<&'static dyn Design>> {
-    let fits = |design: &dyn Design| args.medium.is_none_or(|medium| design.lives_in(medium));
-    let hashes = |design: &dyn Design| args.hash.is_none() || design.offers_hashes();
+pub(crate) fn chosen_designs(args: &Args) -> Outcome<Vec<DesignRef>> {
+    let hashes = |design: DesignRef| args.hash.is_none() || design.offers_hashes;
     if args.tables.is_empty() {
-        let able = |design: &&&dyn Design| design.is_usual() && fits(**design) && hashes(**design);
-        return named(DESIGNS.iter().filter(able).copied().collect());
+        let able = |design: DesignRef| design.is_usual && fits(args, design) && hashes(design);
+        return named(DESIGNS.iter().copied(), able);
     }
-    let find = |name: &String| -> Outcome<&'static dyn Design> {
-        let known = || DESIGNS.iter().map(|design| design.name()).collect::<Vec<_>>().join(", ");
-        let found = DESIGNS.iter().find(|design| design.name() == name).copied();
+    let find = |name: &String| -> Outcome<DesignRef> {
+        let known = || DESIGNS.iter().map(|design| design.name).collect::<Vec<_>>().join(", ");
         let unknown = || Error::option("tables", format!("`{name}` is none of {}", known()));
-        let design = found.ok_or_else(unknown)?;
-        if let Some(medium) = args.medium.filter(|medium| !design.lives_in(*medium)) {
+        let design = design_named(name).ok_or_else(unknown)?;
+        if let Some(medium) = args.medium.filter(|_| !fits(args, design)) {
             let (asked, usual) = (medium.name(), design.usual_medium().name());
             let detail = format!("{name} cannot live in {asked}; it usually lives in {usual}");
             return Err(Error::option("medium", detail));

@@ -1,17 +1,20 @@
 //! The interface between experiments and tables: [`BenchTable`] is an open table, [`Design`] creates them.
 //!
-//! The loops over keys are inside the calls, so dynamic dispatch costs nothing per operation; any table that takes
-//! an array of keys can be measured. To add a design, implement [`Design`] and add a line to [`super::designs`].
+//! The loops over keys are inside the calls, so dynamic dispatch costs nothing per operation. To add a design,
+//! implement [`super::adapter::Adapter`] for its table and add a [`Design`] to [`super::designs`].
 
+use std::ops::Deref;
 use std::path::PathBuf;
 
 use icefield::storage::HugePages;
 use icefield::storage::sim::Sim;
 use icefield::{Durability, Error, JoinIndex, Result, Stats, SyncMode, Yards};
+use icefield_peers::{Kind, Operation};
 
-use crate::args::{Batch, Hashing, Medium};
-use crate::keys::Tally;
+use crate::args::Hashing;
 use crate::limit::Pages;
+use crate::peers;
+use crate::prelude::*;
 use crate::stats::Histogram;
 
 /// The operation that a phase applies to each key.
@@ -39,9 +42,18 @@ pub(crate) fn updates(key: u64) -> bool {
 }
 
 impl Call {
+    /// The calls that a table makes; the others are made of them.
+    pub const PLAIN: [Self; 6] =
+        [Self::Get, Self::TryInsert, Self::Insert, Self::Put, Self::Update, Self::Remove];
+
     /// Returns the number of operations that one key counts for.
     pub fn operations(self) -> usize {
         if self == Self::InsDel { 2 } else { 1 }
+    }
+
+    /// Returns whether the call adds records.
+    pub fn adds(self) -> bool {
+        matches!(self, Self::TryInsert | Self::Insert | Self::Put)
     }
 
     /// Returns the required answers of a phase over `keys` in which each key was as the call expects.
@@ -56,7 +68,7 @@ impl Call {
     }
 }
 
-/// One operation of a mixed phase: a get, an update, any kind of insert, or a removal.
+/// One operation of a mixed phase.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mixed {
     pub key: u64,
@@ -106,18 +118,11 @@ impl Answers {
     }
 }
 
-/// A table under measurement: the value of each 64-bit key is [`value_of`] the key.
+/// A table under measurement: the value of each 64-bit key is [`value_of`](crate::keys::value_of) the key.
 pub(crate) trait BenchTable: Send + Sync {
     /// Makes `call` for each key in order. `hits` counts gets, updates and removals of present keys and inserts of
     /// absent ones; `sum` adds up the returned values.
     fn run(&self, call: Call, keys: &[u64], batch: Batch) -> Result<Tally>;
-
-    fn answers(&self) -> Answers {
-        Answers::Values
-    }
-
-    /// Called when this thread, number `_index`, starts to use the table, and when it has finished.
-    fn thread(&self, _index: usize, _begins: bool) {}
 
     /// Runs operations of several kinds in order.
     fn run_mixed(&self, ops: &[Mixed], batch: Batch) -> Result<Tally>;
@@ -125,124 +130,227 @@ pub(crate) trait BenchTable: Send + Sync {
     /// Does the same as [`BenchTable::run`], one operation at a time, and records the time of each in nanoseconds.
     fn run_timed(&self, call: Call, keys: &[u64], times: &mut Histogram) -> Result<Tally>;
 
+    fn answers(&self) -> Answers;
+
+    /// Called when this thread, number `index`, starts to use the table, and when it has finished.
+    fn thread(&self, index: usize, begins: bool);
+
     fn stats(&self) -> Stats;
 
     /// Returns the join index behind the table, in memory or in files; `None` for other tables.
-    fn index(&self) -> Option<&JoinIndex<u64>> {
-        None
-    }
+    fn index(&self) -> Option<&JoinIndex<u64>>;
+}
+
+/// Returns one of a design's own counts.
+pub(crate) fn detail(stats: &Stats, name: &str) -> Option<u64> {
+    stats.details.iter().find(|(known, _)| *known == name).map(|(_, count)| *count)
+}
+
+pub(crate) type Made = Result<Box<dyn BenchTable>>;
+
+/// Builds a table of all its records at once, with a number of threads.
+pub(crate) type Build = fn(&Place, Setup, &[u64], usize) -> Made;
+
+/// The functions that make the tables of a design.
+pub(crate) enum Maker {
+    Ours {
+        /// Creates an empty table.
+        create: fn(&Place, Setup) -> Made,
+        /// Opens the existing table, with that number of recovery threads if [`Design::recovers_on_threads`].
+        open: fn(&Place, usize) -> Made,
+        /// Set if tables are built of all their records at once.
+        build: Option<Build>,
+    },
+    Peer(&'static dyn Kind),
 }
 
 /// A kind of table that can be created and opened.
-pub(crate) trait Design: Sync {
-    /// Returns the name used in options and results.
-    fn name(&self) -> &str;
-
-    /// Returns whether it is a competitor and not one of our tables.
-    fn is_peer(&self) -> bool {
-        false
-    }
-
-    /// Returns whether it is measured when `--tables` is not given.
-    fn is_usual(&self) -> bool {
-        true
-    }
-
-    /// Returns whether its tables are single-threaded, so that only one thread is measured.
-    fn is_for_one_thread(&self) -> bool {
-        false
-    }
-
-    fn lives_in(&self, medium: Medium) -> bool;
-
-    /// Returns the default medium.
-    fn usual_medium(&self) -> Medium;
-
-    /// Returns whether the hash function is an option.
-    fn offers_hashes(&self) -> bool {
-        false
-    }
-
-    /// Returns whether it has levels, and options for the first of them.
-    fn offers_levels(&self) -> bool {
-        false
-    }
-
-    /// Returns whether it has front and back buckets of selectable size.
-    fn offers_yards(&self) -> bool {
-        false
-    }
-
-    /// Returns whether its tables return space to the file system when records are removed.
-    fn gives_space_back(&self) -> bool {
-        false
-    }
-
-    /// Returns whether the number of recovery threads is an option.
-    fn recovers_on_threads(&self) -> bool {
-        false
-    }
-
-    /// Returns whether its tables support `call`.
-    fn offers(&self, _call: Call) -> bool {
-        true
-    }
-
+pub(crate) struct Design {
+    /// The name used in options and results.
+    pub name: &'static str,
+    pub maker: Maker,
+    /// The media that it supports, its usual one first.
+    pub media: &'static [Medium],
+    /// True if it is measured when `--tables` is not given.
+    pub is_usual: bool,
+    /// True if its tables are single-threaded, so that only one thread is measured.
+    pub is_for_one_thread: bool,
+    /// True if the hash function is an option.
+    pub offers_hashes: bool,
+    /// True if it has levels, and options for the first of them.
+    pub offers_levels: bool,
+    /// True if it has front and back buckets of selectable size.
+    pub offers_yards: bool,
+    /// True if its tables return space to the file system when records are removed.
+    pub gives_space_back: bool,
+    /// True if the number of recovery threads is an option.
+    pub recovers_on_threads: bool,
+    /// The calls that our tables support, if not all.
+    pub calls: Option<&'static [Call]>,
     /// Returns whether its tables can store these records.
-    fn holds(&self, records: Records) -> bool {
-        records == Records::default()
+    pub holds: fn(Records) -> bool,
+    /// The kind of pages in which its memory is mapped; the bare loops use the same.
+    pub pages: Pages,
+    /// The documented costs of operations without splits, as [`costs`] reads them; empty if there are none.
+    pub costs: &'static [(usize, usize, usize)],
+    /// The regions that its tables may have, each with the name of its lines in results.
+    pub regions: &'static [(&'static str, &'static str)],
+}
+
+/// Lists regions, each with the name of its lines in results.
+macro_rules! regions {
+    ($($region:literal $structure:literal,)*) => { &[$(($region, $structure)),*] };
+}
+pub(crate) use regions;
+
+pub(crate) type DesignRef = &'static Design;
+
+impl Design {
+    /// Returns a design of maps of words that live where persistent memory does.
+    pub const fn new(name: &'static str, maker: Maker) -> Self {
+        Self {
+            name,
+            maker,
+            media: &[Medium::Pmem, Medium::Memory, Medium::Process, Medium::Sim],
+            is_usual: true,
+            is_for_one_thread: false,
+            offers_hashes: false,
+            offers_levels: false,
+            offers_yards: false,
+            gives_space_back: false,
+            recovers_on_threads: false,
+            calls: None,
+            holds: |records| matches!(records, Records::WORDS),
+            pages: Pages::AsMapped,
+            costs: &[],
+            regions: &[],
+        }
     }
 
-    /// Returns the kind of pages in which its memory is mapped; the bare loops use the same.
-    fn pages(&self) -> Pages {
-        Pages::AsMapped
+    pub fn is_peer(&self) -> bool {
+        matches!(self.maker, Maker::Peer(_))
     }
 
     /// Returns whether its tables are built from all their records at once, by [`Design::build`].
-    fn is_built(&self) -> bool {
-        false
+    pub fn is_built(&self) -> bool {
+        matches!(self.maker, Maker::Ours { build: Some(_), .. })
     }
 
-    /// Builds a table of `_keys`, [`value_of`] each as its value, with `_threads` threads.
-    ///
-    /// [`value_of`]: crate::keys::value_of
-    fn build(&self, place: &Place, _setup: Setup, _keys: &[u64], _threads: usize) -> Built {
-        let detail = format!("{} is filled record by record ({place:?})", self.name());
-        Err(Error::InvalidOption { option: "tables", detail })
+    pub fn lives_in(&self, medium: Medium) -> bool {
+        self.media.contains(&medium)
+    }
+
+    pub fn usual_medium(&self) -> Medium {
+        self.media[0]
+    }
+
+    /// Returns whether its tables support `call`.
+    pub fn offers(&self, call: Call) -> bool {
+        let Maker::Peer(kind) = &self.maker else {
+            return self.calls.is_none_or(|calls| calls.contains(&call));
+        };
+        let needed: &[Operation] = match call {
+            Call::Get | Call::GetMiss => &[Operation::Get],
+            Call::TryInsert => &[Operation::Insert],
+            Call::Put => &[Operation::Put],
+            Call::Insert => return false,
+            Call::Update => &[Operation::Update],
+            Call::Remove => &[Operation::Remove],
+            Call::InsDel => &[Operation::InsDel],
+            Call::PutHeavy => &[Operation::Get, Operation::Update],
+        };
+        needed.iter().all(|operation| kind.offers(*operation))
     }
 
     /// Creates an empty table.
-    fn create(&self, place: &Place, setup: Setup) -> Result<Box<dyn BenchTable>>;
+    pub fn create(&self, place: &Place, setup: Setup) -> Made {
+        match &self.maker {
+            Maker::Ours { create, .. } => create(place, setup),
+            Maker::Peer(kind) => peers::create(*kind, place, setup),
+        }
+    }
 
-    /// Opens the existing table, with `threads` recovery threads if [`Design::recovers_on_threads`].
-    fn open(&self, place: &Place, threads: usize) -> Result<Box<dyn BenchTable>>;
+    /// Opens the existing table.
+    pub fn open(&self, place: &Place, threads: usize) -> Made {
+        match &self.maker {
+            Maker::Ours { open, .. } => open(place, threads),
+            Maker::Peer(kind) => peers::open(*kind, place),
+        }
+    }
+
+    /// Builds a table of `keys`, each with its value, with `threads` threads.
+    pub fn build(&self, place: &Place, setup: Setup, keys: &[u64], threads: usize) -> Made {
+        match &self.maker {
+            Maker::Ours { build: Some(build), .. } => build(place, setup, keys, threads),
+            _ => Err(unsupported("tables", format!("{} is filled record by record", self.name))),
+        }
+    }
 
     /// Returns the documented cost of one operation without splits; `None` for peers, which are not compared with
     /// bare loops.
-    fn cost(&self, call: Call) -> Option<Cost>;
+    pub fn cost(&self, call: Call) -> Option<Cost> {
+        let (reads, writes, fences) = *self.costs.get(match call {
+            Call::Get => 0,
+            Call::GetMiss => 1,
+            Call::TryInsert | Call::Insert => 2,
+            Call::Put => 3,
+            Call::Update | Call::Remove => 4,
+            Call::InsDel => 5,
+            Call::PutHeavy => 6,
+        })?;
+        Some(Cost { reads, writes, fences })
+    }
 
-    /// Returns the regions that its tables may have, each with the name of its lines in results.
-    fn regions(&self) -> &'static [(&'static str, &'static str)] {
-        &[]
+    /// Returns the name in results of the lines of `region`.
+    pub fn structure(&self, region: &str) -> &'static str {
+        self.regions.iter().find(|(name, _)| *name == region).map_or("other", |(_, name)| name)
     }
 }
 
-/// Returns the name in results of the lines of `region`.
-pub(crate) fn structure_of(design: &dyn Design, region: &str) -> &'static str {
-    design
-        .regions()
-        .iter()
-        .find(|(name, _)| *name == region)
-        .map_or("other", |(_, structure)| structure)
+/// Returns the error for a table that an option does not fit.
+pub(crate) fn unsupported(option: &'static str, detail: impl Into<String>) -> Error {
+    Error::InvalidOption { option, detail: detail.into() }
 }
-
-pub(crate) type Built = Result<Box<dyn BenchTable>>;
 
 #[derive(Clone, Debug)]
 pub(crate) enum Place {
     Memory,
     Dir { path: PathBuf, durability: Durability, huge_pages: HugePages },
     Simulated(Sim),
+}
+
+/// A table and its directory, which is removed on drop.
+pub(crate) struct Placed {
+    // Field order matters: the table is dropped before its directory.
+    pub table: Box<dyn BenchTable>,
+    pub design: DesignRef,
+    pub place: Place,
+    pub dir: RemovedDir,
+}
+
+impl Deref for Placed {
+    type Target = dyn BenchTable;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.table
+    }
+}
+
+impl Placed {
+    /// Returns the simulated medium of the table.
+    pub fn sim(&self) -> Outcome<&Sim> {
+        match &self.place {
+            Place::Simulated(sim) => Ok(sim),
+            _ => Err(crate::Error::failed("the table is not on the simulated medium")),
+        }
+    }
+
+    /// Closes the table and opens it again.
+    pub fn reopened(self, threads: usize) -> Result<Self> {
+        let Self { table, design, place, dir } = self;
+        drop(table);
+        Ok(Self { table: design.open(&place, threads)?, design, place, dir })
+    }
 }
 
 /// The shape of records, for tables that store more than words.
@@ -252,23 +360,14 @@ pub(crate) struct Records {
     pub value_bytes: usize,
     /// True if gets read the whole value and not only its first word.
     pub whole: bool,
-    pub allocation: Allocation,
+    /// True if records come from the C library's allocator, through the table's allocator parameter, instead of from
+    /// the program's.
+    pub malloc: bool,
 }
 
-impl Default for Records {
+impl Records {
     /// Records of two words.
-    fn default() -> Self {
-        Self { key_bytes: 8, value_bytes: 8, whole: true, allocation: Allocation::Global }
-    }
-}
-
-/// The allocator of records that live outside the table's own memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Allocation {
-    /// The program's global allocator.
-    Global,
-    /// The C library's allocator, through the table's allocator parameter.
-    Malloc,
+    pub const WORDS: Self = Self { key_bytes: 8, value_bytes: 8, whole: true, malloc: false };
 }
 
 /// Options for the first levels of a table with levels.

@@ -50,8 +50,6 @@ const TESTS: &[(&str, fn())] = &[
     ("a_full_iceberg_is_nearly_all_records", a_full_iceberg_is_nearly_all_records),
     ("results_go_to_a_directory", results_go_to_a_directory),
     ("runs_are_compared", runs_are_compared),
-    ("a_model_is_labelled_and_checked", a_model_is_labelled_and_checked),
-    ("machines_say_what_they_cannot_measure", machines_say_what_they_cannot_measure),
 ];
 
 /// The command line with which `recovery` and `join-share` start this program.
@@ -483,36 +481,6 @@ fn results_go_to_a_directory() {
     // One by one and in batches.
     let figures: Vec<_> = dir.path().join("new/figures").read_dir().unwrap().collect();
     assert_eq!(figures.len(), 2);
-}
-
-fn a_model_is_labelled_and_checked() {
-    let mut args = small("project");
-    args.threads = vec![1, 24];
-    let rows = rows(args);
-    // Five calls on three media.
-    assert_eq!(rows.len(), 5 * 3 * 2);
-    assert!(rows.iter().all(|row| !row.contains_key("mops")), "a model is no measurement");
-    let medium = |row: &&Map<String, Value>, name: &str| row["extra"]["modelled_medium"] == name;
-    for row in rows.iter().filter(|row| medium(row, "dram") && row["threads"] == 1) {
-        assert!(extra(row, "model_over_measured") > 0.0, "{row:?}");
-    }
-    let optane = rows.iter().filter(|row| medium(row, "optane") && row["op"] == "try_insert");
-    let modelled: Vec<_> = optane.map(|row| extra(row, "modelled_mops")).collect();
-    assert!(modelled[1] > modelled[0], "24 threads do more than one: {modelled:?}");
-}
-
-fn machines_say_what_they_cannot_measure() {
-    for experiment in ["energy", "remote"] {
-        let mut args = small(experiment);
-        args.tables = vec!["dlht".to_owned()];
-        for row in rows(args) {
-            let told = row["extra"].get("not_measured").is_some_and(Value::is_string);
-            assert!(told || number(&row, "mops") > 0.0, "{row:?}");
-        }
-    }
-    let mut args = small("remote");
-    (args.tables, args.mem_node) = (vec!["dlht".to_owned()], Some(900));
-    assert!(matches!(run(args), Err(Error::Option { option: "mem-node", .. })));
 }
 
 fn runs_are_compared() {

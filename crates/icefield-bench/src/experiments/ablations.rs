@@ -1,24 +1,20 @@
-//! The gain from parts of Dash: Dash-EH compared with forms of itself that lack one. `locks` (Dash Fig 13), and the
-//! part of `filters` about Dash.
+//! The gain from parts of a table: Dash-EH compared with forms of itself that lack one: `locks` (Dash Fig 13) and
+//! `filters` (Dash Figs 9 and 10); and Plush with filters in DRAM and preallocated buckets (`filters`, Plush Fig 9).
 //!
 //! Times are compared in turns, within one run. Lines are counted on the simulated medium, in a smaller table of
 //! the same load factor.
 
-use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde_json::json;
 
-use super::amplification::difference;
-use super::growth::{describe_space, filled_with};
-use crate::ablated::{READ_LOCKS, WHOLE};
-use crate::args::{Batch, Medium};
-use crate::keys::Tally;
-use crate::machine::{mops, part};
-use crate::row::{PmCost, Row, rounded};
-use crate::session::{Placed, Session};
-use crate::stats::median;
-use crate::table::{Call, Design, Place, Records};
-use crate::{Error, Outcome};
+use super::amplification::Cost;
+use super::throughput::{GET, GET_MISS, INSERT, Sweep, run_sweep};
+use crate::designs::{
+    CCEH_LIKE, NO_FILTERS, NO_FINGERPRINTS, NO_OVERFLOW, READ_LOCKS, WHOLE, WIDE_BYTES,
+};
+use crate::prelude::*;
+use crate::table::Levels;
 
 /// The number of records in the tables whose lines are counted, and of searches there.
 const COUNTED_RECORDS: u64 = 20_000;
@@ -29,50 +25,73 @@ const TURNS: usize = 16;
 
 const CALLS: [(&str, Call); 2] = [("get", Call::Get), ("get-miss", Call::GetMiss)];
 
-pub(super) struct Comparison {
-    pub experiment: &'static str,
-    /// The first one is the reference.
-    pub designs: Vec<&'static dyn Design>,
-    pub key_bytes: usize,
-}
+/// Dash with its filters, and without each of them.
+const FILTERS: [DesignRef; 5] = [&WHOLE, &NO_FINGERPRINTS, &NO_OVERFLOW, &NO_FILTERS, &CCEH_LIKE];
 
 pub(super) fn locks(session: &mut Session) -> Outcome {
-    let designs: Vec<&'static dyn Design> = vec![&WHOLE, &READ_LOCKS];
-    compare(session, &Comparison { experiment: "locks", designs, key_bytes: 8 })
+    compare(session, &[&WHOLE, &READ_LOCKS], 8)
 }
 
-/// Writes a row for each design, call, number of threads and batch.
-pub(super) fn compare(session: &mut Session, comparison: &Comparison) -> Outcome {
+pub(super) fn filters(session: &mut Session) -> Outcome {
+    let any = |has: fn(DesignRef) -> bool| session.designs.iter().any(|design| has(design));
+    let dash = any(|design| FILTERS.iter().any(|form| form.name == design.name));
+    let levels = any(|design| design.offers_levels);
+    if !dash && !levels {
+        return Err(Error::option("tables", "none of these tables has filters to switch off"));
+    }
+    // All forms, whichever `--tables` names: each is compared with the complete one.
+    for key_bytes in [8, WIDE_BYTES].into_iter().filter(|_| dash) {
+        compare(session, &FILTERS, key_bytes)?;
+    }
+    if levels { filters_of_levels(session) } else { Ok(()) }
+}
+
+/// Measures the options of a table with levels, cumulatively, for the level that holds the records of its capacity.
+fn filters_of_levels(session: &mut Session) -> Outcome {
+    for (preallocated, dram_filters, name) in
+        [(0, 0, "none"), (1, 0, "prealloc"), (1, 1, "prealloc+dramfilter")]
+    {
+        session.levels = Some(Levels { dram_filters, preallocated });
+        let point = [("filters", json!(name))];
+        for spec in [&INSERT, &GET, &GET_MISS] {
+            let admits = |design: DesignRef| design.offers_levels;
+            let sweep = Sweep { point: &point, admits, ..Sweep::new(session) };
+            run_sweep(session, spec, &sweep)?;
+        }
+    }
+    session.levels = None;
+    Ok(())
+}
+
+/// Writes a row for each design, call, number of threads and batch. The first design is the reference.
+fn compare(session: &mut Session, designs: &[DesignRef], key_bytes: usize) -> Outcome {
     let medium = session.args.medium.unwrap_or(Medium::Pmem);
     if !matches!(medium, Medium::Memory | Medium::Process | Medium::Pmem) {
         return Err(Error::option("medium", "times are compared on memory, process or pmem"));
     }
-    session.records = Records { key_bytes: comparison.key_bytes, ..Records::default() };
-    let keys = session.keys_or(4_000_000);
-    let (tables, keys) = load(session, comparison, medium, keys)?;
-    let counted = count(session, comparison)?;
-    for threads in session.threads() {
-        for batch in session.batches(&[Batch::Stream]) {
-            for (name, call) in CALLS {
-                let speeds = race(session, comparison, &tables, (call, keys), (threads, batch))?;
-                let whole = median(&speeds[0]);
-                for (index, design) in comparison.designs.iter().enumerate() {
-                    let mut row = session.row(comparison.experiment, *design, medium);
-                    (row.threads, row.batch) = (Some(threads), Some(batch));
-                    (row.keys, row.ops) = (Some(keys), Some(session.ops(keys)));
-                    row.throughput(&speeds[index]);
-                    describe_space(&mut row, &*tables[index].table);
-                    row.extra("call", name);
-                    row.extra("key_bytes", comparison.key_bytes);
-                    let ratio = whole.zip(median(&speeds[index])).map(|(whole, own)| whole / own);
-                    row.extra("whole_speed_ratio", ratio.map(rounded));
-                    describe_lines(&mut row, &counted[index], name);
-                    session.put(row)?;
-                }
+    session.records = Records { key_bytes, ..Records::WORDS };
+    let (tables, keys) = load(session, designs, medium, session.keys_or(4_000_000))?;
+    let records = COUNTED_RECORDS.min(session.keys_or(COUNTED_RECORDS));
+    let counted = load(session, designs, Medium::Sim, records)?;
+    for setting in session.settings(&[Batch::Stream]) {
+        for (name, call) in CALLS {
+            session.progress(&format!("{}: {name}, {} threads", session.experiment, setting.0));
+            let mut rows = race(session, &tables, (call, keys), setting)?;
+            let whole = rows[0].median("mops");
+            for ((row, placed), counted_table) in rows.iter_mut().zip(&tables).zip(&counted.0) {
+                describe_space(row, &**placed);
+                row.extra("call", name);
+                row.extra("key_bytes", key_bytes);
+                let ratio = whole.zip(row.median("mops")).map(|(whole, own)| whole / own);
+                row.extra("whole_speed_ratio", ratio.map(rounded));
+                let asked = searches(session, call, counted.1, COUNTED_SEARCHES, 0);
+                let cost = Cost::of_calls(session, counted_table, call, &asked)?;
+                cost.over(asked.len() as u64).describe(row);
             }
+            session.put_all(rows)?;
         }
     }
-    session.records = Records::default();
+    session.records = Records::WORDS;
     Ok(())
 }
 
@@ -80,116 +99,56 @@ pub(super) fn compare(session: &mut Session, comparison: &Comparison) -> Outcome
 /// `keys`.
 fn load(
     session: &Session,
-    comparison: &Comparison,
+    designs: &[DesignRef],
     medium: Medium,
     keys: u64,
 ) -> Outcome<(Vec<Placed>, u64)> {
     let (mut tables, mut count) = (Vec::new(), None);
-    for design in comparison.designs.iter().copied() {
-        let (placed, planned) = planned(session, design, medium, keys)?;
-        let keys = *count.get_or_insert(planned);
-        session.load(design, &*placed.table, 0..keys)?;
+    for design in designs {
+        let filled = (session.args.fill.unwrap_or(1.0), session.setup(0));
+        let (placed, planned) = session.create_for_fill(design, (medium, keys), filled)?;
+        session.load(&placed, 0..*count.get_or_insert(planned))?;
         tables.push(placed);
     }
     Ok((tables, count.unwrap_or(keys)))
 }
 
-/// Returns an empty table and the number of records that it is planned for.
-fn planned(
-    session: &Session,
-    design: &'static dyn Design,
-    medium: Medium,
-    keys: u64,
-) -> Outcome<(Placed, u64)> {
-    let fill = session.args.fill.unwrap_or(1.0);
-    filled_with(session, design, (medium, keys), (fill, session.setup(0)))
-}
-
-/// Returns the throughputs of one call for each design, a value per repeat.
+/// Returns a row for each table, with the throughputs of one call.
 fn race(
     session: &Session,
-    comparison: &Comparison,
     tables: &[Placed],
     (call, keys): (Call, u64),
-    (threads, batch): (usize, Batch),
-) -> Outcome<Vec<Vec<f64>>> {
-    let mut speeds = vec![Vec::new(); tables.len()];
-    for round in 0..session.repeat() {
-        session.progress(&format!("{}: {call:?}, {threads} threads", comparison.experiment));
-        let asked = searches(session, call, keys, session.ops(keys) as usize, round as u64);
-        let mut times = vec![std::time::Duration::ZERO; tables.len()];
-        let mut found = vec![Tally::default(); tables.len()];
+    setting: Setting,
+) -> Outcome<Vec<Row>> {
+    let ops = session.ops(keys);
+    let row = |placed: &Placed| {
+        let mut row = session.row(placed.design, session.args.medium.unwrap_or(Medium::Pmem));
+        row.at(setting.0, setting.1, keys, ops);
+        row
+    };
+    let mut rows: Vec<_> = tables.iter().map(row).collect();
+    for round in 0..session.repeat() as u64 {
+        let asked = searches(session, call, keys, ops as usize, round);
+        let mut raced = vec![(Duration::ZERO, Tally::default()); tables.len()];
         for turn in 0..TURNS {
             let asked = &asked[part(asked.len(), turn, TURNS)];
-            for (index, placed) in tables.iter().enumerate() {
-                let (time, tally) = session.timed(&*placed.table, call, asked, threads, batch)?;
-                times[index] += time;
-                found[index].add(tally);
+            for (placed, (time, found)) in tables.iter().zip(&mut raced) {
+                let (one, tally) = session.timed(&**placed, call, asked, setting)?;
+                *time += one;
+                found.add(tally);
             }
         }
-        for (index, placed) in tables.iter().enumerate() {
-            let design = comparison.designs[index];
-            session.check_call(design, &*placed.table, (call, &asked), found[index]);
-            speeds[index].push(mops(asked.len(), times[index]));
+        for ((placed, row), (time, found)) in tables.iter().zip(&mut rows).zip(raced) {
+            session.check_call(placed, call, &asked, found);
+            row.sample("mops", mops(asked.len(), time));
         }
     }
-    Ok(speeds)
+    Ok(rows)
 }
 
 fn searches(session: &Session, call: Call, keys: u64, count: usize, round: u64) -> Vec<u64> {
     match call {
         Call::GetMiss => session.space.keys(keys..keys + count as u64),
         _ => session.space.draw(session.args.dist, keys, count, session.args.seed + round),
-    }
-}
-
-/// The mean cost of one search, in total and as lines read by structure.
-type Counted = BTreeMap<&'static str, (PmCost, BTreeMap<&'static str, f64>)>;
-
-fn count(session: &Session, comparison: &Comparison) -> Outcome<Vec<Counted>> {
-    let records = COUNTED_RECORDS.min(session.keys_or(COUNTED_RECORDS));
-    let (tables, keys) = load(session, comparison, Medium::Sim, records)?;
-    let mut counted = Vec::new();
-    for (design, placed) in comparison.designs.iter().zip(&tables) {
-        let mut calls = Counted::new();
-        for (name, call) in CALLS {
-            session.progress(&format!("{}: counting lines", comparison.experiment));
-            let asked = searches(session, call, keys, COUNTED_SEARCHES, 0);
-            calls.insert(name, cost_of(session, *design, placed, (call, &asked))?);
-        }
-        counted.push(calls);
-    }
-    Ok(counted)
-}
-
-fn cost_of(
-    session: &Session,
-    design: &'static dyn Design,
-    placed: &Placed,
-    (call, asked): (Call, &[u64]),
-) -> Outcome<(PmCost, BTreeMap<&'static str, f64>)> {
-    let Place::Simulated(sim) = &placed.place else {
-        return Err(Error::failed("the table is not on the simulated medium"));
-    };
-    let (mut cost, mut lines, mut found) =
-        (PmCost::default(), BTreeMap::<_, u64>::new(), Tally::default());
-    for key in asked {
-        sim.begin_op();
-        let before = sim.counters();
-        found.add(placed.table.run(call, std::slice::from_ref(key), Batch::None)?);
-        let (one, read) = difference(design, &before, &sim.counters());
-        cost = cost.plus(one);
-        read.into_iter().for_each(|(name, count)| *lines.entry(name).or_default() += count);
-    }
-    session.check_call(design, &*placed.table, (call, asked), found);
-    let mean = |count: u64| rounded(count as f64 / asked.len() as f64);
-    let lines = lines.into_iter().map(|(name, count)| (name, mean(count))).collect();
-    Ok((cost.over(asked.len() as u64), lines))
-}
-
-fn describe_lines(row: &mut Row, counted: &Counted, call: &str) {
-    if let Some((cost, lines)) = counted.get(call) {
-        row.pm = Some(*cost);
-        row.extra("lines", json!(lines));
     }
 }

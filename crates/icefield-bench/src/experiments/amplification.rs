@@ -11,14 +11,9 @@ use icefield::Stats;
 use icefield::storage::sim::{Counters, Sim};
 use serde_json::{Value, json};
 
-use super::growth::{describe_space, detail, filled};
 use super::latency::{CALLS, phase_keys};
-use crate::args::{Batch, Medium};
-use crate::keys::Tally;
-use crate::row::{PmCost, Row, rounded};
-use crate::session::{Placed, Session};
-use crate::table::{Call, Design, Place, structure_of};
-use crate::{Error, Outcome};
+use crate::prelude::*;
+use crate::row::{Counts, PM_FIELDS};
 
 /// The classes of calls, the most expensive first, and the table's counts that identify them.
 const MEETINGS: [(&str, &[&str]); 6] = [
@@ -37,79 +32,141 @@ const SPLIT: &str = "split";
 /// The class of all other calls.
 const DIRECT: &str = "direct";
 
+/// Accesses to the medium.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Cost {
+    /// By [`PM_FIELDS`].
+    pub pm: Counts,
+    /// Lines read, by structure.
+    pub lines: Counts,
+}
+
+impl Cost {
+    /// Returns the accesses since `before`.
+    pub fn since(design: DesignRef, sim: &Sim, before: &Counters) -> Self {
+        let (after, mut cost) = (sim.counters(), Self::default());
+        let earlier = |region: &str| {
+            let of_region = before.line_reads.iter().find(|(name, _)| *name == region);
+            of_region.map_or(0, |(_, count)| *count)
+        };
+        let mut read = 0.0;
+        for (region, count) in &after.line_reads {
+            let lines = (count - earlier(region)) as f64;
+            if lines > 0.0 {
+                cost.lines.add(design.structure(region), lines);
+                read += lines;
+            }
+        }
+        let others = [
+            after.line_writes - before.line_writes,
+            after.flushes - before.flushes,
+            after.fences - before.fences,
+            after.media_reads - before.media_reads,
+            after.media_writes - before.media_writes,
+        ];
+        let counts = std::iter::once(read).chain(others.map(|count| count as f64));
+        PM_FIELDS.into_iter().zip(counts).for_each(|(name, count)| cost.pm.add(name, count));
+        cost
+    }
+
+    /// Makes `call` for each key, one by one, checks the answers, and returns the sum of the accesses.
+    pub fn of_calls(session: &Session, placed: &Placed, call: Call, keys: &[u64]) -> Outcome<Self> {
+        let (mut all, mut found) = (Self::default(), Tally::default());
+        for key in keys {
+            let (cost, answer) = Self::of_batch(placed, call, &[*key], Batch::None)?;
+            found.add(answer);
+            all.merge(&cost);
+        }
+        session.check_call(placed, call, keys, found);
+        Ok(all)
+    }
+
+    /// Makes `call` for a batch of keys. Returns the accesses and the answers.
+    pub fn of_batch(
+        placed: &Placed,
+        call: Call,
+        keys: &[u64],
+        batch: Batch,
+    ) -> Outcome<(Self, Tally)> {
+        let sim = placed.sim()?;
+        sim.begin_op();
+        let before = sim.counters();
+        let found = placed.run(call, keys, batch)?;
+        Ok((Self::since(placed.design, sim, &before), found))
+    }
+
+    pub fn merge(&mut self, other: &Self) {
+        self.pm.merge(&other.pm);
+        self.lines.merge(&other.lines);
+    }
+
+    /// Returns the means over `count` operations.
+    pub fn over(&self, count: u64) -> Self {
+        Self { pm: self.pm.over(count), lines: self.lines.over(count) }
+    }
+
+    pub fn describe(self, row: &mut Row) {
+        row.extra("lines", self.lines);
+        row.pm = Some(self.pm);
+    }
+}
+
 pub(super) fn run(session: &mut Session) -> Outcome {
     if session.args.medium.is_some_and(|medium| medium != Medium::Sim) {
         return Err(Error::option("medium", "amplification counts on the simulated medium only"));
     }
-    let batches = session.batches(&[Batch::None, Batch::Of(32)]);
     for design in session.ours_on(Medium::Sim)? {
-        for batch in &batches {
-            one_table(session, design, *batch)?;
+        for batch in session.batches(&[Batch::None, Batch::Of(32)]) {
+            one_table(session, design, batch)?;
         }
     }
     Ok(())
 }
 
 /// Grows a table by `try_insert`, or fills one of the right size, then makes every other call on it.
-fn one_table(session: &mut Session, design: &'static dyn Design, batch: Batch) -> Outcome {
+fn one_table(session: &mut Session, design: DesignRef, batch: Batch) -> Outcome {
     let keys = session.keys(Medium::Sim);
     let (placed, keys) = match session.args.fill {
-        Some(fill) => filled(session, design, (Medium::Sim, keys), fill)?,
+        Some(fill) => {
+            session.create_for_fill(design, (Medium::Sim, keys), (fill, session.setup(0)))?
+        }
         None => (session.create(design, Medium::Sim, session.setup(1024))?, keys),
     };
     let ops = session.args.ops.unwrap_or((keys / 4).max(1));
-    let Place::Simulated(sim) = &placed.place else {
-        return Err(Error::failed("the table is not on the simulated medium"));
-    };
     let grow = session.space.keys(0..keys);
-    call_row(session, design, (&placed, sim), ("try_insert", Call::TryInsert, batch), keys, &grow)?;
+    call_row(session, &placed, ("try_insert", Call::TryInsert, batch), keys, &grow)?;
     for (name, call) in CALLS.into_iter().filter(|(_, call)| *call != Call::TryInsert) {
         let phase = phase_keys(session, call, keys, ops, 0);
-        call_row(session, design, (&placed, sim), (name, call, batch), keys, &phase)?;
+        call_row(session, &placed, (name, call, batch), keys, &phase)?;
     }
     Ok(())
 }
 
+/// Makes the calls and classifies their costs.
 fn call_row(
     session: &mut Session,
-    design: &'static dyn Design,
-    (placed, sim): (&Placed, &Sim),
-    (name, call, batch): (&'static str, Call, Batch),
+    placed: &Placed,
+    (name, call, batch): (&str, Call, Batch),
     keys: u64,
     phase: &[u64],
 ) -> Outcome {
-    session.progress(&format!("amplification {}: {name}, batch {batch}", design.name()));
-    let (classes, found) = count(design, (placed, sim), (call, batch), phase)?;
-    session.check_call(design, &*placed.table, (call, phase), found);
-    let mut row = session.row("amplification", design, Medium::Sim);
-    (row.op, row.batch, row.threads) = (name, Some(batch), Some(1));
-    (row.keys, row.ops) = (Some(keys), Some(phase.len() as u64));
-    describe_space(&mut row, &*placed.table);
-    describe(&mut row, &classes, matches!(call, Call::TryInsert | Call::Insert | Call::Put));
-    session.put(row)
-}
-
-/// Makes the calls one by one and classifies their costs.
-fn count(
-    design: &'static dyn Design,
-    (placed, sim): (&Placed, &Sim),
-    (call, batch): (Call, Batch),
-    phase: &[u64],
-) -> Outcome<(BTreeMap<&'static str, Class>, Tally)> {
-    let table = &*placed.table;
-    let mut classes: BTreeMap<&'static str, Class> = BTreeMap::new();
-    let mut found = Tally::default();
-    let mut stats = table.stats();
+    session.progress(&format!("amplification {}: {name}, batch {batch}", placed.design.name));
+    let mut classes: BTreeMap<&str, Class> = BTreeMap::new();
+    let (mut found, mut stats) = (Tally::default(), placed.stats());
     for keys in phase.chunks(batch.size()) {
-        sim.begin_op();
-        let before = sim.counters();
-        found.add(table.run(call, keys, batch)?);
-        let after = sim.counters();
-        let now = table.stats();
-        classes.entry(met(&stats, &now)).or_default().add(design, keys.len(), &before, &after);
+        let (cost, answers) = Cost::of_batch(placed, call, keys, batch)?;
+        found.add(answers);
+        let now = placed.stats();
+        classes.entry(met(&stats, &now)).or_default().add(keys.len(), &cost);
         stats = now;
     }
-    Ok((classes, found))
+    session.check_call(placed, call, phase, found);
+    let mut row = session.row(placed.design, Medium::Sim);
+    name.clone_into(&mut row.op);
+    row.at(1, batch, keys, phase.len() as u64);
+    describe_space(&mut row, &**placed);
+    describe(&mut row, &classes, call.adds());
+    session.put(row)
 }
 
 fn met(before: &Stats, after: &Stats) -> &'static str {
@@ -121,101 +178,47 @@ fn met(before: &Stats, after: &Stats) -> &'static str {
     MEETINGS.iter().find(|(_, names)| happened(names)).map_or(DIRECT, |(meeting, _)| meeting)
 }
 
-/// Returns the difference of the counters, and the lines read by structure.
-pub(super) fn difference(
-    design: &'static dyn Design,
-    before: &Counters,
-    after: &Counters,
-) -> (PmCost, BTreeMap<&'static str, u64>) {
-    let mut lines: BTreeMap<&'static str, u64> = BTreeMap::new();
-    for (region, count) in &after.line_reads {
-        let earlier = before
-            .line_reads
-            .iter()
-            .find(|(name, _)| name == region)
-            .map_or(0, |(_, count)| *count);
-        if *count > earlier {
-            *lines.entry(structure_of(design, region)).or_default() += count - earlier;
-        }
-    }
-    let cost = PmCost {
-        line_reads: lines.values().sum::<u64>() as f64,
-        line_writes: (after.line_writes - before.line_writes) as f64,
-        flushes: (after.flushes - before.flushes) as f64,
-        fences: (after.fences - before.fences) as f64,
-        media_reads: (after.media_reads - before.media_reads) as f64,
-        media_writes: (after.media_writes - before.media_writes) as f64,
-    };
-    (cost, lines)
-}
+/// The figures of a shape: what one call writes.
+const SHAPE: [&str; 3] = ["line_writes", "flushes", "fences"];
 
 /// The costs of all calls of one class.
 #[derive(Clone, Default)]
 struct Class {
     calls: u64,
     ops: u64,
-    cost: PmCost,
-    /// Lines read, by structure.
-    lines: BTreeMap<&'static str, u64>,
+    cost: Cost,
     /// The number of calls by their lines written, flushes and fences.
-    shapes: BTreeMap<Shape, u64>,
+    shapes: BTreeMap<[u64; 3], u64>,
 }
 
-/// Lines written, flushes and fences of one call.
-type Shape = [u64; 3];
-
 impl Class {
-    fn add(
-        &mut self,
-        design: &'static dyn Design,
-        ops: usize,
-        before: &Counters,
-        after: &Counters,
-    ) {
+    fn add(&mut self, ops: usize, cost: &Cost) {
         self.calls += 1;
         self.ops += ops as u64;
-        let (cost, lines) = difference(design, before, after);
-        self.cost = self.cost.plus(cost);
-        lines.iter().for_each(|(name, count)| *self.lines.entry(name).or_default() += count);
-        let shape = [
-            after.line_writes - before.line_writes,
-            after.flushes - before.flushes,
-            after.fences - before.fences,
-        ];
-        *self.shapes.entry(shape).or_default() += 1;
+        self.cost.merge(cost);
+        *self.shapes.entry(SHAPE.map(|name| cost.pm.get(name) as u64)).or_default() += 1;
     }
 
-    fn merge(&mut self, other: &Self) {
-        self.calls += other.calls;
-        self.ops += other.ops;
-        self.cost = self.cost.plus(other.cost);
-        other.lines.iter().for_each(|(name, count)| *self.lines.entry(name).or_default() += count);
-        other
-            .shapes
-            .iter()
-            .for_each(|(shape, calls)| *self.shapes.entry(*shape).or_default() += calls);
-    }
-
-    fn per_op(&self) -> PmCost {
-        self.cost.over(self.ops)
-    }
-
-    fn lines_per_op(&self) -> Value {
-        self.lines
-            .iter()
-            .map(|(name, count)| {
-                ((*name).to_owned(), json!(rounded(*count as f64 / self.ops as f64)))
-            })
-            .collect()
+    fn merge<'a>(all: impl Iterator<Item = &'a Self>) -> Self {
+        let mut merged = Self::default();
+        for class in all {
+            merged.calls += class.calls;
+            merged.ops += class.ops;
+            merged.cost.merge(&class.cost);
+            for (shape, calls) in &class.shapes {
+                *merged.shapes.entry(*shape).or_default() += calls;
+            }
+        }
+        merged
     }
 
     /// Returns a histogram such as `{"2": 1000, "5": 3}`: from a count per call to the number of calls. Large
     /// counts are rounded up to powers of two.
-    fn counted(&self, what: usize) -> Value {
+    fn counted(&self, figure: usize) -> Value {
         const EXACT: u64 = 128;
         let mut shown: BTreeMap<u64, u64> = BTreeMap::new();
         for (shape, calls) in &self.shapes {
-            let number = shape[what];
+            let number = shape[figure];
             let number = if number <= EXACT { number } else { number.next_power_of_two() };
             *shown.entry(number).or_default() += calls;
         }
@@ -232,65 +235,34 @@ impl Class {
 
     /// Means per call, that is per batch where operations are batched.
     fn summary(&self) -> Value {
-        let per_call = self.cost.over(self.calls);
+        let (call, op) = (self.cost.pm.over(self.calls), self.cost.over(self.ops));
         json!({
             "calls": self.calls,
-            "flushes": per_call.flushes,
-            "fences": per_call.fences,
+            "flushes": call.get("flushes"),
+            "fences": call.get("fences"),
             "line_writes_calls": self.counted(0),
             "flushes_calls": self.counted(1),
             "fences_calls": self.counted(2),
-            "pm": self.per_op(),
-            "lines": self.lines_per_op(),
+            "pm": op.pm,
+            "lines": op.lines,
         })
     }
 }
 
-/// Returns the mean cost of `call`, one by one, on a table that holds the keys, without splits.
-pub(super) fn typical_cost(
-    session: &mut Session,
-    design: &'static dyn Design,
-    call: Call,
-) -> Outcome<PmCost> {
-    let keys = session.keys(Medium::Sim);
-    let placed = session.create(design, Medium::Sim, session.setup(keys))?;
-    let Place::Simulated(sim) = &placed.place else {
-        return Err(Error::failed("the table is not on the simulated medium"));
-    };
-    session.load(design, &*placed.table, 0..keys)?;
-    let phase = phase_keys(session, call, keys, (keys / 4).max(1), 0);
-    let (classes, found) = count(design, (&placed, sim), (call, Batch::None), &phase)?;
-    session.check_call(design, &*placed.table, (call, &phase), found);
-    Ok(typical(&classes).per_op())
-}
-
-/// Returns all calls together, except those that met a split or a doubling.
-fn typical(classes: &BTreeMap<&'static str, Class>) -> Class {
-    let (mut at_rest, mut all) = (Class::default(), Class::default());
-    for (meeting, class) in classes {
-        all.merge(class);
-        if !matches!(*meeting, DOUBLING | SPLIT) {
-            at_rest.merge(class);
-        }
-    }
+fn describe(row: &mut Row, classes: &BTreeMap<&str, Class>, inserts: bool) {
+    let all = Class::merge(classes.values());
+    let at_rest = classes.iter().filter(|(meeting, _)| !matches!(**meeting, DOUBLING | SPLIT));
+    let at_rest = Class::merge(at_rest.map(|(_, class)| class));
     // In tiny runs every call may meet a split.
-    if at_rest.calls == 0 { all } else { at_rest }
-}
-
-fn describe(row: &mut Row, classes: &BTreeMap<&'static str, Class>, inserts: bool) {
-    let typical = typical(classes);
-    row.pm = Some(typical.per_op());
-    row.extra("lines", typical.lines_per_op());
+    let typical = if at_rest.calls == 0 { &all } else { &at_rest };
+    typical.cost.over(typical.ops).describe(row);
     row.extra("usual", typical.usual());
     if row.batch != Some(Batch::None) {
-        row.extra("fences_per_batch", rounded(typical.cost.fences / typical.calls as f64));
+        let fences = typical.cost.pm.get("fences") / typical.calls as f64;
+        row.extra("fences_per_batch", rounded(fences));
     }
     if inserts {
-        let mut all = Class::default();
-        classes.values().for_each(|class| all.merge(class));
-        row.extra("pm_with_splits", json!(all.per_op()));
-        for (meeting, class) in classes {
-            row.extra(meeting, class.summary());
-        }
+        row.extra("pm_with_splits", all.cost.pm.over(all.ops));
+        classes.iter().for_each(|(meeting, class)| row.extra(meeting, class.summary()));
     }
 }

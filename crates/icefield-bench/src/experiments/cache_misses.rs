@@ -6,19 +6,16 @@
 //! therefore relative to fewer accesses than the processor counts, while misses per row are comparable. Their last
 //! level is smaller than the machine's in the proportion in which the table is smaller than the paper's.
 
+use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::growth::describe_space;
-use super::hw_energy_numa::not_measured;
-use super::join::{Probe, built, selectivities};
-use crate::args::{Batch, Medium};
-use crate::cache::{Caches, Misses, Sizes};
-use crate::counters::{Counter, Event};
-use crate::keys::Tally;
-use crate::row::{Row, rounded};
-use crate::session::{Session, named};
-use crate::table::{Call, Design, Place};
-use crate::{Error, Outcome};
+use perf_event::events::{Cache, CacheId, CacheOp, CacheResult};
+use perf_event::{Builder, Counter};
+
+use super::join::{Probe, built, probe_rows, selectivities};
+use crate::cache::{Caches, Sizes};
+use crate::prelude::*;
+use crate::session::named;
 
 /// The tables that are measured without `--tables`.
 const USUAL: [&str; 4] = ["join", "dash-eh", "iceberg", "cceh-like"];
@@ -31,60 +28,52 @@ const RECORDS_PER_LLC: u64 = 15;
 
 pub(super) fn run(session: &mut Session) -> Outcome {
     match hardware() {
-        Ok(counters) => {
-            drop(counters);
-            on_hardware(session)?;
-        }
+        Ok(_) => on_hardware(session)?,
         Err(error) => {
             let why = format!("this machine keeps its cache counters from us: {error}");
-            not_measured(session, "cache-misses", &why)?;
+            session.output.warn(&format!("cache-misses cannot be measured here: {why}"));
+            let mut row = Row::new(session.experiment, "machine");
+            row.extra("not_measured", why);
+            session.put(row)?;
         }
     }
     simulated(session)
 }
 
-/// Starts counters of loads and misses of both levels.
-fn hardware() -> std::io::Result<[Counter; 4]> {
-    let [l1d, l1d_misses, llc, llc_misses] =
-        [Event::L1dLoads, Event::L1dMisses, Event::LlcLoads, Event::LlcMisses].map(Counter::start);
-    Ok([l1d?, l1d_misses?, llc?, llc_misses?])
-}
-
-fn probe_rows(session: &Session, build: u64) -> u64 {
-    session.args.ops.unwrap_or((build as f64 * 2.6) as u64)
-}
-
-/// Accesses and misses of each level.
-struct Rates {
-    l1d: [f64; 2],
-    llc: [f64; 2],
-}
-
-impl Rates {
-    fn describe(&self, row: &mut Row, rows: f64) {
-        for (name, level) in [("l1d", self.l1d), ("llc", self.llc)] {
-            let [accesses, misses] = level;
-            row.extra(&format!("{name}_accesses"), rounded(accesses / rows));
-            row.extra(&format!("{name}_misses"), rounded(misses / rows));
-            if accesses > 0.0 {
-                row.extra(&format!("{name}_miss_rate"), rounded(misses / accesses));
-            }
-        }
-    }
-}
-
-fn contenders(session: &Session, simulated: bool) -> Outcome<Vec<&'static dyn Design>> {
-    let able = |design: &&'static dyn Design| {
-        let map = [Call::TryInsert, Call::Get].into_iter().all(|call| design.offers(call));
-        let there =
-            if simulated { !design.is_peer() && design.lives_in(Medium::Sim) } else { true };
-        there && (design.is_built() || map)
+/// Starts counters of loads and misses of both levels, for this thread and the threads that it starts.
+fn hardware() -> io::Result<[Counter; 4]> {
+    let start = |which, result| {
+        let event = Cache { which, operation: CacheOp::READ, result };
+        let mut counter = Builder::new(event).inherit(true).build()?;
+        counter.enable().map(|()| counter)
     };
-    named(session.designs_or(&USUAL).into_iter().filter(able).collect())
+    Ok([
+        start(CacheId::L1D, CacheResult::ACCESS)?,
+        start(CacheId::L1D, CacheResult::MISS)?,
+        start(CacheId::LL, CacheResult::ACCESS)?,
+        start(CacheId::LL, CacheResult::MISS)?,
+    ])
+}
+
+/// Returns the count so far; an estimate where the processor has too few counters for all events at once.
+fn count_of(counter: &mut Counter) -> io::Result<f64> {
+    let data = counter.read_full()?;
+    let times = data.time_enabled().zip(data.time_running()).filter(|(_, ran)| !ran.is_zero());
+    let scale = times.map_or(0.0, |(wanted, ran)| wanted.as_secs_f64() / ran.as_secs_f64());
+    Ok(data.count() as f64 * scale)
+}
+
+fn contenders(session: &Session, simulated: bool) -> Outcome<Vec<DesignRef>> {
+    named(session.designs_or(&USUAL), |design| {
+        let is_map = [Call::TryInsert, Call::Get].into_iter().all(|call| design.offers(call));
+        let is_there = !simulated || !design.is_peer() && design.lives_in(Medium::Sim);
+        is_there && (design.is_built() || is_map)
+    })
 }
 
 /// Probes tables on their own media, counted by the processor.
 fn on_hardware(session: &mut Session) -> Outcome {
+    let failed = |error| Error::failed(format!("a counter cannot be read: {error}"));
     let keys = session.space.keys(0..session.keys_or(BUILD_ROWS));
     for design in contenders(session, false)? {
         let medium = match session.medium(design) {
@@ -95,39 +84,43 @@ fn on_hardware(session: &mut Session) -> Outcome {
         for selectivity in selectivities(session, &SELECTIVITIES) {
             let build = keys.len() as u64;
             let probe = Probe::draw(session, build, probe_rows(session, build), selectivity);
-            let table = &*placed.table;
-            let failed = |error| Error::failed(format!("a counter cannot be read: {error}"));
             let mut counters = hardware().map_err(failed)?;
-            let (_, found) = session.timed(table, Call::Get, &probe.keys, 1, Batch::Stream)?;
+            let (_, found) = session.timed(&*placed, Call::Get, &probe.keys, (1, Batch::Stream))?;
             let mut counts = [0.0; 4];
             for (counter, count) in counters.iter_mut().zip(&mut counts) {
-                *count = counter.read().map_err(failed)?;
+                *count = count_of(counter).map_err(failed)?;
             }
-            session.check(design, "join", found, table.answers().told_of(probe.pairs));
-            let [l1d, l1d_misses, llc, llc_misses] = counts;
-            let rates = Rates { l1d: [l1d, l1d_misses], llc: [llc, llc_misses] };
-            let mut row = described(session, design, medium, &probe, build);
-            row.extra("counted_by", "processor");
-            describe_space(&mut row, table);
-            rates.describe(&mut row, probe.keys.len() as f64);
+            probe.check(session, &placed, found);
+            let row = described(session, medium, &placed, &probe, build, counts);
             session.put(row)?;
         }
     }
     Ok(())
 }
 
+/// Returns a row with `counts`: accesses and misses of each level.
 fn described(
     session: &Session,
-    design: &'static dyn Design,
     medium: Medium,
+    placed: &Placed,
     probe: &Probe,
     build: u64,
+    counts: [f64; 4],
 ) -> Row {
-    let mut row = session.row("cache-misses", design, medium);
-    (row.threads, row.batch, row.keys) = (Some(1), Some(Batch::Stream), Some(build));
-    row.ops = Some(probe.keys.len() as u64);
+    let mut row = session.row(placed.design, medium);
+    row.at(1, Batch::Stream, build, probe.keys.len() as u64);
     row.dist = Some(session.args.dist.to_string());
     row.extra(probe.point.0, probe.point.1.clone());
+    let by = if medium == Medium::Sim { "simulated caches" } else { "processor" };
+    row.extra("counted_by", by);
+    describe_space(&mut row, &**placed);
+    for (name, level) in ["l1d", "llc"].into_iter().zip(counts.as_chunks::<2>().0) {
+        let ([accesses, misses], rows) = (*level, probe.keys.len() as f64);
+        row.extra(&format!("{name}_accesses"), rounded(accesses / rows));
+        row.extra(&format!("{name}_misses"), rounded(misses / rows));
+        let rate = (accesses > 0.0).then(|| rounded(misses / accesses));
+        row.extra(&format!("{name}_miss_rate"), rate);
+    }
     row
 }
 
@@ -139,11 +132,9 @@ fn simulated(session: &mut Session) -> Outcome {
     let bytes = (build * 16 / RECORDS_PER_LLC).clamp(here.l1d.0, here.llc.0.max(here.l1d.0));
     let sizes = Sizes { llc: (bytes, here.llc.1), ..here };
     for design in contenders(session, true)? {
-        session.progress(&format!("cache-misses {}: simulated caches", design.name()));
+        session.progress(&format!("cache-misses {}: simulated caches", design.name));
         let (placed, _) = built(session, design, Medium::Sim, &keys, (1, Batch::Stream))?;
-        let Place::Simulated(sim) = &placed.place else {
-            return Err(Error::failed("the table is not on the simulated medium"));
-        };
+        let sim = placed.sim()?;
         let caches = Arc::new(Mutex::new(Caches::new(sizes)));
         let touched = Arc::clone(&caches);
         sim.on_touch(move |line| {
@@ -156,18 +147,13 @@ fn simulated(session: &mut Session) -> Outcome {
             let mut found = Tally::default();
             for keys in probe.keys.chunks(Batch::Stream.size()) {
                 sim.begin_op();
-                found.add(placed.table.run(Call::Get, keys, Batch::Stream)?);
+                found.add(placed.run(Call::Get, keys, Batch::Stream)?);
             }
-            let Misses { accesses, l1d, llc } = so_far().since(before);
-            session.check(design, "join", found, placed.table.answers().told_of(probe.pairs));
-            let [accesses, l1d, llc] = [accesses, l1d, llc].map(|count| count as f64);
-            let mut row = described(session, design, Medium::Sim, &probe, build);
-            row.extra("counted_by", "simulated caches");
-            row.extra("l1d_bytes", sizes.l1d.0);
-            row.extra("llc_bytes", sizes.llc.0);
-            describe_space(&mut row, &*placed.table);
-            Rates { l1d: [accesses, l1d], llc: [l1d, llc] }
-                .describe(&mut row, probe.keys.len() as f64);
+            probe.check(session, &placed, found);
+            let after = so_far();
+            let counts = [0, 1, 1, 2].map(|at: usize| (after[at] - before[at]) as f64);
+            let mut row = described(session, Medium::Sim, &placed, &probe, build, counts);
+            row.extras([("l1d_bytes", sizes.l1d.0), ("llc_bytes", sizes.llc.0)]);
             session.put(row)?;
         }
     }

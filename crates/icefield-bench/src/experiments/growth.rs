@@ -1,13 +1,10 @@
-//! The load factor of a growing table: `load-factor` (Dash Figs 11-12).
+//! The load factor of a growing table, and of segments with each technique: `load-factor` (Dash Figs 11-12).
 
-use icefield::Stats;
+use icefield::{Ablation, Geometry, Stats, Whole};
 
-use crate::Outcome;
-use crate::ablated::WHOLE;
-use crate::args::{Batch, Medium};
-use crate::row::{Row, rounded};
-use crate::session::{Placed, Session};
-use crate::table::{BenchTable, Call, Design, Setup};
+use super::load_factor_of;
+use crate::designs::{HomeOnly, Probing, WHOLE, fill_segments};
+use crate::prelude::*;
 
 const SAMPLES: u64 = 1_000;
 
@@ -15,144 +12,112 @@ const SAMPLES: u64 = 1_000;
 /// segments is not representative.
 const SETTLED: u64 = 20_000;
 
-/// Returns one of the design's own counts.
-pub(super) fn detail(stats: &Stats, name: &str) -> Option<u64> {
-    stats.details.iter().find(|(known, _)| *known == name).map(|(_, count)| *count)
-}
-
-/// Returns whether the table is moving records because it grows; `None` where the design does not report it.
-pub(super) fn is_moving(table: &dyn BenchTable) -> Option<bool> {
-    let stats = table.stats();
-    detail(&stats, "transferring").or(detail(&stats, "is_doubling")).map(|moving| moving == 1)
-}
-
-fn load_factor_of(stats: &Stats) -> Option<f64> {
-    detail(stats, "slots")
-        .filter(|slots| *slots > 0)
-        .map(|slots| stats.len_estimate as f64 / slots as f64)
-}
-
-/// Reports bytes per record and the load factor, from the table's own statistics.
-pub(super) fn describe_space(row: &mut Row, table: &dyn BenchTable) {
-    let stats = table.stats();
-    if stats.len_estimate == 0 {
-        return;
-    }
-    row.bytes_per_key =
-        Some(rounded((stats.storage_bytes + stats.dram_bytes) as f64 / stats.len_estimate as f64));
-    row.load_factor = load_factor_of(&stats).map(rounded);
-}
-
 pub(super) fn load_factor(session: &mut Session) -> Outcome {
     let asked = session.args.stash_buckets.clone();
-    let is_asked = !asked.is_empty();
-    let stashes = if is_asked { asked } else { vec![2, 4] };
-    let designs = session.ours_on(session.args.medium.unwrap_or(Medium::Process))?;
-    // With `--stash-buckets`, single segments are not measured.
-    let ladder = !is_asked && designs.iter().any(|design| design.name() == WHOLE.name());
-    for design in designs {
-        for stash in &stashes {
+    // The counts do not depend on the medium, so a fast one is used.
+    let medium = session.args.medium.unwrap_or(Medium::Process);
+    let designs = session.ours_on(medium)?;
+    for design in designs.iter().copied() {
+        for stash in if asked.is_empty() { &[2, 4] } else { asked.as_slice() } {
             // One by one, as in the paper: a batch may close a window instead of displacing records.
             for batch in session.batches(&[Batch::None]) {
-                grow_sampled(session, design, *stash, batch)?;
+                grow_sampled(session, (design, medium), *stash, batch)?;
             }
         }
     }
-    if ladder { super::segment_fill::run(session) } else { Ok(()) }
-}
-
-/// Creates an empty table for at least `keys` records at `fill` of its slots, or of its resize point if it cannot
-/// fill all slots. Returns the exact number of records too.
-pub(super) fn filled(
-    session: &Session,
-    design: &'static dyn Design,
-    (medium, keys): (Medium, u64),
-    fill: f64,
-) -> Outcome<(Placed, u64)> {
-    filled_with(session, design, (medium, keys), (fill, session.setup(0)))
-}
-
-/// Like [`filled`], for a table created with `setup`.
-pub(super) fn filled_with(
-    session: &Session,
-    design: &'static dyn Design,
-    (medium, keys): (Medium, u64),
-    (fill, setup): (f64, Setup),
-) -> Outcome<(Placed, u64)> {
-    let capacity = (keys as f64 / fill.max(0.01)).ceil() as u64;
-    let placed = session.create(design, medium, Setup { capacity, filled_up: true, ..setup })?;
-    let records = (placed.table.stats().capacity as f64 * fill) as u64;
-    Ok((placed, records.max(1)))
-}
-
-#[derive(Default)]
-struct Samples {
-    peak: f64,
-    lowest: f64,
-    sum: f64,
-    count: u32,
-}
-
-impl Samples {
-    fn take(&mut self, load: f64) {
-        self.peak = self.peak.max(load);
-        self.lowest = if self.count == 0 { load } else { self.lowest.min(load) };
-        self.sum += load;
-        self.count += 1;
+    // With `--stash-buckets`, single segments are not measured.
+    if asked.is_empty() && designs.iter().any(|design| design.name == WHOLE.name) {
+        fill_with_each_technique(session)?;
     }
+    Ok(())
 }
 
 fn grow_sampled(
     session: &mut Session,
-    design: &'static dyn Design,
+    (design, medium): (DesignRef, Medium),
     stash: u32,
     batch: Batch,
 ) -> Outcome {
-    // The counts do not depend on the medium, so a fast one is used.
-    let medium = session.args.medium.unwrap_or(Medium::Process);
     let keys = session.keys(medium);
-    let placed = session.create(
-        design,
-        medium,
-        Setup { stash_buckets: Some(stash), ..session.setup(1024) },
-    )?;
-    let table = &*placed.table;
-    let (mut samples, initial) = (Samples::default(), detail(&table.stats(), "slots"));
+    let setup = Setup { stash_buckets: Some(stash), ..session.setup(1024) };
+    let placed = session.create(design, medium, setup)?;
+    let (mut loads, initial) = (Vec::new(), detail(&placed.stats(), "slots"));
     let step = (keys / SAMPLES).max(1);
     for begin in (0..keys).step_by(step as usize) {
         let end = (begin + step).min(keys);
         let new = session.space.keys(begin..end);
-        let found = table.run(Call::TryInsert, &new, batch)?;
-        session.check_call(design, table, (Call::TryInsert, &new), found);
-        let stats = table.stats();
+        let found = placed.run(Call::TryInsert, &new, batch)?;
+        session.check_call(&placed, Call::TryInsert, &new, found);
+        let stats = placed.stats();
         let has_grown = detail(&stats, "slots") != initial || end > keys / 2;
         let settled = has_grown && end >= SETTLED.min(keys / 2);
-        if let Some(load) = load_factor_of(&stats).filter(|_| settled) {
-            samples.take(load);
-        }
-        session.progress(&format!("load-factor {}: {end} of {keys}", design.name()));
+        loads.extend(load_factor_of(&stats).filter(|_| settled));
+        session.progress(&format!("load-factor {}: {end} of {keys}", design.name));
     }
-    let mut row = session.row("load-factor", design, medium);
-    (row.threads, row.batch) = (Some(1), Some(batch));
-    (row.keys, row.ops) = (Some(keys), Some(keys));
-    describe_space(&mut row, table);
+    let mut row = session.row(design, medium);
+    row.at(1, batch, keys, keys);
+    describe_space(&mut row, &*placed);
     row.extra("stash_buckets", stash);
-    describe_growth(&mut row, &samples, &table.stats());
+    let mean = loads.iter().sum::<f64>() / loads.len() as f64;
+    let [lowest, peak] = [f64::min, f64::max].map(|pick| loads.iter().copied().reduce(pick));
+    let mean = peak.map(|_| mean);
+    for (name, load) in [("peak", peak), ("mean", mean), ("min", lowest)] {
+        row.extra(&format!("{name}_load_factor"), load.map(rounded));
+    }
+    let stats = placed.stats();
+    row.extra("split_load_factor", split_load_factor(&stats));
+    row.extra("splits", detail(&stats, "splits"));
     session.put(row)
 }
 
-fn describe_growth(row: &mut Row, samples: &Samples, stats: &Stats) {
-    if samples.count > 0 {
-        row.extra("peak_load_factor", rounded(samples.peak));
-        row.extra("mean_load_factor", rounded(samples.sum / f64::from(samples.count)));
-        row.extra("min_load_factor", rounded(samples.lowest));
+fn split_load_factor(stats: &Stats) -> Option<f64> {
+    let slots = detail(stats, "split_slots").filter(|slots| *slots > 0)?;
+    Some(rounded(detail(stats, "split_records")? as f64 / slots as f64))
+}
+
+/// Sizes of segments in KiB.
+const SIZES: [u32; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
+
+/// Buckets per KiB of a segment, and slots per bucket.
+const BUCKETS: u32 = 4;
+const SLOTS: u32 = 14;
+
+/// The least number of filled segments; their means are compared.
+const SEGMENTS: u64 = 128;
+
+/// A technique, added to those before it: its name, the number of stash buckets, and the function that fills segments.
+type Rung = (&'static str, u32, fn(Geometry, &[u64]) -> icefield::Result<Stats>);
+
+const fn rung<A: Ablation>(name: &'static str, stash: u32) -> Rung {
+    (name, stash, fill_segments::<A>)
+}
+
+const LADDER: [Rung; 5] = [
+    rung::<HomeOnly>("bucketized", 0),
+    rung::<Probing>("probing", 0),
+    rung::<Whole>("balanced insert and displacement", 0),
+    rung::<Whole>("stash of 2", 2),
+    rung::<Whole>("stash of 4", 4),
+];
+
+/// The load factor of segments with each technique, by segment size (Dash Fig 11).
+fn fill_with_each_technique(session: &mut Session) -> Outcome {
+    for kib in session.points(&[], &SIZES) {
+        let slots = u64::from(kib * BUCKETS * SLOTS);
+        // Twice the slots: most segments of the last doubling are split too.
+        let count = (2 * SEGMENTS * slots).max(session.keys_or(200_000).min(200_000));
+        let keys = session.space.keys(0..count);
+        for (technique, stash, fill) in LADDER {
+            session.progress(&format!("load-factor: segments of {kib} KiB, {technique}"));
+            let stats = fill(Geometry { buckets: kib * BUCKETS, slots: SLOTS, stash }, &keys)?;
+            let mut row = session.row(&WHOLE, Medium::Memory);
+            row.at(1, Batch::None, count, count);
+            row.extra("technique", technique);
+            row.extras([("segment_kib", kib), ("stash_buckets", stash)]);
+            row.extra("split_load_factor", split_load_factor(&stats));
+            row.extra("splits", detail(&stats, "splits"));
+            session.put(row)?;
+        }
     }
-    if let (Some(records), Some(slots @ 1..)) =
-        (detail(stats, "split_records"), detail(stats, "split_slots"))
-    {
-        row.extra("split_load_factor", rounded(records as f64 / slots as f64));
-    }
-    if let Some(splits) = detail(stats, "splits") {
-        row.extra("splits", splits);
-    }
+    Ok(())
 }

@@ -5,15 +5,9 @@
 
 use std::time::Instant;
 
-use super::growth::{describe_space, detail, is_moving};
-use crate::Outcome;
-use crate::args::Batch;
-use crate::keys::Tally;
-use crate::machine::part;
-use crate::row::{Row, rounded};
-use crate::session::Session;
-use crate::stats::Histogram;
-use crate::table::{BenchTable, Call, Design};
+use super::is_moving;
+use crate::prelude::*;
+use crate::stats::{Histogram, histogram};
 
 /// The calls in order; each leaves the table in the state that the next one needs.
 pub(super) const CALLS: [(&str, Call); 7] = [
@@ -29,84 +23,64 @@ pub(super) const CALLS: [(&str, Call); 7] = [
 /// Inserts between two checks of whether the table is moving records.
 const LOOK: usize = 64;
 
-/// Times of calls: those while the table moved its records, and all others.
-struct Times {
-    still: Histogram,
-    moving: Histogram,
-}
-
-struct Measured {
-    row: Row,
-    mops: Vec<f64>,
-    times: Times,
-}
+/// Times of calls: all others, and those while the table moved its records.
+type Times = [Histogram; 2];
 
 pub(super) fn run(session: &mut Session) -> Outcome {
     for threads in session.threads() {
         let designs = session.contenders(&[Call::Get], threads)?;
-        let mut measured: Vec<Vec<Measured>> = designs.iter().map(|_| Vec::new()).collect();
+        let mut measured: Vec<Vec<(Row, Times)>> = vec![Vec::new(); designs.len()];
         for round in 0..session.repeat() {
             for (design, measured) in designs.iter().zip(&mut measured) {
-                one_table(session, *design, threads, round as u64, measured)?;
+                one_table(session, design, (threads, round as u64), measured)?;
             }
         }
-        for mut one in measured.into_iter().flatten() {
-            one.row.throughput(&one.mops);
-            describe_moving(&mut one.row, &one.times.moving);
-            one.times.still.merge(&one.times.moving);
-            describe(&mut one.row, &one.times.still);
-            session.put(one.row)?;
+        for (mut row, [still, moving]) in measured.into_iter().flatten() {
+            describe_moving(&mut row, &moving);
+            describe(&mut row, &(still + moving));
+            session.put(row)?;
         }
     }
     Ok(())
 }
 
 fn one_table(
-    session: &mut Session,
-    design: &'static dyn Design,
-    threads: usize,
-    round: u64,
-    measured: &mut Vec<Measured>,
+    session: &Session,
+    design: DesignRef,
+    (threads, round): (usize, u64),
+    measured: &mut Vec<(Row, Times)>,
 ) -> Outcome {
     let (placed, keys) = session.create_loaded(design)?;
     let ops = session.ops(keys);
-    let splits = || detail(&placed.table.stats(), "splits");
+    let splits = || detail(&placed.stats(), "splits");
     let offered = CALLS.into_iter().filter(|(_, call)| design.offers(*call));
     for (i, (name, call)) in offered.enumerate() {
         if measured.len() == i {
-            let mut row = session.row("latency", design, session.medium(design));
-            (row.op, row.threads, row.batch) = (name, Some(threads), Some(Batch::None));
-            (row.keys, row.ops) = (Some(keys), Some(ops));
-            measured.push(Measured { row, mops: Vec::new(), times: Times::new() });
+            let mut row = session.row(design, session.medium(design));
+            name.clone_into(&mut row.op);
+            row.at(threads, Batch::None, keys, ops);
+            measured.push((row, [histogram(), histogram()]));
         }
-        session.progress(&format!("latency {}: {name}, {threads} threads", design.name()));
+        session.progress(&format!("latency {}: {name}, {threads} threads", design.name));
         let phase = phase_keys(session, call, keys, ops, round);
         let splits_before = splits();
-        let (time, parts) = session.run(&*placed.table, threads, |thread| {
-            timed_calls(&*placed.table, call, &phase[part(phase.len(), thread, threads)])
+        let (time, parts) = session.run(&*placed, threads, |thread| {
+            timed_calls(&*placed, call, &phase[part(phase.len(), thread, threads)])
         });
-        let one = &mut measured[i];
-        one.mops.push(phase.len() as f64 / time.as_secs_f64() / 1e6);
+        let (row, [still, moving]) = &mut measured[i];
+        row.sample("mops", mops(phase.len(), time));
         let mut found = Tally::default();
         for part in parts {
             let (tally, times) = part?;
             found.add(tally);
-            one.times.still.merge(&times.still);
-            one.times.moving.merge(&times.moving);
+            *still += &times[0];
+            *moving += &times[1];
         }
-        describe_space(&mut one.row, &*placed.table);
-        if let (Some(before), Some(after)) = (splits_before, splits()) {
-            one.row.extra("splits", after - before);
-        }
-        session.check_call(design, &*placed.table, (call, &phase), found);
+        describe_space(row, &*placed);
+        row.extra("splits", splits_before.zip(splits()).map(|(before, after)| after - before));
+        session.check_call(&placed, call, &phase, found);
     }
     Ok(())
-}
-
-impl Times {
-    fn new() -> Self {
-        Self { still: Histogram::new(), moving: Histogram::new() }
-    }
 }
 
 /// Makes the calls one by one and records the time of each.
@@ -115,16 +89,11 @@ fn timed_calls(
     call: Call,
     keys: &[u64],
 ) -> icefield::Result<(Tally, Times)> {
-    let (mut tally, mut times) = (Tally::default(), Times::new());
-    let grows = matches!(call, Call::TryInsert | Call::Insert | Call::Put);
-    if !grows || is_moving(table).is_none() {
-        tally.add(table.run_timed(call, keys, &mut times.still)?);
-        return Ok((tally, times));
-    }
-    for keys in keys.chunks(LOOK) {
-        let moving = is_moving(table) == Some(true);
-        let times = if moving { &mut times.moving } else { &mut times.still };
-        tally.add(table.run_timed(call, keys, times)?);
+    let (mut tally, mut times) = (Tally::default(), [histogram(), histogram()]);
+    let steps = if call.adds() && is_moving(table).is_some() { LOOK } else { keys.len().max(1) };
+    for keys in keys.chunks(steps) {
+        let moving = steps == LOOK && is_moving(table) == Some(true);
+        tally.add(table.run_timed(call, keys, &mut times[usize::from(moving)])?);
     }
     Ok((tally, times))
 }
@@ -150,28 +119,28 @@ pub(super) fn phase_keys(
 }
 
 fn describe(row: &mut Row, times: &Histogram) {
-    row.mean_ns = Some(rounded(times.mean_ns()));
-    row.p50_ns = Some(times.quantile(0.50));
-    row.p95_ns = Some(times.quantile(0.95));
-    row.p99_ns = Some(times.quantile(0.99));
-    row.p999_ns = Some(times.quantile(0.999));
-    row.p9999_ns = Some(times.quantile(0.9999));
-    row.max_ns = Some(times.max_ns());
-    row.extra("samples", times.count());
+    let at = |quantile| Some(times.value_at_quantile(quantile) as f64);
+    row.mean_ns = Some(rounded(times.mean()));
+    (row.p50_ns, row.p95_ns, row.p99_ns) = (at(0.50), at(0.95), at(0.99));
+    (row.p999_ns, row.p9999_ns) = (at(0.999), at(0.9999));
+    row.max_ns = Some(times.max() as f64);
+    row.extra("samples", times.len());
     row.extra("timer_ns", rounded(timer_ns()));
 }
 
 /// Reports the calls that ran while the table moved its records, if there were any.
 fn describe_moving(row: &mut Row, times: &Histogram) {
-    if times.count() == 0 {
+    if times.is_empty() {
         return;
     }
-    let (middle, tail) = (times.quantile(0.50), times.quantile(0.999));
-    row.extra("moving_samples", times.count());
-    row.extra("moving_p50_ns", middle);
-    row.extra("moving_p999_ns", tail);
-    row.extra("moving_max_ns", times.max_ns());
-    row.extra("moving_tail_ratio", rounded(tail / middle.max(1.0)));
+    let [middle, tail] = [0.50, 0.999].map(|at| times.value_at_quantile(at) as f64);
+    row.extra("moving_samples", times.len());
+    row.extras([
+        ("moving_p50_ns", middle),
+        ("moving_p999_ns", tail),
+        ("moving_max_ns", times.max() as f64),
+        ("moving_tail_ratio", rounded(tail / middle.max(1.0))),
+    ]);
 }
 
 /// Returns the cost of reading the clock, which is included in each time.

@@ -1,12 +1,7 @@
 //! The machine's own ceilings, on each kind of memory.
 
-use crate::Outcome;
-use crate::args::{Batch, Medium};
 use crate::limit::{Arena, Loop, Pace, Pages};
-use crate::machine::mops;
-use crate::place::RemovedDir;
-use crate::row::{Row, rounded};
-use crate::session::Session;
+use crate::prelude::*;
 
 /// The loops, each with the batch that it corresponds to.
 const LOOPS: &[(Loop, Option<Batch>)] = &[
@@ -31,61 +26,63 @@ const LOOPS: &[(Loop, Option<Batch>)] = &[
     (Loop::SequentialWrite, None),
 ];
 
-struct Kind {
-    pages: &'static str,
-    medium: Medium,
-    advice: Pages,
-}
-
-const KINDS: [Kind; 3] = [
-    Kind { pages: "4 KiB", medium: Medium::Memory, advice: Pages::Small },
-    Kind { pages: "2 MiB", medium: Medium::Memory, advice: Pages::Huge },
-    Kind { pages: "as mapped", medium: Medium::Pmem, advice: Pages::AsMapped },
+/// Kinds of memory: the size of pages, the medium, and the advice to the kernel.
+const KINDS: [(&str, Medium, Pages); 3] = [
+    ("4 KiB", Medium::Memory, Pages::Small),
+    ("2 MiB", Medium::Memory, Pages::Huge),
+    ("as mapped", Medium::Pmem, Pages::AsMapped),
 ];
 
 pub(super) fn run(session: &mut Session) -> Outcome {
     let asked = session.args.medium;
-    for kind in KINDS.iter().filter(|kind| asked.is_none_or(|asked| asked == kind.medium)) {
+    for (pages, medium, advice) in KINDS {
+        if asked.is_some_and(|asked| asked != medium) {
+            continue;
+        }
         // 32 bytes per key: the footprint of a table of that many records.
         let bytes = session.keys_or(32_000_000) * 32;
-        let (arena, _dir) = match kind.medium {
-            Medium::Memory => (Arena::anonymous(bytes, kind.advice)?, RemovedDir(None)),
-            medium => session.arena(medium, bytes, kind.advice)?,
+        let (arena, _dir) = match medium {
+            Medium::Memory => (Arena::anonymous(bytes, advice)?, RemovedDir(None)),
+            medium => session.arena(medium, bytes, advice)?,
         };
         arena.link_cycle(session.args.seed);
         for threads in session.threads() {
-            measure(session, kind, &arena, threads)?;
+            measure(session, (pages, medium), &arena, threads)?;
         }
     }
     Ok(())
 }
 
-fn measure(session: &mut Session, kind: &Kind, arena: &Arena, threads: usize) -> Outcome {
-    let usual = 4_000_000.min(arena.bytes() / 16);
-    let ops = session.args.ops.unwrap_or(usual) as usize;
-    let flushes = kind.medium == Medium::Pmem;
-    let loops: Vec<_> = LOOPS.iter().filter(|(bare, _)| flushes || !bare.persists()).collect();
-    let mut samples: Vec<Vec<f64>> = loops.iter().map(|_| Vec::new()).collect();
+fn measure(
+    session: &mut Session,
+    (pages, medium): (&str, Medium),
+    arena: &Arena,
+    threads: usize,
+) -> Outcome {
+    let ops = session.args.ops.unwrap_or(4_000_000.min(arena.bytes() / 16)) as usize;
+    let flushes = medium == Medium::Pmem;
+    let loops = LOOPS.iter().filter(|(bare, _)| flushes || !bare.persists());
+    let row = |(bare, batch): &(Loop, Option<Batch>)| {
+        let mut row = Row::new(session.experiment, "machine");
+        (row.threads, row.ops, row.batch) = (Some(threads), Some(ops as u64), *batch);
+        (row.medium, row.ceiling) = (Some(medium.name().to_owned()), Some(bare.name()));
+        row.extra("pages", pages);
+        row.extra("footprint_bytes", arena.bytes());
+        (*bare, row)
+    };
+    let mut rows: Vec<_> = loops.map(row).collect();
     for round in 0..session.repeat() {
-        for ((bare, _), samples) in loops.iter().zip(&mut samples) {
-            session.progress(&format!(
-                "{} on pages {}, {threads} threads",
-                bare.name(),
-                kind.pages
-            ));
-            samples.push(mops(ops, session.timed_loop(*bare, arena, ops, threads, round as u64)));
+        for (bare, row) in &mut rows {
+            let name = bare.name();
+            session.progress(&format!("{name} on pages {pages}, {threads} threads"));
+            let time = session.timed_loop(*bare, arena, ops, threads, round as u64);
+            row.sample("mops", mops(ops, time));
         }
     }
-    for ((bare, batch), mops) in loops.into_iter().zip(&samples) {
-        let mut row =
-            Row { experiment: "limit", table: "machine".to_owned(), op: "limit", ..Row::default() };
-        (row.threads, row.ops, row.batch) = (Some(threads), Some(ops as u64), *batch);
-        (row.medium, row.ceiling) = (Some(kind.medium.name()), Some(bare.name()));
-        row.throughput(mops);
-        row.extra("pages", kind.pages);
-        row.extra("footprint_bytes", arena.bytes());
+    for (bare, mut row) in rows {
         if matches!(bare, Loop::SequentialRead | Loop::SequentialWrite) {
-            row.extra("gb_per_s", row.mops.map(|mops| rounded(mops * 64.0 / 1e3)));
+            let gigabytes = row.median("mops").map(|mops| rounded(mops * 64.0 / 1e3));
+            row.extra("gb_per_s", gigabytes);
         }
         session.put(row)?;
     }

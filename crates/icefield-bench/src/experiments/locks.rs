@@ -9,13 +9,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use icefield::DlhtSet;
 use icefield_torture::workload::Stream;
 
-use super::growth::describe_space;
-use crate::Outcome;
-use crate::args::{Batch, Medium};
-use crate::machine::{mops, part};
-use crate::row::rounded;
-use crate::session::Session;
-use crate::set::Keys;
+use crate::adapter::Shared;
+use crate::map::Keys;
+use crate::prelude::*;
 
 /// The number of locks in a transaction with batch `none`.
 const USUAL: usize = 16;
@@ -25,41 +21,38 @@ const CROWD: u64 = 64;
 const FIGHTS: usize = 2_000;
 
 pub(super) fn run(session: &mut Session) -> Outcome {
-    let designs = session.designs_named(&["dlht-set"])?;
-    let design = designs[0];
+    let design = session.our("dlht-set")?;
     let keys = session.keys(Medium::Memory);
     session.progress("lock-manager: touching memory");
-    let set = Keys(DlhtSet::with_capacity(keys));
+    let set = Shared(Keys(DlhtSet::with_capacity(keys)));
     session.touch(&set, &session.space.keys(0..keys))?;
-    for threads in session.threads() {
-        for batch in session.batches(&[Batch::None, Batch::Of(USUAL)]) {
-            let (mut speeds, mut granted, mut ops) = (Vec::new(), 0, 0);
-            for round in 0..session.repeat() as u64 {
-                let wanted = wanted(session, keys, batch, round);
-                session.progress(&format!("lock-manager: {threads} threads, batch {batch}"));
-                let (time, parts) = session.machine.run(threads, |thread| {
-                    let wanted = &wanted[part(wanted.len(), thread, threads)];
-                    transactions(&set.0, wanted, batch, |_, _| ())
-                });
-                let got: u64 = parts.iter().sum();
-                (ops, granted) = (ops + wanted.len() as u64, granted + got);
-                // Each granted lock was also released.
-                speeds.push(mops(wanted.len() + got as usize, time));
-            }
-            if !set.0.is_empty() {
-                session.blame(design, "locks are left");
-            }
-            if !is_exclusive(session, threads.max(2), batch) {
-                session.blame(design, "a lock had two owners");
-            }
-            let mut row = session.row("lock-manager", design, Medium::Memory);
-            (row.threads, row.batch, row.keys) = (Some(threads), Some(batch), Some(keys));
-            (row.ops, row.dist) = (Some(ops), Some(session.args.dist.to_string()));
-            row.throughput(&speeds);
-            row.extra("granted", rounded(granted as f64 / ops as f64));
-            describe_space(&mut row, &set);
-            session.put(row)?;
+    let Shared(Keys(locks)) = &set;
+    for (threads, batch) in session.settings(&[Batch::None, Batch::Of(USUAL)]) {
+        let (mut granted, mut ops) = (0, 0);
+        let mut row = session.row(design, Medium::Memory);
+        for round in 0..session.repeat() as u64 {
+            let wanted = wanted(session, keys, batch, round);
+            session.progress(&format!("lock-manager: {threads} threads, batch {batch}"));
+            let (time, parts) = session.machine.run(threads, |thread| {
+                let wanted = &wanted[part(wanted.len(), thread, threads)];
+                transactions(locks, wanted, batch, |_, _| ())
+            });
+            let got: u64 = parts.iter().sum();
+            (ops, granted) = (ops + wanted.len() as u64, granted + got);
+            // Each granted lock was also released.
+            row.sample("mops", mops(wanted.len() + got as usize, time));
         }
+        if !locks.is_empty() {
+            session.blame(design, "locks are left");
+        }
+        if !is_exclusive(session, threads.max(2), batch) {
+            session.blame(design, "a lock had two owners");
+        }
+        row.at(threads, batch, keys, ops);
+        row.dist = Some(session.args.dist.to_string());
+        row.extra("granted", rounded(granted as f64 / ops as f64));
+        describe_space(&mut row, &set);
+        session.put(row)?;
     }
     Ok(())
 }

@@ -5,14 +5,9 @@
 //! counted over the bins of the actual keys.
 
 use icefield::base::hash::{Hash, HashKind};
-use serde_json::json;
 
-use super::growth::detail;
-use crate::Outcome;
-use crate::args::{Batch, Medium};
-use crate::row::{Row, rounded};
-use crate::session::Session;
-use crate::table::{Call, Design, Setup};
+use crate::args::Hashing;
+use crate::prelude::*;
 
 /// Link buckets per bin without `--link-ratio`: the table's default, and the paper's.
 const RATIOS: [f64; 2] = [0.125, 0.2];
@@ -42,7 +37,7 @@ pub(super) fn run(session: &mut Session) -> Outcome {
     let ratios = if asked.is_empty() { RATIOS.to_vec() } else { asked };
     let mut designs = session.ours_on(Medium::Memory)?;
     // The tables that report their bins.
-    designs.retain(|design| design.offers_hashes());
+    designs.retain(|design| design.offers_hashes);
     for design in designs {
         for ratio in &ratios {
             grow(session, design, *ratio)?;
@@ -51,60 +46,61 @@ pub(super) fn run(session: &mut Session) -> Outcome {
     Ok(())
 }
 
-fn grow(session: &mut Session, design: &'static dyn Design, ratio: f64) -> Outcome {
+fn grow(session: &mut Session, design: DesignRef, ratio: f64) -> Outcome {
     let keys = session.keys(Medium::Memory);
     let setup = Setup { link_ratio: Some(ratio), ..session.setup(1) };
     let placed = session.create(design, Medium::Memory, setup)?;
-    let table = &*placed.table;
     let mut resizes: Vec<Full> = Vec::new();
-    let (mut inserted, mut last) = (0, describe(table, 0));
+    let (mut inserted, mut last) = (0, describe(&*placed, 0));
     while inserted < keys {
         // Small steps, so that the load factor at growth is precise.
         let step = (last.bins / 1024).max(1).min(keys - inserted);
         let new = session.space.keys(inserted..inserted + step);
-        let found = table.run(Call::TryInsert, &new, Batch::None)?;
-        session.check_call(design, table, (Call::TryInsert, &new), found);
-        let now = describe(table, inserted + step);
+        let found = placed.run(Call::TryInsert, &new, Batch::None)?;
+        session.check_call(&placed, Call::TryInsert, &new, found);
+        let now = describe(&*placed, inserted + step);
         if now.bins != last.bins {
             // The state before this step: at most a thousandth of a record per bin too low.
             resizes.push(Full { records: inserted, ..last });
-            session.progress(&format!("occupancy {}: {inserted} of {keys}", design.name()));
+            session.progress(&format!("occupancy {}: {inserted} of {keys}", design.name));
         }
         (inserted, last) = (inserted + step, now);
     }
-    let mut row = session.row("occupancy", design, Medium::Memory);
-    (row.threads, row.batch, row.keys) = (Some(1), Some(Batch::None), Some(keys));
-    row.ops = Some(keys);
+    let mut row = session.row(design, Medium::Memory);
+    row.at(1, Batch::None, keys, keys);
     row.extra("link_ratio", ratio);
     row.extra("resizes", resizes.len());
-    let same_hash = detail(&table.stats(), "hash-functions-before") == Some(0);
+    let same_hash = detail(&placed.stats(), "hash-functions-before") == Some(0);
     if let Some(full) = resizes.last() {
         describe_full(&mut row, full, &resizes);
         row.extra("grown_bytes_per_key", rounded(last.bytes as f64 / full.records as f64));
-        if same_hash && session.args.hash.unwrap_or_default() == crate::args::Hashing::Strong {
+        if same_hash && session.args.hash.unwrap_or_default() == Hashing::Strong {
             let (hits, misses) = lines(session, full);
-            row.extra("lines_per_get", rounded(hits));
-            row.extra("lines_per_get_miss", rounded(misses));
+            let lines = [("lines_per_get", hits), ("lines_per_get_miss", misses)];
+            row.extras(lines.map(|(name, lines)| (name, rounded(lines))));
         }
     }
     session.put(row)
 }
 
-fn describe(table: &dyn crate::table::BenchTable, records: u64) -> Full {
+fn describe(table: &dyn BenchTable, records: u64) -> Full {
     let stats = table.stats();
     let of = |name| detail(&stats, name).unwrap_or(0);
     Full { bins: of("bins"), links: of("link-buckets"), records, bytes: stats.dram_bytes }
 }
 
 fn describe_full(row: &mut Row, full: &Full, resizes: &[Full]) {
+    let mean = resizes.iter().map(Full::occupancy).sum::<f64>() / resizes.len() as f64;
     row.bytes_per_key = Some(rounded(full.bytes as f64 / full.records as f64));
     row.load_factor = Some(rounded(full.occupancy()));
-    row.extra("occupancy", rounded(full.occupancy()));
-    let mean = resizes.iter().map(Full::occupancy).sum::<f64>() / resizes.len() as f64;
-    row.extra("mean_occupancy", rounded(mean));
-    row.extra("poisson_occupancy", rounded(poisson(full)));
-    row.extra("paper_occupancy", json!(PAPER));
-    row.extra("records_per_bin", rounded(full.records as f64 / full.bins as f64));
+    let figures = [
+        ("occupancy", full.occupancy()),
+        ("mean_occupancy", mean),
+        ("poisson_occupancy", poisson(full)),
+        ("records_per_bin", full.records as f64 / full.bins as f64),
+    ];
+    row.extras(figures.map(|(name, figure)| (name, rounded(figure))));
+    row.extra("paper_occupancy", PAPER);
 }
 
 /// Returns the link buckets in use per bin when bins have `mean` records on average: one from four records on,

@@ -1,15 +1,12 @@
 //! The cost of page faults in an insert (Dash Fig 15): into a table that grows and touches new pages, and into one
 //! of the final size with all pages present; with small pages and with huge ones.
 
+use std::time::Duration;
+
+use procfs::process::Process;
 use rustix::thread::disable_transparent_huge_pages;
 
-use super::growth::describe_space;
-use crate::args::{Batch, Medium};
-use crate::machine::{mops, part};
-use crate::row::{Row, rounded};
-use crate::session::Session;
-use crate::table::{Call, Design};
-use crate::{Error, Outcome};
+use crate::prelude::*;
 
 /// Turns that make up one measurement.
 const TURNS: usize = 16;
@@ -19,21 +16,17 @@ pub(super) fn run(session: &mut Session) -> Outcome {
     let keys = session.keys_or(4_000_000);
     let pages: &[&str] =
         if medium == Medium::Memory { &["4 KiB", "2 MiB"] } else { &["as mapped"] };
+    let starts = |pages: &&'static str| [(*pages, true), (*pages, false)];
     for design in session.ours_on(medium)? {
-        for threads in session.threads() {
-            for batch in session.batches(&[Batch::Stream]) {
-                for pages in pages {
-                    for grown in [true, false] {
-                        let _small = (*pages == "4 KiB").then(SmallPages::set).transpose()?;
-                        let mut row = session.row("prefault", design, medium);
-                        (row.threads, row.batch) = (Some(threads), Some(batch));
-                        (row.keys, row.ops) = (Some(keys), Some(keys));
-                        row.extra("pages", *pages);
-                        row.extra("start", if grown { "grown" } else { "pre-faulted" });
-                        measure(session, design, (medium, grown), &mut row)?;
-                        session.put(row)?;
-                    }
-                }
+        for setting in session.settings(&[Batch::Stream]) {
+            for (pages, grown) in pages.iter().flat_map(starts) {
+                let _small = (pages == "4 KiB").then(SmallPages::set).transpose()?;
+                let mut row = session.row(design, medium);
+                row.at(setting.0, setting.1, keys, keys);
+                row.extra("pages", pages);
+                row.extra("start", if grown { "grown" } else { "pre-faulted" });
+                measure(session, design, (medium, grown), (keys, setting), &mut row)?;
+                session.put(row)?;
             }
         }
     }
@@ -62,58 +55,33 @@ impl Drop for SmallPages {
 /// Inserts all keys, once per repeat.
 fn measure(
     session: &Session,
-    design: &'static dyn Design,
+    design: DesignRef,
     (medium, grown): (Medium, bool),
+    (keys, setting): (u64, Setting),
     row: &mut Row,
 ) -> Outcome {
-    let (threads, batch) = (row.threads.unwrap_or(1), row.batch.unwrap_or(Batch::Stream));
-    let keys = session.space.keys(0..row.keys.unwrap_or_default());
-    let (mut speeds, mut faults) = (Vec::new(), 0);
+    let keys = session.space.keys(0..keys);
     for round in 0..session.repeat() {
-        session.progress(&format!("prefault {}: round {}", design.name(), round + 1));
+        session.progress(&format!("prefault {}: round {}", design.name, round + 1));
         let capacity = if grown { 1024 } else { keys.len() as u64 };
         let placed = session.create(design, medium, session.setup(capacity))?;
         if !grown {
-            session.touch(&*placed.table, &keys)?;
+            session.touch(&*placed, &keys)?;
         }
         let before = page_faults()?;
-        let (mut time, mut found) = (std::time::Duration::ZERO, crate::keys::Tally::default());
+        let mut time = Duration::ZERO;
         for turn in 0..TURNS {
             let keys = &keys[part(keys.len(), turn, TURNS)];
-            let (one, tally) =
-                session.timed(&*placed.table, Call::TryInsert, keys, threads, batch)?;
-            time += one;
-            found.add(tally);
+            time += session.measured(&placed, Call::TryInsert, keys, setting)?;
         }
-        faults += page_faults()? - before;
-        session.check_call(design, &*placed.table, (Call::TryInsert, &keys), found);
-        speeds.push(mops(keys.len(), time));
-        describe_space(row, &*placed.table);
+        row.sample("page_faults", (page_faults()? - before) as f64 / keys.len().max(1) as f64);
+        row.sample("mops", mops(keys.len(), time));
+        describe_space(row, &*placed);
     }
-    row.throughput(&speeds);
-    let inserts = (keys.len() * session.repeat()).max(1);
-    row.extra("page_faults", rounded(faults as f64 / inserts as f64));
     Ok(())
 }
 
 /// Returns the minor page faults of this process so far.
 fn page_faults() -> Outcome<u64> {
-    let path = std::path::Path::new("/proc/self/stat");
-    let text = std::fs::read_to_string(path).map_err(|error| Error::file(path, error))?;
-    // The name in parentheses may contain anything; `minflt` is the eighth field after it.
-    let count =
-        text.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(7)?.parse().ok());
-    count.ok_or_else(|| Error::failed("/proc/self/stat does not tell page faults"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn new_pages_are_faults() {
-        let before = page_faults().unwrap();
-        let pages = std::hint::black_box(vec![1_u8; 64 << 20]);
-        assert!(page_faults().unwrap() > before, "{}", pages.len());
-    }
+    Ok(Process::myself()?.stat()?.minflt)
 }

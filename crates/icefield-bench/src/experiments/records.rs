@@ -4,15 +4,8 @@
 use std::time::Duration;
 
 use icefield::{DashEh, DashLh, Durability, Iceberg, Plush, Result, Table};
-use serde_json::json;
 
-use crate::args::{Batch, Medium};
-use crate::keys::{Tally, value_of};
-use crate::machine::{mops, part};
-use crate::place::RemovedDir;
-use crate::session::Session;
-use crate::table::Design;
-use crate::{Error, Outcome};
+use crate::prelude::*;
 
 const KEY_BYTES: usize = 16;
 /// The paper's values, and percentages of writes.
@@ -61,29 +54,21 @@ impl<T: Table<Key = [u8; KEY_BYTES], Value = [u8]>> LongRecords for T {
 
 /// A loaded table and its directory, which is removed on drop.
 struct Loaded {
-    design: &'static dyn Design,
+    design: DesignRef,
     table: Box<dyn LongRecords>,
-    _removed: RemovedDir,
-    speeds: Vec<f64>,
+    _dir: RemovedDir,
 }
 
 pub(super) fn run(session: &mut Session) -> Outcome {
-    let named: Vec<&str> = TABLES
-        .into_iter()
-        .filter(|name| session.designs.iter().any(|design| design.name() == *name))
-        .collect();
-    if named.is_empty() {
+    let mut designs = session.designs.clone();
+    designs.retain(|design| !design.is_peer() && TABLES.contains(&design.name));
+    if designs.is_empty() {
         return Err(Error::option("tables", "must be some of plush, dash-eh, dash-lh, iceberg"));
     }
-    let medium = session.args.medium.unwrap_or(Medium::Pmem);
-    let Some(durability) = medium.durability().filter(|_| medium != Medium::Memory) else {
-        return Err(Error::option("medium", "must be process, pmem or disk"));
-    };
-    let mut designs = session.designs_named(&named)?;
-    designs.retain(|design| !design.is_peer());
-    of_size(session, &designs, (medium, durability), VALUE_BYTES, &WRITE_PERCENT)?;
-    for bytes in session.points(&RECORD_BYTES) {
-        of_size(session, &designs, (medium, durability), bytes - KEY_BYTES, &[50])?;
+    let medium = session.medium_of_files()?;
+    of_size(session, &designs, medium, (VALUE_BYTES, &WRITE_PERCENT))?;
+    for bytes in session.points(&[], &RECORD_BYTES) {
+        of_size(session, &designs, medium, (bytes - KEY_BYTES, &[50]))?;
     }
     Ok(())
 }
@@ -91,35 +76,32 @@ pub(super) fn run(session: &mut Session) -> Outcome {
 /// Measures all tables with values of one length.
 fn of_size(
     session: &mut Session,
-    designs: &[&'static dyn Design],
+    designs: &[DesignRef],
     (medium, durability): (Medium, Durability),
-    value_bytes: usize,
-    write_percents: &[usize],
+    (value_bytes, write_percents): (usize, &[usize]),
 ) -> Outcome {
     let keys = session.keys_or(USUAL_KEYS);
-    let mut loaded = Vec::new();
-    for &design in designs {
-        loaded.push(load(session, design, durability, keys, value_bytes)?);
-    }
+    let load = |design: &DesignRef| load(session, design, durability, keys, value_bytes);
+    let tables = designs.iter().map(load).collect::<Outcome<Vec<_>>>()?;
     let ops = session.ops(keys) as usize;
     for &percent in write_percents {
         for threads in session.threads() {
+            let row = |loaded: &Loaded| {
+                let mut row = session.row(loaded.design, medium);
+                row.at(threads, Batch::None, keys, ops as u64);
+                row.extra("write_percent", percent);
+                row.extra("record_bytes", KEY_BYTES + value_bytes);
+                row
+            };
+            let mut rows: Vec<_> = tables.iter().map(row).collect();
             for round in 0..session.repeat() {
                 let steps = steps(session, keys, ops, percent, round as u64);
-                for loaded in &mut loaded {
+                for (loaded, row) in tables.iter().zip(&mut rows) {
                     let time = measured(session, loaded, &steps, value_bytes, threads)?;
-                    loaded.speeds.push(mops(ops, time));
+                    row.sample("mops", mops(ops, time));
                 }
             }
-            for loaded in &mut loaded {
-                let mut row = session.row("var-records", loaded.design, medium);
-                (row.threads, row.batch) = (Some(threads), Some(Batch::None));
-                (row.keys, row.ops) = (Some(keys), Some(ops as u64));
-                row.throughput(&std::mem::take(&mut loaded.speeds));
-                row.extra("write_percent", json!(percent));
-                row.extra("record_bytes", json!(KEY_BYTES + value_bytes));
-                session.put(row)?;
-            }
+            session.put_all(rows)?;
         }
     }
     Ok(())
@@ -139,32 +121,27 @@ fn measured(
     value_bytes: usize,
     threads: usize,
 ) -> Outcome<Duration> {
-    let name = loaded.design.name();
+    let name = loaded.design.name;
     session.progress(&format!("var-records {name}: {value_bytes}-byte values, {threads} threads"));
     let (time, parts) = session.machine.run(threads, |thread| {
         let mut value = vec![0; value_bytes];
         loaded.table.make(&steps[part(steps.len(), thread, threads)], &mut value)
     });
-    let mut found = Tally::default();
-    for part in parts {
-        found.add(part?);
-    }
     let read: Vec<u64> = steps.iter().filter(|step| !step.0).map(|step| step.1).collect();
     let expected = Tally { hits: steps.len() as u64, ..Tally::of_values(&read) };
-    session.check(loaded.design, "var-records", found, expected);
+    session.check(loaded.design, "var-records", sum(parts)?, expected);
     Ok(time)
 }
 
 fn load(
     session: &Session,
-    design: &'static dyn Design,
+    design: DesignRef,
     durability: Durability,
     keys: u64,
     value_bytes: usize,
 ) -> Outcome<Loaded> {
-    session.progress(&format!("var-records {}: loading {keys} records", design.name()));
-    let path = session.fresh_path();
-    let removed = RemovedDir(Some(path.clone()));
+    session.progress(&format!("var-records {}: loading {keys} records", design.name));
+    let (path, dir) = session.fresh_dir();
     /// A macro, because each table's options have their own type.
     macro_rules! table {
         ($options:expr) => {
@@ -172,7 +149,7 @@ fn load(
         };
     }
     let sync = session.args.sync.unwrap_or_default();
-    let table: Box<dyn LongRecords> = match design.name() {
+    let table: Box<dyn LongRecords> = match design.name {
         "dash-eh" => table!(DashEh::<[u8; KEY_BYTES], [u8]>::options()),
         "dash-lh" => table!(DashLh::<[u8; KEY_BYTES], [u8]>::options()),
         "iceberg" => table!(Iceberg::<[u8; KEY_BYTES], [u8]>::options()),
@@ -187,5 +164,5 @@ fn load(
         })
     });
     parts.into_iter().collect::<Result<()>>()?;
-    Ok(Loaded { design, table, _removed: removed, speeds: Vec::new() })
+    Ok(Loaded { design, table, _dir: dir })
 }

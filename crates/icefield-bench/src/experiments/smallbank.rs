@@ -9,12 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use icefield_torture::smallbank::{OVERDRAFT_FEE, Smallbank, Transaction};
 use icefield_torture::workload::Distribution;
 
-use super::oltp::{Rows, read_together};
-use crate::args::{Batch, Medium};
-use crate::machine::{mops, part};
-use crate::row::rounded;
-use crate::session::Session;
-use crate::{Error, Outcome};
+use super::oltp::{Benchmark, Locked, Rows, load_all, read_together};
+use crate::prelude::*;
 
 /// The paper's number of accounts.
 const CUSTOMERS: u64 = 10_000_000;
@@ -27,17 +23,13 @@ const CROWD: u32 = 16;
 const PAYMENTS: usize = 20_000;
 
 struct Bank {
+    customers: u32,
     /// Names to numbers.
     accounts: Rows,
     savings: Rows,
     checking: Rows,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Done {
-    committed: u64,
-    /// Deposits minus withdrawals.
-    net: i64,
+    /// The sum of all balances before the next transactions.
+    money: i64,
 }
 
 /// Returns the name of a customer, as a word.
@@ -48,14 +40,13 @@ fn name(customer: u32) -> u64 {
 impl Bank {
     fn new(session: &Session, customers: u32) -> Outcome<Self> {
         let rows = || Rows::new(u64::from(customers), session.args.seed);
-        let bank = Self { accounts: rows()?, savings: rows()?, checking: rows()? };
-        let threads = session.machine.cores();
-        session.machine.run(threads, |thread| {
-            for customer in part(customers as usize, thread, threads) {
-                bank.accounts.load(name(customer as u32), customer as i64);
-                bank.savings.load(customer as u64, AT_FIRST);
-                bank.checking.load(customer as u64, AT_FIRST);
-            }
+        let (accounts, savings, checking) = (rows()?, rows()?, rows()?);
+        let money = 2 * AT_FIRST * i64::from(customers);
+        let bank = Self { customers, accounts, savings, checking, money };
+        load_all(session, customers, |customer| {
+            bank.accounts.load(name(customer), customer.into());
+            bank.savings.load(customer.into(), AT_FIRST);
+            bank.checking.load(customer.into(), AT_FIRST);
         });
         Ok(bank)
     }
@@ -63,38 +54,6 @@ impl Bank {
     /// Returns the number of a customer, which is the key in the other two tables.
     fn find(&self, customer: u32) -> Option<u64> {
         self.accounts.read(name(customer)).map(|number| number as u64)
-    }
-
-    /// Runs a transaction and returns the money deposited; `None` if it did not commit.
-    fn run(&self, transaction: Transaction) -> Option<i64> {
-        match transaction {
-            Transaction::Balance { customer } => {
-                let number = self.find(customer)?;
-                let both = read_together([(&self.savings, number), (&self.checking, number)])?;
-                std::hint::black_box(both[0] + both[1]);
-                Some(0)
-            }
-            Transaction::DepositChecking { customer, amount } => {
-                let row = self.checking.lock(self.find(customer)?)?;
-                self.checking.commit(row, row.data() + i64::from(amount));
-                Some(i64::from(amount))
-            }
-            Transaction::TransactSavings { customer, amount } => {
-                let row = self.savings.lock(self.find(customer)?)?;
-                let after = row.data() + i64::from(amount);
-                if after < 0 {
-                    self.savings.release(row);
-                    return None;
-                }
-                self.savings.commit(row, after);
-                Some(i64::from(amount))
-            }
-            Transaction::WriteCheck { customer, amount } => {
-                self.write_check(customer, amount.into())
-            }
-            Transaction::Amalgamate { from, to } => self.amalgamate(from, to),
-            Transaction::SendPayment { from, to, amount } => self.pay(from, to, amount.into()),
-        }
     }
 
     fn write_check(&self, customer: u32, amount: i64) -> Option<i64> {
@@ -113,7 +72,7 @@ impl Bank {
     }
 
     /// Locks two rows of the checking table in the order of their keys; returns them in the order of the arguments.
-    fn lock_two(&self, one: u64, other: u64) -> Option<[super::oltp::Locked; 2]> {
+    fn lock_two(&self, one: u64, other: u64) -> Option<[Locked; 2]> {
         self.checking.prefetch(one.max(other));
         let low = self.checking.lock(one.min(other))?;
         let Some(high) = self.checking.lock(one.max(other)) else {
@@ -149,65 +108,78 @@ impl Bank {
         Some(0)
     }
 
-    fn money(&self) -> Outcome<i64> {
+    /// Returns the sum of all balances.
+    fn total(&self) -> Outcome<i64> {
         Ok(self.savings.total()? + self.checking.total()?)
     }
 }
 
+impl Benchmark for Bank {
+    type Transaction = Transaction;
+
+    fn count(&self) -> u32 {
+        self.customers
+    }
+
+    fn draw(&self, session: &Session, seed: u64, count: u64) -> Vec<Transaction> {
+        let mut source = Smallbank::new(self.customers, session.args.dist, seed);
+        (0..count).map(|_| source.draw()).collect()
+    }
+
+    fn run(&self, transaction: Transaction) -> Option<i64> {
+        match transaction {
+            Transaction::Balance { customer } => {
+                let number = self.find(customer)?;
+                let both = read_together([(&self.savings, number), (&self.checking, number)])?;
+                std::hint::black_box(both[0] + both[1]);
+                Some(0)
+            }
+            Transaction::DepositChecking { customer, amount } => {
+                let row = self.checking.lock(self.find(customer)?)?;
+                self.checking.commit(row, row.data() + i64::from(amount));
+                Some(i64::from(amount))
+            }
+            Transaction::TransactSavings { customer, amount } => {
+                let row = self.savings.lock(self.find(customer)?)?;
+                let after = row.data() + i64::from(amount);
+                if after < 0 {
+                    self.savings.release(row);
+                    return None;
+                }
+                self.savings.commit(row, after);
+                Some(i64::from(amount))
+            }
+            Transaction::WriteCheck { customer, amount } => {
+                self.write_check(customer, amount.into())
+            }
+            Transaction::Amalgamate { from, to } => self.amalgamate(from, to),
+            Transaction::SendPayment { from, to, amount } => self.pay(from, to, amount.into()),
+        }
+    }
+
+    fn fault(&mut self, session: &Session, threads: usize, net: i64) -> Outcome<Option<String>> {
+        let (after, expected) = (self.total()?, self.money + net);
+        self.money = after;
+        match half_transaction(session, threads.max(2))? {
+            _ if after != expected => Ok(Some(format!("{after} cents instead of {expected}"))),
+            fault => Ok(fault),
+        }
+    }
+}
+
 pub(super) fn run(session: &mut Session) -> Outcome {
-    let design = session.designs_named(&["dlht"])?[0];
     let customers = u32::try_from(session.keys_or(CUSTOMERS).max(2))
         .map_err(|_| Error::option("keys", "smallbank has less than 2^32 customers"))?;
     session.progress("smallbank: opening accounts");
-    let bank = Bank::new(session, customers)?;
-    for threads in session.threads() {
-        let (mut speeds, mut done, mut ops) = (Vec::new(), Done::default(), 0);
-        let before = bank.money()?;
-        for round in 0..session.repeat() as u64 {
-            let seed = session.args.seed + round;
-            let mut source = Smallbank::new(customers, session.args.dist, seed);
-            let work: Vec<_> =
-                (0..session.ops(u64::from(customers))).map(|_| source.draw()).collect();
-            session.progress(&format!("smallbank: {threads} threads"));
-            let (time, parts) = session.machine.run(threads, |thread| {
-                let mut done = Done::default();
-                for transaction in &work[part(work.len(), thread, threads)] {
-                    if let Some(net) = bank.run(*transaction) {
-                        done.committed += 1;
-                        done.net += net;
-                    }
-                }
-                done
-            });
-            for part in parts {
-                (done.committed, done.net) = (done.committed + part.committed, done.net + part.net);
-            }
-            ops += work.len() as u64;
-            speeds.push(mops(work.len(), time));
-        }
-        let after = bank.money()?;
-        if after != before + done.net {
-            session.blame(design, &format!("{after} cents instead of {}", before + done.net));
-        }
-        if let Some(fault) = half_transaction(session, threads.max(2))? {
-            session.blame(design, &fault);
-        }
-        let mut row = session.row("smallbank", design, Medium::Memory);
-        (row.threads, row.batch, row.keys) =
-            (Some(threads), Some(Batch::None), Some(u64::from(customers)));
-        (row.ops, row.dist) = (Some(ops), Some(session.args.dist.to_string()));
-        row.throughput(&speeds);
-        row.extra("committed", rounded(done.committed as f64 / ops as f64));
-        session.put(row)?;
-    }
-    Ok(())
+    let dist = Some(session.args.dist.to_string());
+    Bank::new(session, customers)?.measure(session, dist)
 }
 
 /// Runs payments between a few customers while one thread sums up all accounts; returns a description of a wrong
 /// sum.
 fn half_transaction(session: &Session, threads: usize) -> Outcome<Option<String>> {
     let bank = Bank::new(session, CROWD)?;
-    let expected = 2 * AT_FIRST * i64::from(CROWD);
+    let expected = bank.money;
     let (seed, paying) = (session.args.seed, AtomicUsize::new(threads - 1));
     let (_, sums) = session.machine.run(threads, |thread| {
         if thread == 0 {
@@ -216,17 +188,14 @@ fn half_transaction(session: &Session, threads: usize) -> Outcome<Option<String>
         let mut source = Smallbank::new(CROWD, Distribution::Uniform, seed + thread as u64);
         for _ in 0..PAYMENTS {
             let transaction = source.draw();
-            if matches!(
-                transaction,
-                Transaction::Amalgamate { .. } | Transaction::SendPayment { .. }
-            ) {
+            if let Transaction::Amalgamate { .. } | Transaction::SendPayment { .. } = transaction {
                 bank.run(transaction);
             }
         }
         paying.fetch_sub(1, Relaxed);
         None
     });
-    let money = bank.money()?;
+    let money = bank.total()?;
     let at_last = (money != expected).then_some(money);
     let wrong = sums.into_iter().flatten().next().or(at_last);
     Ok(wrong.map(|sum| format!("accounts add up to {sum} instead of {expected}")))

@@ -1,17 +1,12 @@
 //! Sensitivity studies: sweeps over one parameter of the plain measurements (DLHT Figs 9 to 14 and 16).
 
-use icefield_torture::workload::Distribution;
+use icefield_torture::workload::{Distribution, Stream};
 use serde_json::{Value, json};
 
-use super::growth::describe_space;
 use super::throughput::{GET, INSDEL, Spec, Sweep, run_sweep};
-use crate::Outcome;
-use crate::args::{Batch, Hashing};
-use crate::keys::Tally;
-use crate::machine::{mops, part};
+use crate::args::Hashing;
 use crate::map;
-use crate::session::Session;
-use crate::table::{Allocation, Call, Design, Mixed, Records};
+use crate::prelude::*;
 
 /// The paper's batch sizes, and the ring.
 const BATCHES: [Batch; 11] = [
@@ -28,14 +23,40 @@ const BATCHES: [Batch; 11] = [
     Batch::Stream,
 ];
 
-/// `batch-size` (Fig 12).
-pub(super) fn batch_size(session: &mut Session) -> Outcome {
-    let batches = session.batches(&session.points(&BATCHES));
-    for spec in [&GET, &INSDEL] {
-        let sweep = Sweep { batches: batches.clone(), ..Sweep::new(session, "batch-size") };
-        run_sweep(session, spec, &sweep)?;
+/// Measures `specs` at one point of a sweep.
+fn at_point(session: &mut Session, specs: &[&Spec], point: &[(&'static str, Value)]) -> Outcome {
+    for spec in specs {
+        run_sweep(session, spec, &Sweep { point, ..Sweep::new(session) })?;
     }
     Ok(())
+}
+
+/// Measures `specs` with batches of their own, unless the options name some.
+fn in_batches(
+    session: &mut Session,
+    specs: &[&Spec],
+    (batches, point): (&[Batch], &[(&'static str, Value)]),
+) -> Outcome {
+    let asked = session.args.batch.clone();
+    session.args.batch = session.batches(batches);
+    at_point(session, specs, point)?;
+    session.args.batch = asked;
+    Ok(())
+}
+
+/// Measures reads in streams and, unless the options name batches, one by one.
+fn reads(session: &mut Session, point: &[(&'static str, Value)]) -> Outcome {
+    at_point(session, &[&GET], point)?;
+    if session.args.batch.is_empty() {
+        in_batches(session, &[&GET], (&[Batch::None], point))?;
+    }
+    Ok(())
+}
+
+/// `batch-size` (Fig 12).
+pub(super) fn batch_size(session: &mut Session) -> Outcome {
+    let batches = session.points(&[], &BATCHES);
+    in_batches(session, &[&GET, &INSDEL], (&batches, &[]))
 }
 
 /// The number of records in the smallest table of `index-size`, which fits into the L2 cache.
@@ -52,16 +73,11 @@ pub(super) fn index_size(session: &mut Session) -> Outcome {
         .take_while(|size| *size < largest)
         .collect();
     sizes.push(largest);
-    for keys in session.points(&sizes) {
+    for keys in session.points(&[], &sizes) {
         session.args.keys = Some(keys);
         session.args.ops = asked_ops.or(Some(session.ops(keys).max(LEAST_OPS.min(largest))));
-        let stream = Sweep::new(session, "index-size");
-        run_sweep(session, &GET, &stream)?;
-        if session.args.batch.is_empty() {
-            let single = Sweep { batches: vec![Batch::None], ..Sweep::new(session, "index-size") };
-            run_sweep(session, &GET, &single)?;
-        }
-        run_sweep(session, &INSDEL, &stream)?;
+        reads(session, &[])?;
+        at_point(session, &[&INSDEL], &[])?;
     }
     (session.args.keys, session.args.ops) = (asked, asked_ops);
     Ok(())
@@ -70,60 +86,43 @@ pub(super) fn index_size(session: &mut Session) -> Outcome {
 /// `value-size` (Fig 9): gets that read the first word of a value, gets that read all of it, and inserts with
 /// removals. Sums are checked, so every measured get includes the read. Tables of words take part at eight bytes.
 pub(super) fn value_size(session: &mut Session) -> Outcome {
-    for value_bytes in session.points(&map::VALUE_BYTES) {
-        for whole in [false, true] {
-            let reads = if whole { "value" } else { "word" };
-            let point = [("value_bytes", json!(value_bytes)), ("reads", json!(reads))];
-            session.records = Records { value_bytes, whole, ..Records::default() };
+    for value_bytes in session.points(&[], &map::VALUE_BYTES) {
+        let size = ("value_bytes", json!(value_bytes));
+        for (whole, reads) in [(false, "word"), (true, "value")] {
+            session.records = Records { value_bytes, whole, ..Records::WORDS };
             if whole || value_bytes > 8 {
-                of_records(session, "value-size", &[&GET], &point)?;
+                let point = [size.clone(), ("reads", json!(reads))];
+                at_point(session, &[&GET], &point)?;
             }
         }
-        of_records(session, "value-size", &[&INSDEL], &[("value_bytes", json!(value_bytes))])?;
+        at_point(session, &[&INSDEL], &[size])?;
     }
-    session.records = Records::default();
+    session.records = Records::WORDS;
     Ok(())
 }
 
 /// `key-size` (Fig 10): the same, by the size of the key.
 pub(super) fn key_size(session: &mut Session) -> Outcome {
-    for key_bytes in session.points(&map::KEY_BYTES) {
-        session.records = Records { key_bytes, ..Records::default() };
-        of_records(session, "key-size", &[&GET, &INSDEL], &[("key_bytes", json!(key_bytes))])?;
+    for key_bytes in session.points(&[], &map::KEY_BYTES) {
+        session.records = Records { key_bytes, ..Records::WORDS };
+        at_point(session, &[&GET, &INSDEL], &[("key_bytes", json!(key_bytes))])?;
     }
-    session.records = Records::default();
-    Ok(())
-}
-
-/// Measures one point of a sweep over `session.records`.
-fn of_records(
-    session: &mut Session,
-    experiment: &'static str,
-    specs: &[&Spec],
-    point: &[(&'static str, Value)],
-) -> Outcome {
-    for spec in specs {
-        run_sweep(session, spec, &Sweep { point, ..Sweep::new(session, experiment) })?;
-    }
+    session.records = Records::WORDS;
     Ok(())
 }
 
 /// `single-thread` (Fig 16): DLHT with and without atomics.
 pub(super) fn single_thread(session: &mut Session) -> Outcome {
-    let chosen = session.designs.clone();
+    let (chosen, threads) = (session.designs.clone(), session.args.threads.clone());
     if session.args.tables.is_empty() {
-        session.designs = session.designs_named(&["dlht", "dlht-local"])?;
+        let peers = chosen.iter().copied().filter(|design| design.is_peer());
+        let ours = [session.our("dlht")?, session.our("dlht-local")?];
+        session.designs = ours.into_iter().chain(peers).collect();
     }
-    let batches = session.batches(&[Batch::None, Batch::Stream]);
-    for spec in [&GET, &INSDEL] {
-        let sweep = Sweep {
-            threads: vec![1],
-            batches: batches.clone(),
-            ..Sweep::new(session, "single-thread")
-        };
-        run_sweep(session, spec, &sweep)?;
-    }
-    session.designs = chosen;
+    session.args.threads = vec![1];
+    let batches = [Batch::None, Batch::Stream];
+    in_batches(session, &[&GET, &INSDEL], (&batches, &[]))?;
+    (session.designs, session.args.threads) = (chosen, threads);
     Ok(())
 }
 
@@ -145,28 +144,19 @@ pub(super) fn features(session: &mut Session) -> Outcome {
         (session.args.hash, session.fixed_size) = (Some(hash), !grows);
         let point = [("features", json!(name))];
         for spec in [&GET, &INSDEL] {
-            let admits = |design: &dyn Design| design.offers_hashes();
-            let sweep = Sweep { point: &point, admits, ..Sweep::new(session, "features") };
+            let admits = |design: DesignRef| design.offers_hashes;
+            let sweep = Sweep { point: &point, admits, ..Sweep::new(session) };
             run_sweep(session, spec, &sweep)?;
         }
     }
     (session.args.hash, session.fixed_size) = (asked, fixed);
-    records_and_allocators(session)?;
-    session.room = room;
-    Ok(())
-}
-
-/// Measures values in separate records, which tables of words do not have, from the program's allocator and from
-/// the C library's (through the allocator parameter).
-fn records_and_allocators(session: &mut Session) -> Outcome {
-    for (allocation, name) in
-        [(Allocation::Global, "records"), (Allocation::Malloc, "records+malloc")]
-    {
-        let value_bytes = map::ALLOCATED_BYTES;
-        session.records = Records { value_bytes, allocation, ..Records::default() };
-        of_records(session, "features", &[&GET, &INSDEL], &[("features", json!(name))])?;
+    // Values in separate records, which tables of words do not have, from the program's allocator and from the C
+    // library's.
+    for (malloc, name) in [(false, "records"), (true, "records+malloc")] {
+        session.records = Records { value_bytes: map::ALLOCATED_BYTES, malloc, ..Records::WORDS };
+        at_point(session, &[&GET, &INSDEL], &[("features", json!(name))])?;
     }
-    session.records = Records::default();
+    (session.records, session.room) = (Records::WORDS, room);
     Ok(())
 }
 
@@ -175,22 +165,10 @@ const HOT_KEYS: u64 = 1000;
 /// `skew` (Fig 13): a growing share of the operations uses a thousand keys.
 pub(super) fn skew(session: &mut Session) -> Outcome {
     let asked = session.args.dist;
-    for percent in session.points(&[0, 20, 40, 60, 80, 90, 100]) {
-        let dist = Distribution::Hot { keys: HOT_KEYS, percent };
-        session.args.dist = dist;
-        let point = [("hot_percent", json!(percent))];
-        let stream = Sweep { point: &point, ..Sweep::new(session, "skew") };
-        run_sweep(session, &GET, &stream)?;
-        if session.args.batch.is_empty() {
-            let single =
-                Sweep { point: &point, batches: vec![Batch::None], ..Sweep::new(session, "skew") };
-            run_sweep(session, &GET, &single)?;
-        }
-        for threads in session.threads() {
-            for batch in session.batches(&[Batch::Stream]) {
-                skewed_insdel(session, dist, (threads, batch), &point)?;
-            }
-        }
+    for percent in session.points(&[], &[0, 20, 40, 60, 80, 90, 100]) {
+        session.args.dist = Distribution::Hot { keys: HOT_KEYS, percent };
+        reads(session, &[("hot_percent", json!(percent))])?;
+        skewed_insdel(session, percent)?;
     }
     session.args.dist = asked;
     Ok(())
@@ -198,53 +176,42 @@ pub(super) fn skew(session: &mut Session) -> Outcome {
 
 /// Inserts and removals of the same few keys by all threads. Threads interfere, so a call may find its key in
 /// either state; the check is that no key is left at the end.
-fn skewed_insdel(
-    session: &mut Session,
-    dist: Distribution,
-    (threads, batch): (usize, Batch),
-    point: &[(&'static str, Value)],
-) -> Outcome {
-    let mut designs = session.contenders(&[Call::InsDel], threads)?;
-    // The check needs tables that count their records.
-    designs.retain(|design| !design.is_peer());
-    for design in designs {
-        let (placed, keys) = session.create_loaded(design)?;
-        let (ops, mut speeds) = (session.ops(keys).div_ceil(2), Vec::new());
-        for round in 0..session.repeat() {
-            // The same distribution over as many keys, none of them present.
-            let mut stream = icefield_torture::workload::Stream::new(
-                dist,
-                keys,
-                session.args.seed + round as u64,
-            );
-            let pairs: Vec<Mixed> = (0..ops)
-                .map(|_| Mixed::new(Call::InsDel, session.space.key(keys + stream.draw())))
-                .collect();
-            session.progress(&format!("skew {}: insdel, {threads} threads", design.name()));
-            let (time, parts) = session.run(&*placed.table, threads, |thread| {
-                placed.table.run_mixed(&pairs[part(pairs.len(), thread, threads)], batch)
-            });
-            let mut found = Tally::default();
-            for part in parts {
-                found.add(part?);
+fn skewed_insdel(session: &mut Session, percent: u64) -> Outcome {
+    for (threads, batch) in session.settings(&[Batch::Stream]) {
+        let mut designs = session.contenders(&[Call::InsDel], threads)?;
+        // The check needs tables that count their records.
+        designs.retain(|design| !design.is_peer());
+        for design in designs {
+            let (placed, keys) = session.create_loaded(design)?;
+            let (ops, dist) = (session.ops(keys).div_ceil(2), session.args.dist);
+            let mut row = session.row(design, session.medium(design));
+            "insdel".clone_into(&mut row.op);
+            row.at(threads, batch, keys, 2 * ops);
+            row.dist = Some(dist.to_string());
+            for round in 0..session.repeat() as u64 {
+                // The same distribution over as many keys, none of them present.
+                let mut stream = Stream::new(dist, keys, session.args.seed + round);
+                let pairs: Vec<Mixed> = (0..ops)
+                    .map(|_| Mixed::new(Call::InsDel, session.space.key(keys + stream.draw())))
+                    .collect();
+                session.progress(&format!("skew {}: insdel, {threads} threads", design.name));
+                let of = |thread| &pairs[part(pairs.len(), thread, threads)];
+                let work: Vec<_> = (0..threads).map(of).collect();
+                let (time, found) = session.timed_mixed(&placed, &work, batch)?;
+                row.sample("mops", mops(2 * pairs.len(), time));
+                if threads == 1 && found.hits != 2 * ops {
+                    session.blame(design, &format!("{} of {ops} pairs, twice", found.hits));
+                }
+                // Tables with levels report an estimate: stale records count until they are merged.
+                let left = placed.stats().len_estimate;
+                if left != keys && !design.offers_levels {
+                    session.blame(design, &format!("{left} records are left of {keys}"));
+                }
             }
-            speeds.push(mops(2 * pairs.len(), time));
-            if threads == 1 && found.hits != 2 * ops {
-                session.blame(design, &format!("{} of {ops} pairs, twice", found.hits));
-            }
-            // Tables with levels report an estimate: stale records count until they are merged.
-            let left = placed.table.stats().len_estimate;
-            if left != keys && !design.offers_levels() {
-                session.blame(design, &format!("{left} records are left of {keys}"));
-            }
+            describe_space(&mut row, &*placed);
+            row.extra("hot_percent", percent);
+            session.put(row)?;
         }
-        let mut row = session.row("skew", design, session.medium(design));
-        (row.op, row.threads, row.batch) = ("insdel", Some(threads), Some(batch));
-        (row.keys, row.ops, row.dist) = (Some(keys), Some(2 * ops), Some(dist.to_string()));
-        row.throughput(&speeds);
-        describe_space(&mut row, &*placed.table);
-        point.iter().for_each(|(name, value)| row.extra(name, value.clone()));
-        session.put(row)?;
     }
     Ok(())
 }

@@ -7,12 +7,8 @@
 
 use icefield_torture::tatp::{Tatp, Transaction, types_of};
 
-use super::oltp::Rows;
-use crate::args::{Batch, Medium};
-use crate::machine::{mops, part};
-use crate::row::rounded;
-use crate::session::Session;
-use crate::{Error, Outcome};
+use super::oltp::{Benchmark, Rows, load_all};
+use crate::prelude::*;
 
 /// The paper's number of subscribers.
 const SUBSCRIBERS: u64 = 1_000_000;
@@ -30,6 +26,8 @@ const ACTIVE: i64 = 1 << 2;
 const FACILITY_UPDATE: i64 = 1 << 3;
 
 struct Exchange {
+    /// The number of subscribers.
+    count: u32,
     subscribers: Rows,
     access: Rows,
     facilities: Rows,
@@ -52,17 +50,13 @@ impl Exchange {
         // On average two and a half types per subscriber, and as many forwardings, which are also inserted and
         // removed.
         let exchange = Self {
+            count: subscribers,
             subscribers: rows(1)?,
             access: rows(3)?,
             facilities: rows(3)?,
             forwardings: rows(4)?,
         };
-        let threads = session.machine.cores();
-        session.machine.run(threads, |thread| {
-            for subscriber in part(subscribers as usize, thread, threads) {
-                exchange.load(subscriber as u32);
-            }
-        });
+        load_all(session, subscribers, |subscriber| exchange.load(subscriber));
         Ok(exchange)
     }
 
@@ -83,39 +77,6 @@ impl Exchange {
                 });
                 let active = if (random >> 8) % 100 < 85 { ACTIVE } else { 0 };
                 self.facilities.load(key, count as i64 | active);
-            }
-        }
-    }
-
-    /// Runs a transaction and returns whether it found its rows. Misses are part of the benchmark.
-    fn run(&self, transaction: Transaction) -> bool {
-        match transaction {
-            Transaction::GetSubscriberData { subscriber } => {
-                self.subscribers.read(subscriber.into()).is_some()
-            }
-            Transaction::GetAccessData { subscriber, access } => {
-                self.access.read(typed(subscriber, access)).is_some()
-            }
-            Transaction::GetNewDestination { subscriber, facility, start } => {
-                let key = typed(subscriber, facility);
-                self.forwardings.prefetch(forwarding(key, start));
-                let active = self.facilities.read(key).is_some_and(|row| row & ACTIVE != 0);
-                active && self.forwardings.table().get(forwarding(key, start)).is_some()
-            }
-            Transaction::UpdateLocation { subscriber, location } => {
-                let Some(row) = self.subscribers.lock(subscriber.into()) else { return false };
-                let updates = row.data() >> LOCATION_BITS;
-                self.subscribers.commit(row, updates << LOCATION_BITS | i64::from(location));
-                true
-            }
-            Transaction::UpdateSubscriberData { subscriber, facility } => {
-                self.update(subscriber, typed(subscriber, facility)).is_some()
-            }
-            Transaction::InsertCallForwarding { subscriber, facility, start } => {
-                self.insert(subscriber, typed(subscriber, facility), start).is_some()
-            }
-            Transaction::DeleteCallForwarding { subscriber, facility, start } => {
-                self.delete(typed(subscriber, facility), start).is_some()
             }
         }
     }
@@ -165,14 +126,60 @@ impl Exchange {
         self.facilities.commit(special, special.data() - 1);
         Some(())
     }
+}
 
-    /// Returns a description of a partial transaction, if there is one.
-    fn fault(&self, subscribers: u32) -> Outcome<Option<String>> {
+impl Benchmark for Exchange {
+    type Transaction = Transaction;
+
+    fn count(&self) -> u32 {
+        self.count
+    }
+
+    fn draw(&self, _session: &Session, seed: u64, count: u64) -> Vec<Transaction> {
+        let mut source = Tatp::new(self.count, seed);
+        (0..count).map(|_| source.draw()).collect()
+    }
+
+    /// Runs a transaction and returns whether it found its rows. Misses are part of the benchmark.
+    fn run(&self, transaction: Transaction) -> Option<i64> {
+        let found = match transaction {
+            Transaction::GetSubscriberData { subscriber } => {
+                self.subscribers.read(subscriber.into()).is_some()
+            }
+            Transaction::GetAccessData { subscriber, access } => {
+                self.access.read(typed(subscriber, access)).is_some()
+            }
+            Transaction::GetNewDestination { subscriber, facility, start } => {
+                let key = typed(subscriber, facility);
+                self.forwardings.prefetch(forwarding(key, start));
+                let active = self.facilities.read(key).is_some_and(|row| row & ACTIVE != 0);
+                active && self.forwardings.table().get(forwarding(key, start)).is_some()
+            }
+            Transaction::UpdateLocation { subscriber, location } => {
+                let row = self.subscribers.lock(subscriber.into())?;
+                let updates = row.data() >> LOCATION_BITS;
+                self.subscribers.commit(row, updates << LOCATION_BITS | i64::from(location));
+                true
+            }
+            Transaction::UpdateSubscriberData { subscriber, facility } => {
+                self.update(subscriber, typed(subscriber, facility)).is_some()
+            }
+            Transaction::InsertCallForwarding { subscriber, facility, start } => {
+                self.insert(subscriber, typed(subscriber, facility), start).is_some()
+            }
+            Transaction::DeleteCallForwarding { subscriber, facility, start } => {
+                self.delete(typed(subscriber, facility), start).is_some()
+            }
+        };
+        found.then_some(0)
+    }
+
+    fn fault(&mut self, _: &Session, _threads: usize, _net: i64) -> Outcome<Option<String>> {
         // `total` also checks that no lock is left.
         self.subscribers.total()?;
         self.facilities.total()?;
         let mut forwardings = 0;
-        for subscriber in 0..subscribers {
+        for subscriber in 0..self.count {
             let mut updates = 0;
             for kind in 1..=4_u8 {
                 let key = typed(subscriber, kind);
@@ -200,38 +207,10 @@ impl Exchange {
 }
 
 pub(super) fn run(session: &mut Session) -> Outcome {
-    let design = session.designs_named(&["dlht"])?[0];
     let subscribers = u32::try_from(session.keys_or(SUBSCRIBERS))
         .ok()
         .filter(|subscribers| *subscribers < 1 << 28)
         .ok_or_else(|| Error::option("keys", "tatp has less than 2^28 subscribers"))?;
     session.progress("tatp: loading");
-    let exchange = Exchange::new(session, subscribers)?;
-    for threads in session.threads() {
-        let (mut speeds, mut committed, mut ops) = (Vec::new(), 0, 0);
-        for round in 0..session.repeat() as u64 {
-            let mut source = Tatp::new(subscribers, session.args.seed + round);
-            let count = session.ops(u64::from(subscribers));
-            let work: Vec<_> = (0..count).map(|_| source.draw()).collect();
-            session.progress(&format!("tatp: {threads} threads"));
-            let (time, parts) = session.machine.run(threads, |thread| {
-                let work = &work[part(work.len(), thread, threads)];
-                work.iter().filter(|transaction| exchange.run(**transaction)).count() as u64
-            });
-            committed += parts.iter().sum::<u64>();
-            ops += count;
-            speeds.push(mops(work.len(), time));
-        }
-        if let Some(fault) = exchange.fault(subscribers)? {
-            session.blame(design, &fault);
-        }
-        let mut row = session.row("tatp", design, Medium::Memory);
-        (row.threads, row.batch, row.keys) =
-            (Some(threads), Some(Batch::None), Some(u64::from(subscribers)));
-        row.ops = Some(ops);
-        row.throughput(&speeds);
-        row.extra("committed", rounded(committed as f64 / ops as f64));
-        session.put(row)?;
-    }
-    Ok(())
+    Exchange::new(session, subscribers)?.measure(session, None)
 }

@@ -1,20 +1,12 @@
-//! One call, repeated: `get`, `get-miss`, `insert`, `put`, `populate`, `insdel`, `putheavy`, `delete`.
+//! One call, repeated: `get`, `get-miss`, `insert`, `put`, `populate`, `insdel`, `putheavy`, `delete`, `ycsb-load`.
 
 use std::time::Duration;
 
 use serde_json::Value;
 
-use super::growth::describe_space;
-use crate::Outcome;
-use crate::args::{Batch, Medium};
-use crate::keys::Tally;
 use crate::limit::{Arena, Loop};
-use crate::machine::{mops, part};
-use crate::place::RemovedDir;
-use crate::row::{Row, rounded};
-use crate::session::{Placed, Session, ceiling, pace};
-use crate::stats::median;
-use crate::table::{Call, Design};
+use crate::prelude::*;
+use crate::session::{ceiling, pace};
 
 /// The content of a table when the clock starts.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -31,26 +23,21 @@ pub(super) struct Spec {
     name: &'static str,
     call: Call,
     start: Start,
-    /// True if each measurement needs a new table.
-    uses_up: bool,
 }
 
-pub(super) const GET: Spec =
-    Spec { name: "get", call: Call::Get, start: Start::Loaded, uses_up: false };
-pub(super) const GET_MISS: Spec =
-    Spec { name: "get-miss", call: Call::GetMiss, start: Start::Loaded, uses_up: false };
-pub(super) const INSERT: Spec =
-    Spec { name: "insert", call: Call::TryInsert, start: Start::Sized, uses_up: true };
-pub(super) const PUT: Spec =
-    Spec { name: "put", call: Call::Put, start: Start::Sized, uses_up: true };
-pub(super) const POPULATE: Spec =
-    Spec { name: "populate", call: Call::TryInsert, start: Start::Tiny, uses_up: true };
-pub(super) const INSDEL: Spec =
-    Spec { name: "insdel", call: Call::InsDel, start: Start::Loaded, uses_up: false };
-pub(super) const PUTHEAVY: Spec =
-    Spec { name: "putheavy", call: Call::PutHeavy, start: Start::Loaded, uses_up: false };
-pub(super) const DELETE: Spec =
-    Spec { name: "delete", call: Call::Remove, start: Start::Loaded, uses_up: true };
+const fn spec(name: &'static str, call: Call, start: Start) -> Spec {
+    Spec { name, call, start }
+}
+
+pub(super) const GET: Spec = spec("get", Call::Get, Start::Loaded);
+pub(super) const GET_MISS: Spec = spec("get-miss", Call::GetMiss, Start::Loaded);
+pub(super) const INSERT: Spec = spec("insert", Call::TryInsert, Start::Sized);
+const PUT: Spec = spec("put", Call::Put, Start::Sized);
+const POPULATE: Spec = spec("populate", Call::TryInsert, Start::Tiny);
+pub(super) const INSDEL: Spec = spec("insdel", Call::InsDel, Start::Loaded);
+const PUTHEAVY: Spec = spec("putheavy", Call::PutHeavy, Start::Loaded);
+const DELETE: Spec = spec("delete", Call::Remove, Start::Loaded);
+const ALL: [Spec; 8] = [GET, GET_MISS, INSERT, PUT, POPULATE, INSDEL, PUTHEAVY, DELETE];
 
 /// The number of keys that a table, and then each loop, processes per turn.
 const TURN_KEYS: usize = 50_000;
@@ -60,113 +47,87 @@ const MOST_TURNS: usize = 32;
 /// The approximate size of a grown table, for a loop's memory while the table itself is still small.
 const GROWN_BYTES_PER_KEY: u64 = 32;
 
-#[derive(Clone, Copy)]
-struct Setting {
-    threads: usize,
-    batch: Batch,
-}
-
-/// One table in the rotation, with its state between measurements.
-struct Contender {
-    design: &'static dyn Design,
-    placed: Option<Placed>,
-    /// The number of records that the table holds, or will hold.
-    keys: u64,
-    /// Memory of the table's kind and size, for the loops.
-    arena: Option<(Arena, RemovedDir)>,
-    /// The row so far: set by the last measurement.
-    row: Row,
-    table: Vec<f64>,
-    ceiling: Vec<f64>,
-    shape: Vec<f64>,
-}
-
 /// The variation of a [`Spec`] that an experiment measures.
 pub(super) struct Sweep<'a> {
-    pub experiment: &'static str,
-    pub threads: Vec<usize>,
-    pub batches: Vec<Batch>,
+    pub settings: Vec<Setting>,
     /// The parameters of this point of a sweep, for the row's `extra`.
     pub point: &'a [(&'static str, Value)],
     /// Selects the tables that take part, among those that support the call.
-    pub admits: fn(&dyn Design) -> bool,
+    pub admits: fn(DesignRef) -> bool,
 }
 
 impl Sweep<'_> {
     /// Returns the sweep that the options describe, under this name.
-    pub fn new(session: &Session, experiment: &'static str) -> Self {
-        let (threads, batches) = (session.threads(), session.batches(&[Batch::Stream]));
-        Self { experiment, threads, batches, point: &[], admits: |_| true }
+    pub fn new(session: &Session) -> Self {
+        let settings = session.settings(&[Batch::Stream]);
+        Self { settings, point: &[], admits: |_| true }
     }
 }
 
-pub(super) fn run(session: &mut Session, spec: &Spec) -> Outcome {
-    let sweep = Sweep::new(session, spec.name);
+pub(super) fn run(session: &mut Session) -> Outcome {
+    // The loading of YCSB is a `populate`.
+    let spec = ALL.iter().find(|spec| spec.name == session.experiment).unwrap_or(&POPULATE);
+    let sweep = Sweep::new(session);
     run_sweep(session, spec, &sweep)
 }
 
 pub(super) fn run_sweep(session: &mut Session, spec: &Spec, sweep: &Sweep<'_>) -> Outcome {
-    let mut contenders: Vec<Contender> = session
-        .contenders(&[spec.call], 1)?
-        .into_iter()
-        .filter(|design| (sweep.admits)(*design) && design.holds(session.records))
-        .map(Contender::new)
-        .collect();
-    for threads in sweep.threads.iter().copied() {
-        for batch in sweep.batches.iter().copied() {
-            for round in 0..session.repeat() {
-                for contender in contenders.iter_mut().filter(|one| one.takes(threads)) {
-                    contender.measure(session, spec, Setting { threads, batch }, round as u64)?;
-                }
+    let mut designs = session.contenders(&[spec.call], 1)?;
+    designs.retain(|design| (sweep.admits)(design) && (design.holds)(session.records));
+    let contender = |design: &DesignRef| Contender { design, placed: None, keys: 0, arena: None };
+    let mut contenders: Vec<Contender> = designs.iter().map(contender).collect();
+    for setting in sweep.settings.iter().copied() {
+        let takes = |one: &&mut Contender| setting.0 == 1 || !one.design.is_for_one_thread;
+        let mut measured: Vec<_> =
+            contenders.iter_mut().filter(takes).map(|one| (one, Row::default())).collect();
+        for round in 0..session.repeat() {
+            for (contender, row) in &mut measured {
+                contender.measure(session, spec, setting, round as u64, row)?;
             }
-            for contender in contenders.iter_mut().filter(|one| one.takes(threads)) {
-                let mut row = contender.report();
-                (row.experiment, row.op) = (sweep.experiment, spec.name);
-                sweep.point.iter().for_each(|(name, value)| row.extra(name, value.clone()));
-                session.put(row)?;
+        }
+        for (_, mut row) in measured {
+            spec.name.clone_into(&mut row.op);
+            sweep.point.iter().for_each(|(name, value)| row.extra(name, value.clone()));
+            let medians = row.median("mops").zip(row.median("ceiling_mops"));
+            if let Some(((mops, ceiling), shape)) = medians.zip(row.median("shape_mops")) {
+                row.limit_ratio = Some(rounded(mops / ceiling));
+                row.shape_ratio = Some(rounded(mops / shape));
             }
+            session.put(row)?;
         }
     }
     Ok(())
 }
 
+/// One table in the rotation, with its state between measurements.
+struct Contender {
+    design: DesignRef,
+    placed: Option<Placed>,
+    /// The number of records that the table holds, or will hold.
+    keys: u64,
+    /// Memory of the table's kind and size, for the loops.
+    arena: Option<(Arena, RemovedDir)>,
+}
+
 impl Contender {
-    fn new(design: &'static dyn Design) -> Self {
-        let (table, ceiling, shape) = (Vec::new(), Vec::new(), Vec::new());
-        Self {
-            design,
-            placed: None,
-            keys: 0,
-            arena: None,
-            row: Row::default(),
-            table,
-            ceiling,
-            shape,
-        }
-    }
-
-    fn takes(&self, threads: usize) -> bool {
-        threads == 1 || !self.design.is_for_one_thread()
-    }
-
     /// Runs one round: the table and the bare loops alternate, so that disturbances on the machine affect all of
     /// them.
     fn measure(
         &mut self,
-        session: &mut Session,
+        session: &Session,
         spec: &Spec,
-        setting: Setting,
+        (threads, batch): Setting,
         round: u64,
+        row: &mut Row,
     ) -> Outcome {
-        let (Setting { threads, batch }, medium) = (setting, session.medium(self.design));
-        self.ready(session, spec, medium)?;
-        let Some(Placed { table, .. }) = &self.placed else { return Ok(()) };
+        let medium = session.medium(self.design);
+        let placed = self.ready(session, spec, medium)?;
         let keys = phase_keys(session, spec, self.keys, round);
         if spec.start == Start::Sized {
             // Maps every page of the table; none of the keys is present yet.
-            session.touch(&**table, &keys)?;
+            session.touch(&*placed, &keys)?;
         }
-        let what = format!("{} {}", spec.name, self.design.name());
+        let what = format!("{} {}", spec.name, self.design.name);
         session.progress(&format!("{what}: {threads} threads, batch {batch}, round {}", round + 1));
         let loops = ceiling(spec.call, medium, batch)
             .zip(self.design.cost(spec.call))
@@ -176,7 +137,7 @@ impl Contender {
         let turns = (keys.len() / TURN_KEYS).clamp(1, MOST_TURNS);
         for turn in 0..turns {
             let keys = &keys[part(keys.len(), turn, turns)];
-            let (time, answered) = session.timed(&**table, spec.call, keys, threads, batch)?;
+            let (time, answered) = session.timed(&*placed, spec.call, keys, (threads, batch))?;
             times[0] += time;
             found.add(answered);
             if let Some(((ceiling, shape), (arena, _))) = loops {
@@ -185,38 +146,41 @@ impl Contender {
                 times[2] += session.timed_loop(shape, arena, keys.len(), threads, seed);
             }
         }
-        session.check_call(self.design, &**table, (spec.call, &keys), found);
+        session.check_call(&placed, spec.call, &keys, found);
         if spec.call == Call::Put {
             // Puts return nothing, so check their effect.
-            let cores = session.machine.cores();
-            let (_, found) = session.timed(&**table, Call::Get, &keys, cores, Batch::Stream)?;
-            session.check_call(self.design, &**table, (Call::Get, &keys), found);
+            session.measured(
+                &placed,
+                Call::Get,
+                &keys,
+                (session.machine.cores(), Batch::Stream),
+            )?;
         }
         let operations = keys.len() * spec.call.operations();
-        self.table.push(mops(operations, times[0]));
-        if loops.is_some() {
-            self.ceiling.push(mops(keys.len(), times[1]));
-            self.shape.push(mops(operations, times[2]));
+        if row.table.is_empty() {
+            *row = session.row(self.design, medium);
         }
-
-        let mut row = session.row(spec.name, self.design, medium);
-        (row.threads, row.batch, row.keys) = (Some(threads), Some(batch), Some(self.keys));
-        row.ops = Some(operations as u64);
+        row.at(threads, batch, self.keys, operations as u64);
         row.dist =
             matches!(spec.call, Call::Get | Call::PutHeavy).then(|| session.args.dist.to_string());
-        row.ceiling = loops.map(|((ceiling, _), _)| ceiling.name());
-        describe_space(&mut row, &**table);
-        self.row = row;
+        row.sample("mops", mops(operations, times[0]));
+        if let Some(((ceiling, _), _)) = loops {
+            row.ceiling = Some(ceiling.name());
+            row.sample("ceiling_mops", mops(keys.len(), times[1]));
+            row.sample("shape_mops", mops(operations, times[2]));
+        }
+        describe_space(row, &*placed);
+        // Reads, and inserts with removals, leave the table as it was.
+        let reusable = spec.start == Start::Loaded && spec.call != Call::Remove;
+        self.placed = reusable.then_some(placed);
         Ok(())
     }
 
     /// Creates and loads a table, unless one can be reused.
-    fn ready(&mut self, session: &Session, spec: &Spec, medium: Medium) -> Outcome {
-        if !spec.uses_up && self.placed.is_some() {
-            return Ok(());
+    fn ready(&mut self, session: &Session, spec: &Spec, medium: Medium) -> Outcome<Placed> {
+        if let Some(placed) = self.placed.take() {
+            return Ok(placed);
         }
-        // Drop the old table first: two may not fit into memory.
-        self.placed = None;
         self.keys = session.keys(medium);
         let placed = match spec.start {
             Start::Loaded => {
@@ -229,36 +193,15 @@ impl Contender {
         };
         let compared = ceiling(spec.call, medium, Batch::None).is_some() && !self.design.is_peer();
         if self.arena.is_none() && compared {
-            let stats = placed.table.stats();
-            let footprint = match spec.start {
-                Start::Tiny => self.keys * GROWN_BYTES_PER_KEY,
-                Start::Loaded | Start::Sized => match stats.storage_bytes + stats.dram_bytes {
-                    // A set does not report its size.
-                    0 => self.keys * GROWN_BYTES_PER_KEY,
-                    bytes => bytes,
-                },
+            let stats = placed.stats();
+            let footprint = match stats.storage_bytes + stats.dram_bytes {
+                bytes @ 1.. if spec.start != Start::Tiny => bytes,
+                // A set does not report its size.
+                _ => self.keys * GROWN_BYTES_PER_KEY,
             };
-            self.arena = Some(session.arena(medium, footprint, self.design.pages())?);
+            self.arena = Some(session.arena(medium, footprint, self.design.pages)?);
         }
-        self.placed = Some(placed);
-        Ok(())
-    }
-
-    /// Returns the row of all rounds of a setting, and clears the state for the next setting.
-    fn report(&mut self) -> Row {
-        let mut row = std::mem::take(&mut self.row);
-        let [table, ceiling, shape] =
-            [&mut self.table, &mut self.ceiling, &mut self.shape].map(std::mem::take);
-        row.throughput(&table);
-        if let (Some(mops), Some(ceiling), Some(shape)) =
-            (median(&table), median(&ceiling), median(&shape))
-        {
-            row.limit_ratio = Some(rounded(mops / ceiling));
-            row.shape_ratio = Some(rounded(mops / shape));
-            row.extra("ceiling_mops", rounded(ceiling));
-            row.extra("shape_mops", rounded(shape));
-        }
-        row
+        Ok(placed)
     }
 }
 

@@ -17,15 +17,8 @@ use icefield::Result;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
 
-use super::growth::{describe_space, is_moving};
-use crate::Outcome;
-use crate::args::{Batch, Medium};
-use crate::keys::Tally;
-use crate::machine::part;
-use crate::row::rounded;
-use crate::session::{Placed, Session};
-use crate::stats::median;
-use crate::table::{BenchTable, Call, Design};
+use super::is_moving;
+use crate::prelude::*;
 
 const SLICES: usize = 50;
 
@@ -79,17 +72,33 @@ struct Seen {
 pub(super) fn run(session: &mut Session) -> Outcome {
     let mut designs = session.ours_on(Medium::Memory)?;
     // The tables that report when their records move.
-    designs.retain(|design| design.offers_hashes() && !design.is_for_one_thread());
+    designs.retain(|design| design.offers_hashes && !design.is_for_one_thread);
     // At least one reader and one writer.
-    let mut counts: Vec<usize> =
-        session.threads().iter().map(|threads| (*threads).max(2)).collect();
-    counts.dedup();
-    for threads in counts {
-        for batch in session.batches(&[Batch::Of(32)]) {
-            for design in designs.clone() {
-                one(session, design, threads, batch)?;
+    let mut settings = session.settings(&[Batch::Of(32)]);
+    settings.iter_mut().for_each(|(threads, _)| *threads = (*threads).max(2));
+    settings.dedup();
+    for setting in settings {
+        let rows = session.rotate(&designs, setting, |session, design, round, row| {
+            let (placed, loaded, seen) = grow(session, design, setting, round)?;
+            let [get, control] = [Role::Reads, Role::Counts].map(|role| longest_us(&seen, role));
+            row.sample("longest_get_stall_us", get);
+            row.sample("longest_control_stall_us", control);
+            row.sample("get_to_control_stall", get / control.max(1e-3));
+            let stamps: Vec<Stamp> = seen.into_iter().flat_map(|one| one.stamps).collect();
+            let timeline = Timeline::of(&stamps);
+            row.sample("mops", timeline.ops as f64 / timeline.length.as_secs_f64() / 1e6);
+            for (name, role) in
+                [("insert_rate_ratio", Role::Inserts), ("get_rate_ratio", Role::Reads)]
+            {
+                timeline.ratio(role).into_iter().for_each(|ratio| row.sample(name, ratio));
             }
-        }
+            (row.keys, row.ops) = (Some(loaded), Some(timeline.ops as u64));
+            row.dist = Some(session.args.dist.to_string());
+            describe_space(row, &*placed);
+            timeline.describe(row);
+            Ok(())
+        })?;
+        session.put_all(rows)?;
     }
     Ok(())
 }
@@ -98,47 +107,6 @@ pub(super) fn run(session: &mut Session) -> Outcome {
 fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
-}
-
-fn one(
-    session: &mut Session,
-    design: &'static dyn Design,
-    threads: usize,
-    batch: Batch,
-) -> Outcome {
-    let (mut stalls, mut insert_ratios, mut get_ratios) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut control_stalls, mut stall_ratios, mut speeds) = (Vec::new(), Vec::new(), Vec::new());
-    let mut row = session.row("resize-timeline", design, Medium::Memory);
-    (row.threads, row.batch) = (Some(threads), Some(batch));
-    for round in 0..session.repeat() as u64 {
-        let (placed, loaded, seen) = grow(session, design, (threads, batch), round)?;
-        let (get, control) = (longest_us(&seen, Role::Reads), longest_us(&seen, Role::Counts));
-        stalls.push(get);
-        control_stalls.push(control);
-        stall_ratios.push(get / control.max(1e-3));
-        let stamps: Vec<Stamp> = seen.into_iter().flat_map(|one| one.stamps).collect();
-        let timeline = Timeline::of(&stamps);
-        speeds.push(timeline.ops as f64 / timeline.length.as_secs_f64() / 1e6);
-        insert_ratios.extend(timeline.ratio(Role::Inserts));
-        get_ratios.extend(timeline.ratio(Role::Reads));
-        (row.keys, row.ops) = (Some(loaded), Some(timeline.ops as u64));
-        describe_space(&mut row, &*placed.table);
-        timeline.describe(&mut row);
-    }
-    row.throughput(&speeds);
-    row.dist = Some(session.args.dist.to_string());
-    for (name, values) in [
-        ("longest_get_stall_us", &stalls),
-        ("longest_control_stall_us", &control_stalls),
-        ("get_to_control_stall", &stall_ratios),
-        ("insert_rate_ratio", &insert_ratios),
-        ("get_rate_ratio", &get_ratios),
-    ] {
-        if let Some(value) = median(values) {
-            row.extra(name, rounded(value));
-        }
-    }
-    session.put(row)
 }
 
 /// Returns the longest stall of any thread of this role.
@@ -150,8 +118,8 @@ fn longest_us(seen: &[Seen], role: Role) -> f64 {
 /// Runs one round. Returns the table, the number of records at the start, and the measurements of each thread.
 fn grow(
     session: &Session,
-    design: &'static dyn Design,
-    (threads, batch): (usize, Batch),
+    design: DesignRef,
+    (threads, batch): Setting,
     round: u64,
 ) -> Outcome<(Placed, u64, Vec<Seen>)> {
     // Half the records: as many again are inserted while they move.
@@ -160,11 +128,11 @@ fn grow(
     let table = &*placed.table;
     let capacity = table.stats().capacity;
     let loaded = ((capacity as f64 * LOADED) as u64).max(1);
-    session.load(design, table, 0..loaded)?;
+    session.load(&placed, 0..loaded)?;
     let new = session.space.keys(loaded..loaded + capacity * 6 / 10);
     let (dist, seed) = (session.args.dist, session.args.seed + round);
     let asked = session.space.draw(dist, loaded, session.ops(loaded) as usize, seed);
-    session.progress(&format!("resize-timeline {}: {threads} threads", design.name()));
+    session.progress(&format!("resize-timeline {}: {threads} threads", design.name));
     let writers = threads / 2;
     let readers = threads - writers;
     let writing = AtomicUsize::new(writers);
@@ -175,7 +143,10 @@ fn grow(
             read(table, &asked[part], batch.size(), began, &writing)
         }
         Role::Inserts => {
-            insert(table, &new[part(new.len(), thread - readers, writers)], began, &writing)
+            let seen = insert(table, &new[part(new.len(), thread - readers, writers)], began);
+            // On failure too: readers wait for this.
+            writing.fetch_sub(1, Relaxed);
+            seen
         }
         Role::Counts => Ok(count(&writing)),
     });
@@ -187,30 +158,15 @@ fn grow(
     });
     session.check(design, "gets and inserts while it grew", found, expected);
     for keys in [session.space.keys(0..loaded), new] {
-        let (_, found) =
-            session.timed(table, Call::Get, &keys, session.machine.cores(), Batch::Stream)?;
-        session.check_call(design, table, (Call::Get, &keys), found);
+        session.measured(&placed, Call::Get, &keys, (session.machine.cores(), Batch::Stream))?;
     }
     Ok((placed, loaded, seen))
 }
 
-fn insert(
-    table: &dyn BenchTable,
-    keys: &[u64],
-    began: Instant,
-    writing: &AtomicUsize,
-) -> Result<Seen> {
-    let seen = insert_all(table, keys, began);
-    // On failure too: readers wait for this.
-    writing.fetch_sub(1, Relaxed);
-    seen
-}
-
-fn insert_all(table: &dyn BenchTable, keys: &[u64], began: Instant) -> Result<Seen> {
+fn insert(table: &dyn BenchTable, keys: &[u64], began: Instant) -> Result<Seen> {
     let mut seen = Seen::new(Role::Inserts, keys.len() / INSERTS + 1);
     for keys in keys.chunks(INSERTS) {
-        let done = table.run(Call::TryInsert, keys, Batch::Stream)?;
-        seen.tally.add(done);
+        seen.tally.add(table.run(Call::TryInsert, keys, Batch::Stream)?);
         seen.asked.add(Tally { hits: keys.len() as u64, sum: 0 });
         seen.stamp(began, keys.len(), is_moving(table) == Some(true));
     }
@@ -329,7 +285,7 @@ impl Timeline {
         (before > 0.0).then_some(during / before)
     }
 
-    fn describe(&self, row: &mut crate::row::Row) {
+    fn describe(&self, row: &mut Row) {
         let slice_ms = self.length.as_secs_f64() * 1e3 / SLICES as f64;
         let mops = |count: usize| rounded(count as f64 / slice_ms.max(1e-6) / 1e3);
         let points: Vec<_> = (0..SLICES)
@@ -343,8 +299,8 @@ impl Timeline {
             .collect();
         row.extra("timeline", points);
         if let Some((first, last)) = self.moving {
-            row.extra("moving_from_ms", rounded(first.as_secs_f64() * 1e3));
-            row.extra("moving_until_ms", rounded(last.as_secs_f64() * 1e3));
+            let times = [("moving_from_ms", first), ("moving_until_ms", last)];
+            row.extras(times.map(|(name, time)| (name, rounded(time.as_secs_f64() * 1e3))));
         }
     }
 }

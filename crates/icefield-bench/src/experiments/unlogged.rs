@@ -3,120 +3,104 @@
 
 use std::time::Duration;
 
-use icefield::Plush;
+use icefield::{Plush, Result};
 
-use crate::args::{Batch, Medium};
-use crate::keys::{Tally, value_of};
-use crate::machine::{mops, part};
-use crate::place::RemovedDir;
-use crate::row::rounded;
-use crate::session::Session;
-use crate::stats::median;
-use crate::table::Design;
-use crate::{Error, Outcome};
+use crate::prelude::*;
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Load {
-    /// By `put`: each record is durable at once.
-    Logged,
-    /// By `put_unlogged`: durable after a checkpoint.
-    Unlogged,
+type Table = Plush<u64, u64>;
+
+/// The two ways to put a record: with the log, each is durable at once; without, all are durable after a checkpoint.
+const LOADS: [&str; 2] = ["put", "put_unlogged"];
+
+fn logged(table: &Table, key: u64) -> Result<()> {
+    table.put(key, value_of(key))
 }
 
-impl Load {
-    fn op(self) -> &'static str {
-        match self {
-            Self::Logged => "put",
-            Self::Unlogged => "put_unlogged",
+fn unlogged(table: &Table, key: u64) -> Result<()> {
+    table.put_unlogged(key, value_of(key))
+}
+
+/// What both experiments measure: Plush on one medium, and the records.
+struct Run {
+    design: DesignRef,
+    medium: Medium,
+    keys: Vec<u64>,
+}
+
+impl Run {
+    fn new(session: &Session) -> Outcome<Self> {
+        let (design, (medium, _)) = (session.our("plush")?, session.medium_of_files()?);
+        Ok(Self { design, medium, keys: session.space.keys(0..session.keys(medium)) })
+    }
+
+    fn row(&self, session: &Session, threads: usize) -> Row {
+        let mut row = session.row(self.design, self.medium);
+        (row.threads, row.keys) = (Some(threads), Some(self.keys.len() as u64));
+        row
+    }
+
+    /// Puts all keys into a new table. Returns it, its directory, and the time.
+    fn filled<P: Fn(&Table, u64) -> Result<()> + Sync>(
+        &self,
+        session: &Session,
+        put: P,
+        threads: usize,
+    ) -> Outcome<(Table, RemovedDir, Duration)> {
+        let ((_, durability), (path, dir)) = (session.medium_of_files()?, session.fresh_dir());
+        let options = Plush::options().capacity(self.keys.len() as u64).durability(durability);
+        let table = options.sync(session.args.sync.unwrap_or_default()).create(&path)?;
+        let (time, parts) = session.machine.run(threads, |thread| {
+            let keys = &self.keys[part(self.keys.len(), thread, threads)];
+            keys.iter().try_for_each(|&key| put(&table, key))
+        });
+        parts.into_iter().collect::<Result<()>>()?;
+        Ok((table, dir, time))
+    }
+
+    /// Makes all records durable and checks the content of the table. Returns the time of the first step.
+    fn checkpoint(&self, session: &Session, table: &Table, threads: usize) -> Outcome<Duration> {
+        let (time, done) = session.machine.run_whole(threads, || table.checkpoint(threads));
+        done?;
+        let mut found = Tally::default();
+        let mut answers = [None; 1 << 10];
+        for keys in self.keys.chunks(answers.len()) {
+            let answers = &mut answers[..keys.len()];
+            table.get_batch(keys, answers)?;
+            answers.iter().for_each(|answer| found.answer(*answer));
         }
+        session.check(self.design, "bulk load", found, Tally::of_values(&self.keys));
+        Ok(time)
     }
-}
-
-/// An empty table and its directory, which is removed on drop.
-type Empty = (Plush<u64, u64>, RemovedDir);
-
-fn empty(session: &Session, medium: Medium, keys: u64) -> Outcome<Empty> {
-    let Some(durability) = medium.durability().filter(|_| medium != Medium::Memory) else {
-        return Err(Error::option("medium", "must be process, pmem or disk"));
-    };
-    let path = session.fresh_path();
-    let removed = RemovedDir(Some(path.clone()));
-    let options = Plush::options().capacity(keys).durability(durability);
-    Ok((options.sync(session.args.sync.unwrap_or_default()).create(&path)?, removed))
-}
-
-/// Puts all keys and returns the time.
-fn fill(
-    session: &Session,
-    table: &Plush<u64, u64>,
-    load: Load,
-    keys: &[u64],
-    threads: usize,
-) -> Outcome<Duration> {
-    let (time, parts) = session.machine.run(threads, |thread| {
-        keys[part(keys.len(), thread, threads)].iter().try_for_each(|&key| match load {
-            Load::Logged => table.put(key, value_of(key)),
-            Load::Unlogged => table.put_unlogged(key, value_of(key)),
-        })
-    });
-    parts.into_iter().collect::<icefield::Result<()>>()?;
-    Ok(time)
-}
-
-/// Checks the content of the table against the keys.
-fn check(
-    session: &Session,
-    design: &'static dyn Design,
-    table: &Plush<u64, u64>,
-    keys: &[u64],
-) -> Outcome {
-    let mut found = Tally::default();
-    let mut answers = [None; 1 << 10];
-    for chunk in keys.chunks(answers.len()) {
-        let answers = &mut answers[..chunk.len()];
-        table.get_batch(chunk, answers)?;
-        answers.iter().for_each(|answer| found.answer(*answer));
-    }
-    session.check(design, "bulk load", found, Tally::of_values(keys));
-    Ok(())
 }
 
 /// `bulk-load`: records with the log and without, each into its own tables, in turns.
 pub(super) fn bulk_load(session: &mut Session) -> Outcome {
-    let design = session.designs_named(&["plush"])?[0];
-    let medium = session.medium(design);
-    let keys = session.space.keys(0..session.keys(medium));
+    let run = Run::new(session)?;
+    let count = run.keys.len();
     for threads in session.threads() {
-        let mut results = [Load::Logged, Load::Unlogged].map(|load| (load, Vec::new(), Vec::new()));
+        let mut rows = LOADS.map(|op| {
+            let mut row = run.row(session, threads);
+            op.clone_into(&mut row.op);
+            row.at(threads, Batch::None, count as u64, count as u64);
+            row
+        });
         for _ in 0..session.repeat() {
-            for (load, speeds, checkpoints) in &mut results {
-                let what = format!("bulk-load plush: {} of {} records", load.op(), keys.len());
-                session.progress(&what);
-                let (table, _removed) = empty(session, medium, keys.len() as u64)?;
-                let time = fill(session, &table, *load, &keys, threads)?;
-                let (checkpoint, done) =
-                    session.machine.run_whole(threads, || table.checkpoint(threads));
-                done?;
-                speeds.push((mops(keys.len(), time), mops(keys.len(), time + checkpoint)));
-                checkpoints.push(checkpoint.as_secs_f64() * 1e3);
-                check(session, design, &table, &keys)?;
+            for row in &mut rows {
+                session.progress(&format!("bulk-load plush: {} of {count} records", row.op));
+                let (table, _dir, time) = match row.op == LOADS[0] {
+                    true => run.filled(session, logged, threads)?,
+                    false => run.filled(session, unlogged, threads)?,
+                };
+                let checkpoint = run.checkpoint(session, &table, threads)?;
+                row.sample("mops", mops(count, time));
+                row.sample("durable_mops", mops(count, time + checkpoint));
+                row.sample("checkpoint_ms", checkpoint.as_secs_f64() * 1e3);
             }
         }
-        let middle =
-            |speeds: &[(f64, f64)]| median(&speeds.iter().map(|it| it.0).collect::<Vec<_>>());
-        let logged = middle(&results[0].1);
-        for (load, speeds, checkpoints) in results {
-            let mut row = session.row("bulk-load", design, medium);
-            (row.op, row.threads, row.batch) = (load.op(), Some(threads), Some(Batch::None));
-            (row.keys, row.ops) = (Some(keys.len() as u64), Some(keys.len() as u64));
-            row.throughput(&speeds.iter().map(|it| it.0).collect::<Vec<_>>());
-            let durable: Vec<f64> = speeds.iter().map(|it| it.1).collect();
-            row.extra("durable_mops", median(&durable).map(rounded));
-            row.extra("checkpoint_ms", median(&checkpoints).map(rounded));
-            row.extra(
-                "to_logged",
-                middle(&speeds).zip(logged).map(|(own, all)| rounded(own / all)),
-            );
+        let logged = rows[0].median("mops");
+        for mut row in rows {
+            let ratio = row.median("mops").zip(logged).map(|(own, all)| rounded(own / all));
+            row.extra("to_logged", ratio);
             session.put(row)?;
         }
     }
@@ -125,39 +109,31 @@ pub(super) fn bulk_load(session: &mut Session) -> Outcome {
 
 /// `checkpoint`: moves all records that are not in a log to level 1, with one thread and with several.
 pub(super) fn checkpoint(session: &mut Session) -> Outcome {
-    let design = session.designs_named(&["plush"])?[0];
-    let medium = session.medium(design);
-    let keys = session.space.keys(0..session.keys(medium));
-    let threads = session.threads();
-    let mut results: Vec<_> = threads.iter().map(|threads| (*threads, Vec::new())).collect();
-    let mut records = 0;
+    let run = Run::new(session)?;
+    let row = |threads| run.row(session, threads);
+    let mut rows: Vec<_> = session.threads().into_iter().map(row).collect();
     for _ in 0..session.repeat() {
-        for (threads, times) in &mut results {
-            session
-                .progress(&format!("checkpoint plush: {} records, {threads} threads", keys.len()));
-            let (table, _removed) = empty(session, medium, keys.len() as u64)?;
-            fill(session, &table, Load::Unlogged, &keys, session.machine.cores())?;
-            let before = moves(&table);
-            let (time, done) = session.machine.run_whole(*threads, || table.checkpoint(*threads));
-            done?;
-            records = moves(&table) - before;
-            times.push(time.as_secs_f64() * 1e3);
-            check(session, design, &table, &keys)?;
+        for row in &mut rows {
+            let threads = row.threads.unwrap_or(1);
+            let count = run.keys.len();
+            session.progress(&format!("checkpoint plush: {count} records, {threads} threads"));
+            let cores = session.machine.cores();
+            let (table, _dir, _) = run.filled(session, unlogged, cores)?;
+            // Records moved between levels.
+            let moves = || detail(&table.stats(), "moves").unwrap_or(0);
+            let before = moves();
+            let time = run.checkpoint(session, &table, threads)?;
+            let records = moves() - before;
+            row.ops = Some(records);
+            row.sample("mops", mops(records as usize, time));
+            row.sample("checkpoint_ms", time.as_secs_f64() * 1e3);
         }
     }
-    let one = results.first().and_then(|(_, times)| median(times));
-    for (threads, times) in results {
-        let mut row = session.row("checkpoint", design, medium);
-        (row.threads, row.keys, row.ops) = (Some(threads), Some(keys.len() as u64), Some(records));
-        row.throughput(&times.iter().map(|ms| records as f64 / ms / 1e3).collect::<Vec<_>>());
-        row.extra("checkpoint_ms", median(&times).map(rounded));
-        row.extra("to_first", median(&times).zip(one).map(|(own, first)| rounded(first / own)));
+    let first = rows.first().and_then(|row| row.median("checkpoint_ms"));
+    for mut row in rows {
+        let own = row.median("checkpoint_ms");
+        row.extra("to_first", own.zip(first).map(|(own, first)| rounded(first / own)));
         session.put(row)?;
     }
     Ok(())
-}
-
-/// Returns the number of records moved between levels so far.
-fn moves(table: &Plush<u64, u64>) -> u64 {
-    table.stats().details.iter().find(|(name, _)| *name == "moves").map_or(0, |(_, moves)| *moves)
 }

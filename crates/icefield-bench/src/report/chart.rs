@@ -3,6 +3,7 @@
 //! The drawing library supports fixed colours only. Each role is drawn in a distinct placeholder colour, which is
 //! then replaced by a CSS variable.
 
+use maud::{PreEscaped, html};
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
 use plotters::coord::types::RangedCoordf64;
@@ -37,39 +38,43 @@ fn series_colour(number: usize) -> RGBColor {
     RGBColor(4, 4, 4 + (number % SERIES) as u8)
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Style {
     Bars,
+    #[default]
     Lines,
 }
 
-/// Values at named positions along the horizontal axis.
+/// Points: a position along the horizontal axis, and a value.
+pub(super) type Points = Vec<(f64, f64)>;
+
+/// Values at named positions along the horizontal axis, or over time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Chart {
     pub title: String,
     pub across: String,
     pub up: String,
+    /// The names of the positions 0, 1, 2, ...; empty for values over time.
     pub places: Vec<String>,
-    /// The name of each series, with its value at each position, if it has one.
-    pub series: Vec<(String, Vec<Option<f64>>)>,
+    /// The name of each series, with its points.
+    pub series: Vec<(String, Points)>,
     /// The upper bound of values at each position; drawn as a separate line.
-    pub ceiling: Option<(String, Vec<Option<f64>>)>,
-    pub style: Option<Style>,
+    pub ceiling: Option<(String, Points)>,
+    /// A period to shade.
+    pub marked: Option<(f64, f64)>,
+    pub style: Style,
     pub logarithmic: bool,
 }
 
-#[derive(Clone, Debug, Default)]
-pub(super) struct Timeline {
-    pub across: String,
-    pub up: String,
-    pub series: Vec<(String, Vec<(f64, f64)>)>,
-    /// A period to shade.
-    pub marked: Option<(f64, f64)>,
+/// Returns the points of values at named positions, some of which have none.
+pub(super) fn points(values: impl IntoIterator<Item = Option<f64>>) -> Points {
+    let values = values.into_iter().enumerate();
+    values.filter_map(|(at, value)| Some((at as f64, value?))).collect()
 }
 
 impl Chart {
     pub fn is_empty(&self) -> bool {
-        !self.values().any(|value| value > 0.0)
+        !self.points().any(|(_, value)| value > 0.0)
     }
 
     /// Returns whether the names of positions do not fit side by side.
@@ -82,47 +87,45 @@ impl Chart {
         self.places.iter().map(|place| place.chars().count()).max().unwrap_or(0)
     }
 
-    fn values(&self) -> impl Iterator<Item = f64> {
-        let ceiling = self.ceiling.iter().map(|(_, values)| values);
-        let all = self.series.iter().map(|(_, values)| values).chain(ceiling).flatten();
-        all.filter_map(|value| *value).filter(|value| value.is_finite())
+    fn points(&self) -> impl Iterator<Item = (f64, f64)> {
+        let all = self.series.iter().chain(&self.ceiling).flat_map(|(_, points)| points);
+        all.copied().filter(|(_, value)| value.is_finite())
     }
 
     /// Returns the chart as an SVG document.
     pub fn svg(&self) -> Outcome<String> {
-        let most = self.values().fold(0.0, f64::max);
+        let values = || self.points().map(|(_, value)| value);
+        let most = values().fold(0.0, f64::max);
         if self.logarithmic {
-            let least = self.values().filter(|value| *value > 0.0).fold(most, f64::min);
+            let least = values().filter(|value| *value > 0.0).fold(most, f64::min);
             let decades = 10f64.powf(least.log10().floor())..10f64.powf(most.log10().ceil());
             let decades = decades.start..decades.end.max(decades.start * 10.0);
-            return canvas(|root| self.draw(root, decades.clone().log_scale(), decades.start));
+            let edges = (decades.start, decades.end);
+            return canvas(|root| self.draw(root, decades.clone().log_scale(), edges));
         }
-        canvas(|root| self.draw(root, 0.0..most * 1.06, 0.0))
+        canvas(|root| self.draw(root, 0.0..most * 1.06, (0.0, most * 1.06)))
     }
 
-    fn draw<Y>(&self, root: &Area<'_>, up: Y, floor: f64) -> Drawn
+    /// Draws everything; `floor` and `top` are the edges of the vertical axis.
+    fn draw<Y>(&self, root: &Area<'_>, up: Y, (floor, top): (f64, f64)) -> Drawn
     where
         Y: AsRangedCoord<Value = f64>,
         Y::CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>,
     {
-        let width = -0.5..self.places.len() as f64 - 0.5;
+        let end = self.points().map(|(at, _)| at).fold(f64::MIN_POSITIVE, f64::max);
+        let over_time = self.places.is_empty();
+        let width = if over_time { 0.0..end } else { -0.5..self.places.len() as f64 - 0.5 };
         let upright = self.is_crowded();
-        let style = self.style.unwrap_or(Style::Lines);
-        let labels = if style == Style::Lines { self.series.as_slice() } else { &[] };
-        let names = labels.iter().map(|(name, _)| name.as_str());
+        let named = if self.style == Style::Lines { self.series.as_slice() } else { &[] };
         let mut chart = frame(root, if upright { self.longest_place() } else { 0 })
-            .margin_right(label_area(names))
+            .margin_right(label_area(named.iter().map(|(name, _)| name.as_str())))
             .build_cartesian_2d(width, up)?;
-        let label = |x: &f64| {
-            let near = (x - x.round()).abs() < 0.01;
-            let place = if near && *x >= 0.0 && !upright {
-                self.places.get(x.round() as usize)
-            } else {
-                None
-            };
-            place.cloned().unwrap_or_default()
+        let label = |x: &f64| match self.places.get(x.round().max(0.0) as usize) {
+            _ if over_time => format!("{x:.0}"),
+            Some(place) if (x - x.round()).abs() < 0.01 && *x >= 0.0 && !upright => place.clone(),
+            _ => String::new(),
         };
-        let labels = self.places.len().max(1) * 2 + 1;
+        let labels = if over_time { 8 } else { self.places.len() * 2 + 1 };
         mesh(&mut chart, (&self.across, &self.up), labels, &label)?;
         if upright {
             let below = Pos::new(HPos::Left, VPos::Center);
@@ -132,72 +135,37 @@ impl Chart {
                 root.draw(&Text::new(place.as_str(), (x, y + LETTER as i32), words.clone()))?;
             }
         }
+        if let Some((from, until)) = self.marked {
+            let corners = [(from, floor), (until.min(end), top)];
+            chart.draw_series([Rectangle::new(corners, FAINT.filled())])?;
+        }
         let mut ends = Vec::new();
-        for (number, (name, values)) in self.series.iter().enumerate() {
-            let colour = series_colour(number);
-            let points = values.iter().enumerate();
-            let points = points.filter_map(|(at, value)| Some((at as f64, (*value)?)));
-            match style {
+        for (number, (name, points)) in self.series.iter().enumerate() {
+            let (colour, points) = (series_colour(number), points.iter().copied());
+            match self.style {
                 Style::Lines => {
-                    let points: Vec<_> = points.collect();
-                    if let Some(last) = points.last() {
-                        ends.push(LineEnd::new(name, number, chart.backend_coord(last)));
+                    if let Some(last) = points.clone().next_back() {
+                        ends.push(LineEnd::new(name, number, chart.backend_coord(&last)));
                     }
-                    let dots = points.iter().map(|point| Circle::new(*point, 3, colour.filled()));
-                    chart.draw_series(dots)?;
+                    let dots = points.clone().filter(|_| !over_time);
+                    chart.draw_series(dots.map(|point| Circle::new(point, 3, colour.filled())))?;
                     chart.draw_series(LineSeries::new(points, colour.stroke_width(2)))?;
                 }
                 Style::Bars => {
                     let share = 0.84 / self.series.len().max(1) as f64;
-                    let bars = points.map(|(at, value)| {
+                    chart.draw_series(points.map(|(at, value)| {
                         let left = at - 0.42 + share * number as f64;
                         let corners = [(left, floor), (left + share * 0.9, value.max(floor))];
                         Rectangle::new(corners, colour.filled())
-                    });
-                    chart.draw_series(bars)?;
+                    }))?;
                 }
             }
         }
-        let ceilings = self.ceiling.iter().flat_map(|(_, values)| values.iter().enumerate());
-        for (at, value) in ceilings {
-            let Some(value) = *value else { continue };
-            let ends = [(at as f64 - 0.46, value), (at as f64 + 0.46, value)];
+        for (at, value) in self.ceiling.iter().flat_map(|(_, points)| points.iter().copied()) {
+            let ends = [(at - 0.46, value), (at + 0.46, value)];
             chart.draw_series(DashedLineSeries::new(ends, 6, 4, CEILING.stroke_width(2)))?;
         }
         label_ends(root, ends)
-    }
-}
-
-impl Timeline {
-    pub fn is_empty(&self) -> bool {
-        !self.series.iter().flat_map(|(_, points)| points).any(|(_, value)| *value > 0.0)
-    }
-
-    /// Returns the chart as an SVG document.
-    pub fn svg(&self) -> Outcome<String> {
-        let points = || self.series.iter().flat_map(|(_, points)| points.iter().copied());
-        let end = points().map(|(time, _)| time).fold(0.0, f64::max).max(f64::MIN_POSITIVE);
-        let most = points().map(|(_, value)| value).fold(0.0, f64::max);
-        canvas(|root| {
-            let names = self.series.iter().map(|(name, _)| name.as_str());
-            let mut chart = frame(root, 0)
-                .margin_right(label_area(names))
-                .build_cartesian_2d(0.0..end, 0.0..most * 1.06)?;
-            mesh(&mut chart, (&self.across, &self.up), 8, &|x| format!("{x:.0}"))?;
-            if let Some((from, until)) = self.marked {
-                let corners = [(from, 0.0), (until.min(end), most * 1.06)];
-                chart.draw_series([Rectangle::new(corners, FAINT.filled())])?;
-            }
-            let mut ends = Vec::new();
-            for (number, (name, points)) in self.series.iter().enumerate() {
-                let colour = series_colour(number).stroke_width(2);
-                chart.draw_series(LineSeries::new(points.iter().copied(), colour))?;
-                if let Some(last) = points.last() {
-                    ends.push(LineEnd::new(name, number, chart.backend_coord(last)));
-                }
-            }
-            label_ends(root, ends)
-        })
     }
 }
 
@@ -282,34 +250,32 @@ fn canvas(draw: impl FnOnce(&Area<'_>) -> Drawn) -> Outcome<String> {
 pub(super) fn standalone(svg: &str, title: &str, legend: &[(String, &str)]) -> String {
     const LINE: usize = 26;
     let (width, height) = (SIZE.0 as usize, SIZE.1 as usize);
-    let (mut across, mut down, mut keys) = (0, height + 2 * LINE, String::new());
+    let (mut across, mut down) = (0, height + 2 * LINE);
+    let mut keys = Vec::new();
     for (role, name) in legend {
         let wide = 3 * LINE / 2 + LETTER * name.chars().count();
         if across > 0 && across + wide > width {
             (across, down) = (0, down + LINE);
         }
-        let (x, text, name) = (across + LINE / 2, across + LINE + 4, escaped(name));
-        keys += &format!(
-            "<rect x=\"{x}\" y=\"{}\" width=\"12\" height=\"12\" fill=\"var(--{role})\"/>\
-             <text x=\"{text}\" y=\"{down}\">{name}</text>\n",
-            down - 11
-        );
+        keys.push((across, down, format!("var(--{role})"), name));
         across += wide;
     }
-    let (below, title) = (down + LINE / 2, escaped(title));
-    format!(
-        "<svg width=\"{width}\" height=\"{below}\" viewBox=\"0 0 {width} {below}\" \
-         xmlns=\"http://www.w3.org/2000/svg\"><style>{COLOURS}\
-         .words{{font:15px sans-serif;fill:var(--ink)}}</style>\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"var(--paper)\"/>\n\
-         <g class=\"words\"><text x=\"13\" y=\"{LINE}\" font-weight=\"bold\">{title}</text>\n{keys}</g>\n\
-         <g transform=\"translate(0 {LINE})\">{svg}</g></svg>\n"
-    )
-}
-
-/// Escapes text for an SVG or HTML document.
-pub(super) fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    let below = down + LINE / 2;
+    let picture = html! {
+        svg width=(width) height=(below) viewBox={ "0 0 " (width) " " (below) } xmlns="http://www.w3.org/2000/svg" {
+            style { (PreEscaped(COLOURS)) ".words{font:15px sans-serif;fill:var(--ink)}" }
+            rect width="100%" height="100%" fill="var(--paper)" {}
+            g .words {
+                text x="13" y=(LINE) font-weight="bold" { (title) }
+                @for (x, y, colour, name) in keys {
+                    rect x=(x + LINE / 2) y=(y - 11) width="12" height="12" fill=(colour) {}
+                    text x=(x + LINE + 4) y=(y) { (name) }
+                }
+            }
+            g transform={ "translate(0 " (LINE) ")" } { (PreEscaped(svg)) }
+        }
+    };
+    picture.into_string()
 }
 
 /// Returns a frame with space for a chart, and below it for vertical labels of `letters` characters.
@@ -387,10 +353,10 @@ mod tests {
             up: "M/s".to_owned(),
             places: vec!["1".to_owned(), "2".to_owned()],
             series: vec![
-                ("dlht".to_owned(), vec![Some(30.0), Some(55.0)]),
-                ("papaya".to_owned(), vec![Some(10.0), None]),
+                ("dlht".to_owned(), points([Some(30.0), Some(55.0)])),
+                ("papaya".to_owned(), points([Some(10.0), None])),
             ],
-            ceiling: Some(("read-ring-64".to_owned(), vec![Some(60.0), Some(110.0)])),
+            ceiling: Some(("read-ring-64".to_owned(), points([Some(60.0), Some(110.0)]))),
             ..Chart::default()
         }
     }
@@ -399,7 +365,7 @@ mod tests {
     fn colours_are_the_readers() {
         for style in [Style::Bars, Style::Lines] {
             for logarithmic in [false, true] {
-                let drawn = Chart { style: Some(style), logarithmic, ..chart() };
+                let drawn = Chart { style, logarithmic, ..chart() };
                 let svg = drawn.svg().expect("a chart");
                 for role in ["ink", "faint", "ceiling", "s0", "s1"] {
                     assert!(
@@ -422,19 +388,18 @@ mod tests {
     fn nothing_is_no_chart_and_one_value_is_one() {
         assert!(Chart { series: Vec::new(), ceiling: None, ..chart() }.is_empty());
         let one =
-            Chart { series: vec![("a".to_owned(), vec![Some(7.0)])], ceiling: None, ..chart() };
+            Chart { series: vec![("a".to_owned(), vec![(0.0, 7.0)])], ceiling: None, ..chart() };
         assert!(Chart { logarithmic: true, ..one.clone() }.svg().is_ok() && one.svg().is_ok());
-        let points = vec![(0.0, 1.0), (5.0, 2.0)];
-        let series = vec![("get".to_owned(), points)];
-        let timeline = Timeline { series, marked: Some((1.0, 9.0)), ..Timeline::default() };
+        let series = vec![("get".to_owned(), vec![(0.0, 1.0), (5.0, 2.0)])];
+        let timeline = Chart { series, marked: Some((1.0, 9.0)), ..Chart::default() };
         assert!(!timeline.is_empty() && timeline.svg().is_ok());
     }
 
     #[test]
     fn lines_have_their_names_at_their_ends() {
-        let close = |value| (format!("table-{value}"), vec![Some(1.0), Some(value)]);
+        let close = |value| (format!("table-{value}"), points([Some(1.0), Some(value)]));
         let series: Vec<_> = [9.0, 9.01, 9.02, 0.0, 0.01].into_iter().map(close).collect();
-        let lines = Chart { series, ceiling: None, style: Some(Style::Lines), ..chart() };
+        let lines = Chart { series, ceiling: None, style: Style::Lines, ..chart() };
         let svg = lines.svg().expect("a chart");
         let mut heights: Vec<i32> = Vec::new();
         for part in svg.split("<text ").filter(|part| part.contains("table-")) {
@@ -446,7 +411,7 @@ mod tests {
         assert!(heights.windows(2).all(|pair| pair[1] - pair[0] >= LABEL_HEIGHT), "{heights:?}");
         assert!(heights[4] <= SIZE.1 as i32, "{heights:?}");
         assert_eq!(label("a name that is longer than others"), "a name that is long…");
-        let bars = Chart { style: Some(Style::Bars), ..chart() };
+        let bars = Chart { style: Style::Bars, ..chart() };
         assert!(!bars.svg().expect("a chart").contains("papaya"));
     }
 

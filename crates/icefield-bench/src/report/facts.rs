@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use procfs::{CpuInfo, Current, Meminfo};
 use serde::{Deserialize, Serialize};
 
 use super::{RUN, put};
@@ -36,9 +37,9 @@ impl RunFacts {
         Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             command: command.join(" "),
-            processor: field("/proc/cpuinfo", "model name").unwrap_or_default(),
+            processor: CpuInfo::current().ok().and_then(model).unwrap_or_default(),
             cores,
-            memory_bytes: memory_bytes().unwrap_or(0),
+            memory_bytes: Meminfo::current().map_or(0, |memory| memory.mem_total),
             system: format!("{} {}", std::env::consts::OS, line("/proc/sys/kernel/osrelease")),
             huge_pages: chosen(&line("/sys/kernel/mm/transparent_hugepage/enabled")),
             backing: backing.to_owned(),
@@ -79,16 +80,8 @@ fn line(path: &str) -> String {
     text.lines().next().unwrap_or_default().trim().to_owned()
 }
 
-/// Returns the value of `name : value` in a file of such lines.
-fn field(path: &str, name: &str) -> Option<String> {
-    let text = std::fs::read_to_string(path).ok()?;
-    let mut fields = text.lines().filter_map(|line| line.split_once(':'));
-    fields.find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim().to_owned())
-}
-
-fn memory_bytes() -> Option<u64> {
-    let total = field("/proc/meminfo", "MemTotal")?;
-    Some(total.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
+fn model(processor: CpuInfo) -> Option<String> {
+    processor.model_name(0).map(str::to_owned)
 }
 
 /// Returns the word in brackets of a list such as `always [madvise] never`.

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::chart::{Chart, SERIES, Style, Timeline, standalone};
+use super::chart::{Chart, SERIES, Style, points, short, standalone};
 use crate::Outcome;
-use crate::results::Measured;
+use crate::row::Row;
 
 /// A figure and its legend.
 pub(super) struct Figure {
@@ -24,7 +24,7 @@ impl Figure {
         if chart.is_empty() {
             return Ok(None);
         }
-        let has_names = chart.style == Some(Style::Lines);
+        let has_names = chart.style == Style::Lines;
         let named = chart.series.iter().filter(|_| !has_names);
         let series = named.map(|(name, _)| name.clone()).collect();
         let ceiling = chart.ceiling.as_ref().map(|(name, _)| name.clone());
@@ -49,99 +49,51 @@ impl Figure {
 }
 
 /// Returns the figures of one experiment.
-pub(super) fn figures(experiment: &str, rows: &[&Measured]) -> Outcome<Vec<Figure>> {
-    if experiment == "resize-timeline" {
-        return timelines(rows);
-    }
-    let charts = match experiment {
-        "latency" => percentiles(rows),
-        "amplification" => costs(rows),
-        "recovery" => by_point(
-            rows,
-            &Plot {
-                figure: first_answer,
-                up: "ms to the first answer",
-                logarithmic: true,
-                ..keys()
-            },
-        ),
-        "space" => by_point(
-            rows,
-            &Plot { figure: |row| row.bytes_per_key, up: "bytes per record", ..tables() },
-        ),
-        "project" => by_point(
-            rows,
-            &extra("modelled_medium", "modelled_mops", "modelled million operations a second"),
-        ),
-        "levels" => by_point(rows, &extra("yards", "front_yard", "share in the front yard")),
-        "cache-misses" => by_point(
-            rows,
-            &extra("selectivity", "llc_misses", "misses of the last level, per probing row"),
-        ),
-        "occupancy" => {
-            by_point(rows, &extra("link_ratio", "occupancy", "records over slots when it grows"))
+pub(super) fn figures(experiment: &str, rows: &[&Row]) -> Outcome<Vec<Figure>> {
+    let charts = match (experiment, FIGURES.iter().find(|(name, ..)| *name == experiment)) {
+        ("resize-timeline", _) => timelines(rows),
+        ("latency", _) => percentiles(rows),
+        ("amplification", _) => costs(rows),
+        (_, Some((_, across, figure, up))) => {
+            let logarithmic = experiment == "recovery";
+            by_point(rows, &Plot { across, figure, up, style: Style::Bars, logarithmic })
         }
-        "load-factor" => by_point(
-            rows,
-            &extra("stash_buckets", "peak_load_factor", "records over slots, at most"),
-        ),
         _ => by_point(rows, &speed(rows)),
     };
     charts.into_iter().map(Figure::of).filter_map(Outcome::transpose).collect()
 }
 
+/// Experiments whose charts show no throughput: the field across, the figure, and its name.
+const FIGURES: [(&str, &str, &str, &str); 6] = [
+    ("recovery", "keys", "first_answer_ms", "ms to the first answer"),
+    ("space", "table", "bytes_per_key", "bytes per record"),
+    ("levels", "yards", "front_yard", "share in the front yard"),
+    ("cache-misses", "selectivity", "llc_misses", "misses of the last level, per probing row"),
+    ("occupancy", "link_ratio", "occupancy", "records over slots when it grows"),
+    ("load-factor", "stash_buckets", "peak_load_factor", "records over slots, at most"),
+];
+
 /// Describes the charts of a sweep, one for each call and batch.
 struct Plot {
     /// The field, or the experiment's own figure, on the horizontal axis.
     across: &'static str,
-    figure: fn(&Measured) -> Option<f64>,
-    /// A figure in `extra` that is drawn instead of `figure`.
-    own: Option<&'static str>,
+    /// The figure on the vertical axis, by [`Row::figure`].
+    figure: &'static str,
     up: &'static str,
     style: Style,
     logarithmic: bool,
 }
 
 impl Plot {
-    fn value(&self, row: &Measured) -> Option<f64> {
-        self.own.map_or_else(|| (self.figure)(row), |name| row.extra(name))
-    }
-
-    fn place(&self, row: &Measured) -> String {
-        let number =
-            |field: Option<u64>| field.map(|n| super::chart::short(n as f64)).unwrap_or_default();
+    fn place(&self, row: &Row) -> String {
         match self.across {
-            "threads" => number(row.threads),
-            "keys" => number(row.keys),
             "batch" => row.batch(),
             "table" => String::new(),
             "loop" => row.ceiling.clone().unwrap_or_default(),
+            own @ ("threads" | "keys") => row.figure(own).map(short).unwrap_or_default(),
             own => row.point(own).unwrap_or_default(),
         }
     }
-}
-
-fn tables() -> Plot {
-    Plot {
-        across: "table",
-        figure: |row| row.mops,
-        own: None,
-        up: "million operations a second",
-        style: Style::Bars,
-        logarithmic: false,
-    }
-}
-
-fn keys() -> Plot {
-    Plot { across: "keys", ..tables() }
-}
-
-fn extra(across: &'static str, own: &'static str, up: &'static str) -> Plot {
-    Plot { across, own: Some(own), up, ..tables() }
-}
-
-fn first_answer(row: &Measured) -> Option<f64> {
-    row.extra("first_answer_ms")
 }
 
 /// The fields of `extra` that name the point of a sweep.
@@ -162,8 +114,8 @@ const SWEEPS: [&str; 12] = [
 
 /// Plots throughput over the field in which the rows differ: the point of a sweep, the batch, the number of
 /// records, else threads.
-fn speed(rows: &[&Measured]) -> Plot {
-    let differ = |of: &dyn Fn(&Measured) -> String| {
+fn speed(rows: &[&Row]) -> Plot {
+    let differ = |of: &dyn Fn(&Row) -> String| {
         rows.iter().map(|row| of(row)).collect::<BTreeSet<_>>().len() > 1
     };
     let swept = SWEEPS.iter().find(|name| rows.iter().any(|row| row.extra.contains_key(**name)));
@@ -185,13 +137,13 @@ fn speed(rows: &[&Measured]) -> Plot {
     };
     let style = if named || !several { Style::Bars } else { Style::Lines };
     // The label is short for bare loops, because their long names need the space.
-    let up = if across == "loop" { "million a second" } else { tables().up };
-    Plot { across, style, up, ..tables() }
+    let up = if across == "loop" { "million a second" } else { "million operations a second" };
+    Plot { across, figure: "mops", up, style, logarithmic: false }
 }
 
 /// Returns a chart for each call, batch and number of threads, without the field on the horizontal axis.
-fn by_point(rows: &[&Measured], plot: &Plot) -> Vec<Chart> {
-    let apart = |row: &Measured| {
+fn by_point(rows: &[&Row], plot: &Plot) -> Vec<Chart> {
+    let apart = |row: &Row| {
         let mut words = match plot.across {
             "loop" => vec!["bare loops".to_owned()],
             _ => vec![row.op.clone()],
@@ -223,10 +175,10 @@ fn by_point(rows: &[&Measured], plot: &Plot) -> Vec<Chart> {
         .collect()
 }
 
-fn chart(title: String, rows: &[&Measured], plot: &Plot) -> Chart {
+fn chart(title: String, rows: &[&Row], plot: &Plot) -> Chart {
     let places = in_order(rows.iter().map(|row| plot.place(row)));
-    let name = |row: &Measured| {
-        let alike = |other: &&&Measured| other.table == row.table && other.medium != row.medium;
+    let name = |row: &Row| {
+        let alike = |other: &&&Row| other.table == row.table && other.medium != row.medium;
         match &row.medium {
             Some(medium) if rows.iter().any(|other| alike(&other)) => {
                 format!("{} ({medium})", row.table)
@@ -234,25 +186,21 @@ fn chart(title: String, rows: &[&Measured], plot: &Plot) -> Chart {
             _ => row.table.clone(),
         }
     };
-    let at = |place: &String, table: Option<&String>, value: &dyn Fn(&Measured) -> Option<f64>| {
-        let here = rows.iter().filter(|row| plot.place(row) == *place);
-        let here = here.filter(|row| table.is_none_or(|table| name(row) == *table));
-        here.filter_map(|row| value(row))
-            .fold(None, |most: Option<f64>, one| Some(most.map_or(one, |most| most.max(one))))
+    let most = |table: Option<&String>, value: &dyn Fn(&Row) -> Option<f64>| {
+        let of = |row: &&&Row| table.is_none_or(|table| name(row) == *table);
+        points(places.iter().map(|place| {
+            let here = rows.iter().filter(of).filter(|row| plot.place(row) == *place);
+            here.filter_map(|row| value(row)).reduce(f64::max)
+        }))
     };
     let names = in_order(rows.iter().map(|row| name(row)));
-    let series: Vec<_> = names
-        .into_iter()
-        .take(SERIES)
-        .map(|table| {
-            let values = places.iter().map(|place| at(place, Some(&table), &|row| plot.value(row)));
-            let values = values.collect();
-            (table, values)
-        })
-        .collect();
-    let speed = plot.own.is_none() && plot.up == tables().up;
-    let limit: Vec<_> =
-        places.iter().map(|place| at(place, None, &Measured::ceiling_mops)).collect();
+    let one = |table: String| {
+        let points = most(Some(&table), &|row| row.figure(plot.figure));
+        (table, points)
+    };
+    let series = names.into_iter().take(SERIES).map(one).collect();
+    let speed = plot.figure == "mops" && plot.across != "loop";
+    let limit = most(None, &Row::ceiling_mops);
     // Where rows have different media, the ceiling of the fastest is drawn.
     let fastest =
         rows.iter().max_by(|a, b| a.ceiling_mops().partial_cmp(&b.ceiling_mops()).unwrap_or(Equal));
@@ -266,87 +214,78 @@ fn chart(title: String, rows: &[&Measured], plot: &Plot) -> Chart {
         places,
         series,
         ceiling,
-        style: Some(plot.style),
+        marked: None,
+        style: plot.style,
         logarithmic: plot.logarithmic,
     }
 }
 
 /// Returns a chart for each call, with percentiles on the horizontal axis.
-fn percentiles(rows: &[&Measured]) -> Vec<Chart> {
-    let of = |row: &Measured| {
-        vec![row.p50_ns, row.p95_ns, row.p99_ns, row.p999_ns, row.p9999_ns, row.max_ns]
+fn percentiles(rows: &[&Row]) -> Vec<Chart> {
+    let title = |row: &Row| format!("{}, {}", row.op, row.told_threads());
+    let places = ["50", "95", "99", "99.9", "99.99", "max"];
+    let values =
+        |row: &Row| vec![row.p50_ns, row.p95_ns, row.p99_ns, row.p999_ns, row.p9999_ns, row.max_ns];
+    let chart = Chart {
+        across: "percentile".to_owned(),
+        up: "ns".to_owned(),
+        places: places.map(str::to_owned).to_vec(),
+        style: Style::Lines,
+        logarithmic: true,
+        ..Chart::default()
     };
-    let title = |row: &Measured| format!("{}, {}", row.op, row.told_threads());
-    in_order(rows.iter().map(|row| title(row)))
-        .into_iter()
-        .map(|of_all| Chart {
-            across: "percentile".to_owned(),
-            up: "ns".to_owned(),
-            places: ["50", "95", "99", "99.9", "99.99", "max"].map(str::to_owned).to_vec(),
-            series: rows
-                .iter()
-                .filter(|row| title(row) == of_all)
-                .take(SERIES)
-                .map(|row| (row.table.clone(), of(row)))
-                .collect(),
-            title: of_all,
-            ceiling: None,
-            style: Some(Style::Lines),
-            logarithmic: true,
-        })
-        .collect()
+    by_title(rows, title, values, &chart)
 }
 
 /// Returns a chart for each call and batch, of its accesses to the medium.
-fn costs(rows: &[&Measured]) -> Vec<Chart> {
+fn costs(rows: &[&Row]) -> Vec<Chart> {
     let counts = ["line_reads", "line_writes", "flushes", "fences", "media_writes"];
-    let title = |row: &Measured| match row.batch().as_str() {
+    let title = |row: &Row| match row.batch().as_str() {
         "" | "none" => row.op.clone(),
         batch => format!("{}, batch {batch}", row.op),
     };
-    in_order(rows.iter().map(|row| title(row)))
-        .into_iter()
-        .map(|of_all| Chart {
-            across: String::new(),
-            up: "per operation".to_owned(),
-            places: counts.map(|name| name.replace('_', " ")).to_vec(),
-            series: rows
-                .iter()
-                .filter(|row| title(row) == of_all)
-                .take(SERIES)
-                .map(|row| (row.table.clone(), counts.map(|name| row.pm(name)).to_vec()))
-                .collect(),
-            title: of_all,
-            ceiling: None,
-            style: Some(Style::Bars),
-            logarithmic: false,
-        })
-        .collect()
+    let chart = Chart {
+        up: "per operation".to_owned(),
+        places: counts.map(|name| name.replace('_', " ")).to_vec(),
+        style: Style::Bars,
+        ..Chart::default()
+    };
+    by_title(rows, title, |row| counts.map(|name| row.figure(name)).to_vec(), &chart)
+}
+
+/// Returns a chart like `chart` for each title, with a series of `values` for each row.
+fn by_title(
+    rows: &[&Row],
+    title: impl Fn(&Row) -> String,
+    values: impl Fn(&Row) -> Vec<Option<f64>>,
+    chart: &Chart,
+) -> Vec<Chart> {
+    let of = |of_all: String| {
+        let here = rows.iter().filter(|row| title(row) == of_all).take(SERIES);
+        let series = here.map(|row| (row.table.clone(), points(values(row)))).collect();
+        Chart { title: of_all, series, ..chart.clone() }
+    };
+    in_order(rows.iter().map(|row| title(row))).into_iter().map(of).collect()
 }
 
 /// Returns a chart for each table, of reads and inserts over time.
-fn timelines(rows: &[&Measured]) -> Outcome<Vec<Figure>> {
-    let mut figures = Vec::new();
-    for row in rows {
-        let points = row.extra.get("timeline").and_then(Value::as_array);
-        let Some(points) = points else { continue };
+fn timelines(rows: &[&Row]) -> Vec<Chart> {
+    let timeline = |row: &&Row| {
+        let points = row.extra.get("timeline")?.as_array()?;
         let series = ["get_mops", "insert_mops"].map(|name| {
             let of = |point: &Value| Some((point.get("ms")?.as_f64()?, point.get(name)?.as_f64()?));
             (name.trim_end_matches("_mops").to_owned(), points.iter().filter_map(of).collect())
         });
-        let title = format!("{}, {}", row.table, row.told_threads());
-        let timeline = Timeline {
+        Some(Chart {
+            title: format!("{}, {}", row.table, row.told_threads()),
             across: "ms; shaded while records move".to_owned(),
             up: "million operations a second".to_owned(),
             series: series.into(),
-            marked: row.extra("moving_from_ms").zip(row.extra("moving_until_ms")),
-        };
-        if timeline.is_empty() {
-            continue;
-        }
-        figures.push(Figure { svg: timeline.svg()?, title, series: Vec::new(), ceiling: None });
-    }
-    Ok(figures)
+            marked: row.figure("moving_from_ms").zip(row.figure("moving_until_ms")),
+            ..Chart::default()
+        })
+    };
+    rows.iter().filter_map(timeline).collect()
 }
 
 /// Returns the distinct words in the order of their first occurrence.

@@ -5,10 +5,8 @@
 //! report DIR`. The figures are also written beside it as separate SVG files.
 
 mod chart;
-mod claims;
 mod facts;
 mod figures;
-mod joins;
 mod judge;
 mod page;
 

@@ -1,49 +1,62 @@
 //! The page: the claims, a section for each experiment, and the facts of the machine.
 
-use std::fmt::Write;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::RunFacts;
-use super::chart::{COLOURS, escaped, short};
-use super::claims::{self, Finding};
+use super::chart::{COLOURS, short};
 use super::figures::{Figure, figures, in_order};
+use super::judge::{Finding, claims};
 use crate::Outcome;
 use crate::experiments::what;
-use crate::results::{Measured, text};
+use crate::row::{Row, text};
 
 const STYLE: &str = include_str!("style.css");
+const TITLE: &str = "Icefield: what was measured";
 
 /// Returns the whole page, and passes each figure to `keep(name, svg)`.
 pub(super) fn page(
     run: &RunFacts,
-    rows: &[Measured],
+    rows: &[Row],
     keep: impl Fn(&str, &str) -> Outcome,
 ) -> Outcome<String> {
     let experiments = in_order(rows.iter().map(|row| row.experiment.clone()));
-    let mut page = format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n\
-         <meta name=\"color-scheme\" content=\"light dark\">\n\
-         <title>Icefield: what was measured</title>\n<style>{COLOURS}\n{STYLE}</style></head>\n<body>\n\
-         <h1>Icefield: what was measured</h1>\n"
-    );
-    let claims = claims_table(rows);
-    page += &navigation(&experiments, !claims.is_empty());
-    page += &claims;
-    for experiment in &experiments {
+    let section = |experiment: &String| {
         let here: Vec<_> = rows.iter().filter(|row| row.experiment == *experiment).collect();
-        page += &section(experiment, &here, &keep)?;
-    }
-    page += &facts(run);
-    page += "</body></html>\n";
-    Ok(page)
+        section(experiment, &here, &keep)
+    };
+    let sections = experiments.iter().map(section).collect::<Outcome<Vec<_>>>()?;
+    let claims = claims_table(rows);
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width,initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (TITLE) }
+                style { (PreEscaped(COLOURS)) (PreEscaped(STYLE)) }
+            }
+            body {
+                h1 { (TITLE) }
+                nav {
+                    @if claims.is_some() { a href="#claims" { "claims" } " " }
+                    @for name in &experiments { a href={ "#" (name) } { (name) } " " }
+                    a href="#machine" { "machine" }
+                }
+                @if let Some(claims) = &claims { (claims) }
+                @for section in &sections { (section) }
+                (facts(run))
+            }
+        }
+    };
+    Ok(page.into_string())
 }
 
-fn facts(run: &RunFacts) -> String {
+fn facts(run: &RunFacts) -> Markup {
     let memory = format!("{:.1} GiB", run.memory_bytes as f64 / f64::from(1 << 30));
     let took = format!("{} min {} s", run.seconds / 60, run.seconds % 60);
     let cores = run.cores.to_string();
-    let known = run.cores > 0;
-    let table: String = [
+    let facts = [
         ("processor", run.processor.as_str()),
         ("cores", &cores),
         ("memory", &memory),
@@ -53,169 +66,165 @@ fn facts(run: &RunFacts) -> String {
         ("command", &run.command),
         ("took", &took),
         ("version", &run.version),
-    ]
-    .iter()
-    .filter(|(_, value)| known && !value.is_empty())
-    .map(|(name, value)| format!("<tr><th>{name}</th><td>{}</td></tr>", escaped(value)))
-    .collect();
-    let unknown = match known {
-        true => "",
-        false => {
-            "<p>There is no <code>run.json</code> beside the results: nothing is known of the machine.</p>\n"
+    ];
+    html! {
+        h2 #machine { "The machine and the run" }
+        p {
+            "Every comparison is within one run. A ceiling is a bare loop over the same kind of memory, measured in "
+            "turns with the tables; no table can be faster. Absolute speeds belong to this machine and this hour only."
         }
-    };
-    format!(
-        "<h2 id=\"machine\">The machine and the run</h2>\n<p>Every comparison is within one run. A ceiling is a bare loop over the same kind of memory, measured in turns \
-         with the tables; no table can be faster. Absolute speeds belong to this machine and this hour only.</p>\n\
-         {unknown}<div class=\"wide\"><table class=\"facts\">{table}</table></div>\n\
-         <p>Raw rows: <a href=\"results.jsonl\">results.jsonl</a>, <a href=\"results.csv\">results.csv</a>.</p>\n"
-    )
+        @if run.cores == 0 {
+            p { "There is no " code { "run.json" } " beside the results: nothing is known of the machine." }
+        } @else {
+            .wide { table .facts {
+                @for (name, value) in facts.iter().filter(|(_, value)| !value.is_empty()) {
+                    tr { th { (name) } td { (value) } }
+                }
+            } }
+        }
+        p {
+            "Raw rows: " a href="results.jsonl" { "results.jsonl" } ", " a href="results.csv" { "results.csv" } "."
+        }
+    }
 }
 
-fn navigation(experiments: &[String], has_claims: bool) -> String {
-    let claims = if has_claims { "<a href=\"#claims\">claims</a> " } else { "" };
-    let links: String =
-        experiments.iter().map(|name| format!("<a href=\"#{name}\">{name}</a> ")).collect();
-    format!("<nav>{claims}{links}<a href=\"#machine\">machine</a></nav>\n")
-}
-
-/// Returns the table of claims that the run has rows for; empty if there are none.
-fn claims_table(rows: &[Measured]) -> String {
-    let (mut body, mut others) = (String::new(), Vec::new());
-    for claim in claims::CLAIMS {
-        let (class, verdict, measured) = match (claim.judge)(rows) {
-            Finding::Holds(measured) => ("holds", "holds", measured),
-            Finding::Fails(measured) => ("fails", "does not hold", measured),
-            Finding::NotHere(why) => ("unknown", "cannot be measured here", why),
-            Finding::NotRun(command) => {
-                others.push(command.to_owned());
-                continue;
+/// Returns the table of claims that the run has rows for, if there are any.
+fn claims_table(rows: &[Row]) -> Option<Markup> {
+    let all = claims();
+    let (mut judged, mut commands) = (Vec::new(), Vec::new());
+    for claim in &all {
+        match claim.judge(rows) {
+            Finding::Holds(measured) => judged.push((claim, "holds", "holds", measured)),
+            Finding::Fails(measured) => judged.push((claim, "fails", "does not hold", measured)),
+            Finding::NotHere(why) => {
+                judged.push((claim, "unknown", "cannot be measured here", why));
             }
-        };
-        let (system, says, source) = (claim.system, escaped(claim.says), claim.source);
-        let _ = writeln!(
-            body,
-            "<tr><td>{system}</td><td>{says}</td><td>{source}</td><td>{}</td>\
-             <td class=\"verdict {class}\">{verdict}</td></tr>",
-            escaped(&measured)
-        );
+            Finding::NotRun => commands.push(claim.command.clone()),
+        }
     }
-    if body.is_empty() {
-        return String::new();
-    }
-    let unjudged = others.len();
-    let commands: String = in_order(others.into_iter())
-        .iter()
-        .map(|command| format!("<li><code>icefield-bench {}</code></li>", escaped(command)))
-        .collect();
-    let others = match unjudged {
-        0 => String::new(),
-        n => format!(
-            "<details><summary>{n} claims need other rows</summary><ul>{commands}</ul></details>\n"
-        ),
-    };
-    format!(
-        "<h2 id=\"claims\">What the papers say, and what was measured</h2>\n\
-         <p>The papers' machines had persistent memory and tens of cores; a claim is judged as a ratio or a count on this \
-         one.</p>\n<table class=\"claims\"><tr><th>table</th><th>the paper says</th><th>where</th><th>measured \
-         here</th><th>verdict</th></tr>\n{body}</table>\n{others}"
-    )
+    let others = commands.len();
+    (!judged.is_empty()).then(|| html! {
+        h2 #claims { "What the papers say, and what was measured" }
+        p {
+            "The papers' machines had persistent memory and tens of cores; a claim is judged as a ratio or a count on "
+            "this one."
+        }
+        table .claims {
+            tr { th { "table" } th { "the paper says" } th { "where" } th { "measured here" } th { "verdict" } }
+            @for (claim, class, verdict, measured) in &judged {
+                tr {
+                    td { (claim.system) } td { (claim.says) } td { (claim.source) } td { (measured) }
+                    td class={ "verdict " (class) } { (verdict) }
+                }
+            }
+        }
+        @if others > 0 {
+            details {
+                summary { (others) " claims need other rows" }
+                ul { @for command in in_order(commands.into_iter()) {
+                    li { code { "icefield-bench " (command) } }
+                } }
+            }
+        }
+    })
 }
 
 fn section(
     experiment: &str,
-    rows: &[&Measured],
+    rows: &[&Row],
     keep: &impl Fn(&str, &str) -> Outcome,
-) -> Outcome<String> {
-    let told = escaped(what(experiment).unwrap_or_default());
-    let mut section = format!("<h2 id=\"{experiment}\">{experiment}</h2>\n<p>{told}</p>\n");
+) -> Outcome<Markup> {
     let wrong = in_order(rows.iter().filter(|row| row.is_wrong()).map(|row| row.table.clone()));
-    if !wrong.is_empty() {
-        let _ = writeln!(
-            section,
-            "<p class=\"fails\">Wrong answers from: {}.</p>",
-            escaped(&wrong.join(", "))
-        );
-    }
-    for why in rows.iter().filter_map(|row| row.point("not_measured")) {
-        let _ = writeln!(
-            section,
-            "<p class=\"unknown\">Cannot be measured here: {}.</p>",
-            escaped(&why)
-        );
-    }
-    section += "<div class=\"figures\">\n";
+    let mut pictures = Vec::new();
     for (number, figure) in figures(experiment, rows)?.iter().enumerate() {
         let name = format!("{experiment}-{}.svg", number + 1);
         keep(&name, &figure.document(experiment))?;
-        section += &picture(&name, figure);
+        pictures.push(picture(&name, figure));
     }
-    section += "</div>\n";
-    section += &figures_as_text(rows);
-    Ok(section)
+    Ok(html! {
+        h2 id=(experiment) { (experiment) }
+        p { (what(experiment).unwrap_or_default()) }
+        @if !wrong.is_empty() { p .fails { "Wrong answers from: " (wrong.join(", ")) "." } }
+        @for why in rows.iter().filter_map(|row| row.point("not_measured")) {
+            p .unknown { "Cannot be measured here: " (why) "." }
+        }
+        .figures { @for picture in pictures { (picture) } }
+        (figures_as_text(rows))
+    })
 }
 
-fn picture(name: &str, figure: &Figure) -> String {
-    let legend = figure.legend();
-    let keys: Vec<_> = legend
-        .iter()
-        .map(|(role, name)| {
-            let line = if role == "ceiling" { " line" } else { "" };
-            let name = escaped(name);
-            format!("<span class=\"key{line}\" style=\"--colour:var(--{role})\">{name}</span>")
-        })
-        .collect();
-    let title = escaped(&figure.title);
+fn picture(name: &str, figure: &Figure) -> Markup {
     // A screen reader gets the title only: the numbers at the axes are in the table.
-    let svg =
-        figure.svg.replacen("<svg ", &format!("<svg role=\"img\" aria-label=\"{title}\" "), 1);
-    format!(
-        "<figure><h3>{title}</h3>\n{svg}\n<figcaption>{} <a href=\"figures/{name}\">SVG</a></figcaption></figure>\n",
-        keys.join(" ")
-    )
+    let title = html! { (figure.title) }.into_string();
+    let role = format!("<svg role=\"img\" aria-label=\"{title}\" ");
+    let svg = figure.svg.replacen("<svg ", &role, 1);
+    html! {
+        figure {
+            h3 { (figure.title) }
+            (PreEscaped(svg))
+            figcaption {
+                @for (role, name) in figure.legend() {
+                    span .key .line[role == "ceiling"] style={ "--colour:var(--" (role) ")" } { (name) } " "
+                }
+                a href={ "figures/" (name) } { "SVG" }
+            }
+        }
+    }
 }
+
+type Text = (&'static str, fn(&Row) -> String);
+
+/// The columns of the rows behind the figures: the first ones as text, the others as numbers.
+const TEXTS: [Text; 4] = [
+    ("table", |row| row.table.clone()),
+    ("call", |row| row.op.clone()),
+    ("batch", Row::batch),
+    ("medium", |row| row.medium.clone().unwrap_or_default()),
+];
+const NUMBERS: [(&str, &str); 11] = [
+    ("threads", "threads"),
+    ("keys", "keys"),
+    ("M/s", "mops"),
+    ("of the ceiling", "limit_ratio"),
+    ("p50 ns", "p50_ns"),
+    ("p99 ns", "p99_ns"),
+    ("p99.9 ns", "p999_ns"),
+    ("max ns", "max_ns"),
+    ("bytes/key", "bytes_per_key"),
+    ("lines written", "line_writes"),
+    ("fences", "fences"),
+];
 
 /// Returns the rows behind the figures as a table; the experiment's own figures come last.
-fn figures_as_text(rows: &[&Measured]) -> String {
-    type Column = (&'static str, fn(&Measured) -> Option<String>);
-    const COLUMNS: [Column; 15] = [
-        ("table", |row| Some(row.table.clone())),
-        ("call", |row| Some(row.op.clone())),
-        ("threads", |row| Some(row.threads?.to_string())),
-        ("keys", |row| Some(short(row.keys? as f64))),
-        ("batch", |row| Some(row.batch()).filter(|batch| !batch.is_empty())),
-        ("medium", |row| row.medium.clone()),
-        ("M/s", |row| row.mops.map(short)),
-        ("of the ceiling", |row| row.limit_ratio.map(short)),
-        ("p50 ns", |row| row.p50_ns.map(short)),
-        ("p99 ns", |row| row.p99_ns.map(short)),
-        ("p99.9 ns", |row| row.p999_ns.map(short)),
-        ("max ns", |row| row.max_ns.map(short)),
-        ("bytes/key", |row| row.bytes_per_key.map(short)),
-        ("lines written", |row| row.pm("line_writes").map(short)),
-        ("fences", |row| row.pm("fences").map(short)),
-    ];
-    let shown: Vec<_> =
-        COLUMNS.iter().filter(|(_, of)| rows.iter().any(|row| of(row).is_some())).collect();
-    let mut table = String::from("<tr>");
-    shown.iter().for_each(|(name, _)| table += &format!("<th>{name}</th>"));
-    table += "<th>besides</th></tr>\n";
-    for row in rows {
-        table += "<tr>";
-        for (at, (_, of)) in shown.iter().enumerate() {
-            let class = if at < 2 { "" } else { " class=\"number\"" };
-            let cell = of(row).unwrap_or_default();
-            table += &format!("<td{class}>{}</td>", escaped(&cell));
+fn figures_as_text(rows: &[&Row]) -> Markup {
+    let mut numbers = NUMBERS.to_vec();
+    numbers.retain(|(_, name)| rows.iter().any(|row| row.figure(name).is_some()));
+    let mut texts = TEXTS.to_vec();
+    texts.retain(|(_, of)| rows.iter().any(|row| !of(row).is_empty()));
+    html! {
+        details {
+            summary { (rows.len()) " rows" }
+            .wide { table {
+                tr {
+                    @for (name, _) in &texts { th { (name) } }
+                    @for (name, _) in &numbers { th { (name) } }
+                    th { "besides" }
+                }
+                @for row in rows {
+                    tr {
+                        @for (_, of) in &texts { td { (of(row)) } }
+                        @for (_, name) in &numbers {
+                            td .number { (row.figure(name).map(short).unwrap_or_default()) }
+                        }
+                        td { (besides(row)) }
+                    }
+                }
+            } }
         }
-        table += &format!("<td>{}</td></tr>\n", escaped(&besides(row)));
     }
-    format!(
-        "<details><summary>{} rows</summary><div class=\"wide\"><table>{table}</table></div></details>\n",
-        rows.len()
-    )
 }
 
-fn besides(row: &Measured) -> String {
+fn besides(row: &Row) -> String {
     let plain = row.extra.iter().filter(|(name, value)| {
         !value.is_array()
             && !value.is_object()

@@ -1,24 +1,14 @@
 //! One join, with the tables in rotation.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use icefield::JoinIndex;
-use serde_json::json;
 
 use super::relations::{Probe, Relations};
-use crate::args::{Batch, Medium};
-use crate::experiments::amplification::difference;
-use crate::experiments::growth::{describe_space, detail};
-use crate::keys::Tally;
+use crate::experiments::amplification::Cost;
 use crate::limit::Arena;
-use crate::machine::{mops, part};
-use crate::place::RemovedDir;
-use crate::row::{PmCost, Row, rounded};
-use crate::session::{Placed, Session, ceiling};
-use crate::stats::median;
-use crate::table::{BenchTable, Call, Design, Place};
-use crate::{Error, Outcome};
+use crate::prelude::*;
+use crate::session::ceiling;
 
 /// The number of probing rows that a table, and then the bare loop, processes per turn.
 const TURN_ROWS: usize = 50_000;
@@ -29,33 +19,25 @@ const COUNTED_PROBE: u64 = 10_000;
 /// The size of an index line with a filter.
 const GROUP_BYTES: u64 = 64;
 
-#[derive(Clone, Copy)]
-pub(super) struct Setting {
-    pub op: &'static str,
-    pub threads: usize,
-    pub batch: Batch,
-}
-
-/// Joins with each of `designs`, and writes a row for every phase and probe side.
+/// Joins with each of `designs` in each setting, and writes a row for every phase and probe side.
 pub(super) fn contest(
     session: &mut Session,
-    designs: &[&'static dyn Design],
+    designs: &[DesignRef],
     relations: &Relations,
-    setting: Setting,
+    (op, batches): (&str, &[Batch]),
 ) -> Outcome {
-    let takes = |design: &&&'static dyn Design| setting.threads == 1 || !design.is_for_one_thread();
-    let mut contenders: Vec<_> = designs
-        .iter()
-        .filter(takes)
-        .map(|design| Contender::new(session, *design, relations))
-        .collect();
-    for _ in 0..session.repeat() {
-        for contender in &mut contenders {
-            contender.measure(session, relations, setting)?;
+    for setting in session.settings(batches) {
+        let takes = |design: &&DesignRef| setting.0 == 1 || !design.is_for_one_thread;
+        let new = |design: &DesignRef| Contender::new(session, design, relations, op, setting);
+        let mut contenders: Vec<_> = designs.iter().filter(takes).map(new).collect();
+        for _ in 0..session.repeat() {
+            for contender in &mut contenders {
+                contender.measure(session, relations)?;
+            }
         }
-    }
-    for contender in &mut contenders {
-        contender.report(session, relations, setting)?;
+        for contender in contenders {
+            contender.report(session, relations)?;
+        }
     }
     Ok(())
 }
@@ -64,250 +46,183 @@ pub(super) fn contest(
 /// where the medium is durable.
 pub(in crate::experiments) fn built(
     session: &Session,
-    design: &'static dyn Design,
+    design: DesignRef,
     medium: Medium,
     keys: &[u64],
-    (threads, batch): (usize, Batch),
+    (threads, batch): Setting,
 ) -> Outcome<(Placed, Duration)> {
     let (place, dir) = session.place(medium);
     let setup = session.setup(keys.len() as u64);
-    let ((mut time, table), all_at_once) = match design.is_built() {
-        true => {
-            let build = || design.build(&place, setup, keys, threads);
-            (session.machine.run_whole(threads, build), true)
-        }
-        false => (session.machine.run_whole(threads, || design.create(&place, setup)), false),
-    };
-    let table = table?;
-    if !all_at_once {
-        let (filling, found) = session.timed(&*table, Call::TryInsert, keys, threads, batch)?;
-        session.check_call(design, &*table, (Call::TryInsert, keys), found);
-        time += filling;
+    let (mut time, table) = session.machine.run_whole(threads, || match design.is_built() {
+        true => design.build(&place, setup, keys, threads),
+        false => design.create(&place, setup),
+    });
+    let placed = Placed { table: table?, design, place, dir };
+    if !design.is_built() {
+        time += session.measured(&placed, Call::TryInsert, keys, (threads, batch))?;
     }
-    Ok((Placed { table, place, _dir: dir }, time))
+    Ok((placed, time))
 }
 
-/// The measurements of one probe side, in seconds per round.
-#[derive(Default)]
+/// One probe side: its rows, and memory for the bare loop.
 struct Side {
-    cold: Vec<f64>,
-    warm: Vec<f64>,
-    ceiling: Vec<f64>,
-    /// Warm probes that return payloads; for an index only.
-    payloads: Vec<f64>,
-    /// Memory for the bare loop.
+    cold: Row,
+    warm: Row,
     arena: Option<(Arena, RemovedDir)>,
-    /// The cost of a probe, and its lines by structure.
-    cost: Option<(PmCost, BTreeMap<&'static str, u64>)>,
 }
 
+/// One table in the rotation.
 struct Contender {
-    design: &'static dyn Design,
+    design: DesignRef,
     medium: Medium,
-    build: Vec<f64>,
-    open_ms: Vec<f64>,
+    setting: Setting,
+    build: Row,
     sides: Vec<Side>,
-    /// The fields that all its rows share.
-    row: Row,
 }
 
 impl Contender {
-    fn new(session: &Session, design: &'static dyn Design, relations: &Relations) -> Self {
-        Self {
-            design,
-            medium: session.medium(design),
-            build: Vec::new(),
-            open_ms: Vec::new(),
-            sides: relations.probes.iter().map(|_| Side::default()).collect(),
-            row: Row::default(),
-        }
+    fn new(
+        session: &Session,
+        design: DesignRef,
+        relations: &Relations,
+        op: &str,
+        setting: Setting,
+    ) -> Self {
+        let medium = session.medium(design);
+        let mut row = session.row(design, medium);
+        op.clone_into(&mut row.op);
+        let rows = relations.build.len() as u64;
+        row.at(setting.0, setting.1, rows, rows);
+        row.dist = Some(session.args.dist.to_string());
+        row.extra("scale", relations.scale.map(rounded));
+        let side = |probe: &Probe| {
+            let phase = |phase: &str| {
+                let mut row = row.clone();
+                row.ops = Some(probe.keys.len() as u64);
+                row.extra(probe.point.0, probe.point.1.clone());
+                row.extra("matches", probe.pairs.hits);
+                row.extra("phase", phase);
+                row
+            };
+            Side { cold: phase("cold"), warm: phase("warm"), arena: None }
+        };
+        let sides = relations.probes.iter().map(side).collect();
+        row.extra("phase", "build");
+        Self { design, medium, setting, build: row, sides }
     }
 
-    fn measure(&mut self, session: &Session, relations: &Relations, setting: Setting) -> Outcome {
-        let (design, Setting { op, threads, batch }) = (self.design, setting);
-        session.progress(&format!("{op} {}: {threads} threads, batch {batch}", design.name()));
-        let how = (threads, batch);
-        let (mut placed, time) = built(session, design, self.medium, &relations.build, how)?;
-        self.build.push(time.as_secs_f64());
+    fn measure(&mut self, session: &Session, relations: &Relations) -> Outcome {
+        let (design, (threads, batch)) = (self.design, self.setting);
+        let what = format!("{} {}", self.build.op, design.name);
+        session.progress(&format!("{what}: {threads} threads, batch {batch}"));
+        let rows = relations.build.len();
+        let (mut placed, time) =
+            built(session, design, self.medium, &relations.build, self.setting)?;
+        self.build.sample("mops", mops(rows, time));
         for (probe, side) in relations.probes.iter().zip(&mut self.sides) {
-            let (asked, found) =
-                session.timed(&*placed.table, Call::Get, &probe.keys, threads, batch)?;
-            check(session, design, &*placed.table, probe, found);
-            side.cold.push((time + asked).as_secs_f64());
+            let (asked, found) = session.timed(&*placed, Call::Get, &probe.keys, self.setting)?;
+            probe.check(session, &placed, found);
+            side.cold.sample("mops", mops(probe.keys.len(), time + asked));
+            side.cold.sample("tuples_mops", mops(rows + probe.keys.len(), time + asked));
         }
-        self.describe(session, &*placed.table);
+        self.describe(&*placed);
+        let began = Instant::now();
+        let mut opened = None;
         if !matches!(placed.place, Place::Memory) {
-            placed = self.reopened(placed, threads)?;
+            placed = placed.reopened(threads)?;
+            opened = Some(began.elapsed().as_secs_f64() * 1e3);
         }
         // Maps all pages.
-        session.timed(&*placed.table, Call::Get, &relations.build, threads, Batch::Stream)?;
+        session.timed(&*placed, Call::Get, &relations.build, (threads, Batch::Stream))?;
         for (probe, side) in relations.probes.iter().zip(&mut self.sides) {
-            let filter = filter_bytes(&*placed.table).filter(|_| probe.selectivity() == Some(0));
-            side.warm(session, (design, self.medium), &*placed.table, (probe, filter), setting)?;
+            opened.into_iter().for_each(|ms| side.warm.sample("open_ms", ms));
+            side.probe_warm(session, &placed, (self.medium, self.setting), probe)?;
         }
         Ok(())
     }
 
-    fn reopened(&mut self, placed: Placed, threads: usize) -> Outcome<Placed> {
-        let Placed { table, place, _dir } = placed;
-        drop(table);
-        let began = Instant::now();
-        let table = self.design.open(&place, threads)?;
-        self.open_ms.push(began.elapsed().as_secs_f64() * 1e3);
-        Ok(Placed { table, place, _dir })
-    }
-
-    fn describe(&mut self, session: &Session, table: &dyn BenchTable) {
-        let mut row = session.row("join", self.design, self.medium);
-        describe_space(&mut row, table);
+    /// Reports the table's own figures in all rows.
+    fn describe(&mut self, table: &dyn BenchTable) {
         let stats = table.stats();
-        if let Some(bits) = detail(&stats, "filter_bits") {
-            row.extra("filter_bits", bits);
-            let pass = detail(&stats, "filter_pass_ppm").unwrap_or_default();
-            row.extra("filter_pass_rate", pass as f64 / 1e6);
+        let rows = self.sides.iter_mut().flat_map(|side| [&mut side.cold, &mut side.warm]);
+        for row in rows.chain([&mut self.build]) {
+            describe_space(row, table);
+            if let Some(bits) = detail(&stats, "filter_bits") {
+                row.extra("filter_bits", bits);
+                let pass = detail(&stats, "filter_pass_ppm").unwrap_or_default();
+                row.extra("filter_pass_rate", pass as f64 / 1e6);
+            }
         }
-        self.row = row;
     }
 
     /// Writes the rows of all rounds.
-    fn report(
-        &mut self,
-        session: &mut Session,
-        relations: &Relations,
-        setting: Setting,
-    ) -> Outcome {
-        let Setting { op, threads, batch } = setting;
-        let counts = !self.design.is_peer() && self.design.lives_in(Medium::Sim);
-        let build_rows = relations.build.len();
-        for (probe, side) in relations.probes.iter().zip(&mut self.sides) {
-            let mut row = self.row.clone();
-            (row.op, row.threads, row.batch) = (op, Some(threads), Some(batch));
-            row.keys = Some(build_rows as u64);
-            row.dist = Some(session.args.dist.to_string());
-            row.extra(probe.point.0, probe.point.1.clone());
-            if let Some(scale) = relations.scale {
-                row.extra("scale", rounded(scale));
-            }
-            let mut built = row.clone();
-            built.extra("phase", "build");
-            built.ops = Some(build_rows as u64);
-            built.throughput(&rates(build_rows, &self.build));
-            session.put(built)?;
-
-            row.ops = Some(probe.keys.len() as u64);
-            row.extra("matches", probe.pairs.hits);
-            let mut cold = row.clone();
-            cold.extra("phase", "cold");
-            cold.throughput(&rates(probe.keys.len(), &side.cold));
-            let tuples = rates(build_rows + probe.keys.len(), &side.cold);
-            cold.extra("tuples_mops", median(&tuples).map(rounded));
+    fn report(self, session: &mut Session, relations: &Relations) -> Outcome {
+        let Self { design, build, sides, .. } = self;
+        let counts = !design.is_peer() && design.lives_in(Medium::Sim) && build.op == "join";
+        for (probe, Side { cold, mut warm, .. }) in relations.probes.iter().zip(sides) {
+            let mut build = build.clone();
+            build.extra(probe.point.0, probe.point.1.clone());
+            session.put(build)?;
             session.put(cold)?;
-
-            if let Some(selectivity) = probe.selectivity().filter(|_| counts && op == "join") {
-                side.cost = Some(count(session, self.design, selectivity as u32)?);
+            if let Some(selectivity) = probe.selectivity().filter(|_| counts) {
+                count(session, design, selectivity as u32)?.describe(&mut warm);
             }
-            row.extra("phase", "warm");
-            if let Some(open_ms) = median(&self.open_ms) {
-                row.extra("open_ms", rounded(open_ms));
-            }
-            side.describe_warm(session, &mut row, (self.medium, batch), probe.keys.len());
-            session.put(row)?;
+            let bare = warm.median("ceiling_mops");
+            let ratio = warm.median("mops").zip(bare).map(|(ours, bare)| rounded(ours / bare));
+            warm.limit_ratio = ratio;
+            session.put(warm)?;
+            session.progress("");
         }
         Ok(())
     }
-}
-
-/// Returns the throughput in million rows per second for each of these times.
-fn rates(rows: usize, seconds: &[f64]) -> Vec<f64> {
-    seconds.iter().map(|seconds| mops(rows, Duration::from_secs_f64(*seconds))).collect()
-}
-
-/// Returns the size of an index's filter, with the bounds of its buckets.
-fn filter_bytes(table: &dyn BenchTable) -> Option<u64> {
-    detail(&table.stats(), "groups").map(|groups| groups * GROUP_BYTES)
-}
-
-/// Compares the answers with the relations; for tables that only count, the number of pairs.
-fn check(
-    session: &Session,
-    design: &'static dyn Design,
-    table: &dyn BenchTable,
-    probe: &Probe,
-    found: Tally,
-) {
-    let told = table.answers().told_of(probe.pairs);
-    session.check(design, "join", found, told);
 }
 
 impl Side {
     /// Probes in turns with the bare loop. Rows that come in some order are probed at once, as in other systems'
     /// joins.
-    fn warm(
+    fn probe_warm(
         &mut self,
         session: &Session,
-        (design, medium): (&'static dyn Design, Medium),
-        table: &dyn BenchTable,
-        (probe, filter): (&Probe, Option<u64>),
-        setting: Setting,
+        placed: &Placed,
+        (medium, (threads, batch)): (Medium, Setting),
+        probe: &Probe,
     ) -> Outcome {
-        let Setting { threads, batch, .. } = setting;
-        let in_turns = !design.is_peer() && probe.shuffled;
+        let in_turns = !placed.design.is_peer() && probe.shuffled;
         let bare = ceiling(Call::Get, medium, batch).filter(|_| in_turns);
         if bare.is_some() && self.arena.is_none() {
-            let stats = table.stats();
-            let bytes = filter.unwrap_or(stats.storage_bytes + stats.dram_bytes);
-            self.arena = Some(session.arena(medium, bytes, design.pages())?);
+            let stats = placed.stats();
+            // Where nothing matches, an index reads its filter only, with the bounds of its buckets.
+            let filter = detail(&stats, "groups").filter(|_| probe.selectivity() == Some(0));
+            let table = stats.storage_bytes + stats.dram_bytes;
+            let bytes = filter.map_or(table, |groups| groups * GROUP_BYTES);
+            self.arena = Some(session.arena(medium, bytes, placed.design.pages)?);
         }
         let (mut times, mut found) = ([Duration::ZERO; 2], Tally::default());
         let most = if in_turns { MOST_TURNS } else { 1 };
         let turns = (probe.keys.len() / TURN_ROWS).clamp(1, most);
         for turn in 0..turns {
             let keys = &probe.keys[part(probe.keys.len(), turn, turns)];
-            let (time, answered) = session.timed(table, Call::Get, keys, threads, batch)?;
+            let (time, answered) = session.timed(&**placed, Call::Get, keys, (threads, batch))?;
             times[0] += time;
             found.add(answered);
             if let Some((bare, (arena, _))) = bare.zip(self.arena.as_ref()) {
                 times[1] += session.timed_loop(bare, arena, keys.len(), threads, turn as u64);
             }
         }
-        check(session, design, table, probe, found);
-        self.warm.push(times[0].as_secs_f64());
-        if bare.is_some() {
-            self.ceiling.push(times[1].as_secs_f64());
+        probe.check(session, placed, found);
+        let (row, rows) = (&mut self.warm, probe.keys.len());
+        row.sample("mops", mops(rows, times[0]));
+        if let Some((bare, (arena, _))) = bare.zip(self.arena.as_ref()) {
+            row.sample("ceiling_mops", mops(rows, times[1]));
+            row.ceiling = Some(bare.name());
+            row.extra("ceiling_bytes", arena.bytes());
         }
-        if let Some(index) = table.index() {
+        if let Some(index) = placed.index() {
             let (time, found) = with_payloads(session, index, &probe.keys, threads)?;
-            session.check(design, "join with payloads", found, probe.pairs);
-            self.payloads.push(time.as_secs_f64());
+            session.check(placed.design, "join with payloads", found, probe.pairs);
+            row.sample("payload_mops", mops(rows, time));
         }
         Ok(())
-    }
-
-    fn describe_warm(
-        &self,
-        session: &Session,
-        row: &mut Row,
-        (medium, batch): (Medium, Batch),
-        rows: usize,
-    ) {
-        row.throughput(&rates(rows, &self.warm));
-        let bare = median(&rates(rows, &self.ceiling)).filter(|bare| *bare > 0.0);
-        if let Some(((bare, ours), arena)) = bare.zip(row.mops).zip(self.arena.as_ref()) {
-            row.ceiling = ceiling(Call::Get, medium, batch).map(|bare| bare.name());
-            row.limit_ratio = Some(rounded(ours / bare));
-            row.extra("ceiling_mops", rounded(bare));
-            row.extra("ceiling_bytes", arena.0.bytes());
-        }
-        if let Some(mops) = median(&rates(rows, &self.payloads)) {
-            row.extra("payload_mops", rounded(mops));
-        }
-        if let Some((cost, lines)) = &self.cost {
-            row.pm = Some(*cost);
-            let each = |lines: u64| rounded(lines as f64 / COUNTED_PROBE as f64);
-            let lines: BTreeMap<_, _> = lines.iter().map(|(name, n)| (*name, each(*n))).collect();
-            row.extra("lines", json!(lines));
-        }
-        session.progress("");
     }
 }
 
@@ -328,32 +243,21 @@ fn with_payloads(
         })?;
         Ok::<_, icefield::Error>(Tally { hits: hits.into_inner(), sum: sum.into_inner() })
     });
-    let mut found = Tally::default();
-    for part in parts {
-        found.add(part?);
-    }
-    Ok((time, found))
+    Ok((time, sum(parts)?))
 }
 
 /// Counts the accesses of a probe to the medium, one by one and exactly, on a small table of the same shape.
-fn count(
-    session: &Session,
-    design: &'static dyn Design,
-    selectivity: u32,
-) -> Outcome<(PmCost, BTreeMap<&'static str, u64>)> {
-    session.progress(&format!("join {}: counting lines", design.name()));
+fn count(session: &Session, design: DesignRef, selectivity: u32) -> Outcome<Cost> {
+    session.progress(&format!("join {}: counting lines", design.name));
     let keys = session.space.keys(0..COUNTED_BUILD);
     let (placed, _) = built(session, design, Medium::Sim, &keys, (1, Batch::Stream))?;
-    let Place::Simulated(sim) = &placed.place else {
-        return Err(Error::failed("the table is not on the simulated medium"));
-    };
+    let sim = placed.sim()?;
     let probe = Probe::draw(session, COUNTED_BUILD, COUNTED_PROBE, selectivity);
     let (mut found, before) = (Tally::default(), sim.counters());
     for key in &probe.keys {
         sim.begin_op();
-        found.add(placed.table.run(Call::Get, std::slice::from_ref(key), Batch::None)?);
+        found.add(placed.run(Call::Get, std::slice::from_ref(key), Batch::None)?);
     }
-    check(session, design, &*placed.table, &probe, found);
-    let (cost, lines) = difference(design, &before, &sim.counters());
-    Ok((cost.over(COUNTED_PROBE), lines))
+    probe.check(session, &placed, found);
+    Ok(Cost::since(design, sim, &before).over(COUNTED_PROBE))
 }

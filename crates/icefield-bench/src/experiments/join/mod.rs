@@ -11,14 +11,13 @@ mod relations;
 mod share;
 mod update;
 
-use crate::args::{Batch, Medium};
-use crate::session::{Session, named};
-use crate::table::{Call, Design};
-use crate::{Error, Outcome};
+use crate::prelude::*;
+use crate::session::named;
 
 pub(super) use self::contest::built;
-use self::contest::{Setting, contest};
-pub(super) use self::relations::{Probe, Relations};
+use self::contest::contest;
+pub(super) use self::relations::Probe;
+use self::relations::Relations;
 pub(super) use self::share::{CHILD as SHARE_CHILD, child as share_child, run as share};
 pub(super) use self::update::run as update;
 
@@ -35,7 +34,7 @@ const WORKLOAD_A: u64 = 16;
 const WORKLOAD_A_PART: u64 = 4;
 
 /// Returns the number of probing rows for `build` rows of the build side, in the paper's proportion.
-fn probe_rows(session: &Session, build: u64) -> u64 {
+pub(super) fn probe_rows(session: &Session, build: u64) -> u64 {
     session.args.ops.unwrap_or((build as f64 * 2.6) as u64)
 }
 
@@ -52,19 +51,24 @@ pub(super) fn selectivities(session: &Session, usual: &[u32]) -> Vec<u32> {
 ///
 /// # Errors
 /// There are none.
-fn contenders(session: &Session, relations: &Relations) -> Outcome<Vec<&'static dyn Design>> {
-    let able = |design: &&'static dyn Design| {
-        let map = [Call::TryInsert, Call::Get].into_iter().all(|call| design.offers(call));
-        design.is_built() || map && !relations.repeat
-    };
-    named(session.designs_or(&USUAL).into_iter().filter(able).collect())
+fn contenders(session: &Session, relations: &Relations) -> Outcome<Vec<DesignRef>> {
+    named(session.designs_or(&USUAL), |design| {
+        let is_map = [Call::TryInsert, Call::Get].into_iter().all(|call| design.offers(call));
+        design.is_built() || is_map && !relations.repeat
+    })
 }
 
-pub(super) fn run(session: &mut Session) -> Outcome {
+/// Returns an error on the simulated medium.
+fn refuse_sim(session: &Session) -> Outcome {
     if session.args.medium == Some(Medium::Sim) {
         let detail = "must be memory, process, pmem or disk; cache-misses simulates";
         return Err(Error::option("medium", detail));
     }
+    Ok(())
+}
+
+pub(super) fn run(session: &mut Session) -> Outcome {
+    refuse_sim(session)?;
     let keys = session.keys_or(BUILD_ROWS);
     let relations = match session.args.relations.clone() {
         Some(dir) => Relations::read(&dir)?,
@@ -74,35 +78,21 @@ pub(super) fn run(session: &mut Session) -> Outcome {
         }
     };
     let designs = contenders(session, &relations)?;
-    contest_all(session, &designs, &relations, ("join", &[Batch::Stream]))?;
+    contest(session, &designs, &relations, ("join", &[Batch::Stream]))?;
     drop(relations);
     // With `--relations` or `--selectivity`, only those joins run.
     if session.args.relations.is_some() || !session.args.selectivity.is_empty() {
         return Ok(());
     }
     let relations = Relations::tpch(session, keys);
-    contest_all(session, &designs, &relations, ("tpch", &[Batch::Stream]))?;
+    contest(session, &designs, &relations, ("tpch", &[Batch::Stream]))?;
     drop(relations);
-    let in_memory = |design: &&dyn Design| session.medium(*design) == Medium::Memory;
+    let in_memory = |design: &DesignRef| session.medium(design) == Medium::Memory;
     let designs: Vec<_> = designs.into_iter().filter(in_memory).collect();
     if designs.is_empty() {
         return Ok(());
     }
     let build = (keys / WORKLOAD_A_PART).max(1);
     let relations = Relations::make(session, build, WORKLOAD_A * build, &[100]);
-    contest_all(session, &designs, &relations, ("workload-a", &[Batch::None, Batch::Stream]))
-}
-
-fn contest_all(
-    session: &mut Session,
-    designs: &[&'static dyn Design],
-    relations: &Relations,
-    (op, batches): (&'static str, &[Batch]),
-) -> Outcome {
-    for threads in session.threads() {
-        for batch in session.batches(batches) {
-            contest(session, designs, relations, Setting { op, threads, batch })?;
-        }
-    }
-    Ok(())
+    contest(session, &designs, &relations, ("workload-a", &[Batch::None, Batch::Stream]))
 }

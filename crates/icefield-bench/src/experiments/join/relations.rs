@@ -7,9 +7,7 @@ use icefield_torture::Rng;
 use icefield_torture::tpch::Orders;
 use serde_json::{Value, json};
 
-use crate::keys::{Tally, value_of};
-use crate::session::Session;
-use crate::{Error, Outcome};
+use crate::prelude::*;
 
 /// The rows of a probe side.
 pub(in crate::experiments) struct Probe {
@@ -35,6 +33,12 @@ impl Probe {
             keys.swap(at, random.index(at + 1));
         }
         Self { point: ("selectivity", json!(selectivity)), keys, pairs, shuffled: true }
+    }
+
+    /// Checks the answers of `placed` against the relations; those of tables that only count, by the number of
+    /// pairs.
+    pub fn check(&self, session: &Session, placed: &Placed, found: Tally) {
+        session.check(placed.design, "join", found, placed.answers().told_of(self.pairs));
     }
 
     pub fn selectivity(&self) -> Option<u64> {

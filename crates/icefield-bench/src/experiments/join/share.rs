@@ -4,23 +4,17 @@
 //! ready. Then this process reads their proportional set sizes from the kernel, which divide each page by the
 //! number of processes that map it.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::Read;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 
 use icefield::JoinIndex;
-use rustix::process::{Signal, set_parent_process_death_signal};
+use procfs::process::{MMapPath, MemoryMap, MemoryMaps, Process};
 
 use super::{BUILD_ROWS, built};
-use crate::args::{Args, Batch, Medium};
-use crate::experiments::growth::describe_space;
-use crate::index::SparHt;
-use crate::keys::KeySpace;
-use crate::place::RemovedDir;
-use crate::row::rounded;
-use crate::session::{Placed, Session};
-use crate::table::Place;
-use crate::{Error, Outcome};
+use crate::experiments::child;
+use crate::index::JOIN;
+use crate::prelude::*;
 
 /// The hidden experiment that the child processes run.
 pub(in crate::experiments) const CHILD: &str = "join-share-child";
@@ -29,49 +23,38 @@ const SIZES: [u64; 2] = [1_000_000, BUILD_ROWS];
 const PROCESSES: [usize; 2] = [1, 8];
 /// Keys that a child generates and probes at a time.
 const ASKED: u64 = 1 << 14;
-/// Printed by a child that has mapped all pages.
-const READY: &str = "ready";
 
 pub(in crate::experiments) fn run(session: &mut Session) -> Outcome {
-    let medium = session.args.medium.unwrap_or(Medium::Pmem);
-    if !matches!(medium, Medium::Process | Medium::Pmem | Medium::Disk) {
-        return Err(Error::option("medium", "join-share needs files: process, pmem or disk"));
-    }
+    let (medium, _) = session.medium_of_files()?;
     let sizes = match session.args.keys {
         Some(keys) => vec![keys],
         None => Vec::from(SIZES.map(|size| session.keys_or(size))),
     };
-    for keys in sizes {
-        one_size(session, medium, keys)?;
-    }
-    Ok(())
+    sizes.into_iter().try_for_each(|keys| one_size(session, medium, keys))
 }
 
 fn one_size(session: &mut Session, medium: Medium, keys: u64) -> Outcome {
     session.progress(&format!("join-share: building an index of {keys} pairs"));
     let rows = session.space.keys(0..keys);
     let how = (session.machine.cores(), Batch::Stream);
-    let (placed, _) = built(session, &SparHt, medium, &rows, how)?;
+    let (placed, _) = built(session, &JOIN, medium, &rows, how)?;
     drop(rows);
-    let mut row = session.row("join-share", &SparHt, medium);
-    describe_space(&mut row, &*placed.table);
-    row.keys = Some(keys);
-    let Placed { table, place, _dir } = placed;
+    let mut row = session.row(&JOIN, medium);
+    describe_space(&mut row, &*placed);
+    (row.keys, row.threads) = (Some(keys), Some(1));
+    let Placed { table, place, dir: _dir, .. } = placed;
     drop(table);
     let Place::Dir { path, .. } = place else {
         return Err(Error::failed("the index is not in files"));
     };
-    let _removed: RemovedDir = _dir;
     let mut alone = None;
     for processes in PROCESSES {
         session.progress(&format!("join-share: {processes} processes open {keys} pairs"));
         let shares = shares(&session.args, &path, processes, keys)?;
         let alone = *alone.get_or_insert(shares);
         let mut row = row.clone();
-        row.threads = Some(1);
         row.extra("processes", processes);
-        row.extra("pss_bytes", shares.whole);
-        row.extra("index_pss_bytes", shares.index);
+        row.extras([("pss_bytes", shares.whole), ("index_pss_bytes", shares.index)]);
         row.extra("pss_ratio", ratio(shares.whole, alone.whole));
         row.extra("index_pss_ratio", ratio(shares.index, alone.index));
         session.put(row)?;
@@ -95,16 +78,14 @@ struct Shares {
 fn shares(args: &Args, path: &Path, processes: usize, keys: u64) -> Outcome<Shares> {
     let mut children = Children(Vec::new());
     for _ in 0..processes {
-        children.0.push(start(args, path, keys)?);
+        children.0.push(child::start(args, CHILD, path, keys, &[])?);
     }
-    for child in &mut children.0 {
-        wait_until_ready(child)?;
-    }
+    children.0.iter_mut().try_for_each(child::wait_until_ready)?;
     let mut shares = Shares { whole: 0, index: 0 };
     for child in &children.0 {
-        let place = format!("/proc/{}", child.id());
-        shares.whole += pss(&Path::new(&place).join("smaps_rollup"), None)?;
-        shares.index += pss(&Path::new(&place).join("smaps"), Some(path))?;
+        let process = Process::new(child.id() as i32)?;
+        shares.whole += pss(&process.smaps_rollup()?.memory_map_rollup, None);
+        shares.index += pss(&process.smaps()?, Some(path));
     }
     Ok(shares)
 }
@@ -124,60 +105,20 @@ impl Drop for Children {
     }
 }
 
-fn start(args: &Args, path: &Path, keys: u64) -> Outcome<Child> {
-    let program = args.this_program()?;
-    Command::new(&program[0])
-        .args(&program[1..])
-        .arg(CHILD)
-        .args(["--keys", &keys.to_string(), "--seed", &args.seed.to_string()])
-        .arg("--dir")
-        .arg(path)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .map_err(|error| Error::file(Path::new(&program[0]), error))
-}
-
-fn wait_until_ready(child: &mut Child) -> Outcome {
-    let mut line = String::new();
-    if let Some(stdout) = &mut child.stdout {
-        // An unreadable line is not the expected word.
-        let _ = BufReader::new(stdout).read_line(&mut line);
-    }
-    match line.trim() {
-        READY => Ok(()),
-        _ => Err(Error::failed("a process that was to open the index ended early")),
-    }
-}
-
-/// Reads the proportional set size in bytes from a file of /proc: of all mappings, or of files in a directory.
-fn pss(path: &Path, within: Option<&Path>) -> Outcome<u64> {
-    let text = std::fs::read_to_string(path).map_err(|error| Error::file(path, error))?;
-    Ok(pss_of(&text, within.and_then(Path::to_str)))
-}
-
-fn pss_of(text: &str, within: Option<&str>) -> u64 {
-    let (mut sum, mut counts) = (0, within.is_none());
-    for line in text.lines() {
-        let mut words = line.split_whitespace();
-        match (words.next(), within) {
-            (Some("Pss:"), _) if counts => {
-                sum += words.next().and_then(|count| count.parse::<u64>().ok()).unwrap_or(0) << 10;
-            }
-            // The first line of a mapping starts with its addresses and ends with its file.
-            (Some(first), Some(within)) if !first.ends_with(':') => counts = line.contains(within),
-            _ => {}
-        }
-    }
-    sum
+/// Sums up the proportional set sizes in bytes of mappings: of all, or of files in a directory.
+fn pss(maps: &MemoryMaps, within: Option<&Path>) -> u64 {
+    let counts = |map: &&MemoryMap| match (&map.pathname, within) {
+        (_, None) => true,
+        (MMapPath::Path(file), Some(within)) => file.starts_with(within),
+        _ => false,
+    };
+    maps.0.iter().filter(counts).filter_map(|map| map.extension.map.get("Pss")).sum()
 }
 
 /// The child: opens the index, probes every key, reports that it is ready, and waits for the end of its standard
 /// input.
 pub(in crate::experiments) fn child(args: &Args) -> Outcome {
-    // A child whose parent died would never end.
-    set_parent_process_death_signal(Some(Signal::KILL))
-        .map_err(|error| Error::failed(format!("no signal when the parent ends: {error}")))?;
+    child::end_with_parent()?;
     let (Some(keys), Some(path)) = (args.keys, args.dir.as_ref()) else {
         return Err(Error::failed("join-share-child is started by join-share only"));
     };
@@ -191,22 +132,8 @@ pub(in crate::experiments) fn child(args: &Args) -> Outcome {
     if found != keys {
         return Err(Error::failed(format!("{found} of {keys} keys were found")));
     }
-    let mut out = std::io::stdout();
-    writeln!(out, "{READY}").and_then(|()| out.flush()).map_err(crate::output::stdout_fault)?;
+    child::report_ready()?;
     // However the input ends, the parent no longer needs this process.
     let _ = std::io::stdin().read(&mut [0]);
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_are_summed_up() {
-        let text = "7f00-7f01 r--s 00000000 00:1b 5 /shm/x/base-1.ice\nSize: 8 kB\nPss: 4 kB\nPss_Dirty: 1 kB\n\
-                    7f02-7f03 rw-p 00000000 00:00 0 [heap]\nPss: 16 kB\n\
-                    7f04-7f05 r--s 00000000 00:1b 6 /shm/x/table.ice\nPss: 1 kB\n";
-        assert_eq!((pss_of(text, None), pss_of(text, Some("/shm/x"))), (21 << 10, 5 << 10));
-    }
 }

@@ -7,16 +7,8 @@ use std::time::{Duration, Instant};
 
 use icefield::{JoinIndex, MergeKind, MergeReport};
 
-use super::{BUILD_ROWS, Relations, built, contenders};
-use crate::args::{Batch, Medium};
-use crate::experiments::growth::describe_space;
-use crate::keys::value_of;
-use crate::machine::mops;
-use crate::row::{Row, rounded};
-use crate::session::Session;
-use crate::stats::median;
-use crate::table::{Call, Design};
-use crate::{Error, Outcome};
+use super::{BUILD_ROWS, Relations, built, contenders, refuse_sim};
+use crate::prelude::*;
 
 /// The number of old rows per new one.
 const OLD_PER_NEW: u64 = 10;
@@ -49,112 +41,63 @@ impl Rows {
 }
 
 pub(in crate::experiments) fn run(session: &mut Session) -> Outcome {
-    if session.args.medium == Some(Medium::Sim) {
-        return Err(Error::option("medium", "must be memory, process, pmem or disk"));
-    }
+    refuse_sim(session)?;
     let rows = Rows::make(session, session.keys_or(BUILD_ROWS));
-    let nothing = Relations::default();
-    let designs = contenders(session, &nothing)?;
-    for threads in session.threads() {
-        for batch in session.batches(&[Batch::Stream]) {
-            let takes = |design: &&'static dyn Design| threads == 1 || !design.is_for_one_thread();
-            let mut contenders: Vec<_> = designs
-                .iter()
-                .copied()
-                .filter(takes)
-                .map(|design| Contender::new(session, design, (threads, batch)))
-                .collect();
-            for _ in 0..session.repeat() {
-                for contender in &mut contenders {
-                    contender.measure(session, &rows)?;
-                }
+    let designs = contenders(session, &Relations::default())?;
+    for setting in session.settings(&[Batch::Stream]) {
+        let takes = |design: &DesignRef| setting.0 == 1 || !design.is_for_one_thread;
+        let designs: Vec<_> = designs.iter().copied().filter(takes).collect();
+        let measured = session.rotate(&designs, setting, |session, design, _, row| {
+            measure(session, design, setting, &rows, row)
+        })?;
+        for (design, mut row) in designs.into_iter().zip(measured) {
+            let times = row.median("rebuild_ms").zip(row.median("update_ms"));
+            row.extra("rebuild_ratio", times.map(|(rebuild, update)| rounded(rebuild / update)));
+            if row.extra.contains_key("merge") {
+                let (asked, ratio) = meanwhile(session, design, setting, &rows)?;
+                row.extra("probes_meanwhile", asked);
+                row.extra("probe_rate_ratio", ratio.map(rounded));
             }
-            for contender in contenders {
-                contender.report(session, &rows)?;
-            }
+            row.forget("update_ms");
+            session.put(row)?;
         }
     }
     Ok(())
 }
 
-/// One table in the rotation, with its times in seconds per round.
-struct Contender {
-    design: &'static dyn Design,
-    medium: Medium,
-    how: (usize, Batch),
-    update: Vec<f64>,
-    insert: Vec<f64>,
-    merge: Vec<f64>,
-    rebuild: Vec<f64>,
-    merged: Option<MergeReport>,
-    row: Row,
-}
-
-impl Contender {
-    fn new(session: &Session, design: &'static dyn Design, how: (usize, Batch)) -> Self {
-        let medium = session.medium(design);
-        let row = session.row("join-update", design, medium);
-        let [update, insert, merge, rebuild] = [const { Vec::new() }; 4];
-        Self { design, medium, how, update, insert, merge, rebuild, merged: None, row }
-    }
-
-    fn measure(&mut self, session: &Session, rows: &Rows) -> Outcome {
-        let (threads, batch) = self.how;
-        let (design, medium) = (self.design, self.medium);
-        session.progress(&format!("join-update {}: {threads} threads", design.name()));
-        let (placed, _) = built(session, design, medium, rows.old(), self.how)?;
-        let table = &*placed.table;
-        match table.index() {
-            Some(index) => {
-                let ([insert, merge], report) = updated(session, index, rows, threads)?;
-                self.insert.push(insert.as_secs_f64());
-                self.merge.push(merge.as_secs_f64());
-                self.update.push((insert + merge).as_secs_f64());
-                self.merged = Some(report);
-            }
-            None => {
-                let (time, found) =
-                    session.timed(table, Call::TryInsert, rows.added(), threads, batch)?;
-                session.check_call(design, table, (Call::TryInsert, rows.added()), found);
-                self.update.push(time.as_secs_f64());
-            }
-        }
-        let (_, found) = session.timed(table, Call::Get, &rows.all, threads, Batch::Stream)?;
-        session.check_call(design, table, (Call::Get, &rows.all), found);
-        describe_space(&mut self.row, table);
-        let is_index = table.index().is_some();
-        drop(placed);
-        if is_index {
-            let (_, time) = built(session, design, medium, &rows.all, self.how)?;
-            self.rebuild.push(time.as_secs_f64());
-        }
-        Ok(())
-    }
-
-    fn report(self, session: &mut Session, rows: &Rows) -> Outcome {
-        let Self { design, mut row, how: (threads, batch), .. } = self;
-        (row.threads, row.batch) = (Some(threads), Some(batch));
-        (row.keys, row.ops) = (Some(rows.old().len() as u64), Some(rows.added().len() as u64));
-        let rate = |seconds: &f64| mops(rows.added().len(), Duration::from_secs_f64(*seconds));
-        row.throughput(&self.update.iter().map(rate).collect::<Vec<_>>());
-        for (name, seconds) in
-            [("insert_ms", &self.insert), ("merge_ms", &self.merge), ("rebuild_ms", &self.rebuild)]
-        {
-            if let Some(seconds) = median(seconds) {
-                row.extra(name, rounded(seconds * 1e3));
-            }
-        }
-        if let Some((rebuild, update)) = median(&self.rebuild).zip(median(&self.update)) {
-            row.extra("rebuild_ratio", rounded(rebuild / update));
-        }
-        if let Some(report) = self.merged {
+/// Updates a table of the old rows, and an index also by building it anew.
+fn measure(
+    session: &Session,
+    design: DesignRef,
+    setting: Setting,
+    rows: &Rows,
+    row: &mut Row,
+) -> Outcome {
+    let medium = session.medium(design);
+    let (placed, _) = built(session, design, medium, rows.old(), setting)?;
+    let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
+    let time = match placed.index() {
+        Some(index) => {
+            let ([insert, merge], report) = updated(session, index, rows, setting.0)?;
+            row.sample("insert_ms", milliseconds(insert));
+            row.sample("merge_ms", milliseconds(merge));
             row.extra("merge", kind(report.kind));
-            let (asked, ratio) = meanwhile(session, design, (self.medium, self.how), rows)?;
-            row.extra("probes_meanwhile", asked);
-            row.extra("probe_rate_ratio", ratio.map(rounded));
+            insert + merge
         }
-        session.put(row)
+        None => session.measured(&placed, Call::TryInsert, rows.added(), setting)?,
+    };
+    row.sample("update_ms", milliseconds(time));
+    row.sample("mops", mops(rows.added().len(), time));
+    (row.keys, row.ops) = (Some(rows.old().len() as u64), Some(rows.added().len() as u64));
+    session.measured(&placed, Call::Get, &rows.all, (setting.0, Batch::Stream))?;
+    describe_space(row, &*placed);
+    let is_index = placed.index().is_some();
+    drop(placed);
+    if is_index {
+        let (_, time) = built(session, design, medium, &rows.all, setting)?;
+        row.sample("rebuild_ms", milliseconds(time));
     }
+    Ok(())
 }
 
 fn kind(kind: MergeKind) -> &'static str {
@@ -189,12 +132,12 @@ fn updated(
 /// rows, and their rate relative to that before the update.
 fn meanwhile(
     session: &Session,
-    design: &'static dyn Design,
-    (medium, how): (Medium, (usize, Batch)),
+    design: DesignRef,
+    setting: Setting,
     rows: &Rows,
 ) -> Outcome<(u64, Option<f64>)> {
-    let (placed, _) = built(session, design, medium, rows.old(), how)?;
-    let Some(index) = placed.table.index() else { return Ok((0, None)) };
+    let (placed, _) = built(session, design, session.medium(design), rows.old(), setting)?;
+    let Some(index) = placed.index() else { return Ok((0, None)) };
     let asked = &rows.old()[..rows.old().len().min(ASKED)];
     let probe = |rounds: &mut dyn FnMut() -> bool| {
         let (began, mut count, mut found) = (Instant::now(), 0_u64, 0);
