@@ -1,12 +1,16 @@
-//! Rules that the compiler does not check, tested on the syntax of the sources: allowed imports between modules, places
-//! for code that depends on the processor or on loom, and a few matters of style.
+//! Rules that the compiler does not check, tested on the syntax of the sources: allowed imports between modules, import
+//! cycles between files, places for code that depends on the processor or on loom, and a few matters of style.
 //!
 //! `syn` parses the files. The module `planted` of each file under `layers/` violates its rules on purpose.
 
 #[path = "layers/calls.rs"]
 mod calls;
+#[path = "layers/cycles.rs"]
+mod cycles;
 #[path = "layers/examples.rs"]
 mod examples;
+#[path = "layers/graph.rs"]
+mod graph;
 #[path = "layers/homes.rs"]
 mod homes;
 #[path = "layers/imports.rs"]
@@ -33,6 +37,9 @@ use source::{Source, read_all};
 /// The faults that each rule found.
 struct Findings {
     imports: Vec<String>,
+    cycles: Vec<String>,
+    user_types: Vec<String>,
+    macros: Vec<String>,
     gates: Vec<String>,
     homes: Vec<String>,
     loom: Vec<String>,
@@ -42,6 +49,7 @@ struct Findings {
     glossary: Vec<String>,
     examples: Vec<String>,
     calls: Vec<String>,
+    folders: Vec<String>,
 }
 
 /// Threads cannot share syntax trees. Therefore one thread parses the files and checks all rules.
@@ -60,8 +68,14 @@ fn find() -> Findings {
     assert!(references > 100 && exports.len() > 10, "{references} paths, exports {exports:?}");
     let elsewhere =
         workspace.iter().filter(|source| !source.path.ends_with("icefield/tests/loom.rs"));
+    let crates = cycles::crates(&workspace);
+    let (_, of_library) = crates.iter().find(|(name, _)| *name == "icefield").expect("the library");
+    let folders = [style::ON_DISKS, homes::PROCESSOR, limits::WITHOUT_USER_TYPES].concat();
     Findings {
         imports: library.iter().flat_map(|source| imports::faults(source, &exports)).collect(),
+        cycles: cycles::faults(&crates, cycles::KNOWN),
+        user_types: limits::user_types(of_library, limits::WITHOUT_USER_TYPES),
+        macros: limits::macros_beyond(&library, limits::MOST_MACROS),
         gates: limits::gates(root),
         homes: each(homes::faults),
         loom: elsewhere
@@ -74,6 +88,7 @@ fn find() -> Findings {
         glossary: each(style::glossary_faults),
         examples: examples::faults(&library),
         calls: listed::faults(&examples::methods(&library)),
+        folders: limits::missing_folders(&library, &folders),
     }
 }
 
@@ -84,6 +99,21 @@ fn assert_none(faults: &[String]) {
 #[test]
 fn layers_import_downwards_only() {
     assert_none(&FINDINGS.imports);
+}
+
+#[test]
+fn files_import_one_another_only_where_listed() {
+    assert_none(&FINDINGS.cycles);
+}
+
+#[test]
+fn storage_knows_no_user_type() {
+    assert_none(&FINDINGS.user_types);
+}
+
+#[test]
+fn macros_are_few() {
+    assert_none(&FINDINGS.macros);
 }
 
 #[test]
@@ -130,6 +160,11 @@ fn exported_types_and_calls_show_themselves() {
 #[test]
 fn every_call_is_listed_as_changing_or_reading() {
     assert_none(&FINDINGS.calls);
+}
+
+#[test]
+fn rules_name_folders_that_exist() {
+    assert_none(&FINDINGS.folders);
 }
 
 /// Every design with a name in files must be in the scenarios that set, for each design, how often they run.

@@ -13,18 +13,22 @@ pub fn faults(found: &[(String, String)]) -> Vec<String> {
         let (found, listed) = (of(owner), [*changing, *reading].concat());
         let name = |name: &&str| format!("{owner}::{name}");
         let new = found.iter().filter(|name| !listed.contains(*name)).map(name);
-        faults.extend(new.map(|name| format!("layers/calls.rs does not list `{name}`")));
+        faults.extend(
+            new.map(|name| format!("tests/layers/calls.rs: list `{name}` as changing or reading")),
+        );
         let gone = listed.iter().filter(|name| !found.contains(name)).map(name);
-        faults.extend(gone.map(|name| format!("layers/calls.rs lists `{name}`, which is no call")));
+        faults.extend(
+            gone.map(|name| format!("tests/layers/calls.rs: remove `{name}`, which is not a call")),
+        );
         let twice = changing.iter().filter(|name| reading.contains(name)).map(name);
-        faults.extend(twice.map(|name| format!("layers/calls.rs lists `{name}` twice")));
+        faults.extend(twice.map(|name| format!("tests/layers/calls.rs: `{name}` is listed twice")));
     }
     // A type with `sync` or `merge` is on a medium.
     let made = found.iter().filter(|(owner, _)| !owner.ends_with("Options"));
     for (owner, name) in made.filter(|(_, name)| matches!(name.as_str(), "sync" | "merge")) {
         if CALLS.iter().all(|calls| calls.owner != owner) {
             faults.push(format!(
-                "layers/calls.rs does not list the calls of `{owner}`, which has `{name}`"
+                "tests/layers/calls.rs: list the calls of `{owner}`, which has `{name}`"
             ));
         }
     }

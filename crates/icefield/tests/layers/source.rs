@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use proc_macro2::{Span, TokenStream, TokenTree};
-use syn::{Attribute, Meta};
+use syn::{Attribute, Item, Meta};
 
 /// A parsed source file. Lines are counted from 1.
 pub struct Source {
@@ -121,6 +121,27 @@ pub fn is_hidden(attributes: &[Attribute]) -> bool {
         (path.is_ident("doc") || path.is_ident("cfg_attr"))
             && names_in(&attribute.meta).iter().any(|name| name == "hidden")
     })
+}
+
+/// Returns the attributes of an item.
+pub fn attributes(item: &Item) -> &[Attribute] {
+    match item {
+        Item::Const(item) => &item.attrs,
+        Item::Enum(item) => &item.attrs,
+        Item::ExternCrate(item) => &item.attrs,
+        Item::Fn(item) => &item.attrs,
+        Item::ForeignMod(item) => &item.attrs,
+        Item::Impl(item) => &item.attrs,
+        Item::Macro(item) => &item.attrs,
+        Item::Mod(item) => &item.attrs,
+        Item::Static(item) => &item.attrs,
+        Item::Struct(item) => &item.attrs,
+        Item::Trait(item) => &item.attrs,
+        Item::Type(item) => &item.attrs,
+        Item::Union(item) => &item.attrs,
+        Item::Use(item) => &item.attrs,
+        _ => &[],
+    }
 }
 
 /// Checks whether the item is compiled for tests only.
