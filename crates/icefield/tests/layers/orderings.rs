@@ -4,7 +4,11 @@
 //! Alternatively it is a line in the header of the file, or of a module around it, that names the cell in code quotes
 //! and its ordering.
 
-use super::source::{Source, is_name};
+use syn::visit::{self, Visit};
+use syn::{Block, Expr, ExprCall, ExprMethodCall, ItemMod, Macro, Member, Path};
+
+use super::macros;
+use super::source::{Source, is_for_tests, line};
 
 /// Orderings that need an explanation. A racing `Relaxed` access needs one as well, but the text does not show races.
 const STRONG: [&str; 4] = ["Acquire", "Release", "AcqRel", "SeqCst"];
@@ -14,20 +18,20 @@ const REACH: usize = 12;
 
 /// Returns the accesses in `sources` that are stronger than Relaxed and have no explanation. `sources` are all of a
 /// crate.
-pub fn faults(sources: &[Source]) -> Vec<String> {
+pub fn faults(sources: &[&Source]) -> Vec<String> {
     let mut faults = Vec::new();
-    let tests = |source: &Source| source.modules.iter().any(|module| module == "tests");
+    let tests = |source: &&&Source| source.modules.iter().any(|module| module == "tests");
     for source in sources.iter().filter(|source| !tests(source)) {
-        let headers: Vec<&Source> =
+        let headers: Vec<&&Source> =
             sources.iter().filter(|other| is_header(other, source)).collect();
-        for index in accesses(source) {
-            let line = source.tokens[index].line;
-            let cell = cell(source, index);
-            let told = cell.is_some_and(|cell| headers.iter().any(|header| tells(header, cell)));
-            if !told && !is_explained(source, line) {
-                let ordering = source.text(index);
-                let cell = cell.unwrap_or("fence");
-                faults.push(format!("{}: `{cell}`: why {ordering}?", source.at(line)));
+        for Access { cell, ordering, line } in accesses(source) {
+            let explains = |cell| headers.iter().any(|header| header_explains(header, cell));
+            if !cell.as_deref().is_some_and(explains) && !is_explained(source, line) {
+                let cell = cell.as_deref().unwrap_or("fence");
+                faults.push(format!(
+                    "{}: `{cell}`: state why {ordering}, in a comment on the access or in the header",
+                    source.at(line)
+                ));
             }
         }
     }
@@ -40,71 +44,110 @@ fn is_header(other: &Source, source: &Source) -> bool {
         || !other.modules.is_empty() && source.modules.starts_with(&other.modules)
 }
 
-/// Returns the tokens that order an access. Imports, tests and variants of other enums are excluded.
-fn accesses(source: &Source) -> Vec<usize> {
-    let mut found = Vec::new();
-    let mut is_import = false;
-    for (index, token) in source.tokens.iter().enumerate() {
-        match token.text.as_str() {
-            "mod" if source.text(index + 1) == "tests" && source.text(index + 2) == "{" => break,
-            "use" => is_import = true,
-            ";" => is_import = false,
-            name if !is_import && STRONG.contains(&name) => {
-                let before = |back: usize| index.checked_sub(back).map_or("", |at| source.text(at));
-                if before(1) != "::" || before(2) == "Ordering" {
-                    found.push(index);
-                }
-            }
-            _ => {}
-        }
-    }
-    found
+struct Access {
+    /// The last name before the call that has the ordering as an argument: `epoch` for
+    /// `self.heads[entry].epoch.store(..)`, `entries` for `entries[at].load(..)`. A fence has none.
+    cell: Option<String>,
+    ordering: String,
+    line: usize,
 }
 
-/// Returns the name before the call that has token `index` as an argument: `epoch` for
-/// `self.heads[entry].epoch.store(..)`, `entries` for `entries[at].load(..)`. A fence has none.
-fn cell(source: &Source, index: usize) -> Option<&str> {
-    let mut at = before_brackets(source, index)?;
-    // Skips the call's own name and the dot before it.
-    if !source.text(at).starts_with(is_name) || source.text(at.checked_sub(1)?) != "." {
-        return None;
-    }
-    at = at.checked_sub(2)?;
-    while let ")" | "]" | "?" = source.text(at) {
-        at = if source.text(at) == "?" { at.checked_sub(1)? } else { before_brackets(source, at)? };
-    }
-    Some(source.text(at)).filter(|name| name.starts_with(is_name))
+/// Returns the uses of strong orderings. Imports, tests and variants of other enums are excluded.
+fn accesses(source: &Source) -> Vec<Access> {
+    let mut finder = Finder { cell: None, found: Vec::new() };
+    finder.visit_file(&source.syntax);
+    finder.found
 }
 
-/// Returns the token before the bracket that is open at token `index` or that this token closes.
-fn before_brackets(source: &Source, index: usize) -> Option<usize> {
-    let mut depth = 0;
-    let mut at = index.checked_sub(1)?;
-    loop {
-        match source.text(at) {
-            ")" | "]" | "}" => depth += 1,
-            "(" | "[" | "{" if depth == 0 => return at.checked_sub(1),
-            "(" | "[" | "{" => depth -= 1,
-            _ => {}
+struct Finder {
+    /// The cell of the call whose arguments are visited.
+    cell: Option<String>,
+    found: Vec<Access>,
+}
+
+impl Finder {
+    fn within(&mut self, cell: Option<String>, visit: impl FnOnce(&mut Self)) {
+        let around = std::mem::replace(&mut self.cell, cell);
+        visit(self);
+        self.cell = around;
+    }
+}
+
+impl<'ast> Visit<'ast> for Finder {
+    fn visit_item_mod(&mut self, module: &'ast ItemMod) {
+        if module.ident != "tests" && !is_for_tests(&module.attrs) {
+            visit::visit_item_mod(self, module);
         }
-        at = at.checked_sub(1)?;
+    }
+
+    fn visit_expr_method_call(&mut self, call: &'ast ExprMethodCall) {
+        self.visit_expr(&call.receiver);
+        self.within(last_name(&call.receiver), |finder| {
+            call.args.iter().for_each(|argument| finder.visit_expr(argument));
+        });
+    }
+
+    fn visit_expr_call(&mut self, call: &'ast ExprCall) {
+        self.within(None, |finder| visit::visit_expr_call(finder, call));
+    }
+
+    fn visit_block(&mut self, block: &'ast Block) {
+        self.within(None, |finder| visit::visit_block(finder, block));
+    }
+
+    fn visit_macro(&mut self, called: &'ast Macro) {
+        self.within(None, |finder| macros::visit_body(finder, called));
+    }
+
+    fn visit_path(&mut self, path: &'ast Path) {
+        let mut names = path.segments.iter().rev().map(|segment| &segment.ident);
+        let (last, owner) = (names.next(), names.next());
+        if let Some(ordering) = last
+            && STRONG.iter().any(|strong| ordering == strong)
+            && owner.is_none_or(|owner| owner == "Ordering")
+        {
+            self.found.push(Access {
+                cell: self.cell.clone(),
+                ordering: ordering.to_string(),
+                line: line(ordering.span()),
+            });
+        }
+        visit::visit_path(self, path);
+    }
+}
+
+/// Returns the last name of the expression before a call's dot.
+fn last_name(receiver: &Expr) -> Option<String> {
+    match receiver {
+        Expr::Path(path) => path.path.segments.last().map(|segment| segment.ident.to_string()),
+        Expr::Field(field) => match &field.member {
+            Member::Named(name) => Some(name.to_string()),
+            Member::Unnamed(index) => Some(index.index.to_string()),
+        },
+        Expr::MethodCall(call) => Some(call.method.to_string()),
+        Expr::Call(call) => last_name(&call.func),
+        Expr::Index(index) => last_name(&index.expr),
+        Expr::Try(attempt) => last_name(&attempt.expr),
+        Expr::Paren(inner) => last_name(&inner.expr),
+        Expr::Unary(inner) => last_name(&inner.expr),
+        Expr::Reference(inner) => last_name(&inner.expr),
+        _ => None,
     }
 }
 
 /// Checks whether one line of the header names the cell and an ordering.
-fn tells(header: &Source, cell: &str) -> bool {
-    let mut lines = header.lines.iter().filter(|line| line.starts_with("//!"));
-    lines.any(|line| {
+fn header_explains(header: &Source, cell: &str) -> bool {
+    header.header().any(|line| {
         line.contains(&format!("`{cell}`")) && STRONG.iter().any(|ordering| line.contains(ordering))
     })
 }
 
 /// Checks for a comment about ordering on the line, or above it without a blank line between.
 fn is_explained(source: &Source, line: usize) -> bool {
-    (line.saturating_sub(REACH)..=line)
-        .rev()
-        .take_while(|&line| !source.is_blank[line])
-        .any(|line| source.comments[line].split(|c: char| !is_name(c)).any(is_tag))
+    let is_name = |c: char| c.is_alphanumeric() || c == '_';
+    source
+        .comments_above(line, REACH)
+        .any(|comment| comment.split(|c: char| !is_name(c)).any(is_tag))
 }
 
 /// Checks for the name of an ordering, or E or P with a number.
@@ -122,7 +165,7 @@ mod planted {
     fn count(text: &str) -> usize {
         let header = "//! | E1 | `link`, `slots` (Release) |\n//! `head` is a cell.";
         let source = |in_crate, text| Source::new(in_crate, in_crate, text);
-        faults(&[source("dash/mod.rs", header), source("dash/eh.rs", text)]).len()
+        faults(&[&source("dash/mod.rs", header), &source("dash/eh.rs", text)]).len()
     }
 
     #[test]
@@ -130,8 +173,11 @@ mod planted {
         for text in [
             "fn f() { self.head.store(1, Release); }",
             "// Release (E1).\n\nfn f() { cell.load(Acquire); }",
-            "// The usual.\nfence(Ordering::SeqCst);",
+            "// The usual.\nfn f() { fence(Ordering::SeqCst); }",
             "fn f() { self.links[0].swap(g(1), AcqRel) }",
+            "fn f() { self.link.store(g(Release), Relaxed) }",
+            "fn f() { assert!(self.head.load(Acquire) == 1, \"{}\", 1) }",
+            "macro_rules! m { ($x:expr) => { fn f() { $x.head.load(Acquire) } }; }",
         ] {
             assert_eq!(count(text), 1, "{text}");
         }
@@ -146,6 +192,7 @@ mod planted {
             "fn f() { x == StoreKind::Release }",
             "mod tests { fn f() { x.load(Acquire) } }",
             "fn f() { x.load(Relaxed) }",
+            "macro_rules! m { ($x:expr) => { fn f() { $x.link.load(Acquire) } }; }",
         ] {
             assert_eq!(count(text), 0, "{text}");
         }

@@ -1,37 +1,22 @@
-//! A minimal parser for the paths and names in a Rust source file.
+//! Source files of the repository: their syntax by `syn`, and their comments, which `syn` drops.
 
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
-/// A parsed source file.
+use proc_macro2::{Span, TokenStream, TokenTree};
+use syn::{Attribute, Item, Meta};
+
+/// A parsed source file. Lines are counted from 1.
 pub struct Source {
     /// The path from the repository's root.
     pub path: String,
     /// The modules down to this file, from the crate's root: `["base", "group"]`.
     pub modules: Vec<String>,
-    /// The tokens, without comments, literals and white space.
-    pub tokens: Vec<Token>,
-    /// The comments of each line, the first line first.
-    pub comments: Vec<String>,
-    /// Set for each empty line.
-    pub is_blank: Vec<bool>,
-    /// The unchanged lines.
-    pub lines: Vec<String>,
-}
-
-/// An identifier, or one or two punctuation characters.
-#[derive(Debug)]
-pub struct Token {
-    pub text: String,
-    /// The line number, counted from 0.
-    pub line: usize,
-}
-
-/// A path in the code, resolved from the crate's root.
-#[derive(Debug, PartialEq)]
-pub struct Reference {
-    pub segments: Vec<String>,
-    pub line: usize,
+    pub syntax: syn::File,
+    lines: Vec<String>,
+    comments: Vec<String>,
 }
 
 impl Source {
@@ -42,218 +27,150 @@ impl Source {
         if matches!(modules.last().map(String::as_str), Some("mod" | "lib" | "main")) {
             modules.pop();
         }
-        let (code, comments) = split(text);
-        let is_blank = text.lines().map(|line| line.trim().is_empty()).collect();
-        let comments = comments.lines().map(str::to_owned).collect();
+        let not_rust = |line, fault: &dyn std::fmt::Display| -> ! {
+            panic!("{path}:{line}: `syn` cannot parse the file: {fault}")
+        };
+        let tokens = TokenStream::from_str(text)
+            .unwrap_or_else(|fault| not_rust(fault.span().start().line, &fault));
+        let comments = comments(text, &tokens).lines().map(str::to_owned).collect();
+        let syntax = syn::parse2(tokens)
+            .unwrap_or_else(|fault: syn::Error| not_rust(fault.span().start().line, &fault));
         let lines = text.lines().map(str::to_owned).collect();
-        Self { path: path.to_owned(), modules, tokens: tokens(&code), comments, is_blank, lines }
-    }
-
-    /// Returns the text of the token at `index`, or an empty string.
-    pub fn text(&self, index: usize) -> &str {
-        self.tokens.get(index).map_or("", |token| &token.text)
+        Self { path: path.to_owned(), modules, syntax, lines, comments }
     }
 
     /// Returns a position in the file, for messages.
     pub fn at(&self, line: usize) -> String {
-        format!("{}:{}", self.path, line + 1)
+        format!("{}:{line}", self.path)
     }
 
-    /// Returns every path that starts with `crate`, `self` or `super`, in imports and elsewhere.
-    pub fn references(&self) -> Vec<Reference> {
-        let mut references = Vec::new();
-        // The open inline modules, with the depth of braces at which each one closes.
-        let mut inline: Vec<(String, usize)> = Vec::new();
-        let mut depth = 0;
-        for (index, token) in self.tokens.iter().enumerate() {
-            match token.text.as_str() {
-                "{" => depth += 1,
-                "}" => {
-                    depth = usize::saturating_sub(depth, 1);
-                    inline.pop_if(|(_, closes_at)| *closes_at == depth);
-                }
-                "mod" if self.text(index + 2) == "{" => {
-                    inline.push((self.text(index + 1).to_owned(), depth))
-                }
-                "crate" | "self" | "super"
-                    if self.text(index + 1) == "::" && !self.continues_path(index) =>
-                {
-                    let here = self.modules.iter().chain(inline.iter().map(|(name, _)| name));
-                    let mut trees = Vec::new();
-                    self.tree(index, &mut Vec::new(), &mut trees);
-                    for segments in trees {
-                        let segments = resolve(here.clone().cloned().collect(), &segments);
-                        references.push(Reference { segments, line: token.line });
-                    }
-                }
-                _ => {}
-            }
-        }
-        references
+    /// Returns the comments with their lines, one line after another.
+    pub fn comments(&self) -> impl Iterator<Item = (usize, &str)> {
+        let lines = self.comments.iter().enumerate();
+        lines.map(|(index, text)| (index + 1, text.as_str())).filter(|(_, text)| !text.is_empty())
     }
 
-    fn continues_path(&self, index: usize) -> bool {
-        index > 0 && self.text(index - 1) == "::"
+    /// Returns the comments on `line` and on at most `reach` lines above it, up to a blank line.
+    pub fn comments_above(&self, line: usize, reach: usize) -> impl Iterator<Item = &str> {
+        let lines = (line.saturating_sub(reach).max(1)..=line).rev();
+        lines
+            .take_while(|line| !self.lines[line - 1].trim().is_empty())
+            .filter_map(|line| self.comments.get(line - 1).map(String::as_str))
     }
 
-    /// Reads the path or tree of paths that starts at token `index`, after `prefix`. Returns the index of the next
-    /// token.
-    pub fn tree(
-        &self,
-        mut index: usize,
-        prefix: &mut Vec<String>,
-        found: &mut Vec<Vec<String>>,
-    ) -> usize {
-        let length = prefix.len();
-        loop {
-            match self.text(index) {
-                "{" => {
-                    index += 1;
-                    while !matches!(self.text(index), "}" | "") {
-                        let before = index;
-                        index = self.tree(index, prefix, found);
-                        // Skips names after `as`, commas, and other tokens outside of paths.
-                        index = index.max(before + usize::from(index == before));
-                    }
-                    index += 1;
-                    break;
-                }
-                segment if segment == "*" || segment.starts_with(is_name) => {
-                    prefix.push(segment.to_owned());
-                    index += 1;
-                    if self.text(index) != "::" {
-                        found.push(prefix.clone());
-                        break;
-                    }
-                    index += 1;
-                }
-                // A turbofish, or not a path.
-                _ => {
-                    if prefix.len() > length {
-                        found.push(prefix.clone());
-                    }
-                    break;
-                }
-            }
-        }
-        prefix.truncate(length);
-        if self.text(index) == "as" { index + 2 } else { index }
+    /// Returns the documentation at the start of the file.
+    pub fn header(&self) -> impl Iterator<Item = &str> {
+        self.lines.iter().map(String::as_str).filter(|line| line.starts_with("//!"))
+    }
+
+    /// Checks whether the file is one of `folders` of the crate, or in one of them.
+    pub fn is_under(&self, folders: &[&str]) -> bool {
+        is_under(&self.modules.join("/"), folders)
     }
 }
 
-/// Resolves `segments`, as seen from module `here`, to a path from the crate's root.
-fn resolve(mut here: Vec<String>, segments: &[String]) -> Vec<String> {
-    for (position, segment) in segments.iter().enumerate() {
-        match segment.as_str() {
-            "crate" => here.clear(),
-            "self" if position == 0 => {}
-            // `use some::module::{self}`.
-            "self" => {}
-            "super" => drop(here.pop()),
-            name => here.push(name.to_owned()),
-        }
-    }
-    here
+/// Checks whether `path` is one of `folders`, or in one of them.
+pub fn is_under(path: &str, folders: &[&str]) -> bool {
+    folders.iter().any(|folder| {
+        path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    })
 }
 
-pub fn is_name(character: char) -> bool {
-    character.is_alphanumeric() || character == '_'
+pub fn line(span: Span) -> usize {
+    span.start().line
 }
 
-/// Separates code from comments. In each, the other one is blanked, and literals are blanked in both. Line breaks
-/// stay.
-pub fn split(text: &str) -> (String, String) {
-    let characters: Vec<char> = text.chars().collect();
-    let mut code = String::with_capacity(text.len());
+/// Returns `text` with everything blanked but comments: what no token covers. Documentation is a comment as well.
+fn comments(text: &str, tokens: &TokenStream) -> String {
+    let mut code = Vec::new();
+    cover(text, tokens, &mut code);
     let mut comments = String::with_capacity(text.len());
-    let mut index = 0;
-    while index < characters.len() {
-        let rest = &characters[index..];
-        let (length, is_comment) =
-            literal_or_comment(rest, index.checked_sub(1).map(|i| characters[i]));
-        for &character in &rest[..length.max(1)] {
-            let shown = |wanted: bool| if wanted || character == '\n' { character } else { ' ' };
-            code.push(shown(length == 0));
-            comments.push(shown(is_comment));
-        }
-        index += length.max(1);
+    let mut end = 0;
+    for bytes in code {
+        comments.push_str(text[end..bytes.start].trim_matches(' '));
+        comments.extend(text[bytes.clone()].chars().filter(|c| *c == '\n'));
+        end = bytes.end;
     }
-    (code, comments)
+    comments.push_str(&text[end..]);
+    comments
 }
 
-/// Returns the number of characters of the comment or literal at the start of `rest`, or 0 if there is none, and
-/// whether it is a comment.
-fn literal_or_comment(rest: &[char], before: Option<char>) -> (usize, bool) {
-    match rest {
-        ['/', '/', ..] => (rest.iter().position(|&c| c == '\n').unwrap_or(rest.len()), true),
-        ['/', '*', ..] => (block_comment(rest), true),
-        ['"', ..] => (quoted(rest, '"'), false),
-        ['r' | 'b' | 'c', ..] if !before.is_some_and(is_name) => (prefixed_literal(rest), false),
-        ['\'', '\\', ..] | ['\'', _, '\'', ..] => (quoted(rest, '\''), false),
-        _ => (0, false),
-    }
-}
-
-fn block_comment(rest: &[char]) -> usize {
-    let mut depth = 0;
-    let mut index = 0;
-    while index < rest.len() {
-        match rest[index..] {
-            ['/', '*', ..] => (depth, index) = (depth + 1, index + 2),
-            ['*', '/', ..] => (depth, index) = (depth - 1, index + 2),
-            _ => index += 1,
+/// Adds the bytes of all tokens to `code`, from the first to the last. A doc comment consists of tokens whose span is
+/// the whole comment.
+fn cover(text: &str, tokens: &TokenStream, code: &mut Vec<Range<usize>>) {
+    for token in tokens.clone() {
+        let bytes = token.span().byte_range();
+        if text[bytes.clone()].starts_with("//") || text[bytes.clone()].starts_with("/*") {
+            continue;
         }
-        if depth == 0 {
-            break;
+        match token {
+            TokenTree::Group(group) => {
+                code.push(bytes.start..bytes.start + 1);
+                cover(text, &group.stream(), code);
+                code.push(bytes.end - 1..bytes.end);
+            }
+            _ => code.push(bytes),
         }
-    }
-    index
-}
-
-fn quoted(rest: &[char], quote: char) -> usize {
-    let mut index = 1;
-    while index < rest.len() && rest[index] != quote {
-        index += if rest[index] == '\\' { 2 } else { 1 };
-    }
-    rest.len().min(index + 1)
-}
-
-/// Returns the length of `b".."`, `b'.'`, `c".."` and raw strings, or 0 if the letters start a name.
-fn prefixed_literal(rest: &[char]) -> usize {
-    let letters = rest.iter().take(2).take_while(|c| matches!(c, 'r' | 'b' | 'c')).count();
-    let hashes = rest[letters..].iter().take_while(|&&c| c == '#').count();
-    let opening = letters + hashes;
-    match rest.get(opening) {
-        Some('"') if rest[..letters].contains(&'r') => {
-            let mut closing = vec!['#'; hashes + 1];
-            closing[0] = '"';
-            let body =
-                rest[opening + 1..].windows(closing.len()).position(|window| window == closing);
-            body.map_or(rest.len(), |length| opening + 1 + length + closing.len())
-        }
-        Some(&quote @ ('"' | '\'')) if hashes == 0 => letters + quoted(&rest[letters..], quote),
-        _ => 0,
     }
 }
 
-/// Splits code into names and punctuation.
-pub fn tokens(code: &str) -> Vec<Token> {
-    let mut tokens = Vec::new();
-    for (line, text) in code.lines().enumerate() {
-        let mut rest = text.trim_start();
-        while let Some(first) = rest.chars().next() {
-            let length = if is_name(first) {
-                rest.find(|c| !is_name(c)).unwrap_or(rest.len())
-            } else if rest.starts_with("::") {
-                2
-            } else {
-                first.len_utf8()
-            };
-            tokens.push(Token { text: rest[..length].to_owned(), line });
-            rest = rest[length..].trim_start();
+/// Checks whether an attribute `doc(hidden)` hides the item, under a condition or always.
+pub fn is_hidden(attributes: &[Attribute]) -> bool {
+    attributes.iter().any(|attribute| {
+        let path = attribute.path();
+        (path.is_ident("doc") || path.is_ident("cfg_attr"))
+            && names_in(&attribute.meta).iter().any(|name| name == "hidden")
+    })
+}
+
+/// Returns the attributes of an item.
+pub fn attributes(item: &Item) -> &[Attribute] {
+    match item {
+        Item::Const(item) => &item.attrs,
+        Item::Enum(item) => &item.attrs,
+        Item::ExternCrate(item) => &item.attrs,
+        Item::Fn(item) => &item.attrs,
+        Item::ForeignMod(item) => &item.attrs,
+        Item::Impl(item) => &item.attrs,
+        Item::Macro(item) => &item.attrs,
+        Item::Mod(item) => &item.attrs,
+        Item::Static(item) => &item.attrs,
+        Item::Struct(item) => &item.attrs,
+        Item::Trait(item) => &item.attrs,
+        Item::Type(item) => &item.attrs,
+        Item::Union(item) => &item.attrs,
+        Item::Use(item) => &item.attrs,
+        _ => &[],
+    }
+}
+
+/// Checks whether the item is compiled for tests only.
+pub fn is_for_tests(attributes: &[Attribute]) -> bool {
+    attributes.iter().filter(|attribute| attribute.path().is_ident("cfg")).any(|attribute| {
+        let names = names_in(&attribute.meta);
+        !names.contains(&"not".to_owned())
+            && names.iter().any(|name| name == "test" || name == "doctest")
+    })
+}
+
+/// Returns all names between the parentheses of an attribute.
+pub fn names_in(meta: &Meta) -> Vec<String> {
+    let mut names = Vec::new();
+    if let Meta::List(list) = meta {
+        names_of(&list.tokens, &mut names);
+    }
+    names
+}
+
+/// Adds all names in `tokens` to `names`.
+pub fn names_of(tokens: &TokenStream, names: &mut Vec<String>) {
+    for token in tokens.clone() {
+        match token {
+            TokenTree::Ident(name) => names.push(name.to_string()),
+            TokenTree::Group(group) => names_of(&group.stream(), names),
+            TokenTree::Punct(_) | TokenTree::Literal(_) => {}
         }
     }
-    tokens
 }
 
 /// Returns the repository's root.
@@ -264,26 +181,27 @@ pub fn repository() -> PathBuf {
 
 /// Reads every Rust file under `folder` of the repository.
 pub fn read_all(folder: &str) -> Vec<Source> {
-    let mut sources = Vec::new();
-    collect(&repository(), &repository().join(folder), &mut sources);
-    sources
+    let root = repository();
+    let mut paths = Vec::new();
+    collect(&root.join(folder), &mut paths);
+    paths.sort();
+    paths.iter().map(|path| read(&root, path)).collect()
 }
 
-fn collect(root: &Path, folder: &Path, sources: &mut Vec<Source>) {
+fn read(root: &Path, path: &Path) -> Source {
+    let text = fs::read_to_string(path).expect("source files are UTF-8");
+    let name = path.strip_prefix(root).expect("found under the root").to_string_lossy();
+    let in_crate = name.split_once("/src/").map_or(&*name, |(_, rest)| rest);
+    Source::new(&name, in_crate, &text)
+}
+
+fn collect(folder: &Path, paths: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).expect("the source tree is readable") {
         let path = entry.expect("the source tree is readable").path();
         if path.is_dir() && !path.ends_with("target") {
-            collect(root, &path, sources);
+            collect(&path, paths);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
-            let text = fs::read_to_string(&path).expect("source files are UTF-8");
-            let name = path
-                .strip_prefix(root)
-                .expect("found under the root")
-                .to_string_lossy()
-                .into_owned();
-            let in_crate =
-                name.split_once("/src/").map_or(name.as_str(), |(_, rest)| rest).to_owned();
-            sources.push(Source::new(&name, &in_crate, &text));
+            paths.push(path);
         }
     }
 }

@@ -1,0 +1,260 @@
+//! Finds import cycles between files.
+//!
+//! Files that import one another are chapters of one another: none can be read, tested or changed without the others.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::graph::{Graph, Import, cycles};
+use super::source::Source;
+
+/// The cycles that exist: the crate, and the files under its `src`, in alphabetical order. A cycle that is not here fails
+/// the test, and so does one that is here but gone, so that the list can only become shorter.
+pub const KNOWN: &[(&str, &str)] = &[
+    ("icefield", "any.rs any/designs.rs"),
+    (
+        "icefield",
+        "base/group/avx2.rs base/group/avx512.rs base/group/generic.rs base/group/mod.rs \
+         base/group/neon.rs base/group/sse2.rs",
+    ),
+    ("icefield", "dash/directory.rs dash/recover.rs dash/root.rs dash/segment.rs dash/still.rs"),
+    ("icefield", "dash/eh.rs dash/eh/shrink.rs"),
+    ("icefield", "dlht/index.rs dlht/layout.rs dlht/mode.rs"),
+    (
+        "icefield",
+        "plush/batch.rs plush/collect.rs plush/compact.rs plush/core.rs \
+         plush/incremental_migration.rs plush/leaves.rs plush/level.rs plush/migrate.rs \
+         plush/mod.rs plush/newest.rs plush/op.rs plush/payload_log.rs \
+         plush/payload_log/space.rs plush/recovery_log.rs plush/salvage.rs plush/top_filters.rs \
+         plush/window.rs",
+    ),
+    (
+        "icefield",
+        "storage/arch/aarch64.rs storage/arch/generic.rs storage/arch/mod.rs \
+         storage/arch/x86_64.rs storage/bytes.rs storage/cell.rs storage/mapped/committer.rs \
+         storage/mapped/directory.rs storage/mapped/dirty.rs storage/mapped/mod.rs \
+         storage/mapped/region_file.rs storage/medium.rs storage/region.rs \
+         storage/superblock.rs",
+    ),
+    (
+        "icefield",
+        "storage/blob/mod.rs storage/blob/pool.rs storage/blob/scan.rs storage/blob/space.rs",
+    ),
+    ("icefield", "storage/io.rs storage/io/no_faults.rs"),
+    ("icefield", "table.rs table/iter.rs"),
+    (
+        "icefield-bench",
+        "ablated.rs args.rs compare.rs designs.rs experiments/ablations.rs \
+         experiments/amplification.rs experiments/cache_misses.rs experiments/fill.rs \
+         experiments/filters.rs experiments/growth.rs experiments/hw_energy_numa.rs \
+         experiments/join/contest.rs experiments/join/mod.rs experiments/join/relations.rs \
+         experiments/join/share.rs experiments/latency.rs experiments/levels.rs \
+         experiments/limit.rs experiments/locks.rs experiments/mixed.rs experiments/mod.rs \
+         experiments/occupancy.rs experiments/oltp.rs experiments/prefault.rs \
+         experiments/project.rs experiments/range.rs experiments/records.rs \
+         experiments/recovery.rs experiments/segment_fill.rs experiments/smallbank.rs \
+         experiments/space.rs experiments/sweeps.rs experiments/tatp.rs \
+         experiments/throughput.rs experiments/timeline.rs experiments/unlogged.rs \
+         experiments/ycsb.rs frames.rs index.rs lib.rs limit/loops.rs map.rs ours.rs output.rs \
+         peer_runner.rs place.rs report/chart.rs report/claims.rs report/facts.rs \
+         report/figures.rs report/joins.rs report/judge.rs report/mod.rs report/page.rs \
+         results.rs row.rs session.rs set.rs table.rs",
+    ),
+    (
+        "icefield-torture",
+        "bin/icefield-torture/join.rs bin/icefield-torture/main.rs \
+         bin/icefield-torture/memory.rs bin/icefield-torture/rounds.rs \
+         bin/icefield-torture/runs.rs",
+    ),
+    ("icefield-torture", "call.rs pass.rs subject.rs"),
+    ("icefield-torture", "crash/history.rs crash/mod.rs crash/threads.rs"),
+    ("icefield-torture", "dlht/held.rs dlht/mod.rs"),
+    ("icefield-torture", "join/crash.rs join/mod.rs"),
+    ("icefield-torture", "linear/held.rs linear/mod.rs linear/plan.rs linear/stage.rs"),
+    ("icefield-torture", "model/mod.rs model/run.rs"),
+    ("icefield-cli", "documents.rs lib.rs"),
+    (
+        "icefield-cli",
+        "join/index.rs join/input/from_csv.rs join/input/from_parquet.rs join/input/mod.rs \
+         join/input/zstd.rs join/key.rs join/loaded.rs join/mod.rs join/opened.rs \
+         join/output.rs join/run.rs join/select.rs",
+    ),
+    ("icefield-cli", "rows/dialect.rs rows/from_csv.rs rows/from_json.rs rows/mod.rs"),
+    (
+        "icefield-cli",
+        "tour/advice.rs tour/crash.rs tour/designs.rs tour/join.rs tour/measure.rs tour/mod.rs",
+    ),
+    (
+        "icefield-peers",
+        "cpp.rs kv/lmdb.rs kv/mod.rs kv/redb.rs kv/rocksdb.rs lib.rs library.rs maps.rs",
+    ),
+];
+
+/// Returns the imports between the files of each crate: the crates' names, and their imports.
+pub fn crates(workspace: &[Source]) -> Vec<(&str, Vec<Import>)> {
+    let in_crates = workspace.iter().filter_map(|source| {
+        let (name, _) = source.path.strip_prefix("crates/")?.split_once("/src/")?;
+        Some((name, source))
+    });
+    let mut crates: Vec<(&str, HashMap<&str, &Source>)> = Vec::new();
+    for (name, source) in in_crates {
+        if crates.last().is_none_or(|(last, _)| *last != name) {
+            crates.push((name, HashMap::new()));
+        }
+        let (_, files) = crates.last_mut().expect("there is one");
+        files.insert(&source.path, source);
+    }
+    let imports = |(name, files): (_, HashMap<&str, &_>)| {
+        let mut roots: Vec<&Source> =
+            files.values().copied().filter(|file| is_root(file)).collect();
+        roots.sort_by_key(|root| &root.path);
+        (name, roots.iter().flat_map(|root| Graph::new(root, &files).imports()).collect())
+    };
+    crates.into_iter().map(imports).collect()
+}
+
+/// Checks whether the file is the root of a library or of a program.
+fn is_root(source: &Source) -> bool {
+    match source.modules.as_slice() {
+        [] => true,
+        [folder, _] => folder == "bin",
+        _ => false,
+    }
+}
+
+/// Returns the cycles that are not in `known`, and those in `known` that do not exist.
+pub fn faults(crates: &[(&str, Vec<Import>)], known: &[(&str, &str)]) -> Vec<String> {
+    let mut faults = Vec::new();
+    let mut found = Vec::new();
+    for (name, imports) in crates {
+        for cycle in cycles(imports) {
+            let in_crate = cycle.iter().filter_map(|file| file.split_once("/src/"));
+            let files = in_crate.map(|(_, file)| file).collect::<Vec<_>>().join(" ");
+            if known.contains(&(name, &files)) {
+                found.push((*name, files));
+                continue;
+            }
+            let mut listed = known.iter().filter(|(listed, _)| listed == name);
+            let is_part = |others: &str| {
+                let others: Vec<&str> = others.split(' ').collect();
+                files.split(' ').all(|file| others.contains(&file))
+            };
+            faults.push(if listed.any(|(_, others)| is_part(others)) {
+                format!("a part of a listed cycle is left. List it instead: (\"{name}\", \"{files}\")")
+            } else {
+                format!(
+                    "crates/{name}: an import cycle of {} files. Move what they share into a file that imports \
+                     neither, or pass it as an argument:\n{}",
+                    cycle.len(),
+                    inside(&cycle, imports)
+                )
+            });
+        }
+    }
+    for (name, files) in known {
+        if !found.iter().any(|(other, found)| other == name && found == files) {
+            faults.push(format!(
+                "tests/layers/cycles.rs lists a cycle that is gone. Remove it: (\"{name}\", \"{files}\")"
+            ));
+        }
+    }
+    faults
+}
+
+/// Returns the imports between the files of a cycle, one line for each pair of files.
+fn inside(cycle: &[&str], imports: &[Import]) -> String {
+    let is_inside = |file: &String| cycle.contains(&file.as_str());
+    let mut pairs: BTreeMap<(&str, &str), (usize, Vec<&str>)> = BTreeMap::new();
+    for Import { from, line, to, name, .. } in imports {
+        if is_inside(from) && is_inside(to) {
+            let (first, names) = pairs.entry((from, to)).or_insert((*line, Vec::new()));
+            *first = *line.min(first);
+            names.push(name);
+        }
+    }
+    let lines = pairs.iter().map(|((from, to), (line, names))| {
+        format!("    {from}:{line}: names {} of {to}", names.join(", "))
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Violates the rule on purpose.
+mod planted {
+    use super::*;
+
+    fn found(files: &[(&str, &str)], known: &[(&str, &str)]) -> Vec<String> {
+        let source = |(path, text): &(&str, &str)| {
+            Source::new(&format!("crates/some/src/{path}"), path, text)
+        };
+        let sources: Vec<Source> = files.iter().map(source).collect();
+        faults(&crates(&sources), known)
+    }
+
+    const LIB: (&str, &str) = ("lib.rs", "mod a; mod b; pub use a::A; pub use b::B;");
+
+    #[test]
+    fn cycles_are_found() {
+        let both = |a: &str, b: &str| found(&[LIB, ("a.rs", a), ("b.rs", b)], &[]).len();
+        let b = "pub struct B; pub fn f(_: crate::a::A) {}";
+        for a in [
+            "use crate::b::B; pub struct A;",
+            "use super::{b::B as C}; pub struct A;",
+            "use crate::B; pub struct A;",
+            "use crate::b::*; pub struct A(B);",
+            "use super::b; pub struct A; fn f() { b::f(A) }",
+            "pub struct A; impl super::b::B {}",
+            "pub struct A; fn f() { use crate::b::f; }",
+            "pub struct A; mod inner { use super::super::b::f; }",
+            "pub struct A; fn f() { assert!(g(crate::b::B), \"\"); }",
+            "pub struct A; macro_rules! m { ($($x:ty),*) => { $(impl $crate::b::B for $x {})* }; }",
+        ] {
+            assert_eq!(both(a, b), 1, "{a}");
+        }
+        // The name of an item that a macro composes is only where it is used.
+        assert_eq!(both("use crate::b::Composed; pub struct A;", "some! {} use super::A;"), 1);
+    }
+
+    #[test]
+    fn other_imports_are_no_cycles() {
+        let both = |a: &str, b: &str| found(&[LIB, ("a.rs", a), ("b.rs", b)], &[]);
+        let b = "pub struct B; pub fn f(_: crate::a::A) {}";
+        for a in [
+            "pub struct A; // crate::b::B",
+            "use std::b::B; use ::b::f; pub struct A;",
+            "pub use crate::b::B; pub struct A;",
+            "use super::b; pub struct A;",
+            "pub struct A; #[cfg(test)] mod tests { use crate::b::B; }",
+            "pub struct A; #[cfg(test)] use crate::b::B;",
+            "pub struct A; mod b { pub struct B; } use b::B;",
+        ] {
+            assert_eq!(both(a, b), [""; 0], "{a}");
+        }
+    }
+
+    #[test]
+    fn exports_lead_to_the_file_that_defines_an_item() {
+        let lib = ("lib.rs", "mod a;");
+        let a = "mod b; mod c; pub use b::*; pub use c::{C as D};";
+        let (b, c) = ("use super::D; pub struct B;", "pub struct C;");
+        let files = |a, b, c| found(&[lib, ("a/mod.rs", a), ("a/b.rs", b), ("a/c.rs", c)], &[]);
+        assert_eq!(files(a, b, c), [""; 0]);
+        assert_eq!(files(a, b, "pub struct C; fn f(_: super::B) {}").len(), 1);
+        assert_eq!(files(a, b, "pub struct C; use super::B;").len(), 1);
+        // The parent imports what it exports if it uses it.
+        let used = format!("{a} pub struct A; fn f(_: B) {{}}");
+        assert_eq!(files(&used, b, c), [""; 0]);
+        assert_eq!(files(&used, "use super::A; pub struct B;", c).len(), 1);
+    }
+
+    #[test]
+    fn the_list_can_only_become_shorter() {
+        let (a, b) =
+            (("a.rs", "use super::B; pub struct A;"), ("b.rs", "use super::A; pub struct B;"));
+        let known: &[(&str, &str)] = &[("some", "a.rs b.rs")];
+        assert_eq!(found(&[LIB, a, b], known), [""; 0]);
+        assert_eq!(found(&[LIB, a, ("b.rs", "pub struct B;")], known).len(), 1, "gone");
+        let larger: &[(&str, &str)] = &[("some", "a.rs b.rs c.rs")];
+        assert_eq!(found(&[LIB, a, b], larger).len(), 2, "smaller");
+        let other: &[(&str, &str)] = &[("other", "a.rs b.rs")];
+        assert_eq!(found(&[LIB, a, b], other).len(), 2, "in another crate");
+    }
+}

@@ -1,0 +1,57 @@
+//! Compares the public calls of tables on a medium with the lists in `calls.rs`.
+
+use super::calls::{CALLS, Calls};
+
+/// Returns calls in `found`, type and name of each, that are not in the lists, and calls that are only in the lists.
+pub fn faults(found: &[(String, String)]) -> Vec<String> {
+    let of = |owner: &str| {
+        let mine = found.iter().filter(|(found, _)| found == owner);
+        mine.map(|(_, name)| name.as_str()).collect::<Vec<_>>()
+    };
+    let mut faults = Vec::new();
+    for Calls { owner, changing, reading } in CALLS {
+        let (found, listed) = (of(owner), [*changing, *reading].concat());
+        let name = |name: &&str| format!("{owner}::{name}");
+        let new = found.iter().filter(|name| !listed.contains(*name)).map(name);
+        faults.extend(
+            new.map(|name| format!("tests/layers/calls.rs: list `{name}` as changing or reading")),
+        );
+        let gone = listed.iter().filter(|name| !found.contains(name)).map(name);
+        faults.extend(
+            gone.map(|name| format!("tests/layers/calls.rs: remove `{name}`, which is not a call")),
+        );
+        let twice = changing.iter().filter(|name| reading.contains(name)).map(name);
+        faults.extend(twice.map(|name| format!("tests/layers/calls.rs: `{name}` is listed twice")));
+    }
+    // A type with `sync` or `merge` is on a medium.
+    let made = found.iter().filter(|(owner, _)| !owner.ends_with("Options"));
+    for (owner, name) in made.filter(|(_, name)| matches!(name.as_str(), "sync" | "merge")) {
+        if CALLS.iter().all(|calls| calls.owner != owner) {
+            faults.push(format!(
+                "tests/layers/calls.rs: list the calls of `{owner}`, which has `{name}`"
+            ));
+        }
+    }
+    faults
+}
+
+/// Violates the rule on purpose.
+mod planted {
+    use super::*;
+
+    #[test]
+    fn calls_that_are_not_listed_are_found() {
+        let mut found = Vec::new();
+        for calls in CALLS {
+            let names = [calls.changing, calls.reading].concat();
+            found.extend(names.iter().map(|name| (calls.owner.to_owned(), (*name).to_owned())));
+        }
+        assert_eq!(faults(&found), [""; 0]);
+        found.push(("JoinIndex".to_owned(), "rename".to_owned()));
+        assert_eq!(faults(&found).len(), 1);
+        found[0].1 = "gone".to_owned();
+        assert_eq!(faults(&found).len(), 3);
+        found.push(("NewIndex".to_owned(), "sync".to_owned()));
+        assert_eq!(faults(&found).len(), 4);
+    }
+}
