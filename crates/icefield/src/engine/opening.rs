@@ -142,12 +142,6 @@ impl Common {
     }
 }
 
-/// Returns the error for a superblock with a valid checksum and an impossible value.
-pub(crate) fn impossible(storage: &impl Medium, what: &str) -> Error {
-    let detail = format!("the superblock has an impossible {what}");
-    Error::corrupt(storage.path().join(superblock::TABLE_REGION), 0, detail)
-}
-
 /// Returns the report of an opening.
 pub(crate) fn report(session: SessionStart, resolved: u64, started: Instant) -> RecoveryReport {
     RecoveryReport {

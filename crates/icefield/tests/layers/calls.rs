@@ -3,15 +3,17 @@
 //! `layers.rs` compares these lists with the sources. `medium/refusals.rs` makes each changing call where it must be
 //! refused: in a forked child, on a read-only handle, after a failed sync.
 
-/// The calls of a type, or of the macro that gives several types their calls. Constructors are not listed.
+/// The calls of the type whose name is the first word of `owner`. Constructors are not listed.
 pub struct Calls {
     pub owner: &'static str,
     pub changing: &'static [&'static str],
     pub reading: &'static [&'static str],
 }
 
-/// The name in [`Calls::owner`] of the macro for the tables of records.
-pub const FACE: &str = "$table";
+/// The calls that all durable tables have.
+pub const DURABLE: &str = "DurableTable";
+/// The calls of durable tables that only Plush has.
+pub const PLUSH: &str = "DurableTable of Plush";
 
 /// The changing calls that all tables of records have.
 const CHANGES: &[&str] = &[
@@ -26,6 +28,7 @@ const CHANGES: &[&str] = &[
     "fetch_add",
     "clear",
     "reserve",
+    "shrink_to_fit",
     "retain",
     "insert_batch",
     "put_batch",
@@ -38,7 +41,7 @@ const CHANGES: &[&str] = &[
 
 pub const CALLS: &[Calls] = &[
     Calls {
-        owner: FACE,
+        owner: DURABLE,
         changing: CHANGES,
         reading: &[
             "get",
@@ -61,18 +64,9 @@ pub const CALLS: &[Calls] = &[
             "recovery",
         ],
     },
-    Calls { owner: "Dash", changing: &["shrink_to_fit"], reading: &[] },
-    Calls { owner: "Iceberg", changing: &["shrink_to_fit"], reading: &[] },
     Calls {
-        owner: "Plush",
-        changing: &[
-            "shrink_to_fit",
-            "put_async",
-            "committed",
-            "put_unlogged",
-            "checkpoint",
-            "bulk_load",
-        ],
+        owner: PLUSH,
+        changing: &["put_async", "committed", "put_unlogged", "checkpoint", "bulk_load"],
         reading: &["range"],
     },
     Calls {
@@ -140,6 +134,7 @@ pub const CALLS: &[Calls] = &[
             "key_type",
             "value_type",
             "get",
+            "get_with",
             "contains",
             "len",
             "is_empty",
@@ -147,6 +142,7 @@ pub const CALLS: &[Calls] = &[
             "stats",
             "scan",
             "get_batch",
+            "get_batch_with",
             "check",
             "salvage",
             "backup",

@@ -16,16 +16,15 @@ pub const KNOWN: &[(&str, &str)] = &[
         "base/group/avx2.rs base/group/avx512.rs base/group/generic.rs base/group/mod.rs \
          base/group/neon.rs base/group/sse2.rs",
     ),
-    ("icefield", "dash/directory.rs dash/recover.rs dash/root.rs dash/segment.rs dash/still.rs"),
-    ("icefield", "dash/eh.rs dash/eh/shrink.rs"),
+    ("icefield", "engine/dash/eh.rs engine/dash/eh/shrink.rs"),
     ("icefield", "dlht/index.rs dlht/layout.rs dlht/mode.rs"),
     (
         "icefield",
-        "plush/batch.rs plush/collect.rs plush/compact.rs plush/core.rs \
-         plush/incremental_migration.rs plush/leaves.rs plush/level.rs plush/migrate.rs \
-         plush/mod.rs plush/newest.rs plush/op.rs plush/payload_log.rs \
-         plush/payload_log/space.rs plush/recovery_log.rs plush/salvage.rs plush/top_filters.rs \
-         plush/window.rs",
+        "engine/plush/batch.rs engine/plush/collect.rs engine/plush/compact.rs engine/plush/core.rs \
+         engine/plush/incremental_migration.rs engine/plush/leaves.rs engine/plush/level.rs engine/plush/migrate.rs \
+         engine/plush/mod.rs engine/plush/newest.rs engine/plush/op.rs engine/plush/payload_log.rs \
+         engine/plush/payload_log/space.rs engine/plush/recovery_log.rs engine/plush/salvage.rs engine/plush/top_filters.rs \
+         engine/plush/window.rs",
     ),
     (
         "icefield",
@@ -40,7 +39,6 @@ pub const KNOWN: &[(&str, &str)] = &[
         "storage/blob/mod.rs storage/blob/pool.rs storage/blob/scan.rs storage/blob/space.rs",
     ),
     ("icefield", "storage/io.rs storage/io/no_faults.rs"),
-    ("icefield", "table.rs table/iter.rs"),
     (
         "icefield-bench",
         "ablated.rs args.rs compare.rs designs.rs experiments/ablations.rs \

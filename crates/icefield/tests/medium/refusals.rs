@@ -112,9 +112,9 @@ fn read_records(table: &impl Durable<Key = u64, Value = u64>, path: &Path) {
 }
 
 macro_rules! table_of_records {
-    ($table:ident, $owner:literal, |$it:ident| $more:expr) => {
+    ($table:ident, $owners:expr, |$it:ident| $more:expr) => {
         impl Subject for $table<u64, u64> {
-            const OWNERS: &'static [&'static str] = &[calls::FACE, $owner];
+            const OWNERS: &'static [&'static str] = $owners;
 
             fn make(path: &Path) -> Self {
                 let table = Self::create(path).unwrap();
@@ -154,10 +154,10 @@ macro_rules! table_of_records {
     };
 }
 
-table_of_records!(DashEh, "Dash", |_table| vec![]);
-table_of_records!(DashLh, "Dash", |_table| vec![]);
-table_of_records!(Iceberg, "Iceberg", |_table| vec![]);
-table_of_records!(Plush, "Plush", |table| vec![
+table_of_records!(DashEh, &[calls::DURABLE], |_table| vec![]);
+table_of_records!(DashLh, &[calls::DURABLE], |_table| vec![]);
+table_of_records!(Iceberg, &[calls::DURABLE], |_table| vec![]);
+table_of_records!(Plush, &[calls::DURABLE, calls::PLUSH], |table| vec![
     ("put_async", at_once(table.put_async(1, 2))),
     ("committed", at_once(table.committed())),
     ("put_unlogged", table.put_unlogged(1, 2)),
