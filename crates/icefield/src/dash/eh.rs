@@ -25,7 +25,7 @@ use crate::Result;
 use crate::base::counter::ShardedCounter;
 use crate::record::EpochGuard;
 use crate::record::mending::Mending;
-use crate::storage::{Cell64, Medium};
+use crate::storage::{Cell64, Medium, Persist, Regions, SimHooks};
 
 /// Allocator tag of segments that are not split off: those of a new table, and the first one after `clear`.
 const NO_SOURCE: u32 = u32::MAX;

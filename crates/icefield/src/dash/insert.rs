@@ -12,8 +12,8 @@ use super::segment::{Core, Found, Segment, Site};
 use super::stash;
 use crate::Result;
 use crate::record::{EpochGuard, LookupKey, PreparedRecord};
-use crate::storage::Medium;
 use crate::storage::blob::BlobRef;
+use crate::storage::{Medium, Persist};
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 /// Maximum number of records that are displaced to make room for one.

@@ -35,8 +35,8 @@ use crate::Result;
 use crate::base::counter::ShardedCounter;
 use crate::record::EpochGuard;
 use crate::record::mending::Mending;
-use crate::storage::Medium;
 use crate::storage::alloc::Blocks;
+use crate::storage::{Medium, Persist};
 
 /// Minimum number of chained buckets for which space is reserved, besides those in use.
 const SPARE_CHAINED: u64 = 8;

@@ -17,7 +17,7 @@ use super::kinds::Kinds;
 use super::layout::{Bucket, Meta, SLOTS};
 use super::segment::{Core, Segment};
 use crate::base::version_lock;
-use crate::storage::{Medium, refuse_child};
+use crate::storage::{Medium, Persist, Properties, refuse_child};
 use crate::{Error, Result};
 
 /// The segment has not been touched in this session.

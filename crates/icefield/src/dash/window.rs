@@ -11,7 +11,7 @@ use crate::Result;
 use crate::record::batch::Write;
 use crate::record::engine::{WriteMode, WriteOutcome};
 use crate::record::{EpochGuard, LookupKey, PreparedRecord};
-use crate::storage::Medium;
+use crate::storage::{Medium, Persist};
 
 /// Maximum number of operations that share fences.
 pub(super) const WINDOW: usize = 32;

@@ -3,8 +3,8 @@
 
 use super::{EpochGuard, LookupKey, PreparedRecord, Records};
 use crate::key::{Data, Key, Raw, Value};
-use crate::storage::Medium;
 use crate::storage::blob::Owner;
+use crate::storage::{Medium, Persist, Properties};
 use crate::table::{
     Arg, Computed, DamagedRecord, Decision, Occupied, Owned, SalvageReport, TryInsert,
 };

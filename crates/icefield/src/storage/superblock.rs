@@ -31,8 +31,9 @@ use std::fmt;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-use super::cell::Overlay;
-use super::{Cell64, Medium, Region, sound};
+use super::cell::{Cell64, Overlay};
+use super::medium::{Medium, sound};
+use super::region::Region;
 use crate::{Error, Result};
 
 /// The region that holds the superblock.

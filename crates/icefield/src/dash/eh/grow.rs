@@ -11,7 +11,7 @@ use crate::dash::kinds::{Ablation, Kinds};
 use crate::dash::layout::{MAX_DEPTH, RootWord};
 use crate::dash::segment::{Core, Segment};
 use crate::dash::split::MAX_CHAIN_TO_SPLIT;
-use crate::storage::Medium;
+use crate::storage::Persist;
 
 /// Maximum number of directory entries per segment; a split that needs a larger directory lengthens a chain instead.
 /// Random hashes stay below 4; many equal hashes would double the directory without end.

@@ -11,7 +11,7 @@ use crate::dash::layout::{RootWord, State, split_bit};
 use crate::dash::root::{hashes_below, segment_of};
 use crate::dash::segment::Core;
 use crate::record::EpochGuard;
-use crate::storage::Medium;
+use crate::storage::{Persist, Regions, SimHooks};
 
 /// The smallest unit of space that a file system frees.
 const PAGE: u64 = 4096;

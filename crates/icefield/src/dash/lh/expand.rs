@@ -13,7 +13,7 @@ use crate::dash::recover::ensure_recovered;
 use crate::dash::root::entry_of;
 use crate::dash::segment::{Core, Segment};
 use crate::dash::split::MAX_CHAIN_TO_SPLIT;
-use crate::storage::Medium;
+use crate::storage::{Medium, Regions};
 
 impl Lh {
     /// Makes sure that an array exists before its first segment is added. When an array is removed, its entry stays and

@@ -10,7 +10,7 @@ use crate::dash::layout::State;
 use crate::dash::recover::ensure_recovered;
 use crate::dash::segment::Core;
 use crate::record::EpochGuard;
-use crate::storage::Medium;
+use crate::storage::{Regions, SimHooks};
 
 impl Lh {
     /// Merges the last segment into the one that it was split off from, if both have few enough records.
