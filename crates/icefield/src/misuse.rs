@@ -85,17 +85,18 @@
 //!
 //! A medium implemented outside the crate, whose stores a table would have to trust:
 //! ```compile_fail,E0277
-//! use icefield::storage::{Durability, Medium, Region};
+//! use icefield::storage::{Durability, Properties};
 //! struct Mine;
-//! impl Medium for Mine { // Here: sealed.
-//!     fn region(&self, _: &'static str, _: u64) -> icefield::Result<Region> { loop {} }
+//! impl Properties for Mine { // Here: sealed.
+//!     fn check_writable(&self) -> icefield::Result<()> { Ok(()) }
 //!     fn durability(&self) -> Durability { Durability::Memory }
+//!     fn path(&self) -> &std::path::Path { loop {} }
 //! }
 //! ```
 //!
 //! A safe store to the bytes behind a region:
 //! ```compile_fail,E0133
-//! use icefield::storage::{Mapped, MappedOptions, Medium};
+//! use icefield::storage::{Bytes, Mapped, MappedOptions};
 //! let storage = Mapped::anonymous(MappedOptions::default())?;
 //! let region = storage.region("data.ice", 4096)?;
 //! storage.write_bytes(&region, 0, b"bytes that a table may have lent"); // Here: unsafe.

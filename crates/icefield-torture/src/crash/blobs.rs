@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use icefield::base::reclaim::Reclaimer;
-use icefield::storage::Medium;
 use icefield::storage::blob::{BlobParams, BlobRef, BlobStore, Owner};
 use icefield::storage::sim::Sim;
+use icefield::storage::{Medium, Persist};
 use icefield::{Error, Result};
 
 use super::map::{Entry, Frame, Map, Store};

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use icefield::storage::alloc::{Allocator, Blocks, Words};
 use icefield::storage::cell::Overlay;
 use icefield::storage::sim::Sim;
-use icefield::storage::{Cell64, LINE_BYTES, Medium, Region};
+use icefield::storage::{Cell64, LINE_BYTES, Medium, Persist, Region, Regions};
 use icefield::{Error, Result};
 
 use super::map::{Entry, Frame, Map, Store, damaged};

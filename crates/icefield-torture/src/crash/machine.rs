@@ -1,7 +1,7 @@
 //! The interface that crash scenarios need of a table. It is small, so that a faulty table can be written in a few
 //! lines.
 
-use icefield::storage::Medium;
+use icefield::storage::Properties;
 use icefield::storage::sim::Sim;
 use icefield::{Cursor, Data, Result, SyncMode};
 

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use icefield::storage::cell::Overlay;
 use icefield::storage::sim::Sim;
-use icefield::storage::{Cell64, Medium, Region};
+use icefield::storage::{Cell64, Medium, Properties, Region, Regions};
 use icefield::{Error, Result};
 
 use super::machine::Machine;

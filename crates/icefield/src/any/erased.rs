@@ -6,7 +6,7 @@ use crate::Result;
 use crate::engine::{Engine, OnDamage, WriteKind};
 use crate::outcome::Cursor;
 use crate::report::{BackupReport, CheckReport, SalvageReport, Stats};
-use crate::storage::Medium;
+use crate::storage::Properties;
 use crate::types::{Copied, Item, Raw, Types, Visit};
 
 /// A page of records, and the cursor of the next page.

@@ -4,10 +4,15 @@
 //! standard library atomics in every build, because loom's atomics are not plain words. [`Lines`] are the exception:
 //! they have an implementation for each case.
 
+mod atomic;
 mod barrier;
 mod line;
 mod per_thread;
 
+pub use atomic::{
+    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, fence,
+    spin_loop, yield_now,
+};
 pub use barrier::Barrier;
 pub use line::{GrowingLines, Line, Lines};
 pub use per_thread::PerThread;
@@ -15,21 +20,6 @@ pub use per_thread::PerThread;
 /// True if this build checks a model. The sections of a reclaimer announce nothing then, and nothing is reclaimed
 /// before the model ends. The reclaimer has its own model; in others it would only multiply the executions to explore.
 pub(crate) const MODELLED: bool = cfg!(loom);
-
-#[cfg(loom)]
-pub use loom::{
-    hint::spin_loop,
-    sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
-    sync::{Mutex, MutexGuard},
-    thread::yield_now,
-};
-#[cfg(not(loom))]
-pub use std::{
-    hint::spin_loop,
-    sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
-    sync::{Mutex, MutexGuard},
-    thread::yield_now,
-};
 
 /// Rounds of waiting that spin, before the thread yields to the scheduler.
 #[cfg(not(loom))]

@@ -8,7 +8,7 @@ use super::stored_types::StoredTypes;
 use crate::base::hash::{HashKind, Seed, random_seed};
 use crate::report::RecoveryReport;
 use crate::storage::blob::BlobParams;
-use crate::storage::superblock::{self, Identity, SessionStart};
+use crate::storage::superblock::{Identity, SessionStart, impossible};
 use crate::storage::{Durability, FaultPlan, HugePages, MappedOptions, Medium, SyncMode};
 use crate::{Error, Result};
 

@@ -9,9 +9,10 @@ use super::layout::{
     GROUP_BYTES, LINE_RECORDS, Layout, RECORD_BYTES, Record, Root, Sealed, WIDE, WIDE_BYTES,
     bucket_of, corrupt, share_of, short,
 };
+use super::line::Line;
 use crate::base::group::Native;
 use crate::base::hash::Hash;
-use crate::storage::{Cell64, CellLine, Medium, Region};
+use crate::storage::{Cell64, Medium, Region};
 use crate::{Error, Result};
 
 /// The file of one generation, which is never changed again.
@@ -25,8 +26,8 @@ pub(super) struct Base {
 /// The areas of a generation's file, resolved once for many reads.
 #[derive(Clone, Copy)]
 pub(super) struct Areas<'a> {
-    pub(super) groups: &'a [CellLine],
-    pub(super) lines: &'a [CellLine],
+    pub(super) groups: &'a [Line],
+    pub(super) lines: &'a [Line],
     wide: &'a [Cell64],
     pub(super) records: u64,
 }
@@ -216,14 +217,14 @@ impl Base {
 
 /// Returns whether a hash passes a group's filter.
 #[inline(always)]
-pub(super) fn passes(storage: &impl Medium, group: &CellLine, hash: u64) -> bool {
+pub(super) fn passes(storage: &impl Medium, group: &Line, hash: u64) -> bool {
     group.has_bits(storage, Native::default(), hash)
 }
 
 impl Areas<'_> {
     /// Returns the range of a bucket's records, which is always within bounds.
     #[inline(always)]
-    pub(super) fn extent(&self, storage: &impl Medium, group: &CellLine, bucket: usize) -> Extent {
+    pub(super) fn extent(&self, storage: &impl Medium, group: &Line, bucket: usize) -> Extent {
         let first = group.load(storage, FIRST_WORD, Relaxed);
         if first & WIDE != 0 {
             return self.wide_extent(storage, group, bucket);
@@ -242,7 +243,7 @@ impl Areas<'_> {
     }
 
     #[cold]
-    fn wide_extent(&self, storage: &impl Medium, group: &CellLine, bucket: usize) -> Extent {
+    fn wide_extent(&self, storage: &impl Medium, group: &Line, bucket: usize) -> Extent {
         let number = group.load(storage, ENDS_WORD, Relaxed) as usize;
         let at = number.saturating_mul((WIDE_BYTES / 8) as usize).saturating_add(bucket);
         match self.wide.get(at..at.saturating_add(2)) {
@@ -254,7 +255,7 @@ impl Areas<'_> {
     }
 
     /// Returns the range of all records of a group.
-    pub(super) fn group_extent(&self, storage: &impl Medium, group: &CellLine) -> Extent {
+    pub(super) fn group_extent(&self, storage: &impl Medium, group: &Line) -> Extent {
         let (first, last) =
             (self.extent(storage, group, 0), self.extent(storage, group, BUCKETS - 1));
         match first.bad || last.bad || first.start > last.end {
@@ -265,7 +266,7 @@ impl Areas<'_> {
 }
 
 /// Returns the share of absent keys that pass a group's filter.
-pub(super) fn pass_rate(storage: &impl Medium, group: &CellLine) -> f64 {
+pub(super) fn pass_rate(storage: &impl Medium, group: &Line) -> f64 {
     let filled = |word: usize| {
         let bits = group.load(storage, FILTER_WORD + word, Relaxed).count_ones();
         f64::from(bits) / 64.0

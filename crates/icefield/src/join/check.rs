@@ -3,12 +3,13 @@
 use super::JoinIndex;
 use super::base::passes;
 use super::layout::{BUCKETS, DELTAS, Root, Sealed, Watermark, bucket_of, share_of, watermark};
+use super::line::Line;
 use super::log;
 use super::view::{Frame, View};
 use crate::error::without_advice;
 use crate::report::CheckReport;
+use crate::storage::Medium;
 use crate::storage::superblock::{self, SessionEnd};
-use crate::storage::{CellLine, Medium};
 use crate::types::Word;
 use crate::{Error, Result};
 
@@ -126,7 +127,7 @@ fn check_groups<M: Medium>(view: &View<M>, faults: &mut Vec<String>) -> Result<(
 
 fn check_bucket<M: Medium>(
     view: &View<M>,
-    line: &CellLine,
+    line: &Line,
     place: (u64, usize),
     records: std::ops::Range<u64>,
     faults: &mut Vec<String>,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::layout::set_watermark;
 use super::log;
 use super::view::{Frame, View};
-use crate::storage::{Mapped, Medium, superblock};
+use crate::storage::{Medium, superblock};
 use crate::{Error, Result};
 
 impl<M: Medium> View<M> {
@@ -52,7 +52,7 @@ impl<M: Medium> View<M> {
 }
 
 /// Returns an error unless an index opens and is intact.
-fn verify(frame: &Arc<Frame<Mapped>>, threads: usize) -> Result<()> {
+fn verify<M: Medium>(frame: &Arc<Frame<M>>, threads: usize) -> Result<()> {
     let (view, ..) = View::load(frame, frame.root()?)?;
     view.verify_all(threads)
 }

@@ -3,10 +3,11 @@
 
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
+use super::line::Line;
 use crate::base::hash::Hash;
 use crate::storage::cell::Overlay;
 use crate::storage::superblock::{ROOT_OFFSET, TABLE_REGION};
-use crate::storage::{Cell64, CellLine, Medium, Region};
+use crate::storage::{Cell64, Medium, Region};
 use crate::{Error, Result};
 
 /// The base regions of generations with even and odd numbers.
@@ -38,7 +39,7 @@ pub(super) const MAX_RECORDS: u64 = 1 << 48;
 const _: () =
     assert!(WIDE_WORDS as u64 * 8 <= WIDE_BYTES && WIDE_BYTES.is_multiple_of(GROUP_BYTES));
 const _: () = assert!(8 + BUCKETS + FILTER_WORDS * 8 == GROUP_BYTES as usize);
-const _: () = assert!(size_of::<CellLine>() as u64 == GROUP_BYTES);
+const _: () = assert!(size_of::<Line>() as u64 == GROUP_BYTES);
 
 /// The word of a group's line with the number of its first record, and [`WIDE`].
 pub(super) const FIRST_WORD: usize = 0;

@@ -13,6 +13,7 @@ use super::base::{Areas, Base};
 use super::delta::{Effect, KeyDelta};
 use super::layout::as_bytes;
 use super::layout::{BASES, BUCKETS, DELTAS, RECORD_BYTES, Root, WIDE_WORDS, reset_watermark};
+use super::line::Line;
 use super::log::{self, Log, Tail};
 use super::placed::Placed;
 use super::plan::Site;
@@ -21,7 +22,7 @@ use super::source::{JoinSource, share};
 use super::view::{Frame, View};
 use crate::Result;
 use crate::base::parallel::{Tasks, in_parallel, threads_for};
-use crate::storage::{CellLine, Medium};
+use crate::storage::Medium;
 
 /// Bytes of records that are written, or passed to a callback, at once.
 pub(super) const WRITTEN_BYTES: usize = 1 << 17;
@@ -101,7 +102,7 @@ impl<'a, M: Medium> Merged<'a, M> {
         &self.view.base
     }
 
-    pub(super) fn line(&self, group: u64) -> Result<&'a CellLine> {
+    pub(super) fn line(&self, group: u64) -> Result<&'a Line> {
         let line = self.areas.groups.get(group as usize);
         line.ok_or_else(|| self.base().impossible(&self.view.frame.storage, group))
     }

@@ -130,6 +130,7 @@ mod core;
 mod delta;
 mod hashed;
 mod layout;
+mod line;
 mod log;
 mod merge;
 mod options;

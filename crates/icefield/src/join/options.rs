@@ -17,7 +17,7 @@ use crate::base::hash::{HashKind, Seed, random_seed};
 use crate::base::parallel::all_cores;
 use crate::report::RecoveryReport;
 use crate::storage::superblock::{self, Identity, SessionEnd};
-use crate::storage::{Durability, FaultPlan, HugePages, Mapped, MappedOptions, Medium};
+use crate::storage::{Durability, FaultPlan, HugePages, Mapped, MappedOptions, Medium, Properties};
 use crate::types::Word;
 use crate::{Error, Result};
 

@@ -14,13 +14,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::base::{Areas, Extent};
 use super::bitmap::Bitmap;
 use super::layout::{LINE_RECORDS, RECORD_BYTES, bucket_of, share_of};
+use super::line::Line;
 use super::view::View;
 use crate::Result;
 use crate::base::group::{Isa, Kernel, dispatch};
 use crate::base::hash::Hash;
 use crate::base::parallel::{Tasks, in_parallel, threads_for};
 use crate::base::pipeline::prefetch_read;
-use crate::storage::{CellLine, Medium};
+use crate::storage::Medium;
 use crate::types::Word;
 
 /// Distance, in keys, between the prefetch of a group's line and its test; number of keys handled at a time.
@@ -399,7 +400,7 @@ struct Segment<'r, 'q, M, K, S, I, const FILTER: bool, const DELTA: bool> {
     view: &'r View<M>,
     hash: Hash,
     /// Hashes of keys whose groups' lines have been prefetched, and these lines.
-    ring: [(u64, &'q CellLine); RING],
+    ring: [(u64, &'q Line); RING],
     /// The last keys that passed: hashes and indexes.
     passed: [(u64, usize); PASSED],
     /// Number of keys that have passed.
@@ -542,7 +543,7 @@ impl<M: Medium, K: Word, S: Sink, I: Isa> Queue<'_, M, K, S, I> {
     /// Locates a key's bucket, prefetches its lines, and appends the key if it has `passed` and the bucket is not
     /// empty. No branch depends on these conditions.
     #[inline(always)]
-    fn open(&mut self, hash: u64, group: &CellLine, index: usize, passed: bool) {
+    fn open(&mut self, hash: u64, group: &Line, index: usize, passed: bool) {
         let Extent { start, end, bad } = self.areas.extent(self.storage, group, bucket_of(hash));
         if bad {
             self.bad = Some(hash);

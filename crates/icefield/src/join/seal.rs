@@ -7,11 +7,12 @@ use super::layout::{
     BLOCK_BYTES, BUCKETS, ENDS_WORD, FILTER_WORD, FIRST_WORD, GROUP_BYTES, Layout, NARROW_RECORDS,
     Root, Sealed, WIDE, WIDE_BYTES, WIDE_WORDS, as_bytes, short,
 };
+use super::line::Line;
 use super::plan::{RECORDS_PER_THREAD, Site};
 use crate::Result;
 use crate::base::hash::Hash;
 use crate::base::parallel::{Tasks, in_parallel, threads_for};
-use crate::storage::{Cell64, CellLine, Medium, Region};
+use crate::storage::{Cell64, Medium, Region};
 
 /// Blocks of one task.
 const SUMMED_BLOCKS: u64 = 256;
@@ -72,7 +73,7 @@ impl<M: Medium> Site<'_, M> {
     ) -> Result<Root> {
         let layout = Layout { wide: wide.len() as u64, ..layout };
         self.storage.grow_exactly(region, layout.bytes())?;
-        let lines = region.slice_at::<CellLine>(Layout::GROUPS_AT, layout.groups as usize);
+        let lines = region.slice_at::<Line>(Layout::GROUPS_AT, layout.groups as usize);
         let lines = lines.ok_or_else(|| short(self.storage, region))?;
         for (number, WideGroup { group, bounds }) in wide.iter().enumerate() {
             let at = layout.wide_at() + number as u64 * WIDE_BYTES;

@@ -12,7 +12,7 @@ use super::placed::Placed;
 use super::plan::FilterBits;
 use crate::base::hash::{Hash, HashKind};
 use crate::base::pipeline::prefetch_write;
-use crate::engine::opening::impossible;
+use crate::storage::superblock::impossible;
 use crate::storage::superblock::{self, Identity, SessionEnd};
 use crate::storage::{Medium, Region};
 use crate::{Error, Result};

@@ -8,12 +8,12 @@
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::cell::Overlay;
+use super::overlay::Overlay;
 
 const WORD: usize = size_of::<u64>();
 
 #[repr(transparent)]
-pub(in crate::storage) struct ByteWord(AtomicU64);
+pub(crate) struct ByteWord(AtomicU64);
 
 // SAFETY: transparent over an atomic integer.
 unsafe impl Overlay for ByteWord {}
@@ -32,7 +32,7 @@ impl ByteWord {
     }
 }
 
-/// Bytes of a mapping, to be copied out or compared. From [`Medium::shared_bytes`](super::Medium::shared_bytes).
+/// Bytes of a mapping, to be copied out or compared. From [`Bytes::shared_bytes`](super::Bytes::shared_bytes).
 #[derive(Clone, Copy)]
 pub struct SharedBytes<'a> {
     /// The words that contain the bytes.

@@ -2,12 +2,14 @@
 //!
 //! On real media each method is the plain atomic instruction; on the simulated one the access is recorded. A cell is
 //! `repr(transparent)` over an atomic, so a `&Cell64` into a mapping stays valid even when other threads or the file
-//! system change the bytes beneath it. All other data in a mapping is bulk bytes ([`super::Medium::write_bytes`]).
+//! system change the bytes beneath it. All other data in a mapping is bulk bytes ([`super::Bytes::write_bytes`]).
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use super::{Medium, arch};
-use crate::base::group::Isa;
+use super::arch::{self, TwoWords};
+use super::medium::Words;
+
+pub use super::overlay::Overlay;
 
 macro_rules! durable_cell {
     ($name:ident, $atomic:ident, $word:ident, $load:ident, $store:ident, $bits:literal) => {
@@ -19,14 +21,14 @@ macro_rules! durable_cell {
             /// Returns the present value.
             #[inline(always)]
             #[track_caller]
-            pub fn load(&self, storage: &impl Medium, order: Ordering) -> $word {
+            pub fn load(&self, storage: &impl Words, order: Ordering) -> $word {
                 storage.$load(&self.0, order)
             }
 
             /// Stores `value`; durable once the line is flushed and fenced.
             #[inline(always)]
             #[track_caller]
-            pub fn store(&self, storage: &impl Medium, value: $word, order: Ordering) {
+            pub fn store(&self, storage: &impl Words, value: $word, order: Ordering) {
                 storage.$store(&self.0, value, order);
             }
         }
@@ -35,10 +37,26 @@ macro_rules! durable_cell {
 durable_cell!(Cell32, AtomicU32, u32, load32, store32, "32");
 durable_cell!(Cell64, AtomicU64, u64, load64, store64, "64");
 
+impl Cell64 {
+    /// Returns the words of `cells`, for vector loads of several at once. `None` on a medium that observes each load:
+    /// the cells must be loaded one by one there.
+    #[inline(always)]
+    pub(crate) fn direct_words<'a, M: Words, const N: usize>(
+        cells: &'a [Self; N],
+        _storage: &M,
+    ) -> Option<&'a [AtomicU64; N]> {
+        if !M::DIRECT_LOADS {
+            return None;
+        }
+        // SAFETY: a `Cell64` is transparent over an `AtomicU64`.
+        Some(unsafe { &*std::ptr::from_ref(cells).cast::<[AtomicU64; N]>() })
+    }
+}
+
 /// Two durable words that lie in one line and can be loaded as one. They are stored one by one: each store changes one
 /// word, so a crash between two stores leaves a state that some load could have seen.
-#[repr(C, align(16))]
-pub struct Cell128(pub(super) [AtomicU64; 2]);
+#[repr(transparent)]
+pub struct Cell128(TwoWords);
 
 impl Cell128 {
     /// Returns whether this processor loads both words at once. Where it does not, [`Cell128::load`] is two loads, and
@@ -51,62 +69,22 @@ impl Cell128 {
     /// Returns both words, as of one moment, with Acquire ordering.
     #[inline(always)]
     #[track_caller]
-    pub fn load(&self, storage: &impl Medium) -> [u64; 2] {
-        storage.load128(self)
+    pub fn load(&self, storage: &impl Words) -> [u64; 2] {
+        storage.load128(&self.0)
     }
 
     /// Returns one of the words; `WORD` is 0 or 1.
     #[inline(always)]
     #[track_caller]
-    pub fn load_word<const WORD: usize>(&self, storage: &impl Medium, order: Ordering) -> u64 {
-        storage.load64(&self.0[WORD], order)
+    pub fn load_word<const WORD: usize>(&self, storage: &impl Words, order: Ordering) -> u64 {
+        storage.load64(&self.0.0[WORD], order)
     }
 
     /// Stores one of the words; durable once the line is flushed and fenced.
     #[inline(always)]
     #[track_caller]
-    pub fn store_word<const WORD: usize>(
-        &self,
-        storage: &impl Medium,
-        value: u64,
-        order: Ordering,
-    ) {
-        storage.store64(&self.0[WORD], value, order);
-    }
-}
-
-/// A line of eight durable words, which can be searched for a key all at once.
-#[repr(C, align(64))]
-pub struct CellLine(pub(super) [AtomicU64; 8]);
-
-impl CellLine {
-    /// Returns one of the words; `word` is below 8.
-    #[inline(always)]
-    #[track_caller]
-    pub fn load(&self, storage: &impl Medium, word: usize, order: Ordering) -> u64 {
-        storage.load64(&self.0[word & 7], order)
-    }
-
-    /// Stores one of the words; durable once the line is flushed and fenced.
-    #[inline(always)]
-    #[track_caller]
-    pub fn store(&self, storage: &impl Medium, word: usize, value: u64, order: Ordering) {
-        storage.store64(&self.0[word & 7], value, order);
-    }
-
-    /// Compares words 0, 2, 4 and 6 with `key`. Bit `i` of the result is set if word `i` is equal; odd bits are
-    /// undefined. Each word is loaded once.
-    #[inline(always)]
-    #[track_caller]
-    pub fn find_keys(&self, storage: &impl Medium, isa: impl Isa, key: u64) -> u32 {
-        storage.find_keys(isa, self, key)
-    }
-
-    /// [`Isa::has_bits`] of this line.
-    #[inline(always)]
-    #[track_caller]
-    pub fn has_bits(&self, storage: &impl Medium, isa: impl Isa, hash: u64) -> bool {
-        storage.has_bits(isa, self, hash)
+    pub fn store_word<const WORD: usize>(&self, storage: &impl Words, value: u64, order: Ordering) {
+        storage.store64(&self.0.0[WORD], value, order);
     }
 }
 
@@ -120,14 +98,14 @@ macro_rules! volatile_cell {
             /// Returns the present value.
             #[inline(always)]
             #[track_caller]
-            pub fn load(&self, storage: &impl Medium, order: Ordering) -> $word {
+            pub fn load(&self, storage: &impl Words, order: Ordering) -> $word {
                 storage.$load(&self.0, order)
             }
 
             /// Stores `value`. A volatile cell needs no flush.
             #[inline(always)]
             #[track_caller]
-            pub fn store(&self, storage: &impl Medium, value: $word, order: Ordering) {
+            pub fn store(&self, storage: &impl Words, value: $word, order: Ordering) {
                 storage.$store(&self.0, value, order);
             }
 
@@ -139,7 +117,7 @@ macro_rules! volatile_cell {
             #[track_caller]
             pub fn compare_exchange_weak(
                 &self,
-                storage: &impl Medium,
+                storage: &impl Words,
                 current: $word,
                 new: $word,
                 success: Ordering,
@@ -153,25 +131,13 @@ macro_rules! volatile_cell {
 volatile_cell!(Volatile32, AtomicU32, u32, load_volatile32, store_volatile32, cas_volatile32, "32");
 volatile_cell!(Volatile64, AtomicU64, u64, load_volatile64, store_volatile64, cas_volatile64, "64");
 
-/// A type whose bytes all belong to cells (or are padding that is never accessed), so that it may be laid over any
-/// bytes of a mapping.
-///
-/// # Safety
-/// The type is `repr(C)` or `repr(transparent)`, holds only cells, arrays of them, and other `Overlay` types, and has
-/// no alignment above 64.
-pub unsafe trait Overlay: Sized {}
-
 // SAFETY: transparent over an atomic integer: every bit pattern is valid, and atomics allow shared mutation.
 unsafe impl Overlay for Cell32 {}
 // SAFETY: as for `Cell32`.
 unsafe impl Overlay for Cell64 {}
-// SAFETY: as for `Cell32`, two of them; aligned to 16.
+// SAFETY: transparent over two atomic integers, aligned to 16.
 unsafe impl Overlay for Cell128 {}
-// SAFETY: as for `Cell32`, eight of them; aligned to 64.
-unsafe impl Overlay for CellLine {}
 // SAFETY: as for `Cell32`.
 unsafe impl Overlay for Volatile32 {}
 // SAFETY: as for `Cell32`.
 unsafe impl Overlay for Volatile64 {}
-// SAFETY: an array of overlays has no other bytes.
-unsafe impl<T: Overlay, const N: usize> Overlay for [T; N] {}

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
-use super::io::lock;
+use super::mutex::lock;
 use crate::{Error, Result};
 
 /// Determines when a write on [`Durability::Disk`](super::Durability::Disk) is acknowledged. On the other media, whose

@@ -9,13 +9,14 @@
 mod faults;
 #[cfg(not(any(test, feature = "sim")))]
 mod no_faults;
+mod synced;
 
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use rustix::fs::{
     AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, RenameFlags, SeekFrom, Stat,
@@ -31,13 +32,9 @@ use crate::Error;
 pub use faults::{FaultAction, FaultAt, FaultMode, FaultPlan};
 #[cfg(not(any(test, feature = "sim")))]
 pub use no_faults::FaultPlan;
+pub use synced::Synced;
 
 type Answer<T> = Result<T, Errno>;
-
-/// Locks a mutex whose data is valid at every instruction, so that poisoning can be ignored.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Converts the error of a system call on `path`. `needed_bytes` is reported when the device is full.
 pub(crate) fn error(path: &Path, errno: Errno, needed_bytes: u64) -> Error {
@@ -54,22 +51,6 @@ pub(crate) fn error(path: &Path, errno: Errno, needed_bytes: u64) -> Error {
         }
         errno => Error::io(path, errno),
     }
-}
-
-/// The object that a call makes durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Synced {
-    /// The pages of a mapped range.
-    Mapping {
-        /// The address of its first byte in this process.
-        address: usize,
-        /// Its length.
-        bytes: usize,
-    },
-    /// An open file as a whole.
-    File(RawFd),
-    /// The names of a directory.
-    Names,
 }
 
 /// Makes system calls. Cheap to clone.

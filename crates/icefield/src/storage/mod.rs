@@ -8,42 +8,41 @@
 //!   that the simulator records it. The simulator finds a store that bypasses the cells by comparing the mapping
 //!   with its shadow.
 //! - [`Cell32`] and [`Cell64`] are durable: after a crash they hold some value stored since they were last
-//!   persisted. A [`Cell128`] is two `Cell64`s that readers load as one. A [`CellLine`] is eight of them, which
-//!   readers search for a key. [`Volatile32`] and [`Volatile64`] live on the medium for locality only: after a
-//!   crash, *and after every reopening*, they may hold any value, and the simulator fills them with garbage.
+//!   persisted. A [`Cell128`] is two `Cell64`s that readers load as one. [`Volatile32`] and [`Volatile64`] live on
+//!   the medium for locality only: after a crash, *and after every reopening*, they may hold any value, and the
+//!   simulator fills them with garbage.
 //! - `flush` names lines. `fence` makes durable the lines that this thread flushed before it.
 //! - References on the medium are offsets or indices, checked against the region's length before use.
 
+pub mod alloc;
+mod arch;
 pub mod blob;
+mod bytes;
 pub mod cell;
+mod commit;
+mod durability;
+mod io;
+pub mod lock;
+mod mapped;
 pub mod medium;
+mod mutex;
+mod overlay;
 pub mod region;
 #[cfg(any(test, feature = "sim"))]
 pub mod sim;
 pub mod superblock;
 
-pub mod alloc;
-mod arch;
-mod bytes;
-mod commit;
-mod io;
-pub mod lock;
-mod mapped;
-
+pub use arch::{LINE_BYTES, TwoWords};
+pub use bytes::SharedBytes;
+pub use cell::{Cell32, Cell64, Cell128, Volatile32, Volatile64};
+pub use commit::{Committed, SyncMode};
+pub use durability::Durability;
 #[doc(hidden)]
 pub use io::{Errno, FaultPlan, Synced};
 #[cfg(any(test, feature = "sim"))]
 #[doc(hidden)]
 pub use io::{FaultAction, FaultAt, FaultMode};
 pub use mapped::{HugePages, Mapped, MappedOptions};
-
-pub use commit::{Committed, SyncMode};
-
-pub use bytes::SharedBytes;
-pub use cell::{Cell32, Cell64, Cell128, CellLine, Volatile32, Volatile64};
-pub use medium::{Durability, Medium};
+pub use medium::{Bytes, Medium, Persist, Properties, Regions, SimHooks, Words};
 pub(crate) use medium::{not_poisoned, refuse_child, sound};
 pub use region::Region;
-
-/// Bytes in a cache line: the unit of flushing.
-pub const LINE_BYTES: usize = 64;

@@ -11,7 +11,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::cell::Overlay;
+use super::overlay::Overlay;
 
 /// One region: a file of the table's directory (or its image in memory), mapped.
 ///

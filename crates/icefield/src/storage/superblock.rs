@@ -31,8 +31,9 @@ use std::fmt;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-use super::cell::Overlay;
-use super::{Cell64, Medium, Region, sound};
+use super::cell::{Cell64, Overlay};
+use super::medium::{Medium, sound};
+use super::region::Region;
 use crate::{Error, Result};
 
 /// The region that holds the superblock.
@@ -505,6 +506,12 @@ pub fn checksum(bytes: &[u8]) -> u64 {
         }
     }
     !crc
+}
+
+/// Returns the error for a superblock with a valid checksum and an impossible value.
+pub(crate) fn impossible(storage: &impl Medium, what: &str) -> Error {
+    let detail = format!("the superblock has an impossible {what}");
+    Error::corrupt(storage.path().join(TABLE_REGION), 0, detail)
 }
 
 #[cfg(test)]

@@ -93,10 +93,8 @@ mod planted {
     }
 
     fn faults_of_layers(in_crate: &str, text: &str) -> usize {
-        let lib = source(
-            "lib.rs",
-            "pub use error::{Error, Result}; pub use table::{DashEh, Table};",
-        );
+        let lib =
+            source("lib.rs", "pub use error::{Error, Result}; pub use table::{DashEh, Table};");
         faults(&source(in_crate, text), &root_exports(&lib)).len()
     }
 

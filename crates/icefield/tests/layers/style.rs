@@ -228,7 +228,10 @@ mod planted {
             3
         );
         assert_eq!(
-            count("engine/plush/op.rs", "fn persist() { storage.try_fence()?; storage.settle()?; }"),
+            count(
+                "engine/plush/op.rs",
+                "fn persist() { storage.try_fence()?; storage.settle()?; }"
+            ),
             0
         );
         assert_eq!(count("dash/eh.rs", "fn f() { storage.fence(); }"), 0);

@@ -11,8 +11,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use icefield::storage::superblock::{self, Identity, TABLE_REGION};
 use icefield::storage::{
-    Cell64, Errno, FaultAction, FaultAt, FaultMode, FaultPlan, HugePages, Mapped, MappedOptions,
-    Medium, Region,
+    Bytes, Cell64, Errno, FaultAction, FaultAt, FaultMode, FaultPlan, HugePages, Mapped,
+    MappedOptions, Medium, Persist, Properties, Region, Regions,
 };
 use icefield::{Durability, Error};
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
 
-use icefield::storage::{Cell32, Medium, Volatile32};
+use icefield::storage::{Cell32, SimHooks, Volatile32};
 
 use super::shelf::{Small, Words};
 

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Mutex, PoisonError};
 
 use icefield::storage::sim::Sim;
-use icefield::storage::{Cell32, Cell64, Medium, Region};
+use icefield::storage::{Cell32, Cell64, Persist, Region, Regions};
 use icefield::{Error, OnFailure, Result};
 use icefield_torture::call::{BatchKind, Call, Reply};
 use icefield_torture::crash::Machine;

@@ -9,7 +9,8 @@ use core::arch::x86_64::{
 
 use std::sync::atomic::AtomicU64;
 
-use super::{Isa, Kernel, Sse2};
+use super::isa::{Isa, Kernel};
+use super::sse2::Sse2;
 
 /// The instruction set AVX2.
 #[derive(Clone, Copy, Debug)]

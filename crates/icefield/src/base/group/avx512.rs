@@ -9,8 +9,8 @@ use core::arch::x86_64::{
 
 use std::sync::atomic::AtomicU64;
 
-use super::avx2::has_bit_manipulation;
-use super::{Avx2, Isa, Kernel};
+use super::avx2::{Avx2, has_bit_manipulation};
+use super::isa::{Isa, Kernel};
 
 /// The instruction sets AVX-512 F and BW.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,6 @@
 //! Comparisons by integer arithmetic: correct on every processor, and the reference for the tests of the others.
 
-use super::Isa;
+use super::isa::Isa;
 
 const LOW_BITS: u64 = 0x0101_0101_0101_0101;
 const HIGH_BITS: u64 = 0x8080_8080_8080_8080;

@@ -7,7 +7,7 @@ use core::arch::aarch64::{
     vreinterpretq_u8_u64,
 };
 
-use super::Isa;
+use super::isa::Isa;
 
 /// The instruction set NEON.
 #[derive(Clone, Copy, Debug, Default)]

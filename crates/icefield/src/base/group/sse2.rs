@@ -7,7 +7,8 @@ use core::arch::x86_64::{
 
 use std::sync::atomic::AtomicU64;
 
-use super::{Generic, Isa};
+use super::generic::Generic;
+use super::isa::Isa;
 
 /// The instruction set SSE2.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,5 +1,7 @@
 //! Tests every instruction set against a loop over the bytes.
 
+use std::sync::atomic::AtomicU64;
+
 use super::*;
 
 /// Words with many equal bytes, near misses, and neighbours that would reveal a borrow or a swapped lane.

@@ -1,7 +1,10 @@
 //! An asymmetric barrier with a cheap (light) and an expensive (heavy) side. A light and a heavy barrier on two
 //! threads are ordered: both threads agree which comes first.
 
-use super::{Ordering, fence};
+#[cfg(not(any(miri, loom)))]
+use rustix::thread::{MembarrierCommand, MembarrierQuery, membarrier, membarrier_query};
+
+use super::atomic::{Ordering, fence};
 
 /// The implementation of the barrier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,27 +17,21 @@ pub enum Barrier {
 }
 
 #[cfg(not(any(miri, loom)))]
-mod system {
-    use rustix::thread::{MembarrierCommand, MembarrierQuery, membarrier, membarrier_query};
+impl Barrier {
+    /// Returns the best barrier that this process can use. Queries the system on each call, which matters after a
+    /// fork.
+    pub fn detect() -> Self {
+        let needed =
+            MembarrierQuery::PRIVATE_EXPEDITED | MembarrierQuery::REGISTER_PRIVATE_EXPEDITED;
+        let offered = membarrier_query().contains(needed)
+            && membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok();
+        if offered { Self::OfTheSystem } else { Self::Fences }
+    }
 
-    use super::Barrier;
-
-    impl Barrier {
-        /// Returns the best barrier that this process can use. Queries the system on each call, which matters after a
-        /// fork.
-        pub fn detect() -> Self {
-            let needed =
-                MembarrierQuery::PRIVATE_EXPEDITED | MembarrierQuery::REGISTER_PRIVATE_EXPEDITED;
-            let offered = membarrier_query().contains(needed)
-                && membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok();
-            if offered { Self::OfTheSystem } else { Self::Fences }
-        }
-
-        /// Executes a barrier on every processor that runs a thread of this process. Returns `false` if the system
-        /// refused.
-        pub(super) fn everywhere() -> bool {
-            membarrier(MembarrierCommand::PrivateExpedited).is_ok()
-        }
+    /// Executes a barrier on every processor that runs a thread of this process. Returns `false` if the system
+    /// refused.
+    fn everywhere() -> bool {
+        membarrier(MembarrierCommand::PrivateExpedited).is_ok()
     }
 }
 

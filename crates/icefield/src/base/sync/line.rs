@@ -1,7 +1,6 @@
 //! Cache lines of eight words, and large arrays of them: zeroed memory, or loom words in a model.
 
-use super::AtomicU64;
-use crate::base::group::Isa;
+use super::atomic::AtomicU64;
 
 /// A cache line of eight words.
 #[derive(Debug)]
@@ -13,8 +12,9 @@ const _: () = assert!(size_of::<Line>() == 64);
 
 #[cfg(not(loom))]
 mod lines {
-    use super::{Isa, Line};
+    use crate::base::group::Isa;
     use crate::base::memory::{GrowingArray, Zeroable, ZeroedArray};
+    use crate::base::sync::line::Line;
 
     // SAFETY: eight atomic words: zero is a valid value, they need no drop, and their alignment of 64 is below 4096.
     unsafe impl Zeroable for Line {}
@@ -44,8 +44,10 @@ mod lines {
     use std::io;
     use std::ops::Deref;
 
-    use super::super::Ordering::Relaxed;
-    use super::{AtomicU64, Isa, Line};
+    use crate::base::group::Isa;
+    use crate::base::sync::atomic::AtomicU64;
+    use crate::base::sync::atomic::Ordering::Relaxed;
+    use crate::base::sync::line::Line;
 
     /// An array of lines that starts zeroed.
     #[derive(Debug)]

@@ -10,7 +10,7 @@ use super::stash;
 use crate::Result;
 use crate::base::version_lock;
 use crate::storage::alloc::{Allocator, Claim};
-use crate::storage::{Cell64, Medium};
+use crate::storage::{Cell64, Medium, Persist, SimHooks};
 
 impl<T: Kinds> Core<T> {
     pub(super) fn chain_block(&self, block: u32) -> Result<&ChainBlock> {

@@ -26,7 +26,7 @@ use crate::Result;
 use crate::base::counter::ShardedCounter;
 use crate::engine::mending::Mending;
 use crate::engine::slots::EpochGuard;
-use crate::storage::{Cell64, Medium};
+use crate::storage::{Cell64, Medium, Persist, Regions, SimHooks};
 
 /// Allocator tag of segments that are not split off: those of a new table, and the first one after `clear`.
 const NO_SOURCE: u32 = u32::MAX;

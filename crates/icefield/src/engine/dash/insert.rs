@@ -13,8 +13,8 @@ use super::stash;
 use crate::Result;
 use crate::engine::LookupKey;
 use crate::engine::slots::{EpochGuard, PreparedRecord};
-use crate::storage::Medium;
 use crate::storage::blob::BlobRef;
+use crate::storage::{Medium, Persist};
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 /// Maximum number of records that are displaced to make room for one.

@@ -36,8 +36,8 @@ use crate::Result;
 use crate::base::counter::ShardedCounter;
 use crate::engine::mending::Mending;
 use crate::engine::slots::EpochGuard;
-use crate::storage::Medium;
 use crate::storage::alloc::Blocks;
+use crate::storage::{Medium, Persist};
 
 /// Minimum number of chained buckets for which space is reserved, besides those in use.
 const SPARE_CHAINED: u64 = 8;

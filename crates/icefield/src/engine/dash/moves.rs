@@ -4,7 +4,7 @@ use super::insert::copy_fingerprint;
 use super::kinds::Kinds;
 use super::layout::Bucket;
 use super::segment::Core;
-use crate::storage::Medium;
+use crate::storage::Persist;
 
 /// A planned move of a record into a free slot.
 pub(super) struct Move<'a> {

@@ -8,7 +8,7 @@ use super::moves::Move;
 use super::segment::{Core, Segment};
 use super::stash;
 use crate::Result;
-use crate::storage::Medium;
+use crate::storage::Persist;
 
 /// Displacements in rounds: those of a round are made together, after those of the previous rounds.
 type Rounds<'a> = [Vec<Move<'a>>; MAX_MOVES];

@@ -19,7 +19,7 @@ use super::marks::{DUE, Mark, STILL};
 use super::segment::{Core, Segment};
 use super::still::Still;
 use crate::base::version_lock;
-use crate::storage::{Medium, refuse_child};
+use crate::storage::{Medium, Persist, Properties, refuse_child};
 use crate::{Error, Result};
 
 /// Makes sure that a segment has been recovered in this session; costs one DRAM load if it has been. Returns `false` if

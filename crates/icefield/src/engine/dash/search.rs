@@ -9,7 +9,7 @@ use crate::Result;
 use crate::base::reclaim::PROTECTED;
 use crate::base::version_lock;
 use crate::engine::LookupKey;
-use crate::storage::Medium;
+use crate::storage::SimHooks;
 
 /// The result of an optimistic search.
 pub(super) enum Search<T> {

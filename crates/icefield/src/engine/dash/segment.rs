@@ -17,7 +17,7 @@ use crate::base::memory::GrowingArray;
 use crate::engine::slots::{EpochGuard, Records};
 use crate::storage::alloc::Allocator;
 use crate::storage::superblock::ROOT_OFFSET;
-use crate::storage::{Medium, Region};
+use crate::storage::{Properties, Region, Regions};
 use crate::{Error, Result};
 
 /// The state that every directory policy works on: the medium, the regions, the records, and the DRAM beside them.

@@ -12,8 +12,8 @@ use super::segment::{Core, Segment};
 use super::stash;
 use crate::Result;
 use crate::base::version_lock;
-use crate::storage::Medium;
 use crate::storage::alloc::Claim;
+use crate::storage::{Medium, Persist, Regions};
 
 /// A new segment that other threads cannot reach yet, with all its buckets locked.
 pub(super) struct NewSegment<'a, M: Medium> {

@@ -17,7 +17,7 @@ use super::segment::{Core, Segment};
 use super::segment_builder::NewSegment;
 use super::stash;
 use crate::Result;
-use crate::storage::Medium;
+use crate::storage::{Medium, Persist};
 
 /// Maximum chain length of a segment that is split. The records of a longer chain agree in many hash bits, so that a
 /// split would not help, and copying the chain would need many blocks at once.

@@ -12,7 +12,7 @@ use crate::engine::LookupKey;
 use crate::engine::slots::batch::Write;
 use crate::engine::slots::table::{WriteMode, WriteOutcome};
 use crate::engine::slots::{EpochGuard, PreparedRecord};
-use crate::storage::Medium;
+use crate::storage::{Medium, Persist};
 
 /// Maximum number of operations that share fences.
 pub(super) const WINDOW: usize = 32;

@@ -463,7 +463,7 @@ fn lengths(head: &[u8]) -> [usize; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::{Mapped, MappedOptions};
+    use crate::storage::{Bytes, Mapped, MappedOptions};
 
     fn log(storage: &Mapped, verifies: bool) -> PayloadLog {
         PayloadLog::open(storage, 1 << 12, 1 << 20, verifies).expect("space")

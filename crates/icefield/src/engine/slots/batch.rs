@@ -4,7 +4,7 @@ use super::table::{SlotTable, WriteMode, WriteOutcome};
 use super::{EpochGuard, LookupKey, PreparedRecord};
 use crate::engine::{Mixed, Operations, WriteKind};
 use crate::outcome::{Computed, Decision, OnFailure};
-use crate::storage::Medium;
+use crate::storage::Properties;
 use crate::types::{Keep, Raw, Take};
 use crate::{Error, Result};
 

@@ -3,8 +3,8 @@
 
 use super::{EpochGuard, LookupKey, PreparedRecord, Records};
 use crate::report::{DamagedRecord, SalvageReport};
-use crate::storage::Medium;
 use crate::storage::blob::Owner;
+use crate::storage::{Medium, Persist, Properties};
 use crate::types::{Copied, Item, Raw, RecordForm, Take, Types};
 use crate::{Error, Result};
 

@@ -96,6 +96,7 @@ fn first_listed(storage: &impl Medium, set: &Set, blocks: &impl Blocks) -> Resul
 mod tests {
     use super::super::intent_word;
     use super::*;
+    use crate::storage::medium::Regions;
     use crate::storage::sim::{Sim, SimOptions};
 
     struct Nothing;

@@ -3,7 +3,7 @@
 use std::arch::{asm, is_aarch64_feature_detected};
 use std::sync::atomic::Ordering;
 
-use crate::storage::Cell128;
+use super::two_words::TwoWords;
 
 /// The instruction by which this processor writes a line back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,19 +69,19 @@ pub(crate) fn loads_whole() -> bool {
 
 /// Loads both words, as one where [`loads_whole`] returns `true`, with Acquire ordering.
 #[inline(always)]
-pub(crate) fn load128(cell: &Cell128) -> [u64; 2] {
+pub(crate) fn load128(words: &TwoWords) -> [u64; 2] {
     if !loads_whole() {
-        return cell.0.each_ref().map(|word| word.load(Ordering::Acquire));
+        return words.0.each_ref().map(|word| word.load(Ordering::Acquire));
     }
     let (first, second): (u64, u64);
-    // SAFETY: reads the 16 bytes of `cell` and nothing else, as one because they are 16-byte aligned. The block is
+    // SAFETY: reads the 16 bytes of `words` and nothing else, as one because they are 16-byte aligned. The block is
     // opaque to the compiler, so the language's rules for plain loads do not apply, and the compiler moves no access
     // across it. The barrier orders the load before all later accesses. Together this is Acquire.
     unsafe {
         asm!(
-            "ldp {first}, {second}, [{cell}]",
+            "ldp {first}, {second}, [{words}]",
             "dmb ishld",
-            cell = in(reg) std::ptr::from_ref(cell),
+            words = in(reg) std::ptr::from_ref(words),
             first = out(reg) first,
             second = out(reg) second,
             options(nostack, preserves_flags)

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{Ordering, fence};
 
-use crate::storage::Cell128;
+use super::two_words::TwoWords;
 
 /// No write-back instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +43,6 @@ pub(crate) fn loads_whole() -> bool {
 
 /// Loads both words, one after the other, with Acquire ordering.
 #[inline(always)]
-pub(crate) fn load128(cell: &Cell128) -> [u64; 2] {
-    cell.0.each_ref().map(|word| word.load(Ordering::Acquire))
+pub(crate) fn load128(words: &TwoWords) -> [u64; 2] {
+    words.0.each_ref().map(|word| word.load(Ordering::Acquire))
 }

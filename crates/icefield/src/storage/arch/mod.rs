@@ -8,6 +8,7 @@
 mod aarch64;
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod generic;
+mod two_words;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
@@ -20,7 +21,10 @@ use x86_64 as native;
 
 pub(crate) use native::{Instruction, load128, loads_whole, store_fence};
 
-use super::LINE_BYTES;
+pub use two_words::TwoWords;
+
+/// Bytes in a cache line: the unit of flushing.
+pub const LINE_BYTES: usize = 64;
 
 /// Starts the write-back of the line that holds `byte`, which is mapped.
 #[inline(always)]
@@ -57,7 +61,6 @@ mod tests {
     use std::sync::atomic::AtomicU64;
 
     use super::*;
-    use crate::storage::Cell128;
 
     #[test]
     fn counts_the_lines_that_a_range_touches() {
@@ -79,7 +82,7 @@ mod tests {
 
     #[test]
     fn two_words_are_loaded_in_their_order() {
-        let words = Cell128([AtomicU64::new(1), AtomicU64::new(u64::MAX - 1)]);
+        let words = TwoWords([AtomicU64::new(1), AtomicU64::new(u64::MAX - 1)]);
         assert_eq!(load128(&words), [1, u64::MAX - 1]);
     }
 
@@ -90,7 +93,7 @@ mod tests {
             return;
         }
         // The second word equals the first, or is one behind it: a torn load would show other differences.
-        let words = Cell128([AtomicU64::new(0), AtomicU64::new(0)]);
+        let words = TwoWords([AtomicU64::new(0), AtomicU64::new(0)]);
         std::thread::scope(|scope| {
             let writer = scope.spawn(|| {
                 for n in 1..400_000 {

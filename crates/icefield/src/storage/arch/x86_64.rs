@@ -4,7 +4,7 @@ use std::arch::asm;
 use std::arch::x86_64::{__cpuid, __cpuid_count, _mm_clflush, _mm_sfence};
 use std::sync::atomic::Ordering;
 
-use crate::storage::Cell128;
+use super::two_words::TwoWords;
 
 /// The instruction by which this processor writes a line back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,20 +82,20 @@ pub(crate) fn loads_whole() -> bool {
 
 /// Loads both words, as one where [`loads_whole`] returns `true`, with Acquire ordering.
 #[inline(always)]
-pub(crate) fn load128(cell: &Cell128) -> [u64; 2] {
+pub(crate) fn load128(words: &TwoWords) -> [u64; 2] {
     if !loads_whole() {
-        return cell.0.each_ref().map(|word| word.load(Ordering::Acquire));
+        return words.0.each_ref().map(|word| word.load(Ordering::Acquire));
     }
     let (first, second): (u64, u64);
-    // SAFETY: reads the 16 bytes of `cell`, whose type has the alignment that the instruction needs, and nothing else.
+    // SAFETY: reads the 16 bytes of `words`, whose type has the alignment that the instruction needs, and nothing else.
     // The block is opaque to the compiler, so the language's rules for plain loads do not apply, and the compiler
     // moves no access across it. The processor keeps loads in order. Together this is Acquire.
     unsafe {
         asm!(
-            "vmovdqa {both}, [{cell}]",
+            "vmovdqa {both}, [{words}]",
             "vmovq {first}, {both}",
             "vpextrq {second}, {both}, 1",
-            cell = in(reg) std::ptr::from_ref(cell),
+            words = in(reg) std::ptr::from_ref(words),
             both = out(xmm_reg) _,
             first = out(reg) first,
             second = out(reg) second,

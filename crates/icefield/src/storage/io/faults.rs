@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use rustix::io::Errno;
 use rustix::process::Signal;
 
-use super::{Synced, lock};
+use super::synced::Synced;
+use crate::storage::mutex::lock;
 
 /// The effect of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

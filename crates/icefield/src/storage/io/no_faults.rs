@@ -2,7 +2,7 @@
 
 use rustix::io::Errno;
 
-use super::Synced;
+use super::synced::Synced;
 
 /// A plan that cannot be made.
 #[derive(Debug)]

@@ -12,13 +12,20 @@ use std::sync::atomic::Ordering;
 
 use rustix::io::Errno;
 
-use super::directory::{Directory, LOCK_FILE};
+use super::Mapped;
+use super::directory::Directory;
+use super::lock_file::LOCK_FILE;
+use super::options::MappedOptions;
 use super::permit::Permit;
-use super::region_file::{RegionFile, allocate, file_length, odd_file};
-use super::{Mapped, MappedOptions, lock};
+use super::plain_file::{allocate, file_length, odd_file};
+use super::region_file::RegionFile;
+use crate::storage::cell::Cell64;
+use crate::storage::durability::Durability;
 use crate::storage::io::{Access, Io, error};
+use crate::storage::medium::{Properties, Regions};
+use crate::storage::mutex::lock;
+use crate::storage::region::Region;
 use crate::storage::superblock::TABLE_REGION;
-use crate::storage::{Cell64, Durability, Medium, Region};
 use crate::{Error, Result};
 
 /// The number of bytes copied at a time.

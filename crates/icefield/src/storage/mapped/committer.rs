@@ -7,8 +7,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::dirty::{Dirty, Work};
-use crate::storage::SyncMode;
-use crate::storage::io::lock;
+use crate::storage::commit::SyncMode;
+use crate::storage::mutex::lock;
 
 /// The thread. It is started when it is first needed, and ends when this is dropped.
 #[derive(Debug)]

@@ -17,7 +17,7 @@ use rustix::io::Errno;
 
 use super::region_file::RegionFile;
 use crate::storage::commit::Group;
-use crate::storage::io::lock;
+use crate::storage::mutex::lock;
 
 /// One hull for each region with flushed ranges.
 #[derive(Debug, Default)]

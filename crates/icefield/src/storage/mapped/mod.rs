@@ -1,10 +1,16 @@
 //! The real medium: a directory of mapped files, or anonymous memory.
 //!
+//! `regions`, `accesses` (words and bytes), `persist` and `lifecycle` implement the roles of [`super::medium`]. The
+//! parts that they use:
+//!
 //! - `directory`: the table's directory: created under a hidden name and renamed when complete, locked, cleaned up.
-//! - `region_file`: one region: a file that grows underneath its mapping.
+//!   `creation`: incomplete creations. `lock_file`: the lock and its file.
+//! - `region_file`: one region: a file that grows underneath its mapping. `plain_file`: files without a mapping.
+//!   `setting`: what regions depend on.
 //! - `reservation`: the addresses of regions.
 //! - `budget`: the bound on all regions together; `holes`: the punched ranges of a region, which do not count against
 //!   it.
+//! - `effort`: the work of a flush and a fence.
 //! - `permit`: the word that determines whether this process may change the table.
 //! - `dirty`: the ranges that `Durability::Disk` has yet to sync.
 //! - `committer`: the thread that syncs for others.
@@ -35,94 +41,47 @@
 //! new place (btrfs, ZFS, or XFS where a backup shares blocks), where a reservation guarantees nothing. A store into
 //! such a hole on a full device faults likewise.
 
+mod accesses;
 mod backup;
 mod budget;
 mod committer;
+mod creation;
 mod directory;
 mod dirty;
+mod effort;
 mod holes;
+mod lifecycle;
+mod lock_file;
+mod options;
 mod permit;
+mod persist;
+mod plain_file;
 mod region_file;
+mod regions;
 mod reservation;
 mod room;
+mod setting;
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence};
 use std::sync::{Arc, Mutex};
 
-use super::arch::{self, Instruction};
-use super::io::{Errno, FaultPlan, Io, Keeper, error, lock};
-use super::{CellLine, Committed, Durability, Medium, Region, SyncMode};
-use crate::base::group::Isa;
+use super::commit::SyncMode;
+use super::durability::Durability;
+use super::io::{Io, error};
+use super::mutex::lock;
+use super::region::Region;
 use crate::{Error, Result};
 use budget::Budget;
 use committer::Committer;
-use directory::{Directory, Purpose};
+use directory::Directory;
 use dirty::Dirty;
+use effort::Effort;
+use lock_file::Purpose;
 use permit::{Permit, Refusal};
-use region_file::{Backing, RegionFile, Setting};
+use region_file::RegionFile;
+use setting::{Backing, Failure, Setting};
 
-/// Options for opening a [`Mapped`].
-#[derive(Clone, Debug, Default)]
-pub struct MappedOptions {
-    /// The events that the files must survive.
-    pub durability: Durability,
-    /// Determines when writes are acknowledged, on [`Durability::Disk`].
-    pub sync: SyncMode,
-    /// The largest number of bytes of all regions together; `None`: only the file system limits them.
-    pub max_bytes: Option<u64>,
-    /// Makes system calls fail, for tests.
-    pub faults: Option<Arc<FaultPlan>>,
-    /// The processor's caches are in the persistence domain (eADR, global persistent flush): `Pmem` and `PmemForced`
-    /// then write no lines back and only fence.
-    pub skip_flush: bool,
-    /// The parts of the files that are put into huge pages.
-    pub huge_pages: HugePages,
-    /// [`Mapped::open_read_only`] neither waits for a writer nor locks one out: for tables that are never changed in
-    /// place, and whose readers verify which data they may use.
-    pub beside_writer: bool,
-}
-
-/// The parts of a table's files that are put into huge pages, where the kernel can do that: Linux 6.1 and later, in
-/// `tmpfs`, and not where a fence is a sync. For anonymous memory huge pages are always requested.
-///
-/// ```
-/// use icefield::{DashEh, HugePages};
-/// let table = DashEh::<u64, u64>::options().huge_pages(HugePages::Never).in_memory()?;
-/// # Ok::<(), icefield::Error>(())
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum HugePages {
-    /// None.
-    Never,
-    /// Whole huge pages with which files are created and by which they grow: that takes less time than small pages and
-    /// their first accesses do. At most 64 MiB at a time in a file that is in use, because its writers wait for it.
-    #[default]
-    Growth,
-    /// As `Growth`, and at an opening all present content. That takes half a second for a gigabyte, and several times
-    /// as long where memory is fragmented or in use; later openings, and other processes, benefit from it.
-    All,
-}
-
-impl From<bool> for HugePages {
-    /// `true`: [`HugePages::All`]; `false`: [`HugePages::Never`].
-    fn from(all: bool) -> Self {
-        if all { Self::All } else { Self::Never }
-    }
-}
-
-/// The work of a flush and a fence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Effort {
-    /// Flush and fence: nothing. The store itself suffices.
-    None,
-    /// Flush: write lines back. Fence: a store fence.
-    Lines(Instruction),
-    /// Flush: nothing. Fence: a store fence.
-    FenceOnly,
-    /// Flush: record the range. Fence: sync the recorded ranges.
-    Sync,
-}
+pub use options::{HugePages, MappedOptions};
 
 /// A table's directory of mapped region files, or a table in anonymous memory.
 #[derive(Debug)]
@@ -146,7 +105,8 @@ pub struct Mapped {
 }
 
 impl Mapped {
-    /// Starts a new table directory that will appear at `path` with [`Medium::publish_created`].
+    /// Starts a new table directory that will appear at `path` with
+    /// [`publish_created`](super::Medium::publish_created).
     ///
     /// # Errors
     /// [`Error::AlreadyExists`] when anything but an empty directory, or an incomplete creation in one, is at `path`;
@@ -232,7 +192,8 @@ impl Mapped {
         permit: u32,
     ) -> Result<Self> {
         let read_only = permit == Permit::READ_ONLY;
-        let effort = if read_only { Effort::None } else { effort(durability, options.skip_flush)? };
+        let effort =
+            if read_only { Effort::None } else { Effort::of(durability, options.skip_flush)? };
         let permit = Permit::new(&io, permit).map_err(|errno| error(&path, errno, 0))?;
         let budget = Budget::new(options.max_bytes);
         let sync = if effort == Effort::Sync { options.sync } else { SyncMode::Always };
@@ -288,27 +249,6 @@ impl Mapped {
         }
     }
 
-    /// Returns the region `name`. Runs `prepare` on its file when that is mapped for the first time.
-    fn map_region(
-        &self,
-        name: &'static str,
-        max_bytes: u64,
-        prepare: impl FnOnce(&RegionFile, &Setting<'_>) -> Result<(), region_file::Failure>,
-    ) -> Result<Region> {
-        let mut regions = lock(&self.regions);
-        if let Some(file) = regions.iter().find(|file| file.region().name() == name) {
-            return Ok(RegionFile::handle(file));
-        }
-        self.refuse_child()?;
-        let file = self.poison_if(RegionFile::open(&self.setting(), name, max_bytes))?;
-        self.poison_if(prepare(&file, &self.setting()))?;
-        let file = Arc::new(file);
-        self.budget.take_unchecked(file.region().len());
-        let region = RegionFile::handle(&file);
-        regions.push(file);
-        Ok(region)
-    }
-
     fn file_of(&self, region: &Region) -> Result<Arc<RegionFile>> {
         let regions = lock(&self.regions);
         let file = regions.iter().find(|file| file.region().base() == region.base());
@@ -319,7 +259,7 @@ impl Mapped {
     }
 
     /// Poisons the medium if `result` reports that a sync failed or that a file was truncated.
-    fn poison_if<T>(&self, result: Result<T, region_file::Failure>) -> Result<T> {
+    fn poison_if<T>(&self, result: Result<T, Failure>) -> Result<T> {
         result.map_err(|failure| {
             if failure.poisons {
                 self.permit.poison();
@@ -328,419 +268,12 @@ impl Mapped {
         })
     }
 
-    /// Writes by a system call; returns whether that succeeded. Not used on persistent memory, where a store's page
-    /// fault makes the file's blocks durable.
-    fn written_by_call(&self, region: &Region, offset: u64, src: &[u8]) -> bool {
-        let inside = offset.checked_add(src.len() as u64).is_some_and(|end| end <= region.len());
-        let write = |file: Arc<RegionFile>| file.write(&self.io, offset, src).is_ok();
-        inside && self.backing() == Backing::Shared && self.file_of(region).is_ok_and(write)
-    }
-
     /// Fails in a forked child, whose changes of the files would mix with those of its parent. A reader's pages are
     /// private.
     fn refuse_child(&self) -> Result<()> {
         match self.permit.refusal() {
             Some(Refusal::Forked) if !self.read_only() => Err(Error::Forked),
             _ => Ok(()),
-        }
-    }
-
-    /// Records a range that the next fence of this thread has to sync.
-    #[cold]
-    fn note_dirty(&self, start: *const u8, bytes: usize) {
-        if bytes == 0 {
-            return;
-        }
-        let regions = lock(&self.regions);
-        let found = regions.iter().find_map(|file| Some((file, file.offset_of(start, bytes)?)));
-        if let Some((file, offset)) = found {
-            self.dirty.note(file, offset..offset + bytes as u64);
-        }
-    }
-
-    /// Syncs the ranges that this thread has recorded.
-    #[cold]
-    fn sync_dirty(&self) -> Result<()> {
-        self.synced(self.dirty.sync_own())
-    }
-
-    /// Poisons the medium if the sync failed. Fails if any sync has ever failed: nothing may be changed then.
-    fn synced(&self, answer: Result<(), Errno>) -> Result<()> {
-        if answer.is_err() {
-            self.permit.poison();
-        }
-        match self.permit.refusal() {
-            Some(Refusal::Poisoned) => Err(Error::Poisoned),
-            _ => Ok(()),
-        }
-    }
-}
-
-/// Returns the work of flushes and fences for `durability`.
-fn effort(durability: Durability, skip_flush: bool) -> Result<Effort> {
-    Ok(match durability {
-        Durability::Auto | Durability::Memory | Durability::Process => Effort::None,
-        Durability::Disk => Effort::Sync,
-        Durability::Pmem | Durability::PmemForced if skip_flush => Effort::FenceOnly,
-        Durability::Pmem | Durability::PmemForced => {
-            Effort::Lines(Instruction::detect().ok_or_else(|| {
-                Error::Unsupported(
-                    "this processor cannot write cache lines back; use durability `process`".into(),
-                )
-            })?)
-        }
-    })
-}
-
-impl crate::storage::medium::sealed::Sealed for Mapped {}
-
-impl Medium for Mapped {
-    fn claimed(self) -> Result<Self> {
-        let purpose = self.directory.as_ref().map(|directory| directory.purpose());
-        if purpose == Some(Purpose::ReadBeside) {
-            return Err(Error::InvalidOption {
-                option: "beside_writer",
-                detail: "this table changes its files in place; open it without".into(),
-            });
-        }
-        if let Some(file) = lock(&self.regions).iter().find(|file| file.region().is_shared()) {
-            return Err(super::medium::in_use(file.region()));
-        }
-        Ok(self)
-    }
-
-    fn region(&self, name: &'static str, max_bytes: u64) -> Result<Region> {
-        self.map_region(name, max_bytes, RegionFile::fill_holes)
-    }
-
-    fn region_with_holes(&self, name: &'static str, max_bytes: u64) -> Result<Region> {
-        self.map_region(name, max_bytes, |_, _| Ok(()))
-    }
-
-    fn grow(&self, region: &Region, bytes: u64) -> Result<()> {
-        if bytes <= region.len() {
-            return Ok(());
-        }
-        self.refuse_child()?;
-        let file = self.file_of(region)?;
-        self.poison_if(file.grow(&self.setting(), &self.budget, bytes, false))
-    }
-
-    fn grow_exactly(&self, region: &Region, bytes: u64) -> Result<()> {
-        if bytes <= region.len() {
-            return Ok(());
-        }
-        self.refuse_child()?;
-        let file = self.file_of(region)?;
-        self.poison_if(file.grow(&self.setting(), &self.budget, bytes, true))
-    }
-
-    fn discard_region(&self, name: &'static str) -> Result<()> {
-        self.refuse_child()?;
-        let mut regions = lock(&self.regions);
-        if let Some(at) = regions.iter().position(|file| file.region().name() == name) {
-            // Handles keep the mapping, and with it the file's bytes.
-            let file = regions.swap_remove(at);
-            self.budget.give(file.counted_bytes());
-        }
-        if self.read_only() {
-            return Ok(());
-        }
-        self.poison_if(region_file::remove(&self.setting(), name))
-    }
-
-    fn punch(&self, region: &Region, offset: u64, bytes: u64) -> Result<()> {
-        self.refuse_child()?;
-        let file = self.file_of(region)?;
-        self.poison_if(file.punch(&self.setting(), &self.budget, offset, bytes))
-    }
-
-    fn reserve(&self, region: &Region, offset: u64, bytes: u64) -> Result<()> {
-        self.refuse_child()?;
-        let file = self.file_of(region)?;
-        self.poison_if(file.reserve(&self.setting(), &self.budget, offset, bytes))
-    }
-
-    fn check_room(&self, bytes: u64, dram_bytes: u64) -> Result<()> {
-        let no_space = || Error::NoSpace { path: self.path.clone(), needed_bytes: bytes };
-        if bytes > self.budget.left() {
-            return Err(no_space());
-        }
-        let mut memory = dram_bytes;
-        match &self.directory {
-            // A reader grows in its private pages.
-            Some(_) if self.read_only() => memory = memory.saturating_add(bytes),
-            Some(directory) => {
-                let left = room::of_file_system(directory.file()).unwrap_or(u64::MAX);
-                if bytes > left || bytes > room::of_a_file() {
-                    return Err(no_space());
-                }
-                if self.io.keeper(directory.file()) == Keeper::Memory {
-                    memory = memory.saturating_add(bytes);
-                }
-            }
-            None => memory = memory.saturating_add(bytes),
-        }
-        if memory < room::ALWAYS_THERE {
-            return Ok(());
-        }
-        match room::of_memory() {
-            Some(left) if memory > left => Err(Error::NoMemory { needed_bytes: memory }),
-            _ => Ok(()),
-        }
-    }
-
-    #[inline(always)]
-    fn check_writable(&self) -> Result<()> {
-        if self.permit.granted() {
-            return Ok(());
-        }
-        match self.permit.refusal() {
-            None => Ok(()),
-            Some(Refusal::ReadOnly) => Err(Error::ReadOnly),
-            Some(Refusal::Poisoned) => Err(Error::Poisoned),
-            Some(Refusal::Forked) => Err(Error::Forked),
-        }
-    }
-
-    fn is_private(&self) -> bool {
-        self.backing() == Backing::Private
-    }
-
-    fn durability(&self) -> Durability {
-        self.durability
-    }
-
-    fn path(&self) -> &Path {
-        &self.path
-    }
-
-    #[inline(always)]
-    fn flush(&self, start: *const u8, bytes: usize) {
-        match self.effort {
-            Effort::None | Effort::FenceOnly => {}
-            Effort::Lines(instruction) => arch::flush_range(instruction, start, bytes),
-            Effort::Sync => self.note_dirty(start, bytes),
-        }
-    }
-
-    #[inline(always)]
-    fn flush_line(&self, byte: *const u8) {
-        if self.is_free {
-            return;
-        }
-        match self.effort {
-            Effort::None | Effort::FenceOnly => {}
-            Effort::Lines(instruction) => arch::flush_line(instruction, byte),
-            Effort::Sync => self.note_dirty(byte, 1),
-        }
-    }
-
-    #[inline(always)]
-    fn fence(&self) {
-        // A failure has poisoned the medium.
-        let _ = self.try_fence();
-    }
-
-    #[inline(always)]
-    fn try_fence(&self) -> Result<()> {
-        // SeqCst: a killed process leaves all its stores so far, so it suffices that the compiler keeps the order of
-        // stores.
-        compiler_fence(Ordering::SeqCst);
-        if self.is_free {
-            return Ok(());
-        }
-        match self.effort {
-            Effort::None => Ok(()),
-            Effort::Lines(_) | Effort::FenceOnly => {
-                arch::store_fence();
-                Ok(())
-            }
-            Effort::Sync => self.sync_dirty(),
-        }
-    }
-
-    fn sync_mode(&self) -> SyncMode {
-        self.sync
-    }
-
-    fn fence_is_free(&self) -> bool {
-        self.is_free
-    }
-
-    fn fence_syncs(&self) -> bool {
-        self.effort == Effort::Sync
-    }
-
-    #[inline]
-    fn fence_later(&self) -> Result<()> {
-        if self.effort != Effort::Sync {
-            return self.try_fence();
-        }
-        self.synced(self.dirty.leave_own())
-    }
-
-    #[inline]
-    fn fence_deferred(&self) -> Result<()> {
-        if self.effort != Effort::Sync {
-            return Ok(());
-        }
-        self.synced(self.dirty.fence_deferred())
-    }
-
-    fn committed(&self) -> Committed {
-        match self.check_writable() {
-            // On a read-only medium no fence can be pending.
-            Ok(()) | Err(Error::ReadOnly) => {}
-            // Forked: the syncing thread is the parent's. Poisoned: it makes no further syncs.
-            refused => return Committed::known(refused),
-        }
-        if self.effort != Effort::Sync {
-            return Committed::known(Ok(()));
-        }
-        if let Err(error) = self.check_writable() {
-            return Committed::known(Err(error));
-        }
-        if self.committer.start().is_err() || self.committer.is_current() {
-            // Either no thread can be started, or this is the syncing thread, in a waker: sync on this thread.
-            return Committed::known(self.fence_deferred());
-        }
-        match self.dirty.ask() {
-            Some((group, ticket)) => Committed::by(group, ticket),
-            None => Committed::known(Ok(())),
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn write_bytes(&self, region: &Region, offset: u64, src: &[u8]) {
-        let target = region.place(offset, src.len() as u64);
-        assert!(target.is_some(), "a write of {} bytes outside {}", src.len(), region.name());
-        if let Some(target) = target {
-            // SAFETY: in bounds, as just asserted; the caller guarantees exclusive access to the range.
-            unsafe { std::ptr::copy_nonoverlapping(src.as_ptr(), target.as_ptr(), src.len()) };
-        }
-    }
-
-    unsafe fn write_new_bytes(&self, region: &Region, offset: u64, src: &[u8]) {
-        if !self.written_by_call(region, offset, src) {
-            // SAFETY: the caller's contract.
-            unsafe { self.write_bytes(region, offset, src) };
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn read_bytes<'a>(
-        &self,
-        region: &'a Region,
-        offset: u64,
-        bytes: usize,
-    ) -> Option<&'a [u8]> {
-        let start = region.place(offset, bytes as u64)?;
-        // SAFETY: in bounds, as just checked; the caller guarantees that the range is not written while the reference
-        // lives.
-        Some(unsafe { std::slice::from_raw_parts(start.as_ptr(), bytes) })
-    }
-
-    #[inline(always)]
-    fn load32(&self, cell: &AtomicU32, order: Ordering) -> u32 {
-        cell.load(order)
-    }
-
-    #[inline(always)]
-    fn load64(&self, cell: &AtomicU64, order: Ordering) -> u64 {
-        cell.load(order)
-    }
-
-    #[inline(always)]
-    fn find_keys(&self, isa: impl Isa, line: &CellLine, key: u64) -> u32 {
-        isa.find_keys(&line.0, key)
-    }
-
-    #[inline(always)]
-    fn has_bits(&self, isa: impl Isa, line: &CellLine, hash: u64) -> bool {
-        isa.has_bits(&line.0, hash)
-    }
-
-    #[inline(always)]
-    fn store32(&self, cell: &AtomicU32, value: u32, order: Ordering) {
-        cell.store(value, order);
-    }
-
-    #[inline(always)]
-    fn store64(&self, cell: &AtomicU64, value: u64, order: Ordering) {
-        cell.store(value, order);
-    }
-
-    #[inline(always)]
-    fn load_volatile32(&self, cell: &AtomicU32, order: Ordering) -> u32 {
-        cell.load(order)
-    }
-
-    #[inline(always)]
-    fn load_volatile64(&self, cell: &AtomicU64, order: Ordering) -> u64 {
-        cell.load(order)
-    }
-
-    #[inline(always)]
-    fn store_volatile32(&self, cell: &AtomicU32, value: u32, order: Ordering) {
-        cell.store(value, order);
-    }
-
-    #[inline(always)]
-    fn store_volatile64(&self, cell: &AtomicU64, value: u64, order: Ordering) {
-        cell.store(value, order);
-    }
-
-    #[inline(always)]
-    fn cas_volatile32(
-        &self,
-        cell: &AtomicU32,
-        current: u32,
-        new: u32,
-        success: Ordering,
-        failure: Ordering,
-    ) -> std::result::Result<u32, u32> {
-        cell.compare_exchange_weak(current, new, success, failure)
-    }
-
-    #[inline(always)]
-    fn cas_volatile64(
-        &self,
-        cell: &AtomicU64,
-        current: u64,
-        new: u64,
-        success: Ordering,
-        failure: Ordering,
-    ) -> std::result::Result<u64, u64> {
-        cell.compare_exchange_weak(current, new, success, failure)
-    }
-
-    fn backup_to(&self, path: &Path) -> Result<u64> {
-        Self::backup_to(self, path)
-    }
-
-    fn copy_regions(&self, path: &Path, parts: &[(&Region, u64)]) -> Result<Self> {
-        Self::copy_regions(self, path, parts)
-    }
-
-    fn publish_created(&self) -> Result<()> {
-        self.refuse_child()?;
-        let Some(directory) = &self.directory else { return Ok(()) };
-        let regions = lock(&self.regions);
-        for file in regions.iter() {
-            self.poison_if(file.sync(&self.setting()))?;
-        }
-        directory.publish(&self.io)
-    }
-
-    fn close(&self) {
-        if self.effort == Effort::Sync && self.check_writable().is_ok() {
-            // The error is handled below.
-            let _ = self.synced(self.dirty.sync_all());
-        }
-        self.fence();
-        if self.permit.refusal() == Some(Refusal::Poisoned) {
-            self.dirty.fail();
         }
     }
 }

@@ -1,26 +1,31 @@
 //! One region: a file that grows underneath its mapping. The mapping is extended in place or, where that is not
 //! possible, the file is mapped a second time at a larger range.
 
+mod space;
+
 use std::ffi::OsStr;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
-use rustix::fs::FileType;
 use rustix::io::Errno;
 use rustix::param::page_size;
 
-use super::HugePages;
 use super::budget::Budget;
-use super::directory::{Directory, LOCK_FILE};
+use super::directory::Directory;
 use super::holes::Holes;
+use super::lock_file::LOCK_FILE;
+use super::options::HugePages;
+use super::plain_file::{allocate, file_length, length_and_space, odd_file};
 use super::reservation::{Content, HUGE_PAGE, LEAST_RESERVATION, Reservation, round_up};
 use super::room::{self, Refusal};
+use super::setting::{Backing, Failure, Outcome, Setting};
 use crate::Error;
-use crate::storage::Region;
-use crate::storage::io::{Access, Io, Keeper, Sharing, error, lock};
+use crate::storage::io::{Access, Io, Keeper, error};
+use crate::storage::mutex::lock;
+use crate::storage::region::Region;
 
 /// The bound of a region whose table specifies none.
 const DEFAULT_BOUND: u64 = 1 << 40;
@@ -29,60 +34,6 @@ const DEFAULT_BOUND: u64 = 1 << 40;
 const MAPPED_AT_ONCE: u64 = 64 << 20;
 /// With less free space than this, a file system may fail at a first store to a reserved page.
 const NEARLY_FULL: u64 = 1 << 30;
-
-/// The backing of a region's addresses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Backing {
-    Memory,
-    /// The file, shared.
-    Shared,
-    /// The file, shared, on persistent memory.
-    SharedSync,
-    /// Private copies of the file's pages.
-    Private,
-}
-
-impl Backing {
-    fn sharing(self) -> Sharing {
-        match self {
-            Self::Memory | Self::Private => Sharing::Private,
-            Self::Shared => Sharing::Shared,
-            Self::SharedSync => Sharing::SharedSync,
-        }
-    }
-}
-
-/// The properties of the medium that a region depends on.
-#[derive(Clone, Copy)]
-pub(super) struct Setting<'a> {
-    pub(super) io: &'a Io,
-    /// The table's directory, for error messages.
-    pub(super) path: &'a Path,
-    pub(super) directory: Option<&'a Arc<Directory>>,
-    pub(super) backing: Backing,
-    /// A file's length and a new file's name must be synced before anything relies on them.
-    pub(super) syncs_status: bool,
-    pub(super) huge_pages: HugePages,
-    /// A fence is a sync of pages. Then new pages are not mapped all at once, although that costs less than a fault
-    /// for each: they would be written before they hold anything. Huge pages are not used either: each sync would
-    /// write all 2 MiB.
-    pub(super) syncs_pages: bool,
-}
-
-/// An error, and whether it leaves the content of the files unknown.
-#[derive(Debug)]
-pub(super) struct Failure {
-    pub(super) error: Error,
-    pub(super) poisons: bool,
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Self { error, poisons: false }
-    }
-}
-
-type Outcome<T> = Result<T, Failure>;
 
 /// A region and its backing.
 #[derive(Debug)]
@@ -372,126 +323,6 @@ impl RegionFile {
         io.write(file.as_fd(), bytes, offset)
     }
 
-    /// Returns the number of bytes that count against `max_bytes`.
-    pub(super) fn counted_bytes(&self) -> u64 {
-        self.region.len() - lock(&self.holes).bytes()
-    }
-
-    /// Gives the pages that lie wholly inside the range back to the file system.
-    pub(super) fn punch(
-        &self,
-        setting: &Setting<'_>,
-        budget: &Budget,
-        offset: u64,
-        bytes: u64,
-    ) -> Outcome<()> {
-        let page = page_size() as u64;
-        let end = offset.saturating_add(bytes).min(self.region.len()) / page * page;
-        let start = round_up(offset.min(end), page);
-        if start >= end {
-            return Ok(());
-        }
-        let fault = |errno| Failure::from(error(&self.path, errno, 0));
-        // Relaxed: a thread that stores to the range later has learnt from this thread that it is free.
-        self.has_holes.store(true, Ordering::Relaxed);
-        let given_back = match (&self.file, self.backing) {
-            (Some(file), Backing::Shared | Backing::SharedSync) => {
-                let is_hole = match setting.io.punch_hole(file.as_fd(), start, end - start) {
-                    // The space stays taken, but the guarantee to the caller holds: the range reads as zeros.
-                    Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
-                        write_zeros(setting.io, file, start, end).map_err(fault)?;
-                        false
-                    }
-                    answer => answer.map(|()| true).map_err(fault)?,
-                };
-                self.sync_status(setting, file)?;
-                is_hole
-            }
-            _ => {
-                // SAFETY: the caller uses nothing in the range.
-                unsafe { self.newest().map_zeros(start, end) }.map_err(fault)?;
-                true
-            }
-        };
-        if given_back {
-            budget.give(lock(&self.holes).add(start..end));
-        }
-        Ok(())
-    }
-
-    /// Reserves space again for a range that may have been punched, or copied with holes.
-    pub(super) fn reserve(
-        &self,
-        setting: &Setting<'_>,
-        budget: &Budget,
-        offset: u64,
-        bytes: u64,
-    ) -> Outcome<()> {
-        let end = offset.saturating_add(bytes).min(self.region.len());
-        // Relaxed: as in `fill`.
-        if offset >= end || !self.has_holes.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        let page = page_size() as u64;
-        let taken = self.take_holes(budget, offset / page * page..round_up(end, page))?;
-        let filled = self.fill(setting, offset..end, end - offset);
-        if filled.is_err() {
-            let mut holes = lock(&self.holes);
-            taken.into_iter().for_each(|part| budget.give(holes.add(part)));
-        }
-        filled
-    }
-
-    /// Counts the holes in a range of pages against the bound again, and returns them. Holes of former sessions count
-    /// already, so that a table over its bound can be opened.
-    fn take_holes(&self, budget: &Budget, pages: Range<u64>) -> Outcome<Vec<Range<u64>>> {
-        let mut holes = lock(&self.holes);
-        let taken = holes.take(&pages);
-        let bytes = taken.iter().map(|part| part.end - part.start).sum();
-        if bytes == 0 || budget.take(bytes) {
-            return Ok(taken);
-        }
-        for part in taken {
-            holes.add(part);
-        }
-        Err(Error::NoSpace { path: self.path.clone(), needed_bytes: bytes }.into())
-    }
-
-    /// Reserves space for the whole file if it was opened with holes. For files that are never punched.
-    pub(super) fn fill_holes(&self, setting: &Setting<'_>) -> Outcome<()> {
-        self.fill(setting, 0..self.region.len(), self.missing)?;
-        // Relaxed: no other thread has the file yet.
-        self.has_holes.store(false, Ordering::Relaxed);
-        Ok(())
-    }
-
-    /// Reserves space for a range. An error reports `missing` bytes.
-    fn fill(&self, setting: &Setting<'_>, range: Range<u64>, missing: u64) -> Outcome<()> {
-        let (Some(file), Backing::Shared | Backing::SharedSync) = (&self.file, self.backing) else {
-            return Ok(());
-        };
-        // Relaxed: this thread has learnt from the one that punched the range that it is free.
-        if range.is_empty() || !self.has_holes.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        if range.end - range.start >= room::MOST_UNASKED {
-            // Checked first, so that nothing is taken when space does not suffice: a hostile file can have any length.
-            let (len, space) = length_and_space(setting.io, file, &self.path)?;
-            let holes = len.saturating_sub(space).min(range.end - range.start);
-            if room::of_file_system(file.as_fd()).is_some_and(|left| left < holes) {
-                return Err(error(&self.path, Errno::NOSPC, holes).into());
-            }
-        }
-        let filled = match setting.io.allocate(file.as_fd(), range.start, range.end - range.start) {
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
-                write_into_holes(setting.io, file, range.clone())
-            }
-            answer => answer,
-        };
-        let usable = filled.and_then(|()| self.map_pages(setting, file, range));
-        usable.map_err(|errno| error(&self.path, errno, missing).into())
-    }
-
     /// Puts the file into huge pages from byte `len` on, including the huge page that contains that byte.
     fn collapse_from(&self, len: u64) {
         if self.is_huge {
@@ -584,89 +415,6 @@ pub(super) fn remove(setting: &Setting<'_>, name: &'static str) -> Outcome<()> {
     if setting.syncs_status {
         let synced = setting.io.sync_directory(directory.file());
         synced.map_err(|errno| Failure { error: error(&path, errno, 0), poisons: true })?;
-    }
-    Ok(())
-}
-
-/// Converts the error of opening a region's file. Some errors mean that the file was not made by a table.
-pub(super) fn odd_file(path: &Path, errno: Errno) -> Error {
-    match errno {
-        Errno::LOOP => Error::corrupt(path, 0, "a symbolic link; a table's files are plain ones"),
-        Errno::ISDIR | Errno::NXIO => Error::corrupt(path, 0, "not a plain file"),
-        errno => error(path, errno, 0),
-    }
-}
-
-/// The unit of `st_blocks`, in bytes.
-const BLOCK_BYTES: u64 = 512;
-
-/// Returns the length of a file of a table.
-///
-/// # Errors
-/// The file is not a plain file, or has more than one hard link: a change in another directory would change this
-/// table.
-pub(super) fn file_length(io: &Io, file: &OwnedFd, path: &Path) -> Result<u64, Error> {
-    length_and_space(io, file, path).map(|(len, _)| len)
-}
-
-/// Returns the length of a file of a table, and the number of bytes that the file system has allocated for it. The
-/// errors are those of [`file_length`].
-fn length_and_space(io: &Io, file: &OwnedFd, path: &Path) -> Result<(u64, u64), Error> {
-    let status = io.status(file.as_fd()).map_err(|errno| error(path, errno, 0))?;
-    if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
-        return Err(Error::corrupt(path, 0, "not a plain file"));
-    }
-    if status.st_nlink > 1 {
-        let detail =
-            format!("a file with {} hard links; copy it to have one of its own", status.st_nlink);
-        return Err(Error::corrupt(path, 0, detail));
-    }
-    let len =
-        u64::try_from(status.st_size).map_err(|_| Error::corrupt(path, 0, "a negative length"))?;
-    let space = u64::try_from(status.st_blocks).unwrap_or(0).saturating_mul(BLOCK_BYTES);
-    Ok((len, space))
-}
-
-/// Reserves space from `len` to `target`; where the file system cannot, by writing zeros.
-pub(super) fn allocate(io: &Io, file: &OwnedFd, len: u64, target: u64) -> Result<(), Errno> {
-    match io.allocate(file.as_fd(), len, target - len) {
-        Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_zeros(io, file, len, target),
-        answer => answer,
-    }
-}
-
-/// Writes zeros into the holes of a range, where the file system reports them. No other thread stores to the range:
-/// where space cannot be reserved it cannot be punched either, so holes exist only in files that were copied, and they
-/// are filled before their first use.
-fn write_into_holes(io: &Io, file: &OwnedFd, range: Range<u64>) -> Result<(), Errno> {
-    let mut at = range.start;
-    while at < range.end {
-        let hole = match io.next_hole(file.as_fd(), at) {
-            Ok(hole) => hole,
-            Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS | Errno::NXIO) => return Ok(()),
-            Err(errno) => return Err(errno),
-        };
-        if hole >= range.end {
-            break;
-        }
-        let data = match io.next_data(file.as_fd(), hole) {
-            Ok(data) => data.min(range.end),
-            Err(Errno::NXIO) => range.end,
-            Err(errno) => return Err(errno),
-        };
-        write_zeros(io, file, hole, data)?;
-        at = data;
-    }
-    Ok(())
-}
-
-fn write_zeros(io: &Io, file: &OwnedFd, start: u64, end: u64) -> Result<(), Errno> {
-    let zeros = vec![0_u8; (1 << 20).min(end - start) as usize];
-    let mut offset = start;
-    while offset < end {
-        let bytes = (zeros.len() as u64).min(end - offset);
-        io.write(file.as_fd(), &zeros[..bytes as usize], offset)?;
-        offset += bytes;
     }
     Ok(())
 }

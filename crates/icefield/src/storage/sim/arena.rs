@@ -1,16 +1,9 @@
-//! The address space of a simulated medium: one slot for each region, committed page by page on first access. A pool
-//! recycles used arenas, because a new mapping would cost more than a whole crash image.
+//! The address space of a simulated medium: one slot for each region, committed page by page on first access.
 
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, PoisonError};
-
-use super::state::State;
 
 /// The largest number of regions of a simulated medium.
 pub(super) const SLOTS: usize = 16;
-
-/// Arenas with more used bytes are returned to the system: zeroing them would cost more than a new mapping.
-const RECYCLED_BYTES: usize = 1 << 20;
 
 /// Reserved memory for [`SLOTS`] regions of equal, power-of-two size. Never moves; bytes are zero until they are
 /// written.
@@ -30,6 +23,10 @@ impl Arena {
         debug_assert!(slot_bytes.is_power_of_two() && slot_bytes >= 4096, "slots are whole pages");
         let base = map::reserve(slot_bytes.checked_mul(SLOTS)?)?;
         Some(Self { base, slot_bytes })
+    }
+
+    pub(super) fn slot_bytes(&self) -> usize {
+        self.slot_bytes
     }
 
     pub(super) fn base(&self) -> NonNull<u8> {
@@ -53,45 +50,6 @@ impl Arena {
 impl Drop for Arena {
     fn drop(&mut self) {
         map::release(self.base, self.slot_bytes * SLOTS);
-    }
-}
-
-/// Used arenas and logs for the next medium. Clones share the pool, and so should all [`super::SimOptions`] of a run.
-#[derive(Clone, Default)]
-pub struct Pool(Arc<Mutex<Vec<(Arena, State)>>>);
-
-impl Pool {
-    /// Returns an arena with slots of `slot_bytes` and an empty state, recycled if possible.
-    pub(super) fn take(&self, slot_bytes: usize) -> Option<(Arena, State)> {
-        {
-            let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(at) = waiting.iter().rposition(|(arena, _)| arena.slot_bytes == slot_bytes)
-            {
-                return Some(waiting.swap_remove(at));
-            }
-        }
-        Some((Arena::reserve(slot_bytes)?, State::default()))
-    }
-
-    /// Takes back the result of [`Pool::take`], after wiping and emptying it.
-    pub(super) fn put(&self, mut arena: Arena, mut state: State) {
-        if state.used_bytes().sum::<usize>() > RECYCLED_BYTES {
-            return;
-        }
-        for (slot, used) in state.used_bytes().enumerate() {
-            arena.wipe(slot, used);
-        }
-        state.reset();
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if waiting.len() < 16 {
-            waiting.push((arena, state));
-        }
-    }
-}
-
-impl std::fmt::Debug for Pool {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Pool")
     }
 }
 

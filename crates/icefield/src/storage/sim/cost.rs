@@ -1,8 +1,7 @@
 //! Counts the cost of operations on the medium: distinct lines read and written, flushes, fences, and the 256-byte
 //! blocks in which real media read and write.
 
-use super::state::{LineId, State};
-use crate::storage::LINE_BYTES;
+use super::line::LineId;
 
 /// Lines per media block.
 const BLOCK_LINES: u32 = 4;
@@ -86,83 +85,44 @@ impl Cost {
         self.fences += 1;
     }
 
+    /// Returns the mark of lines that the present operation accesses. 0 marks lines that were never accessed.
+    pub(super) fn op(&self) -> u32 {
+        self.op.wrapping_add(1)
+    }
+
+    /// Counts the first write of a line in this operation.
+    pub(super) fn line_written(&mut self) {
+        self.line_writes += 1;
+    }
+
+    pub(super) fn line_flushed(&mut self) {
+        self.flushes += 1;
+    }
+
     /// Counts the first read of a line in this operation.
-    fn line_read(&mut self, id: LineId) {
+    pub(super) fn line_read(&mut self, id: LineId) {
         if !self.written.holds(id) && !self.read.touch(id).0 {
             self.media_reads += 1;
         }
     }
 
     /// Counts the write-back of a changed line.
-    fn line_written_back(&mut self, id: LineId) {
+    pub(super) fn line_written_back(&mut self, id: LineId) {
         if let (_, Some(evicted)) = self.written.touch(id) {
             self.media_writes += 1;
             // A partly written block is read, completed and written.
             self.media_reads += u64::from(evicted.lines.count_ones() < BLOCK_LINES);
         }
     }
-}
 
-fn lines_of(slot: usize, offset: usize, bytes: usize) -> impl Iterator<Item = LineId> {
-    (offset / LINE_BYTES..(offset + bytes).div_ceil(LINE_BYTES))
-        .map(move |line| LineId { region: slot as u8, line: line as u32 })
-}
-
-impl State {
-    fn touched(&mut self, id: LineId) {
-        if let Some(toucher) = &mut self.toucher {
-            toucher(u64::from(id.region) << 32 | u64::from(id.line));
-        }
-    }
-
-    pub(super) fn count_read(&mut self, slot: usize, offset: usize, bytes: usize) {
-        // Operation 0 marks lines that were never accessed.
-        let op = self.cost.op.wrapping_add(1);
-        for id in lines_of(slot, offset, bytes) {
-            self.touched(id);
-            let Some(line) = self.line_mut(id).filter(|line| line.read_op != op) else { continue };
-            line.read_op = op;
-            self.regions_mut()[slot].line_reads += 1;
-            self.cost.line_read(id);
-        }
-    }
-
-    pub(super) fn count_write(&mut self, slot: usize, offset: usize, bytes: usize) {
-        let op = self.cost.op.wrapping_add(1);
-        for id in lines_of(slot, offset, bytes) {
-            self.touched(id);
-            let Some(line) = self.line_mut(id) else { continue };
-            line.unflushed = true;
-            if line.write_op != op {
-                line.write_op = op;
-                self.cost.line_writes += 1;
-            }
-        }
-    }
-
-    pub(super) fn count_flush(&mut self, slot: usize, offset: usize, bytes: usize) {
-        for id in lines_of(slot, offset, bytes) {
-            self.cost.flushes += 1;
-            let Some(line) = self.line_mut(id) else { continue };
-            if std::mem::take(&mut line.unflushed) {
-                self.cost.line_written_back(id);
-            }
-        }
-    }
-
-    pub(super) fn counters(&self) -> Counters {
-        let cost = &self.cost;
+    pub(super) fn counters(&self, line_reads: Vec<(&'static str, u64)>) -> Counters {
         Counters {
-            line_reads: self
-                .regions()
-                .iter()
-                .map(|region| (region.name, region.line_reads))
-                .collect(),
-            line_writes: cost.line_writes,
-            flushes: cost.flushes,
-            fences: cost.fences,
-            media_reads: cost.media_reads,
-            media_writes: cost.media_writes,
+            line_reads,
+            line_writes: self.line_writes,
+            flushes: self.flushes,
+            fences: self.fences,
+            media_reads: self.media_reads,
+            media_writes: self.media_writes,
         }
     }
 }

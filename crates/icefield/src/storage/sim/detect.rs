@@ -2,17 +2,9 @@
 
 use std::panic::Location;
 
-use super::state::{LineId, State};
-use crate::storage::LINE_BYTES;
-
-/// A word that a thread read while another thread's store to it was not persistent.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Observed {
-    line: LineId,
-    seq: u64,
-    offset: usize,
-    site: &'static Location<'static>,
-}
+use super::line::LineId;
+use super::state::{Observed, State};
+use crate::storage::arch::LINE_BYTES;
 
 /// A violation: an operation returned, or stored, after it had read a word that a crash could still take back.
 #[derive(Clone, Debug)]

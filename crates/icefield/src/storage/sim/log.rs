@@ -2,9 +2,11 @@
 
 use std::panic::Location;
 
-use super::space::{CrashPoint, DirtyLine, Event, EventKind};
-use super::state::{Entry, LineId, NONE, State, StoreKind};
-use crate::storage::LINE_BYTES;
+use super::dirty_line::DirtyLine;
+use super::event::{Event, EventKind, Reordered};
+use super::line::{Entry, LineId, NONE, StoreKind};
+use super::state::State;
+use crate::storage::arch::LINE_BYTES;
 
 /// The largest number of pending stores of a line. A further one makes the oldest persistent, like a cache eviction.
 const PENDING_MAX: u16 = 48;
@@ -173,7 +175,7 @@ impl State {
         });
         lines[moved].entries.push(store);
         let event = Event { kind: EventKind::Store, number: self.events, thread, site };
-        self.observe(|state| CrashPoint::reordered(state, event, lines, moved));
+        self.observe(event, Some(Reordered { lines, moved }));
     }
 
     /// Exchanges the two newest stores of a line, if they are ordered stores of one thread to different words.
@@ -362,13 +364,13 @@ impl State {
         self.events += 1;
         if self.observer.is_some() {
             let event = Event { kind, number: self.events, thread, site };
-            self.observe(|state| CrashPoint::new(state, event));
+            self.observe(event, None);
         }
     }
 
-    fn observe(&mut self, point: impl for<'a> FnOnce(&'a Self) -> CrashPoint<'a>) {
+    fn observe(&mut self, event: Event, reordered: Option<Reordered>) {
         if let Some(mut observer) = self.observer.take() {
-            observer(&point(self));
+            observer(self, event, reordered);
             self.observer = Some(observer);
         }
     }

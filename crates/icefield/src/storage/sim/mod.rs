@@ -25,15 +25,26 @@
 //! Loads take the lock only while counting or detecting. Without `recording` (for reopened images that are only
 //! examined) stores do not take it either. Arenas and logs are recycled through a [`Pool`].
 
+mod accesses;
 mod arena;
 mod cost;
+mod counting;
 mod detect;
+mod dirty_line;
+mod event;
 mod image;
+mod line;
 mod log;
-mod medium;
+mod mapping;
+mod model;
 mod mutate;
+mod options;
+mod persist;
+mod pool;
+mod regions;
 mod space;
 mod state;
+mod steps;
 #[cfg(test)]
 mod tests;
 
@@ -42,105 +53,25 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::SyncMode;
-
 use self::arena::Arena;
 use self::image::ImageRegion;
-use self::medium::report_unrecorded;
 use self::state::State;
 
-pub use self::arena::Pool;
 pub use self::cost::Counters;
 pub use self::detect::ReadAhead;
+pub use self::event::{Event, EventKind};
 pub use self::image::Image;
+pub use self::model::Model;
 pub use self::mutate::{Mutation, Site, SiteKind, SiteLog};
-pub use self::space::{CrashPoint, CrashSpace, Event, EventKind, Pick};
+pub use self::options::SimOptions;
+pub use self::pool::Pool;
+pub use self::space::{CrashPoint, CrashSpace, Pick};
 
 /// The beginning of the panic message when one operation takes more steps than the budget allows.
 pub const HANG: &str = "hang: the operation exceeded its step budget";
 
 /// The beginning of the panic message when the mapping was changed without the medium's calls.
 pub const UNRECORDED: &str = "unrecorded store";
-
-/// The freedom that a crash has with stores.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Model {
-    /// Persistent memory: order within a line.
-    #[default]
-    Pmem,
-    /// A page cache over a disk: order within an 8-byte word.
-    Disk,
-}
-
-/// The options of a simulated medium.
-#[derive(Clone, Debug)]
-pub struct SimOptions {
-    /// The seed of garbage and yields.
-    pub seed: u64,
-    /// The freedom that a crash has with stores.
-    pub model: Model,
-    /// Determines when writes are acknowledged, under [`Model::Disk`]; `Every` syncs at pseudo-random moments.
-    pub sync: SyncMode,
-    /// Report to tables that fences cost nothing, under [`Model::Pmem`], so that they need not share any.
-    pub free_fences: bool,
-    /// Log stores, so that crash images can be taken and unrecorded stores found. Without it the medium is fast, but
-    /// only suitable for examining an image.
-    pub recording: bool,
-    /// Count costs ([`Sim::counters`]).
-    pub counting: bool,
-    /// Record loads of words that other threads stored and that are not persistent yet ([`Sim::op_returned`]).
-    pub detecting: bool,
-    /// Also report a thread that *stores* anything while a word that it has read in the same operation is not
-    /// persistent.
-    pub strict_stores: bool,
-    /// Regions in which the detector accepts loads of words that are not persistent.
-    pub exempt: &'static [&'static str],
-    /// Steps (loads, stores, waits) within one operation after which the medium panics with [`HANG`].
-    pub step_budget: u64,
-    /// Yield the processor at one in this number of steps; 0: never.
-    pub yield_one_in: u32,
-    /// The way to yield: the scheduler's yield, or a test's own choice of the thread that runs next.
-    pub give_way: fn(),
-    /// Refuse changes, as a table that is opened for reading only does. Stores made by opening and reading stay in
-    /// this medium, as they stay in private pages there.
-    pub read_only: bool,
-    /// The log of the sites in the code.
-    pub sites: Option<SiteLog>,
-    /// The change to one of the sites.
-    pub mutation: Option<Arc<Mutation>>,
-    /// Address space per region, a power of two.
-    pub region_bytes: u64,
-    /// The largest number of bytes of all regions together; growing further is [`crate::Error::NoSpace`].
-    pub space_bytes: u64,
-    /// The pool from which memory is taken and to which it is returned.
-    pub pool: Pool,
-}
-
-impl Default for SimOptions {
-    fn default() -> Self {
-        Self {
-            seed: 0,
-            model: Model::Pmem,
-            sync: SyncMode::Always,
-            free_fences: false,
-            recording: true,
-            counting: false,
-            detecting: false,
-            strict_stores: false,
-            exempt: &[],
-            step_budget: 100_000_000,
-            yield_one_in: 0,
-            give_way: std::thread::yield_now,
-            read_only: false,
-            sites: None,
-            mutation: None,
-            // Miri allocates the address space in full.
-            region_bytes: if cfg!(miri) { 1 << 18 } else { 1 << 24 },
-            space_bytes: u64::MAX,
-            pool: Pool::default(),
-        }
-    }
-}
 
 /// Bits of `Inner::modes`: the work of the fast paths besides the access itself.
 mod mode {
@@ -312,8 +243,10 @@ impl Sim {
 
     /// Calls `observer` at every store, flush, fence, growth and punch, with every other thread stopped. The observer
     /// must not use this medium; it can open images on other media.
-    pub fn on_event(&self, observer: impl FnMut(&CrashPoint<'_>) + Send + 'static) {
-        self.state().observer = Some(Box::new(observer));
+    pub fn on_event(&self, mut observer: impl FnMut(&CrashPoint<'_>) + Send + 'static) {
+        self.state().observer = Some(Box::new(move |state, event, reordered| {
+            observer(&CrashPoint::new(state, event, reordered));
+        }));
     }
 
     /// Ends [`Sim::on_event`].
@@ -335,7 +268,7 @@ impl Sim {
         let mut state = self.state();
         let thread = state.thread();
         let event = Event { kind: EventKind::Asked, number: state.events, thread, site };
-        look(&CrashPoint::new(&state, event))
+        look(&CrashPoint::new(&state, event, None))
     }
 
     /// Begins an operation of the calling thread: for the step budget, the counters, the detector and mutations.
@@ -396,17 +329,6 @@ impl Sim {
     /// Changes the number of bytes that all regions together may have.
     pub fn set_space(&self, bytes: u64) {
         self.state().space = bytes;
-    }
-
-    /// Compares every mapping with its shadow.
-    ///
-    /// # Panics
-    /// With [`UNRECORDED`], when some code stored without a call of the medium.
-    pub fn check_shadow(&self) {
-        let state = self.state();
-        let found = self.unrecorded(&state);
-        drop(state);
-        report_unrecorded(found);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -7,8 +7,6 @@ use std::panic::Location;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::Sim;
-
 /// The kind of a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SiteKind {
@@ -163,31 +161,6 @@ impl Mutator {
     pub(super) fn applied(&self) {
         if let Some(mutation) = &self.mutation {
             mutation.apply();
-        }
-    }
-}
-
-/// Steps of other threads that a thread waits for: about those of a longer operation.
-const STEPS_APART: u64 = 500;
-/// The largest number of yields meanwhile.
-const WAITS_APART: u32 = 2_000;
-
-impl Sim {
-    /// Lets the other threads run for about one operation, or until they seem to wait: they may rely on lines that the
-    /// mutation has left out while these are still missing.
-    #[cold]
-    pub(super) fn stand_back(&self) {
-        // Relaxed: an estimate.
-        let steps = || self.0.steps.load(Ordering::Relaxed);
-        let mut before = steps();
-        let (mut taken, mut waited) = (0, 0);
-        while taken < STEPS_APART && waited < WAITS_APART {
-            (self.0.give_way)();
-            let now = steps();
-            // The count restarts at zero with each operation.
-            taken += now.checked_sub(before).unwrap_or(now);
-            before = now;
-            waited += 1;
         }
     }
 }

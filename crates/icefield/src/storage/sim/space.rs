@@ -9,45 +9,12 @@
 //! the images just before each fence and after each return include the images of every crash point between, under the
 //! strictest obligations.
 
-use std::panic::Location;
-
-use super::Model;
+use super::dirty_line::DirtyLine;
+use super::event::{Event, Reordered};
 use super::image::{Image, ImageRegion, mix};
-use super::state::{Entry, LineId, State, StoreKind};
-use crate::storage::LINE_BYTES;
-
-/// A line with more possible contents than this is sampled instead of enumerated.
-const STATES_MAX: usize = 64;
-
-/// The kind of a crash point.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EventKind {
-    /// A store has just happened.
-    Store,
-    /// A flush has just begun.
-    Flush,
-    /// A fence is about to take effect.
-    Fence,
-    /// A region is about to grow.
-    Grow,
-    /// Pages are about to be punched.
-    Punch,
-    /// The harness requested the point ([`super::Sim::crash_point`]).
-    Asked,
-}
-
-/// One crash point.
-#[derive(Clone, Copy, Debug)]
-pub struct Event {
-    /// The kind of the event.
-    pub kind: EventKind,
-    /// Its number on this medium, from 1.
-    pub number: u64,
-    /// The number of the thread, by the order of first use of the medium.
-    pub thread: usize,
-    /// The position in the code.
-    pub site: &'static Location<'static>,
-}
+use super::model::Model;
+use super::state::State;
+use crate::storage::arch::LINE_BYTES;
 
 /// The choice of one image of a crash point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,39 +48,17 @@ impl Pick {
     }
 }
 
-/// A line with pending stores.
-#[derive(Clone)]
-pub(super) struct DirtyLine {
-    pub(super) id: LineId,
-    base: [u8; LINE_BYTES],
-    pub(super) entries: Vec<Entry>,
-    /// Every possible content, the oldest first and the newest last; empty when there are too many.
-    states: Vec<[u8; LINE_BYTES]>,
-}
-
 /// A moment at which a crash may happen, with all states that it can leave.
 pub struct CrashPoint<'a> {
     state: &'a State,
     event: Event,
-    /// The lines; `None`: those of `state`.
-    lines: Option<Vec<DirtyLine>>,
-    /// A line whose newest store must be present: all other images were seen already.
-    moved: Option<usize>,
+    /// `None`: the lines are those of `state`.
+    reordered: Option<Reordered>,
 }
 
 impl<'a> CrashPoint<'a> {
-    pub(super) fn new(state: &'a State, event: Event) -> Self {
-        Self { state, event, lines: None, moved: None }
-    }
-
-    /// Returns a point that a [`super::Mutation`] creates: the state before a fence, with a later store.
-    pub(super) fn reordered(
-        state: &'a State,
-        event: Event,
-        lines: Vec<DirtyLine>,
-        moved: usize,
-    ) -> Self {
-        Self { state, event, lines: Some(lines), moved: Some(moved) }
+    pub(super) fn new(state: &'a State, event: Event, reordered: Option<Reordered>) -> Self {
+        Self { state, event, reordered }
     }
 
     /// Returns the event at this point.
@@ -125,7 +70,7 @@ impl<'a> CrashPoint<'a> {
     /// Returns whether a mutation created this point. Images should then be taken for every kind of event.
     #[must_use]
     pub fn is_reordered(&self) -> bool {
-        self.moved.is_some()
+        self.reordered.is_some()
     }
 
     /// Returns whether the table has been published, so that from here on every image must open.
@@ -150,9 +95,12 @@ impl<'a> CrashPoint<'a> {
     /// Returns the images of this point.
     #[must_use]
     pub fn space(&self) -> CrashSpace<'a> {
-        let mut lines = self.lines.clone().unwrap_or_else(|| self.state.dirty_lines());
+        let (mut lines, moved) = match &self.reordered {
+            Some(Reordered { lines, moved }) => (lines.clone(), Some(*moved)),
+            None => (self.state.dirty_lines(), None),
+        };
         for (at, line) in lines.iter_mut().enumerate() {
-            line.enumerate(self.state.model, self.moved == Some(at));
+            line.enumerate(self.state.model, moved == Some(at));
         }
         let count = lines
             .iter()
@@ -230,10 +178,10 @@ impl Choice {
     fn content(&mut self, at: usize, line: &DirtyLine, model: Model) -> [u8; LINE_BYTES] {
         match self.pick {
             Pick::Nth(_) => {
-                let count = line.states.len().max(1) as u64;
+                let count = line.count().unwrap_or(1);
                 let state = (self.left % count) as usize;
                 self.left /= count;
-                line.states.get(state).copied().unwrap_or(line.base)
+                line.state(state)
             }
             Pick::AllOld => line.oldest(),
             Pick::AllNew => line.newest(),
@@ -242,152 +190,6 @@ impl Choice {
             Pick::OneBehind(_) | Pick::OneAhead(_) | Pick::Random(_) => {
                 self.left = mix(self.left);
                 line.random(self.left, model)
-            }
-        }
-    }
-}
-
-impl DirtyLine {
-    pub(super) fn new(id: LineId, base: &[u8]) -> Self {
-        let mut line = [0; LINE_BYTES];
-        line[..base.len()].copy_from_slice(base);
-        Self { id, base: line, entries: Vec::new(), states: Vec::new() }
-    }
-
-    fn count(&self) -> Option<u64> {
-        (!self.states.is_empty()).then_some(self.states.len() as u64)
-    }
-
-    fn oldest(&self) -> [u8; LINE_BYTES] {
-        self.states.first().copied().unwrap_or(self.base)
-    }
-
-    fn newest(&self) -> [u8; LINE_BYTES] {
-        self.content(|_| true)
-    }
-
-    /// Returns the line with the chosen stores applied.
-    fn content(&self, mut chosen: impl FnMut(usize) -> bool) -> [u8; LINE_BYTES] {
-        let mut line = self.base;
-        for (at, entry) in self.entries.iter().enumerate() {
-            if chosen(at) {
-                entry.apply(&mut line);
-            }
-        }
-        line
-    }
-
-    /// Fills in `states`, unless there are too many. With `moved`, only those that include the newest store.
-    fn enumerate(&mut self, model: Model, moved: bool) {
-        self.states.clear();
-        let complete = match model {
-            Model::Pmem => self.enumerate_prefixes(moved),
-            Model::Disk => self.enumerate_words(moved),
-        };
-        if !complete {
-            self.states.clear();
-        }
-    }
-
-    fn add_state(&mut self, content: [u8; LINE_BYTES]) -> bool {
-        if !self.states.contains(&content) {
-            self.states.push(content);
-        }
-        self.states.len() <= STATES_MAX
-    }
-
-    /// For each number of leading Release stores: every subset of the stores that are independent.
-    fn enumerate_prefixes(&mut self, moved: bool) -> bool {
-        let newest = self.entries.len() - 1;
-        for cut in self.cuts() {
-            let free: Vec<usize> =
-                (0..self.entries.len()).filter(|&at| self.is_free(at, cut)).collect();
-            if free.len() > 8 {
-                return false;
-            }
-            for subset in 0..1_u32 << free.len() {
-                let chosen = |at: usize| match free.iter().position(|&free| free == at) {
-                    Some(bit) => subset >> bit & 1 == 1,
-                    None => at < cut,
-                };
-                if (!moved || chosen(newest)) && !self.add_state(self.content(chosen)) {
-                    return false;
-                }
-            }
-        }
-        true
-    }
-
-    /// Returns the possible ends of the part of the log that is certainly present: the beginning, or after a Release
-    /// store.
-    fn cuts(&self) -> Vec<usize> {
-        let releases =
-            self.entries.iter().enumerate().filter(|(_, entry)| entry.kind == StoreKind::Release);
-        std::iter::once(0).chain(releases.map(|(at, _)| at + 1)).collect()
-    }
-
-    /// Returns whether the store at `at` may be present or absent when the log up to `cut` is present.
-    fn is_free(&self, at: usize, cut: usize) -> bool {
-        match self.entries[at].kind {
-            StoreKind::Bulk => true,
-            StoreKind::Relaxed => at >= cut,
-            StoreKind::Release => false,
-        }
-    }
-
-    /// Enumerates the combinations of every word's versions.
-    fn enumerate_words(&mut self, moved: bool) -> bool {
-        let mut versions = [1_usize; LINE_BYTES / 8];
-        for entry in &self.entries {
-            versions[entry.word()] += 1;
-        }
-        let total = versions.iter().try_fold(1_usize, |product, &count| product.checked_mul(count));
-        let Some(total) = total.filter(|&total| total <= 4 * STATES_MAX) else { return false };
-        let newest = self.entries.len() - 1;
-        for mut number in 0..total {
-            let mut kept = [0_usize; LINE_BYTES / 8];
-            for (kept, count) in kept.iter_mut().zip(versions) {
-                *kept = number % count;
-                number /= count;
-            }
-            let chosen = self.keep(kept);
-            if (!moved || chosen[newest]) && !self.add_state(self.content(|at| chosen[at])) {
-                return false;
-            }
-        }
-        true
-    }
-
-    /// Returns which stores are present when each word has the given number of its stores.
-    fn keep(&self, mut left: [usize; LINE_BYTES / 8]) -> Vec<bool> {
-        let keep = |entry: &Entry| {
-            let left = &mut left[entry.word()];
-            let there = *left > 0;
-            *left = left.saturating_sub(1);
-            there
-        };
-        self.entries.iter().map(keep).collect()
-    }
-
-    fn random(&self, seed: u64, model: Model) -> [u8; LINE_BYTES] {
-        if !self.states.is_empty() {
-            return self.states[(seed % self.states.len() as u64) as usize];
-        }
-        match model {
-            Model::Pmem => {
-                let cuts = self.cuts();
-                let cut = cuts[(seed % cuts.len() as u64) as usize];
-                let coin = |at: usize| mix(seed ^ at as u64) & 1 == 1;
-                self.content(|at| if self.is_free(at, cut) { coin(at) } else { at < cut })
-            }
-            Model::Disk => {
-                let mut counts = [0_u64; LINE_BYTES / 8];
-                self.entries.iter().for_each(|entry| counts[entry.word()] += 1);
-                let kept = std::array::from_fn(|word| {
-                    (mix(seed ^ word as u64) % (counts[word] + 1)) as usize
-                });
-                let chosen = self.keep(kept);
-                self.content(|at| chosen[at])
             }
         }
     }

@@ -2,112 +2,29 @@
 //! For each line: the stores that may or may not survive. For each thread: the lines that its next fence makes
 //! persistent.
 
+use std::panic::Location;
 use std::thread::ThreadId;
 
+use super::arena::SLOTS;
 use super::cost::Cost;
-use super::detect::Observed;
+use super::dirty_line::DirtyLine;
+use super::event::{Event, Reordered};
 use super::image::ImageRegion;
+use super::line::{Entry, Line, LineId, NONE};
+use super::model::Model;
 use super::mutate::Mutator;
-use super::space::{CrashPoint, DirtyLine};
-use super::{Model, arena::SLOTS};
-use crate::storage::{LINE_BYTES, Region, SyncMode};
-
-/// No entry.
-pub(super) const NONE: u32 = u32::MAX;
+use crate::storage::arch::LINE_BYTES;
+use crate::storage::commit::SyncMode;
+use crate::storage::region::Region;
 
 /// The average number of mapped bytes that are compared with the shadow at each fence.
 const SHADOW_BYTES_PER_FENCE: usize = 1 << 17;
 
-/// The hook that examines crash points.
-pub(super) type Observer = Box<dyn FnMut(&CrashPoint<'_>) + Send>;
+/// The hook that examines crash points: each is a state, the event, and the lines that a mutation has reordered.
+pub(super) type Observer = Box<dyn FnMut(&State, Event, Option<Reordered>) + Send>;
 
 /// The hook that is called for each line that is accessed.
 pub(super) type Toucher = Box<dyn FnMut(u64) + Send>;
-
-/// A cache line of a region.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct LineId {
-    pub(super) region: u8,
-    pub(super) line: u32,
-}
-
-impl LineId {
-    pub(super) fn offset(self) -> usize {
-        self.line as usize * LINE_BYTES
-    }
-}
-
-/// The order of a store relative to the earlier ones to its line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum StoreKind {
-    /// None: the compiler may swap it with its neighbours.
-    Relaxed,
-    /// Release or stronger: after every earlier atomic store.
-    Release,
-    /// Part of a bulk write: unordered until it is persisted.
-    Bulk,
-}
-
-/// One store that is not certainly persistent yet.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Entry {
-    pub(super) value: u64,
-    /// Global number of the store.
-    pub(super) seq: u64,
-    /// The next entry of the line, in program order.
-    pub(super) next: u32,
-    pub(super) thread: u16,
-    /// Byte offset in the line.
-    pub(super) offset: u8,
-    /// 1 to 8 bytes, inside one 8-byte word.
-    pub(super) bytes: u8,
-    pub(super) kind: StoreKind,
-}
-
-impl Entry {
-    /// Applies the store to a copy of the line.
-    pub(super) fn apply(&self, line: &mut [u8]) {
-        let (at, bytes) = (usize::from(self.offset), usize::from(self.bytes));
-        line[at..at + bytes].copy_from_slice(&self.value.to_le_bytes()[..bytes]);
-    }
-
-    /// Returns which of the line's eight words it changes.
-    pub(super) fn word(&self) -> usize {
-        usize::from(self.offset) / 8
-    }
-
-    pub(super) fn overlaps(&self, offset: usize, bytes: usize) -> bool {
-        let at = usize::from(self.offset);
-        at < offset + bytes && offset < at + usize::from(self.bytes)
-    }
-}
-
-/// The pending stores of one line, and the cost counter's marks.
-#[derive(Clone, Copy)]
-pub(super) struct Line {
-    pub(super) first: u32,
-    pub(super) last: u32,
-    /// The index of the line in `State::dirty`, if it has entries.
-    pub(super) dirty_at: u32,
-    pub(super) count: u16,
-    /// Written since the last write-back.
-    pub(super) unflushed: bool,
-    /// The last operations that read and wrote the line.
-    pub(super) read_op: u32,
-    pub(super) write_op: u32,
-}
-
-impl Line {
-    const CLEAN: Self = Self {
-        first: NONE,
-        last: NONE,
-        dirty_at: NONE,
-        count: 0,
-        unflushed: false,
-        read_op: 0,
-        write_op: 0,
-    };
-}
 
 /// The simulator's state of one region.
 #[derive(Default)]
@@ -153,6 +70,15 @@ impl RegionState {
             }
         }
     }
+}
+
+/// A word that a thread read while another thread's store to it was not persistent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Observed {
+    pub(super) line: LineId,
+    pub(super) seq: u64,
+    pub(super) offset: usize,
+    pub(super) site: &'static Location<'static>,
 }
 
 /// The activity of one thread since its last fence.

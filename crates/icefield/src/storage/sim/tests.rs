@@ -7,7 +7,9 @@ use std::sync::mpsc;
 
 use super::*;
 use crate::Error;
-use crate::storage::{Cell32, Cell64, Medium, Region, Volatile32};
+use crate::storage::{
+    Bytes, Cell32, Cell64, Medium, Persist, Region, Regions, SimHooks, Volatile32,
+};
 
 const NAME: &str = "test.ice";
 

@@ -11,7 +11,7 @@ use crate::engine::dash::kinds::{Ablation, Kinds};
 use crate::engine::dash::layout::{MAX_DEPTH, RootWord};
 use crate::engine::dash::segment::{Core, Segment};
 use crate::engine::dash::split::MAX_CHAIN_TO_SPLIT;
-use crate::storage::Medium;
+use crate::storage::Persist;
 
 /// Maximum number of directory entries per segment; a split that needs a larger directory lengthens a chain instead.
 /// Random hashes stay below 4; many equal hashes would double the directory without end.

@@ -11,7 +11,7 @@ use crate::engine::dash::layout::{RootWord, State, split_bit};
 use crate::engine::dash::root::{hashes_below, segment_of};
 use crate::engine::dash::segment::Core;
 use crate::engine::slots::EpochGuard;
-use crate::storage::Medium;
+use crate::storage::{Persist, Regions, SimHooks};
 
 /// The smallest unit of space that a file system frees.
 const PAGE: u64 = 4096;

@@ -13,7 +13,7 @@ use crate::engine::dash::recover::ensure_recovered;
 use crate::engine::dash::root::entry_of;
 use crate::engine::dash::segment::{Core, Segment};
 use crate::engine::dash::split::MAX_CHAIN_TO_SPLIT;
-use crate::storage::Medium;
+use crate::storage::{Medium, Regions};
 
 impl Lh {
     /// Makes sure that an array exists before its first segment is added. When an array is removed, its entry stays and

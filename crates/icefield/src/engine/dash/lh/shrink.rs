@@ -10,7 +10,7 @@ use crate::engine::dash::layout::State;
 use crate::engine::dash::recover::ensure_recovered;
 use crate::engine::dash::segment::Core;
 use crate::engine::slots::EpochGuard;
-use crate::storage::Medium;
+use crate::storage::{Regions, SimHooks};
 
 impl Lh {
     /// Merges the last segment into the one that it was split off from, if both have few enough records.

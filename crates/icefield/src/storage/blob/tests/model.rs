@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::super::class::{Extent, FREE};
 use super::super::space::map_word;
 use super::*;
-use crate::storage::{Mapped, MappedOptions, superblock};
+use crate::storage::{Mapped, MappedOptions, Regions, superblock};
 
 /// Returns a length: mostly small, of every class, sometimes larger than a chunk.
 fn length(choices: &mut Choices) -> usize {

@@ -8,7 +8,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use super::lock;
-use crate::storage::{Durability, Medium, Region};
+use crate::storage::medium::{Bytes, Medium, Persist, Properties, Regions, SimHooks, Words};
+use crate::storage::{Durability, Region};
 use crate::{Error, Result};
 
 /// Regions by name. To reopen, create a new store on the same medium.
@@ -32,7 +33,7 @@ impl Drop for Plain {
 
 impl crate::storage::medium::sealed::Sealed for Plain {}
 
-impl Medium for Plain {
+impl Regions for Plain {
     fn region(&self, name: &'static str, max_bytes: u64) -> Result<Region> {
         let mut regions = lock(&self.regions);
         if let Some((region, _)) = regions.get(name) {
@@ -81,23 +82,67 @@ impl Medium for Plain {
             .retain(|&(start, length)| start + length <= offset || offset + bytes <= start);
         Ok(())
     }
+}
 
-    fn check_writable(&self) -> Result<()> {
-        Ok(())
+impl Words for Plain {
+    const DIRECT_LOADS: bool = true;
+
+    fn load32(&self, cell: &AtomicU32, order: Ordering) -> u32 {
+        cell.load(order)
     }
 
-    fn durability(&self) -> Durability {
-        Durability::Memory
+    fn load64(&self, cell: &AtomicU64, order: Ordering) -> u64 {
+        cell.load(order)
     }
 
-    fn path(&self) -> &Path {
-        Path::new("plain")
+    fn store32(&self, cell: &AtomicU32, value: u32, order: Ordering) {
+        cell.store(value, order);
     }
 
-    fn flush(&self, _: *const u8, _: usize) {}
+    fn store64(&self, cell: &AtomicU64, value: u64, order: Ordering) {
+        cell.store(value, order);
+    }
 
-    fn fence(&self) {}
+    fn load_volatile32(&self, cell: &AtomicU32, order: Ordering) -> u32 {
+        cell.load(order)
+    }
 
+    fn load_volatile64(&self, cell: &AtomicU64, order: Ordering) -> u64 {
+        cell.load(order)
+    }
+
+    fn store_volatile32(&self, cell: &AtomicU32, value: u32, order: Ordering) {
+        cell.store(value, order);
+    }
+
+    fn store_volatile64(&self, cell: &AtomicU64, value: u64, order: Ordering) {
+        cell.store(value, order);
+    }
+
+    fn cas_volatile32(
+        &self,
+        cell: &AtomicU32,
+        current: u32,
+        new: u32,
+        success: Ordering,
+        failure: Ordering,
+    ) -> std::result::Result<u32, u32> {
+        cell.compare_exchange_weak(current, new, success, failure)
+    }
+
+    fn cas_volatile64(
+        &self,
+        cell: &AtomicU64,
+        current: u64,
+        new: u64,
+        success: Ordering,
+        failure: Ordering,
+    ) -> std::result::Result<u64, u64> {
+        cell.compare_exchange_weak(current, new, success, failure)
+    }
+}
+
+impl Bytes for Plain {
     unsafe fn write_bytes(&self, region: &Region, offset: u64, src: &[u8]) {
         assert!(offset + src.len() as u64 <= region.len());
         // SAFETY: inside the region; the caller guarantees exclusive access to the range.
@@ -122,53 +167,36 @@ impl Medium for Plain {
             std::slice::from_raw_parts(region.base().as_ptr().add(offset as usize), bytes)
         })
     }
+}
 
-    fn load32(&self, cell: &AtomicU32, order: Ordering) -> u32 {
-        cell.load(order)
+impl Persist for Plain {
+    fn flush(&self, _: *const u8, _: usize) {}
+
+    fn fence(&self) {}
+}
+
+impl Properties for Plain {
+    fn check_writable(&self) -> Result<()> {
+        Ok(())
     }
-    fn load64(&self, cell: &AtomicU64, order: Ordering) -> u64 {
-        cell.load(order)
+
+    fn durability(&self) -> Durability {
+        Durability::Memory
     }
-    fn store32(&self, cell: &AtomicU32, value: u32, order: Ordering) {
-        cell.store(value, order);
+
+    fn path(&self) -> &Path {
+        Path::new("plain")
     }
-    fn store64(&self, cell: &AtomicU64, value: u64, order: Ordering) {
-        cell.store(value, order);
-    }
-    fn load_volatile32(&self, cell: &AtomicU32, order: Ordering) -> u32 {
-        cell.load(order)
-    }
-    fn load_volatile64(&self, cell: &AtomicU64, order: Ordering) -> u64 {
-        cell.load(order)
-    }
-    fn store_volatile32(&self, cell: &AtomicU32, value: u32, order: Ordering) {
-        cell.store(value, order);
-    }
-    fn store_volatile64(&self, cell: &AtomicU64, value: u64, order: Ordering) {
-        cell.store(value, order);
-    }
-    fn cas_volatile32(
-        &self,
-        cell: &AtomicU32,
-        current: u32,
-        new: u32,
-        success: Ordering,
-        failure: Ordering,
-    ) -> std::result::Result<u32, u32> {
-        cell.compare_exchange_weak(current, new, success, failure)
-    }
-    fn cas_volatile64(
-        &self,
-        cell: &AtomicU64,
-        current: u64,
-        new: u64,
-        success: Ordering,
-        failure: Ordering,
-    ) -> std::result::Result<u64, u64> {
-        cell.compare_exchange_weak(current, new, success, failure)
-    }
+}
+
+impl Medium for Plain {
+    type Copied = Self;
+
     fn publish_created(&self) -> Result<()> {
         Ok(())
     }
+
     fn close(&self) {}
 }
+
+impl SimHooks for Plain {}

@@ -1,0 +1,68 @@
+//! The interface of instruction sets, and of code that is compiled for each of them.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// An instruction set. A value of the type is proof that the processor supports it.
+pub trait Isa: Copy + Send + Sync + 'static {
+    /// The name of the set, for reports.
+    const NAME: &'static str;
+
+    /// Returns a mask: bit `i` is set if byte `i` equals `byte`.
+    fn match16(self, words: [u64; 2], byte: u8) -> u32;
+
+    /// Returns a mask: bit `i` is set if byte `i` equals `byte`.
+    fn match32(self, words: [u64; 4], byte: u8) -> u32;
+
+    /// Returns a mask: bit `i` is set if byte `i` equals `byte`.
+    fn match64(self, words: [u64; 8], byte: u8) -> u64;
+
+    /// Returns a mask: bit `i` is set if word `i` equals `key`.
+    fn find8(self, words: [u64; 8], key: u64) -> u32;
+
+    /// Returns a mask: bit `2 * i` is set if word `2 * i` of `line` equals `key`; the odd bits are undefined. Other
+    /// threads may be storing to the line. Each word is read once and whole, after every earlier Acquire load, and
+    /// before every load that follows an Acquire fence.
+    ///
+    /// Vectors are loaded from raced memory only by this method, [`Isa::has_bits`] and [`Isa::find_bytes`]. They use
+    /// instructions that are opaque to the compiler, so that the language's rules for plain loads do not apply, on
+    /// processors that load aligned words whole regardless of the width of the load. All other code loads the words one
+    /// by one, like this default implementation.
+    #[inline(always)]
+    fn find_keys(self, line: &[AtomicU64; 8], key: u64) -> u32 {
+        // Relaxed: the caller orders the reads and validates the result.
+        let equal = |word: usize| u32::from(line[word].load(Relaxed) == key) << word;
+        equal(0) | equal(2) | equal(4) | equal(6)
+    }
+
+    /// Returns whether each of the words 3 to 7 of `line` has the bit that `hash` selects by six of its bits: bits 4 to
+    /// 9 for word 3, bits 10 to 15 for word 4, and so on. Other threads may be storing to the line, as for
+    /// [`Isa::find_keys`].
+    #[inline(always)]
+    fn has_bits(self, line: &[AtomicU64; 8], hash: u64) -> bool {
+        // Relaxed: as in `find_keys`.
+        let bit = |word: usize| line[word].load(Relaxed) >> (hash >> (6 * word - 14) & 63);
+        bit(3) & bit(4) & bit(5) & bit(6) & bit(7) & 1 == 1
+    }
+
+    /// Returns a mask: bit `i` is set if byte `i` of `line` equals `byte`. The highest bit of the line is a lock and is
+    /// not compared. Other threads may be storing to the line, as for [`Isa::find_keys`].
+    #[inline(always)]
+    fn find_bytes(self, line: &[AtomicU64; 8], byte: u8) -> u64 {
+        const LAST: u64 = 1 << 63;
+        // Relaxed: as in `find_keys`.
+        let words = line.each_ref().map(|word| word.load(Relaxed));
+        let last = (words[7] >> 56) as u8 ^ byte;
+        self.match64(words, byte) & !LAST | if last & 0x7F == 0 { LAST } else { 0 }
+    }
+}
+
+/// Code to be run with the best available instruction set, usually the loop over a batch. Implementations mark `run` as
+/// `#[inline(always)]`, so that it is compiled for each set.
+pub trait Kernel {
+    /// The result of [`Kernel::run`].
+    type Output;
+
+    /// Runs the code with `isa`.
+    fn run<I: Isa>(self, isa: I) -> Self::Output;
+}

@@ -1,0 +1,19 @@
+//! The object of a sync.
+
+use std::os::fd::RawFd;
+
+/// The object that a call makes durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Synced {
+    /// The pages of a mapped range.
+    Mapping {
+        /// The address of its first byte in this process.
+        address: usize,
+        /// Its length.
+        bytes: usize,
+    },
+    /// An open file as a whole.
+    File(RawFd),
+    /// The names of a directory.
+    Names,
+}

@@ -1,0 +1,56 @@
+//! The options with which a medium is opened.
+
+use std::sync::Arc;
+
+use crate::storage::commit::SyncMode;
+use crate::storage::durability::Durability;
+use crate::storage::io::FaultPlan;
+
+/// Options for opening a [`Mapped`](super::Mapped).
+#[derive(Clone, Debug, Default)]
+pub struct MappedOptions {
+    /// The events that the files must survive.
+    pub durability: Durability,
+    /// Determines when writes are acknowledged, on [`Durability::Disk`].
+    pub sync: SyncMode,
+    /// The largest number of bytes of all regions together; `None`: only the file system limits them.
+    pub max_bytes: Option<u64>,
+    /// Makes system calls fail, for tests.
+    pub faults: Option<Arc<FaultPlan>>,
+    /// The processor's caches are in the persistence domain (eADR, global persistent flush): `Pmem` and `PmemForced`
+    /// then write no lines back and only fence.
+    pub skip_flush: bool,
+    /// The parts of the files that are put into huge pages.
+    pub huge_pages: HugePages,
+    /// [`open_read_only`](super::Mapped::open_read_only) neither waits for a writer nor locks one out: for tables that
+    /// are never changed in place, and whose readers verify which data they may use.
+    pub beside_writer: bool,
+}
+
+/// The parts of a table's files that are put into huge pages, where the kernel can do that: Linux 6.1 and later, in
+/// `tmpfs`, and not where a fence is a sync. For anonymous memory huge pages are always requested.
+///
+/// ```
+/// use icefield::{DashEh, HugePages};
+/// let table = DashEh::<u64, u64>::options().huge_pages(HugePages::Never).in_memory()?;
+/// # Ok::<(), icefield::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HugePages {
+    /// None.
+    Never,
+    /// Whole huge pages with which files are created and by which they grow: that takes less time than small pages and
+    /// their first accesses do. At most 64 MiB at a time in a file that is in use, because its writers wait for it.
+    #[default]
+    Growth,
+    /// As `Growth`, and at an opening all present content. That takes half a second for a gigabyte, and several times
+    /// as long where memory is fragmented or in use; later openings, and other processes, benefit from it.
+    All,
+}
+
+impl From<bool> for HugePages {
+    /// `true`: [`HugePages::All`]; `false`: [`HugePages::Never`].
+    fn from(all: bool) -> Self {
+        if all { Self::All } else { Self::Never }
+    }
+}

@@ -1,0 +1,134 @@
+//! The regions of the real medium: files that grow.
+
+use std::sync::Arc;
+
+use super::region_file::{self, RegionFile};
+use super::setting::{Failure, Setting};
+use super::{Mapped, room};
+use crate::storage::io::Keeper;
+use crate::storage::medium::Regions;
+use crate::storage::mutex::lock;
+use crate::storage::region::Region;
+use crate::{Error, Result};
+
+impl Mapped {
+    /// [`Regions::region`], for programs that map memory without a table.
+    ///
+    /// # Errors
+    /// Those of [`Regions::region`].
+    pub fn region(&self, name: &'static str, max_bytes: u64) -> Result<Region> {
+        Regions::region(self, name, max_bytes)
+    }
+
+    /// [`Regions::grow`], for programs that map memory without a table.
+    ///
+    /// # Errors
+    /// Those of [`Regions::grow`].
+    pub fn grow(&self, region: &Region, bytes: u64) -> Result<()> {
+        Regions::grow(self, region, bytes)
+    }
+
+    /// Returns the region `name`. Runs `prepare` on its file when that is mapped for the first time.
+    fn map_region(
+        &self,
+        name: &'static str,
+        max_bytes: u64,
+        prepare: impl FnOnce(&RegionFile, &Setting<'_>) -> Result<(), Failure>,
+    ) -> Result<Region> {
+        let mut regions = lock(&self.regions);
+        if let Some(file) = regions.iter().find(|file| file.region().name() == name) {
+            return Ok(RegionFile::handle(file));
+        }
+        self.refuse_child()?;
+        let file = self.poison_if(RegionFile::open(&self.setting(), name, max_bytes))?;
+        self.poison_if(prepare(&file, &self.setting()))?;
+        let file = Arc::new(file);
+        self.budget.take_unchecked(file.region().len());
+        let region = RegionFile::handle(&file);
+        regions.push(file);
+        Ok(region)
+    }
+}
+
+impl Regions for Mapped {
+    fn region(&self, name: &'static str, max_bytes: u64) -> Result<Region> {
+        self.map_region(name, max_bytes, RegionFile::fill_holes)
+    }
+
+    fn region_with_holes(&self, name: &'static str, max_bytes: u64) -> Result<Region> {
+        self.map_region(name, max_bytes, |_, _| Ok(()))
+    }
+
+    fn grow(&self, region: &Region, bytes: u64) -> Result<()> {
+        if bytes <= region.len() {
+            return Ok(());
+        }
+        self.refuse_child()?;
+        let file = self.file_of(region)?;
+        self.poison_if(file.grow(&self.setting(), &self.budget, bytes, false))
+    }
+
+    fn grow_exactly(&self, region: &Region, bytes: u64) -> Result<()> {
+        if bytes <= region.len() {
+            return Ok(());
+        }
+        self.refuse_child()?;
+        let file = self.file_of(region)?;
+        self.poison_if(file.grow(&self.setting(), &self.budget, bytes, true))
+    }
+
+    fn discard_region(&self, name: &'static str) -> Result<()> {
+        self.refuse_child()?;
+        let mut regions = lock(&self.regions);
+        if let Some(at) = regions.iter().position(|file| file.region().name() == name) {
+            // Handles keep the mapping, and with it the file's bytes.
+            let file = regions.swap_remove(at);
+            self.budget.give(file.counted_bytes());
+        }
+        if self.read_only() {
+            return Ok(());
+        }
+        self.poison_if(region_file::remove(&self.setting(), name))
+    }
+
+    fn punch(&self, region: &Region, offset: u64, bytes: u64) -> Result<()> {
+        self.refuse_child()?;
+        let file = self.file_of(region)?;
+        self.poison_if(file.punch(&self.setting(), &self.budget, offset, bytes))
+    }
+
+    fn reserve(&self, region: &Region, offset: u64, bytes: u64) -> Result<()> {
+        self.refuse_child()?;
+        let file = self.file_of(region)?;
+        self.poison_if(file.reserve(&self.setting(), &self.budget, offset, bytes))
+    }
+
+    fn check_room(&self, bytes: u64, dram_bytes: u64) -> Result<()> {
+        let no_space = || Error::NoSpace { path: self.path.clone(), needed_bytes: bytes };
+        if bytes > self.budget.left() {
+            return Err(no_space());
+        }
+        let mut memory = dram_bytes;
+        match &self.directory {
+            // A reader grows in its private pages.
+            Some(_) if self.read_only() => memory = memory.saturating_add(bytes),
+            Some(directory) => {
+                let left = room::of_file_system(directory.file()).unwrap_or(u64::MAX);
+                if bytes > left || bytes > room::of_a_file() {
+                    return Err(no_space());
+                }
+                if self.io.keeper(directory.file()) == Keeper::Memory {
+                    memory = memory.saturating_add(bytes);
+                }
+            }
+            None => memory = memory.saturating_add(bytes),
+        }
+        if memory < room::ALWAYS_THERE {
+            return Ok(());
+        }
+        match room::of_memory() {
+            Some(left) if memory > left => Err(Error::NoMemory { needed_bytes: memory }),
+            _ => Ok(()),
+        }
+    }
+}

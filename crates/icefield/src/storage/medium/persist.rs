@@ -1,0 +1,68 @@
+//! The role of a medium that makes stores durable.
+
+use super::properties::Properties;
+use crate::Result;
+use crate::storage::commit::Committed;
+
+/// Flushes, fences and syncs: what makes stores durable.
+pub trait Persist: Properties {
+    /// Starts the write-back of every line that overlaps the range. Durable after this thread's next fence. The range
+    /// must lie in a region of this medium. For any other range the call may end the process by a fault or a panic,
+    /// but has no other effect.
+    #[track_caller]
+    fn flush(&self, start: *const u8, bytes: usize);
+
+    /// Starts the write-back of the one line that holds the byte, as [`Persist::flush`] does for ranges.
+    #[inline(always)]
+    #[track_caller]
+    fn flush_line(&self, byte: *const u8) {
+        self.flush(byte, 1);
+    }
+
+    /// Returns when every line that this thread has flushed is durable. For tables that refuse `Disk`, where a fence
+    /// can fail; tables that support it call [`Persist::try_fence`].
+    #[track_caller]
+    fn fence(&self);
+
+    /// Like [`Persist::fence`], for tables that also support disks, where a fence is a sync. After a failed sync the
+    /// system may have written any or none of the flushed pages, and may still write any page later in its state at
+    /// that time. So nothing that relies on this fence may be stored any more, and every later fence fails. On other
+    /// media it costs as much as [`Persist::fence`].
+    ///
+    /// # Errors
+    /// [`crate::Error::Poisoned`], on `Disk` only; later calls of [`Properties::check_writable`] return it, too.
+    #[inline(always)]
+    #[track_caller]
+    fn try_fence(&self) -> Result<()> {
+        self.fence();
+        Ok(())
+    }
+
+    /// Executes a fence that may be deferred: the lines that this thread has flushed are durable after any thread's
+    /// next [`Persist::fence_deferred`], or earlier. Media whose fences cost next to nothing fence at once.
+    ///
+    /// # Errors
+    /// Those of [`Persist::try_fence`].
+    #[inline(always)]
+    #[track_caller]
+    fn fence_later(&self) -> Result<()> {
+        self.try_fence()
+    }
+
+    /// Returns when everything is durable that any thread has passed to [`Persist::fence_later`].
+    ///
+    /// # Errors
+    /// Those of [`Persist::try_fence`].
+    #[inline(always)]
+    #[track_caller]
+    fn fence_deferred(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Requests a sync of everything that any thread has passed to [`Persist::fence_later`] so far; the future resolves
+    /// when it is durable.
+    #[track_caller]
+    fn committed(&self) -> Committed {
+        Committed::known(self.fence_deferred().and_then(|()| self.check_writable()))
+    }
+}

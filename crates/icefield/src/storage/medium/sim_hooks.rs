@@ -1,0 +1,33 @@
+//! The points at which the simulator schedules threads and watches reads.
+
+use super::sealed::Sealed;
+
+/// Points in the code of tables at which the simulator lets another thread run, or stops watching reads. On a mapped
+/// medium they do nothing, except that [`SimHooks::wait`] spins and then yields.
+pub trait SimHooks: Sealed {
+    /// Called in every loop that waits for another thread, with the number of rounds so far. Spins first, then yields.
+    fn wait(&self, rounds: u32) {
+        if rounds < 64 {
+            std::hint::spin_loop();
+        } else {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Called before a table reads or changes words in DRAM that threads share beside the medium. Does nothing except
+    /// in the simulator, where another thread may run at this point, as at every access to the medium.
+    #[inline(always)]
+    fn sim_yield_point(&self) {}
+
+    /// Called when an optimistic read has raced with a writer and starts again: nothing depends on the values read so
+    /// far. Used by the simulator's detector only.
+    #[inline(always)]
+    fn forget_reads(&self) {}
+
+    /// Runs `look`, whose loads do not influence the result of a call. They only decide, for example, what to prefetch
+    /// or whether to tidy up afterwards. Used by the simulator's detector only.
+    #[inline(always)]
+    fn read_unvalidated<T>(&self, look: impl FnOnce() -> T) -> T {
+        look()
+    }
+}

@@ -1,0 +1,82 @@
+//! The role of a medium that loads and stores words.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use super::sealed::Sealed;
+use crate::storage::arch::{self, TwoWords};
+
+/// Loads and stores of words. These calls are for the cells of [`crate::storage::cell`]; tables use those. They are
+/// `#[track_caller]` so that the simulator can name, skip and reorder each site in the code.
+pub trait Words: Sealed {
+    /// True if words may also be loaded past this trait, for example several at once by a vector instruction. False on
+    /// a medium that observes each load.
+    const DIRECT_LOADS: bool;
+
+    /// Loads a durable word.
+    #[track_caller]
+    fn load32(&self, cell: &AtomicU32, order: Ordering) -> u32;
+
+    /// Loads a durable word.
+    #[track_caller]
+    fn load64(&self, cell: &AtomicU64, order: Ordering) -> u64;
+
+    /// Loads two durable words at once, where the processor can, with Acquire ordering. `Cell128::loads_whole` returns
+    /// whether it can.
+    #[inline(always)]
+    #[track_caller]
+    fn load128(&self, words: &TwoWords) -> [u64; 2] {
+        arch::load128(words)
+    }
+
+    /// Stores a durable word.
+    #[track_caller]
+    fn store32(&self, cell: &AtomicU32, value: u32, order: Ordering);
+
+    /// Stores a durable word.
+    #[track_caller]
+    fn store64(&self, cell: &AtomicU64, value: u64, order: Ordering);
+
+    /// Loads a volatile word.
+    #[track_caller]
+    fn load_volatile32(&self, cell: &AtomicU32, order: Ordering) -> u32;
+
+    /// Loads a volatile word.
+    #[track_caller]
+    fn load_volatile64(&self, cell: &AtomicU64, order: Ordering) -> u64;
+
+    /// Stores a volatile word.
+    #[track_caller]
+    fn store_volatile32(&self, cell: &AtomicU32, value: u32, order: Ordering);
+
+    /// Stores a volatile word.
+    #[track_caller]
+    fn store_volatile64(&self, cell: &AtomicU64, value: u64, order: Ordering);
+
+    /// Weak compare-and-exchange of a volatile word.
+    ///
+    /// # Errors
+    /// The value that the cell held instead.
+    #[track_caller]
+    fn cas_volatile32(
+        &self,
+        cell: &AtomicU32,
+        current: u32,
+        new: u32,
+        success: Ordering,
+        failure: Ordering,
+    ) -> std::result::Result<u32, u32>;
+
+    /// Weak compare-and-exchange of a volatile word.
+    ///
+    /// # Errors
+    /// The value that the cell held instead.
+    #[track_caller]
+    fn cas_volatile64(
+        &self,
+        cell: &AtomicU64,
+        current: u64,
+        new: u64,
+        success: Ordering,
+        failure: Ordering,
+    ) -> std::result::Result<u64, u64>;
+}
