@@ -118,7 +118,7 @@ impl Gate {
         }
     }
 
-    /// Closes the gate and waits until all threads have left. What they did inside is visible then.
+    /// Closes the gate and waits until all threads have left. Their stores are visible then.
     ///
     /// # Errors
     /// Fails if the system refuses the barrier, for example in a sandbox that was set up later. The gate is open

@@ -91,7 +91,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         Ok(found.map(|found| take(found.bucket.record(&core.storage, found.slot).1)))
     }
 
-    /// Looks up a key under locks, in an ablated table: those of both buckets, or of the home bucket if there is no
+    /// Looks up a key under locks, in an ablated table: those of both buckets, or of the home bucket without
     /// probing.
     fn lookup_locked<T>(
         &self,
