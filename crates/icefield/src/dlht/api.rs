@@ -75,7 +75,8 @@ impl<K: Word, V: Word, M: Threading> DlhtTable<K, V, M> {
     /// Returns a builder for tables of this type.
     ///
     /// ```
-    /// let table = icefield::Dlht::<u64, u64>::options().link_ratio(0.2).build()?;
+    /// let table = icefield::Dlht::<u64, u64>::options().capacity(1000).fixed_size().build()?;
+    /// assert!(table.capacity() >= 1000);
     /// # Ok::<(), icefield::Error>(())
     /// ```
     pub fn options() -> DlhtOptions<K, V, M> {
@@ -86,7 +87,8 @@ impl<K: Word, V: Word, M: Threading> DlhtTable<K, V, M> {
     ///
     /// ```
     /// let table = icefield::Dlht::<u64, u64>::new();
-    /// assert_eq!(table.get(1), None);
+    /// table.insert(1, 10);
+    /// assert_eq!((table.get(1), table.get(2)), (Some(10), None));
     /// ```
     #[inline]
     pub fn get(&self, key: K) -> Option<V> {
@@ -258,22 +260,12 @@ impl<K: Word, V: Word, M: Threading> DlhtTable<K, V, M> {
     }
 
     /// Returns whether the table is empty: exact when quiescent.
-    ///
-    /// ```
-    /// let table = icefield::Dlht::<u64, u64>::new();
-    /// assert!(table.is_empty());
-    /// ```
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Returns how many records fit before the table must grow.
-    ///
-    /// ```
-    /// let table = icefield::Dlht::<u64, u64>::new();
-    /// assert!(table.capacity() >= 64);
-    /// ```
     pub fn capacity(&self) -> u64 {
         self.core.capacity()
     }
@@ -281,8 +273,11 @@ impl<K: Word, V: Word, M: Threading> DlhtTable<K, V, M> {
     /// Returns statistics of the table.
     ///
     /// ```
-    /// let table = icefield::Dlht::<u64, u64>::new();
-    /// assert_eq!(table.stats().len_estimate, 0);
+    /// let table = icefield::Dlht::<u64, u64>::with_capacity(100_000);
+    /// (0..100_000).for_each(|key| table.put(key, key));
+    /// let stats = table.stats();
+    /// assert!(stats.len_estimate <= stats.capacity);
+    /// assert!(stats.dram_bytes / stats.len_estimate < 64, "bytes of the index for each record");
     /// ```
     pub fn stats(&self) -> Stats {
         self.core.stats()
@@ -561,8 +556,10 @@ impl<K: Word, V: Word, M: Threading> DlhtTable<K, V, M> {
     /// Prefetches the bin of `key`, for an operation that follows soon.
     ///
     /// ```
-    /// let table = icefield::Dlht::<u64, u64>::new();
+    /// let table = icefield::Dlht::<u64, u64>::from_iter([(1, 10)]);
     /// table.prefetch(1);
+    /// // Other work, while the line is loaded.
+    /// assert_eq!(table.get(1), Some(10));
     /// ```
     #[inline]
     pub fn prefetch(&self, key: K) {

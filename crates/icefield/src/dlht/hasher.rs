@@ -7,7 +7,8 @@ use crate::base::hash::{Hash, HashKind, Seed, random_seed};
 /// ```
 /// use icefield::{Dlht, DlhtHash};
 /// let dense = Dlht::<u32, u32>::options().hash(DlhtHash::Modulo).build()?;
-/// dense.insert(1, 10);
+/// (0..1000).for_each(|key| dense.put(key, key)); // As evenly over the bins as possible.
+/// assert_eq!(dense.len(), 1000);
 /// # Ok::<(), icefield::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

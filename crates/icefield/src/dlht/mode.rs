@@ -58,8 +58,11 @@ pub trait Synchronization: Sized + 'static {
 /// The mode for any number of threads.
 ///
 /// ```
-/// let table: icefield::DlhtTable<u64, u64, icefield::Shared> = icefield::Dlht::new();
-/// assert!(table.is_empty());
+/// fn for_threads<T: Send + Sync>(table: T) -> T {
+///     table
+/// }
+/// let table = for_threads(icefield::DlhtTable::<u64, u64, icefield::Shared>::new());
+/// assert_eq!(table.fetch_add(7, 1), 0);
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Shared;
@@ -152,8 +155,9 @@ impl<T: Turns> Synchronization for Interleaved<T> {
 /// The mode for one thread.
 ///
 /// ```
-/// let table: icefield::DlhtTable<u64, u64, icefield::Local> = icefield::DlhtLocal::new();
-/// assert!(table.is_empty());
+/// // The counters of one thread: no atomic instructions.
+/// let counts = icefield::DlhtTable::<u64, u64, icefield::Local>::new();
+/// assert_eq!((counts.fetch_add(7, 1), counts.fetch_add(7, 1)), (0, 1));
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Local;

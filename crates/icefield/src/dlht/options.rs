@@ -33,12 +33,6 @@ impl<K, V, M> Default for DlhtOptions<K, V, M> {
 
 impl<K: Word, V: Word, M: Threading> DlhtOptions<K, V, M> {
     /// Sets how many records the table takes before it must grow. Default: about a hundred.
-    ///
-    /// ```
-    /// let table = icefield::Dlht::<u64, u64>::options().capacity(1000).build()?;
-    /// assert!(table.capacity() >= 1000);
-    /// # Ok::<(), icefield::Error>(())
-    /// ```
     #[must_use]
     pub fn capacity(mut self, records: u64) -> Self {
         self.capacity = records;
@@ -46,12 +40,6 @@ impl<K: Word, V: Word, M: Threading> DlhtOptions<K, V, M> {
     }
 
     /// Sets the hash function that distributes keys over bins. Default: [`DlhtHash::Strong`].
-    ///
-    /// ```
-    /// use icefield::{Dlht, DlhtHash};
-    /// let table = Dlht::<u32, u64>::options().hash(DlhtHash::Modulo).build()?;
-    /// # Ok::<(), icefield::Error>(())
-    /// ```
     #[must_use]
     pub fn hash(mut self, hash: DlhtHash) -> Self {
         self.plan.hash = hash;
@@ -61,7 +49,13 @@ impl<K: Word, V: Word, M: Threading> DlhtOptions<K, V, M> {
     /// Sets the seed of the strong hash. Default: a random seed, so that keys that share a bin cannot be constructed.
     ///
     /// ```
-    /// let table = icefield::Dlht::<u64, u64>::options().hash_seed([1, 2]).build()?;
+    /// fn order(seed: [u64; 2]) -> icefield::Result<Vec<u64>> {
+    ///     let table = icefield::Dlht::<u64, u64>::options().hash_seed(seed).build()?;
+    ///     (0..100).for_each(|key| table.put(key, key));
+    ///     Ok(table.iter().map(|(key, _)| key).collect())
+    /// }
+    /// assert_eq!(order([1, 2])?, order([1, 2])?, "the same in each run");
+    /// assert_ne!(order([1, 2])?, order([3, 4])?);
     /// # Ok::<(), icefield::Error>(())
     /// ```
     #[must_use]
@@ -74,7 +68,12 @@ impl<K: Word, V: Word, M: Threading> DlhtOptions<K, V, M> {
     /// before it grows, and more gets access a second line. Default: 1/8.
     ///
     /// ```
-    /// let roomy = icefield::Dlht::<u64, u64>::options().link_ratio(0.2).build()?;
+    /// use icefield::{Dlht, Table};
+    /// fn records_that_fit(link_ratio: f64) -> icefield::Result<Option<u64>> {
+    ///     let table = Dlht::<u64, u64>::options().fixed_size().link_ratio(link_ratio).build()?;
+    ///     Ok((0..).find(|&key| Table::insert(&table, key, key).is_err()))
+    /// }
+    /// assert!(records_that_fit(1.0)? > records_that_fit(0.05)?);
     /// # Ok::<(), icefield::Error>(())
     /// ```
     #[must_use]
@@ -102,7 +101,11 @@ impl<K: Word, V: Word, M: Threading> DlhtOptions<K, V, M> {
     /// Limits an index to this many bytes: an insert that would need a larger one is refused with [`Error::Full`].
     ///
     /// ```
-    /// let table = icefield::Dlht::<u64, u64>::options().max_bytes(1 << 20).build()?;
+    /// use icefield::{Dlht, Error, Table};
+    /// let table = Dlht::<u64, u64>::options().max_bytes(1 << 20).build()?;
+    /// let refused = (0..).find_map(|key| Table::insert(&table, key, key).err());
+    /// assert!(matches!(refused, Some(Error::Full)));
+    /// assert!(table.stats().dram_bytes <= 1 << 20);
     /// # Ok::<(), icefield::Error>(())
     /// ```
     #[must_use]

@@ -66,7 +66,8 @@ impl<K: Word> DlhtSet<K> {
     /// Returns whether `key` is in the set.
     ///
     /// ```
-    /// assert!(!icefield::DlhtSet::<u32>::new().contains(1));
+    /// let set = icefield::DlhtSet::from_iter([1_u32]);
+    /// assert!(set.contains(1) && !set.contains(2));
     /// ```
     #[inline]
     pub fn contains(&self, key: K) -> bool {
@@ -159,19 +160,11 @@ impl<K: Word> DlhtSet<K> {
     }
 
     /// Returns whether the set is empty: exact when quiescent.
-    ///
-    /// ```
-    /// assert!(icefield::DlhtSet::<u32>::new().is_empty());
-    /// ```
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Returns how many keys fit before the set must grow.
-    ///
-    /// ```
-    /// assert!(icefield::DlhtSet::<u32>::new().capacity() >= 64);
-    /// ```
     pub fn capacity(&self) -> u64 {
         self.core.capacity()
     }
@@ -234,7 +227,10 @@ impl<K: Word> DlhtSet<K> {
     /// Prefetches the bin of `key`, for an operation that follows soon.
     ///
     /// ```
-    /// icefield::DlhtSet::<u32>::new().prefetch(1);
+    /// let set = icefield::DlhtSet::from_iter([1_u32]);
+    /// set.prefetch(1);
+    /// // Other work, while the line is loaded.
+    /// assert!(set.contains(1));
     /// ```
     pub fn prefetch(&self, key: K) {
         self.core.prefetch(key.to_word());

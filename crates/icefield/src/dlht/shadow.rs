@@ -147,19 +147,18 @@ impl<'a, K: Word, V: Word, M: Threading> Shadows<'a, K, V, M> {
     /// Returns the number of shadow inserts held.
     ///
     /// ```
+    /// use icefield::{OnFailure, Op};
     /// let table = icefield::Dlht::<u64, u64>::new();
-    /// assert_eq!(table.shadows().len(), 0);
+    /// let shadows = table.shadows();
+    /// assert!(shadows.is_empty());
+    /// table.execute(&mut [Op::shadow(1, 10, &shadows)], OnFailure::Stop);
+    /// assert_eq!((shadows.len(), table.len()), (1, 0));
     /// ```
     pub fn len(&self) -> usize {
         self.held.records().len()
     }
 
     /// Returns whether no shadow insert is held.
-    ///
-    /// ```
-    /// let table = icefield::Dlht::<u64, u64>::new();
-    /// assert!(table.shadows().is_empty());
-    /// ```
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -390,9 +390,16 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
     /// Returns what opening found.
     ///
     /// ```
-    /// let index = icefield::JoinIndex::in_memory(&[1], &[10])?;
-    /// assert!(index.recovery().was_clean);
-    /// # Ok::<(), icefield::Error>(())
+    /// use icefield::JoinIndex;
+    /// let directory = tempfile::tempdir()?;
+    /// let path = directory.path().join("orders.ice");
+    /// let index = JoinIndex::build(&path, &[7_u64], &[0])?;
+    /// index.insert(8, 1)?;
+    /// index.sync()?;
+    /// drop(index);
+    /// let again = JoinIndex::<u64>::open(&path)?;
+    /// assert!(again.recovery().was_clean && again.len() == 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
     pub fn recovery(&self) -> &RecoveryReport {
@@ -400,11 +407,6 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
     }
 
     /// Returns when all changes are durable. Every change is durable when its call returns, so this returns at once.
-    ///
-    /// ```
-    /// icefield::JoinIndex::in_memory(&[1], &[10])?.sync()?;
-    /// # Ok::<(), icefield::Error>(())
-    /// ```
     ///
     /// # Errors
     /// [`Error::Poisoned`].

@@ -189,8 +189,10 @@ pub struct JoinIndex<K, M: Medium = Mapped> {
 /// Statistics of a [`JoinIndex`] at one moment, from [`JoinIndex::stats`].
 ///
 /// ```
-/// let stats = icefield::JoinIndex::in_memory(&[1, 2, 2], &[10, 20, 21])?.stats()?;
-/// assert_eq!(stats.bucket_sizes.iter().sum::<u64>(), 16);
+/// let index = icefield::JoinIndex::in_memory(&[1, 2, 2], &[10, 20, 21])?;
+/// index.insert(3, 30)?;
+/// let stats = index.stats()?;
+/// assert_eq!((stats.pairs, stats.delta_changes), (4, 1)); // A merge moves the change into the base.
 /// # Ok::<(), icefield::Error>(())
 /// ```
 #[derive(Clone, Debug)]

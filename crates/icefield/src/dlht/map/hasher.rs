@@ -9,8 +9,10 @@ use crate::base::hash::{Hash, HashKind, random_seed};
 ///
 /// ```
 /// use std::hash::BuildHasher;
-/// let build = icefield::DlhtBuildHasher::default();
-/// assert_eq!(build.hash_one("key"), build.hash_one("key"));
+/// use icefield::DlhtBuildHasher;
+/// let (one, other) = (DlhtBuildHasher::default(), DlhtBuildHasher::default());
+/// assert_eq!(one.hash_one("key"), one.clone().hash_one("key"));
+/// assert_ne!(one.hash_one("key"), other.hash_one("key"), "another seed");
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct DlhtBuildHasher(Hash);

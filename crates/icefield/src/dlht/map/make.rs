@@ -48,8 +48,9 @@ impl<K, V, S> DlhtMap<K, V, S> {
     ///
     /// ```
     /// use std::hash::RandomState;
-    /// let map = icefield::DlhtMap::<u32, u32, _>::with_hasher(RandomState::new());
-    /// assert_eq!(map.len(), 0);
+    /// let map = icefield::DlhtMap::with_hasher(RandomState::new());
+    /// map.put("one", 1);
+    /// assert_eq!(map.get_cloned("one"), Some(1));
     /// ```
     #[must_use]
     pub fn with_hasher(hash: S) -> Self {
@@ -60,8 +61,8 @@ impl<K, V, S> DlhtMap<K, V, S> {
     ///
     /// ```
     /// use std::hash::RandomState;
-    /// let map = icefield::DlhtMap::<u32, u32, _>::with_capacity_and_hasher(10, RandomState::new());
-    /// assert_eq!(map.len(), 0);
+    /// let map = icefield::DlhtMap::<u32, u32, _>::with_capacity_and_hasher(1000, RandomState::new());
+    /// assert!(map.capacity() >= 1000);
     /// ```
     #[must_use]
     pub fn with_capacity_and_hasher(records: u64, hash: S) -> Self {
@@ -110,9 +111,11 @@ impl<K, V, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
     /// Protects all data read from the map until the guard is dropped.
     ///
     /// ```
-    /// let map = icefield::DlhtMap::<u32, u32>::new();
+    /// let map = icefield::DlhtMap::from_iter([(1, "one".to_owned())]);
     /// let guard = map.pin();
-    /// assert_eq!(map.get(&1, &guard), None);
+    /// let name = map.get(&1, &guard);
+    /// map.delete(&1);
+    /// assert_eq!(name.map(String::as_str), Some("one"), "freed after the guard");
     /// ```
     pub fn pin(&self) -> DlhtGuard<'_> {
         DlhtGuard { guard: self.reclaimer.pin(), reclaimer: &self.reclaimer }
@@ -128,19 +131,11 @@ impl<K, V, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
     }
 
     /// Returns whether the map is empty: exact when quiescent.
-    ///
-    /// ```
-    /// assert!(icefield::DlhtMap::<u32, u32>::new().is_empty());
-    /// ```
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Returns how many records fit before the index must grow.
-    ///
-    /// ```
-    /// assert!(icefield::DlhtMap::<u32, u32>::new().capacity() >= 64);
-    /// ```
     pub fn capacity(&self) -> u64 {
         self.core.capacity()
     }
@@ -185,8 +180,8 @@ impl<K, V, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
     /// allocator and without memory that keys and values refer to.
     ///
     /// ```
-    /// let stats = icefield::DlhtMap::from_iter([(1, 10)]).stats();
-    /// assert_eq!(stats.len_estimate, 1);
+    /// let map: icefield::DlhtMap<u64, [u8; 100]> = (0..1000).map(|key| (key, [0; 100])).collect();
+    /// assert!(map.stats().dram_bytes > 1000 * 100, "the records, and the index");
     /// ```
     pub fn stats(&self) -> Stats {
         let (len, guard) = (self.len(), self.core.pin());
@@ -206,7 +201,10 @@ impl<K, V, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
     /// Returns the allocator of the records.
     ///
     /// ```
-    /// let _global: &icefield::Global = icefield::DlhtMap::<u32, u32>::new().allocator();
+    /// use icefield::DlhtMap;
+    /// let names = DlhtMap::<u32, String>::new();
+    /// let ages = DlhtMap::<u32, u8, _, _>::new_in(names.allocator().clone());
+    /// ages.put(1, 40); // From the same allocator.
     /// ```
     pub fn allocator(&self) -> &A {
         &self.allocator
@@ -215,7 +213,11 @@ impl<K, V, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
     /// Returns the hash function of the keys.
     ///
     /// ```
-    /// let _hasher: &icefield::DlhtBuildHasher = icefield::DlhtMap::<u32, u32>::new().hasher();
+    /// use std::hash::BuildHasher;
+    /// use icefield::DlhtMap;
+    /// let names = DlhtMap::<u32, String>::new();
+    /// let ages = DlhtMap::<u32, u8, _>::with_hasher(names.hasher().clone());
+    /// assert_eq!(ages.hasher().hash_one(1), names.hasher().hash_one(1));
     /// ```
     pub fn hasher(&self) -> &S {
         &self.hash

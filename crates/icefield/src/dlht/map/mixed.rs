@@ -124,11 +124,6 @@ impl<'q, 'g, K, V, Q: ?Sized> DlhtMapOp<'q, 'g, K, V, Q> {
 
     /// Returns the value that the key had when the operation ran: the value that it found, replaced or removed, or that
     /// made `try_insert` fail. `None` before the operation has run.
-    ///
-    /// ```
-    /// use icefield::DlhtMapOp;
-    /// assert_eq!(DlhtMapOp::<u32, u32>::get(&1).value(), None);
-    /// ```
     pub fn value(&self) -> Option<&'g V> {
         self.before
     }
