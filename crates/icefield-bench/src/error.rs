@@ -43,6 +43,9 @@ pub enum Error {
     Failed(String),
 }
 
+/// The result of a step of a run.
+pub(crate) type Outcome<T = ()> = Result<T, Error>;
+
 impl Error {
     pub(crate) fn option(option: &'static str, detail: impl Into<String>) -> Self {
         Self::Option { option, detail: detail.into() }

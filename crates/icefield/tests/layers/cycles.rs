@@ -41,24 +41,22 @@ pub const KNOWN: &[(&str, &str)] = &[
     ),
     ("icefield", "storage/io.rs storage/io/no_faults.rs"),
     ("icefield", "table.rs table/iter.rs"),
+    ("icefield-bench", "ablated.rs designs.rs"),
     (
         "icefield-bench",
-        "ablated.rs args.rs compare.rs designs.rs experiments/ablations.rs \
-         experiments/amplification.rs experiments/cache_misses.rs experiments/fill.rs \
-         experiments/filters.rs experiments/growth.rs experiments/hw_energy_numa.rs \
-         experiments/join/contest.rs experiments/join/mod.rs experiments/join/relations.rs \
-         experiments/join/share.rs experiments/latency.rs experiments/levels.rs \
-         experiments/limit.rs experiments/locks.rs experiments/mixed.rs experiments/mod.rs \
-         experiments/occupancy.rs experiments/oltp.rs experiments/prefault.rs \
+        "experiments/ablations.rs experiments/amplification.rs experiments/cache_misses.rs \
+         experiments/fill.rs experiments/filters.rs experiments/growth.rs \
+         experiments/hw_energy_numa.rs experiments/join/contest.rs experiments/join/mod.rs \
+         experiments/join/relations.rs experiments/join/share.rs experiments/latency.rs \
+         experiments/levels.rs experiments/limit.rs experiments/locks.rs experiments/mixed.rs \
+         experiments/mod.rs experiments/occupancy.rs experiments/prefault.rs \
          experiments/project.rs experiments/range.rs experiments/records.rs \
          experiments/recovery.rs experiments/segment_fill.rs experiments/smallbank.rs \
          experiments/space.rs experiments/sweeps.rs experiments/tatp.rs \
          experiments/throughput.rs experiments/timeline.rs experiments/unlogged.rs \
-         experiments/ycsb.rs frames.rs index.rs lib.rs limit/loops.rs map.rs ours.rs output.rs \
-         peer_runner.rs place.rs report/chart.rs report/claims.rs report/facts.rs \
-         report/figures.rs report/joins.rs report/judge.rs report/mod.rs report/page.rs \
-         results.rs row.rs session.rs set.rs table.rs",
+         experiments/ycsb.rs output.rs report/facts.rs report/mod.rs report/page.rs session.rs",
     ),
+    ("icefield-bench", "report/claims.rs report/joins.rs report/judge.rs"),
     (
         "icefield-torture",
         "bin/icefield-torture/join.rs bin/icefield-torture/main.rs \
