@@ -49,6 +49,9 @@ impl From<procfs::ProcError> for Error {
     }
 }
 
+/// The result of a step of a run.
+pub(crate) type Outcome<T = ()> = Result<T, Error>;
+
 impl Error {
     pub(crate) fn option(option: &'static str, detail: impl Into<String>) -> Self {
         Self::Option { option, detail: detail.into() }

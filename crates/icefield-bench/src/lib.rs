@@ -34,9 +34,8 @@ mod table;
 
 pub use args::{Args, Batch, Hashing, Medium, YcsbWrites};
 pub use error::Error;
+pub(crate) use error::Outcome;
 pub use row::FIELDS;
-
-type Outcome<T = ()> = Result<T, Error>;
 
 /// Runs the experiment that `args` names and writes its results, or compares or reports the results of earlier
 /// runs.

@@ -110,7 +110,7 @@ impl Row {
         self.samples.get(name).and_then(|values| median(values))
     }
 
-    /// Removes the samples of a name that is no figure of the row.
+    /// Removes the samples of a name that is not a figure of the row.
     pub fn forget(&mut self, name: &str) {
         self.samples.remove(name);
     }

@@ -1,4 +1,4 @@
-//! What a table reports about itself.
+//! The reports of a table: sizes, checks, recovery, backup and salvage.
 
 use std::fmt;
 use std::time::Duration;

@@ -7,6 +7,11 @@ use crate::storage::Mapped;
 use crate::types::{Key, Value};
 
 /// A Dash table; use it as [`DashEh`] or [`DashLh`].
+///
+/// ```
+/// let table: icefield::Dash<u64, u64, icefield::Lh> = icefield::DashLh::in_memory()?;
+/// # Ok::<(), icefield::Error>(())
+/// ```
 pub type Dash<K, V, P, M = Mapped> = DurableTable<K, V, P, M>;
 
 /// Dash with extendible hashing: a durable, concurrent hash table that opens instantly.
@@ -35,6 +40,13 @@ pub type DashEh<K, V, M = Mapped> = Dash<K, V, Eh, M>;
 pub type DashLh<K, V, M = Mapped> = Dash<K, V, Lh, M>;
 
 /// Options for creating or opening a Dash table.
+///
+/// ```
+/// use icefield::{DashEh, DashOptions, Eh};
+/// let options: DashOptions<u64, u64, Eh> = DashEh::options().capacity(1000);
+/// assert!(options.in_memory()?.capacity() >= 1000);
+/// # Ok::<(), icefield::Error>(())
+/// ```
 pub type DashOptions<K, V, P> = TableOptions<K, V, P>;
 
 impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory> TableOptions<K, V, P> {

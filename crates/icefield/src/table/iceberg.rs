@@ -21,6 +21,13 @@ use crate::types::{Key, Value};
 pub type Iceberg<K, V, M = Mapped> = DurableTable<K, V, IcebergHt, M>;
 
 /// Options for creating or opening an IcebergHT table.
+///
+/// ```
+/// use icefield::{Iceberg, IcebergOptions};
+/// let options: IcebergOptions<u64, u64> = Iceberg::options().max_load(0.9);
+/// assert!(options.in_memory()?.is_empty()?);
+/// # Ok::<(), icefield::Error>(())
+/// ```
 pub type IcebergOptions<K, V> = TableOptions<K, V, IcebergHt>;
 
 impl<K: Key + ?Sized, V: Value + ?Sized> TableOptions<K, V, IcebergHt> {

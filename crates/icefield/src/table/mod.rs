@@ -8,6 +8,8 @@ mod dash;
 mod durable;
 mod held;
 mod iceberg;
+#[cfg(test)]
+mod iceberg_tests;
 mod mixed;
 mod op;
 mod options;

@@ -31,6 +31,13 @@ use crate::types::{Arg, Key, Own, Owned, Value};
 pub type Plush<K, V, M = Mapped> = DurableTable<K, V, PlushHt, M>;
 
 /// Options for creating or opening a Plush table.
+///
+/// ```
+/// use icefield::{Plush, PlushOptions};
+/// let options: PlushOptions<u64, u64> = Plush::options().dram_limit(1 << 20);
+/// assert!(options.in_memory()?.is_empty()?);
+/// # Ok::<(), icefield::Error>(())
+/// ```
 pub type PlushOptions<K, V> = TableOptions<K, V, PlushHt>;
 
 /// Operations of [`Plush`] only.

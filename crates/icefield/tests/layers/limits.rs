@@ -140,12 +140,12 @@ mod planted {
         let import = |from: &str, name: &str| Import {
             from: format!("crates/icefield/src/{from}"),
             line: 1,
-            to: "crates/icefield/src/key.rs".to_owned(),
-            module: vec!["key".to_owned()],
+            to: "crates/icefield/src/types/data.rs".to_owned(),
+            module: vec!["types".to_owned()],
             name: name.to_owned(),
         };
         let mut imports: Vec<Import> =
-            USER_TYPES.iter().map(|name| import("table.rs", name)).collect();
+            USER_TYPES.iter().map(|name| import("table/op.rs", name)).collect();
         assert_eq!(user_types(&imports, &["storage"]), [""; 0]);
         imports.extend([import("storage/blob/mod.rs", "Word"), import("storage/io.rs", "Form")]);
         assert_eq!(user_types(&imports, &["storage"]).len(), 1);

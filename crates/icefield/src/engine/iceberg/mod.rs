@@ -166,8 +166,6 @@ mod overflow;
 mod recover;
 mod scan;
 mod shrink;
-#[cfg(test)]
-mod tests;
 mod unfenced_batch;
 mod window;
 

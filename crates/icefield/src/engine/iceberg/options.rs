@@ -31,7 +31,13 @@ const OVERFLOW_SHARE: u64 = 64;
 /// Used slots per thousand at which a table doubles (§4).
 const MAX_LOAD: u32 = 850;
 
-/// IcebergHT as a design.
+/// IcebergHT as a design, the third parameter of [`DurableTable`](crate::DurableTable).
+///
+/// ```
+/// use icefield::{DurableTable, Iceberg, IcebergHt};
+/// let table: DurableTable<u64, u64, IcebergHt> = Iceberg::in_memory()?;
+/// # Ok::<(), icefield::Error>(())
+/// ```
 pub struct IcebergHt;
 
 /// The options that only IcebergHT has.

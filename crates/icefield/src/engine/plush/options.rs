@@ -46,7 +46,13 @@ const LOG_BYTES: u64 = 64 << 20;
 /// chunk is begun anew (§4.2).
 const LOG_SHARE: u32 = 2;
 
-/// Plush as a design.
+/// Plush as a design, the third parameter of [`DurableTable`](crate::DurableTable).
+///
+/// ```
+/// use icefield::{DurableTable, Plush, PlushHt};
+/// let table: DurableTable<u64, u64, PlushHt> = Plush::in_memory()?;
+/// # Ok::<(), icefield::Error>(())
+/// ```
 pub struct PlushHt;
 
 /// The options that only Plush has.

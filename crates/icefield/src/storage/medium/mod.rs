@@ -1,6 +1,6 @@
 //! The interface of all media: map and grow regions, load and store words, flush lines, fence.
 //!
-//! Each role of a medium is a trait of its own, and [`Medium`] is all of them. Tables are written against [`Medium`].
+//! Each role of a medium is a separate trait, and [`Medium`] is all of them. Tables are written against [`Medium`].
 //! Code that needs one role can name that one: cells need [`Words`], for example.
 
 mod bytes;

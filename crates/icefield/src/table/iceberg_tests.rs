@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::Yards;
+use crate::engine::iceberg::Yards;
 use crate::storage::sim::{Sim, SimOptions};
 use crate::{Decision, Durability, Iceberg, IcebergOptions, Key, OnFailure, Op, Result, Value};
 
