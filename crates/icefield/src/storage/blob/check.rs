@@ -3,46 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
+use super::BlobStore;
 use super::block::BlobRef;
 use super::chunk::{Bitmap, Chunk};
 use super::class::{Extent, FREE};
+use super::report::BlobReport;
 use super::space::map_word;
-use super::{BlobStore, lock};
 use crate::storage::Medium;
-
-/// The largest number of faults that are described; further ones are only counted.
-const FAULTS_TOLD: usize = 100;
-
-/// The result of [`BlobStore::check`].
-#[derive(Clone, Debug, Default)]
-pub struct BlobReport {
-    /// Blobs that the table refers to.
-    pub blobs: u64,
-    /// The bytes of their contents.
-    pub content_bytes: u64,
-    /// Blocks that are owned according to the store, but that no slot refers to.
-    pub leaked: u64,
-    /// Descriptions of the faults found.
-    pub faults: Vec<String>,
-    /// The number of faults that are not in `faults`.
-    pub untold: u64,
-}
-
-impl BlobReport {
-    /// Returns whether the store has no faults and no leaks.
-    #[must_use]
-    pub fn is_clean(&self) -> bool {
-        self.faults.is_empty() && self.leaked == 0
-    }
-
-    fn fault(&mut self, words: impl FnOnce() -> String) {
-        if self.faults.len() < FAULTS_TOLD {
-            self.faults.push(words());
-        } else {
-            self.untold += 1;
-        }
-    }
-}
+use crate::storage::mutex::lock;
 
 /// For each chunk at which an extent begins, according to the map: the extent, and which of its blocks the table
 /// refers to.

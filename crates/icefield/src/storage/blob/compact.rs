@@ -18,12 +18,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::BlobStore;
 use super::block::BlobRef;
 use super::chunk::{Chunk, SmallChunk};
 use super::class::Extent;
-use super::{BlobStore, Owner, Shared, lock};
+use super::owner::Owner;
+use super::shared::Shared;
 use crate::Result;
 use crate::storage::Medium;
+use crate::storage::mutex::lock;
 
 /// The largest number of blobs that are copied between two fences.
 const MOVED_TOGETHER: usize = 64;

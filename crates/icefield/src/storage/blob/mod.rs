@@ -137,80 +137,56 @@
 //! line, plus what the table's `is_live` reads; a write examines at most 512 blocks (256 each for hunt and sweep),
 //! more for a content of megabytes.
 
+mod allocate;
 mod block;
 mod check;
 mod chunk;
 mod class;
 mod compact;
+mod owner;
+mod params;
 mod pool;
+mod report;
 mod scan;
+mod scanner;
+mod shared;
 mod space;
-
 #[cfg(test)]
 mod tests;
+mod whole_chunks;
 
 use std::sync::atomic::{AtomicU32, AtomicUsize};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use crate::base::counter::ShardedCounter;
 use crate::base::reclaim::{Guard, Reclaimer};
-use crate::storage::{Medium, Region, SharedBytes};
+use crate::storage::bytes::SharedBytes;
+use crate::storage::medium::Medium;
+use crate::storage::mutex::lock;
 use crate::{Error, Result};
 
+use allocate::{Held, release_later};
 use block::{HEADER_BYTES, Header};
 use chunk::ChunkTable;
 use class::Classes;
-use pool::{Held, Pool, release_later};
-use scan::Scanner;
+use pool::Pool;
+use scanner::Scanner;
+use shared::Shared;
 use space::{SCAN_PER_CHUNK, Space, WORD_BYTES, chunks_in};
 
 #[doc(hidden)]
 pub use block::header_words;
 pub use block::{BlobRef, MAX_BLOB_BYTES};
-pub use check::BlobReport;
 #[doc(hidden)]
 pub use class::map_word;
-pub use scan::Owner;
+pub use owner::Owner;
+pub use params::BlobParams;
+pub use report::BlobReport;
 
 /// The region of the blocks.
 pub const BLOBS_REGION: &str = "blobs.ice";
 /// The region of the chunks' words.
 pub const MAP_REGION: &str = "blobmap.ice";
-
-/// Parameters of a store. Every opening must pass the same `chunk_bytes`: the table keeps it in its superblock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BlobParams {
-    /// A power of two from 1 KiB to 1 GiB.
-    pub chunk_bytes: u32,
-    /// The region grows by an eighth of its size, but at least by this number of chunks.
-    pub growth_chunks: u32,
-    /// The largest length of the blobs' region in bytes.
-    pub max_bytes: u64,
-    /// A number that differs from opening to opening (the generation). It determines where the scan begins.
-    pub session: u64,
-}
-
-impl Default for BlobParams {
-    fn default() -> Self {
-        Self { chunk_bytes: 64 << 10, growth_chunks: 64, max_bytes: 1 << 40, session: 0 }
-    }
-}
-
-impl BlobParams {
-    fn validate(&self) -> Result<()> {
-        if !self.chunk_bytes.is_power_of_two() || !(1 << 10..=1 << 30).contains(&self.chunk_bytes) {
-            let detail = format!("{} is no power of two from 1 KiB to 1 GiB", self.chunk_bytes);
-            return Err(Error::InvalidOption { option: "chunk_bytes", detail });
-        }
-        if self.growth_chunks == 0 {
-            return Err(Error::InvalidOption {
-                option: "growth_chunks",
-                detail: "the region must grow by something".into(),
-            });
-        }
-        Ok(())
-    }
-}
 
 /// A snapshot of a store's space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -223,25 +199,6 @@ pub struct BlobStats {
     pub unscanned_bytes: u64,
     /// Bytes in chunks that are free or were never used.
     pub free_bytes: u64,
-}
-
-/// The part of the store that the reclaimer's closures need too. DRAM only, besides the regions.
-struct Shared {
-    params: BlobParams,
-    classes: Classes,
-    blobs: Region,
-    map: Region,
-    chunks: ChunkTable,
-    /// One for each class.
-    pools: Vec<Pool>,
-    space: Mutex<Space>,
-    /// Runs that no thread can reference any more, but whose map words are not FREE yet.
-    ripe: Mutex<Vec<(u32, u32)>>,
-    ripe_runs: AtomicUsize,
-    unscanned: AtomicU32,
-    /// Unscanned chunks that `prepare` is to scan.
-    scan_due: AtomicU32,
-    used_bytes: ShardedCounter,
 }
 
 /// The blobs of one table. The module's header lists the obligations of a table.
@@ -473,21 +430,3 @@ impl BlobStore {
 }
 
 const MAP_PAGE_BYTES: u64 = 4096;
-
-impl Shared {
-    #[cold]
-    fn fault(&self, offset: u64, detail: &str) -> Error {
-        Error::corrupt(self.blobs.name(), offset, detail)
-    }
-
-    #[cold]
-    fn map_fault(&self, number: u32, detail: &str) -> Error {
-        Error::corrupt(self.map.name(), u64::from(number) * WORD_BYTES, detail)
-    }
-}
-
-/// Locks for a few instructions. Poisoning is ignored: no holder is expected to panic, and none leaves a change
-/// half done.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}

@@ -1,15 +1,10 @@
-//! Allocates and frees blocks. All state is in DRAM, except the map word of a new chunk.
+//! The allocation state of a class: the chunks that threads allocate from, and those with room.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
-use super::block::BlobRef;
-use super::chunk::{Chunk, SmallChunk};
-use super::class::Extent;
-use super::{Shared, lock};
-use crate::Result;
 use crate::base::thread;
-use crate::storage::Medium;
+use crate::storage::mutex::lock;
 
 /// The largest number of chunks over which contending threads of a class spread.
 const MAX_STRIPES: usize = 8;
@@ -17,7 +12,7 @@ const MAX_STRIPES: usize = 8;
 /// The chunk that some threads allocate from: its number plus one, 0 for none.
 #[derive(Default)]
 #[repr(align(64))]
-struct Stripe(AtomicU32);
+pub(super) struct Stripe(pub(super) AtomicU32);
 
 /// The allocation state of one class.
 #[derive(Default)]
@@ -26,9 +21,9 @@ pub(super) struct Pool {
     /// The number of stripes in use, less one. Grows on contention, so that a small store keeps few chunks open.
     contended: AtomicUsize,
     /// Chunks that had room when they were listed. Hints: the chunk's state, under its lock, decides.
-    room: Mutex<Vec<u32>>,
+    pub(super) room: Mutex<Vec<u32>>,
     /// Held by the thread that fetches a chunk for a stripe.
-    refill: Mutex<()>,
+    pub(super) refill: Mutex<()>,
     /// The number of unscanned chunks of the class that the hunt should search for room.
     appetite: AtomicU32,
     /// Set when the hunt has passed all chunks.
@@ -67,7 +62,7 @@ impl Pool {
         !lock(&self.room).is_empty()
     }
 
-    fn grow_hungry(&self) {
+    pub fn grow_hungry(&self) {
         if !self.hunted_out.load(Ordering::Relaxed) && !self.has_room() {
             self.set_appetite(HUNT_CHUNKS);
         }
@@ -82,220 +77,15 @@ impl Pool {
         theirs.map(|stripe| stripe.0.store(0, Ordering::Relaxed)).count() as u32
     }
 
-    fn stripe(&self) -> &Stripe {
+    pub fn stripe(&self) -> &Stripe {
         // Relaxed: any stripe will do.
         let stripes = self.contended.load(Ordering::Relaxed) + 1;
         &self.stripes[thread::number() % stripes.min(MAX_STRIPES)]
     }
 
-    fn widen(&self) {
+    pub fn widen(&self) {
         // Relaxed, and an increment may be lost: a tuning value.
         let contended = self.contended.load(Ordering::Relaxed);
         self.contended.store((contended + 1).min(MAX_STRIPES - 1), Ordering::Relaxed);
-    }
-}
-
-/// The space that a reference names, after its ownership has been taken.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Held {
-    Block { chunk: u32, block: u32 },
-    Run { start: u32, chunks: u32 },
-}
-
-impl Shared {
-    /// Finds room for a content of `content` bytes and makes the caller its owner. Returns the byte offset of the
-    /// block.
-    pub(super) fn allocate<M: Medium>(&self, storage: &M, content: usize) -> Result<u64> {
-        let extent = self.classes.extent(content);
-        let offset = match extent {
-            Extent::Small(class) => {
-                let stripe = self.pools[class].stripe();
-                match self.take_current(class, stripe) {
-                    Some(offset) => offset,
-                    None => self.refill(storage, class, stripe)?,
-                }
-            }
-            Extent::Large(chunks) => {
-                let start = self.take_chunks(storage, chunks, extent)?;
-                *lock(self.chunks.get(start)) = Chunk::Large { chunks, owned: true };
-                u64::from(start) * u64::from(self.params.chunk_bytes)
-            }
-        };
-        self.used_bytes.add(self.extent_bytes(extent) as i64);
-        Ok(offset)
-    }
-
-    /// Takes a block of the stripe's chunk, if it has a free one. The usual path: one lock, of that chunk.
-    fn take_current(&self, class: usize, stripe: &Stripe) -> Option<u64> {
-        // Relaxed: the chunk's own state, read under its lock, decides whether the chunk still serves the class.
-        let number = stripe.0.load(Ordering::Relaxed).checked_sub(1)?;
-        let chunk = self.chunks.get(number);
-        let mut chunk = match chunk.try_lock() {
-            Ok(chunk) => chunk,
-            Err(TryLockError::Poisoned(chunk)) => chunk.into_inner(),
-            Err(TryLockError::WouldBlock) => {
-                self.pools[class].widen();
-                chunk.lock().unwrap_or_else(PoisonError::into_inner)
-            }
-        };
-        self.take_block(number, small_of(&mut chunk, class)?)
-    }
-
-    fn take_block(&self, number: u32, chunk: &mut SmallChunk) -> Option<u64> {
-        let block = chunk.take()?;
-        Some(self.block_offset(number, chunk.class, block))
-    }
-
-    /// Takes a block of a chunk, if the chunk serves the class and has a free one.
-    pub(super) fn take_of(&self, number: u32, class: usize) -> Option<u64> {
-        let mut chunk = lock(self.chunks.get(number));
-        self.take_block(number, small_of(&mut chunk, class)?)
-    }
-
-    /// Returns the byte at which a block of a chunk begins.
-    pub(super) fn block_offset(&self, number: u32, class: usize, block: u32) -> u64 {
-        let start = u64::from(number) * u64::from(self.params.chunk_bytes);
-        start + u64::from(block) * u64::from(self.classes.size(class))
-    }
-
-    /// Gives the stripe a chunk with room, and the caller the first block of it.
-    #[cold]
-    fn refill<M: Medium>(&self, storage: &M, class: usize, stripe: &Stripe) -> Result<u64> {
-        let pool = &self.pools[class];
-        let _refilling = lock(&pool.refill);
-        if let Some(offset) = self.take_current(class, stripe) {
-            return Ok(offset);
-        }
-        let (number, offset) = match self.take_listed(class) {
-            Some(found) => found,
-            None => self.take_new(storage, class)?,
-        };
-        // Relaxed: the chunk's lock orders the chunk's state; `refill` excludes other writers.
-        let old = stripe.0.load(Ordering::Relaxed);
-        stripe.0.store(number + 1, Ordering::Relaxed);
-        if let Some(old) = old.checked_sub(1) {
-            self.after_change(old, |chunk| chunk.users -= 1);
-        }
-        pool.grow_hungry();
-        Ok(offset)
-    }
-
-    /// Takes a block of a listed chunk. Drops list entries that are out of date.
-    fn take_listed(&self, class: usize) -> Option<(u32, u64)> {
-        loop {
-            let number = lock(&self.pools[class].room).pop()?;
-            let mut chunk = lock(self.chunks.get(number));
-            if let Some(small) = small_of(&mut chunk, class) {
-                small.listed = false;
-                if let Some(offset) = self.take_block(number, small) {
-                    small.users += 1;
-                    return Some((number, offset));
-                }
-            }
-        }
-    }
-
-    /// Takes a new chunk for the class, and returns its first block.
-    fn take_new<M: Medium>(&self, storage: &M, class: usize) -> Result<(u32, u64)> {
-        let number = self.take_chunks(storage, 1, Extent::Small(class))?;
-        // P1: other threads will take blocks of this chunk, and their fences do not make this thread's flushes
-        // durable.
-        storage.fence();
-        storage.check_writable()?;
-        let mut small = SmallChunk::vacant(class, self.classes.blocks(class));
-        small.users = 1;
-        let offset = self.take_block(number, &mut small).unwrap_or_default();
-        *lock(self.chunks.get(number)) = Chunk::Small(Box::new(small));
-        Ok((number, offset))
-    }
-
-    /// Takes a block from its owner. Returns `None` when the store knows of no owner: the block is unexamined or
-    /// already retired, or the reference names no block.
-    pub(super) fn disown(&self, blob: BlobRef) -> Option<Held> {
-        let (number, inside) = self.locate(blob)?;
-        let mut chunk = lock(self.chunks.peek(number)?);
-        match &mut *chunk {
-            Chunk::Unscanned | Chunk::Vacant => None,
-            Chunk::Large { chunks, owned } => {
-                if inside != 0 || !std::mem::take(owned) {
-                    return None;
-                }
-                self.used_bytes.add(-(self.extent_bytes(Extent::Large(*chunks)) as i64));
-                Some(Held::Run { start: number, chunks: *chunks })
-            }
-            Chunk::Small(small) => {
-                let size = self.classes.size(small.class);
-                let block = inside / size;
-                if !inside.is_multiple_of(size) || !small.owned.remove(block) {
-                    return None;
-                }
-                self.used_bytes.add(-i64::from(size));
-                Some(Held::Block { chunk: number, block })
-            }
-        }
-    }
-
-    /// Makes available the space that has no owner and that no reader can reference any more.
-    pub(super) fn release(&self, held: Held) {
-        match held {
-            Held::Block { chunk, block } => self.after_change(chunk, |small| {
-                let new = small.free.insert(block);
-                debug_assert!(new, "a block is released once");
-            }),
-            Held::Run { start, chunks } => {
-                *lock(self.chunks.get(start)) = Chunk::Vacant;
-                self.ripen(start, chunks);
-            }
-        }
-    }
-
-    /// Changes a small chunk and then acts on its new state: lists it when it has room and is neither listed nor used
-    /// by a stripe, or gives it back when all its blocks are free.
-    pub(super) fn after_change(&self, number: u32, change: impl FnOnce(&mut SmallChunk)) {
-        let mut chunk = lock(self.chunks.get(number));
-        let Chunk::Small(small) = &mut *chunk else { return };
-        change(small);
-        if small.users > 0 {
-            return;
-        }
-        if small.is_vacant() {
-            *chunk = Chunk::Vacant;
-            drop(chunk);
-            self.ripen(number, 1);
-        } else if small.free.len() > 0 && !small.listed && !small.closed {
-            small.listed = true;
-            let class = small.class;
-            drop(chunk);
-            lock(&self.pools[class].room).push(number);
-        }
-    }
-
-    /// Returns the chunk that a reference points into, and the byte in it; `None` outside the region.
-    pub(super) fn locate(&self, blob: BlobRef) -> Option<(u32, u32)> {
-        let offset = blob.offset().filter(|&offset| offset < self.blobs.len())?;
-        let chunk_bytes = u64::from(self.params.chunk_bytes);
-        Some((u32::try_from(offset / chunk_bytes).ok()?, (offset % chunk_bytes) as u32))
-    }
-
-    pub(super) fn extent_bytes(&self, extent: Extent) -> u64 {
-        match extent {
-            Extent::Small(class) => u64::from(self.classes.size(class)),
-            Extent::Large(chunks) => u64::from(chunks) * u64::from(self.params.chunk_bytes),
-        }
-    }
-}
-
-/// Returns the closure that the reclaimer runs for a retired blob.
-pub(super) fn release_later(shared: &Arc<Shared>, held: Held) -> impl FnOnce() + Send + 'static {
-    let shared = Arc::clone(shared);
-    move || shared.release(held)
-}
-
-/// Returns the chunk if it (still) serves `class`.
-#[inline]
-fn small_of(chunk: &mut Chunk, class: usize) -> Option<&mut SmallChunk> {
-    match chunk {
-        Chunk::Small(small) if small.class == class => Some(small),
-        _ => None,
     }
 }

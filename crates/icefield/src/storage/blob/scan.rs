@@ -8,68 +8,23 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, TryLockError};
 
+use super::BlobStore;
+use super::allocate::Held;
 use super::block::{BlobRef, MAX_BLOB_BYTES, fold};
 use super::chunk::{Chunk, SmallChunk};
 use super::class::{Extent, FREE};
+use super::owner::Owner;
+use super::scanner::{Examination, Hunt, Scanner};
+use super::shared::Shared;
 use super::space::{SCAN_PER_CHUNK, map_word};
-use super::{BlobStore, Held, Shared, lock};
 use crate::Result;
 use crate::storage::Medium;
+use crate::storage::mutex::lock;
 
 /// The largest number of blocks that one call of [`BlobStore::prepare`] examines in the sweep, and in the hunt.
 const BLOCKS_PER_CALL: u32 = 256;
 /// The largest number of map words that a hunt passes for one chunk of its appetite.
 const WORDS_PER_HUNT: u32 = 1024;
-
-/// The table's interface to the scan and to [`BlobStore::compact`].
-pub trait Owner {
-    /// Checks whether a slot refers to `blob`, which was written for `owner`. Calls `mark` once with the answer,
-    /// *while holding the locks that keep the answer true*: those under which a record with this `owner` would be
-    /// linked, moved or unlinked. Slots are compared by [`BlobRef::same_block`].
-    ///
-    /// `owner` may be garbage: then no slot refers to the block. When the table cannot decide (a damaged segment), it
-    /// does not call `mark`, and the block is left alone for this session. Before it calls `mark(false)` the unlinking
-    /// must be durable; the locks ensure this if writers hold them over their fence.
-    ///
-    /// The store calls this without holding any of its short locks; `mark` takes one of them.
-    fn is_live(&self, owner: u64, blob: BlobRef, mark: &mut dyn FnMut(bool));
-
-    /// Makes the slot that refers to `blob`, if there is one, refer to `copy`, which is durable. Keeps the tag of the
-    /// reference; the change is durable before another thread acts on it. Returns whether there was such a slot. Works
-    /// under the locks of [`Owner::is_live`], like every change of a slot.
-    ///
-    /// # Errors
-    /// The fence failed, or the table cannot decide. It is then undefined which block the slot refers to after a
-    /// crash.
-    fn relink(&self, owner: u64, blob: BlobRef, copy: BlobRef) -> Result<bool>;
-}
-
-/// The scan's progress. Chunks at and after `end` were first used in this session.
-#[derive(Debug, Default)]
-pub(super) struct Scanner {
-    /// The ranges that the sweep has yet to pass, the next one last.
-    ranges: Vec<(u32, u32)>,
-    /// The small chunk that the sweep is examining.
-    swept: Option<Examination>,
-    /// One for each class.
-    hunts: Vec<Hunt>,
-}
-
-/// The hunt for room in one class.
-#[derive(Debug)]
-struct Hunt {
-    /// The hunt has passed the words from this one on.
-    next: u32,
-    at: Option<Examination>,
-}
-
-/// A small chunk that is being examined, block by block.
-#[derive(Debug)]
-struct Examination {
-    chunk: u32,
-    class: usize,
-    next_block: u32,
-}
 
 /// The table's answer about a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use super::chunk::Chunk;
 use super::*;
-use crate::storage::{Cell64, LINE_BYTES};
+use crate::storage::{Cell64, LINE_BYTES, Region};
 use plain::Plain;
 
 /// Chunks of 1 KiB: a few operations suffice to fill chunks, to exhaust classes and to grow.

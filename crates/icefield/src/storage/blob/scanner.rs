@@ -1,0 +1,28 @@
+//! The progress of the scan.
+
+/// The scan's progress. Chunks at and after `end` were first used in this session.
+#[derive(Debug, Default)]
+pub(super) struct Scanner {
+    /// The ranges that the sweep has yet to pass, the next one last.
+    pub(super) ranges: Vec<(u32, u32)>,
+    /// The small chunk that the sweep is examining.
+    pub(super) swept: Option<Examination>,
+    /// One for each class.
+    pub(super) hunts: Vec<Hunt>,
+}
+
+/// The hunt for room in one class.
+#[derive(Debug)]
+pub(super) struct Hunt {
+    /// The hunt has passed the words from this one on.
+    pub(super) next: u32,
+    pub(super) at: Option<Examination>,
+}
+
+/// A small chunk that is being examined, block by block.
+#[derive(Debug)]
+pub(super) struct Examination {
+    pub(super) chunk: u32,
+    pub(super) class: usize,
+    pub(super) next_block: u32,
+}

@@ -1,0 +1,197 @@
+//! Whole chunks: taking and giving back runs of them, and growth.
+
+use std::sync::atomic::Ordering;
+
+use super::block::MAX_BLOB_BYTES;
+use super::chunk::Chunk;
+use super::class::{Extent, FREE};
+use super::shared::Shared;
+use super::space::{MAX_GROWTH_CHUNKS, SCAN_PER_CHUNK, Space, WORD_BYTES, chunks_in, map_word};
+use crate::storage::Medium;
+use crate::storage::mutex::lock;
+use crate::{Error, Result};
+
+/// With fewer free chunks than this, the scan searches for more.
+const LOW_CHUNKS: u32 = 4;
+
+impl Shared {
+    /// The number of chunks that the longest blob takes.
+    pub(super) fn longest_run(&self) -> u32 {
+        MAX_BLOB_BYTES as u32 / self.params.chunk_bytes + 1
+    }
+
+    /// Returns whether the block at byte `offset` is a run for a content of `content` bytes.
+    #[cold]
+    pub(super) fn is_run_of<M: Medium>(&self, storage: &M, offset: u64, content: usize) -> bool {
+        let chunk_bytes = u64::from(self.params.chunk_bytes);
+        let number = u32::try_from(offset / chunk_bytes).unwrap_or(u32::MAX);
+        // Relaxed: the word was durable, and so stored, before the reference that led here (P1).
+        let word =
+            map_word(&self.map, number).map_or(FREE, |word| word.load(storage, Ordering::Relaxed));
+        let extent = self.classes.decode(number, word).ok().flatten();
+        offset.is_multiple_of(chunk_bytes) && extent == Some(self.classes.extent(content))
+    }
+
+    /// Returns the first chunk of the never used tail. Walks the map backwards, over at most one step of growth and
+    /// one run. Chunks before that which look unused are left to the scan.
+    pub(super) fn find_fresh<M: Medium>(&self, storage: &M, end: u32) -> u32 {
+        let stop = end.saturating_sub(MAX_GROWTH_CHUNKS + self.longest_run());
+        for number in (stop..end).rev() {
+            // Relaxed: written by a former session, or never.
+            let word = map_word(&self.map, number)
+                .map_or(FREE, |word| word.load(storage, Ordering::Relaxed));
+            match self.classes.decode(number, word) {
+                Ok(None) => {}
+                Ok(Some(Extent::Small(_))) => return number + 1,
+                Ok(Some(Extent::Large(chunks))) => return number.saturating_add(chunks).min(end),
+                Err(_) => return end,
+            }
+        }
+        // The last run before `stop` may extend beyond it.
+        if stop == 0 { 0 } else { (stop + self.longest_run()).min(end) }
+    }
+
+    /// Takes `count` contiguous chunks for one use, reserves space on the medium for them, and writes that use into
+    /// the map. The map word is durable after this thread's next fence.
+    pub(super) fn take_chunks<M: Medium>(
+        &self,
+        storage: &M,
+        count: u32,
+        extent: Extent,
+    ) -> Result<u32> {
+        self.settle_ripe(storage)?;
+        let start = self.choose_chunks(storage, count)?;
+        // Any range except the newest growth may be a hole: this store punched it, or the file was copied with holes.
+        let chunk_bytes = u64::from(self.params.chunk_bytes);
+        let reserved = storage.reserve(
+            &self.blobs,
+            u64::from(start) * chunk_bytes,
+            u64::from(count) * chunk_bytes,
+        );
+        let Some(word) = map_word(&self.map, start).filter(|_| reserved.is_ok()) else {
+            lock(&self.space).runs.put(start, count);
+            return reserved.and(Err(self.map_fault(start, "the map ends early")));
+        };
+        // The hunt selects unscanned chunks by their words, so the chunk leaves that state before the word is written.
+        *lock(self.chunks.get(start)) = Chunk::Vacant;
+        // P1: flushed before any block of the chunk, and so durable before a slot can refer to one.
+        word.store(storage, self.classes.encode(start, extent), Ordering::Relaxed);
+        storage.flush_object(word);
+        Ok(start)
+    }
+
+    fn choose_chunks<M: Medium>(&self, storage: &M, count: u32) -> Result<u32> {
+        let mut space = lock(&self.space);
+        let found = space.runs.take(count);
+        // Relaxed, all: hints for `prepare`.
+        let due = match found {
+            // Scans ahead of need: a fresh chunk is taken only after scanning eight chunks found no free one.
+            Some(_) if space.runs.chunks() < LOW_CHUNKS => {
+                SCAN_PER_CHUNK.saturating_sub(self.scan_due.load(Ordering::Relaxed))
+            }
+            Some(_) => 0,
+            None => count.saturating_mul(SCAN_PER_CHUNK),
+        };
+        if self.unscanned.load(Ordering::Relaxed) > 0 {
+            self.scan_due.fetch_add(due, Ordering::Relaxed);
+        }
+        if let Some(start) = found {
+            return Ok(start);
+        }
+        if count > space.end - space.fresh {
+            self.grow(storage, &mut space, count)?;
+        }
+        let start = space.fresh;
+        space.fresh += count;
+        Ok(start)
+    }
+
+    /// Grows the regions for `count` fresh chunks and, where there is space, for more: growing is a system call.
+    fn grow<M: Medium>(&self, storage: &M, space: &mut Space, count: u32) -> Result<()> {
+        let chunk_bytes = u64::from(self.params.chunk_bytes);
+        let needed = u64::from(space.fresh) + u64::from(count);
+        let most = (self.blobs.max_bytes() / chunk_bytes)
+            .min(self.map.max_bytes() / WORD_BYTES)
+            .min(u64::from(u32::MAX));
+        if needed > most {
+            let needed_bytes = u64::from(count) * chunk_bytes;
+            return Err(Error::NoSpace {
+                path: storage.path().join(self.blobs.name()),
+                needed_bytes,
+            });
+        }
+        let step = (space.end / 8)
+            .clamp(self.params.growth_chunks, MAX_GROWTH_CHUNKS.max(self.params.growth_chunks));
+        let wanted = needed.max(u64::from(space.end) + u64::from(step)).min(most);
+        // The map grows first: a chunk without a map word would be lost in a crash; a word without a chunk is
+        // harmless.
+        let grow_to = |chunks: u64| {
+            storage.grow(&self.map, chunks * WORD_BYTES)?;
+            storage.grow(&self.blobs, chunks * chunk_bytes)
+        };
+        match grow_to(wanted) {
+            Err(Error::NoSpace { .. }) if wanted > needed => grow_to(needed)?,
+            other => other?,
+        }
+        space.end = chunks_in(&self.params, &self.blobs, &self.map);
+        if count > space.end - space.fresh {
+            return Err(self.map_fault(space.end, "the region did not grow as far as asked"));
+        }
+        Ok(())
+    }
+
+    /// Records that no reader can reference a run of chunks any more.
+    pub(super) fn ripen(&self, start: u32, length: u32) {
+        let mut ripe = lock(&self.ripe);
+        ripe.push((start, length));
+        // Relaxed: a hint; the lock orders the list.
+        self.ripe_runs.store(ripe.len(), Ordering::Relaxed);
+    }
+
+    /// Moves the ripe runs to the free ones: marks them FREE in the map and punches those that exceed the reserve of
+    /// free space.
+    pub(super) fn settle_ripe<M: Medium>(&self, storage: &M) -> Result<()> {
+        // Relaxed: as in `ripen`.
+        if self.ripe_runs.load(Ordering::Relaxed) == 0 {
+            return Ok(());
+        }
+        let ripe = {
+            let mut ripe = lock(&self.ripe);
+            self.ripe_runs.store(0, Ordering::Relaxed);
+            std::mem::take(&mut *ripe)
+        };
+        for &(start, _) in &ripe {
+            if let Some(word) = map_word(&self.map, start) {
+                word.store(storage, FREE, Ordering::Relaxed);
+                storage.flush_object(word);
+            }
+        }
+        // P2: no chunk is reused while the map may still show it as the beginning, or the inside, of a larger run.
+        storage.fence();
+        storage.check_writable()?;
+        for (start, length) in ripe {
+            self.punch_if_plenty(storage, start, length);
+            let new = lock(&self.space).runs.put(start, length);
+            debug_assert!(new, "a run is given back once");
+        }
+        Ok(())
+    }
+
+    /// Returns a run's pages to the file system when more than an eighth of the region is free already. Otherwise they
+    /// are kept: storing to punched pages costs a system call and page faults.
+    fn punch_if_plenty<M: Medium>(&self, storage: &M, start: u32, length: u32) {
+        let plenty = {
+            let space = lock(&self.space);
+            space.runs.chunks() + length > (space.end / 8).max(self.params.growth_chunks)
+        };
+        if plenty {
+            let chunk_bytes = u64::from(self.params.chunk_bytes);
+            // A file system that cannot punch holes keeps the pages; the run is free either way.
+            drop(storage.punch(
+                &self.blobs,
+                u64::from(start) * chunk_bytes,
+                u64::from(length) * chunk_bytes,
+            ));
+        }
+    }
+}
