@@ -11,6 +11,7 @@
 mod adapter;
 mod args;
 mod cache;
+mod choice;
 mod compare;
 mod designs;
 mod error;

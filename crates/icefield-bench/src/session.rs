@@ -9,9 +9,9 @@ use std::time::Duration;
 use icefield::Durability;
 use icefield::storage::sim::{Sim, SimOptions};
 
-use crate::designs::DESIGNS;
+use crate::choice::{chosen_designs, design_named, fits, named};
 use crate::frames;
-use crate::limit::{Arena, Loop, Pace, Pages};
+use crate::limit::{Arena, Loop, Pages};
 use crate::machine::Machine;
 use crate::output::Output;
 use crate::peers;
@@ -531,73 +531,6 @@ pub(crate) fn counting_sim(seed: u64) -> SimOptions {
         region_bytes: 1 << 34,
         ..SimOptions::default()
     }
-}
-
-/// Returns the pace of a bare loop that hides latency as a table does under `batch`.
-pub(crate) fn pace(batch: Batch) -> Pace {
-    match batch {
-        Batch::None => Pace::Single,
-        Batch::Of(size) => Pace::Batch(size),
-        Batch::Stream => Pace::Ring(64),
-    }
-}
-
-/// Returns the loop that bounds `call` on `medium`; `None` where a bare loop gives no meaningful bound.
-pub(crate) fn ceiling(call: Call, medium: Medium, batch: Batch) -> Option<Loop> {
-    match (call, medium) {
-        (_, Medium::Disk | Medium::Sim) => None,
-        (Call::Get | Call::GetMiss, _) => Some(Loop::Read(pace(batch))),
-        (_, Medium::Memory | Medium::Process) => Some(Loop::Cas(pace(batch))),
-        (_, Medium::Pmem) => Some(Loop::Persist(if batch == Batch::None { 1 } else { 32 })),
-    }
-}
-
-/// Returns the tables that `admits` accepts.
-///
-/// # Errors
-/// There are none.
-pub(crate) fn named(
-    designs: impl IntoIterator<Item = DesignRef>,
-    admits: impl Fn(DesignRef) -> bool,
-) -> Outcome<Vec<DesignRef>> {
-    let admitted: Vec<_> = designs.into_iter().filter(|design| admits(design)).collect();
-    if admitted.is_empty() {
-        return Err(Error::option("tables", "none of these tables can do this"));
-    }
-    Ok(admitted)
-}
-
-fn design_named(name: &str) -> Option<DesignRef> {
-    DESIGNS.iter().find(|design| design.name == name).copied()
-}
-
-/// Returns whether `design` supports the medium of the options.
-fn fits(args: &Args, design: DesignRef) -> bool {
-    args.medium.is_none_or(|medium| design.lives_in(medium))
-}
-
-/// Returns the tables that `--tables` names, or all usual ones that support the medium of the options.
-pub(crate) fn chosen_designs(args: &Args) -> Outcome<Vec<DesignRef>> {
-    let hashes = |design: DesignRef| args.hash.is_none() || design.offers_hashes;
-    if args.tables.is_empty() {
-        let able = |design: DesignRef| design.is_usual && fits(args, design) && hashes(design);
-        return named(DESIGNS.iter().copied(), able);
-    }
-    let find = |name: &String| -> Outcome<DesignRef> {
-        let known = || DESIGNS.iter().map(|design| design.name).collect::<Vec<_>>().join(", ");
-        let unknown = || Error::option("tables", format!("`{name}` is none of {}", known()));
-        let design = design_named(name).ok_or_else(unknown)?;
-        if let Some(medium) = args.medium.filter(|_| !fits(args, design)) {
-            let (asked, usual) = (medium.name(), design.usual_medium().name());
-            let detail = format!("{name} cannot live in {asked}; it usually lives in {usual}");
-            return Err(Error::option("medium", detail));
-        }
-        if !hashes(design) {
-            return Err(Error::option("hash", format!("{name} has one hash function")));
-        }
-        Ok(design)
-    };
-    args.tables.iter().map(find).collect()
 }
 
 fn default_dir(medium: Option<Medium>) -> PathBuf {

@@ -14,8 +14,8 @@ use perf_event::{Builder, Counter};
 
 use super::join::{Probe, built, probe_rows, selectivities};
 use crate::cache::{Caches, Sizes};
+use crate::choice::named;
 use crate::prelude::*;
-use crate::session::named;
 
 /// The tables that are measured without `--tables`.
 const USUAL: [&str; 4] = ["join", "dash-eh", "iceberg", "cceh-like"];

@@ -23,7 +23,7 @@ pub(super) const CALLS: [(&str, Call); 7] = [
 /// Inserts between two checks of whether the table is moving records.
 const LOOK: usize = 64;
 
-/// Times of calls: all others, and those while the table moved its records.
+/// Times of calls: those while the table was at rest, and those while it moved its records.
 type Times = [Histogram; 2];
 
 pub(super) fn run(session: &mut Session) -> Outcome {

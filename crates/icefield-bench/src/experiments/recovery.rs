@@ -13,8 +13,9 @@ use serde_json::json;
 
 use super::amplification::Cost;
 use super::child;
+use crate::choice::chosen_designs;
 use crate::prelude::*;
-use crate::session::{chosen_designs, counting_sim, setup};
+use crate::session::{counting_sim, setup};
 
 /// The hidden experiment that the child process runs.
 pub(super) const CHILD: &str = "recovery-child";

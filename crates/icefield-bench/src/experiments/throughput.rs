@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::choice::{ceiling, pace};
 use crate::limit::{Arena, Loop};
 use crate::prelude::*;
-use crate::session::{ceiling, pace};
 
 /// The content of a table when the clock starts.
 #[derive(Clone, Copy, PartialEq, Eq)]

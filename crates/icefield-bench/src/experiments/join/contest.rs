@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use icefield::JoinIndex;
 
 use super::relations::{Probe, Relations};
+use crate::choice::ceiling;
 use crate::experiments::amplification::Cost;
 use crate::limit::Arena;
 use crate::prelude::*;
-use crate::session::ceiling;
 
 /// The number of probing rows that a table, and then the bare loop, processes per turn.
 const TURN_ROWS: usize = 50_000;

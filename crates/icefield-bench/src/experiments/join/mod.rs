@@ -11,8 +11,8 @@ mod relations;
 mod share;
 mod update;
 
+use crate::choice::named;
 use crate::prelude::*;
-use crate::session::named;
 
 pub(super) use self::contest::built;
 use self::contest::contest;

@@ -16,12 +16,6 @@ use crate::storage::mutex::lock;
 use crate::{Error, Result};
 
 impl Mapped {
-    /// [`Persist::fence`], for programs that map memory without a table.
-    #[inline(always)]
-    pub fn fence(&self) {
-        Persist::fence(self);
-    }
-
     /// Records a range that the next fence of this thread has to sync.
     #[cold]
     fn note_dirty(&self, start: *const u8, bytes: usize) {

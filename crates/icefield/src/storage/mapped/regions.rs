@@ -12,22 +12,6 @@ use crate::storage::region::Region;
 use crate::{Error, Result};
 
 impl Mapped {
-    /// [`Regions::region`], for programs that map memory without a table.
-    ///
-    /// # Errors
-    /// Those of [`Regions::region`].
-    pub fn region(&self, name: &'static str, max_bytes: u64) -> Result<Region> {
-        Regions::region(self, name, max_bytes)
-    }
-
-    /// [`Regions::grow`], for programs that map memory without a table.
-    ///
-    /// # Errors
-    /// Those of [`Regions::grow`].
-    pub fn grow(&self, region: &Region, bytes: u64) -> Result<()> {
-        Regions::grow(self, region, bytes)
-    }
-
     /// Returns the region `name`. Runs `prepare` on its file when that is mapped for the first time.
     fn map_region(
         &self,
