@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use icefield::storage::{HugePages, LINE_BYTES, Mapped, MappedOptions, Medium, Persist, Region, Regions};
+use icefield::storage::{
+    HugePages, LINE_BYTES, Mapped, MappedOptions, Medium, Persist, Region, Regions,
+};
 use icefield::{Durability, Result};
 use icefield_torture::Rng;
 use icefield_torture::rng::mix;

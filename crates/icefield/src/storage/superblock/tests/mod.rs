@@ -4,7 +4,7 @@ mod crash;
 
 use super::*;
 use crate::Durability;
-use crate::storage::{Bytes, Mapped, MappedOptions, Properties};
+use crate::storage::{Bytes, Mapped, MappedOptions, Properties, Regions};
 
 fn memory() -> Mapped {
     Mapped::anonymous(MappedOptions::default()).unwrap()
