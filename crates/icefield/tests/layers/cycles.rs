@@ -23,10 +23,6 @@ pub const KNOWN: &[(&str, &str)] = &[
          engine/plush/recovery_log.rs engine/plush/salvage.rs engine/plush/top_filters.rs \
          engine/plush/window.rs",
     ),
-    (
-        "icefield",
-        "storage/blob/mod.rs storage/blob/pool.rs storage/blob/scan.rs storage/blob/space.rs",
-    ),
     ("icefield-bench", "adapter.rs designs.rs index.rs map.rs peers.rs table.rs"),
     ("icefield-bench", "args.rs row.rs"),
     (
