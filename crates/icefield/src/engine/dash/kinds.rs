@@ -13,7 +13,7 @@ pub trait Kinds {
 }
 
 /// The implementation of [`Kinds`].
-pub struct Of<R, M, A>(PhantomData<fn() -> (R, M, A)>);
+pub struct Of<R, M, A>(PhantomData<fn(R, M, A)>);
 
 impl<R: RecordForm, M: Medium, A: Ablation> Kinds for Of<R, M, A> {
     type Form = R;
