@@ -95,7 +95,7 @@ pub use outcome::{Computed, Cursor, Decision, Occupied, OnFailure};
 pub use report::{BackupReport, CheckReport, DamagedRecord, RecoveryReport, SalvageReport, Stats};
 pub use storage::{Committed, Durability, HugePages, SyncMode};
 pub use table::{
-    Dash, DashEh, DashLh, DashOptions, Durable, DurableTable, Exchanged, HeldKeys, Iceberg,
+    Collection, Dash, DashEh, DashLh, DashOptions, Durable, DurableTable, Exchanged, HeldKeys, Iceberg,
     IcebergOptions, Iter, NotShadowed, Op, Page, Plush, PlushOptions, Table, TableOptions,
     TryInsert,
 };

@@ -13,7 +13,7 @@ use super::write::{Outcome, Rule};
 use crate::Result;
 use crate::outcome::{Cursor, SCAN_PAGE};
 use crate::report::Stats;
-use crate::table::same_length;
+use crate::table::{Collection, same_length};
 use crate::types::{Key, Word};
 
 /// The value word of all slots.
@@ -35,6 +35,27 @@ const NO_VALUE: u64 = 0;
 pub struct DlhtSet<K> {
     core: Core<Shared>,
     types: PhantomData<fn(K)>,
+}
+
+impl<K: Word> Collection for DlhtSet<K> {
+    fn len(&self) -> Result<u64> {
+        Ok(self.len())
+    }
+    fn capacity(&self) -> u64 {
+        self.capacity()
+    }
+    fn stats(&self) -> Stats {
+        self.stats()
+    }
+    fn clear(&self) -> Result<()> {
+        self.core.clear()
+    }
+    fn reserve(&self, additional: u64) -> Result<()> {
+        self.core.reserve(self.len().saturating_add(additional))
+    }
+    fn shrink_to_fit(&self) -> Result<()> {
+        self.core.shrink()
+    }
 }
 
 impl<K: Word> Default for DlhtSet<K> {

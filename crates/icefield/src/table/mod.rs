@@ -1,6 +1,6 @@
 //! What users see of tables of records: the traits that all tables implement, and the durable table.
 //!
-//! `traits` are [`Table`] and [`Durable`]; `durable` is [`DurableTable`], the one implementation for the persistent
+//! `traits` are [`Collection`], [`Table`] and [`Durable`]; `durable` is [`DurableTable`], the one implementation for the persistent
 //! designs; `dash`, `iceberg` and `plush` are its aliases for each design, with the calls and options that only that
 //! design has.
 
@@ -27,4 +27,4 @@ pub use options::TableOptions;
 pub use plush::{Plush, PlushOptions};
 pub(crate) use salvage::salvage;
 pub(crate) use traits::yield_once;
-pub use traits::{Durable, Iter, Table};
+pub use traits::{Collection, Durable, Iter, Table};

@@ -70,6 +70,11 @@ pub const CALLS: &[Calls] = &[
         reading: &["range"],
     },
     Calls {
+        owner: "Collection",
+        changing: &["clear", "reserve", "shrink_to_fit"],
+        reading: &["len", "is_empty", "capacity", "stats"],
+    },
+    Calls {
         owner: "Table",
         changing: &[
             "try_insert",
@@ -81,9 +86,6 @@ pub const CALLS: &[Calls] = &[
             "compute",
             "compare_exchange",
             "fetch_add",
-            "clear",
-            "reserve",
-            "shrink_to_fit",
             "retain",
             "insert_batch",
             "put_batch",
@@ -96,10 +98,6 @@ pub const CALLS: &[Calls] = &[
             "get",
             "get_with",
             "contains",
-            "len",
-            "is_empty",
-            "capacity",
-            "stats",
             "iter",
             "for_each",
             "scan",

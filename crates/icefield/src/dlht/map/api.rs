@@ -13,7 +13,8 @@ use super::{DlhtBuildHasher, DlhtGuard, DlhtMap, DlhtMapOp, Global};
 use crate::Error;
 use crate::dlht::api::plain;
 use crate::outcome::{Computed, Decision, Occupied, OnFailure};
-use crate::table::yield_once;
+use crate::report::Stats;
+use crate::table::{Collection, yield_once};
 
 /// The number of namespaces (§3.4.2).
 const NAMESPACES: u16 = 4096;
@@ -611,6 +612,33 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
     /// ```
     pub fn clear(&self) {
         plain(self.clear_all(&self.pin()));
+    }
+}
+
+impl<K, V, S, A> Collection for DlhtMap<K, V, S, A>
+where
+    K: Hash + Eq + Send,
+    V: Send,
+    S: BuildHasher,
+    A: RecordAllocator,
+{
+    fn len(&self) -> crate::Result<u64> {
+        Ok(self.len())
+    }
+    fn capacity(&self) -> u64 {
+        self.capacity()
+    }
+    fn stats(&self) -> Stats {
+        self.stats()
+    }
+    fn clear(&self) -> crate::Result<()> {
+        self.clear_all(&self.pin())
+    }
+    fn reserve(&self, additional: u64) -> crate::Result<()> {
+        self.try_reserve(additional)
+    }
+    fn shrink_to_fit(&self) -> crate::Result<()> {
+        self.core.shrink()
     }
 }
 
