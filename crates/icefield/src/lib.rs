@@ -1,7 +1,8 @@
 //! Crash-safe, memory-aware, concurrent hash tables.
 //!
 //! Five published designs, implemented completely. The tables of records implement one trait, [`Table`]; those that can
-//! live in a directory also implement [`Durable`].
+//! live in a directory also implement [`Durable`]. [`DlhtMap`] and [`DlhtSet`] implement [`Collection`], the part of
+//! [`Table`] that does not depend on keys and values; [`JoinIndex`] has its own interface.
 //!
 //! ```
 //! use icefield::DashEh;
