@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use icefield::{BackupReport, CheckReport, Collection, Computed, Cursor, Decision, Durable, Error, Occupied, OnFailure, Op, Page, RecoveryReport, Result, SalvageReport, Stats, Table, TryInsert};
+use icefield::{
+    BackupReport, CheckReport, Computed, Cursor, Decision, Durable, Error, Occupied, OnFailure, Op,
+    Page, RecoveryReport, Result, SalvageReport, Stats, Table, TryInsert,
+};
 
 use crate::place::Place;
 
@@ -62,27 +65,6 @@ fn same_length(keys: usize, results: usize) -> Result<()> {
         return Ok(());
     }
     Err(Error::InvalidOption { option: "results", detail: format!("{keys} and {results}") })
-}
-
-impl Collection for Toy {
-    fn len(&self) -> Result<u64> {
-        Ok(self.map().len() as u64)
-    }
-    fn capacity(&self) -> u64 {
-        u64::MAX
-    }
-    fn stats(&self) -> Stats {
-        let mut stats = Stats::default();
-        stats.len_estimate = self.map().len() as u64;
-        stats
-    }
-    fn clear(&self) -> Result<()> {
-        self.map().clear();
-        Ok(())
-    }
-    fn reserve(&self, _additional: u64) -> Result<()> {
-        Ok(())
-    }
 }
 
 impl Table for Toy {
@@ -149,6 +131,20 @@ impl Table for Toy {
         })
     }
 
+    fn len(&self) -> Result<u64> {
+        Ok(self.map().len() as u64)
+    }
+
+    fn capacity(&self) -> u64 {
+        u64::MAX
+    }
+
+    fn stats(&self) -> Stats {
+        let mut stats = Stats::default();
+        stats.len_estimate = self.map().len() as u64;
+        stats
+    }
+
     fn scan(&self, cursor: Cursor, n: usize) -> Result<Page<u64, u64>> {
         let map = self.map();
         // A cursor is one more than the last key returned. The greatest key comes first, under cursor 0.
@@ -162,6 +158,15 @@ impl Table for Toy {
             records.pop();
         }
         Ok(Page { records, next })
+    }
+
+    fn clear(&self) -> Result<()> {
+        self.map().clear();
+        Ok(())
+    }
+
+    fn reserve(&self, _additional: u64) -> Result<()> {
+        Ok(())
     }
 
     fn get_batch(&self, keys: &[u64], found: &mut [Option<u64>]) -> Result<()> {

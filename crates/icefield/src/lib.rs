@@ -96,8 +96,8 @@ pub use outcome::{Computed, Cursor, Decision, Occupied, OnFailure};
 pub use report::{BackupReport, CheckReport, DamagedRecord, RecoveryReport, SalvageReport, Stats};
 pub use storage::{Committed, Durability, HugePages, SyncMode};
 pub use table::{
-    Collection, Dash, DashEh, DashLh, DashOptions, Durable, DurableTable, Exchanged, HeldKeys, Iceberg,
-    IcebergOptions, Iter, NotShadowed, Op, Page, Plush, PlushOptions, Table, TableOptions,
+    Collection, Dash, DashEh, DashLh, DashOptions, Durable, DurableTable, Exchanged, HeldKeys,
+    Iceberg, IcebergOptions, Iter, NotShadowed, Op, Page, Plush, PlushOptions, Table, TableOptions,
     TryInsert,
 };
 pub use types::{Arg, Counter, Data, Form, Key, Owned, Raw, RecordArg, Value, Word};

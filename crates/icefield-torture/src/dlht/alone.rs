@@ -2,7 +2,9 @@
 
 use std::sync::{Mutex, MutexGuard};
 
-use icefield::{Collection, Computed, Cursor, Decision, DlhtLocal, OnFailure, Op, Page, Result, Stats, Table, TryInsert};
+use icefield::{
+    Computed, Cursor, Decision, DlhtLocal, OnFailure, Op, Page, Result, Stats, Table, TryInsert,
+};
 
 use crate::pool::lock;
 
@@ -29,26 +31,6 @@ impl Alone {
         }
         let detail = "one for each operation".to_owned();
         Err(icefield::Error::InvalidOption { option: "results", detail })
-    }
-}
-
-impl Collection for Alone {
-    fn len(&self) -> Result<u64> {
-        Ok(self.table().len())
-    }
-    fn capacity(&self) -> u64 {
-        self.table().capacity()
-    }
-    fn stats(&self) -> Stats {
-        self.table().stats()
-    }
-    fn clear(&self) -> Result<()> {
-        self.table().clear();
-        Ok(())
-    }
-    fn reserve(&self, additional: u64) -> Result<()> {
-        self.table().reserve(additional);
-        Ok(())
     }
 }
 
@@ -87,8 +69,25 @@ impl Table for Alone {
     ) -> Result<Computed<u64>> {
         Ok(self.table().compute(key, f))
     }
+    fn len(&self) -> Result<u64> {
+        Ok(self.table().len())
+    }
+    fn capacity(&self) -> u64 {
+        self.table().capacity()
+    }
+    fn stats(&self) -> Stats {
+        self.table().stats()
+    }
     fn scan(&self, cursor: Cursor, n: usize) -> Result<Page<u64, u64>> {
         Ok(self.table().scan(cursor, n))
+    }
+    fn clear(&self) -> Result<()> {
+        self.table().clear();
+        Ok(())
+    }
+    fn reserve(&self, additional: u64) -> Result<()> {
+        self.table().reserve(additional);
+        Ok(())
     }
     fn get_batch(&self, keys: &[u64], found: &mut [Option<u64>]) -> Result<()> {
         self.batch(keys.len() == found.len(), |table| table.get_batch(keys, found))

@@ -30,13 +30,18 @@ const LEAST_GROWING_BYTES: usize = 1 << 20;
 /// Zero bytes are a valid `Self`, `Self` needs no drop, and its alignment is at most 4096.
 pub unsafe trait Zeroable {}
 
-macro_rules! zeroable {
-    ($($ty:ty),*) => {$(
-        // SAFETY: an atomic integer: zero is a valid value, it needs no drop, and it is aligned to its size.
-        unsafe impl Zeroable for $ty {}
-    )*};
-}
-zeroable!(AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, AtomicI64);
+// SAFETY: an atomic integer: zero is a valid value, it needs no drop, and it is aligned to its size.
+unsafe impl Zeroable for AtomicU8 {}
+// SAFETY: as for `AtomicU8`.
+unsafe impl Zeroable for AtomicU16 {}
+// SAFETY: as for `AtomicU8`.
+unsafe impl Zeroable for AtomicU32 {}
+// SAFETY: as for `AtomicU8`.
+unsafe impl Zeroable for AtomicU64 {}
+// SAFETY: as for `AtomicU8`.
+unsafe impl Zeroable for AtomicUsize {}
+// SAFETY: as for `AtomicU8`.
+unsafe impl Zeroable for AtomicI64 {}
 
 // SAFETY: an array consists of its elements and has the same alignment.
 unsafe impl<T: Zeroable, const N: usize> Zeroable for [T; N] {}

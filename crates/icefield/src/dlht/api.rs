@@ -16,7 +16,7 @@ use super::{DlhtIter, DlhtTable};
 use crate::Result;
 use crate::outcome::{Computed, Cursor, Decision, Occupied, OnFailure, SCAN_PAGE};
 use crate::report::Stats;
-use crate::table::{Collection, NotShadowed, Op, Page, Table, TryInsert, yield_once};
+use crate::table::{NotShadowed, Op, Page, Table, TryInsert, yield_once};
 use crate::types::{Counter, Word};
 
 /// Returns the value, or panics with the reason of the refusal.
@@ -651,27 +651,6 @@ impl<K: Word, V: Word, M: Threading> fmt::Debug for DlhtIter<'_, K, V, M> {
     }
 }
 
-impl<K: Word, V: Word, M: Threading> Collection for DlhtTable<K, V, M> {
-    fn len(&self) -> Result<u64> {
-        Ok(self.len())
-    }
-    fn capacity(&self) -> u64 {
-        self.capacity()
-    }
-    fn stats(&self) -> Stats {
-        self.core.stats()
-    }
-    fn clear(&self) -> Result<()> {
-        self.core.clear()
-    }
-    fn reserve(&self, additional: u64) -> Result<()> {
-        self.core.reserve(self.len().saturating_add(additional))
-    }
-    fn shrink_to_fit(&self) -> Result<()> {
-        self.core.shrink()
-    }
-}
-
 impl<K: Word, V: Word, M: Threading> Table for DlhtTable<K, V, M>
 where
     Self: Send + Sync,
@@ -711,8 +690,26 @@ where
     fn compute(&self, key: K, f: impl FnMut(Option<&V>) -> Decision<V>) -> Result<Computed<V>> {
         self.compute_one(key, f)
     }
+    fn len(&self) -> Result<u64> {
+        Ok(self.len())
+    }
+    fn capacity(&self) -> u64 {
+        self.capacity()
+    }
+    fn stats(&self) -> Stats {
+        self.core.stats()
+    }
     fn scan(&self, cursor: Cursor, n: usize) -> Result<Page<K, V>> {
         self.page(cursor, n)
+    }
+    fn clear(&self) -> Result<()> {
+        self.core.clear()
+    }
+    fn reserve(&self, additional: u64) -> Result<()> {
+        self.core.reserve(self.len().saturating_add(additional))
+    }
+    fn shrink_to_fit(&self) -> Result<()> {
+        self.core.shrink()
     }
     fn get_batch(&self, keys: &[K], found: &mut [Option<V>]) -> Result<()> {
         self.get_all(keys, found)

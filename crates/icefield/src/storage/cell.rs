@@ -11,31 +11,122 @@ use super::medium::Words;
 
 pub use super::overlay::Overlay;
 
-macro_rules! durable_cell {
-    ($name:ident, $atomic:ident, $word:ident, $load:ident, $store:ident, $bits:literal) => {
-        #[doc = concat!("A durable ", $bits, "-bit word on a medium.")]
-        #[repr(transparent)]
-        pub struct $name($atomic);
+/// An atomic word that a medium can load and store.
+pub trait CellWord {
+    /// The word.
+    type Word: Copy;
 
-        impl $name {
-            /// Returns the present value.
-            #[inline(always)]
-            #[track_caller]
-            pub fn load(&self, storage: &impl Words, order: Ordering) -> $word {
-                storage.$load(&self.0, order)
-            }
-
-            /// Stores `value`; durable once the line is flushed and fenced.
-            #[inline(always)]
-            #[track_caller]
-            pub fn store(&self, storage: &impl Words, value: $word, order: Ordering) {
-                storage.$store(&self.0, value, order);
-            }
-        }
-    };
+    #[doc(hidden)]
+    fn load_on(&self, storage: &impl Words, order: Ordering) -> Self::Word;
+    #[doc(hidden)]
+    fn store_on(&self, storage: &impl Words, value: Self::Word, order: Ordering);
+    #[doc(hidden)]
+    fn load_volatile_on(&self, storage: &impl Words, order: Ordering) -> Self::Word;
+    #[doc(hidden)]
+    fn store_volatile_on(&self, storage: &impl Words, value: Self::Word, order: Ordering);
+    #[doc(hidden)]
+    fn exchange_volatile_on(
+        &self,
+        storage: &impl Words,
+        words: [Self::Word; 2],
+        orders: [Ordering; 2],
+    ) -> Result<Self::Word, Self::Word>;
 }
-durable_cell!(Cell32, AtomicU32, u32, load32, store32, "32");
-durable_cell!(Cell64, AtomicU64, u64, load64, store64, "64");
+
+impl CellWord for AtomicU32 {
+    type Word = u32;
+
+    #[inline(always)]
+    #[track_caller]
+    fn load_on(&self, storage: &impl Words, order: Ordering) -> u32 {
+        storage.load32(self, order)
+    }
+    #[inline(always)]
+    #[track_caller]
+    fn store_on(&self, storage: &impl Words, value: u32, order: Ordering) {
+        storage.store32(self, value, order);
+    }
+    #[inline(always)]
+    #[track_caller]
+    fn load_volatile_on(&self, storage: &impl Words, order: Ordering) -> u32 {
+        storage.load_volatile32(self, order)
+    }
+    #[inline(always)]
+    #[track_caller]
+    fn store_volatile_on(&self, storage: &impl Words, value: u32, order: Ordering) {
+        storage.store_volatile32(self, value, order);
+    }
+    #[inline(always)]
+    #[track_caller]
+    fn exchange_volatile_on(
+        &self,
+        storage: &impl Words,
+        [current, new]: [u32; 2],
+        [success, failure]: [Ordering; 2],
+    ) -> Result<u32, u32> {
+        storage.cas_volatile32(self, current, new, success, failure)
+    }
+}
+
+impl CellWord for AtomicU64 {
+    type Word = u64;
+
+    #[inline(always)]
+    #[track_caller]
+    fn load_on(&self, storage: &impl Words, order: Ordering) -> u64 {
+        storage.load64(self, order)
+    }
+    #[inline(always)]
+    #[track_caller]
+    fn store_on(&self, storage: &impl Words, value: u64, order: Ordering) {
+        storage.store64(self, value, order);
+    }
+    #[inline(always)]
+    #[track_caller]
+    fn load_volatile_on(&self, storage: &impl Words, order: Ordering) -> u64 {
+        storage.load_volatile64(self, order)
+    }
+    #[inline(always)]
+    #[track_caller]
+    fn store_volatile_on(&self, storage: &impl Words, value: u64, order: Ordering) {
+        storage.store_volatile64(self, value, order);
+    }
+    #[inline(always)]
+    #[track_caller]
+    fn exchange_volatile_on(
+        &self,
+        storage: &impl Words,
+        [current, new]: [u64; 2],
+        [success, failure]: [Ordering; 2],
+    ) -> Result<u64, u64> {
+        storage.cas_volatile64(self, current, new, success, failure)
+    }
+}
+
+/// A durable word on a medium.
+#[repr(transparent)]
+pub struct DurableCell<A>(A);
+
+/// A durable word of 32 bits.
+pub type Cell32 = DurableCell<AtomicU32>;
+/// A durable word of 64 bits.
+pub type Cell64 = DurableCell<AtomicU64>;
+
+impl<A: CellWord> DurableCell<A> {
+    /// Returns the present value.
+    #[inline(always)]
+    #[track_caller]
+    pub fn load(&self, storage: &impl Words, order: Ordering) -> A::Word {
+        self.0.load_on(storage, order)
+    }
+
+    /// Stores `value`; durable once the line is flushed and fenced.
+    #[inline(always)]
+    #[track_caller]
+    pub fn store(&self, storage: &impl Words, value: A::Word, order: Ordering) {
+        self.0.store_on(storage, value, order);
+    }
+}
 
 impl Cell64 {
     /// Returns the words of `cells`, for vector loads of several at once. `None` on a medium that observes each load:
@@ -88,48 +179,47 @@ impl Cell128 {
     }
 }
 
-macro_rules! volatile_cell {
-    ($name:ident, $atomic:ident, $word:ident, $load:ident, $store:ident, $cas:ident, $bits:literal) => {
-        #[doc = concat!("A ", $bits, "-bit word that lives on a medium but means nothing after a crash or a reopening.")]
-        #[repr(transparent)]
-        pub struct $name($atomic);
+/// A word that lives on a medium but means nothing after a crash or a reopening.
+#[repr(transparent)]
+pub struct VolatileCell<A>(A);
 
-        impl $name {
-            /// Returns the present value.
-            #[inline(always)]
-            #[track_caller]
-            pub fn load(&self, storage: &impl Words, order: Ordering) -> $word {
-                storage.$load(&self.0, order)
-            }
+/// A volatile word of 32 bits.
+pub type Volatile32 = VolatileCell<AtomicU32>;
+/// A volatile word of 64 bits.
+pub type Volatile64 = VolatileCell<AtomicU64>;
 
-            /// Stores `value`. A volatile cell needs no flush.
-            #[inline(always)]
-            #[track_caller]
-            pub fn store(&self, storage: &impl Words, value: $word, order: Ordering) {
-                storage.$store(&self.0, value, order);
-            }
+impl<A: CellWord> VolatileCell<A> {
+    /// Returns the present value.
+    #[inline(always)]
+    #[track_caller]
+    pub fn load(&self, storage: &impl Words, order: Ordering) -> A::Word {
+        self.0.load_volatile_on(storage, order)
+    }
 
-            /// Replaces `current` by `new`. `Err` holds the present value.
-            ///
-            /// # Errors
-            /// The cell held another value (or the weak exchange failed spuriously).
-            #[inline(always)]
-            #[track_caller]
-            pub fn compare_exchange_weak(
-                &self,
-                storage: &impl Words,
-                current: $word,
-                new: $word,
-                success: Ordering,
-                failure: Ordering,
-            ) -> Result<$word, $word> {
-                storage.$cas(&self.0, current, new, success, failure)
-            }
-        }
-    };
+    /// Stores `value`. A volatile cell needs no flush.
+    #[inline(always)]
+    #[track_caller]
+    pub fn store(&self, storage: &impl Words, value: A::Word, order: Ordering) {
+        self.0.store_volatile_on(storage, value, order);
+    }
+
+    /// Replaces `current` by `new`. `Err` holds the present value.
+    ///
+    /// # Errors
+    /// The cell held another value (or the weak exchange failed spuriously).
+    #[inline(always)]
+    #[track_caller]
+    pub fn compare_exchange_weak(
+        &self,
+        storage: &impl Words,
+        current: A::Word,
+        new: A::Word,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<A::Word, A::Word> {
+        self.0.exchange_volatile_on(storage, [current, new], [success, failure])
+    }
 }
-volatile_cell!(Volatile32, AtomicU32, u32, load_volatile32, store_volatile32, cas_volatile32, "32");
-volatile_cell!(Volatile64, AtomicU64, u64, load_volatile64, store_volatile64, cas_volatile64, "64");
 
 // SAFETY: transparent over an atomic integer: every bit pattern is valid, and atomics allow shared mutation.
 unsafe impl Overlay for Cell32 {}

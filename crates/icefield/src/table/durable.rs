@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::mixed::{NO_VALUE, Ops};
 use super::op::{Exchanged, Op, Page, TryInsert, no_shadows, same_length};
-use super::traits::{Collection, Durable, Iter, Table, retain};
+use super::traits::{Durable, Iter, Table, retain};
 use crate::engine::{Design, Maintenance, OnDamage, Operations, WriteKind};
 use crate::outcome::{Computed, Cursor, Decision, Occupied, OnFailure};
 use crate::report::{BackupReport, CheckReport, RecoveryReport, SalvageReport, Stats};
@@ -777,27 +777,6 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> IntoIterator
     }
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> Collection for DurableTable<K, V, D, M> {
-    fn len(&self) -> Result<u64> {
-        self.len()
-    }
-    fn capacity(&self) -> u64 {
-        self.capacity()
-    }
-    fn stats(&self) -> Stats {
-        self.stats()
-    }
-    fn clear(&self) -> Result<()> {
-        self.clear()
-    }
-    fn reserve(&self, additional: u64) -> Result<()> {
-        self.reserve(additional)
-    }
-    fn shrink_to_fit(&self) -> Result<()> {
-        self.shrink_to_fit()
-    }
-}
-
 impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> Table for DurableTable<K, V, D, M> {
     type Key = K;
     type Value = V;
@@ -836,8 +815,26 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> Table for Durable
     ) -> Result<Computed<Owned<V>>> {
         self.compute(key, f)
     }
+    fn len(&self) -> Result<u64> {
+        self.len()
+    }
+    fn capacity(&self) -> u64 {
+        self.capacity()
+    }
+    fn stats(&self) -> Stats {
+        self.stats()
+    }
     fn scan(&self, cursor: Cursor, n: usize) -> Result<Page<K, V>> {
         self.scan(cursor, n)
+    }
+    fn clear(&self) -> Result<()> {
+        self.clear()
+    }
+    fn reserve(&self, additional: u64) -> Result<()> {
+        self.reserve(additional)
+    }
+    fn shrink_to_fit(&self) -> Result<()> {
+        self.shrink_to_fit()
     }
     fn retain(&self, f: impl FnMut(Arg<'_, K>, &V) -> bool) -> Result<usize> {
         self.retain(f)

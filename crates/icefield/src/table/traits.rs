@@ -1,4 +1,4 @@
-//! The traits [`Collection`], [`Table`] and [`Durable`], and the iterator over any table.
+//! The traits [`Table`], [`Collection`] and [`Durable`], and the iterator over any table.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -8,72 +8,6 @@ use crate::outcome::{Computed, Cursor, Decision, OnFailure, SCAN_PAGE};
 use crate::report::{BackupReport, CheckReport, RecoveryReport, SalvageReport, Stats};
 use crate::types::{Arg, Counter, Data, Key, Owned, RecordArg, Value};
 use crate::{Error, Result};
-
-/// The operations on a table as a whole that do not depend on its keys and values: those of every [`Table`], of
-/// [`DlhtMap`](crate::DlhtMap) and of [`DlhtSet`](crate::DlhtSet).
-///
-/// ```
-/// use icefield::{Collection, DashEh, DlhtMap, DlhtSet};
-///
-/// fn empty(tables: &[&dyn Collection]) -> icefield::Result<()> {
-///     for table in tables {
-///         table.reserve(100)?;
-///         assert!(table.capacity() >= 100 && table.stats().capacity >= 100);
-///         assert_eq!(table.is_empty()?, table.len()? == 0);
-///         table.clear()?;
-///         table.shrink_to_fit()?;
-///     }
-///     Ok(())
-/// }
-/// let records = DashEh::<u64, u64>::in_memory()?;
-/// records.put(1, 10)?;
-/// let (words, set) = (DlhtMap::from_iter([("one", 1)]), DlhtSet::from_iter([1_u32]));
-/// empty(&[&records, &words, &set])?;
-/// assert!(records.is_empty()? && words.is_empty() && set.is_empty());
-/// # Ok::<(), icefield::Error>(())
-/// ```
-pub trait Collection {
-    /// Returns the number of records, which is exact when the table is quiescent. The first call after a crash may scan
-    /// the table; [`Plush`](crate::Plush) scans it in every call.
-    ///
-    /// # Errors
-    /// As [`Table::get`].
-    fn len(&self) -> Result<u64>;
-
-    /// Returns `true` if the table holds no record.
-    ///
-    /// # Errors
-    /// As [`Table::get`].
-    fn is_empty(&self) -> Result<bool> {
-        Ok(self.len()? == 0)
-    }
-
-    /// Returns the number of records that fit before the table must grow.
-    fn capacity(&self) -> u64;
-
-    /// Returns sizes and counters of the table. Constant time.
-    fn stats(&self) -> Stats;
-
-    /// Removes every record at once: a crash leaves all of them or none.
-    ///
-    /// # Errors
-    /// As [`Table::try_insert`].
-    fn clear(&self) -> Result<()>;
-
-    /// Makes room for `additional` more records, so that inserting them causes few splits or none.
-    ///
-    /// # Errors
-    /// [`Error::NoSpace`]; the room that was already made is kept.
-    fn reserve(&self, additional: u64) -> Result<()>;
-
-    /// Frees space that the records do not need, as far as the design can. By default it does nothing.
-    ///
-    /// # Errors
-    /// [`Error::ReadOnly`], [`Error::Io`]; no record is lost.
-    fn shrink_to_fit(&self) -> Result<()> {
-        Ok(())
-    }
-}
 
 /// The operations of a hash table of records, implemented by [`DashEh`](crate::DashEh), [`DashLh`](crate::DashLh),
 /// [`Iceberg`](crate::Iceberg), [`Plush`](crate::Plush) and [`Dlht`](crate::Dlht).
@@ -192,7 +126,7 @@ pub trait Collection {
 /// assert_eq!(total(&table, &[1, 2, 3])?, 30);
 /// # Ok::<(), icefield::Error>(())
 /// ```
-pub trait Table: Collection + Send + Sync {
+pub trait Table: Send + Sync {
     /// The key type.
     type Key: Key + ?Sized;
     /// The value type.
@@ -324,6 +258,27 @@ pub trait Table: Collection + Send + Sync {
         Ok(computed.before().unwrap_or(Self::Value::ZERO))
     }
 
+    /// Returns the number of records, which is exact when the table is quiescent. The first call after a crash may scan
+    /// the table; [`Plush`](crate::Plush) scans it in every call.
+    ///
+    /// # Errors
+    /// As [`Table::get`].
+    fn len(&self) -> Result<u64>;
+
+    /// Returns `true` if the table holds no record.
+    ///
+    /// # Errors
+    /// As [`Table::get`].
+    fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Returns the number of records that fit before the table must grow.
+    fn capacity(&self) -> u64;
+
+    /// Returns sizes and counters of the table. Constant time.
+    fn stats(&self) -> Stats;
+
     /// Returns about `n` records from `cursor` on. Weakly consistent: a pass over the whole table returns every key
     /// that is present throughout exactly once, also across splits.
     ///
@@ -357,6 +312,26 @@ pub trait Table: Collection + Send + Sync {
             }
             next = page.next;
         }
+        Ok(())
+    }
+
+    /// Removes every record at once: a crash leaves all of them or none.
+    ///
+    /// # Errors
+    /// As [`Table::try_insert`].
+    fn clear(&self) -> Result<()>;
+
+    /// Makes room for `additional` more records, so that inserting them causes few splits or none.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`]; the room that was already made is kept.
+    fn reserve(&self, additional: u64) -> Result<()>;
+
+    /// Frees space that the records do not need, as far as the design can. By default it does nothing.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`], [`Error::Io`]; no record is lost.
+    fn shrink_to_fit(&self) -> Result<()> {
         Ok(())
     }
 
@@ -523,6 +498,91 @@ impl<T: Table> Iterator for Iter<'_, T> {
                 Err(error) => return Some(Err(error)),
             }
         }
+    }
+}
+
+/// The operations on a table as a whole that do not depend on its keys and values: those of every [`Table`], of
+/// [`DlhtMap`](crate::DlhtMap) and of [`DlhtSet`](crate::DlhtSet).
+///
+/// ```
+/// use icefield::{Collection, DashEh, DlhtMap, DlhtSet};
+///
+/// fn empty(tables: &[&dyn Collection]) -> icefield::Result<()> {
+///     for table in tables {
+///         table.reserve(100)?;
+///         assert!(table.capacity() >= 100 && table.stats().capacity >= 100);
+///         assert_eq!(table.is_empty()?, table.len()? == 0);
+///         table.clear()?;
+///         table.shrink_to_fit()?;
+///     }
+///     Ok(())
+/// }
+/// let records = DashEh::<u64, u64>::in_memory()?;
+/// records.put(1, 10)?;
+/// let (words, set) = (DlhtMap::from_iter([("one", 1)]), DlhtSet::from_iter([1_u32]));
+/// empty(&[&records, &words, &set])?;
+/// assert!(records.is_empty()? && words.is_empty() && set.is_empty());
+/// # Ok::<(), icefield::Error>(())
+/// ```
+pub trait Collection {
+    /// Returns the number of records, which is exact when the table is quiescent. The first call after a crash may scan
+    /// the table; [`Plush`](crate::Plush) scans it in every call.
+    ///
+    /// # Errors
+    /// As [`Table::get`].
+    fn len(&self) -> Result<u64>;
+
+    /// Returns `true` if the table holds no record.
+    ///
+    /// # Errors
+    /// As [`Table::get`].
+    fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Returns the number of records that fit before the table must grow.
+    fn capacity(&self) -> u64;
+
+    /// Returns sizes and counters of the table. Constant time.
+    fn stats(&self) -> Stats;
+
+    /// Removes every record at once: a crash leaves all of them or none.
+    ///
+    /// # Errors
+    /// As [`Table::try_insert`].
+    fn clear(&self) -> Result<()>;
+
+    /// Makes room for `additional` more records, so that inserting them causes few splits or none.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`]; the room that was already made is kept.
+    fn reserve(&self, additional: u64) -> Result<()>;
+
+    /// Frees space that the records do not need, as far as the design can.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`], [`Error::Io`]; no record is lost.
+    fn shrink_to_fit(&self) -> Result<()>;
+}
+
+impl<T: Table> Collection for T {
+    fn len(&self) -> Result<u64> {
+        Table::len(self)
+    }
+    fn capacity(&self) -> u64 {
+        Table::capacity(self)
+    }
+    fn stats(&self) -> Stats {
+        Table::stats(self)
+    }
+    fn clear(&self) -> Result<()> {
+        Table::clear(self)
+    }
+    fn reserve(&self, additional: u64) -> Result<()> {
+        Table::reserve(self, additional)
+    }
+    fn shrink_to_fit(&self) -> Result<()> {
+        Table::shrink_to_fit(self)
     }
 }
 

@@ -70,11 +70,6 @@ pub const CALLS: &[Calls] = &[
         reading: &["range"],
     },
     Calls {
-        owner: "Collection",
-        changing: &["clear", "reserve", "shrink_to_fit"],
-        reading: &["len", "is_empty", "capacity", "stats"],
-    },
-    Calls {
         owner: "Table",
         changing: &[
             "try_insert",
@@ -86,6 +81,9 @@ pub const CALLS: &[Calls] = &[
             "compute",
             "compare_exchange",
             "fetch_add",
+            "clear",
+            "reserve",
+            "shrink_to_fit",
             "retain",
             "insert_batch",
             "put_batch",
@@ -98,6 +96,10 @@ pub const CALLS: &[Calls] = &[
             "get",
             "get_with",
             "contains",
+            "len",
+            "is_empty",
+            "capacity",
+            "stats",
             "iter",
             "for_each",
             "scan",
@@ -105,6 +107,11 @@ pub const CALLS: &[Calls] = &[
             "prefetch",
             "get_async",
         ],
+    },
+    Calls {
+        owner: "Collection",
+        changing: &["clear", "reserve", "shrink_to_fit"],
+        reading: &["len", "is_empty", "capacity", "stats"],
     },
     Calls {
         owner: "Durable",

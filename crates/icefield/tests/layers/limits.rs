@@ -11,7 +11,7 @@ use super::source::{Source, is_hidden, is_under, line};
 
 /// Maximum number of `macro_rules!` in the library. An editor does not find the definition of a method that a macro
 /// composes. Lower the number when a macro is gone.
-pub const MOST_MACROS: usize = 10;
+pub const MOST_MACROS: usize = 6;
 
 /// Returns all macros of the library if there are more than [`MOST_MACROS`].
 pub fn macros_beyond(sources: &[&Source], most: usize) -> Vec<String> {

@@ -447,7 +447,9 @@ fn changes_through_the_common_traits_are_refused() {
     let answers = changes_of(&Iceberg::<u64, u64>::open_read_only(&path).unwrap());
     assert_eq!(Case::ReadOnly.others(&answers), Vec::<String>::new());
     let made: BTreeSet<_> = answers.iter().map(|(name, _)| *name).collect();
-    let traits = calls::CALLS.iter().filter(|calls| matches!(calls.owner, "Collection" | "Table" | "Durable"));
+    let traits = calls::CALLS
+        .iter()
+        .filter(|calls| matches!(calls.owner, "Collection" | "Table" | "Durable"));
     assert_eq!(made, traits.flat_map(|calls| calls.changing.iter().copied()).collect());
 }
 

@@ -56,24 +56,6 @@ impl Isa for Avx2 {
     }
 
     #[inline(always)]
-    fn match32(self, words: [u64; 4], byte: u8) -> u32 {
-        // SAFETY: `self` proves AVX2.
-        unsafe { match32(words, byte) }
-    }
-
-    #[inline(always)]
-    fn match64(self, [a, b, c, d, e, f, g, h]: [u64; 8], byte: u8) -> u64 {
-        u64::from(self.match32([a, b, c, d], byte))
-            | u64::from(self.match32([e, f, g, h], byte)) << 32
-    }
-
-    #[inline(always)]
-    fn find8(self, [a, b, c, d, e, f, g, h]: [u64; 8], key: u64) -> u32 {
-        // SAFETY: `self` proves AVX2.
-        unsafe { find4([a, b, c, d], key) | find4([e, f, g, h], key) << 4 }
-    }
-
-    #[inline(always)]
     fn find_keys(self, line: &[AtomicU64; 8], key: u64) -> u32 {
         // SAFETY: `self` proves AVX2.
         unsafe { find_keys(line, key) }
@@ -84,25 +66,6 @@ impl Isa for Avx2 {
         // SAFETY: `self` proves AVX2.
         unsafe { find_bytes(line, byte) }
     }
-}
-
-#[inline]
-#[target_feature(enable = "avx2")]
-fn vector([a, b, c, d]: [u64; 4]) -> __m256i {
-    _mm256_setr_epi64x(a as i64, b as i64, c as i64, d as i64)
-}
-
-#[inline]
-#[target_feature(enable = "avx2")]
-fn match32(words: [u64; 4], byte: u8) -> u32 {
-    _mm256_movemask_epi8(_mm256_cmpeq_epi8(vector(words), _mm256_set1_epi8(byte as i8))) as u32
-}
-
-#[inline]
-#[target_feature(enable = "avx2")]
-fn find4(words: [u64; 4], key: u64) -> u32 {
-    let equal = _mm256_cmpeq_epi64(vector(words), _mm256_set1_epi64x(key as i64));
-    _mm256_movemask_pd(_mm256_castsi256_pd(equal)) as u32
 }
 
 #[inline]

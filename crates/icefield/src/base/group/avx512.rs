@@ -50,23 +50,6 @@ impl Isa for Avx512 {
     }
 
     #[inline(always)]
-    fn match32(self, words: [u64; 4], byte: u8) -> u32 {
-        self.0.match32(words, byte)
-    }
-
-    #[inline(always)]
-    fn match64(self, words: [u64; 8], byte: u8) -> u64 {
-        // SAFETY: `self` proves AVX-512 F and BW.
-        unsafe { match64(words, byte) }
-    }
-
-    #[inline(always)]
-    fn find8(self, words: [u64; 8], key: u64) -> u32 {
-        // SAFETY: `self` proves AVX-512 F.
-        unsafe { find8(words, key) }
-    }
-
-    #[inline(always)]
     fn find_keys(self, line: &[AtomicU64; 8], key: u64) -> u32 {
         // SAFETY: `self` proves AVX-512 F.
         unsafe { find_keys(line, key) }
@@ -83,25 +66,6 @@ impl Isa for Avx512 {
         // SAFETY: `self` proves AVX-512 F and BW.
         unsafe { find_bytes(line, byte) }
     }
-}
-
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn vector(words: [u64; 8]) -> __m512i {
-    let [a, b, c, d, e, f, g, h] = words.map(|word| word as i64);
-    _mm512_setr_epi64(a, b, c, d, e, f, g, h)
-}
-
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw")]
-fn match64(words: [u64; 8], byte: u8) -> u64 {
-    _mm512_cmpeq_epi8_mask(vector(words), _mm512_set1_epi8(byte as i8))
-}
-
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn find8(words: [u64; 8], key: u64) -> u32 {
-    u32::from(_mm512_cmpeq_epi64_mask(vector(words), _mm512_set1_epi64(key as i64)))
 }
 
 #[inline]

@@ -14,33 +14,10 @@ impl Isa for Generic {
 
     #[inline(always)]
     fn match16(self, words: [u64; 2], byte: u8) -> u32 {
-        match_words(words, byte) as u32
+        let pattern = LOW_BITS * u64::from(byte);
+        let [low, high] = words.map(|word| zero_bytes(word ^ pattern) as u32);
+        low | high << 8
     }
-
-    #[inline(always)]
-    fn match32(self, words: [u64; 4], byte: u8) -> u32 {
-        match_words(words, byte) as u32
-    }
-
-    #[inline(always)]
-    fn match64(self, words: [u64; 8], byte: u8) -> u64 {
-        match_words(words, byte)
-    }
-
-    #[inline(always)]
-    fn find8(self, words: [u64; 8], key: u64) -> u32 {
-        // Without branches: a mispredicted one costs more than the eight comparisons.
-        words.iter().enumerate().fold(0, |bits, (i, &word)| bits | u32::from(word == key) << i)
-    }
-}
-
-#[inline(always)]
-fn match_words<const N: usize>(words: [u64; N], byte: u8) -> u64 {
-    let pattern = LOW_BITS * u64::from(byte);
-    words
-        .iter()
-        .enumerate()
-        .fold(0, |bits, (i, &word)| bits | zero_bytes(word ^ pattern) << (8 * i))
 }
 
 /// Returns a mask: bit `i` is set if byte `i` of `word` is zero. The shorter formula with a subtraction would be wrong:

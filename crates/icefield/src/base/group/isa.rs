@@ -11,15 +11,6 @@ pub trait Isa: Copy + Send + Sync + 'static {
     /// Returns a mask: bit `i` is set if byte `i` equals `byte`.
     fn match16(self, words: [u64; 2], byte: u8) -> u32;
 
-    /// Returns a mask: bit `i` is set if byte `i` equals `byte`.
-    fn match32(self, words: [u64; 4], byte: u8) -> u32;
-
-    /// Returns a mask: bit `i` is set if byte `i` equals `byte`.
-    fn match64(self, words: [u64; 8], byte: u8) -> u64;
-
-    /// Returns a mask: bit `i` is set if word `i` equals `key`.
-    fn find8(self, words: [u64; 8], key: u64) -> u32;
-
     /// Returns a mask: bit `2 * i` is set if word `2 * i` of `line` equals `key`; the odd bits are undefined. Other
     /// threads may be storing to the line. Each word is read once and whole, after every earlier Acquire load, and
     /// before every load that follows an Acquire fence.
@@ -52,8 +43,11 @@ pub trait Isa: Copy + Send + Sync + 'static {
         const LAST: u64 = 1 << 63;
         // Relaxed: as in `find_keys`.
         let words = line.each_ref().map(|word| word.load(Relaxed));
+        let equal =
+            |at: usize| u64::from(self.match16([words[at], words[at + 1]], byte)) << (8 * at);
         let last = (words[7] >> 56) as u8 ^ byte;
-        self.match64(words, byte) & !LAST | if last & 0x7F == 0 { LAST } else { 0 }
+        (equal(0) | equal(2) | equal(4) | equal(6)) & !LAST
+            | if last & 0x7F == 0 { LAST } else { 0 }
     }
 }
 

@@ -7,7 +7,6 @@ use core::arch::x86_64::{
 
 use std::sync::atomic::AtomicU64;
 
-use super::generic::Generic;
 use super::isa::Isa;
 
 /// The instruction set SSE2.
@@ -21,23 +20,6 @@ impl Isa for Sse2 {
     fn match16(self, words: [u64; 2], byte: u8) -> u32 {
         // SAFETY: SSE2 is part of x86-64.
         unsafe { match16(words, byte) }
-    }
-
-    #[inline(always)]
-    fn match32(self, [a, b, c, d]: [u64; 4], byte: u8) -> u32 {
-        self.match16([a, b], byte) | self.match16([c, d], byte) << 16
-    }
-
-    #[inline(always)]
-    fn match64(self, [a, b, c, d, e, f, g, h]: [u64; 8], byte: u8) -> u64 {
-        u64::from(self.match32([a, b, c, d], byte))
-            | u64::from(self.match32([e, f, g, h], byte)) << 32
-    }
-
-    /// SSE2 cannot compare 64-bit lanes; eight scalar comparisons are no slower than combining 32-bit halves.
-    #[inline(always)]
-    fn find8(self, words: [u64; 8], key: u64) -> u32 {
-        Generic.find8(words, key)
     }
 
     #[inline(always)]

@@ -4,7 +4,7 @@ use std::mem::offset_of;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::layout::{Bucket, Meta, SLOTS, Slot, fingerprint};
-use crate::base::group::Group16;
+use crate::base::group::{Isa, Native};
 use crate::base::pipeline::prefetch_write;
 use crate::base::reclaim::PROTECTED;
 use crate::base::version_lock::{self, WriteGuard};
@@ -54,8 +54,7 @@ impl Bucket {
             self.fingerprints[0].load(storage, Relaxed),
             self.fingerprints[1].load(storage, Relaxed),
         ];
-        Group16::from_words(words).matches(fingerprint(hash)).bits()
-            & self.meta(storage).allocated()
+        Native::default().match16(words, fingerprint(hash)) & self.meta(storage).allocated()
     }
 
     /// Returns whether a stash bucket or a chained bucket seems to be full, without its lock. The caller skips a full

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use super::layout::MAX_FRONT;
-use crate::base::group::{Group16, Isa, Native};
+use crate::base::group::{Isa, Native};
 use crate::base::sync::{Line, fence};
 use crate::storage::Medium;
 
@@ -212,13 +212,13 @@ pub(super) fn used_back(word: u64, slots: u32) -> impl Iterator<Item = u32> {
 #[inline]
 pub(super) fn taken_back(word: u64) -> u32 {
     // Unused slots of narrow buckets are always EMPTY.
-    8 - Group16::from_words([word, u64::MAX]).matches(EMPTY).count() as u32
+    8 - Native::default().match16([word, u64::MAX], EMPTY).count_ones()
 }
 
 /// Returns the slots of two back buckets that have the fingerprint: bits 0 to 7 and 8 to 15.
 #[inline(always)]
 pub(super) fn candidates_back(words: [u64; 2], fingerprint: u8) -> u32 {
-    Group16::from_words(words).matches(fingerprint).bits()
+    Native::default().match16(words, fingerprint)
 }
 
 #[cfg(test)]
