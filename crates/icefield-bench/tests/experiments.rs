@@ -42,6 +42,10 @@ const TESTS: &[(&str, fn())] = &[
     ("page_faults_are_counted", page_faults_are_counted),
     ("logs_can_be_left_out", logs_can_be_left_out),
     ("records_have_any_size", records_have_any_size),
+    (
+        "tables_by_name_are_measured_beside_typed_ones",
+        tables_by_name_are_measured_beside_typed_ones,
+    ),
     ("levels_fill_as_the_paper_says", levels_fill_as_the_paper_says),
     ("recovery_is_independent_of_size", recovery_is_independent_of_size),
     ("processes_share_an_index", processes_share_an_index),
@@ -343,6 +347,18 @@ fn records_have_any_size() {
     assert_eq!(rows.len(), 3 * 9);
     assert_eq!(rows.iter().filter(|row| point(row).0 == 1_016.0).count(), 9);
     assert_eq!(rows.iter().filter(|row| point(row) == (32.0, 50.0)).count(), 3);
+}
+
+fn tables_by_name_are_measured_beside_typed_ones() {
+    let mut args = small("any-table");
+    args.tables = vec!["dash-eh".into(), "plush".into()];
+    args.keys = Some(2_000);
+    let rows = rows(args);
+    assert_eq!(rows.len(), 2 * 2 * 4);
+    for row in &rows {
+        let difference = extra(row, "any_ns") - extra(row, "typed_ns");
+        assert!((difference - extra(row, "difference_ns")).abs() < 1.0, "{row:?}");
+    }
 }
 
 fn a_fill_curve_has_twenty_points() {

@@ -2,6 +2,7 @@
 
 mod ablations;
 mod amplification;
+mod any_table;
 mod cache_misses;
 mod child;
 mod fill;
@@ -88,6 +89,8 @@ experiments! {
     "range": range::run,
     /// 16-byte keys with values of 16 to 2032 bytes, by the share of writes (Plush Fig 12)
     "var-records": records::run,
+    /// the calls of tables opened by name beside those of typed tables
+    "any-table": any_table::run,
     /// records through the log, and past it (Plush Fig 9)
     "bulk-load": unlogged::bulk_load,
     /// making durable what no log has, by one thread and by several (Plush 6.5)
