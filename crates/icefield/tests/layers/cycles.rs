@@ -14,32 +14,6 @@ pub const KNOWN: &[(&str, &str)] = &[
     ("icefield", "dlht/index.rs dlht/layout.rs dlht/mode.rs"),
     ("icefield", "engine/dash/eh.rs engine/dash/eh/shrink.rs"),
     (
-        "icefield",
-        "engine/plush/api.rs engine/plush/batch.rs engine/plush/collect.rs \
-         engine/plush/compact.rs engine/plush/core.rs engine/plush/incremental_migration.rs \
-         engine/plush/leaves.rs engine/plush/level.rs engine/plush/migrate.rs \
-         engine/plush/mod.rs engine/plush/newest.rs engine/plush/op.rs engine/plush/options.rs \
-         engine/plush/pack.rs engine/plush/payload_log.rs engine/plush/payload_log/space.rs \
-         engine/plush/recovery_log.rs engine/plush/salvage.rs engine/plush/top_filters.rs \
-         engine/plush/window.rs",
-    ),
-    ("icefield-bench", "adapter.rs designs.rs index.rs map.rs peers.rs table.rs"),
-    ("icefield-bench", "args.rs row.rs"),
-    (
-        "icefield-bench",
-        "experiments/ablations.rs experiments/amplification.rs experiments/cache_misses.rs \
-         experiments/child.rs experiments/fill.rs experiments/growth.rs \
-         experiments/join/contest.rs experiments/join/mod.rs experiments/join/relations.rs \
-         experiments/join/share.rs experiments/latency.rs experiments/levels.rs \
-         experiments/limit.rs experiments/locks.rs experiments/mixed.rs experiments/mod.rs \
-         experiments/occupancy.rs experiments/oltp.rs experiments/prefault.rs \
-         experiments/range.rs experiments/records.rs experiments/recovery.rs \
-         experiments/smallbank.rs experiments/space.rs experiments/sweeps.rs \
-         experiments/tatp.rs experiments/throughput.rs experiments/timeline.rs \
-         experiments/unlogged.rs output.rs report/facts.rs report/mod.rs report/page.rs \
-         session.rs",
-    ),
-    (
         "icefield-torture",
         "bin/icefield-torture/join.rs bin/icefield-torture/main.rs \
          bin/icefield-torture/memory.rs bin/icefield-torture/rounds.rs \
@@ -61,7 +35,8 @@ pub const KNOWN: &[(&str, &str)] = &[
     ("icefield-cli", "rows/dialect.rs rows/from_csv.rs rows/from_json.rs rows/mod.rs"),
     (
         "icefield-cli",
-        "tour/advice.rs tour/crash.rs tour/designs.rs tour/join.rs tour/measure.rs tour/mod.rs",
+        "tour/advice.rs tour/crash.rs tour/designs.rs tour/join.rs tour/measure.rs \
+         tour/mod.rs",
     ),
     (
         "icefield-peers",

@@ -3,9 +3,11 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
-use super::core::{Core, EntryRef, lock};
+use super::core::Core;
 use super::epoch::LogEpoch;
+use super::layout::EntryRef;
 use super::layout::{CLASSES, ENTRY_BYTES, State, class_of};
+use super::mutex::lock;
 use super::pack::Last;
 use super::root::{Held, Relief};
 use crate::Result;

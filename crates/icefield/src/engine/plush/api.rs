@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use super::Plush;
-use super::op::{ModeOf, PlushWriteMode, WroteOf};
+use super::mutex::lock;
+use super::op::{ModeOf, NOTHING, PlushWriteMode, WroteOf, mode_of};
 use super::pack::Last;
 use super::words::{RecordOf, first, raw_of};
 use crate::engine::{Maintenance, Mixed, OnDamage, Operations, Scanned, WriteKind};
@@ -12,21 +13,6 @@ use crate::report::{BackupReport, CheckReport, SalvageReport, Stats};
 use crate::storage::{Committed, Medium, Region};
 use crate::types::{Copied, Item, Keep, Raw, RecordForm, Take, Types};
 use crate::{Error, Result};
-
-/// The value that is written for a removal.
-pub(super) const NOTHING: Raw<'_> = Raw::Word(0);
-
-/// Returns the mode of a write.
-pub(super) fn mode_of<B>(kind: WriteKind) -> PlushWriteMode<B> {
-    match kind {
-        WriteKind::TryInsert => PlushWriteMode::TryInsert,
-        WriteKind::Insert => PlushWriteMode::Upsert,
-        WriteKind::Put => PlushWriteMode::Put,
-        WriteKind::Update => PlushWriteMode::Update,
-        WriteKind::Remove => PlushWriteMode::Remove,
-        WriteKind::Delete => PlushWriteMode::Delete,
-    }
-}
 
 impl<R: RecordForm, M: Medium> Plush<R, M> {
     /// Writes a record whose durability the future reports; see [`Plush::put_async`](crate::Plush::put_async).
@@ -248,7 +234,7 @@ impl<R: RecordForm, M: Medium> Maintenance for Plush<R, M> {
         let core = &self.core;
         core.storage.check_writable()?;
         {
-            let _structure = super::core::lock(&core.storage, &core.structure);
+            let _structure = lock(&core.storage, &core.structure);
             let _closed = core.close_gate()?;
             let held: Vec<_> = (0..core.root.entries())
                 .map(|entry| core.root.lock(&core.storage, entry))
@@ -274,7 +260,7 @@ impl<R: RecordForm, M: Medium> Maintenance for Plush<R, M> {
             core.collect_all()?;
         }
         {
-            let _structure = super::core::lock(&core.storage, &core.structure);
+            let _structure = lock(&core.storage, &core.structure);
             let _closed = core.close_gate()?;
             core.drop_levels()?;
             core.pack(Last::Stays)?;

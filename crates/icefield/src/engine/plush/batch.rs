@@ -4,9 +4,10 @@ use std::cell::RefCell;
 use std::ops::{ControlFlow, Range};
 
 use super::Plush;
-use super::api::{NOTHING, mode_of};
-use super::core::{Core, EntryRef};
+use super::core::Core;
+use super::layout::EntryRef;
 use super::op::{ModeOf, WroteOf};
+use super::op::{NOTHING, mode_of};
 use super::window::Window;
 use crate::Result;
 use crate::base::pipeline::{self, Stages, prefetch_read};

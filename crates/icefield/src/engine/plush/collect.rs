@@ -15,13 +15,14 @@
 //! ended each step also checks two chunks at an arbitrary place, and frees those of which half is garbage. So
 //! sessions that end before their first round still free as much as they fill.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use super::batch::Ahead;
 use super::core::Core;
 use super::op::Attempt;
-use super::payload_log::{HINTED_AHEAD, Payload, PayloadLog, PayloadRef, Purpose, SPARE, Usage};
+use super::payload_log::{
+    Collection, Count, HINTED_AHEAD, Known, Payload, PayloadLog, PayloadRef, Purpose, Round, SPARE,
+};
 use super::root::Held;
 use super::words::{RecordOf, bytes_of, first, one_word, raw_of, words_of};
 use crate::base::reclaim::Guard;
@@ -60,50 +61,6 @@ fn unless_it_can_stay(freed: Result<()>) -> Result<()> {
     }
 }
 
-/// The state of the collection.
-#[derive(Default)]
-pub(super) struct Collection {
-    /// The result of the last round; none in a table that was just opened.
-    known: Option<Known>,
-    round: Option<Round>,
-    /// Chunks to be freed, the emptiest last, and the last reference into each.
-    victims: Vec<(u32, u64)>,
-    /// Chunks with gaps between their records, and the references into them that the last round found.
-    gapped: BTreeSet<u32>,
-    referred: BTreeMap<u32, Vec<u64>>,
-    /// The next chunk to be checked.
-    look_at: u32,
-}
-
-/// The result of a round, and the usage of the log at that time.
-#[derive(Default)]
-struct Known {
-    /// Needed bytes and records.
-    bytes: u64,
-    records: u64,
-    usage: Usage,
-    estimate: i64,
-}
-
-/// A round in progress.
-struct Round {
-    /// The hash from which on nothing is counted yet.
-    next: u64,
-    /// Records counted.
-    records: u64,
-    /// By chunk; `None` for chunks that were not full when the round began.
-    counts: Vec<Option<Count>>,
-    referred: BTreeMap<u32, Vec<u64>>,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Count {
-    /// Needed bytes.
-    needed: u64,
-    /// The last reference into the chunk.
-    last: u64,
-}
-
 /// The amount of garbage that a round frees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effort {
@@ -120,18 +77,6 @@ impl Effort {
             Self::Usual => 85,
             Self::All => 95,
         }
-    }
-}
-
-impl Collection {
-    /// The state for a new table, or an empty one.
-    pub(super) fn of_empty() -> Self {
-        Self { known: Some(Known::default()), ..Self::default() }
-    }
-
-    /// The state for a table that was just opened. The chunk to be checked first differs between sessions.
-    pub(super) fn of_unknown(seed: u64) -> Self {
-        Self { look_at: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) as u32 >> 16, ..Self::default() }
     }
 }
 

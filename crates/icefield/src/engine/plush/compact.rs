@@ -8,11 +8,12 @@
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use super::core::{Core, EntryRef, lock};
+use super::core::Core;
 use super::epoch::LogEpoch;
+use super::layout::EntryRef;
 use super::layout::{EntryId, Journal, MAX_RECORDS, State, journal_bytes};
-use super::leaves::Split;
-use super::level::{Moving, MovingOf};
+use super::moving::{Moving, MovingOf};
+use super::mutex::lock;
 use super::newest::Newest;
 use super::root::Held;
 use crate::Result;
@@ -57,6 +58,17 @@ pub(super) struct Sifted<R> {
     /// Oldest first.
     pub(super) needed: Vec<R>,
     pub(super) dropped: Vec<R>,
+}
+
+/// The other half of a split leaf.
+pub(super) struct Split<'a> {
+    /// The first leaf of the chain.
+    pub(super) first: EntryRef<'a>,
+    /// The lower bound of the new leaf.
+    pub(super) bound: &'a [u8],
+    pub(super) leaf: EntryRef<'a>,
+    /// The number of records of the new leaf.
+    pub(super) size: usize,
 }
 
 /// An entry and its records.

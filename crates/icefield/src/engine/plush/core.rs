@@ -1,21 +1,21 @@
 //! The shared state of a table: regions, entries by number, and the search for a key.
 
 use std::marker::PhantomData;
+use std::sync::Mutex;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
-use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use super::layout::{
-    Bucket, CLASSES, ENTRY_BYTES, Entry, EntryId, MAX_BUCKETS, Phase, RUNS, Root, SLOTS, Shape,
-    State, class_of, run_buckets, run_of,
+    Bucket, CLASSES, ENTRY_BYTES, Entry, EntryId, EntryRef, MAX_BUCKETS, Phase, RUNS, Root, SLOTS,
+    Shape, State, class_of, run_buckets, run_of,
 };
-use super::leaves::Leaves;
-use super::level::{Moving, MovingOf};
+use super::leaf_bounds::Leaves;
+use super::mended::Mended;
+use super::moving::{Moving, MovingOf};
 use super::partition::Ranges;
 use super::payload_log::{Payload, PayloadLog};
 use super::recovery_log::RecoveryLogs;
 use super::root::{Held, RootTable};
-use super::salvage::Mended;
 use super::top_filters::TopFilters;
 use super::words::{Measure, RecordOf, bytes_of, first, one_word, words_of};
 use crate::base::counter::ShardedCounter;
@@ -85,35 +85,6 @@ pub(super) struct Counts {
     /// Records written.
     pub(super) writes: ShardedCounter,
     pub(super) compactions: ShardedCounter,
-}
-
-/// An entry and its number.
-#[derive(Clone, Copy)]
-pub(super) struct EntryRef<'a> {
-    pub(super) id: EntryId,
-    pub(super) entry: &'a Entry,
-}
-
-/// Locks a mutex whose holder may store to the medium and wait there.
-pub(super) fn lock<'a, T>(storage: &impl Medium, mutex: &'a Mutex<T>) -> MutexGuard<'a, T> {
-    let mut rounds = 0;
-    loop {
-        if let Some(guard) = try_lock(mutex) {
-            return guard;
-        }
-        storage.wait(rounds);
-        rounds = rounds.saturating_add(1);
-    }
-}
-
-/// Like [`lock`], but returns `None` when another thread holds the mutex.
-pub(super) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
-    match mutex.try_lock() {
-        Ok(guard) => Some(guard),
-        // The data under these mutexes is valid after any panic, or a crash could have left it in the same state.
-        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-        Err(TryLockError::WouldBlock) => None,
-    }
 }
 
 impl<R: RecordForm, M: Medium> Core<R, M> {

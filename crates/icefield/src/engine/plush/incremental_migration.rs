@@ -17,7 +17,7 @@
 //! with its part.
 
 use super::core::Core;
-use super::migrate::counted;
+use super::moving::counted;
 use super::root::{Held, Relief, Underway};
 use crate::Result;
 use crate::storage::Medium;

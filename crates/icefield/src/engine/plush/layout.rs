@@ -452,6 +452,13 @@ pub(super) fn class_of(run: usize) -> usize {
     run.saturating_sub(1)
 }
 
+/// An entry and its number.
+#[derive(Clone, Copy)]
+pub(super) struct EntryRef<'a> {
+    pub(super) id: EntryId,
+    pub(super) entry: &'a Entry,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -14,125 +14,25 @@
 //! A split is the compaction of one leaf by a journal that also holds the new number of records of the other leaf
 //! (`compact`). So a crash leaves both changes or neither, and no record in two leaves.
 
-use std::collections::{BTreeMap, HashMap};
-use std::ops::Bound::{Excluded, Included, Unbounded};
+use std::ops::Bound::{Included, Unbounded};
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use super::compact::{Sifted, Worth};
-use super::core::{Core, EntryRef};
+use super::compact::{Sifted, Split, Worth};
+use super::core::Core;
 use super::filter::Image;
+use super::layout::EntryRef;
 use super::layout::{EntryId, State};
-use super::level::MovingOf;
-use super::migrate::counted;
+use super::leaf_bounds::{Chain, Found};
+use super::moving::{MovingOf, counted};
 use super::partition::SortKey;
 use super::root::Held;
 use crate::Result;
 use crate::storage::Medium;
 use crate::types::RecordForm;
 
-/// Shards of the bounds, each with its own lock.
-const SHARDS: usize = 64;
-
-/// The bounds of all chains' leaves. No thread accesses the medium while it holds one of the locks.
-pub(super) struct Leaves(Box<[RwLock<Shard>]>);
-
-#[derive(Default)]
-struct Shard {
-    /// By the number of the first leaf, which is an entry of a level.
-    chains: HashMap<u32, Chain>,
-    /// The number of chains forgotten. When it has changed, leaves that were read from the medium before may be
-    /// outdated.
-    forgotten: u64,
-}
-
-/// The leaves of a chain except the first one.
-#[derive(Default)]
-struct Chain {
-    /// Chained entries by their lower bounds.
-    bounds: BTreeMap<Box<[u8]>, u32>,
-    /// Leaves without records.
-    spare: Vec<u32>,
-}
-
-/// A leaf (`None`: the first of its chain), and the lower bound of the next leaf.
-struct Found {
-    block: Option<u32>,
-    end: Option<Box<[u8]>>,
-}
-
-impl Chain {
-    fn find(&self, key: &[u8]) -> Found {
-        let up_to = self.bounds.range::<[u8], _>((Unbounded, Included(key)));
-        let block = up_to.into_iter().next_back().map(|(_, &block)| block);
-        let behind = self.bounds.range::<[u8], _>((Excluded(key), Unbounded)).next();
-        Found { block, end: behind.map(|(bound, _)| bound.clone()) }
-    }
-}
-
-impl Leaves {
-    pub(super) fn new() -> Self {
-        Self((0..SHARDS).map(|_| RwLock::default()).collect())
-    }
-
-    fn shard(&self, first: u32) -> &RwLock<Shard> {
-        &self.0[first as usize % SHARDS]
-    }
-
-    fn read(&self, first: u32) -> RwLockReadGuard<'_, Shard> {
-        self.shard(first).read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self, first: u32) -> RwLockWriteGuard<'_, Shard> {
-        self.shard(first).write().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Forgets the leaves of a chain that has lost some, or was changed without an update of the bounds. Called under
-    /// the lock of its root entry, after the change.
-    pub(super) fn forget(&self, first: EntryId) {
-        if let EntryId::Level(first) = first {
-            let mut shard = self.write(first);
-            shard.chains.remove(&first);
-            shard.forgotten += 1;
-        }
-    }
-
-    pub(super) fn forget_all(&self) {
-        for shard in &self.0 {
-            let mut shard = shard.write().unwrap_or_else(PoisonError::into_inner);
-            shard.chains.clear();
-            shard.forgotten += 1;
-        }
-    }
-
-    /// Estimates the bytes of DRAM.
-    pub(super) fn bytes(&self) -> u64 {
-        let of_chain = |chain: &Chain| {
-            let keys: usize = chain.bounds.keys().map(|key| key.len()).sum();
-            keys + chain.bounds.len() * size_of::<(Box<[u8]>, u32)>()
-        };
-        let shards = self.0.iter().map(|shard| {
-            let shard = shard.read().unwrap_or_else(PoisonError::into_inner);
-            shard.chains.values().map(of_chain).sum::<usize>()
-        });
-        shards.sum::<usize>() as u64
-    }
-}
-
 /// A record that moves, and its sort key.
 type Sorted<'a, R> = (SortKey<'a>, R);
-
-/// The other half of a split leaf.
-pub(super) struct Split<'a> {
-    /// The first leaf of the chain.
-    pub(super) first: EntryRef<'a>,
-    /// The lower bound of the new leaf.
-    pub(super) bound: &'a [u8],
-    pub(super) leaf: EntryRef<'a>,
-    /// The number of records of the new leaf.
-    pub(super) size: usize,
-}
 
 /// A leaf, the range of the arriving records that belong to it, the number of its records, and the number of arriving
 /// records that fit.

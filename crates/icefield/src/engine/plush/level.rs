@@ -4,26 +4,19 @@ use std::mem::offset_of;
 use std::ops::Range;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use super::core::{Core, EntryRef};
+use super::core::Core;
 use super::filter::Image;
+use super::layout::EntryRef;
 use super::layout::{
     Bucket, CLASSES, ENTRY_BYTES, Entry, EntryId, LINE_WORDS, State, class_of, run_buckets,
 };
-use super::words::{Record, RecordOf};
+use super::moving::{Moving, MovingOf};
+use super::words::RecordOf;
 use crate::base::pipeline::prefetch_write;
 use crate::storage::alloc::{Blocks, Claim, Freed, free_all, reserve_blocks};
 use crate::storage::{Cell64, Medium, Region, not_poisoned};
 use crate::types::RecordForm;
 use crate::{Error, Result};
-
-/// A record that moves to an entry, and its hash.
-#[derive(Clone, Copy)]
-pub(super) struct Moving<A, B> {
-    pub(super) record: Record<A, B>,
-    pub(super) hash: u64,
-}
-
-pub(super) type MovingOf<R> = Moving<<R as RecordForm>::KeyWords, <R as RecordForm>::ValueWords>;
 
 /// The most blocks that an allocator hands out at once.
 const MAX_CLAIMED: u64 = 32;

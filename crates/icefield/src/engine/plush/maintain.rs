@@ -6,10 +6,12 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Instant;
 
 use super::Plush;
-use super::core::{Core, EntryRef, lock};
+use super::core::Core;
 use super::epoch::LogEpoch;
 use super::filter;
+use super::layout::EntryRef;
 use super::layout::{CLASSES, ENTRY_BYTES, MAX_BUCKETS, class_of};
+use super::mutex::lock;
 use super::payload_log::PayloadLog;
 use crate::Result;
 use crate::report::{BackupReport, CheckReport, Stats};

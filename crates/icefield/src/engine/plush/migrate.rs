@@ -10,7 +10,7 @@ use std::ops::Range;
 use super::core::Core;
 use super::epoch::LogEpoch;
 use super::layout::{MAX_BUCKETS, State};
-use super::level::{Moving, MovingOf};
+use super::moving::MovingOf;
 use super::newest::Newest;
 use super::payload_log::HINTED_AHEAD;
 use super::root::{Departing, Held, Underway};
@@ -348,11 +348,6 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
         Groups { records, left }
     }
-}
-
-/// The contribution of some records to the estimate of the number of records.
-pub(super) fn counted<A, B>(records: &[Moving<A, B>]) -> i64 {
-    records.iter().map(|moving| if moving.record.dead { -1 } else { 1 }).sum()
 }
 
 /// Change of the estimate when a record is dropped.

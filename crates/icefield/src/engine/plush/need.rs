@@ -17,9 +17,11 @@
 
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
-use super::core::{Core, EntryRef, lock};
+use super::core::Core;
 use super::epoch::LogEpoch;
+use super::layout::EntryRef;
 use super::log_record::FLAG;
+use super::mutex::lock;
 use super::op::{ModeOf, Wrote, WroteOf};
 use super::root::Held;
 use super::words::RecordOf;

@@ -1,6 +1,6 @@
 //! Finds the newest record of each key among records that are added newest first.
 
-use super::level::Moving;
+use super::moving::Moving;
 
 pub(super) struct Newest<A, B> {
     pub(super) records: Vec<Moving<A, B>>,

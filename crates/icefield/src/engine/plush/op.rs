@@ -8,6 +8,7 @@ use super::root::Held;
 use super::words::{Record, RecordOf, words_of};
 use crate::Result;
 use crate::engine::LookupKey;
+use crate::engine::WriteKind;
 use crate::storage::{Medium, SyncMode};
 use crate::types::{Raw, RecordForm, WordArray};
 
@@ -59,6 +60,21 @@ impl<B: WordArray> PlushWriteMode<B> {
 
     pub(super) fn record<A>(self, key: A, value: B) -> Record<A, B> {
         Record { key, value, dead: self.removes() }
+    }
+}
+
+/// The value that is written for a removal.
+pub(super) const NOTHING: Raw<'_> = Raw::Word(0);
+
+/// Returns the mode of a write.
+pub(super) fn mode_of<B>(kind: WriteKind) -> PlushWriteMode<B> {
+    match kind {
+        WriteKind::TryInsert => PlushWriteMode::TryInsert,
+        WriteKind::Insert => PlushWriteMode::Upsert,
+        WriteKind::Put => PlushWriteMode::Put,
+        WriteKind::Update => PlushWriteMode::Update,
+        WriteKind::Remove => PlushWriteMode::Remove,
+        WriteKind::Delete => PlushWriteMode::Delete,
     }
 }
 

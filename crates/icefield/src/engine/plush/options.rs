@@ -14,12 +14,12 @@ use super::layout::{
     ENTRY_BYTES, JOURNALS, MAX_FIRST_BITS, MAX_LOG_BITS, MAX_LOG_RECORDS, MAX_RECORDS, Phase, Root,
     Shape, journal_bytes,
 };
-use super::leaves::Leaves;
+use super::leaf_bounds::Leaves;
+use super::mended::Mended;
 use super::partition::{Bounds, Partition, Ranges};
 use super::payload_log::PayloadLog;
 use super::recovery_log::RecoveryLogs;
 use super::root::RootTable;
-use super::salvage::Mended;
 use super::top_filters::TopFilters;
 use super::words::Measure;
 use crate::base::counter::ShardedCounter;

@@ -9,7 +9,8 @@
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use super::core::{Core, EntryRef};
+use super::core::Core;
+use super::layout::EntryRef;
 use super::layout::{CLASSES, ENTRY_BYTES, Entry, EntryId, Phase, RUNS, class_of};
 use crate::Result;
 use crate::storage::alloc::Allocator;

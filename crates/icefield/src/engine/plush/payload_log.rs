@@ -37,8 +37,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use super::collect::Collection;
-use super::core::{lock, try_lock};
+use super::mutex::{lock, try_lock};
 use crate::base::hash::{Hash, HashKind};
 use crate::base::pipeline::prefetch_read;
 use crate::base::reclaim::{Guard, Reclaimer};
@@ -47,12 +46,15 @@ use crate::{Error, Result};
 
 use self::chunks::{CHUNK_BITS, ChunkState, Chunks, UNIT_BYTES};
 pub(super) use self::chunks::{MAX_CHUNK_BYTES, PayloadRef};
-use self::space::Space;
-pub(super) use self::space::{Purpose, SPARE, Usage};
+pub(super) use self::collection::{Collection, Count, Known, Round};
+use self::state::Space;
+pub(super) use self::state::{Purpose, SPARE};
 
 mod chunks;
+mod collection;
 mod mend;
 mod space;
+mod state;
 
 /// Bytes of a record before its key.
 const HEAD_BYTES: usize = 24;

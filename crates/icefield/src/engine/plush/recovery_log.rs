@@ -19,10 +19,10 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Mutex, MutexGuard};
 
-use super::core::{lock, try_lock};
 use super::epoch::LogEpoch;
 use super::layout::{ChunkHead, MAX_LOG_CHUNKS, MAX_LOG_RECORDS, Shape};
 use super::log_record::{FLAG, dead_bit, decode, encode};
+use super::mutex::{lock, try_lock};
 use super::words::{Measure, RecordOf};
 use crate::storage::{Cell64, Medium, Region};
 use crate::types::RecordForm;

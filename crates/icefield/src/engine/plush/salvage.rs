@@ -1,15 +1,17 @@
 //! `salvage` copies the whole records of each entry to a new table and lists the others. `mend` extends the files of a
 //! damaged table before it is opened for that.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::Plush;
-use super::core::{Core, EntryRef, lock};
+use super::core::Core;
 use super::filter;
+use super::layout::EntryRef;
 use super::layout::{CLASSES, ENTRY_BYTES, RUNS, State, class_of};
+use super::mended::Mended;
+use super::mutex::lock;
 use super::options::{PlushHt, PlushSettings};
 use super::words::RecordOf;
 use crate::Result;
@@ -19,26 +21,6 @@ use crate::engine::{Design, Maintenance, Operations, WriteKind};
 use crate::report::{DamagedRecord, SalvageReport};
 use crate::storage::{Mapped, Medium, refuse_child, superblock};
 use crate::types::{Ignore, RecordForm, Types};
-
-/// The state of a table that is opened for salvage.
-pub(super) struct Mended {
-    mending: Mending,
-    /// Records of the logs for which the root had no room, by hash, the oldest first.
-    spilled: Mutex<BTreeMap<u64, Vec<Spilled>>>,
-}
-
-/// `true` for a removal, and the words of the record.
-type Spilled = (bool, Vec<u64>);
-
-impl Mended {
-    pub(super) fn new(mending: Mending) -> Self {
-        Self { mending, spilled: Mutex::default() }
-    }
-
-    pub(super) fn note(&self, words: String) {
-        self.mending.note(words);
-    }
-}
 
 /// The contents of a range of hashes: the newest record of each key, and descriptions of the losses.
 struct Found<R> {

@@ -2,12 +2,14 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{Groups, Migration, MigrationOf, change_without, counted};
+use super::{Groups, Migration, MigrationOf, change_without};
 use crate::engine::plush::compact::{Absorbed, Worth};
-use crate::engine::plush::core::{Core, EntryRef};
+use crate::engine::plush::core::Core;
 use crate::engine::plush::epoch::LogEpoch;
+use crate::engine::plush::layout::EntryRef;
 use crate::engine::plush::layout::{Shape, State};
-use crate::engine::plush::level::{Moving, MovingOf, Provided};
+use crate::engine::plush::level::Provided;
+use crate::engine::plush::moving::{Moving, MovingOf, counted};
 use crate::engine::plush::root::Held;
 use crate::storage::Medium;
 use crate::types::RecordForm;
