@@ -13,7 +13,6 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
-use crate::row::text;
 use crate::{Error, Outcome};
 
 /// Options of a run. The defaults are those of a full run; `--quick` makes a small one.
@@ -234,7 +233,9 @@ impl Serialize for Batch {
 
 impl<'de> Deserialize<'de> for Batch {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        text(&Value::deserialize(deserializer)?).parse().map_err(D::Error::custom)
+        let value = Value::deserialize(deserializer)?;
+        let size = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        size.parse().map_err(D::Error::custom)
     }
 }
 

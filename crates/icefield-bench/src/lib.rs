@@ -32,6 +32,7 @@ mod row;
 mod session;
 mod stats;
 mod table;
+mod table_stats;
 
 pub use args::{Args, Batch, Hashing, Medium, YcsbWrites};
 pub use error::Error;
@@ -62,7 +63,7 @@ pub fn run(args: Args) -> Result<bool, Error> {
             Ok(comparison.is_no_worse())
         }
         ("report", [dir]) => {
-            let page = report::write(dir)?;
+            let page = report::write(dir, experiments::what)?;
             let mut output = output::Output::open(&args)?;
             output.told(
                 &format!("report: {}", page.display()),

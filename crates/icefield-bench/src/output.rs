@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::compare::Comparison;
 use crate::prelude::*;
-use crate::report::RESULTS;
+use crate::results::RESULTS;
 use crate::row::{FIELDS, PM_FIELDS, text};
 
 pub(crate) struct Output {
@@ -169,10 +169,17 @@ fn create(path: &Path, begun: &mut Vec<PathBuf>) -> Outcome<File> {
 }
 
 /// Returns the name of a file until it is complete.
-pub(crate) fn partial(path: &Path) -> PathBuf {
+fn partial(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".partial");
     name.into()
+}
+
+/// Writes a file whole: readers find the former content or the new one.
+pub(crate) fn replace(path: &Path, text: &str) -> Outcome {
+    let partial = partial(path);
+    let written = std::fs::write(&partial, text).and_then(|()| std::fs::rename(&partial, path));
+    written.map_err(|error| Error::file(path, error))
 }
 
 /// Fails if results would overwrite an input: a file of results, or the results in a directory.

@@ -65,10 +65,11 @@ pub(crate) fn chosen(args: &Args) -> Outcome<Vec<DesignRef>> {
 fn design(kind: Box<dyn Kind>) -> DesignRef {
     let media: &[_] = if kind.is_persistent() { &[Medium::Disk] } else { &[Medium::Memory] };
     let kind: &'static dyn Kind = Box::leak(kind);
-    Box::leak(Box::new(Design { media, ..Design::new(kind.name(), Maker::Peer(kind)) }))
+    let maker = Maker::Peer { kind, create, open };
+    Box::leak(Box::new(Design { media, ..Design::new(kind.name(), maker) }))
 }
 
-pub(crate) fn create(kind: &dyn Kind, place: &Place, setup: Setup) -> Made {
+fn create(kind: &dyn Kind, place: &Place, setup: Setup) -> Made {
     let writes = if setup.sync == SyncMode::Always { Writes::Durable } else { Writes::Relaxed };
     table(
         kind,
@@ -80,7 +81,7 @@ pub(crate) fn create(kind: &dyn Kind, place: &Place, setup: Setup) -> Made {
     )
 }
 
-pub(crate) fn open(kind: &dyn Kind, place: &Place) -> Made {
+fn open(kind: &dyn Kind, place: &Place) -> Made {
     match place {
         Place::Dir { path, .. } if kind.is_persistent() => {
             table(kind, kind.open(path, Writes::Durable))

@@ -5,6 +5,9 @@ use std::path::Path;
 use crate::row::Row;
 use crate::{Error, Outcome};
 
+/// The file of results in a directory of results.
+pub(crate) const RESULTS: &str = "results.jsonl";
+
 /// Fields of `extra` in files of former versions, and their present names.
 const RENAMED: [(&str, &str); 3] = [
     ("pm_bytes", "storage_bytes"),

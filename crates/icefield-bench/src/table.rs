@@ -13,7 +13,6 @@ use icefield_peers::{Kind, Operation};
 
 use crate::args::Hashing;
 use crate::limit::Pages;
-use crate::peers;
 use crate::prelude::*;
 use crate::stats::Histogram;
 
@@ -161,7 +160,12 @@ pub(crate) enum Maker {
         /// Set if tables are built of all their records at once.
         build: Option<Build>,
     },
-    Peer(&'static dyn Kind),
+    Peer {
+        kind: &'static dyn Kind,
+        create: fn(&dyn Kind, &Place, Setup) -> Made,
+        /// Opens what an earlier process stored.
+        open: fn(&dyn Kind, &Place) -> Made,
+    },
 }
 
 /// A kind of table that can be created and opened.
@@ -228,7 +232,7 @@ impl Design {
     }
 
     pub fn is_peer(&self) -> bool {
-        matches!(self.maker, Maker::Peer(_))
+        matches!(self.maker, Maker::Peer { .. })
     }
 
     /// Returns whether its tables are built from all their records at once, by [`Design::build`].
@@ -246,7 +250,7 @@ impl Design {
 
     /// Returns whether its tables support `call`.
     pub fn offers(&self, call: Call) -> bool {
-        let Maker::Peer(kind) = &self.maker else {
+        let Maker::Peer { kind, .. } = &self.maker else {
             return self.calls.is_none_or(|calls| calls.contains(&call));
         };
         let needed: &[Operation] = match call {
@@ -266,7 +270,7 @@ impl Design {
     pub fn create(&self, place: &Place, setup: Setup) -> Made {
         match &self.maker {
             Maker::Ours { create, .. } => create(place, setup),
-            Maker::Peer(kind) => peers::create(*kind, place, setup),
+            Maker::Peer { kind, create, .. } => create(*kind, place, setup),
         }
     }
 
@@ -274,7 +278,7 @@ impl Design {
     pub fn open(&self, place: &Place, threads: usize) -> Made {
         match &self.maker {
             Maker::Ours { open, .. } => open(place, threads),
-            Maker::Peer(kind) => peers::open(*kind, place),
+            Maker::Peer { kind, open, .. } => open(*kind, place),
         }
     }
 

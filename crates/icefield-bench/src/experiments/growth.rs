@@ -2,9 +2,9 @@
 
 use icefield::{Ablation, Geometry, Stats, Whole};
 
-use super::load_factor_of;
 use crate::designs::{HomeOnly, Probing, WHOLE, fill_segments};
 use crate::prelude::*;
+use crate::table_stats::load_factor_of;
 
 const SAMPLES: u64 = 1_000;
 

@@ -5,9 +5,9 @@
 
 use std::time::Instant;
 
-use super::is_moving;
 use crate::prelude::*;
 use crate::stats::{Histogram, histogram};
+use crate::table_stats::is_moving;
 
 /// The calls in order; each leaves the table in the state that the next one needs.
 pub(super) const CALLS: [(&str, Call); 7] = [

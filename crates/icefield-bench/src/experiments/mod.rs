@@ -29,7 +29,6 @@ mod unlogged;
 
 use std::time::Instant;
 
-use icefield::Stats;
 use serde_json::json;
 
 use crate::designs::ICEBERG_IN_MEMORY;
@@ -216,30 +215,8 @@ pub(crate) fn run(args: Args) -> Outcome<bool> {
     if let Some(dir) = &session.args.out {
         let facts = RunFacts::gather(session.machine.cores(), session.backing(), began.elapsed());
         facts.write(dir)?;
-        let page = report::write(dir)?;
+        let page = report::write(dir, what)?;
         session.output.say(&format!("report: {}", page.display()))?;
     }
     Ok(session.is_sound())
-}
-
-/// Returns whether the table is moving records because it grows; `None` where the design does not report it.
-fn is_moving(table: &dyn BenchTable) -> Option<bool> {
-    let stats = table.stats();
-    detail(&stats, "transferring").or(detail(&stats, "is_doubling")).map(|moving| moving == 1)
-}
-
-fn load_factor_of(stats: &Stats) -> Option<f64> {
-    let slots = detail(stats, "slots").filter(|slots| *slots > 0)?;
-    Some(stats.len_estimate as f64 / slots as f64)
-}
-
-/// Reports bytes per record and the load factor, from the table's own statistics.
-pub(crate) fn describe_space(row: &mut Row, table: &dyn BenchTable) {
-    let stats = table.stats();
-    if stats.len_estimate == 0 {
-        return;
-    }
-    let bytes = stats.storage_bytes + stats.dram_bytes;
-    row.bytes_per_key = Some(rounded(bytes as f64 / stats.len_estimate as f64));
-    row.load_factor = load_factor_of(&stats).map(rounded);
 }

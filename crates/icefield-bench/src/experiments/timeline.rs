@@ -17,8 +17,8 @@ use icefield::Result;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
 
-use super::is_moving;
 use crate::prelude::*;
+use crate::table_stats::is_moving;
 
 const SLICES: usize = 50;
 

@@ -6,8 +6,10 @@ use std::time::{Duration, SystemTime};
 use procfs::{CpuInfo, Current, Meminfo};
 use serde::{Deserialize, Serialize};
 
-use super::{RUN, put};
+use crate::output::replace;
 use crate::{Error, Outcome};
+
+const RUN: &str = "run.json";
 
 /// The facts at the top of the page; empty or zero where the system does not report them.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -55,7 +57,7 @@ impl RunFacts {
     pub fn write(&self, dir: &Path) -> Outcome {
         let text = serde_json::to_string_pretty(self);
         let text = text.map_err(|error| Error::failed(format!("{RUN}: {error}")))?;
-        put(&dir.join(RUN), &text)
+        replace(&dir.join(RUN), &text)
     }
 
     /// Reads the facts beside the results; returns empty ones if there is no file, as where results were collected

@@ -14,32 +14,26 @@ pub(crate) use facts::RunFacts;
 
 use std::path::{Path, PathBuf};
 
-use crate::output::partial;
-use crate::results::read;
+use crate::output::replace;
+use crate::results::{RESULTS, read};
 use crate::{Error, Outcome};
 
-pub(crate) const RESULTS: &str = "results.jsonl";
-const RUN: &str = "run.json";
 const PAGE: &str = "report.html";
 const FIGURES: &str = "figures";
 
 /// Generates the page and its figures from the results in `dir`. Returns the page's path.
 ///
+/// `what` returns the description of an experiment by its name.
+///
 /// # Errors
 /// There are no results, or a file cannot be read or written.
-pub(crate) fn write(dir: &Path) -> Outcome<PathBuf> {
+pub(crate) fn write(dir: &Path, what: impl Fn(&str) -> Option<&'static str>) -> Outcome<PathBuf> {
     let rows = read(&dir.join(RESULTS))?;
     let run = RunFacts::read(dir)?;
     let figures = dir.join(FIGURES);
     std::fs::create_dir_all(&figures).map_err(|error| Error::file(&figures, error))?;
-    let page = page::page(&run, &rows, |name, svg| put(&figures.join(name), svg))?;
+    let page = page::page(&run, &rows, |name, svg| replace(&figures.join(name), svg), what)?;
     let path = dir.join(PAGE);
-    put(&path, &page)?;
+    replace(&path, &page)?;
     Ok(path)
-}
-
-fn put(path: &Path, text: &str) -> Outcome {
-    let partial = partial(path);
-    let written = std::fs::write(&partial, text).and_then(|()| std::fs::rename(&partial, path));
-    written.map_err(|error| Error::file(path, error))
 }

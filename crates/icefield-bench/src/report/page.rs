@@ -7,22 +7,23 @@ use super::chart::{COLOURS, short};
 use super::figures::{Figure, figures, in_order};
 use super::judge::{Finding, claims};
 use crate::Outcome;
-use crate::experiments::what;
 use crate::row::{Row, text};
 
 const STYLE: &str = include_str!("style.css");
 const TITLE: &str = "Icefield: what was measured";
 
-/// Returns the whole page, and passes each figure to `keep(name, svg)`.
+/// Returns the whole page, and passes each figure to `keep(name, svg)`. `what` returns the description of an
+/// experiment.
 pub(super) fn page(
     run: &RunFacts,
     rows: &[Row],
     keep: impl Fn(&str, &str) -> Outcome,
+    what: impl Fn(&str) -> Option<&'static str>,
 ) -> Outcome<String> {
     let experiments = in_order(rows.iter().map(|row| row.experiment.clone()));
     let section = |experiment: &String| {
         let here: Vec<_> = rows.iter().filter(|row| row.experiment == *experiment).collect();
-        section(experiment, &here, &keep)
+        section(experiment, what(experiment).unwrap_or_default(), &here, &keep)
     };
     let sections = experiments.iter().map(section).collect::<Outcome<Vec<_>>>()?;
     let claims = claims_table(rows);
@@ -131,6 +132,7 @@ fn claims_table(rows: &[Row]) -> Option<Markup> {
 
 fn section(
     experiment: &str,
+    what: &str,
     rows: &[&Row],
     keep: &impl Fn(&str, &str) -> Outcome,
 ) -> Outcome<Markup> {
@@ -143,7 +145,7 @@ fn section(
     }
     Ok(html! {
         h2 id=(experiment) { (experiment) }
-        p { (what(experiment).unwrap_or_default()) }
+        p { (what) }
         @if !wrong.is_empty() { p .fails { "Wrong answers from: " (wrong.join(", ")) "." } }
         @for why in rows.iter().filter_map(|row| row.point("not_measured")) {
             p .unknown { "Cannot be measured here: " (why) "." }
