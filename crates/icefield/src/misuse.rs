@@ -96,7 +96,7 @@
 //!
 //! A safe store to the bytes behind a region:
 //! ```compile_fail,E0133
-//! use icefield::storage::{Bytes, Mapped, MappedOptions};
+//! use icefield::storage::{Bytes, Mapped, MappedOptions, Regions};
 //! let storage = Mapped::anonymous(MappedOptions::default())?;
 //! let region = storage.region("data.ice", 4096)?;
 //! storage.write_bytes(&region, 0, b"bytes that a table may have lent"); // Here: unsafe.

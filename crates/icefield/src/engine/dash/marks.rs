@@ -19,7 +19,7 @@ pub(super) const STILL: u8 = 4;
 /// In a session that only reads: the split that makes the segment is due, so its records are in another segment.
 pub(super) const DUE: u8 = 5;
 
-/// The exclusive right to recover a segment: its mark is `RECOVERING`. [`Core::set_mark`] ends the recovery. If this is
+/// The exclusive right to recover a segment: its mark is `RECOVERING`. `Core::set_mark` ends the recovery. If this is
 /// dropped before, another thread can try.
 pub(super) struct Mark<'a> {
     state: &'a AtomicU8,

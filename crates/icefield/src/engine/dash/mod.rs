@@ -3,7 +3,7 @@
 //!
 //! # 1. What and when
 //!
-//! Two tables share one kind of segment: [`DashEh`] uses extendible hashing (*EH*), [`DashLh`] uses linear hashing
+//! Two tables share one kind of segment: `DashEh` uses extendible hashing (*EH*), `DashLh` uses linear hashing
 //! (*LH*). All code from the segment downwards is common to both; a [`Directory`] maps a hash to a segment. EH splits
 //! the segment that is full; its directory has one or two entries per segment. LH grows by one segment at a time, in a
 //! fixed order. Until its turn comes, a full segment gets a longer stash. The LH directory has a few hundred bytes.

@@ -58,7 +58,7 @@
 //!
 //! # 4. Invariants
 //!
-//! They hold for a quiescent table; [`Iceberg::check`] reports violations under these numbers.
+//! They hold for a quiescent table; `check` reports violations under these numbers.
 //!
 //! - I1 The files are at least as long as the shape word requires; no step is in progress.
 //! - I2 A record is in the front bucket of its hash, in one of its two back buckets, or in the overflow yard and the

@@ -102,7 +102,7 @@
 //!
 //! # 4. Invariants
 //!
-//! They hold for a quiescent table; [`Plush::check`] reports violations under these numbers.
+//! They hold for a quiescent table; `check` reports violations under these numbers.
 //!
 //! - I1 An entry has the runs that its records need, and no other entry refers to these runs. Every chain ends.
 //! - I2 A record is in the entry that its hash selects, and its words are valid for the table's types.

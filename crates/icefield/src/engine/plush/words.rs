@@ -14,8 +14,7 @@ const WIDTHS: usize = 9;
 /// Words of the widest key or value.
 pub(super) const MAX_WIDTH: usize = 8;
 
-/// The widths of the records of `K -> V`. Known at compile time, unless one of the types represents any type of
-/// bytes.
+/// The widths of a table's records. Known at compile time, unless a key or value has the form of any type of bytes.
 pub(super) struct Measure<R> {
     stored: Widths,
     types: PhantomData<fn() -> R>,

@@ -2,11 +2,10 @@
 //! store.
 //!
 //! This module holds everything that tables with such slots (Dash and IcebergHT) share, wherever their slots lie. Plush
-//! stores its records in another form and uses only the options, the public methods and the stored types.
+//! stores its records in another form and does not use it.
 //!
-//! [`Records`] hashes, compares, stores and drops records. The modules below: `engine`, the operations on one key;
-//! `batch`, batches; `length`, the number of records; `mending`, opening damaged files for salvage; `types`, the key
-//! and value types in the superblock; `opening`, the options that all tables have; `face`, the public methods.
+//! [`Records`] hashes, compares, stores and drops records. The modules below: `table`, the operations on one key;
+//! `batch`, batches, and [`Operations`](crate::engine::Operations) for every table with slots.
 
 pub(crate) mod batch;
 pub(crate) mod table;
@@ -35,7 +34,7 @@ pub(crate) struct PreparedRecord {
     pub(crate) value: u64,
 }
 
-/// Hashes, compares, stores and drops the records of the table `K -> V`.
+/// Hashes, compares, stores and drops the records of a table.
 pub(crate) struct Records<R> {
     pub(crate) hash: Hash,
     /// `None` if both types are words.

@@ -22,7 +22,7 @@
 //!
 //! # Crashes
 //!
-//! A region's length is the length of its file. [`Mapped::grow`] extends the file first and publishes the length in
+//! A region's length is the length of its file. `Regions::grow` extends the file first and publishes the length in
 //! memory afterwards, so a crash between the two leaves zero bytes at the end, which the next opening can use. A new
 //! directory appears under its path by one rename, after every file in it has been synced (`directory` describes the
 //! exception, a table that is created in an empty directory).
