@@ -191,7 +191,7 @@ impl AnyTable {
         let known = designs::Known::named(design).ok_or_else(|| Error::InvalidOption {
             option: "design",
             detail: format!(
-                "`{design}` is no design on disk; there are {}",
+                "`{design}` is not a design on disk; choose one of {}",
                 Self::DESIGNS.join(", ")
             ),
         })?;
@@ -443,7 +443,7 @@ impl AnyTable {
                 (Some(key), Some(value)) => records.push((key, value)),
                 (key, _) => {
                     let no = if key.is_some() { &self.value } else { &self.key };
-                    let detail = format!("the stored bytes are no {}", no.name());
+                    let detail = format!("the stored bytes are not a valid {}", no.name());
                     damaged.push(AnyDamage { key, detail });
                 }
             }
@@ -641,7 +641,11 @@ impl AnyTable {
 
     #[cold]
     fn no_such_value(&self) -> Error {
-        Error::corrupt(self.path(), 0, format!("a record that is no {}", self.value.name()))
+        Error::corrupt(
+            self.path(),
+            0,
+            format!("the stored value is not a valid {}", self.value.name()),
+        )
     }
 }
 

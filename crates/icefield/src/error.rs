@@ -51,7 +51,7 @@ pub enum Error {
     },
     /// Another process (or another handle of this one) has the table open.
     #[error(
-        "{}: the table is in use by process {pid}; close it there, or open it read-only when no writer has it", path.display()
+        "{}: the table is in use by process {pid}; close it there, or open it read-only if that process only reads", path.display()
     )]
     Locked {
         /// The table's directory.
@@ -60,7 +60,7 @@ pub enum Error {
         pid: u32,
     },
     /// The table on disk has another design, or other key or value types.
-    #[error("{}: this is a {found}, not a {expected}; open it as what it is", path.display())]
+    #[error("{}: this is a {found}, not a {expected}; open it with the design and types that it has", path.display())]
     TypeMismatch {
         /// The table's directory.
         path: PathBuf,
@@ -70,7 +70,7 @@ pub enum Error {
         found: String,
     },
     /// The table was written by another version of the file format.
-    #[error("{}: format version {found}; this build reads version {supported}: export it with the build that made it, and load it with this one", path.display())]
+    #[error("{}: format version {found}, but this build reads version {supported}; export the table with the build that created it, and load it with this one", path.display())]
     FormatVersion {
         /// The table's directory.
         path: PathBuf,
@@ -93,7 +93,7 @@ pub enum Error {
     },
     /// The file system, or the table's `max_bytes`, has no room left. The table stays open, readable and consistent,
     /// and accepts changes again when there is space.
-    #[error("{}: no space for {needed_bytes} more bytes; free some, or raise max_bytes", path.display())]
+    #[error("{}: no space for {needed_bytes} more bytes; free space, or raise `max_bytes`", path.display())]
     NoSpace {
         /// The file that could not grow.
         path: PathBuf,
@@ -101,21 +101,23 @@ pub enum Error {
         needed_bytes: u64,
     },
     /// A table of fixed size has no slot left for this key.
-    #[error("the table is full and may not grow; make it with a larger capacity, or let it resize")]
+    #[error(
+        "the table is full and may not grow; create it with a larger capacity, or allow it to resize"
+    )]
     Full,
     /// A shadow insert that has neither committed nor aborted holds the key.
-    #[error("a shadow insert holds the key until it commits or aborts")]
+    #[error("a shadow insert holds the key; try again after it commits or aborts")]
     Shadowed,
     /// The system has no memory for a larger table in DRAM. The table is unchanged, and accepts records again when
     /// there is memory.
-    #[error("no memory for {needed_bytes} more bytes; free some, and try again")]
+    #[error("no memory for {needed_bytes} more bytes; free memory, and try again")]
     NoMemory {
         /// The number of bytes requested.
         needed_bytes: u64,
     },
     /// The key is longer than the design can store.
     #[error(
-        "a key of {len} bytes; at most {max} are possible: store a hash of it, and the key in the value"
+        "the key has {len} bytes, but at most {max} are possible; store a hash as the key, and the key in the value"
     )]
     KeyTooLong {
         /// The length of the key in bytes.
@@ -125,7 +127,7 @@ pub enum Error {
     },
     /// The value is longer than the design can store.
     #[error(
-        "a value of {len} bytes; at most {max} are possible: store it in parts, or in a file and its name here"
+        "the value has {len} bytes, but at most {max} are possible; split it, or store it in a file and its name here"
     )]
     ValueTooLong {
         /// The length of the value in bytes.
@@ -138,18 +140,20 @@ pub enum Error {
     ReadOnly,
     /// An earlier sync failed, so the content of the medium is unknown. Reads still work; every change fails until the
     /// table is opened again.
-    #[error("an earlier sync failed: close the table and open it again to see what survived")]
+    #[error(
+        "an earlier sync failed; close the table and open it again to see which records survived"
+    )]
     Poisoned,
     /// The table was opened by the parent of this process. Only the parent may change it.
     #[error(
-        "this process was forked from the one that opened the table: open it again here, after the parent closed it"
+        "this process was forked from the one that opened the table; open it again here after the parent has closed it"
     )]
     Forked,
     /// The design does not support the operation on any machine.
     #[error("{0}")]
     Unsupported(String),
     /// The delta store of a join index is full, and the index may not merge it automatically.
-    #[error("the delta store is full: merge it, or let inserts do so")]
+    #[error("the delta store is full; call `merge`, or let inserts merge it")]
     DeltaFull,
     /// The source of a join index could not be read.
     #[error("the source of pairs: {detail}")]
@@ -185,7 +189,7 @@ impl Error {
 
 /// The end of each message about damage.
 const ADVICE: &str =
-    "; `icefield check` lists every fault, `icefield salvage` rescues what is readable";
+    "; `icefield check` lists every fault, `icefield salvage` copies the readable records";
 
 /// Returns a message without [`ADVICE`], for reports that list damage: following the advice produced them.
 pub(crate) fn without_advice(words: impl fmt::Display) -> String {

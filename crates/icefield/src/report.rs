@@ -90,7 +90,7 @@ impl CheckReport {
     pub(crate) fn fault(&mut self, words: String) {
         match self.faults.len() {
             0..FAULTS_TOLD => self.faults.push(without_advice(words)),
-            FAULTS_TOLD => self.faults.push("more faults, which are not listed".to_owned()),
+            FAULTS_TOLD => self.faults.push("further faults are not listed".to_owned()),
             _ => {}
         }
     }

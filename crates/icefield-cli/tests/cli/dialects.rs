@@ -243,7 +243,7 @@ fn one_row_cannot_take_all_memory() {
     place.file("long.csv", &format!("key,value\n1,a\n2,{long}\n3,c\n"));
     let ran = place.run(&["load", "t.ice", "long.csv"]);
     assert_eq!((ran.status, ran.out.as_str()), (Some(1), "2 rows loaded, 1 rejected\n"));
-    assert!(ran.err.contains("line 3: a value of 17825792 bytes"), "{}", ran.err);
+    assert!(ran.err.contains("line 3: the value has 17825792 bytes"), "{}", ran.err);
     let lines = place.json(&["scan", "t.ice"]);
     assert_eq!(lines.len(), 2);
     assert!(lines.contains(&json!({"key": 3, "value": "c"})));

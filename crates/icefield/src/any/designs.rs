@@ -164,11 +164,11 @@ fn named(storage: &Mapped, path: &Path) -> Result<(Known, Identity)> {
         let (path, found) = (path.display(), identity.design.as_str());
         Error::Unsupported(match found {
             crate::join::DESIGN => format!(
-                "{path}: a join index, which has no records to be asked for by key; `icefield join run` probes it, \
-                 `icefield stat`, `check` and `backup` take it, and `JoinIndex::open` does"
+                "{path}: this is a join index, not a table of records; probe it with `JoinIndex::open` or `icefield \
+                 join run` (a build with the feature `join`); `icefield stat`, `check` and `backup` accept it"
             ),
             _ => format!(
-                "{path}: the design `{found}` cannot be opened by name; {} can",
+                "{path}: a table of design `{found}` cannot be opened by name; the designs that can are {}",
                 NAMES.join(", ")
             ),
         })

@@ -92,7 +92,7 @@ impl DataType {
             Error::InvalidOption {
                 option,
                 detail: format!(
-                    "`{name}` is no type; there are {}",
+                    "`{name}` is not a type; choose one of {}",
                     KNOWN.map(|known| known.name).join(", ")
                 ),
             }
@@ -118,13 +118,13 @@ impl DataType {
     pub(super) fn check(&self, option: &'static str, bytes: &[u8]) -> Result<()> {
         let width = self.known.width;
         if width != 0 && bytes.len() != width {
-            let detail = format!("{} bytes; a {} takes {width}", bytes.len(), self.name);
+            let detail = format!("{} bytes given, but a {} has {width}", bytes.len(), self.name);
             return Err(Error::InvalidOption { option, detail });
         }
         if !self.is_valid(bytes) {
             return Err(Error::InvalidOption {
                 option,
-                detail: format!("the bytes are no {}", self.name),
+                detail: format!("the bytes are not a valid {}", self.name),
             });
         }
         Ok(())

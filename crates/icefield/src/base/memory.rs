@@ -232,7 +232,7 @@ impl<T: Zeroable> GrowingArray<T> {
         }
         let no_more = |why: String| io::Error::new(io::ErrorKind::OutOfMemory, why);
         if len > self.most {
-            return Err(no_more(format!("an array of {} elements has no more", self.most)));
+            return Err(no_more(format!("the array is at its limit of {} elements", self.most)));
         }
         let most = bytes_of::<T>(self.most)?.next_multiple_of(PAGE_BYTES);
         let needed = bytes_of::<T>(len)?.next_multiple_of(PAGE_BYTES);
@@ -242,7 +242,7 @@ impl<T: Zeroable> GrowingArray<T> {
             let grown = [twice, needed].into_iter().find_map(|end| bytes.grown(start, end).ok());
             *bytes = grown.ok_or_else(|| {
                 no_more(format!(
-                    "no address space for {needed} bytes of an array where it is; open the table anew, or raise \
+                    "no address space to extend an array in place to {needed} bytes; open the table again, or raise \
                      `ulimit -v` (RLIMIT_AS)"
                 ))
             })?;

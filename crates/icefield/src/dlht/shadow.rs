@@ -104,7 +104,7 @@ impl<'a, K: Word, V: Word, M: Threading> Shadow<'a, K, V, M> {
 
     fn resolve(&self, new: SlotState) {
         let settled = self.table.core.resolve(self.key.to_word(), new);
-        debug_assert!(settled, "nobody else may settle a shadow insert");
+        debug_assert!(settled, "only its holder may commit or abort a shadow insert");
     }
 }
 
@@ -219,7 +219,7 @@ impl<'a, K: Word, V: Word, M: Threading> Shadows<'a, K, V, M> {
         let records = std::mem::take(&mut *self.held.records());
         for (key, _) in records {
             let settled = self.table.core.resolve(key, new);
-            debug_assert!(settled, "nobody else may settle a shadow insert");
+            debug_assert!(settled, "only its holder may commit or abort a shadow insert");
         }
     }
 }

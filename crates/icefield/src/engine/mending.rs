@@ -33,8 +33,8 @@ impl Mending {
             storage.grow(region, bytes)?;
             let name = region.name();
             self.note(match len {
-                0 => format!("{name} is missing, or empty; it had {bytes} bytes"),
-                _ => format!("{name} ends at byte {len} of {bytes}; what was behind is lost"),
+                0 => format!("{name} is missing or empty; it had {bytes} bytes"),
+                _ => format!("{name} ends at byte {len} of {bytes}; the rest is lost"),
             });
         }
         Ok(())
@@ -55,7 +55,7 @@ impl Mending {
             None => {
                 let there = region.len() / block_bytes;
                 self.note(format!(
-                    "{used} blocks of {} cannot be; {there} are there",
+                    "{} cannot have {used} blocks; it has room for {there}",
                     region.name()
                 ));
                 Ok(there)

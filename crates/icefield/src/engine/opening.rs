@@ -18,8 +18,8 @@ const CHUNK_BYTES: usize = 3;
 /// Returns the error for a table that does not support [`Durability::Disk`].
 pub(crate) fn refusal_of_disks(table: &str) -> Error {
     Error::Unsupported(format!(
-        "{table} needs a medium that keeps the order of stores within a cache line: choose durability pmem, process or \
-         auto"
+        "{table} needs a medium that keeps the order of stores within a cache line; choose durability `pmem`, \
+         `process` or `auto`"
     ))
 }
 

@@ -286,7 +286,7 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
         view.for_each(&mut |keys, payloads| {
             for (&key, &payload) in keys.iter().zip(payloads) {
                 let key = K::from_word(key).ok_or_else(|| {
-                    let detail = format!("the key {key:#x} is no {}", K::TYPE);
+                    let detail = format!("the key {key:#x} is not a valid {}", K::TYPE);
                     Error::corrupt(
                         view.frame.storage.path().join(view.base.region.name()),
                         0,

@@ -57,7 +57,12 @@ impl Base {
             || sealed.uuid != uuid
             || sealed.sum(sums) != root.header_sum
         {
-            return Err(corrupt(storage, &region, 8, "the file is of another index or generation"));
+            return Err(corrupt(
+                storage,
+                &region,
+                8,
+                "the file belongs to another index or generation",
+            ));
         }
         let words = if verify { sealed.layout.blocks().div_ceil(64) } else { 0 };
         let verified = (0..words).map(|_| AtomicU64::new(0)).collect();

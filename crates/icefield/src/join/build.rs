@@ -40,7 +40,8 @@ const PARTS: usize = 4;
 /// Returns the error for a source whose second reading differs from the first.
 #[cold]
 fn other_reading() -> Error {
-    Error::Source { detail: "its second reading was not the first again".into() }
+    let detail = "the second pass returned other pairs than the first; build from a stable source";
+    Error::Source { detail: detail.into() }
 }
 
 /// The number of records of each part of the source in each share.
@@ -93,7 +94,9 @@ impl<M: Medium> Site<'_, M> {
         let mut places = self.count(source)?;
         let records = places.total();
         if records >= MAX_RECORDS {
-            return Err(Error::Unsupported("a join index of 2^48 pairs or more".into()));
+            return Err(Error::Unsupported(
+                "a join index has less than 2^48 pairs; build several indexes".into(),
+            ));
         }
         let shares = records.div_ceil(SHARE_RECORDS).next_power_of_two();
         let shares = shares.min(FINE_SHARES as u64);
@@ -156,7 +159,7 @@ impl<M: Medium> Site<'_, M> {
                 scatter.begin(places.ranges(part, starts));
                 source.read(part, places.parts, &mut |keys, payloads| {
                     if keys.len() != payloads.len() {
-                        let detail = "it showed other numbers of keys and payloads".into();
+                        let detail = "a part has different numbers of keys and payloads".into();
                         return Err(Error::Source { detail });
                     }
                     for (&key, &payload) in keys.iter().zip(payloads) {

@@ -114,7 +114,7 @@ impl<M: Medium> Merged<'_, M> {
     #[cold]
     fn inconsistent(&self) -> Error {
         let Frame { storage, .. } = &*self.view.frame;
-        let detail = "the base does not have the pairs that the delta store hides";
+        let detail = "the base does not have the pairs that the delta store removes";
         corrupt(storage, &self.base().region, self.base().layout().records_at(), detail)
     }
 }

@@ -67,7 +67,7 @@ fn check_superblock<M: Medium>(
         faults.push("I1: the copies of the root words differ, or one is damaged".into());
     }
     if let Some(at) = Root::stray(storage, table) {
-        faults.push(format!("I1: byte {at} behind the root words is not zero"));
+        faults.push(format!("I1: byte {at} after the root words is not zero"));
     }
     Ok(())
 }
@@ -82,7 +82,7 @@ fn check_files<M: Medium>(view: &View<M>, threads: usize, faults: &mut Vec<Strin
     }
     match Sealed::read(storage, region, sums) {
         Ok(sealed) if sealed.sum(sums) == view.root.header_sum => {}
-        Ok(_) => faults.push("I2: the header is another one".into()),
+        Ok(_) => faults.push("I2: the header is not the one that the root words name".into()),
         Err(error) => faults.push(format!("I2: {error}")),
     }
     if let Some(at) = Sealed::stray(storage, region) {
@@ -141,7 +141,7 @@ fn check_bucket<M: Medium>(
             faults.push(format!("I4: record {record} is in another key's bucket"));
         }
         if !passes(storage, line, hash) {
-            faults.push(format!("I4: the filter does not know record {record}"));
+            faults.push(format!("I4: the filter does not contain record {record}"));
         }
     }
     Ok(())
@@ -164,7 +164,7 @@ fn check_delta<M: Medium>(
             faults.push("I5: the delta log has records that the delta store does not have".into());
         }
         Ok(tail) if tail.stray > 0 && settled => {
-            faults.push("I5: something follows on the delta log".into());
+            faults.push("I5: bytes after the last delta record are not zero".into());
         }
         Ok(_) => {}
         Err(error @ Error::Corrupt { .. }) => faults.push(format!("I5: {error}")),
@@ -173,7 +173,7 @@ fn check_delta<M: Medium>(
     let mark = watermark(storage, &view.frame.table, sums, view.root.generation)?;
     // Beside a writer, it may be that of a newer generation.
     if mark == Watermark::Odd && view.frame.root()?.generation == view.root.generation {
-        faults.push("I5: the number of delta records that is kept is damaged".into());
+        faults.push("I5: the watermark is damaged".into());
     }
     let mut pairs = 0;
     view.for_each(&mut |keys, _| {
@@ -181,7 +181,7 @@ fn check_delta<M: Medium>(
         Ok(())
     })?;
     if pairs != view.len() {
-        faults.push(format!("I5: {pairs} pairs where {} were counted", view.len()));
+        faults.push(format!("I5: {pairs} pairs were found, {} counted", view.len()));
     }
     Ok(())
 }

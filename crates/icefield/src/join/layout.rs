@@ -239,7 +239,7 @@ impl Sealed {
         };
         let fault = |offset, detail: &str| Err(corrupt(storage, region, offset, detail));
         if load(&header.magic) != MAGIC {
-            return fault(0, "no sealed generation of a join index");
+            return fault(0, "the file is not a sealed generation of a join index");
         }
         if load(&header.sum) != sealed.sum(sums) {
             return fault(64, "the header's checksum is wrong");
@@ -317,12 +317,7 @@ impl Root {
         let copies = Self::copies(storage, table, sums)?;
         let newest = copies.into_iter().flatten().max_by_key(|root| root.generation);
         newest.ok_or_else(|| {
-            corrupt(
-                storage,
-                table,
-                ROOT_OFFSET,
-                "no whole copy of the words that name the generation",
-            )
+            corrupt(storage, table, ROOT_OFFSET, "both copies of the root words are damaged")
         })
     }
 

@@ -564,7 +564,7 @@ fn same_index(found: &Frame<Mapped>, opened: &Frame<Mapped>) -> Result<()> {
         return Ok(());
     }
     let file = found.storage.path().join(superblock::TABLE_REGION);
-    let detail = "the file is of another index than the one that was opened; open that one anew";
+    let detail = "another index has replaced the one that was opened; open the index again";
     Err(Error::corrupt(file, 32, detail))
 }
 

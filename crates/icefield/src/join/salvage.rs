@@ -129,7 +129,7 @@ fn newest<M: Medium>(frame: &Frame<M>, report: &mut SalvageReport) -> Result<(u6
             Ok(sealed) if sealed.uuid == identity.uuid => {
                 bases.push(Base::unverified(region, sealed))
             }
-            Ok(_) => faults.push(format!("{name}: the file is of another index")),
+            Ok(_) => faults.push(format!("{name}: the file belongs to another index")),
             Err(error) => faults.push(error.to_string()),
         }
     }
@@ -138,7 +138,7 @@ fn newest<M: Medium>(frame: &Frame<M>, report: &mut SalvageReport) -> Result<(u6
     let generation = match (named, newest) {
         (Ok(generation), _) => generation,
         (Err(error), Some(newest)) => {
-            report.lose(format_args!("{error}; generation {newest} is taken"));
+            report.lose(format_args!("{error}; salvaged generation {newest} instead"));
             newest
         }
         (Err(error), None) => return Err(error),
@@ -159,9 +159,8 @@ fn lose(report: &mut SalvageReport, file: &str, of: &str, gap: &Range<u64>) {
         return;
     }
     let (first, last, count) = (gap.start, gap.end - 1, gap.end - gap.start);
-    report.lose(format_args!(
-        "{file}: {count} {of}, records {first} to {last}: damaged, or not there"
-    ));
+    report
+        .lose(format_args!("{file}: {count} {of}, records {first} to {last}: damaged or missing"));
 }
 
 /// Returns the pairs in the intact blocks of a base.

@@ -63,7 +63,7 @@ pub(super) fn matched(keys: usize, payloads: usize) -> Result<()> {
     if keys == payloads {
         return Ok(());
     }
-    let detail = format!("{payloads} of them for {keys} keys");
+    let detail = format!("length mismatch: {keys} keys, {payloads} payloads");
     Err(Error::InvalidOption { option: "payloads", detail })
 }
 

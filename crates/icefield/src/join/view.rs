@@ -144,8 +144,8 @@ impl<M: Medium> View<M> {
             })?;
         view.apply(&together)?;
         if end == SessionEnd::Odd && tail.stray > 0 {
-            let detail = "what follows on the delta log's records is no record, and whether the index was closed cannot \
-                          be told: the words of the last session are damaged";
+            let detail = "the bytes after the last delta record are not a record, and the words of the last session, \
+                          which record whether the index was closed, are damaged";
             return Err(corrupt(storage, &region, tail.records * RECORD_BYTES, detail));
         }
         Ok((view, region, tail))

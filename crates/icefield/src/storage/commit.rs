@@ -52,7 +52,7 @@ impl std::str::FromStr for SyncMode {
             "never" => Ok(Self::Never),
             _ => every()
                 .map(Self::Every)
-                .ok_or_else(|| format!("`{text}` is none of always, every:MILLISECONDS, never")),
+                .ok_or_else(|| format!("`{text}` is not one of always, every:MILLISECONDS, never")),
         }
     }
 }

@@ -60,7 +60,7 @@ impl std::str::FromStr for Durability {
             "disk" => Self::Disk,
             _ => {
                 return Err(format!(
-                    "`{text}` is none of auto, memory, process, pmem, pmem-forced, disk"
+                    "`{text}` is not one of auto, memory, process, pmem, pmem-forced, disk"
                 ));
             }
         })

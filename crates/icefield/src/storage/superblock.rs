@@ -225,7 +225,7 @@ fn judge(path: &Path, copies: [[u8; COPY_BYTES]; 2]) -> Result<Identity> {
     Err(Error::corrupt(
         path.join(TABLE_REGION),
         offset,
-        format!("{detail}, and the other copy is no better"),
+        format!("{detail}, and the other copy is damaged, too"),
     ))
 }
 
@@ -378,7 +378,7 @@ fn too_short(storage: &impl Medium, region: &Region) -> Error {
 }
 
 fn shorter_than_needed(path: &Path, len: u64) -> Error {
-    let detail = format!("{len} bytes where at least {TABLE_BYTES} are needed");
+    let detail = format!("the file has {len} bytes, but needs at least {TABLE_BYTES}");
     Error::corrupt(path.join(TABLE_REGION), len, detail)
 }
 
@@ -471,9 +471,8 @@ fn name(bytes: &[u8; COPY_BYTES], index: usize) -> std::result::Result<String, F
     let len = usize::from(u16::from_le_bytes([bytes[length_at], bytes[length_at + 1]]));
     let text = bytes[at..at + max]
         .get(..len)
-        .ok_or(Flaw::Corrupt(length_at, "a name longer than its place"))?;
-    let text =
-        std::str::from_utf8(text).map_err(|_| Flaw::Corrupt(at, "a name that is not UTF-8"))?;
+        .ok_or(Flaw::Corrupt(length_at, "a name is longer than its field"))?;
+    let text = std::str::from_utf8(text).map_err(|_| Flaw::Corrupt(at, "a name is not UTF-8"))?;
     Ok(text.to_owned())
 }
 

@@ -180,7 +180,7 @@ pub(crate) fn same_length(keys: usize, results: usize) -> Result<()> {
     }
     Err(Error::InvalidOption {
         option: "results",
-        detail: format!("{results} places for the results of {keys} operations"),
+        detail: format!("length mismatch: {keys} operations, {results} result slots"),
     })
 }
 

@@ -31,7 +31,7 @@ pub(crate) fn salvage<D: Design, R: RecordForm>(
     {
         report
             .lost
-            .push(format!("{missing} records that the table had when it was closed are nowhere"));
+            .push(format!("{missing} records that the table had when it was closed are missing"));
     }
     Ok(report)
 }

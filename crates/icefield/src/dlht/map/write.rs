@@ -113,7 +113,7 @@ impl<K, V, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
     pub(super) fn checked<'g>(&self, guard: &'g DlhtGuard<'_>) -> &'g Guard<'g> {
         assert!(
             std::ptr::eq(guard.reclaimer, &self.reclaimer),
-            "the guard is that of another map: pin this one"
+            "the guard belongs to another map; pin this one"
         );
         shorter(&guard.guard)
     }

@@ -76,7 +76,7 @@ pub(super) fn check_blocks<T: Kinds>(
     block_bytes: u64,
 ) -> Result<()> {
     if count > region.len() / block_bytes {
-        let detail = format!("{count} blocks of {block_bytes} bytes should be here");
+        let detail = format!("the file is shorter than its {count} blocks of {block_bytes} bytes");
         return Err(core.corrupt(region, region.len(), detail));
     }
     Ok(())

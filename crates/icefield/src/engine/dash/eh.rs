@@ -153,7 +153,7 @@ impl<A: Ablation> Directory for Eh<A> {
             return Err(core.corrupt(
                 &core.table,
                 crate::storage::superblock::ROOT_OFFSET,
-                format!("directory depth {}", root.depth),
+                format!("the directory depth {} is impossible", root.depth),
             ));
         }
         eh.entries(&core.storage, root)?;

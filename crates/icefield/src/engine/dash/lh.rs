@@ -169,7 +169,7 @@ impl Directory for Lh {
         let extent = Extent::unpack(word);
         let lh = Self::map(&core.storage, growth, extent)?;
         if !extent.is_possible(lh.arrays.first_bits()) {
-            let detail = format!("root word {word:#x}");
+            let detail = format!("the root word {word:#x} is impossible");
             let offset = crate::storage::superblock::ROOT_OFFSET;
             return Err(core.corrupt(&core.table, offset, detail));
         }

@@ -80,7 +80,7 @@ impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
             // I3: only slots with a record have a membership bit.
             if meta.members() & !meta.allocated() != 0 {
                 findings.report.fault(format!(
-                    "I3: segment {id}, bucket {number}: membership of free slots ({meta:?})"
+                    "I3: segment {id}, bucket {number}: free slots have membership bits ({meta:?})"
                 ));
             }
             for slot in Bucket::slots_of(meta.allocated()) {
@@ -144,17 +144,21 @@ impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
                 let right =
                     if member { number == core.geometry.next(home) } else { number == home };
                 right.then_some(()).ok_or_else(|| {
-                    format!("I3: the key's home is bucket {home}, membership bit {member}")
+                    format!(
+                        "I3: the key's home is bucket {home}, but its membership bit is {member}"
+                    )
                 })
             }
             Site::Stash(stash_bucket) => {
                 let known = hint.all || hint.buckets >> stash_bucket & 1 == 1;
-                known.then_some(()).ok_or_else(|| "I4: its home bucket does not know of it".into())
+                known
+                    .then_some(())
+                    .ok_or_else(|| "I4: its home bucket has no overflow metadata for it".into())
             }
             Site::Chain => hint
                 .all
                 .then_some(())
-                .ok_or_else(|| "I4: its home bucket does not know of it".into()),
+                .ok_or_else(|| "I4: its home bucket has no overflow metadata for it".into()),
         }
     }
 

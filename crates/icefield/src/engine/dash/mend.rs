@@ -84,11 +84,11 @@ impl<T: Kinds> Core<T> {
     /// Reports the new headers. `made` has, for each of them, whether its segment kept its chain.
     pub(super) fn tell_mended_headers(&self, made: &[bool], mending: &Mending) -> Result<()> {
         if !made.is_empty() {
-            mending.note(format!("{} headers of segments made anew", made.len()));
+            mending.note(format!("{} segment headers rebuilt", made.len()));
         }
         if made.contains(&false) && self.chain_blocks.used(&self.storage, &self.root()?.chains) > 0
         {
-            mending.note("chained buckets that these segments had are lost".to_owned());
+            mending.note("the chained buckets of these segments are lost".to_owned());
         }
         Ok(())
     }

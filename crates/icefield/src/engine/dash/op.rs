@@ -309,7 +309,7 @@ impl<R: RecordForm, P: Directory, M: Medium> SlotTable for Dash<R, P, M> {
             self.directory.make_room(&self.core, probe.hash, located, records)?;
         }
         let core = &self.core;
-        let detail = format!("no room could be made for a record in {MAX_ROUNDS} splits");
+        let detail = format!("{MAX_ROUNDS} splits made no room for a record");
         Err(core.corrupt(&core.segments, 0, detail))
     }
 

@@ -105,7 +105,8 @@ fn check_metadata<T: Kinds>(core: &Core<T>, segment: Segment<'_>) -> Result<()> 
     for site in core.sites(segment) {
         let meta = site?.1.meta(&core.storage);
         if (meta.allocated() | meta.members()) & !core.geometry.slot_mask() != 0 {
-            let detail = format!("metadata {meta:?} of a bucket of segment {}", segment.id);
+            let detail =
+                format!("a bucket of segment {} has impossible metadata {meta:?}", segment.id);
             return Err(core.corrupt(
                 &core.segments,
                 u64::from(segment.id) * core.geometry.segment_bytes(),

@@ -119,7 +119,9 @@ impl Base {
     pub(super) fn no_entry<M: Medium>(&self, storage: &M, parity: usize, place: u64) -> Error {
         let region = &self.regions[parity];
         let detail = match region.at::<Cell64>(place * 8) {
-            Some(entry) => format!("directory entry {:#x}", entry.load(storage, Relaxed)),
+            Some(entry) => {
+                format!("the directory entry {:#x} is impossible", entry.load(storage, Relaxed))
+            }
             None => format!("the file ends before entry {place} of the directory"),
         };
         Error::corrupt(storage.path().join(region.name()), place * 8, detail)

@@ -150,7 +150,7 @@ impl<T: Kinds> Core<T> {
             self.corrupt(
                 &self.headers,
                 u64::from(id) * size_of::<Header>() as u64,
-                format!("link word {word:#x} of segment {id}"),
+                format!("the link word {word:#x} of segment {id} is impossible"),
             )
         })
     }

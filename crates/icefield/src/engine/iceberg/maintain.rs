@@ -149,9 +149,9 @@ impl<R: RecordForm, M: Medium> Iceberg<R, M> {
         let core = &self.core;
         let stored = core.root()?.shape.load(&core.storage, std::sync::atomic::Ordering::Acquire);
         if stored != shape.word() || !shape.is(Phase::Stable) {
-            findings
-                .report
-                .fault(format!("I1: the stored shape is {stored:#x}, the present {shape:?}"));
+            findings.report.fault(format!(
+                "I1: the stored shape is {stored:#x}, but the present one is {shape:?}"
+            ));
         }
         for (region, bytes) in core.yard_bytes(shape) {
             if region.len() < bytes {
@@ -177,7 +177,7 @@ impl<R: RecordForm, M: Medium> Iceberg<R, M> {
             if byte != 0 {
                 findings
                     .report
-                    .fault(format!("I3: {place:?} is empty, its fingerprint is {byte:#x}"));
+                    .fault(format!("I3: {place:?} is empty, but its fingerprint is {byte:#x}"));
             }
             return Ok(());
         };
@@ -196,7 +196,9 @@ impl<R: RecordForm, M: Medium> Iceberg<R, M> {
         let blobs = core.records.references(key, value);
         findings.blobs.extend(blobs.map(|blob| (probe.hash, blob)));
         if !core.is_home(shape, place, probe.hash) {
-            findings.report.fault(format!("I2: {place:?} is no place for a record with this hash"));
+            findings
+                .report
+                .fault(format!("I2: {place:?} is not a place for a record with this hash"));
         }
         let (byte, wanted) = core.bytes(place, Some(probe.hash));
         if byte != wanted {
@@ -285,7 +287,7 @@ impl<R: RecordForm, M: Medium> Iceberg<R, M> {
             let anywhere = shape.is(Phase::Doubling);
             let is_home = |hash| match anywhere || core.is_home(shape, place, hash) {
                 true => Ok(()),
-                false => Err("no place for a record with this hash".to_owned()),
+                false => Err("not a place for a record with this hash".to_owned()),
             };
             let put = |key: Raw<'_>, value: Raw<'_>| {
                 rescued.write(WriteKind::Put, key, value, Ignore).map(|_| ())

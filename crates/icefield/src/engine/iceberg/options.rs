@@ -159,7 +159,7 @@ impl Opening {
             return refuse("yards", format!("{:?} is not possible", self.settings.yards));
         }
         if self.settings.max_load == 0 {
-            return refuse("max_load", "a part above 0 and at most 1 is wanted".into());
+            return refuse("max_load", "must be above 0 and at most 1".into());
         }
         if self.common.capacity > 1 << 38 {
             return refuse(
@@ -239,12 +239,16 @@ impl Opening {
 /// Returns the shape word of an existing table, after checking that the files are long enough for it: all later code
 /// relies on it.
 fn stored_shape<R: RecordForm, M: Medium>(core: &Core<R, M>) -> Result<Shape> {
-    let shape = core.root()?.stored_shape(&core.storage).ok_or_else(|| {
-        core.corrupt(&core.table, ROOT_OFFSET, "the shape word is that of no table")
-    })?;
+    let shape = core
+        .root()?
+        .stored_shape(&core.storage)
+        .ok_or_else(|| core.corrupt(&core.table, ROOT_OFFSET, "the shape word is impossible"))?;
     for (region, bytes) in core.yard_bytes(shape) {
         if region.len() < bytes {
-            let detail = format!("{} buckets take {bytes} bytes", shape.buckets());
+            let detail = format!(
+                "the file is shorter than the {bytes} bytes of its {} buckets",
+                shape.buckets()
+            );
             return Err(core.corrupt(region, region.len(), detail));
         }
     }

@@ -69,7 +69,7 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
     #[cold]
     fn no_such(&self, what: &str) -> Error {
         let core = &self.core;
-        core.corrupt(&core.levels, 0, format!("a stored word is no {what}"))
+        core.corrupt(&core.levels, 0, format!("a stored word is not a valid {what}"))
     }
 
     /// Runs one write.

@@ -197,7 +197,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         let mut last = first;
         while let Some(next) = self.next_of(last)? {
             if chain.len() as u64 > bound {
-                return Err(self.corrupt(&self.chains, 0, "a chain that does not end"));
+                return Err(self.corrupt(&self.chains, 0, "a chain of entries does not end"));
             }
             chain.push(next);
             last = next;
@@ -210,7 +210,11 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     pub(super) fn state(&self, entry: EntryRef<'_>) -> Result<State> {
         let state = State::unpack(entry.entry.state.load(&self.storage, Acquire));
         if state.size > self.shape.records() {
-            return Err(self.corrupt(&self.levels, 0, format!("{:?} holds too much", entry.id)));
+            return Err(self.corrupt(
+                &self.levels,
+                0,
+                format!("{:?} has an impossible number of records", entry.id),
+            ));
         }
         Ok(state)
     }
@@ -227,7 +231,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         });
         match found {
             Some(bucket) => Ok(bucket),
-            None => Err(self.corrupt(region, 0, format!("{:?} lacks bucket {bucket}", entry.id))),
+            None => Err(self.corrupt(region, 0, format!("{:?} has no bucket {bucket}", entry.id))),
         }
     }
 

@@ -270,7 +270,11 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         // leaves.
         let half = sorted.len() / 2;
         if half == 0 {
-            return Err(self.corrupt(&self.levels, 0, format!("{:?} has hardly a key", leaf.id)));
+            return Err(self.corrupt(
+                &self.levels,
+                0,
+                format!("{:?} has too few keys to be split", leaf.id),
+            ));
         }
         let at_end = sorted.last().is_some_and(|(last, _)| **last < *coming);
         let bound = if at_end { coming } else { &sorted[half].0 };

@@ -114,14 +114,16 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
         let parent = (index >> (self.shape.prefix(level) - self.shape.prefix(0))) as usize;
         if level == 1 && !self.root.epoch(parent).is_after(state.epoch) {
-            checking.report.fault(format!("I4: {id:?} is ahead of its root entry"));
+            checking.report.fault(format!("I4: the epoch of {id:?} is ahead of its root entry's"));
         }
         for at in 0..state.size {
             let record = self.record(entry, at)?;
             let hash = self.hash_of(record);
             let (bucket, _) = self.slot_of(at);
             if self.shape.index(level, hash) != index {
-                checking.report.fault(format!("I2: record {at} of {id:?} belongs elsewhere"));
+                checking
+                    .report
+                    .fault(format!("I2: record {at} of {id:?} belongs to another entry"));
             }
             let known = |entry: EntryRef<'_>| {
                 filter::candidates(&self.storage, entry.entry, hash) & self.candidates(entry, hash)
@@ -158,7 +160,9 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     ) -> Result<()> {
         let used = allocator.used(&self.storage, words);
         if used > room {
-            report.fault(format!("I5: {used} blocks were handed out, of {room}"));
+            report.fault(format!(
+                "I5: {used} blocks are allocated, but the file has room for {room}"
+            ));
             return Ok(());
         }
         let mut seen = owned.clone();
@@ -168,7 +172,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             }
         }
         if let Some(block) = seen.iter().find(|&&block| u64::from(block) >= used) {
-            report.fault(format!("I5: block {block} was never handed out"));
+            report.fault(format!("I5: block {block} was never allocated"));
         }
         report.leaked += used.saturating_sub(seen.len() as u64);
         Ok(())

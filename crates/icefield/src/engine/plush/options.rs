@@ -175,7 +175,7 @@ impl Opening {
         let phase = root.and_then(|root| Phase::unpack(root.phase.load(&storage, Acquire)));
         let Some(phase) = phase else {
             let file = storage.path().join(table.name());
-            return Err(Error::corrupt(file, ROOT_OFFSET, "the phase word is that of no table"));
+            return Err(Error::corrupt(file, ROOT_OFFSET, "the phase word is impossible"));
         };
         self.check_lengths(&storage, shape, measure.widths())?;
         let core =
@@ -219,7 +219,7 @@ impl Opening {
                 mending.lengthen(storage, &region, bytes)?;
             }
             if region.len() < bytes {
-                let detail = format!("{bytes} bytes are expected");
+                let detail = format!("the file is shorter than {bytes} bytes");
                 return Err(Error::corrupt(storage.path().join(name), region.len(), detail));
             }
         }

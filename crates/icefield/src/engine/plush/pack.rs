@@ -64,7 +64,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         let words = self.root_words()?;
         let phase = Phase::unpack(words.phase.load(&self.storage, Acquire));
         let Some(phase) = phase else {
-            let detail = "the phase word is that of no table";
+            let detail = "the phase word is impossible";
             return Err(self.corrupt(&self.table, ROOT_OFFSET, detail));
         };
         // Before any change: a table with damaged references remains as it is.
@@ -176,8 +176,12 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         let mut used = AllUsed { runs, chains: Used::new(&self.chains, ENTRY_BYTES) };
         for root_entry in 0..self.root.entries() {
             self.each_entry_below(root_entry, |entry| {
-                let twice =
-                    || format!("{:?} has a block that is not there, or not its own", entry.id);
+                let twice = || {
+                    format!(
+                        "{:?} refers to a block that does not exist or that another entry owns",
+                        entry.id
+                    )
+                };
                 for (run, cell) in entry.entry.runs.iter().enumerate() {
                     let block = cell.load(&self.storage, Acquire).checked_sub(1);
                     if block.is_some_and(|block| !used.runs[class_of(run)].add(block)) {

@@ -355,7 +355,7 @@ impl PayloadLog {
     #[cold]
     fn damaged(&self, storage: &impl Medium, place: PayloadRef) -> Error {
         let file = storage.path().join(self.region.name());
-        Error::corrupt(file, self.offset_of(place), "a record whose checksum is wrong")
+        Error::corrupt(file, self.offset_of(place), "the record's checksum is wrong")
     }
 
     /// Reads the record at a place of a chunk that is written up to `limit`.
@@ -371,7 +371,7 @@ impl PayloadLog {
             |detail: &str| Error::corrupt(storage.path().join(self.region.name()), at, detail);
         let end = place.offset + HEAD_BYTES as u64;
         if end > limit && !self.is_written(storage, place, end) {
-            return Err(corrupt("a reference to where nothing is written"));
+            return Err(corrupt("the reference leads to a place that was never written"));
         }
         // SAFETY: the bytes are below the limit of their chunk. They were written before the limit was stored (E10), or
         // before the table was opened, and the chunk is not written again before this thread, which was pinned when the
@@ -381,7 +381,7 @@ impl PayloadLog {
         let [key, value] = lengths(head);
         let end = end + key as u64 + value as u64;
         if end > limit && !self.is_written(storage, place, end) {
-            return Err(corrupt("a record that is longer than what is written"));
+            return Err(corrupt("the record ends beyond the written part of its chunk"));
         }
         // SAFETY: as above.
         let content =
@@ -412,12 +412,12 @@ impl PayloadLog {
         let place = PayloadRef::unpack(word);
         let state = self.chunks.state(storage, place.chunk);
         if !state.is_of(place) {
-            return Some("its payload is gone");
+            return Some("its payload's chunk was freed or reused");
         }
         match self.stored(storage, place, state.limit) {
             Ok(stored) if stored.is_whole(word) => None,
             Ok(_) => Some("its payload's checksum is wrong"),
-            Err(_) => Some("its payload leaves what is written"),
+            Err(_) => Some("its payload ends beyond the written part of its chunk"),
         }
     }
 

@@ -84,12 +84,13 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     fn adopt_levels(&self) -> Result<()> {
         let levels = self.root_words()?.levels.load(&self.storage, Acquire);
         if levels == 0 || levels > self.shape.max_levels() as u64 {
-            let detail = format!("a table of {levels} levels");
+            let detail = format!("the number of levels, {levels}, is impossible");
             return Err(self.corrupt(&self.table, ROOT_OFFSET + 8, detail));
         }
         let bytes = self.shape.entries_above(levels as usize + 1) * ENTRY_BYTES;
         if self.levels.len() < bytes {
-            let detail = format!("{levels} levels take {bytes} bytes");
+            let detail =
+                format!("the file is shorter than the {bytes} bytes of its {levels} levels");
             return Err(self.corrupt(&self.levels, self.levels.len(), detail));
         }
         self.level_count.store(levels as usize, Release);
@@ -122,7 +123,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     fn check_handed_out(&self, allocator: &Allocator, words: &Words, room: u64) -> Result<()> {
         let used = allocator.used(&self.storage, words);
         if used > room {
-            let detail = format!("{used} blocks were handed out, of {room}");
+            let detail = format!("{used} blocks are allocated, but the file has room for {room}");
             return Err(self.corrupt(&self.table, ROOT_OFFSET + 64, detail));
         }
         Ok(())
@@ -195,7 +196,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             self.spill(mended, entry);
         }
         if self.root.is_full(entry) {
-            let detail = format!("more records of root entry {entry} than it can have had");
+            let detail =
+                format!("the log has more records of root entry {entry} than the entry has slots");
             return Err(self.corrupt(self.logs.region(), 0, detail));
         }
         self.root.note_chunk(entry, chunk);
@@ -274,11 +276,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     pub(super) fn clear(&self) -> Result<()> {
         let words = self.root_words()?;
         let Some(phase) = Phase::unpack(words.phase.load(&self.storage, Acquire)) else {
-            return Err(self.corrupt(
-                &self.table,
-                ROOT_OFFSET,
-                "the phase word is that of no table",
-            ));
+            return Err(self.corrupt(&self.table, ROOT_OFFSET, "the phase word is impossible"));
         };
         let set = 1 - phase.set();
         for (allocator, words) in self.run_allocators.iter().zip(&words.runs) {

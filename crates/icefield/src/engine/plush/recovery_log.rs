@@ -290,7 +290,7 @@ impl<R: RecordForm> RecoveryLogs<R> {
 
     #[cold]
     fn corrupt(&self, storage: &impl Medium, offset: u64, detail: &str) -> Error {
-        let detail = format!("a recovery log's chunk: {detail}");
+        let detail = format!("a chunk of a recovery log: {detail}");
         Error::corrupt(storage.path().join(self.region.name()), offset, detail)
     }
 
@@ -496,7 +496,11 @@ impl<R: RecordForm> RecoveryLogs<R> {
         for chunk in 0..self.shape.log_chunks as usize {
             let turn = self.head(storage, log, chunk)?.turn.load(storage, Acquire);
             if turn > LAST_TURN || turn > 0 && self.chunk_of(turn) != chunk {
-                return Err(self.corrupt(storage, self.offset(log, chunk), "an impossible turn"));
+                return Err(self.corrupt(
+                    storage,
+                    self.offset(log, chunk),
+                    "its turn is impossible",
+                ));
             }
             last = last.max(turn);
         }
@@ -504,7 +508,7 @@ impl<R: RecordForm> RecoveryLogs<R> {
         for turn in first..=last {
             let chunk = self.chunk_of(turn);
             if self.head(storage, log, chunk)?.turn.load(storage, Relaxed) != turn {
-                return Err(self.corrupt(storage, self.offset(log, chunk), "a turn is missing"));
+                return Err(self.corrupt(storage, self.offset(log, chunk), "its turn is missing"));
             }
         }
         Ok(first..=last)

@@ -88,7 +88,9 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             }
         }
         if emptied > 0 {
-            mending.note(format!("{emptied} entries have lost buckets; their records are lost"));
+            mending.note(format!(
+                "{emptied} entries had lost buckets; the records of these entries are lost"
+            ));
         }
         Ok(())
     }
@@ -207,7 +209,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
                 add(record);
             } else {
                 tell(format!(
-                    "record {at} of {:?} of level {level} is not what was written",
+                    "record {at} of {:?} of level {level} does not match its prefix or filter",
                     entry.id
                 ));
             }

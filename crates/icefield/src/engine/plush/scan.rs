@@ -150,7 +150,7 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
     ) -> Result<Vec<(K::Out, V::Out)>> {
         let Some(ranges) = self.core.ranges else {
             return Err(Error::Unsupported(
-                "the table is partitioned by hashes: it has no ranges".into(),
+                "the table is partitioned by hashes and has no ranges; create it with `Partition::Range`".into(),
             ));
         };
         let _pin = self.core.pin();

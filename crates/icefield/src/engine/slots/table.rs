@@ -105,14 +105,14 @@ pub(crate) trait SlotTable: Owner + Sized {
     ) -> Result<T::Out> {
         self.records()
             .take_value(self.storage(), pin, word, take)?
-            .ok_or_else(|| self.fault_in_slot(format!("a stored value is no {}", T::TYPE)))
+            .ok_or_else(|| self.fault_in_slot(format!("a stored value is not a valid {}", T::TYPE)))
     }
 
     /// Takes the key behind a word.
     fn take_key<T: Take>(&self, word: u64, take: T) -> Result<T::Out> {
         self.records()
             .take_key(self.storage(), word, take)?
-            .ok_or_else(|| self.fault_in_slot(format!("a stored key is no {}", T::TYPE)))
+            .ok_or_else(|| self.fault_in_slot(format!("a stored key is not a valid {}", T::TYPE)))
     }
 
     /// Takes the value of a key.
@@ -130,7 +130,9 @@ pub(crate) trait SlotTable: Owner + Sized {
         let (key, value) = (self.take_key(key, Copied)?, self.take_value(None, value, Copied)?);
         for (part, kind, item) in [("key", &types.key, &key), ("value", &types.value, &value)] {
             if !(kind.is_valid)(item.raw()) {
-                return Err(self.fault_in_slot(format!("a stored {part} is no {}", kind.name)));
+                return Err(
+                    self.fault_in_slot(format!("a stored {part} is not a valid {}", kind.name))
+                );
             }
         }
         Ok((self.records().hash_key(key.raw()).hash, key, value))

@@ -114,7 +114,7 @@ impl BlobStore {
                 if shared.classes.extent(content.len()) != extent {
                     report.fault(|| {
                         format!(
-                            "blob I2: {} bytes at {word:#x} do not belong into {extent:?}",
+                            "blob I2: {} bytes at {word:#x} do not belong in {extent:?}",
                             content.len()
                         )
                     });

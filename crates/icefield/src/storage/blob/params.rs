@@ -24,13 +24,13 @@ impl Default for BlobParams {
 impl BlobParams {
     pub(super) fn validate(&self) -> Result<()> {
         if !self.chunk_bytes.is_power_of_two() || !(1 << 10..=1 << 30).contains(&self.chunk_bytes) {
-            let detail = format!("{} is no power of two from 1 KiB to 1 GiB", self.chunk_bytes);
+            let detail = format!("{} is not a power of two from 1 KiB to 1 GiB", self.chunk_bytes);
             return Err(Error::InvalidOption { option: "chunk_bytes", detail });
         }
         if self.growth_chunks == 0 {
             return Err(Error::InvalidOption {
                 option: "growth_chunks",
-                detail: "the region must grow by something".into(),
+                detail: "must be at least 1".into(),
             });
         }
         Ok(())

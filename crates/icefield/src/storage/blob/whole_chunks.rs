@@ -135,7 +135,7 @@ impl Shared {
         }
         space.end = chunks_in(&self.params, &self.blobs, &self.map);
         if count > space.end - space.fresh {
-            return Err(self.map_fault(space.end, "the region did not grow as far as asked"));
+            return Err(self.map_fault(space.end, "the region did not grow to the requested size"));
         }
         Ok(())
     }

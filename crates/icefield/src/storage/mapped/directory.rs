@@ -201,8 +201,8 @@ impl Directory {
                     // A separate log target: programs that print this themselves can filter it out.
                     log::warn!(
                         target: "icefield::durability",
-                        "{}: durability `process`: what is stored survives the end of any process, but no power cut; \
-                         choose `process` to accept that, or `disk` where the table offers it",
+                        "{}: durability `process`: records survive the end of any process, but not a power cut; choose \
+                         `process` to accept that, or `disk` if the table supports it",
                         self.path.display()
                     );
                 }
@@ -210,8 +210,8 @@ impl Directory {
             }
             Durability::Pmem if self.grants_sync() => Ok(Durability::Pmem),
             Durability::Pmem => Err(Error::Unsupported(format!(
-                "{}: the file system grants no MAP_SYNC, so this is no persistent memory (or not mounted with -o dax); \
-                 use durability `auto`, `process` or `disk`",
+                "{}: the file system does not grant MAP_SYNC, so this is not persistent memory (or not mounted with -o \
+                 dax); use durability `auto`, `process` or `disk`",
                 self.path.display()
             ))),
             Durability::Memory => {
@@ -227,7 +227,7 @@ impl Directory {
                 ))),
                 Keeper::Elsewhere(kind) => {
                     log::warn!(
-                        "{}: on {kind}: what a power cut leaves depends on the server behind it",
+                        "{}: the table is on {kind}; whether it survives a power cut depends on the server",
                         self.path.display()
                     );
                     Ok(Durability::Disk)
@@ -316,7 +316,8 @@ fn verify_table(io: &Io, directory: &OwnedFd, path: &Path) -> Result<()> {
         .map_err(|errno| error(&table_path, errno, 0))?;
     superblock::identify(path, &head)?;
     if bytes > MOST_TABLE_BYTES {
-        let detail = format!("{bytes} bytes; no table's are more than {MOST_TABLE_BYTES}");
+        let detail =
+            format!("the file has {bytes} bytes, but no table writes more than {MOST_TABLE_BYTES}");
         return Err(Error::corrupt(table_path, MOST_TABLE_BYTES, detail));
     }
     Ok(())

@@ -23,7 +23,8 @@ impl Medium for Mapped {
         if purpose == Some(Purpose::ReadBeside) {
             return Err(Error::InvalidOption {
                 option: "beside_writer",
-                detail: "this table changes its files in place; open it without".into(),
+                detail: "this table changes its files in place; open it without `beside_writer`"
+                    .into(),
             });
         }
         if let Some(file) = lock(&self.regions).iter().find(|file| file.region().is_shared()) {

@@ -59,7 +59,7 @@ pub(super) fn lock_directory(
     })?;
     let bytes = file_length(io, &lock_file, &lock_path)?;
     if bytes > MOST_LOCK_BYTES {
-        let detail = format!("{bytes} bytes, which no table wrote; move the file away");
+        let detail = format!("the file has {bytes} bytes, so no table wrote it; move it away");
         return Err(Error::corrupt(&lock_path, 0, detail));
     }
     if purpose == Purpose::ReadBeside {

@@ -168,7 +168,7 @@ impl Mapped {
             Durability::Auto | Durability::Memory => Durability::Memory,
             Durability::PmemForced => Durability::PmemForced,
             other => {
-                let detail = format!("anonymous memory cannot be `{other}`");
+                let detail = format!("a table in memory cannot have durability `{other}`");
                 return Err(Error::InvalidOption { option: "durability", detail });
             }
         };

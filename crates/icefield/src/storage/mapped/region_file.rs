@@ -375,7 +375,10 @@ fn check_name(name: &str) -> Result<(), Error> {
     {
         return Ok(());
     }
-    Err(Error::InvalidOption { option: "region", detail: format!("`{name}` is no region's name") })
+    Err(Error::InvalidOption {
+        option: "region",
+        detail: format!("`{name}` is not a region's name"),
+    })
 }
 
 /// Opens the file `name`, creating it if it is missing; for readers, returns `None` instead.

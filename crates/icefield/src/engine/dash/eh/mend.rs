@@ -79,8 +79,7 @@ impl<A: Ablation> Eh<A> {
         }
         if mended > 0 {
             let all = entries.len();
-            mending
-                .note(format!("{mended} of {all} directory entries made anew from the segments"));
+            mending.note(format!("{mended} of {all} directory entries rebuilt from the segments"));
         }
         Self::mend_headers(core, root, entries, mending)
     }

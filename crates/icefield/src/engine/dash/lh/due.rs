@@ -91,7 +91,8 @@ impl Lh {
                 return Ok(Standing::Born);
             }
         }
-        let detail = format!("the split of segment {source} that makes segment {index} never ends");
+        let detail =
+            format!("the split of segment {source} that makes segment {index} does not end");
         Err(core.corrupt(&core.headers, u64::from(segment) * 32, detail))
     }
 }

@@ -67,7 +67,7 @@ impl PayloadLog {
         for (chunk, word) in &words {
             self.word(storage, *chunk)?.store(storage, word.pack(), Relaxed);
         }
-        mending.note(format!("the words of {} chunks made anew by their records", words.len()));
+        mending.note(format!("the words of {} chunks rebuilt from their records", words.len()));
         Ok(())
     }
 
