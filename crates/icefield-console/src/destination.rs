@@ -190,7 +190,7 @@ pub fn refuse_reads(output: &Path, reads: &[&Path]) -> Result<(), Failure> {
                 false => format!("{output}: the same file as {read}, or a part of it"),
             };
             return Err(Failure::Usage(format!(
-                "{what}: the command reads or writes it already; write to another file"
+                "{what}: the command already reads or writes it; write to another file"
             )));
         }
     }

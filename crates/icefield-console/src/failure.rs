@@ -69,7 +69,7 @@ impl fmt::Display for Failure {
         match self {
             Self::Usage(text) | Self::Problem(text) | Self::Interrupted(text) => f.write_str(text),
             Self::Table(error) => write_chain(f, error),
-            Self::BrokenPipe => f.write_str("the reader of the output has gone"),
+            Self::BrokenPipe => f.write_str("the output was closed by its reader"),
         }
     }
 }
