@@ -58,7 +58,7 @@ impl Columns {
             Ok(columns) if columns.version == VERSION => Ok(Some(columns)),
             _ => {
                 warn(format_args!(
-                    "note: {}: not a description of columns that this program can read",
+                    "note: {}: this program cannot read this description of columns; the columns are key and value",
                     shown_path(&path)
                 ));
                 Ok(None)
@@ -79,7 +79,7 @@ impl Columns {
         }
         if present.is_some() {
             warn(format_args!(
-                "note: {}: has records of other columns; `export` will give keys and values",
+                "note: {}: has records of other columns, so `export` writes the columns key and value",
                 shown_path(table)
             ));
             fs::remove_file(&path).map_err(|error| Failure::io(&path, &error))?;

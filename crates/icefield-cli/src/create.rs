@@ -85,13 +85,14 @@ pub fn make(
 ) -> Result<AnyTable, Failure> {
     if new.design == "join" {
         return Err(Failure::Usage(
-            "--table join: such an index is built from a file, by `icefield join build-index` (in a build with `--features join`)".to_owned(),
+            "--table join: a join index is built from a file; use `icefield join build-index` (needs a build with \
+             `--features join`)".to_owned(),
         ));
     }
     let Keeping { durability, sync } = new.durability;
     if durability == Durability::Memory {
         return Err(Failure::Usage(
-            "--durability memory: such a table would end with this command".to_owned(),
+            "--durability memory: the table would not outlive this command; choose another durability".to_owned(),
         ));
     }
     let options = AnyOptions {
@@ -128,7 +129,7 @@ pub fn warning(durability: Durability) -> Option<&'static str> {
     match durability {
         Durability::Pmem | Durability::Disk => None,
         Durability::PmemForced => Some(
-            "note: the file system grants no persistent memory here, so this table may not survive a power cut",
+            "note: this file system is not persistent memory, so the table may not survive a power cut",
         ),
         Durability::Auto | Durability::Memory | Durability::Process => {
             Some("note: this medium survives the end of any process, but not a power cut")

@@ -25,9 +25,9 @@ Examples:
   icefield export orders.ice orders.tsv --null NA
   icefield export old.ice --raw | icefield load new.ice - --create
 
-A table that `load` made of a file gives that file's columns back; another one, or with --raw, the
-columns key and value, as `load` expects them. The rows are in the table's own order. FILE appears
-when it is complete. Records that are damaged, or have other columns, are listed and left out.
+A table that `load` filled from a file is written with that file's columns; other tables, and all
+tables with --raw, with the columns key and value, which `load` reads. The rows are not sorted. FILE
+appears when it is complete. Damaged records, and records with other columns, are listed and left out.
 Exit status: 0 every record was written, 1 some were left out, 2 bad usage, 130 Ctrl-C";
 
 /// Write a table as CSV or newline-delimited JSON
@@ -197,7 +197,10 @@ impl Shape {
             (Format::Csv, Some(columns)) => self.csv_columns(columns, key, value, row),
             (Format::Ndjson, columns) => {
                 if !self.types.key.is_utf8(key) || !self.types.value.is_utf8(value) {
-                    return Err("bytes that are no UTF-8, which JSON has no form for; --hex, or CSV, has one".to_owned());
+                    return Err(
+                        "bytes that are not UTF-8 cannot be written as JSON; use --hex or CSV"
+                            .to_owned(),
+                    );
                 }
                 let line = match columns {
                     Some(columns) => self.json_columns(columns, key, value)?,
@@ -229,7 +232,7 @@ impl Shape {
         let members = self.members(columns, value)?;
         if let Some(name) = members.keys().find(|name| !columns.columns.contains(name)) {
             return Err(format!(
-                "it has a column `{}` that the table's file had not; --raw or --format ndjson takes it",
+                "it has a column `{}` that the table's file did not have; export it with --raw or --format ndjson",
                 shown(name)
             ));
         }
@@ -286,7 +289,8 @@ impl Shape {
                 Ok(members.into_iter().map(|(name, raw)| (name, raw.get())).collect())
             }
             Err(_) => {
-                Err("its value is no JSON object of the table's columns; --raw takes it".to_owned())
+                Err("its value is not a JSON object of the table's columns; export it with --raw"
+                    .to_owned())
             }
         }
     }

@@ -38,11 +38,11 @@ struct Cli {
 const EXAMPLES: &str = "\
 Examples:
   icefield tour                                        watch tables survive a crash
-  icefield load orders.ice orders.csv --create         make a table of a file
-  icefield get orders.ice 7                            ask it
+  icefield load orders.ice orders.csv --create         create a table from a file
+  icefield get orders.ice 7                            look up a key
   icefield COMMAND --help                              every option, with examples
 
-Exit status: 0 fine, 1 a found problem, 2 bad usage, 130 after Ctrl-C";
+Exit status: 0 success, 1 a problem was found, 2 bad usage, 130 Ctrl-C";
 
 #[derive(Subcommand, Debug)]
 enum Command {

@@ -19,8 +19,8 @@ Examples:
   icefield get orders.ice 7 8 9 --json -
   icefield get blobs.ice 0xdeadbeef --hex
 
-With one key only its value is printed, as it is; with several, each key, a tab and its value on a
-line, as `icefield scan` shows them.
+With one key, only its value is printed, unchanged; with several keys, each key, a tab and its value
+on a line, as `icefield scan` prints them.
 Exit status: 0 all found, 1 a key is absent or its record damaged, 2 bad usage";
 
 /// Examples for `put --help`.
@@ -38,8 +38,8 @@ Examples:
   icefield del orders.ice --from cancelled.txt
   grep -l spam mails/* | icefield del mails.ice --from -
 
---from takes one key a line, every 1024 of them durable at once; it may be in gzip or zstd. A key that is
-absent is told, and no problem: exit status 0. A line that is no key is told and left out: exit status 1";
+--from reads one key per line, also from gzip or zstd, and makes 1024 removals durable at once. A key that is
+absent is reported; the exit status is still 0. A line that is not a key is reported and skipped: exit status 1";
 
 /// Print the values of keys
 #[derive(clap::Args, Debug)]

@@ -115,12 +115,14 @@ pub fn check(args: &CheckArgs) -> Outcome {
             out.say(format_args!("fault: {}", shown(fault)))?;
         }
         if report.leaked > 0 {
-            out.say(format_args!("fault: {} blocks belong to nobody", report.leaked))?;
+            out.say(format_args!("fault: {} blocks are neither in use nor free", report.leaked))?;
         }
         let verdict = match join_index::rebuild(&args.table.table) {
             _ if report.is_clean() => "no faults".to_owned(),
-            Some(command) => format!("DAMAGED; to build it again: {command}"),
-            None => "DAMAGED; `icefield salvage` rescues what is readable".to_owned(),
+            Some(rebuild) => format!("DAMAGED; {rebuild}"),
+            None => {
+                "DAMAGED; `icefield salvage` copies the readable records to a new table".to_owned()
+            }
         };
         out.say(format_args!(
             "{}: {} records, {verdict}",

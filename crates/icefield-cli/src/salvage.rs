@@ -29,10 +29,10 @@ Examples:
   icefield salvage damaged.ice rescued.ice
   icefield salvage damaged.ice rescued.ice --keep-damaged damaged.ndjson
 
-A record whose checksum, place or type is wrong is left out of NEW. With --keep-damaged it goes to FILE, one JSON
-object a line: the key as `scan --json` has it, where the record was, what is wrong, and the key and the value as
-they are stored (little-endian where they are numbers), in hexadecimal digits; null for what cannot be reached.
-NEW and FILE appear when they are complete. An index that `icefield join build-index` made is built again instead.
+A record with a wrong checksum, place or type is left out of NEW. With --keep-damaged it is written to FILE, one
+JSON object per line: the key as in `scan --json`, the record's place, the fault, and the stored key and value in
+hexadecimal digits (numbers are little-endian); null for a part that cannot be read. NEW and FILE appear when they
+are complete. A join index that was built from a file is not salvaged; build it again from that file.
 Exit status: 0 everything could be read, 1 something was damaged or lost, 2 bad usage, 130 Ctrl-C";
 
 /// Copy the readable records of a damaged table to a new one
@@ -58,10 +58,10 @@ const TOLD: usize = 10;
 pub fn run(args: &Args) -> Outcome {
     let (table, new) = (args.table.table.as_path(), args.new.as_path());
     with_output(&args.json, &[table, new], |out| {
-        if let Some(command) = join_index::rebuild(table) {
+        if let Some(rebuild) = join_index::rebuild(table) {
             return Err(Failure::Usage(format!(
-                "{}: a join index, of which nothing has to be rescued: all of it is in the file. `icefield check` \
-                 tells whether it is damaged; to build it again: {command}",
+                "{}: a join index that was built from a file is not salvaged but built again; `icefield check` reports \
+                 whether it is damaged; {rebuild}",
                 shown_path(table)
             )));
         }
@@ -95,7 +95,7 @@ pub fn run(args: &Args) -> Outcome {
 fn side_file(args: &Args, file: &Path) -> Result<Destination, Failure> {
     if is_stdout(file) {
         return Err(Failure::Usage(
-            "--keep-damaged: standard output takes the report; name another file".to_owned(),
+            "--keep-damaged: the report goes to standard output; name another file".to_owned(),
         ));
     }
     let json = args.json.json.as_deref().filter(|_| !args.json.takes_stdout());
@@ -135,7 +135,9 @@ fn run_interruptibly(
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
-                break Err(Failure::Problem("the salvage ended early".to_owned()));
+                break Err(Failure::Problem(
+                    "the salvage thread ended without a result".to_owned(),
+                ));
             }
         }
     };

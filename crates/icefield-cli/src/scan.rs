@@ -15,9 +15,9 @@ Examples:
   icefield scan orders.ice --json - | head
 
 Each line is a key, a tab and a value. When more records follow, the last line of standard error
-(with --json, the last object) has the cursor to go on from. A page ends where a bucket ends, so it
-may hold a few records more than asked for. Text with control characters is shown as a JSON string,
-bytes that are no such text as hexadecimal digits after 0x; --json and `icefield export` are exact.
+(with --json, the last object) has the cursor at which to continue. A page ends at the end of a bucket,
+so it may have a few more than N records. Text with control characters is printed as a JSON string,
+other bytes as 0x and hexadecimal digits; --json and `icefield export` are exact.
 Exit status: 0 done, 1 there are damaged records, which standard error lists by key, 2 bad usage";
 
 /// List records in the table's own order

@@ -18,9 +18,9 @@ Examples:
   icefield shrink orders.ice
   icefield shrink orders.ice --json -
 
-Worth while after many removals, or for a table that was made for more records than it has. The bytes told are those
-that the file system has given to the table's files; how few they become is the design's matter. Tables grow again
-when they have to.";
+Useful after many removals, or for a table that was created for more records than it has. The printed bytes are those
+that the file system has allocated for the table's files; the design determines how far they shrink. The table grows
+again when it needs room.";
 
 /// Return the unused space of a table to the file system
 #[derive(clap::Args, Debug)]

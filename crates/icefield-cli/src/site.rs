@@ -43,7 +43,9 @@ impl Site {
         let target: PathBuf = target.components().collect();
         let Some(name) = target.file_name() else {
             let target = target.display();
-            return Err(Failure::Usage(format!("{target}: does not end in a name")));
+            return Err(Failure::Usage(format!(
+                "{target}: does not end in a name; name the directory to create"
+            )));
         };
         let parent = match target.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
@@ -62,7 +64,10 @@ impl Site {
                 Err(error) => return Err(Failure::io(hidden.path(), &error)),
             }
         }
-        Err(Failure::Problem(format!("{}: others remove what is made there", parent.display())))
+        Err(Failure::Problem(format!(
+            "{}: another process removes the directories that this command creates there",
+            parent.display()
+        )))
     }
 
     /// Returns the path at which to build the table.

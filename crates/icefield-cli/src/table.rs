@@ -33,7 +33,7 @@ impl std::str::FromStr for Keeping {
         }
         let durability = text.parse().map_err(|_| {
             format!(
-                "`{text}` is none of auto, process, pmem, pmem-forced, disk, always, every:MS, never"
+                "`{text}` is not one of auto, process, pmem, pmem-forced, disk, always, every:MS, never"
             )
         })?;
         Ok(Self { durability, sync: SyncMode::Always })

@@ -103,7 +103,10 @@ impl TextType {
         }
         let (text, back) = (shortened(text), shortened(&self.text(&bytes)));
         let name = &self.name;
-        Err(format!("`{text}` would come back as `{back}` of the guessed type {name}"))
+        Err(format!(
+            "`{text}` would become `{back}` in the inferred type {name}; set the type with --key-type or \
+             --value-type"
+        ))
     }
 
     /// Parses a value; the error describes the expected text.
@@ -136,7 +139,7 @@ impl TextType {
             Kind::Array(len) => self.array(text, len).filter(|bytes| bytes.len() == len),
         };
         bytes.ok_or_else(|| {
-            format!("`{}` is no {}: {}", shortened(text), self.name, self.expected())
+            format!("`{}` is not a valid {}: {}", shortened(text), self.name, self.expected())
         })
     }
 
@@ -387,7 +390,7 @@ mod tests {
     fn guessed_types_change_no_text() {
         let exactly =
             |name: &str, text: &str| TextType::new(name, false).parse_exactly(text.as_bytes());
-        assert!(exactly("u64", "007").unwrap_err().contains("come back as `7`"));
+        assert!(exactly("u64", "007").unwrap_err().contains("become `7`"));
         assert!(exactly("f64", "1.50").is_err() && exactly("f64", "1.5").is_ok());
         assert!(exactly("u64", "0x1f").is_err() && exactly("i64", " 7").is_err());
     }
@@ -396,7 +399,10 @@ mod tests {
     fn bad_values_say_what_was_expected() {
         let refused =
             |name: &str, text: &str| TextType::new(name, false).parse(text.as_bytes()).unwrap_err();
-        assert_eq!(refused("u8", "256"), "`256` is no u8: expected an integer from 0 to 255");
+        assert_eq!(
+            refused("u8", "256"),
+            "`256` is not a valid u8: expected an integer from 0 to 255"
+        );
         assert!(refused("bool", "yes").contains("true or false"));
         assert!(refused("char", "ab").contains("one character"));
         let hex = TextType::new("bytes", true).parse(b"0x123").unwrap_err();

@@ -120,7 +120,7 @@ fn an_index_of_no_keys_joins_with_everything() {
     // An explicit type is kept.
     build(&place, &["none.csv", "--on", "k", "--index", "i.ice", "--key-type", "integer"]);
     let refused = place.fails(1, &["join", "run", "texts.csv", "--index", "i.ice"]);
-    assert!(refused.contains("integers are wanted"), "{refused}");
+    assert!(refused.contains("integers are expected"), "{refused}");
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn rows_that_are_gone_are_told() {
     place.file("a.csv", "k,v\n1,x\n");
     let run = ["join", "run", "p.csv", "--index", "a.ice", "--allow-stale", "--select", "v"];
     let told = place.fails(1, &[&run[..], &["-o", "out.csv"]].concat());
-    assert!(told.contains("the index names row 1, but its file has 1 rows"), "{told}");
+    assert!(told.contains("the index refers to row 1, but its file has 1 rows"), "{told}");
     assert_eq!(names(&place), ["a.csv", "a.ice", "p.csv"].map(String::from).into());
 }
 
@@ -296,7 +296,7 @@ fn what_makes_no_sense_is_refused() {
         (2, "floats cannot be keys", "join build-index odd.parquet --on f"),
         (2, "cannot be a key", "join build-index odd.parquet --on l"),
         (2, "have types", "join build-index odd.parquet --on t --key-type text"),
-        (2, "is no join index", "join build-index a.csv --on k --replace --index map.ice"),
+        (2, "is not a join index", "join build-index a.csv --on k --replace --index map.ice"),
         (1, "short.csv: line 3: 1 fields", "join build-index short.csv --on k"),
         (1, "open.csv: line 2: a quote is never closed", "join build-index open.csv --on k"),
         (1, "no header", "join build-index empty.csv --on k"),
@@ -305,16 +305,16 @@ fn what_makes_no_sense_is_refused() {
         (1, "line 2: `k` is `one`", "join build-index text.csv --on k --key-type integer"),
         (1, "line 3: an integer", "join build-index large.csv --on k --key-type integer"),
         (2, "sync mode", "join build-index text.csv --on k --durability every:5"),
-        (2, "dash-eh table, no join index", "join run a.csv --index map.ice"),
+        (2, "dash-eh table, not a join index", "join run a.csv --index map.ice"),
         (2, "no table here", "join run a.csv --index none.ice"),
         (2, "no column `x`", "join run a.csv --on x --index a.ice"),
         (2, "strings or bytes", "join run odd.parquet --on t --index a.ice"),
         (2, "floats", "join run odd.parquet --on f --index a.ice"),
-        (1, "line 2: `k` is `one`, where integers", "join run text.csv --index a.ice"),
+        (1, "line 2: `k` is `one`, but integers", "join run text.csv --index a.ice"),
         (2, "no column `z`", "join run a.csv --select z --index a.ice"),
         (2, "left.k or right.k", "join run a.csv --select k --index a.ice"),
         (2, "cannot be used with", "join run a.csv --semi --anti --index a.ice"),
-        (2, "gives no rows", "join run a.csv -o x.csv --index a.ice"),
+        (2, "writes no rows", "join run a.csv -o x.csv --index a.ice"),
         (2, "standard output", "join run a.csv --semi --json - --index a.ice"),
     ] {
         let args: Vec<&str> = line.split(' ').collect();

@@ -35,10 +35,10 @@ Examples:
 
 Keys are integers (8 to 64 bits, with or without a sign, compared by value), dates, timestamps, strings
 and bytes; floats are refused. A row whose key is null (an empty field of CSV) is not indexed. The keys
-of CSV are integers if all of them are, and written plainly (007 is not), else strings; --key-type says.
-An index of no keys at all joins with every column: no row has a pair.
+of CSV are integers if all of them are integers in plain form (007 is not), else strings; --key-type sets
+the type. An index without keys joins with every column: no row has a pair.
 The key column is in memory while the index is built: 8 bytes a row, or for strings their bytes and 32.
-The index appears all at once, complete and durable; Ctrl-C or a crash leaves what was there before.";
+The index appears when it is complete and durable; after Ctrl-C or a crash, a previous index is unchanged.";
 
 /// Build an index of a column, for joins of its file with others
 #[derive(clap::Args, Debug)]
@@ -127,11 +127,11 @@ fn target(args: &Args) -> Result<PathBuf, Failure> {
 fn durability(args: &Args) -> Result<Durability, Failure> {
     match args.durability {
         Keeping { durability: Durability::Memory, .. } => Err(Failure::Usage(
-            "--durability memory: such an index would end with this command".to_owned(),
+            "--durability memory: the index would not outlive this command; choose another durability".to_owned(),
         )),
         Keeping { durability, sync: SyncMode::Always } => Ok(durability),
         Keeping { .. } => Err(Failure::Usage(
-            "--durability: an index is durable when it is built; there is no sync mode to choose"
+            "--durability: an index is durable when it is built, so it has no sync mode; use `disk`"
                 .to_owned(),
         )),
     }
@@ -155,7 +155,7 @@ fn occupied(target: &Path, replace: bool) -> Result<Option<Mapped>, Failure> {
     if !is_ours && join_index::open(target)?.is_none() {
         let target = target.display();
         return Err(Failure::Usage(format!(
-            "{target}: is no join index; --replace leaves it alone"
+            "{target}: is not a join index, so --replace does not replace it; name another place with --index"
         )));
     }
     hold(target)
@@ -163,7 +163,7 @@ fn occupied(target: &Path, replace: bool) -> Result<Option<Mapped>, Failure> {
 
 fn exists(target: &Path) -> Failure {
     Failure::Usage(format!(
-        "{}: already exists; --replace builds it anew, --index names another place",
+        "{}: already exists; --replace builds it again, --index names another place",
         target.display()
     ))
 }
@@ -201,7 +201,9 @@ fn read(
         |reason| Failure::Usage(format!("{}: `{}`: {reason}", args.file.display(), args.on));
     let known = if input.has_types() {
         if args.key_type.is_some() {
-            return Err(Failure::Usage("--key-type: the columns of Parquet have types".to_owned()));
+            return Err(Failure::Usage(
+                "--key-type: only for CSV; the columns of Parquet have types".to_owned(),
+            ));
         }
         Some(KeyType::of(input.schema().field(column).data_type()).map_err(of_column)?)
     } else {
@@ -293,7 +295,7 @@ fn refuse_lost(file: &Path, batch: &Batch, keys: &ArrayRef) -> Result<(), Failur
     let lost = (0..keys.len()).find(|&at| was_valid(at) && keys.is_null(at)).unwrap_or_default();
     let row = batch.name_of(lost);
     Err(Failure::Problem(format!(
-        "{}: {row}: an integer that does not fit into 64 bits together with the others; --key-type text",
+        "{}: {row}: an integer that does not fit into 64 bits together with the others; use --key-type text",
         file.display()
     )))
 }
@@ -321,7 +323,7 @@ fn build(
             let index = options.build_with_hash(path, &keys, &rows, hash_bytes(stamp), verify)?;
             Ok(index.hashes().stats()?)
         }
-        _ => Err(internal("keys of another kind than the index")),
+        _ => Err(internal("the keys are of another kind than the index")),
     }
 }
 

@@ -143,7 +143,7 @@ impl KeyType {
             let text = texts(column).map(|texts| texts.value(odd).to_owned()).unwrap_or_default();
             let (row, values) = (batch.name_of(odd), self.values);
             Failure::Problem(format!(
-                "{path}: {row}: `{name}` is `{}`, where {values} are wanted",
+                "{path}: {row}: `{name}` is `{}`, but {values} are expected",
                 shortened(&text)
             ))
         })
@@ -172,7 +172,7 @@ fn cast(column: &ArrayRef, data_type: &DataType) -> Result<ArrayRef, Failure> {
 /// Returns a column of CSV as texts.
 pub fn texts(column: &ArrayRef) -> Result<&StringArray, Failure> {
     let texts = column.as_any().downcast_ref::<StringArray>();
-    texts.ok_or_else(|| internal("a column of a file of texts that is none"))
+    texts.ok_or_else(|| internal("a column of CSV is not text"))
 }
 
 /// Returns whether a text is an integer of any size.

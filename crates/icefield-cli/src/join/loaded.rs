@@ -37,7 +37,7 @@ impl ByteKeys {
     /// [`KeyType::keys`](crate::join_index::key_type::KeyType::keys).
     pub fn push(&mut self, first_row: u64, keys: &ArrayRef) -> Result<(), Failure> {
         let keys = keys.as_any().downcast_ref::<LargeBinaryArray>();
-        let keys = keys.ok_or_else(|| internal("keys that are no bytes"))?;
+        let keys = keys.ok_or_else(|| internal("the keys are not bytes"))?;
         self.starts.push(first_row);
         self.batches.push(keys.clone());
         Ok(())
@@ -99,7 +99,7 @@ impl LoadedColumns {
         let place = |&row: &u64| match self.starts.place(row) {
             Some(place) if row < self.rows => Ok(place),
             _ => Err(Failure::Problem(format!(
-                "the index names row {row}, but its file has {} rows",
+                "the index refers to row {row}, but its file has {} rows",
                 self.rows
             ))),
         };

@@ -46,7 +46,7 @@ Examples:
   icefield join run lineitem.csv --index orders.ice --on l_orderkey --semi -o matched.csv --json summary.ndjson
   icefield stat orders.ice
 
-`icefield stat`, `check` and `backup` take an index, too.";
+`icefield stat`, `check` and `backup` accept an index, too.";
 
 /// Join CSV and Parquet files through an index that is built once
 #[derive(clap::Args, Debug)]
@@ -94,5 +94,5 @@ fn bar(title: &'static str, rows: Option<u64>) -> ProgressBar {
 
 /// Wraps an error of Arrow that valid calls should not cause.
 fn internal(error: impl std::fmt::Display) -> Failure {
-    Failure::Problem(format!("cannot go on: {error}"))
+    Failure::Problem(format!("cannot continue: {error}"))
 }

@@ -94,7 +94,8 @@ fn refuse_nested(path: &Path, schema: &Schema) -> Result<(), Failure> {
     match schema.fields().iter().find(|field| field.data_type().is_nested()) {
         None => Ok(()),
         Some(field) => Err(Failure::Usage(format!(
-            "{}: `{}` is a {}, which CSV has no form for; write .parquet, or --select other columns",
+            "{}: `{}` is a {}, which CSV cannot represent; write a .parquet file, or choose other columns with \
+             --select",
             path.display(),
             field.name(),
             field.data_type()

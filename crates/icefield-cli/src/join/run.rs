@@ -31,11 +31,11 @@ Examples:
   icefield join run lineitem.parquet --index orders.ice --on l_orderkey \\
       --select l_orderkey,l_quantity,orders.o_totalprice -o joined.parquet
 
---count (the default) prints how many pairs of a row here and a row of the indexed file have equal keys:
-the length of the inner join; standard error and --json also tell how many rows here have such a pair.
---semi gives the rows that have such a pair, --anti those that have none (also those without a key, as
-NOT EXISTS has it), each with all its columns, in order. --select gives each pair: columns by name,
-left.NAME (this file), right.NAME or FILE.NAME (the indexed one), * for all.
+A pair is a row of FILE and a row of the indexed file with equal keys. --count (the default) prints the
+number of pairs, the length of the inner join; standard error and --json also have the number of rows of
+FILE in pairs. --semi writes the rows of FILE that have a pair, --anti those that have none (also rows
+without a key, like NOT EXISTS), each with all its columns, in order. --select writes each pair: columns by
+name, left.NAME (FILE), right.NAME or INDEXED.NAME (the indexed file, without its ending), * for all.
 Null equals nothing. Integers are compared by value, whatever their width and sign; dates and timestamps
 join only with the same unit, strings only with strings or bytes. In CSV an empty field is null, all
 other columns are texts, and timestamps with a zone are written in UTC. Columns of the indexed file that
@@ -127,7 +127,7 @@ pub fn run(args: &Args) -> Outcome {
     }
     if !writes_rows && args.output != Path::new("-") {
         return Err(Failure::Usage(
-            "-o: --count gives no rows; ask for --semi, --anti or --select".to_owned(),
+            "-o: --count writes no rows; add --semi, --anti or --select".to_owned(),
         ));
     }
     let reads = args.reads();
@@ -160,11 +160,14 @@ fn stamp(index: &Path) -> Result<Stamp, Failure> {
     if join_index::open(index)?.is_none() {
         // It is another table, or none: opening it reports the reason.
         let table = icefield::AnyTable::open_read_only(index)?;
-        return Err(Failure::Usage(format!("{path}: a {} table, no join index", table.design())));
+        return Err(Failure::Usage(format!(
+            "{path}: a {} table, not a join index; build one with `icefield join build-index`",
+            table.design()
+        )));
     }
     Stamp::read(index)?.ok_or_else(|| {
         Failure::Usage(format!(
-            "{path}: not built by `icefield join build-index`, so nothing tells which file its rows are in"
+            "{path}: the file of its rows is unknown; build the index with `icefield join build-index`"
         ))
     })
 }
@@ -186,7 +189,7 @@ fn refuse_other_values(
         return Ok(());
     }
     Err(Failure::Usage(format!(
-        "{path}: `{name}` has {}, but {} is of {} (`{}` of {})",
+        "{path}: `{name}` has {}, but the index {} has {} (`{}` of {})",
         here.values,
         args.index.display(),
         stamp.key.values,
@@ -259,7 +262,7 @@ impl<'a> Plan<'a> {
             }
         };
         let key =
-            columns.binary_search(&key).map_err(|_| internal("the key column is not read"))?;
+            columns.binary_search(&key).map_err(|_| internal("the key column was not read"))?;
         let index = open(keys)?;
         Ok(Self { args, key_type: stamp.key, index, work, columns, key, schema })
     }
@@ -343,7 +346,7 @@ impl<'a> Plan<'a> {
                 Side::Right => right_places,
             };
             let place = read.binary_search(&one.column);
-            let place = place.map_err(|_| internal("a chosen column is not read"))?;
+            let place = place.map_err(|_| internal("a selected column was not read"))?;
             columns.push(match one.side {
                 Side::Left => take(records.column(place), &left_rows, None).map_err(internal)?,
                 Side::Right => right.take(place, &right_rows)?,
@@ -384,7 +387,7 @@ fn load(
     let key = input.column(&stamp.column)?;
     // The key column is read too, so that rows are counted even if no column is chosen.
     let places = places(chosen, Side::Right, Some(key));
-    let key = places.binary_search(&key).map_err(|_| internal("the key column is not read"))?;
+    let key = places.binary_search(&key).map_err(|_| internal("the key column was not read"))?;
     let (path, has_types) = (input.path().to_owned(), input.has_types());
     let bar = super::bar("reading the indexed file", input.rows());
     let threads = args.threads.unwrap_or_else(super::all_threads);

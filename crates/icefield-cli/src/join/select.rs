@@ -58,7 +58,7 @@ impl Sides<'_> {
             self.find(name.trim(), &mut chosen)?;
         }
         if chosen.is_empty() {
-            return Err(Failure::Usage("--select: names no column".to_owned()));
+            return Err(Failure::Usage("--select: name at least one column".to_owned()));
         }
         let schema = self.schema(&chosen);
         Ok((chosen, schema))
@@ -82,7 +82,7 @@ impl Sides<'_> {
             [] => {}
             _ => {
                 return Err(Failure::Usage(format!(
-                    "--select: there are several columns `{name}`; say left.{name} or right.{name}"
+                    "--select: there are several columns `{name}`; write left.{name} or right.{name}"
                 )));
             }
         }

@@ -103,7 +103,7 @@ pub fn kind(path: &Path) -> std::result::Result<Option<Kind>, Failure> {
     match KINDS.into_iter().find(|kind| kind.key_type == key_type) {
         Some(kind) => Ok(Some(kind)),
         None => Err(Failure::Usage(format!(
-            "{}: a join index of `{key_type}`, which only the program that made it knows",
+            "{}: a join index of `{key_type}`, a type that only the program that built it can read",
             path.display()
         ))),
     }
@@ -115,13 +115,14 @@ pub fn open(path: &Path) -> std::result::Result<Option<Box<dyn Inspect>>, Failur
     Ok(kind.map(|kind| (kind.open)(path)).transpose()?)
 }
 
-/// Returns the command that rebuilds the index at `path`, if it was built from a file, however damaged it is.
-/// Salvaged pairs alone would not be an index of that file.
+/// Returns advice with the command that rebuilds the index at `path`, if it was built from a file, however damaged it
+/// is. Salvaged pairs alone would not be an index of that file.
 pub fn rebuild(path: &Path) -> Option<String> {
     let stamp = Stamp::read(path).ok().flatten()?;
     let word = |path: &Path| shell_word(&path.to_string_lossy());
+    let build = if cfg!(feature = "join") { "" } else { ", with a build with `--features join`" };
     Some(format!(
-        "icefield join build-index {} --on {} --index {} --replace",
+        "to build it again{build}: icefield join build-index {} --on {} --index {} --replace",
         word(&stamp.file),
         shell_word(&stamp.column),
         word(path)

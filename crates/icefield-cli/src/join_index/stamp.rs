@@ -132,7 +132,7 @@ impl Stamp {
         let version: Version = serde_json::from_str(&text).map_err(|error| problem(&error))?;
         if version.version != VERSION {
             return Err(problem(&format!(
-                "version {}, where this program knows {VERSION}",
+                "version {}, but this program reads version {VERSION}",
                 version.version
             )));
         }
@@ -141,13 +141,13 @@ impl Stamp {
 
     /// Fails if the file at `path` has changed since the index was built.
     pub fn check(&self, path: &Path) -> Result<(), Failure> {
-        let hint = "build the index again (--replace), or take it as it is with --allow-stale";
+        let hint = "build the index again (--replace), or use it as it is with --allow-stale";
         let now = match FileState::of(path) {
             Ok(now) => now,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Err(Failure::Problem(format!(
-                    "{}: the file that was indexed is gone; name it with --source where it was moved, or take the \
-                     index without it with --allow-stale",
+                    "{}: the file that was indexed is gone; if it was moved, name it with --source; to use the index \
+                     without it, add --allow-stale",
                     path.display()
                 )));
             }

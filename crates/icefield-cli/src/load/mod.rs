@@ -42,11 +42,11 @@ Examples:
   mysql -e 'select * from orders' | icefield load orders.ice - --delimiter tab
 
 Columns: the key is --key, else the column `key`, else the first one; the value is --value, else the
-only other column, else all others together as a JSON object. `icefield export` gives the columns back.
-Inputs in gzip, zstd and UTF-16 are read, too, whatever their names.
-With --create the types are guessed from the first rows, such that no text changes: 007 is no integer,
-1.50 no float. A later row that would not come back as it is (or is no value of the type) is rejected;
---key-type and --value-type say what is meant instead.
+only other column, else all others together as a JSON object. `icefield export` writes the columns again.
+Inputs in gzip, zstd and UTF-16 are recognized by their content.
+With --create the types are inferred from the first rows so that no text changes: 007 is not an integer,
+1.50 is not a float. A later row that would change, or is not a value of the type, is rejected;
+--key-type and --value-type set the types instead.
 Exit status: 0 every row was loaded, 1 rows were rejected or loading failed, 2 bad usage, 130 Ctrl-C";
 
 /// Load CSV or newline-delimited JSON into a table
@@ -148,7 +148,7 @@ pub fn run(args: &Args) -> Outcome {
         if rows.value_column().is_none() && !types.value.takes_any_text() {
             let but = rows.key_column().map_or_else(String::new, |key| format!(" but `{key}`"));
             return Err(Failure::Usage(format!(
-                "--value: name the column of the values; all columns{but} together are no {}",
+                "--value: name the column of the values; all columns{but} together are not a {}",
                 types.value.name()
             )));
         }
@@ -248,7 +248,7 @@ fn open_or_create(
 
 /// Returns the failure when no row of the sample is good enough to infer types.
 fn no_types(sample: Vec<RowResult>) -> Failure {
-    let what = "so the types of the table cannot be guessed";
+    let what = "so the types of the table cannot be inferred";
     match sample.into_iter().next() {
         Some(Ok(Err(bad))) => {
             Failure::Problem(format!("--create: no row can be read, {what}; {bad}"))
@@ -268,7 +268,7 @@ fn refuse_other_types(args: &Args, table: &AnyTable) -> Result<(), Failure> {
     }
     let path = shown_path(table.path());
     Err(Failure::Usage(format!(
-        "{path}: exists already as a {}, not of the types asked for",
+        "{path}: already exists as a {}; give its types, or load into another table",
         describe(table)
     )))
 }
@@ -432,7 +432,7 @@ impl Load<'_> {
         let durable = format!("{loaded} rows are durable");
         let again = match args.on_duplicate {
             OnDuplicate::Error => "",
-            _ => "; the same command again completes the load",
+            _ => "; run the same command again to complete the load",
         };
         match ended {
             Ended::Complete => {
@@ -440,7 +440,7 @@ impl Load<'_> {
                 out.say(format_args!(
                     "{loaded} rows loaded{}{}{}",
                     count(replaced, "of them replaced the value of a key that was present"),
-                    count(kept, "left out: their keys were present"),
+                    count(kept, "skipped: their keys were present"),
                     count(rejected, "rejected")
                 ))?;
                 let repeated = loaded.saturating_sub(after).max(kept.saturating_sub(records));

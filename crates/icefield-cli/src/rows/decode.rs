@@ -14,7 +14,8 @@ use icefield_console::failure::Failure;
 const OTHERS: &[(&[u8], &str)] = &[
     (
         b"PAR1\x15",
-        "a Parquet file, which `load` does not read; `icefield join build-index FILE --on COLUMN` makes an index of it",
+        "a Parquet file, which `load` does not read; convert it to CSV, or index it with `icefield join build-index \
+         FILE --on COLUMN` (needs a build with `--features join`)",
     ),
     (b"ARROW1\0\0", "an Arrow file, which `load` does not read; convert it to CSV or NDJSON"),
     (
@@ -183,7 +184,7 @@ impl Utf16 {
         match char::decode_utf16([unit].into_iter().chain(second)).next() {
             Some(Ok(character)) => Ok(Some(character)),
             _ => {
-                let detail = format!("not UTF-16: the unit {unit:#06x} stands alone");
+                let detail = format!("not UTF-16: the unit {unit:#06x} is an unpaired surrogate");
                 Err(io::Error::new(io::ErrorKind::InvalidData, detail))
             }
         }

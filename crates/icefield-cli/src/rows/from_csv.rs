@@ -79,7 +79,7 @@ impl CsvRows {
         let (found, expected) = (record.len(), self.names.len());
         if found != expected {
             let fields = if found == 1 { "field" } else { "fields" };
-            return Err(bad(format!("{found} {fields} where the first line has {expected}")));
+            return Err(bad(format!("{found} {fields}, but the first line has {expected}")));
         }
         let key = match self.key {
             Some(key) => self.field(record, key).map_err(bad)?,
@@ -124,7 +124,7 @@ impl CsvRows {
 fn names_of(header: &csv::ByteRecord) -> Result<Vec<String>, Failure> {
     let name = |name: &[u8]| match std::str::from_utf8(name) {
         Ok(name) if !name.contains('\0') => Ok(name.to_owned()),
-        Ok(_) => Err("bytes of zero, so this is no CSV"),
+        Ok(_) => Err("bytes of zero, so this is not CSV"),
         Err(_) => Err("a name that is not UTF-8"),
     };
     let names: Result<Vec<String>, _> = header.iter().map(name).collect();
@@ -170,7 +170,8 @@ pub struct Watched {
 }
 
 /// The message for a row with a quote that is still open at the end.
-pub const OPEN_QUOTE: &str = "a quote is never closed; all that follows belongs to this row";
+pub const OPEN_QUOTE: &str =
+    "a quote is never closed, so the rest of the input belongs to this row";
 
 impl Watched {
     /// Returns a parser of `input` that accepts any number of fields and skips the first row as a header.

@@ -193,5 +193,5 @@ pub fn unquoted(raw: &str) -> Option<serde_json::Result<String>> {
 fn json_fault(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let text = text.split(" at line ").next().unwrap_or_default();
-    format!("no JSON object: {text} at column {}", error.column())
+    format!("not a JSON object: {text} at column {}", error.column())
 }

@@ -86,7 +86,7 @@ impl Wish {
 
 /// Prints the best tables for each need, by kind of values.
 pub fn print(out: &mut Output, rows: &[Row], join: &Join) -> Result<(), Failure> {
-    out.say("\nWhich table for you, by these figures:")?;
+    out.say("\nRecommended tables, by these figures:")?;
     let mut kinds: Vec<&str> = rows.iter().map(|row| row.design.values).collect();
     kinds.sort_unstable();
     kinds.dedup();
@@ -108,12 +108,9 @@ pub fn print(out: &mut Output, rows: &[Row], join: &Join) -> Result<(), Failure>
         }
     }
     let told = format!("{} joined", per_second(join.joined));
-    out.say(format_args!(
-        "  {:<28} {:<16} {:<8} {told}",
-        "the same join again and again", "-", "join"
-    ))?;
-    out.say("A few seconds of one thread on small tables decide little: docs/which-table.md says what each is made for, and")?;
-    out.say("`icefield-bench` measures with your sizes and threads.")
+    out.say(format_args!("  {:<28} {:<16} {:<8} {told}", "the same join repeatedly", "-", "join"))?;
+    out.say("These are a few seconds of one thread on small tables: docs/which-table.md compares the designs, and")?;
+    out.say("`icefield-bench` measures with other sizes and more threads.")
 }
 
 fn per_second(figure: f64) -> String {

@@ -168,10 +168,10 @@ fn work_dir(asked: Option<&Path>) -> Result<TempDir, Failure> {
 fn introduce(out: &mut Output, scale: f64, dir: &Path) -> Result<(), Failure> {
     out.say("Icefield keeps records in hash tables that survive a crash at any instruction.")?;
     out.say(format_args!(
-        "The tour makes the orders of the TPC-H benchmark at scale {scale}, stores them under their order key, kills a",
+        "The tour generates the orders of the TPC-H benchmark at scale {scale}, stores them by order key, kills the",
     ))?;
-    out.say("process in the middle of storing them, opens what it left behind, and looks for every order that it had")?;
-    out.say("reported as stored.")?;
+    out.say("process while it stores them, opens the table again, and checks that every order that was reported")?;
+    out.say("as stored is present.")?;
     out.say(format_args!("Working in {} (removed at the end).\n", shown_path(dir)))?;
     out.flush()
 }
@@ -203,7 +203,7 @@ fn tell_join(out: &mut Output, join: &Join) -> Result<(), Failure> {
         grouped(join.joined as u64),
     ))?;
     if join.found != join.items {
-        out.say("  fault: each line item has one order")?;
+        out.say("  fault: some line items did not find their order")?;
     }
     out.line(
         Line::new()
@@ -240,7 +240,8 @@ fn print(out: &mut Output, rows: &[Row], lost: u64) -> Result<(), Failure> {
         out.say(text)?;
     }
     out.say(format_args!("\nMedians of {RUNS} runs of one thread, growing from an empty table; every put is durable when it returns, a batch"))?;
-    out.say("of 32 when the batch does; dlht lives in memory. `icefield-bench` measures with care; `icefield-torture` also cuts the power, in a simulator.")?;
+    out.say("of 32 when the batch does; dlht lives in memory. `icefield-bench` measures precisely; `icefield-torture` \
+             also simulates power cuts.")?;
     if let Some(warning) = rows.iter().find_map(|row| create::warning(row.speed.durability?)) {
         out.say(warning)?;
     }

@@ -32,7 +32,7 @@ fn rows_that_replace_others_are_told() {
     let (status, out, err) = load("keep.ice", &["--on-duplicate", "keep"]);
     assert_eq!(
         (status, out.as_str()),
-        (Some(0), "1 rows loaded, 2 left out: their keys were present")
+        (Some(0), "1 rows loaded, 2 skipped: their keys were present")
     );
     assert!(err.contains("2 of 3 rows"), "{err}");
     assert_eq!(place.ok(&["get", "keep.ice", "2013"]), "UA1\n");
@@ -88,7 +88,7 @@ fn a_file_without_types_says_why() {
     for (text, reason) in [
         ("", "no header"),
         ("id,name\n", "the input has no rows"),
-        ("id,name\n1,a,b\n", "line 2: 3 fields where the first line has 2"),
+        ("id,name\n1,a,b\n", "line 2: 3 fields, but the first line has 2"),
         ("id,name\n1,\"a\n2,b\n", "line 2: a quote is never closed"),
         ("\"id,name\n1,a\n", "line 1: a quote is never closed"),
         ("id,x,x\n1,2,3\n", "2 columns have the name `x`"),
@@ -163,12 +163,8 @@ fn guessed_types_change_no_value() {
     for _ in 0..2 {
         let ran = place.run(&["load", "long.ice", "long.csv", "--create"]);
         assert_eq!(ran.status, Some(1), "{ran:?}");
-        assert!(ran.err.contains("line 1502: value: `7` would come back as `7.0`"), "{}", ran.err);
-        assert!(
-            ran.err.contains("line 1503: key: `0x5dd` would come back as `1501`"),
-            "{}",
-            ran.err
-        );
+        assert!(ran.err.contains("line 1502: value: `7` would become `7.0`"), "{}", ran.err);
+        assert!(ran.err.contains("line 1503: key: `0x5dd` would become `1501`"), "{}", ran.err);
     }
     let given =
         ["load", "long.ice", "long.csv", "--create", "--key-type", "u64", "--value-type", "f64"];

@@ -31,7 +31,10 @@ impl CsvFile {
         let mut fields = Vec::new();
         for name in header {
             let name = std::str::from_utf8(name).map_err(|_| {
-                Failure::Problem(format!("{}: line 1: a name that is not UTF-8", path.display()))
+                Failure::Problem(format!(
+                    "{}: line 1: the name of a column is not UTF-8",
+                    path.display()
+                ))
             })?;
             fields.push(Field::new(name, DataType::Utf8, true));
         }
@@ -118,7 +121,7 @@ impl CsvRows {
             return Err(OPEN_QUOTE.to_owned());
         }
         if record.len() != self.width {
-            return Err(format!("{} fields where the header has {}", record.len(), self.width));
+            return Err(format!("{} fields, but the header has {}", record.len(), self.width));
         }
         for (place, (&column, builder)) in self.columns.iter().zip(builders).enumerate() {
             match std::str::from_utf8(&record[column]) {

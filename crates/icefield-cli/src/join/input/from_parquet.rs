@@ -37,7 +37,7 @@ impl ParquetFile {
         let roots = metadata.parquet_schema().root_schema().get_fields().len();
         if roots != schema.fields().len() {
             let path = path.display();
-            return Err(Failure::Problem(format!("{path}: has a column without any values")));
+            return Err(Failure::Problem(format!("{path}: has a column without values")));
         }
         Ok((Self { path: path.to_owned(), file, metadata }, schema))
     }

@@ -102,7 +102,7 @@ struct Pages {
 impl Pages {
     /// Decompresses `bytes`, except for the first `uncompressed` bytes.
     fn plain(&mut self, bytes: &[u8], uncompressed: usize) -> Result<Vec<u8>> {
-        let short = || ParquetError::General("a page shorter than its levels".to_owned());
+        let short = || ParquetError::General("a page is shorter than its levels".to_owned());
         let (head, mut rest) = bytes.split_at_checked(uncompressed).ok_or_else(short)?;
         let mut plain = head.to_vec();
         while !rest.is_empty() {
@@ -111,7 +111,7 @@ impl Pages {
             let left = (MOST_BYTES + 1).saturating_sub(plain.len() as u64);
             frame.take(left).read_to_end(&mut plain)?;
             if plain.len() as u64 > MOST_BYTES {
-                return Err(ParquetError::General("a page larger than pages are".to_owned()));
+                return Err(ParquetError::General("a page is larger than the limit".to_owned()));
             }
         }
         Ok(plain)
