@@ -167,7 +167,8 @@ impl<T: FileSubject> Stage<'_, T> {
             let bound = TIMES_LIVE * counts.live_bytes + CONSTANT;
             if taken > bound {
                 return Err(format!(
-                    "after {} turnovers of {} records with {} bytes the files take {taken}; {bound} are allowed",
+                    "after {} turnovers of {} records with {} bytes, the files have {taken} bytes; the limit is \
+                     {bound}",
                     turnover + 1,
                     self.options.records,
                     counts.live_bytes,
@@ -181,7 +182,7 @@ impl<T: FileSubject> Stage<'_, T> {
         let bound = TIMES_SHRUNK * counts.left_bytes + CONSTANT;
         if counts.shrunk_bytes > bound {
             return Err(format!(
-                "shrunk to records with {} bytes the files take {}; {bound} are allowed",
+                "after shrinking to records with {} bytes, the files have {} bytes; the limit is {bound}",
                 counts.left_bytes, counts.shrunk_bytes,
             ));
         }
@@ -193,7 +194,7 @@ impl<T: FileSubject> Stage<'_, T> {
         counts.cleared_bytes = disk_bytes(self.path)?;
         if counts.cleared_bytes > CONSTANT {
             return Err(format!(
-                "cleared and shrunk, the files take {}; {CONSTANT} are allowed",
+                "after clearing and shrinking, the files have {} bytes; the limit is {CONSTANT}",
                 counts.cleared_bytes
             ));
         }
@@ -274,7 +275,7 @@ impl<T: FileSubject> Stage<'_, T> {
                     let mut removed = vec![None; keys.len()];
                     self.table.remove_batch(&keys, &mut removed).map_err(in_words)?;
                     if removed.iter().any(Option::is_none) {
-                        return Err("a record was gone before it was removed".to_owned());
+                        return Err("a record was missing before it was removed".to_owned());
                     }
                 }
             }
@@ -309,7 +310,7 @@ impl<T: FileSubject> Stage<'_, T> {
             let page = self.table.scan(cursor, 1024).map_err(in_words)?;
             for (key, value) in &page.records {
                 let key = T::Key::number(key).filter(|key| (oldest..newest).contains(key));
-                let key = key.ok_or("a scan shows a key that is not there")?;
+                let key = key.ok_or("a scan shows a key that is absent")?;
                 self.judge(key, Some(value))?;
                 seen += 1;
             }
@@ -318,7 +319,7 @@ impl<T: FileSubject> Stage<'_, T> {
         let len = self.table.len().map_err(in_words)?;
         if (seen, len) != (newest - oldest, newest - oldest) {
             return Err(format!(
-                "a scan shows {seen} records, `len` says {len}, and there are {}",
+                "a scan shows {seen} records, `len` returns {len}, and there are {}",
                 newest - oldest
             ));
         }
@@ -355,7 +356,7 @@ impl<T: FileSubject> Stage<'_, T> {
         if rng.one_in(16) {
             let page = self.table.scan(*cursor, PAGE).map_err(in_words)?;
             for (key, value) in &page.records {
-                let key = T::Key::number(key).ok_or("a scan shows a key that nobody wrote")?;
+                let key = T::Key::number(key).ok_or("a scan shows a key that was never written")?;
                 self.judge(key, Some(value))?;
             }
             *cursor = page.next.unwrap_or(Cursor::START);

@@ -41,7 +41,7 @@ impl fmt::Display for Failure {
         writeln!(f, "{} failed with seed {}: {}", self.scenario, self.seed, self.what)?;
         let hidden = self.trace.len().saturating_sub(SHOWN_STEPS);
         if hidden > 0 {
-            writeln!(f, "  ... {hidden} steps before")?;
+            writeln!(f, "  ... {hidden} earlier steps")?;
         }
         for (at, step) in self.trace.iter().enumerate().skip(hidden) {
             let (shown, cut) = step
@@ -92,7 +92,7 @@ mod tests {
         let text = failure.to_string();
         assert!(text.starts_with("model failed with seed 7: lost"), "{text}");
         assert!(
-            text.contains("60 steps before")
+            text.contains("60 earlier steps")
                 && text.contains("step 99")
                 && !text.contains("step 59"),
             "{text}"

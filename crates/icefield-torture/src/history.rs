@@ -61,7 +61,7 @@ pub fn check(events: &[Event]) -> Result<(), Violation> {
     for (key, events) in by_key(events) {
         assert!(
             events.len() <= MAX_EVENTS,
-            "{} operations on key {key} are too many to judge",
+            "{} operations on key {key} are too many to check",
             events.len()
         );
         if !Search::new(&events).explains() {

@@ -142,7 +142,7 @@ impl<T: Table<Key: Sample, Value: Sample>> Stage<T> {
         let answer = call().map_err(|error| error.to_string())?;
         match sim.op_returned().first() {
             None => Ok(answer),
-            Some(read) => Err(format!("answered on the strength of {read}")),
+            Some(read) => Err(format!("returned a result that depends on {read}")),
         }
     }
 
@@ -158,9 +158,9 @@ impl<T: Table<Key: Sample, Value: Sample>> Stage<T> {
                 .call(|| self.table.scan(cursor, page))
                 .map_err(|what| format!("scan: {what}"))?;
             for (key, value) in &page.records {
-                let key = T::Key::number(key).ok_or("a scan shows a key that nobody wrote")?;
+                let key = T::Key::number(key).ok_or("a scan shows a key that was never written")?;
                 let value =
-                    T::Value::number(value).ok_or("a scan shows a value that nobody wrote")?;
+                    T::Value::number(value).ok_or("a scan shows a value that was never written")?;
                 if key < STABLE_KEYS && seen.insert(key, value).is_some() {
                     return Err(format!("key {key} was seen twice"));
                 }

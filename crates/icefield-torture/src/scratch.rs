@@ -36,8 +36,12 @@ impl Scratch {
             magic.is_ok_and(|magic| !MEMORY_MAGICS.contains(&magic))
         };
         let place = places.iter().find(on_disk);
-        let nowhere =
-            || io::Error::new(io::ErrorKind::Unsupported, "no directory that is not in memory");
+        let nowhere = || {
+            io::Error::new(
+                io::ErrorKind::Unsupported,
+                "no directory on a disk; name one with --dir",
+            )
+        };
         Self::within(place.ok_or_else(nowhere)?)
     }
 

@@ -35,7 +35,7 @@ pub fn within<R: Send + 'static>(
     match (received, thread.join()) {
         (Ok(result), Ok(())) => Ok(result),
         (_, Err(payload)) => Err(Ending::Panicked(panic_text(payload.as_ref()))),
-        (Err(_), Ok(())) => Err(Ending::Panicked("the thread ended without a word".to_owned())),
+        (Err(_), Ok(())) => Err(Ending::Panicked("the thread ended without a result".to_owned())),
     }
 }
 

@@ -40,8 +40,11 @@ impl FromStr for Distribution {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let unknown =
-            || format!("`{text}` is none of uniform, zipf:0.99, latest:0.99, hot:1000:90");
+        let unknown = || {
+            format!(
+                "`{text}` is not a distribution such as uniform, zipf:0.99, latest:0.99 or hot:1000:90"
+            )
+        };
         let exponent = |part: Option<&str>| match part.map_or(Ok(0.99), str::parse) {
             Ok(exponent) if exponent > 0.0 && f64::is_finite(exponent) => Ok(exponent),
             _ => Err(unknown()),

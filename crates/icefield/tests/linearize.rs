@@ -111,7 +111,7 @@ fn writers_are_caught<T: Subject>(file: &str) {
     let mut fences: Vec<(Site, u64)> = sites.sites();
     fences.retain(|(site, _)| site.kind == SiteKind::Fence && site.file.ends_with(file));
     let is_writer = |failure: &Failure| {
-        failure.what.contains("answered on the strength")
+        failure.what.contains("returned a result that depends on")
             && ["TryInsert", "Update", "Remove", "CompareExchange", "Compute", "Insert"]
                 .iter()
                 .any(|call| failure.what.contains(&format!("Call({call}")))

@@ -184,7 +184,7 @@ fn set_identity(files: &mut impl Files, rng: &mut Rng) -> String {
         bytes[start..start + COPY_BODY].copy_from_slice(&body);
         write_word(bytes, start + COPY_BODY, checksum(&body));
     }
-    format!("{said}, checksum of {copies} copies made right")
+    format!("{said}, checksum of {copies} copies corrected")
 }
 
 /// Returns the length of a run of bytes that tables may use as a unit.
@@ -277,7 +277,7 @@ mod tests {
     fn a_changed_identity_has_a_right_checksum() {
         let mut files = Directory(vec![(TABLE_REGION.to_owned(), vec![7; 8192])]);
         let said = set_identity(&mut files, &mut Rng::new(1));
-        assert!(said.contains("made right"), "{said}");
+        assert!(said.contains("corrected"), "{said}");
         let bytes = &files.0[0].1;
         assert_eq!(read_word(bytes, COPY_BODY), checksum(&bytes[..COPY_BODY]));
     }

@@ -111,7 +111,11 @@ impl Counts {
         }
         if self.mutations >= 100 && (self.refused == 0 || self.noticed == 0 || self.unnoticed == 0)
         {
-            return Err(Failure::new(NAME, seed, format!("the damage was not varied: {self:?}")));
+            return Err(Failure::new(
+                NAME,
+                seed,
+                format!("the damage is not varied enough: {self:?}"),
+            ));
         }
         Ok(self)
     }

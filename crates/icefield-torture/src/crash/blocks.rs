@@ -144,7 +144,7 @@ impl Store for OwnBlocks {
         for block in owned(frame)?.into_iter().chain(free) {
             match owners.get_mut(block as usize) {
                 Some(owners) => *owners += 1,
-                None => return Ok(vec![format!("block {block} was never handed out")]),
+                None => return Ok(vec![format!("block {block} was never allocated")]),
             }
         }
         let wrong = owners.iter().enumerate().filter(|&(_, &owners)| owners != 1);

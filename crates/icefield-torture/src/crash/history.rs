@@ -255,7 +255,7 @@ impl<'a, M: Machine> Run<'a, M> {
         };
         let answers = answers?;
         if answers != right {
-            return Err(format!("answered {answers:?} instead of {right:?}"));
+            return Err(format!("returned {answers:?} instead of {right:?}"));
         }
         self.settle()
     }

@@ -193,8 +193,12 @@ impl Court {
             Err(error) => return Err(format!("open: {error}")),
         };
         match (expect.closed, table.was_closed()) {
-            (Some(true), Some(false)) => return Err("a clean shutdown was forgotten".into()),
-            (Some(false), Some(true)) => return Err("an open table counts as closed".into()),
+            (Some(true), Some(false)) => {
+                return Err("a table that was closed counts as open".into());
+            }
+            (Some(false), Some(true)) => {
+                return Err("a table that was open counts as closed".into());
+            }
             _ => {}
         }
         let check_first = variation.is_multiple_of(2);
@@ -238,7 +242,7 @@ impl Court {
             told.store(at + 1, Ordering::Relaxed);
         }
         if !expect.agree(&got) {
-            return Err(format!("a clear happened by halves: {got:?}"));
+            return Err(format!("a clear took effect in part: {got:?}"));
         }
         Ok(got)
     }
@@ -288,7 +292,7 @@ fn none_of(faults: &[String]) -> Result<(), String> {
 fn get<M: Machine>(sim: &Sim, table: &M, key: u64) -> Result<Option<u64>, String> {
     match ask(sim, table, key, Action::Get)? {
         Reply::Value(value) => Ok(value),
-        other => Err(format!("get of key {key} answered {other:?}")),
+        other => Err(format!("get of key {key} returned {other:?}")),
     }
 }
 
@@ -310,7 +314,7 @@ fn use_it<M: Machine>(sim: &Sim, table: &M) -> Result<(), String> {
     for (action, right) in steps {
         let reply = ask(sim, table, PROBE, action)?;
         if reply != right {
-            return Err(format!("{action:?} of a new key after the crash answered {reply:?}"));
+            return Err(format!("{action:?} of a new key after the crash returned {reply:?}"));
         }
     }
     Ok(())

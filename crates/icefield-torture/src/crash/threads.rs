@@ -230,7 +230,7 @@ impl<M: Machine> Stage<'_, M> {
     fn is_durable(&self, told: impl FnOnce() -> String) -> Result<(), String> {
         match self.sim.op_returned().first() {
             None => Ok(()),
-            Some(read) => Err(format!("{} on the strength of {read}", told())),
+            Some(read) => Err(format!("{}, which depends on {read}", told())),
         }
     }
 
@@ -252,7 +252,7 @@ impl<M: Machine> Stage<'_, M> {
             _ => calls.iter().map(|&call| self.table.ask(call)).collect(),
         };
         let replies = replies.map_err(|error| format!("{step:?}: {error}"))?;
-        let durable = self.is_durable(|| format!("{step:?} answered {replies:?}"));
+        let durable = self.is_durable(|| format!("{step:?} returned {replies:?}"));
         let mut ledger = lock(self.ledger);
         for (at, (&call, write)) in calls.iter().zip(writes).enumerate() {
             match replies.get(at) {

@@ -42,10 +42,10 @@ impl Held for Holder<'_> {
         match ran {
             Ok(ran) if ran == answered => {}
             Err(Error::Shadowed) if answered < ops.len() => answers.push(Answer::Refused),
-            other => return Err(format!("{other:?}, but {answered} are answered: {ops:?}")),
+            other => return Err(format!("{other:?}, but {answered} have results: {ops:?}")),
         }
         if ops[answered..].iter().any(is_answered) {
-            return Err(format!("what did not run is answered: {ops:?}"));
+            return Err(format!("operations that did not run have results: {ops:?}"));
         }
         Ok(answers)
     }

@@ -60,7 +60,7 @@ impl Ledger {
             .map(|(after, _)| after)
             .collect();
         if after.is_empty() {
-            return Err(format!("{call:?} answered {reply:?}; the key held one of {before:?}"));
+            return Err(format!("{call:?} returned {reply:?}; the key held one of {before:?}"));
         }
         self.state.set(call.key, after.first().copied().flatten());
         if after.len() > 1 {
@@ -146,7 +146,7 @@ impl Ledger {
         });
         scanned.map_err(|error| format!("scan: {error}"))?;
         if twice {
-            return Err("a key is there twice".to_owned());
+            return Err("a scan shows a key twice".to_owned());
         }
         let keys: BTreeSet<u64> = seen
             .keys()
@@ -171,7 +171,7 @@ impl Ledger {
         let mut seen = BTreeMap::new();
         for (key, value) in records {
             if seen.insert(key, value).is_some() {
-                return Err(format!("key {key} is there twice"));
+                return Err(format!("a scan shows key {key} twice"));
             }
         }
         let known = self.state.sorted().into_iter().map(|(key, _)| key);

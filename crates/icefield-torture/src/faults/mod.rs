@@ -110,7 +110,7 @@ impl Counts {
             return Err(Failure::new(NAME, seed, what).with_trace(self.examples));
         }
         if self.sites < 10 || self.errors == 0 {
-            return Err(Failure::new(NAME, seed, format!("hardly a call failed: {self:?}")));
+            return Err(Failure::new(NAME, seed, format!("too few calls failed: {self:?}")));
         }
         Ok(self)
     }

@@ -105,7 +105,7 @@ impl<T: FileSubject> Trial<T> {
         if table.backup(&self.copy).is_err() {
             self.ledger.errors += 1;
             return if self.copy.exists() {
-                Err("a failed backup left something behind".to_owned())
+                Err("a failed backup left files".to_owned())
             } else {
                 Ok(())
             };

@@ -115,7 +115,11 @@ impl Counts {
             return Err(Failure::new(NAME, seed, what).with_trace(self.examples));
         }
         if mutations >= 100 && (opened < mutations / 4 || lends < mutations) {
-            return Err(Failure::new(NAME, seed, format!("the forgeries led nowhere: {self:?}")));
+            return Err(Failure::new(
+                NAME,
+                seed,
+                format!("too few forged tables opened or lent values: {self:?}"),
+            ));
         }
         Ok(self)
     }

@@ -290,12 +290,12 @@ fn notices(
     let open: Result<JoinIndex<u64, Sim>, Error> = options(variant).verify(true).look_on(sim);
     let Ok(index) = open else { return Ok(Noticed::Opening) };
     if index.check().is_ok_and(|report| report.is_clean()) {
-        return Err("nobody noticed".into());
+        return Err("neither opening nor `check` detected the damage".into());
     }
     match asked().run(&index, pairs) {
         Err(Trouble::Wrong(what)) => Err(what),
         Err(Trouble::Error(_)) => Ok(Noticed::Probe),
-        Ok(()) if must_fail => Err("a probe that verifies did not notice".into()),
+        Ok(()) if must_fail => Err("a verifying probe did not detect the damage".into()),
         Ok(()) => Ok(Noticed::Check),
     }
 }

@@ -161,13 +161,17 @@ impl Watch {
             Err(error) => Err(format!("does not open: {error}")),
             Ok(index) => {
                 match (self.closed, index.recovery().was_clean) {
-                    (Some(true), false) => return Err("a clean shutdown was forgotten".into()),
-                    (Some(false), true) => return Err("an open index counts as closed".into()),
+                    (Some(true), false) => {
+                        return Err("an index that was closed counts as open".into());
+                    }
+                    (Some(false), true) => {
+                        return Err("an index that was open counts as closed".into());
+                    }
                     _ => {}
                 }
                 let pairs = Pairs::of_index(&index).map_err(|error| error.to_string())?;
                 if !self.allowed.contains(&pairs) {
-                    return Err(format!("has {pairs:?}, none of {:?}", self.allowed));
+                    return Err(format!("has {pairs:?}, which is not one of {:?}", self.allowed));
                 }
                 pairs.compare(&index).map_err(|trouble| trouble.to_string())?;
                 Ok(Some(pairs))
@@ -403,7 +407,7 @@ impl<'a> Run<'a> {
         self.step(step)?;
         let taken = self.watch().capture.take().and_then(|capture| capture.taken);
         let image = taken.ok_or("no crash point was seen")?;
-        self.trace.push("a crash in it, of which this is opened".to_owned());
+        self.trace.push("a crash in this step, whose image is opened".to_owned());
         // The old index is dropped without observation: its further stores happen after the crash.
         self.sim.no_observer();
         drop(self.index.take());

@@ -56,7 +56,7 @@ impl Trial {
             Err(error) => {
                 self.note(&error)?;
                 if self.path.exists() {
-                    return Err("a build that failed has left something".into());
+                    return Err("a failed build left files".into());
                 }
             }
             Ok(index) => {
@@ -161,7 +161,7 @@ impl Trial {
             .map_err(|error| format!("does not open: {error}"))?;
         let mut found = Pairs::of_index(&index).map_err(|error| error.to_string())?;
         if !allowed.contains(&found) {
-            return Err(format!("holds {found:?}, none of {allowed:?}"));
+            return Err(format!("holds {found:?}, which is not one of {allowed:?}"));
         }
         for step in [Step::Insert(vec![(1, 1)]), Step::Merge, Step::Remove(1), Step::Merge] {
             step.run(&index, &found).map_err(|trouble| format!("{step:?}: {trouble}"))?;

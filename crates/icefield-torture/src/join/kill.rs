@@ -247,7 +247,7 @@ fn judge(seed: u64, path: &Path, allowed: &[Pairs]) -> Result<Pairs, String> {
         if !allowed.contains(&found) {
             let (count, wanted) = (found.0.len(), allowed.iter().map(|pairs| pairs.0.len()));
             return Err(format!(
-                "has {count} pairs, none of the states with {:?}",
+                "has {count} pairs; allowed are the states with {:?}",
                 wanted.collect::<Vec<_>>()
             ));
         }

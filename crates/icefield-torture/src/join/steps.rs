@@ -57,7 +57,7 @@ fn expect<T: PartialEq + std::fmt::Debug>(
     if found == expected {
         return Ok(());
     }
-    Err(Trouble::Wrong(format!("{what}: {found:?} where {expected:?} is right")))
+    Err(Trouble::Wrong(format!("{what}: {found:?} instead of {expected:?}")))
 }
 
 /// Returns a key: mostly one of few, sometimes an extreme one.

@@ -97,7 +97,7 @@ impl Life for Lived {
             options(self.0).open(image).map_err(|error| Flaw::Unopened(error.to_string()))?;
         let found = Pairs::of_index(&index).map_err(|error| Flaw::Wrong(error.to_string()))?;
         if !expected.contains(&found) {
-            return Err(Flaw::Wrong(format!("holds {found:?}, none of {expected:?}")));
+            return Err(Flaw::Wrong(format!("holds {found:?}, which is not one of {expected:?}")));
         }
         found.compare(&index).map_err(|trouble| Flaw::Wrong(trouble.to_string()))
     }

@@ -87,12 +87,18 @@ impl Counts {
     pub fn meaningful_in(&self, seed: u64, stages: &[&str]) -> Result<(), Failure> {
         let missed = |stage: &&&str| self.rounds >= 100 && !self.stages.contains_key(**stage);
         if self.killed == 0 || self.acked == 0 {
-            return Err(Failure::new(NAME, seed, format!("nothing happened: {self:?}")));
+            return Err(Failure::new(
+                NAME,
+                seed,
+                format!("no child was killed, or no operation acknowledged: {self:?}"),
+            ));
         }
         match stages.iter().find(missed) {
-            Some(stage) => {
-                Err(Failure::new(NAME, seed, format!("nobody died while {stage}: {self:?}")))
-            }
+            Some(stage) => Err(Failure::new(
+                NAME,
+                seed,
+                format!("no child was killed while {stage}: {self:?}"),
+            )),
             None => Ok(()),
         }
     }
@@ -311,7 +317,7 @@ fn contents<T: FileSubject>(table: &T, expected: &Expected) -> Result<BTreeMap<u
         })
         .map_err(error)?;
     if let Some(key) = twice {
-        return Err(format!("key {key:#x} is there twice"));
+        return Err(format!("a scan shows key {key:#x} twice"));
     }
     for &key in expected.allowed.keys() {
         let owned = T::Key::sample(key);

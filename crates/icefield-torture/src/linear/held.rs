@@ -145,7 +145,9 @@ impl<'a, T: Table<Key: Sample, Value: Sample>> Actor<'a, T> {
                 reply => Answer::Reply(reply.map_err(in_words)?),
             },
             Operation::Shadow(value) => self.held()?.shadow(key, value),
-            Operation::Commit | Operation::Abort => return Err("nobody names what ends".to_owned()),
+            Operation::Commit | Operation::Abort => {
+                return Err("the operation does not name its shadow insert".to_owned());
+            }
         };
         Ok((key, asked, answer))
     }

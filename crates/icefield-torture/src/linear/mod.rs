@@ -159,10 +159,10 @@ impl Counts {
             ));
         }
         if self.swapped > 50 && self.swapped_rejected == 0 {
-            return fail("the judge rejected no exchanged answers".to_owned());
+            return fail("the checker rejected no history with exchanged results".to_owned());
         }
         if !self.shadows.meaningful() {
-            return fail(format!("of shadow inserts there was too little: {:?}", self.shadows));
+            return fail(format!("too few shadow inserts: {:?}", self.shadows));
         }
         if self.histories >= HISTORIES_PER_TABLE && self.grown_tables == 0 {
             return fail("no table grew".to_owned());
@@ -285,7 +285,7 @@ where
 fn count<T: Table<Key: Sample, Value: Sample>>(table: &T, own: OwnPass<T>) -> Result<(), String> {
     let seen = see(table, Pass::ForEach, own, &|| Ok(()))?.len() as u64;
     let len = table.len().map_err(|error| error.to_string())?;
-    if len == seen { Ok(()) } else { Err(format!("`len` says {len} of {seen} records")) }
+    if len == seen { Ok(()) } else { Err(format!("`len` returns {len}, a scan {seen} records")) }
 }
 
 fn explain(seed: u64, history: u64, violation: &Violation) -> Failure {

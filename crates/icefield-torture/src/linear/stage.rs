@@ -158,7 +158,7 @@ impl<T: Table<Key: Sample, Value: Sample>> Stage<T> {
     fn is_durable(&self) -> Result<(), String> {
         match self.sim.iter().flat_map(Sim::op_returned).next() {
             None => Ok(()),
-            Some(read) => Err(format!("answered on the strength of {read}")),
+            Some(read) => Err(format!("returned a result that depends on {read}")),
         }
     }
 

@@ -117,7 +117,7 @@ impl Counts {
             return Err(Failure::new(NAME, seed, what).with_trace(self.examples));
         }
         if self.syncs == 0 || self.errors == 0 || self.images < self.syncs {
-            return Err(Failure::new(NAME, seed, format!("hardly a sync failed: {self:?}")));
+            return Err(Failure::new(NAME, seed, format!("too few syncs failed: {self:?}")));
         }
         Ok(self)
     }

@@ -50,7 +50,7 @@ fn judged<P: Directory>(seed: u64, batch: u64) -> Result<u64, String> {
             sim.begin_op();
             let page = table.scan(Cursor::START, 100).map_err(|error| error.to_string())?;
             if let Some(read) = sim.op_returned().first() {
-                return Err(format!("{:?} on the strength of {read}", page.records));
+                return Err(format!("{:?}, which depends on {read}", page.records));
             }
             if let Some((key, _)) = seen.iter().find(|record| !page.records.contains(record)) {
                 return Err(format!("key {key} was seen, and is not any more"));

@@ -62,7 +62,7 @@ fn judged<P: Directory>(
             sim.begin_op();
             let answer = call(&mut rng, number % 30 < 18).map_err(|error| error.to_string())?;
             if let Some(read) = sim.op_returned().first() {
-                return Err(format!("{answer} on the strength of {read}"));
+                return Err(format!("{answer}, which depends on {read}"));
             }
         }
         Ok(())

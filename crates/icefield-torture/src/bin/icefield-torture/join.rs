@@ -18,7 +18,9 @@ const FLIP_STRIDE: u64 = 97;
 /// Runs `kind` if it exists for the join index.
 pub(super) fn torture(kind: &Kind, common: &Common, out: &mut Output) -> Outcome {
     if !matches!(common.records, Records::Words) {
-        return Err(Failure::Usage("--records: a join index has words only".to_owned()));
+        return Err(Failure::Usage(
+            "--records: a join index has words only; leave the option out".to_owned(),
+        ));
     }
     match kind {
         Kind::Model { histories, .. } => {
@@ -48,7 +50,8 @@ pub(super) fn torture(kind: &Kind, common: &Common, out: &mut Output) -> Outcome
         | Kind::Churn { .. }
         | Kind::Hostile { .. }
         | Kind::KillChild { .. } => Err(Failure::Usage(format!(
-            "--table: there is `icefield-torture model|crash|mutate|kill|corrupt|faults|syncs --table {}`",
+            "--table: not for this command; use `icefield-torture model|crash|mutate|kill|corrupt|faults|syncs --table \
+             {}`",
             super::tables::JOIN
         ))),
     }

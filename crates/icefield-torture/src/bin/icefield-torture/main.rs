@@ -39,7 +39,7 @@ Examples:
   icefield-torture kill --table dash-lh --rounds 500 --json result.ndjson
   icefield-torture churn --table plush --records bytes --turnovers 2000
 
-Exit status: 0 nothing found, 1 a violation (its seed is printed), 2 bad usage";
+Exit status: 0 no violation, 1 a violation (its seed is printed), 2 bad usage";
 
 /// Try to break Icefield's tables, and print the seed of each violation
 #[derive(Parser, Debug)]
@@ -243,7 +243,9 @@ fn run(args: &Args) -> Outcome {
         None if common.table == tables::JOIN => join::torture(&args.kind, common, out),
         None if scenarios(&common.table, scenarios::Records::Words).is_some() => {
             let (table, records) = (&common.table, name(&common.records));
-            Err(Failure::Usage(format!("--records: {table} has no records that are {records}")))
+            Err(Failure::Usage(format!(
+                "--records: {table} has no records of the kind `{records}`"
+            )))
         }
         None => memory::torture(&args.kind, common, common.records, out),
     })
@@ -254,7 +256,7 @@ fn child(table: &str, records: Records, orders: &str) -> Outcome {
         return icefield_torture::join::child(orders).map(|()| true).map_err(Failure::Problem);
     }
     let Some(scenarios) = scenarios(table, records.into()) else {
-        return Err(Failure::Problem("a table in memory has nothing to be killed for".to_owned()));
+        return Err(Failure::Problem("a table in memory does not survive a kill".to_owned()));
     };
     (scenarios.child)(orders).map(|()| true).map_err(Failure::Problem)
 }
@@ -289,7 +291,10 @@ impl Kind {
 
 fn torture(scenarios: &Scenarios, kind: &Kind, common: &Common, out: &mut Output) -> Outcome {
     if matches!(common.model, Medium::Disk) && !scenarios.disks {
-        let text = format!("--model disk: `{}` refuses disks; leave it out", scenarios.table);
+        let text = format!(
+            "--model disk: `{}` does not support disks; leave the option out",
+            scenarios.table
+        );
         return Err(Failure::Usage(text));
     }
     match kind {
@@ -322,9 +327,10 @@ fn torture(scenarios: &Scenarios, kind: &Kind, common: &Common, out: &mut Output
             run_hostile(scenarios, &Rounds::new(common, "forged tables", *mutations, 20_000)?, out)
         }
         Kind::Faults { .. } => run_faults(scenarios, common, out),
-        Kind::Syncs { .. } if !scenarios.disks => {
-            Err(Failure::Usage(format!("--table: `{}` refuses disks", scenarios.table)))
-        }
+        Kind::Syncs { .. } if !scenarios.disks => Err(Failure::Usage(format!(
+            "--table: `{}` does not support disks; choose another table",
+            scenarios.table
+        ))),
         Kind::Syncs { images, each, .. } => {
             run_syncs(&Rounds::new(common, "images", *images, 20_000)?, *each, scenarios.syncs, out)
         }

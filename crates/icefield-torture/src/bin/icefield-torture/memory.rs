@@ -17,7 +17,9 @@ use icefield_console::json::Output;
 pub(super) fn torture(kind: &Kind, common: &Common, records: Records, out: &mut Output) -> Outcome {
     let table = common.table.as_str();
     if !matches!(records, Records::Words) {
-        return Err(Failure::Usage(format!("--records: {table} is tortured with words only")));
+        return Err(Failure::Usage(format!(
+            "--records: {table} is tested with words only; leave the option out"
+        )));
     }
     let rounds =
         |histories: &Option<u64>, default| Rounds::new(common, "histories", *histories, default);
@@ -34,7 +36,7 @@ pub(super) fn torture(kind: &Kind, common: &Common, records: Records, out: &mut 
         }
         (Kind::Faults { .. }, DLHT) => tell_faults(common, faults(common.seed), out),
         _ => Err(Failure::Usage(format!(
-            "--table: {table} lives in memory, so no crash, kill or damaged file can be survived; there is \
+            "--table: {table} lives in memory, so it does not survive a crash, a kill or a damaged file; use \
              `icefield-torture {} --table {table}`",
             if table == DLHT { "model|linear|faults" } else { "model" }
         ))),

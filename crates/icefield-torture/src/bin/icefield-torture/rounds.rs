@@ -62,7 +62,7 @@ impl<'a> Rounds<'a> {
         line.print(out)?;
         if self.interrupt.asked() && violations == 0 {
             return Err(Failure::Interrupted(
-                "interrupted; nothing was found until then".to_owned(),
+                "interrupted; no violation was found before".to_owned(),
             ));
         }
         Ok(violations == 0)

@@ -112,7 +112,7 @@ pub(super) fn run_mutate(
     };
     let report = scenario(&options);
     for site in &report.redundant {
-        out.say(format_args!("nobody noticed that {site} was left out"))?;
+        out.say(format_args!("undetected: no scenario failed without {site}"))?;
     }
     let line = Tally::new(common, "mutate")
         .field("sites", &report.sites)
@@ -133,7 +133,7 @@ pub(super) fn run_kill(
         _ => place(rounds.common)?,
     };
     let program = std::env::current_exe()
-        .map_err(|error| Failure::Problem(format!("this program: {error}")))?;
+        .map_err(|error| Failure::Problem(format!("cannot find this program: {error}")))?;
     let (table, records) = (&rounds.common.table, name(&rounds.common.records));
     let command = |orders: &str| {
         let mut command = Command::new(&program);

@@ -5,7 +5,7 @@ use icefield_torture::scenarios::{Records, SCENARIOS};
 
 /// Tables outside the list of scenarios, with the scenarios that they have.
 const OTHERS: [(&str, &str); 4] = [
-    (JOIN, "No map: `model`, `crash`, `mutate`, `kill`, `corrupt`, `faults` and `syncs`"),
+    (JOIN, "A join index: `model`, `crash`, `mutate`, `kill`, `corrupt`, `faults` and `syncs`"),
     (DLHT, "In memory: `model`, `linear` and `faults`"),
     (DLHT_SET, "In memory: `model` only"),
     (DLHT_LOCAL, "In memory, for one thread: `model` only"),
