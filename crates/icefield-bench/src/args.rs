@@ -206,7 +206,7 @@ impl FromStr for Batch {
             "stream" => Ok(Self::Stream),
             _ => match text.parse() {
                 Ok(size @ 1..=65_536) => Ok(Self::Of(size)),
-                _ => Err(format!("`{text}` is none of `none`, `stream`, 1 to 65536")),
+                _ => Err(format!("`{text}` is not one of `none`, `stream`, 1 to 65536")),
             },
         }
     }
@@ -337,7 +337,7 @@ fn count(text: &str) -> Result<u64, String> {
     let number = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
     number
         .filter(|number| *number > 0)
-        .ok_or_else(|| format!("`{text}` is no count such as 8000000, 8M or 200k"))
+        .ok_or_else(|| format!("`{text}` is not a count such as 8000000, 8M or 200k"))
 }
 
 /// Parses bucket sizes: `64/8`.
@@ -346,7 +346,7 @@ fn yards(text: &str) -> Result<Yards, String> {
         let (front, back) = (front.parse().ok()?, back.parse().ok()?);
         ((1..=64).contains(&front) && (1..=8).contains(&back)).then_some(Yards { front, back })
     });
-    parsed.ok_or_else(|| format!("`{text}` is no pair of sizes from 1/1 to 64/8"))
+    parsed.ok_or_else(|| format!("`{text}` is not a pair of sizes from 1/1 to 64/8"))
 }
 
 /// Parses a share: `0.2` or `20%`.
@@ -358,7 +358,7 @@ fn share(text: &str) -> Result<f64, String> {
     number
         .ok()
         .filter(|share| (0.0..=1.0).contains(share))
-        .ok_or_else(|| format!("`{text}` is no share such as 0.2 or 20%"))
+        .ok_or_else(|| format!("`{text}` is not a share such as 0.2 or 20%"))
 }
 
 #[cfg(test)]

@@ -14,7 +14,10 @@ pub(crate) fn named(
 ) -> Outcome<Vec<DesignRef>> {
     let admitted: Vec<_> = designs.into_iter().filter(|design| admits(design)).collect();
     if admitted.is_empty() {
-        return Err(Error::option("tables", "none of these tables can do this"));
+        return Err(Error::option(
+            "tables",
+            "none of these tables supports the experiment; see `icefield-bench list`",
+        ));
     }
     Ok(admitted)
 }
@@ -37,15 +40,16 @@ pub(crate) fn chosen_designs(args: &Args) -> Outcome<Vec<DesignRef>> {
     }
     let find = |name: &String| -> Outcome<DesignRef> {
         let known = || DESIGNS.iter().map(|design| design.name).collect::<Vec<_>>().join(", ");
-        let unknown = || Error::option("tables", format!("`{name}` is none of {}", known()));
+        let unknown = || Error::option("tables", format!("`{name}` is not one of {}", known()));
         let design = design_named(name).ok_or_else(unknown)?;
         if let Some(medium) = args.medium.filter(|_| !fits(args, design)) {
             let (asked, usual) = (medium.name(), design.usual_medium().name());
-            let detail = format!("{name} cannot live in {asked}; it usually lives in {usual}");
+            let detail =
+                format!("{name} does not support the medium {asked}; its default is {usual}");
             return Err(Error::option("medium", detail));
         }
         if !hashes(design) {
-            return Err(Error::option("hash", format!("{name} has one hash function")));
+            return Err(Error::option("hash", format!("{name} has only one hash function")));
         }
         Ok(design)
     };

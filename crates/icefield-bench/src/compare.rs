@@ -138,7 +138,7 @@ impl fmt::Display for Comparison {
         let counts = [Verdict::Worse, Verdict::Better, Verdict::Same].map(|v| self.count(v));
         write!(
             f,
-            "{} figures compared: {} worse, {} better, {} within the noise; {} rows without a partner",
+            "{} figures compared: {} worse, {} better, {} within the noise; {} rows in one run only",
             self.changes.len(),
             counts[0],
             counts[1],
@@ -258,7 +258,7 @@ mod tests {
             "{told}"
         );
         assert!(told.ends_with(
-            "2 figures compared: 1 worse, 0 better, 1 within the noise; 2 rows without a partner"
+            "2 figures compared: 1 worse, 0 better, 1 within the noise; 2 rows in one run only"
         ));
     }
 }

@@ -303,7 +303,7 @@ macro_rules! with {
 
 /// Returns DLHT in one of its modes.
 const fn dlht(name: &'static str, create: fn(&Place, Setup) -> Made) -> Design {
-    let open = |_: &Place, _| Err(unsupported("medium", "DLHT does not outlive its process"));
+    let open = |_: &Place, _| Err(unsupported("medium", "DLHT does not survive its process"));
     Design {
         media: &[Medium::Memory],
         is_usual: false,

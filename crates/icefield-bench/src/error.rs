@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 #[non_exhaustive]
 pub enum Error {
     /// The name of the experiment is unknown.
-    #[error("no experiment `{0}`; `icefield-bench list` names all")]
+    #[error("no experiment `{0}`; `icefield-bench list` shows all")]
     NoExperiment(String),
     /// Files are missing or superfluous on the command line.
     #[error("{0}; see `icefield-bench --help`")]

@@ -45,7 +45,7 @@ impl JoinSource for Rows<'_> {
 fn create(_place: &Place, _setup: Setup) -> Made {
     Err(unsupported(
         "tables",
-        "join is built of all its records at once; see `icefield-bench list`",
+        "join is built from all its records at once; `icefield-bench list` shows its experiments",
     ))
 }
 
@@ -67,7 +67,7 @@ fn open(place: &Place, threads: usize) -> Made {
     let options = JoinOptions::default().threads(threads);
     Ok(match place {
         Place::Memory => {
-            return Err(unsupported("medium", "an index in memory does not outlive its process"));
+            return Err(unsupported("medium", "an index in memory does not survive its process"));
         }
         Place::Dir { path, durability, huge_pages } => {
             measured(options.durability(*durability).huge_pages(*huge_pages).open(path)?)

@@ -72,8 +72,12 @@ pub fn run(args: Args) -> Result<bool, Error> {
             output.finish()?;
             Ok(true)
         }
-        ("report", _) => Err(Error::Arguments("report needs a directory of results")),
-        ("compare", _) => Err(Error::Arguments("compare needs two files of results")),
+        ("report", _) => {
+            Err(Error::Arguments("report needs a directory of results, which `--out` wrote"))
+        }
+        ("compare", _) => {
+            Err(Error::Arguments("compare needs two files of results, which `--json` wrote"))
+        }
         (_, []) => experiments::run(args),
         _ => Err(Error::Arguments("only compare and report read files of results")),
     }

@@ -224,7 +224,7 @@ fn cells(row: &Row) -> Outcome<HashMap<String, String>> {
 
 /// Serialization fails only for maps whose keys are not strings; a row has none.
 fn not_json(error: serde_json::Error) -> Error {
-    Error::failed(format!("a result that is no JSON: {error}"))
+    Error::failed(format!("a result is not JSON: {error}"))
 }
 
 /// Formats one line per row and one column per field that any row has; the experiment's own figures come last.

@@ -29,13 +29,13 @@ pub(crate) fn chosen(args: &Args) -> Outcome<Vec<DesignRef>> {
     };
     for name in wanted.iter().filter(|name| !matches!(name.as_str(), "none" | "all")) {
         if known.is_empty() {
-            let detail = "this build has none (features `peers`, `peers-kv`); say `none`";
+            let detail = "this build has no competitors; build with `--features peers` or `peers-kv`, or use `none`";
             return refused("peers", detail.to_owned());
         }
         if !known.contains(name) {
             return refused(
                 "peers",
-                format!("`{name}` is none of {}, all, none", known.join(", ")),
+                format!("`{name}` is not one of {}, all, none", known.join(", ")),
             );
         }
     }
@@ -50,13 +50,13 @@ pub(crate) fn chosen(args: &Args) -> Outcome<Vec<DesignRef>> {
         let mut taken = kinds.iter().map(|kind| kind.name()).chain(ours);
         if taken.any(|name| name == kind.name()) {
             let (path, name) = (path.display(), kind.name());
-            return refused("peer-lib", format!("{path}: another table is called {name}"));
+            return refused("peer-lib", format!("{path}: another table has the name {name}"));
         }
         kinds.push(kind);
     }
     if let Some(kind) = kinds.iter().find(|kind| kind.is_persistent() != on_disk) {
         let place = if on_disk { "in memory only" } else { "on disks only, `--medium disk`" };
-        return refused("medium", format!("{} lives {place}", kind.name()));
+        return refused("medium", format!("{} works {place}", kind.name()));
     }
     Ok(kinds.into_iter().map(design).collect())
 }
@@ -86,7 +86,7 @@ fn open(kind: &dyn Kind, place: &Place) -> Made {
         Place::Dir { path, .. } if kind.is_persistent() => {
             table(kind, kind.open(path, Writes::Durable))
         }
-        _ => Err(unsupported("peers", format!("{} outlives no process", kind.name()))),
+        _ => Err(unsupported("peers", format!("{} does not survive its process", kind.name()))),
     }
 }
 

@@ -24,8 +24,9 @@ pub(crate) fn read(path: &Path) -> Outcome<Vec<Row>> {
     let mut rows = Vec::new();
     for (at, line) in content.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let place = format!("{}: line {}", path.display(), at + 1);
-        let not_one =
-            |why: &str| Error::failed(format!("{place} is no result of `icefield-bench`: {why}"));
+        let not_one = |why: &str| {
+            Error::failed(format!("{place} is not a result of `icefield-bench`: {why}"))
+        };
         let mut row: Row = serde_json::from_str(line).map_err(|e| not_one(&e.to_string()))?;
         if row.experiment.is_empty() || row.table.is_empty() {
             return Err(not_one("it names no experiment or no table"));
@@ -79,7 +80,7 @@ mod tests {
             ("{\"experiment\":\"get\",\"table\":\"a\",\"mops\":\"fast\"}", "line 1"),
             ("\n", "no results"),
         ] {
-            let error = read_back(bad).expect_err("no result").to_string();
+            let error = read_back(bad).expect_err("not a result").to_string();
             assert!(error.contains(why), "{bad:?}: {error}");
         }
         assert!(matches!(read(Path::new("/no/such/file")), Err(Error::File { .. })));

@@ -30,7 +30,7 @@ pub(super) fn run(session: &mut Session) -> Outcome {
     match hardware() {
         Ok(_) => on_hardware(session)?,
         Err(error) => {
-            let why = format!("this machine keeps its cache counters from us: {error}");
+            let why = format!("this machine does not grant access to its cache counters: {error}");
             session.output.warn(&format!("cache-misses cannot be measured here: {why}"));
             let mut row = Row::new(session.experiment, "machine");
             row.extra("not_measured", why);

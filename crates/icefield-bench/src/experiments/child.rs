@@ -49,8 +49,9 @@ pub(super) fn wait_until_ready(child: &mut Child) -> Outcome {
 
 /// In the child: arranges that it ends with its parent. A child whose parent died would never end.
 pub(super) fn end_with_parent() -> Outcome {
-    set_parent_process_death_signal(Some(Signal::KILL))
-        .map_err(|error| Error::failed(format!("no signal when the parent ends: {error}")))
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| {
+        Error::failed(format!("cannot request a signal at the end of the parent: {error}"))
+    })
 }
 
 /// In the child: reports that it is ready.

@@ -43,7 +43,7 @@ pub(super) fn run(session: &mut Session) -> Outcome {
             row.sample("mops", mops(wanted.len() + got as usize, time));
         }
         if !locks.is_empty() {
-            session.blame(design, "locks are left");
+            session.blame(design, "locks are still held");
         }
         if !is_exclusive(session, threads.max(2), batch) {
             session.blame(design, "a lock had two owners");

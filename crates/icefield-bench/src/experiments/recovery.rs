@@ -186,7 +186,7 @@ pub(super) fn child(args: &Args) -> Outcome {
     let (Some(keys), Some(path), Some(durability), [design]) =
         (args.keys, args.dir.clone(), durability, &*designs)
     else {
-        return Err(Error::failed("recovery-child is started by recovery only"));
+        return Err(Error::failed("recovery-child: only recovery starts it; run recovery"));
     };
     let place = Place::Dir { path, durability, huge_pages: args.huge_pages() };
     let table = design.create(&place, setup(args, keys))?;

@@ -129,7 +129,7 @@ fn remove_most(
     let report = AnyTable::open(&path)?.check()?;
     row.extra("check_faults", report.faults.len() as u64 + report.leaked);
     if !report.is_clean() || report.records != kept {
-        session.blame(design, "the table is not clean after removals");
+        session.blame(design, "`check` found faults after removals");
     }
     Ok(())
 }

@@ -190,7 +190,7 @@ impl Benchmark for Exchange {
                 if row & FORWARDINGS_MASK != present {
                     let said = row & FORWARDINGS_MASK;
                     return Ok(Some(format!(
-                        "{present} forwardings of {key} where it says {said}"
+                        "{present} forwardings of {key}, but its record has {said}"
                     )));
                 }
                 forwardings += present as u64;

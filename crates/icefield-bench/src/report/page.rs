@@ -10,7 +10,7 @@ use crate::Outcome;
 use crate::row::{Row, text};
 
 const STYLE: &str = include_str!("style.css");
-const TITLE: &str = "Icefield: what was measured";
+const TITLE: &str = "Icefield: measurements";
 
 /// Returns the whole page, and passes each figure to `keep(name, svg)`. `what` returns the description of an
 /// experiment.
@@ -75,7 +75,7 @@ fn facts(run: &RunFacts) -> Markup {
             "turns with the tables; no table can be faster. Absolute speeds belong to this machine and this hour only."
         }
         @if run.cores == 0 {
-            p { "There is no " code { "run.json" } " beside the results: nothing is known of the machine." }
+            p { "There is no " code { "run.json" } " beside the results, so the machine is unknown." }
         } @else {
             .wide { table .facts {
                 @for (name, value) in facts.iter().filter(|(_, value)| !value.is_empty()) {
@@ -105,7 +105,7 @@ fn claims_table(rows: &[Row]) -> Option<Markup> {
     }
     let others = commands.len();
     (!judged.is_empty()).then(|| html! {
-        h2 #claims { "What the papers say, and what was measured" }
+        h2 #claims { "Claims of the papers and measurements" }
         p {
             "The papers' machines had persistent memory and tens of cores; a claim is judged as a ratio or a count on "
             "this one."

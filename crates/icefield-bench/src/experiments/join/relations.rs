@@ -115,7 +115,11 @@ fn words(path: &Path) -> Outcome<Vec<u64>> {
     let bytes = std::fs::read(path).map_err(|error| Error::file(path, error))?;
     let (words, rest) = bytes.as_chunks::<8>();
     if !rest.is_empty() {
-        let detail = format!("{}: {} bytes are no words", path.display(), bytes.len());
+        let detail = format!(
+            "{}: {} bytes are not a whole number of 8-byte words",
+            path.display(),
+            bytes.len()
+        );
         return Err(Error::option("relations", detail));
     }
     Ok(words.iter().map(|word| u64::from_le_bytes(*word)).collect())

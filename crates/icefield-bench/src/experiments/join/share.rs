@@ -120,7 +120,7 @@ fn pss(maps: &MemoryMaps, within: Option<&Path>) -> u64 {
 pub(in crate::experiments) fn child(args: &Args) -> Outcome {
     child::end_with_parent()?;
     let (Some(keys), Some(path)) = (args.keys, args.dir.as_ref()) else {
-        return Err(Error::failed("join-share-child is started by join-share only"));
+        return Err(Error::failed("join-share-child: only join-share starts it; run join-share"));
     };
     let index = JoinIndex::<u64>::open_read_only(path)?;
     index.set_threads(1);
