@@ -119,8 +119,7 @@ mod cpp {
                 let Installed { package, variable, .. } = installed;
                 println!(
                     "cargo::error=the feature `cpp` needs a C++ compiler and {name}: install {package} (apt-get \
-                     install g++ {package}), or say in {variable} in which directory it is, or build without the \
-                     feature: {error}"
+                     install g++ {package}), or set {variable} to its directory, or build without the feature: {error}"
                 );
             }
             installed.link(&libraries);
@@ -148,7 +147,7 @@ mod kv {
             let Installed { package, variable, .. } = ROCKSDB;
             println!(
                 "cargo::error=the feature `kv` needs a C compiler and RocksDB: install {package} (apt-get install gcc \
-                 {package}), or say in {variable} in which directory it is, or build without the feature: {error}"
+                 {package}), or set {variable} to its directory, or build without the feature: {error}"
             );
         }
         ROCKSDB.link(&libraries);

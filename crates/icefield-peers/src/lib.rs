@@ -165,13 +165,13 @@ pub enum Error {
         symbol: &'static str,
     },
     /// A shared library returns a name that is not valid.
-    #[error("{}: its name is not letters, digits, `-`, `_` and `.`", path.display())]
+    #[error("{}: its name may only have letters, digits, `-`, `_` and `.`", path.display())]
     BadName {
         /// The path of the library.
         path: PathBuf,
     },
     /// A table could not be created.
-    #[error("{0} made no table")]
+    #[error("{0} returned no table")]
     NotMade(String),
     /// A table in files could not be opened or created.
     #[error("{name}: {detail}")]
