@@ -22,9 +22,9 @@ pub(crate) struct Scratch<K: Key> {
     pub words: Vec<u64>,
 }
 
-/// A table as the loops see it. Each call adds its answer to a tally.
+/// The interface between the loops and a table. Each call adds its answer to a tally.
 pub(crate) trait Adapter {
-    /// The type of the table's keys, where it has buffers of them.
+    /// The type of the keys in the buffers of [`Scratch`].
     type Key: Key + Default;
 
     /// Makes one of [`Call::PLAIN`] for a key.
@@ -235,7 +235,7 @@ bench_table!(Mutex<A>, A: Send, this => this.lock().unwrap_or_else(PoisonError::
 pub(crate) struct Words<T>(pub T);
 /// A table of ours whose keys are longer than a word; each key repeats one word.
 pub(crate) struct Wide<T>(pub T);
-/// The single-threaded DLHT, which is no [`Table`].
+/// The single-threaded DLHT, which does not implement [`Table`].
 pub(crate) struct Single(pub DlhtLocal<u64, u64>);
 
 #[inline(always)]
@@ -259,7 +259,7 @@ fn words<'a>(keys: &'a [u64], _buffer: &mut Vec<u64>) -> &'a [u64] {
     keys
 }
 
-/// Accepts the outcome of a call that cannot fail, like that of one that can.
+/// Converts the outcome of a call that cannot fail to a `Result`.
 #[inline(always)]
 fn infallible<T>(outcome: T) -> Result<T> {
     Ok(outcome)

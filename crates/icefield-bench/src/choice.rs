@@ -7,7 +7,7 @@ use crate::prelude::*;
 /// Returns the tables that `admits` accepts.
 ///
 /// # Errors
-/// There are none.
+/// `admits` accepts none of the tables.
 pub(crate) fn named(
     designs: impl IntoIterator<Item = DesignRef>,
     admits: impl Fn(DesignRef) -> bool,

@@ -178,7 +178,7 @@ fn open_dash<P: Directory>(place: &Place, _threads: usize) -> Made {
 /// their split.
 ///
 /// # Errors
-/// Those of the table.
+/// The errors of the table's calls.
 pub(crate) fn fill_segments<A: Ablation>(geometry: Geometry, keys: &[u64]) -> Result<Stats> {
     let options = Dash::<u64, u64, Eh<A>>::options().geometry(geometry);
     let table = options.hash_seed([1, 2]).in_memory()?;
@@ -200,8 +200,8 @@ const fn iceberg(media: &'static [Medium]) -> Design {
         media,
         offers_yards: true,
         recovers_on_threads: true,
-        // Those in the header of `icefield::iceberg`, plus the line of fingerprints in DRAM. The fingerprints of the
-        // back buckets take an eighth of that memory and are not counted.
+        // The costs in the header of `icefield::iceberg`, plus the line of fingerprints in DRAM. The fingerprints of
+        // the back buckets take an eighth of that memory and are not counted.
         costs: &[
             // The fingerprints, and the record's line.
             (2, 0, 0),
@@ -243,7 +243,7 @@ fn open_iceberg(place: &Place, threads: usize) -> Made {
 static PLUSH: Design = Design {
     media: &[Medium::Pmem, Medium::Memory, Medium::Process, Medium::Disk, Medium::Sim],
     offers_levels: true,
-    // Those in the header of `icefield::plush` for a table with two levels, plus the lines of the root entry.
+    // The costs in the header of `icefield::plush` for a table with two levels, plus the lines of the root entry.
     costs: &[
         // The root entry's line and fingerprints; two filters, a state word, and the bucket.
         (7, 0, 0),
@@ -308,13 +308,13 @@ const fn dlht(name: &'static str, create: fn(&Place, Setup) -> Made) -> Design {
         media: &[Medium::Memory],
         is_usual: false,
         pages: Pages::Huge,
-        // Those in the header of `icefield::dlht`: one line, and compare-and-swaps in it.
+        // The costs in the header of `icefield::dlht`: one line, and compare-and-swaps in it.
         costs: &[(1, 0, 0), (1, 0, 0), (1, 1, 0), (1, 1, 0), (1, 1, 0), (1, 1, 0), (1, 1, 0)],
         ..Design::new(name, Maker::Ours { create, open, build: None })
     }
 }
 
-/// For any number of threads.
+/// DLHT for any number of threads.
 static DLHT: Design = Design {
     is_usual: true,
     offers_hashes: true,

@@ -20,7 +20,7 @@ pub(crate) static JOIN: Design = Design {
     ..Design::new("join", Maker::Ours { create, open, build: Some(build) })
 };
 
-/// Rows that a source passes on per call.
+/// Number of rows that a source passes on per call.
 const SHOWN: usize = 4096;
 
 struct Rows<'a>(&'a [u64]);

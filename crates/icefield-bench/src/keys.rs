@@ -47,7 +47,7 @@ impl Tally {
 /// Returns the answers of all threads.
 ///
 /// # Errors
-/// That of the first thread that failed.
+/// The error of the first thread that failed.
 pub(crate) fn sum(parts: Vec<icefield::Result<Tally>>) -> icefield::Result<Tally> {
     let mut all = Tally::default();
     for part in parts {

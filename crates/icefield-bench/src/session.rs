@@ -55,7 +55,7 @@ const MOST_THREADS: usize = 1 << 14;
 /// Limits under `--quick`: records of a table, and operations of a measurement.
 const QUICK_KEYS: u64 = 4_000_000;
 const QUICK_OPS: u64 = 1_000_000;
-/// Keys in one step of loading, per thread.
+/// Number of keys in one step of loading, per thread.
 const LOAD_STEP: usize = 1 << 16;
 
 impl Session {

@@ -132,7 +132,7 @@ fn wrong_options_are_errors() {
         let error = run(args).unwrap_err();
         assert!(matches!(error, Error::Option { option, .. } if option == name), "{error:?}");
     }
-    // Dash does not support it.
+    // Dash does not support `Medium::Disk`.
     let disk = Args { medium: Some(Medium::Disk), ..small("get") };
     let error = run(disk).unwrap_err();
     assert!(matches!(error, Error::Option { option: "medium", .. }), "{error:?}");

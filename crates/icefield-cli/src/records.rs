@@ -155,7 +155,7 @@ pub fn put(args: &PutArgs) -> Outcome {
     })
 }
 
-/// Keys of a file that are removed in one batch.
+/// Number of keys of a file that are removed in one batch.
 const BATCH: usize = 1024;
 /// The number of lines of a file that are reported individually: absent keys, and lines that are not keys.
 const TOLD: u64 = 10;

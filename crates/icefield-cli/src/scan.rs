@@ -38,7 +38,7 @@ pub struct Args {
     json: JsonArgs,
 }
 
-/// Records per call of the table.
+/// Number of records per call of the table.
 pub const PAGE: u64 = 1024;
 
 /// Runs the command.

@@ -101,7 +101,7 @@ unsafe fn symbol<F: Copy>(library: &Library, name: &str) -> Option<F> {
 /// Returns a function that every library must have.
 ///
 /// # Safety
-/// Those of [`symbol`].
+/// As for [`symbol`].
 unsafe fn required<F: Copy>(
     library: &Library,
     path: &Path,

@@ -27,9 +27,9 @@ pub const TIMES_SHRUNK: u64 = 2;
 const REMOVED_PERCENT: u64 = 93;
 /// The largest batch.
 const MOST_IN_BATCH: u64 = 100_000;
-/// The first key. It is large, so that no two tables agree by chance.
+/// The first key. Keys ascend from here, and each is inserted once.
 const FIRST_KEY: u64 = 1 << 20;
-/// Records in a page of a reader's scan.
+/// Number of records in a page of a reader's scan.
 const PAGE: usize = 64;
 
 /// Options of a churn run.

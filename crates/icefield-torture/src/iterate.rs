@@ -17,7 +17,7 @@ use crate::subject::{Sample, Subject};
 
 /// The name of the scenario.
 pub const NAME: &str = "iterate";
-/// Keys that are never removed.
+/// Number of keys that are never removed.
 const STABLE_KEYS: u64 = 40;
 /// First number of the keys that are inserted and removed.
 const CHURN_KEYS: u64 = 1000;
@@ -26,8 +26,8 @@ pub const PASSES: u64 = 6;
 /// The simulated medium yields the processor once in this many events.
 const YIELD_ONE_IN: u32 = 20;
 
-/// Rounds of a hundred writes after which a writer stops. All writers of a table together usually make a dozen before
-/// the scanner finishes.
+/// Number of rounds of a hundred writes after which a writer stops. All writers of a table together usually make a
+/// dozen before the scanner finishes.
 const MOST_ROUNDS: u64 = 300;
 
 /// Results of scans with concurrent writes.

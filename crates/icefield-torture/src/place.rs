@@ -40,7 +40,7 @@ pub trait Place<T> {
     }
 }
 
-/// Steps of one history after which it is reported as hanging.
+/// Number of steps of one history after which it is reported as hanging.
 const STEP_BUDGET: u64 = 1_000_000_000;
 
 /// The simulated medium.

@@ -16,7 +16,7 @@ use crate::rng::{Rng, mix};
 
 /// Time without a hand-over after which a waiting thread takes the turn.
 const STALL: Duration = Duration::from_micros(500);
-/// Checks of the turn before a waiting thread parks.
+/// Number of checks of the turn before a waiting thread parks.
 const SPINS: u32 = 200;
 /// Maximum ticks from the start of an operation to its hand-over. The shortest operations take about as many, so that
 /// few operations run without interruption.

@@ -122,7 +122,8 @@ fn scatter(rank: u64, keys: u64) -> u64 {
 #[derive(Clone, Copy, Debug)]
 struct Zipf {
     exponent: f64,
-    /// The integral of the density up to half a rank past the last one, and from half a rank into the first.
+    /// The values of the integral between which ranks are drawn: `upper` is half a rank past the last rank, `lower` is
+    /// where the first rank begins.
     upper: f64,
     lower: f64,
     /// Candidates this close to their rank are accepted without evaluating the density.
@@ -153,7 +154,7 @@ impl Zipf {
         }
     }
 
-    /// Returns the integral of the density `x^-exponent` up to `x`, up to a constant.
+    /// Returns the integral of the density `x^-exponent` up to `x`, except for an additive constant.
     fn integral(&self, x: f64) -> f64 {
         let log = x.ln();
         expm1_over((1.0 - self.exponent) * log) * log

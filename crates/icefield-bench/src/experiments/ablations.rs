@@ -20,7 +20,7 @@ use crate::table::Levels;
 const COUNTED_RECORDS: u64 = 20_000;
 const COUNTED_SEARCHES: usize = 5_000;
 
-/// Turns that make up one measurement.
+/// Number of turns that make up one measurement.
 const TURNS: usize = 16;
 
 const CALLS: [(&str, Call); 2] = [("get", Call::Get), ("get-miss", Call::GetMiss)];

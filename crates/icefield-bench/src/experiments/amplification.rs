@@ -25,7 +25,7 @@ const MEETINGS: [(&str, &[&str]); 6] = [
     ("back", &["back_inserts"]),
 ];
 
-/// The table is growing.
+/// The classes of calls during a growth.
 const DOUBLING: &str = "doubling";
 const SPLIT: &str = "split";
 
@@ -35,7 +35,7 @@ const DIRECT: &str = "direct";
 /// Accesses to the medium.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cost {
-    /// By [`PM_FIELDS`].
+    /// Counts by [`PM_FIELDS`].
     pub pm: Counts,
     /// Lines read, by structure.
     pub lines: Counts,

@@ -20,7 +20,7 @@ use crate::prelude::*;
 /// The tables that are measured without `--tables`.
 const USUAL: [&str; 4] = ["join", "dash-eh", "iceberg", "cceh-like"];
 const SELECTIVITIES: [u32; 5] = [20, 40, 60, 80, 100];
-/// Rows of the build side, on real memory and simulated.
+/// Number of rows of the build side, on real memory and simulated.
 const BUILD_ROWS: u64 = 10_000_000;
 const SIMULATED_ROWS: u64 = 200_000;
 /// Bytes of records per byte of the last-level cache in the paper: 50 M records of 16 bytes, 55 MB.

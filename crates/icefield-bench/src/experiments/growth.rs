@@ -78,7 +78,7 @@ fn split_load_factor(stats: &Stats) -> Option<f64> {
 /// Sizes of segments in KiB.
 const SIZES: [u32; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 
-/// Buckets per KiB of a segment, and slots per bucket.
+/// Number of buckets per KiB of a segment, and of slots per bucket.
 const BUCKETS: u32 = 4;
 const SLOTS: u32 = 14;
 

@@ -20,7 +20,7 @@ pub(super) const CALLS: [(&str, Call); 7] = [
     ("remove", Call::Remove),
 ];
 
-/// Inserts between two checks of whether the table is moving records.
+/// Number of inserts between two checks of whether the table is moving records.
 const LOOK: usize = 64;
 
 /// Times of calls: those while the table was at rest, and those while it moved its records.

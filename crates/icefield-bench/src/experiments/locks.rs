@@ -1,8 +1,8 @@
 //! A lock manager over a set (DLHT Fig 17): a successful insert takes a lock, a removal releases it.
 //!
-//! Each transaction asks for a batch of locks in the order of their keys and releases those that it got. A lock
-//! that is held is refused; transactions do not wait. Afterwards, threads contend for a small number of locks and
-//! record the owner of each, to check that no lock is ever held twice.
+//! Each transaction requests a batch of locks in the order of their keys and releases those that it got. A lock that is
+//! held is refused; transactions do not wait. Afterwards, threads contend for a small number of locks and record the
+//! owner of each, to check that no lock is ever held twice.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 

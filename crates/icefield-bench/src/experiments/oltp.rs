@@ -12,7 +12,7 @@ const LOCK: u64 = 1;
 const VERSION_BITS: u32 = 15;
 const DATA_SHIFT: u32 = 1 + VERSION_BITS;
 
-/// Checks of a locked row before the thread yields.
+/// Number of checks of a locked row before the thread yields.
 const SPINS: u32 = 64;
 
 pub(super) struct Rows(Dlht<u64, u64>);

@@ -8,7 +8,7 @@ use rustix::thread::disable_transparent_huge_pages;
 
 use crate::prelude::*;
 
-/// Turns that make up one measurement.
+/// Number of turns that make up one measurement.
 const TURNS: usize = 16;
 
 pub(super) fn run(session: &mut Session) -> Outcome {

@@ -26,7 +26,7 @@ const SIZES: [u64; 2] = [1_000_000, 8_000_000];
 /// The time between the end of loading and the kill.
 const GRACE: Duration = Duration::from_millis(20);
 
-/// Reads per batch while the speed is measured: some tens of microseconds.
+/// Number of reads per batch while the speed is measured: some tens of microseconds.
 const WATCHED: usize = 1024;
 
 pub(super) fn run(session: &mut Session) -> Outcome {
@@ -112,7 +112,7 @@ fn reopen(
     let (full_speed, mops) = full_speed(&mut stamps);
     row.sample("full_speed_ms", full_speed);
     row.sample("mops", mops);
-    // That of the last opening.
+    // The curve of the last opening.
     row.extra("curve", json!(curve(&stamps)));
     Ok(placed)
 }
@@ -196,14 +196,15 @@ pub(super) fn child(args: &Args) -> Outcome {
         table.run(Call::TryInsert, &new, Batch::Stream)?;
     }
     child::report_ready()?;
-    // In flight at the kill; the number of records stays the same.
+    // These operations are in flight at the kill. Each inserts and removes a key, so the number of records stays the
+    // same.
     let more = space.keys(keys..keys + CHILD_STEP);
     loop {
         table.run(Call::InsDel, &more, Batch::None)?;
     }
 }
 
-/// Keys that the child generates at a time.
+/// Number of keys that the child generates at a time.
 const CHILD_STEP: u64 = 1 << 16;
 
 /// The number of first reads whose costs are compared: the recovery work depends on the segment of the key.

@@ -22,7 +22,7 @@ use crate::table_stats::is_moving;
 
 const SLICES: usize = 50;
 
-/// Inserts between two clock readings.
+/// Number of inserts between two clock readings.
 const INSERTS: usize = 1024;
 
 /// The numbers that the control counts between two clock readings: a microsecond, like a batch of gets.
@@ -40,8 +40,8 @@ enum Role {
 }
 
 impl Role {
-    /// Returns the role of a thread: readers come first. The control is one thread more than `threads`, so if no
-    /// core is left it shares a reader's.
+    /// Returns the role of a thread: the readers come first, then the inserting threads, then the control, which has
+    /// number `threads`. If no core is left for the control, it shares one with a reader.
     fn of(thread: usize, threads: usize) -> Self {
         match thread {
             _ if thread < threads - threads / 2 => Self::Reads,
@@ -122,7 +122,7 @@ fn grow(
     (threads, batch): Setting,
     round: u64,
 ) -> Outcome<(Placed, u64, Vec<Seen>)> {
-    // Half the records: as many again are inserted while they move.
+    // Sized for half of the records; about as many are inserted while these move.
     let sized = session.setup(session.keys(Medium::Memory).div_ceil(2));
     let placed = session.create(design, Medium::Memory, sized)?;
     let table = &*placed.table;

@@ -20,7 +20,7 @@ fn unlogged(table: &Table, key: u64) -> Result<()> {
     table.put_unlogged(key, value_of(key))
 }
 
-/// What both experiments measure: Plush on one medium, and the records.
+/// The subject of both experiments: Plush on one medium, and the records.
 struct Run {
     design: DesignRef,
     medium: Medium,

@@ -19,7 +19,7 @@ const _: () = assert!(size_of::<Line>() == LINE_BYTES);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pages {
-    /// Whatever pages the medium gives, as for the tables on it.
+    /// The pages that the medium provides by default, as for the tables on it.
     AsMapped,
     Small,
     Huge,

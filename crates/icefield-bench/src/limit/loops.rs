@@ -92,7 +92,7 @@ impl Loop {
             }
             Self::SequentialWrite => {
                 sequential(lines, ops, &mut random, |line| {
-                    // The first two words hold what the other loops need.
+                    // The first two words are not changed, because the other loops use them.
                     line.0[2..].iter().for_each(|word| word.store(1, Relaxed));
                     0
                 })

@@ -25,8 +25,8 @@ pub(super) struct Claim {
     pub command: String,
     #[serde(default)]
     figures: Vec<Figure>,
-    /// What was measured: `{0}`, `{1}` are the figures, `{table}` and `{threads}` those of the row that the first one
-    /// was compared with.
+    /// The measurement in words: `{0}`, `{1}` are the figures, `{table}` and `{threads}` those of the row that the
+    /// first one was compared with.
     #[serde(default)]
     text: String,
     /// What this machine measures instead.
@@ -58,7 +58,7 @@ pub(super) enum Finding {
 #[serde(default, deny_unknown_fields)]
 struct Pick {
     experiment: String,
-    /// Without it, any competitor.
+    /// `None` selects any table that is a competitor, or any of ours, depending on `peer`.
     table: Option<String>,
     peer: bool,
     ops: Vec<String>,
@@ -69,7 +69,7 @@ struct Pick {
     extra: BTreeMap<String, Value>,
 }
 
-/// The row that counts, of several.
+/// Selects one of several rows.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Fold {
@@ -89,7 +89,7 @@ struct Figure {
     over: Option<Pick>,
     /// The figure is divided by another one of its row.
     by: Option<String>,
-    /// By default the least ratio, and the largest number that is none.
+    /// Default: the least value if `over` is set, otherwise the largest.
     fold: Option<Fold>,
     scale: Option<f64>,
     at_least: Option<f64>,

@@ -158,7 +158,7 @@ pub fn run(args: &Args) -> Outcome {
 fn stamp(index: &Path) -> Result<Stamp, Failure> {
     let path = index.display();
     if join_index::open(index)?.is_none() {
-        // It is another table, or none: opening it reports the reason.
+        // The directory holds another table or none; opening it reports the reason.
         let table = icefield::AnyTable::open_read_only(index)?;
         return Err(Failure::Usage(format!(
             "{path}: a {} table, not a join index; build one with `icefield join build-index`",

@@ -152,7 +152,7 @@ pub fn run(args: &Args) -> Outcome {
                 types.value.name()
             )));
         }
-        // Even if an earlier run with the same arguments created the table.
+        // Inferred types are exact, even if an earlier run with the same arguments created the table.
         types.exact_keys = args.create && args.key_type.is_none();
         types.exact_values = args.create && args.value_type.is_none();
         let records = table.len()?;

@@ -18,7 +18,7 @@ pub struct CsvRows {
     null: Option<String>,
     /// The number of rows read so far, including malformed ones.
     number: u64,
-    /// `None`: the row's number.
+    /// `None` if the key is the row's number.
     key: Option<usize>,
     value: Option<usize>,
 }
@@ -236,7 +236,7 @@ impl Place {
     }
 }
 
-/// May precede the first field.
+/// The byte-order mark of UTF-8, which may precede the first field.
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 impl Read for Watched {

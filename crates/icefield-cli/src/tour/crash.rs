@@ -79,7 +79,7 @@ where
 
 /// The time that parent and child wait for each other.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Orders between two updates of the progress bar, with checks for Ctrl-C.
+/// Number of orders between two updates of the progress bar, with checks for Ctrl-C.
 const STEP: usize = 1024;
 
 /// Kills a child halfway, reopens its table, verifies it, and loads the remaining orders.

@@ -14,7 +14,7 @@ use icefield_console::failure::Failure;
 pub trait Shown: Durable<Key = u64> + Sized {
     /// Creates a table.
     fn create(path: &Path) -> Result<Self>;
-    /// Opens it again.
+    /// Opens the table again.
     fn open(path: &Path) -> Result<Self>;
 }
 
@@ -44,7 +44,7 @@ pub struct Design {
     pub name: &'static str,
     /// The stored part of each order.
     pub values: &'static str,
-    /// Measures its speed.
+    /// Measures the table's speed.
     pub measure: fn(&Stage<'_>, &Design) -> Result<Speed, Failure>,
     /// The crash test, for tables that outlive their processes.
     pub outlives: Option<Outlives>,
@@ -54,7 +54,7 @@ pub struct Design {
 pub struct Outlives {
     /// Kills a process that loads a table, and checks the table.
     pub crash: fn(&Stage<'_>, &Design) -> Result<Crash, Failure>,
-    /// The work of that process.
+    /// The work of the process that is killed.
     pub child: fn(&ChildArgs) -> Result<(), Failure>,
 }
 

@@ -1,4 +1,4 @@
-//! The speed of a table with the orders, and the space that they take.
+//! Measures the speed of a table that stores the orders, and the space that the orders take.
 
 use std::fs;
 use std::path::Path;
@@ -42,7 +42,7 @@ impl Spread {
         Self { least: value / ONCE, median: value, most: value * ONCE }
     }
 
-    /// Returns whether it is above another spread, beyond the noise.
+    /// Returns whether this spread is above `other`, beyond the noise.
     pub fn is_above(self, other: Self) -> bool {
         self.least > other.most * MARGIN
     }
@@ -85,9 +85,9 @@ pub struct Speed {
     pub durability: Option<Durability>,
 }
 
-/// Orders per batch.
+/// Number of orders per batch.
 pub const BATCH: usize = 32;
-/// Orders between two clock readings, with an update of the progress bar and a check for Ctrl-C.
+/// Number of orders between two clock readings, with an update of the progress bar and a check for Ctrl-C.
 const STEP: usize = 1024;
 
 /// Measures tables created by `make`.

@@ -157,7 +157,7 @@ fn guessed_types_change_no_value() {
         let back = place.ok(&["get", &table, "1", "2"]);
         assert_eq!(back, format!("1\t{}\n2\t{}\n", column[0], column[1]));
     }
-    // After the rows from which the types are inferred.
+    // Values that do not fit follow after the rows from which the types are inferred.
     let rows: String = (0..1500).map(|row| format!("{row},{row}.5\n")).collect();
     place.file("long.csv", &format!("k,v\n{rows}1500,7\n0x5dd,1.5\n"));
     for _ in 0..2 {

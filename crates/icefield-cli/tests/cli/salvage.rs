@@ -146,7 +146,7 @@ fn salvage_writes_over_nothing() {
     let both = ["--keep-damaged", "both.ndjson", "--json", "both.ndjson"];
     place.fails(2, &[&["salvage", "m.ice", "new.ice"], &both[..]].concat());
     place.fails(2, &["salvage", "m.ice", "new.ice", "--json", "new.ice"]);
-    // Only the report of the failure.
+    // The file contains only the report of the failure.
     std::fs::remove_file(place.path("both.ndjson")).unwrap();
     place.file("taken.ice", "");
     for new in ["m.ice", "m.csv", "taken.ice", "nowhere/new.ice"] {

@@ -25,7 +25,7 @@ use probe::{Known, Outcome, probe};
 pub const NAME: &str = "corrupt";
 /// Number of tables to damage.
 const TABLES: u64 = 8;
-/// Steps after which an operation on a tiny table is reported as hanging.
+/// Number of steps after which an operation on a tiny table is reported as hanging.
 const STEP_BUDGET: u64 = 2_000_000;
 /// Time after which the work on one damaged table on real files is reported as hanging.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);

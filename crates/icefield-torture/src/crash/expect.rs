@@ -18,8 +18,7 @@ pub(super) struct Expect {
     pub(super) ends: Vec<usize>,
     /// All keys must be in the same state: either none has its last value, or every key has it (a `clear` in flight).
     pub(super) together: bool,
-    /// If known, the recovery report must show whether the table was closed cleanly. `None` while it is being opened or
-    /// closed.
+    /// The closed state that the recovery report must show; `None` while the table is being opened or closed.
     pub(super) closed: Option<bool>,
     /// The table may not exist yet.
     pub(super) may_be_missing: bool,
@@ -45,7 +44,7 @@ impl Expect {
         expect
     }
 
-    /// Returns the allowed values of each key as the past of the steps that follow.
+    /// Converts the allowed values of each key to its past, for the expectations of later steps.
     pub(super) fn into_past(self) -> Past {
         let distinct = |values: &[Option<u64>]| {
             let mut values = values.to_vec();

@@ -21,10 +21,11 @@ const SECOND_IMAGES: usize = 24;
 /// One in `READ_ONE_IN` images is also opened read-only.
 const READ_ONE_IN: u64 = 4;
 
-/// Records to reserve room for, on some images. Growth would bring back what a crash left beyond the table's end.
+/// Number of records for which room is reserved on some images. Growth would expose records that a crash left beyond
+/// the table's end.
 const ROOM: u64 = 24;
 
-/// Steps of the medium after which a call on a reopened tiny table is reported as hanging.
+/// Number of steps of the medium after which a call on a reopened tiny table is reported as hanging.
 pub(super) const JUDGE_STEPS: u64 = 1_000_000;
 
 /// The settings under which images are checked.

@@ -67,7 +67,7 @@ pub struct CrashOptions {
     pub exhaustive: u64,
     /// Images to check at any other crash point.
     pub samples: u64,
-    /// One in this many images is crashed again during its recovery.
+    /// One image in this number is crashed again during its recovery.
     pub recover_one_in: u64,
     /// Also run histories of several threads.
     pub threads: bool,

@@ -93,7 +93,7 @@ impl Ledger {
         }
     }
 
-    /// Marks a call that its batch ended before.
+    /// Marks a call that did not run, because its batch ended before it.
     fn never_ran(&mut self, write: Option<usize>) {
         if let Some(at) = write {
             self.writes[at].void = true;

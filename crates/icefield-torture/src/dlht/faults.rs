@@ -17,9 +17,9 @@ use crate::faults::{Counts, attempt, every_call};
 use crate::faulty::fail_at;
 use crate::rng::Rng;
 
-/// Rounds of a trial, each with one change of the whole table.
+/// Number of rounds of a trial, each with one change of the whole table.
 const ROUNDS: u64 = 8;
-/// Keys that are written and read, and further keys that shadow inserts hold.
+/// Number of keys that are written and read, and further keys that shadow inserts hold.
 const KEYS: u64 = 400;
 const SHADOWS: u64 = 12;
 /// First of the keys that make the table grow at the end.
@@ -28,7 +28,7 @@ const FRESH: u64 = 1 << 20;
 /// factor.
 const SHAPES: u64 = 8;
 const SHAPE_STRIDE: u64 = 9;
-/// Threads that share a table, each with its own keys.
+/// Number of threads that share a table, each with its own keys.
 const THREADS: u64 = 3;
 
 /// Fails every allocation in turn, in tables of several shapes. Violations are counted, so that one run shows all of

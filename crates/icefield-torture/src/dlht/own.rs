@@ -8,7 +8,7 @@ use icefield::{DlhtTable, NotShadowed, OnFailure, Op, Shadows, Threading};
 use crate::reference::Reference;
 use crate::rng::Rng;
 
-/// Keys of batches, in addition to those in the table.
+/// Number of keys of batches, in addition to those in the table.
 const KEYS: u64 = 60;
 /// First of the keys that make a table grow in the middle of a transaction.
 const FRESH: u64 = 1 << 32;

@@ -27,7 +27,7 @@ const ERRORS: [Errno; 2] = [Errno::IO, Errno::NOSPC];
 /// Upper bound on the system calls of a trial, for the search for the last one.
 const MAX_CALLS: u64 = 100_000;
 
-/// Results of failing system calls.
+/// Results of a run in which system calls fail.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// System calls that failed, each in several ways.

@@ -23,9 +23,9 @@ use crate::timed::{Ending, within};
 
 /// Number of indexes to damage.
 const INDEXES: u64 = 8;
-/// Steps of the medium after which an index is reported as hanging.
+/// Number of steps of the medium after which an index is reported as hanging.
 const STEP_BUDGET: u64 = 20_000_000;
-/// Keys of an index.
+/// Number of keys of an index.
 const KEYS: u64 = 30;
 /// Size of a block with one checksum.
 const BLOCK_BYTES: u64 = 4096;

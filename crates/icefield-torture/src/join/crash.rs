@@ -18,7 +18,7 @@ use crate::failure::{Failure, guarded};
 use crate::pool::lock;
 use crate::rng::{Rng, mix};
 
-/// Keys of a history.
+/// Number of keys of a history.
 const KEYS: u64 = 9;
 /// Maximum numbers of pairs in a built index. The largest exceeds the bucket ends that fit into a group's line.
 const PAIRS: [u64; 4] = [12, 40, 90, 320];
@@ -43,7 +43,7 @@ struct Watch {
     allowed: Vec<Pairs>,
     /// Set as long as there may be no index yet.
     may_be_absent: bool,
-    /// If known, the closed state that an image must report.
+    /// The closed state that an image must report; `None` if it is unknown.
     closed: Option<bool>,
     exhaustive: u64,
     samples: u64,

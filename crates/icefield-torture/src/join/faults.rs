@@ -15,9 +15,9 @@ use crate::rng::Rng;
 
 /// The error codes of failing calls.
 const ERRORS: [Errno; 2] = [Errno::IO, Errno::NOSPC];
-/// Keys of an index.
+/// Number of keys of an index.
 const KEYS: u64 = 20;
-/// Steps of a trial.
+/// Number of steps of a trial.
 const STEPS: u64 = 40;
 
 /// Fails every system call in turn, in indexes below `place`. Violations are counted.

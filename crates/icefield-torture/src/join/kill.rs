@@ -18,9 +18,9 @@ use crate::kill::ack::{Acks, Stage};
 use crate::kill::{Counts, NAME, stage_name};
 use crate::rng::Rng;
 
-/// Rounds on one index before it is created anew.
+/// Number of rounds on one index before it is created anew.
 const ROUNDS_PER_TABLE: u64 = 8;
-/// Keys of an index.
+/// Number of keys of an index.
 const KEYS: u64 = 50;
 /// Maximum number of pairs in a built index.
 const PAIRS: u64 = 4000;

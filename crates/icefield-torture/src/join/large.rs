@@ -9,11 +9,11 @@ use crate::crash::{CrashOptions, NAME};
 use crate::failure::{Failure, guarded};
 use crate::rng::Rng;
 
-/// Pairs of an index: enough for two threads.
+/// Number of pairs of an index: enough for two threads.
 const PAIRS: u64 = 70_000;
-/// Pairs that are added and merged group by group.
+/// Number of pairs that are added and merged group by group.
 const ADDED: u64 = 500;
-/// Images of a crash point.
+/// Number of images of a crash point.
 const SAMPLES: u64 = 6;
 
 fn options(seed: u64) -> JoinOptions<u64> {

@@ -11,11 +11,11 @@ use crate::rng::Rng;
 use crate::syncs::film::Film;
 use crate::syncs::{Counts, Flaw, Life, Options, every_sync};
 
-/// Keys of an index.
+/// Number of keys of an index.
 const KEYS: u64 = 20;
-/// Steps of a history.
+/// Number of steps of a history.
 const STEPS: u64 = 40;
-/// Steps after the failure.
+/// Number of steps after the failure.
 const AFTER: u64 = 4;
 
 /// Fails every sync of a history of an index in turn, below `place`. Each call is durable when it returns,

@@ -34,7 +34,7 @@ pub use child::child;
 pub const NAME: &str = "kill";
 /// The environment variable that passes a child its orders in tests.
 pub const ORDERS_VARIABLE: &str = "ICEFIELD_KILL_ORDERS";
-/// Rounds on one table before it is created anew.
+/// Number of rounds on one table before it is created anew.
 const ROUNDS_PER_TABLE: u64 = 8;
 /// Writing threads of a child.
 const THREADS: usize = 2;

@@ -7,7 +7,7 @@ use crate::call::{Action, BatchKind, Call, Rule};
 use crate::reference::Reference;
 use crate::rng::{Rng, mix};
 
-/// Keys that one thread writes to: enough for a small table to grow through several sizes.
+/// Number of keys that one thread writes to: enough for a small table to grow through several sizes.
 const KEYS_PER_THREAD: u64 = 600;
 
 /// A step of a thread: one call or one batch.

@@ -31,12 +31,12 @@ use stage::{Stage, record};
 
 /// The name of the scenario.
 pub const NAME: &str = "linear";
-/// Histories on one table: enough for a tiny one to grow through several sizes.
+/// Number of histories on one table: enough for a tiny one to grow through several sizes.
 const HISTORIES_PER_TABLE: u64 = 32;
 /// Minimum share of operations on hot keys that overlap another operation on the same key, for the histories to
 /// count.
 pub const MIN_OVERLAP: f64 = 0.9;
-/// Histories that the threads run in succession, with a barrier between them.
+/// Number of histories that the threads run in succession, with a barrier between them.
 const HISTORIES_IN_A_ROW: u64 = 8;
 /// One table in this many leaves the scheduling to the operating system, so that threads really run in parallel.
 const FREE_ONE_IN: u64 = 32;

@@ -44,7 +44,7 @@ pub(super) struct Plan {
     pub shadows: bool,
 }
 
-/// Keys of one history: a few hot ones, and more for each thread, which fill the table so that it must grow.
+/// Number of keys of one history: a few hot ones, and more for each thread, which fill the table so that it must grow.
 const KEYS_PER_HISTORY: u64 = 64;
 /// Maximum number of hot keys; they are the first keys of a history's range.
 const MAX_HOT: u64 = 3;

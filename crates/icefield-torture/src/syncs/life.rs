@@ -15,13 +15,13 @@ use crate::file_subject::{FileOptions, FileSubject, TINY};
 use crate::rng::Rng;
 use crate::subject::Sample;
 
-/// Calls of a history.
+/// Number of calls of a history.
 const CALLS: u64 = 60;
-/// Keys of a history.
+/// Number of keys of a history.
 const KEYS: u64 = 40;
 /// One history in this many has calls on the whole table; in it they are one tenth of the calls.
 const WHOLE_ONE_IN: u64 = 3;
-/// Calls after the failure.
+/// Number of calls after the failure.
 const AFTER: u64 = 4;
 
 /// Fails every sync of a history of a table in turn, below `place`.

@@ -41,7 +41,7 @@ type Opened = (Box<dyn Erased>, RecoveryReport);
 pub(super) struct Known {
     name: &'static str,
     allows_disk: bool,
-    /// Whether keys and values are words selects one of four engines.
+    /// The two flags select one of four engines: `true` if the keys, or the values, are words.
     create: fn([bool; 2], Common, &Path) -> Result<Opened>,
     open: fn([bool; 2], Common, Mapped) -> Result<Opened>,
     salvage: fn([bool; 2], Common, Mapped, &Path, &Types) -> Result<SalvageReport>,

@@ -5,7 +5,7 @@
 //! unmapped at once. A window has a terabyte while the process has few of them, and less as their number grows. The
 //! kernel assigns the highest addresses that suffice, so other mappings, including smaller windows, fill a window from
 //! its far end, and the addresses directly behind a mapping are used last. A mapping that cannot continue at another
-//! address holds some of them.
+//! address reserves some of them.
 //!
 //! Mapped memory counts against `RLIMIT_AS`; anonymous and private mappings also count against the kernel's limit of
 //! committed memory, where that is strict. Free addresses count against no limit.
@@ -33,7 +33,7 @@ impl Window {
         Self { bytes: window_for(WINDOWS.fetch_add(1, Ordering::Relaxed)) }
     }
 
-    /// Returns how many addresses to look for, for a mapping of `first` bytes now and at most `most` later.
+    /// Returns the number of addresses to request, for a mapping of `first` bytes now and at most `most` later.
     pub(crate) fn bytes(&self, first: u64, most: u64) -> u64 {
         self.bytes.max(first.saturating_mul(8)).min(most).max(first)
     }

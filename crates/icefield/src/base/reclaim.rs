@@ -28,9 +28,9 @@
 //! Retired objects wait with the thread that retired them until they fill a batch and the thread leaves. Objects that
 //! readers still hold back then move to a common queue, which the next batch of any thread checks again. If that may
 //! take too long (the objects were [flushed](Guard::flush), or the queue is long), the reclaiming thread sets `asked`
-//! in the slots that hold them back, and their owners process the queue when they leave. A leaving owner withdraws
-//! its announcement and then reads `asked`. The reclaiming thread sets `asked`, executes a barrier, and then reads
-//! the announcement again. So at least one of the two sees the other's store.
+//! in the slots that hold them back. The owners of these slots process the queue when they leave. A leaving owner
+//! withdraws its announcement and then reads `asked`. The reclaiming thread sets `asked`, executes a barrier, and then
+//! reads the announcement again. So at least one of the two sees the other's store.
 //!
 //! | | store | load | what it publishes |
 //! |---|---|---|---|
@@ -57,7 +57,7 @@ pub const PROTECTED: Ordering = Ordering::Acquire;
 /// Retired objects wait in batches of this size, to share the cost of the barrier.
 const BATCH: usize = 64;
 
-/// From this queue length on, the threads that hold objects back are asked to process the queue.
+/// From this queue length on, `asked` is set for the threads that hold objects back.
 const LONG_QUEUE: usize = 8 * BATCH;
 
 /// The announcement of a thread that is not inside.
@@ -220,7 +220,8 @@ impl Reclaimer {
         }
     }
 
-    /// Reclaims objects that this thread retired or was asked to process. Runs when the thread leaves.
+    /// Reclaims objects that this thread retired, or processes the queue because another thread has set `asked`. Runs
+    /// when the thread leaves.
     #[cold]
     #[inline(never)]
     fn look_after(&self) {
@@ -229,7 +230,7 @@ impl Reclaimer {
         // queue later.
         slot.presence.asked.store(false, Ordering::SeqCst);
         let retired = slot.retired.take();
-        // Fewer objects than a batch: another thread asked for this.
+        // Fewer objects than a batch: another thread has set `asked`.
         let urgent = slot.flushed.take() || retired.len() < self.batch;
         if self.collect(retired, urgent) {
             // A large object is freed one step at a time. The next step runs when this thread leaves again.
@@ -253,7 +254,7 @@ impl Reclaimer {
     }
 
     /// Ends the epoch, takes over the objects `retired` in it, and frees those that no reader can hold. If `urgent`,
-    /// asks the threads that hold back the rest. Returns whether objects remain that can be freed at once.
+    /// sets `asked` for the threads that hold back the rest. Returns whether objects remain that can be freed at once.
     fn collect(&self, retired: Vec<Retired>, urgent: bool) -> bool {
         let mut waiting = self.waiting();
         // SeqCst (R1). The addition is under the lock, so that tags in the queue ascend.
@@ -267,8 +268,8 @@ impl Reclaimer {
             free.extend(waiting.drain(..freed));
             let Some(last) = waiting.back() else { break };
             let patient = !urgent && waiting.len() < LONG_QUEUE;
-            // Threads that left before they could see `asked` have withdrawn when the loop reads the announcements
-            // again.
+            // A thread that left too early to see `asked` has withdrawn its announcement by the time that the loop
+            // reads the announcements again.
             if patient || self.all_know(last.tag) {
                 break;
             }
@@ -285,8 +286,8 @@ impl Reclaimer {
         announced.filter(|&epoch| epoch != NOWHERE).min().unwrap_or(u64::MAX)
     }
 
-    /// Asks all threads that may hold an object of epoch `tag` or earlier. Returns whether there are such threads and
-    /// all of them had been asked before.
+    /// Sets `asked` for all threads that may hold an object of epoch `tag` or earlier. Returns whether there are such
+    /// threads and `asked` had been set before for all of them.
     fn all_know(&self, tag: u64) -> bool {
         let (mut holders, mut news) = (0, false);
         for Slot { presence, .. } in self.slots.iter() {
@@ -294,8 +295,8 @@ impl Reclaimer {
             let announced = presence.announced.load(Ordering::Acquire);
             if announced != NOWHERE && announced <= tag {
                 holders += 1;
-                // SeqCst (R4): the heavy barrier follows. A thread that was asked and has not processed the queue yet
-                // will find it as the current lock holder leaves it.
+                // SeqCst (R4): the heavy barrier follows. A thread whose `asked` is set and that has not processed the
+                // queue yet will find the queue as the current lock holder leaves it.
                 news |= !presence.asked.swap(true, Ordering::SeqCst);
             }
         }

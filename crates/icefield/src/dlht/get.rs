@@ -41,9 +41,10 @@ impl Picture {
 }
 
 impl Index {
-    /// Returns the value of `key`, or its absence, if the primary bucket of `line` decides that and the bin does not
-    /// change meanwhile. Otherwise returns `None`, and the caller uses [`Index::get_slowly`]. No branch depends on the
-    /// position of the key; one depends on whether it was found, like the caller's next branch.
+    /// Returns the value of `key`, or its absence, if the primary bucket of `line` is sufficient for that and the bin
+    /// does not change meanwhile. Otherwise returns `None`, and the caller uses [`Index::get_slowly`]. No branch
+    /// depends on the position of the key. One branch depends on whether the key was found, as the caller's next one
+    /// usually does.
     #[inline(always)]
     pub(super) fn get_quick<M: Threading>(
         isa: impl Isa,

@@ -9,7 +9,7 @@ use super::header::Header;
 use super::layout::{HEADER, LINKS, Links, Pool};
 use crate::base::sync::{AtomicBool, AtomicPtr, AtomicU64, Line, Lines, Ordering};
 
-/// Lines that are freed in one step: 16 huge pages.
+/// Number of lines that are freed in one step: 16 huge pages.
 const LINES_PER_STEP: usize = (32 << 20) / 64;
 
 /// The reason for a new index.

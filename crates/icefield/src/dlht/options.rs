@@ -123,7 +123,7 @@ impl<K: Word, V: Word, M: Threading> DlhtOptions<K, V, M> {
         self
     }
 
-    /// For tests: sets allocations to fail.
+    /// For tests: makes the allocations fail that `faults` selects.
     #[cfg(any(test, feature = "sim"))]
     #[doc(hidden)]
     #[must_use]

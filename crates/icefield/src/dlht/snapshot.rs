@@ -74,10 +74,10 @@ impl<'a, K: Word, V: Word> IntoIterator for &'a Snapshot<K, V> {
 /// ```
 pub struct SnapshotIter<'a, K, V> {
     snapshot: &'a Snapshot<K, V>,
-    /// The next bin.
+    /// The next bin to copy.
     bin: u64,
     picture: Picture,
-    /// The next record of the picture.
+    /// The position of the next record in `picture`.
     at: usize,
 }
 

@@ -174,8 +174,8 @@ impl Index {
         Some(Outcome::Replaced(present))
     }
 
-    /// Makes the slot that this thread reserved `new`, after another change of the bin. If the key is in the bin by
-    /// now, frees the slot instead.
+    /// Changes the slot that this thread reserved to state `new`, after another change of the bin. If the key is in the
+    /// bin by now, frees the slot instead.
     #[inline(never)]
     fn publish_slowly<M: Threading>(
         &self,

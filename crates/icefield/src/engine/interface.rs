@@ -1,4 +1,4 @@
-//! The interface between the durable tables that users see and the engines that implement the designs. Engines know
+//! The interface between the durable tables that users see and the engines that implement the designs. Engines work on
 //! words, byte strings, hashes and media; [`DurableTable`](crate::DurableTable) converts the user's types.
 
 use std::fmt;
@@ -11,7 +11,7 @@ use crate::storage::{Medium, Region, superblock};
 use crate::types::{Keep, Raw, RecordForm, StoredForm, Take, Types};
 use crate::{Error, Result};
 
-/// A table design: what an engine is, and how it is created and opened.
+/// A table design: its name, its options, and the creation and opening of its tables.
 pub trait Design: Sized + 'static {
     /// The name in superblocks and results.
     const NAME: &'static str;

@@ -1,7 +1,7 @@
-//! The persistent designs. They know words, byte strings, hashes and storage, and no type of the user's.
+//! The persistent designs. They work on words, byte strings, hashes and storage, and depend on no type of the user's.
 //!
-//! `interface` is what a design offers to the tables above; `slots` is everything that Dash and IcebergHT share, whose
-//! slots hold the two words of a record. The designs do not import one another.
+//! `interface` has the traits through which the tables above use a design. `slots` has the code that Dash and IcebergHT
+//! share, whose slots hold the two words of a record. The designs do not import one another.
 
 pub(crate) mod dash;
 pub(crate) mod iceberg;

@@ -33,9 +33,9 @@ const FINE_SHARES: usize = 2048;
 const SHARE_RECORDS: u64 = 1 << 14;
 /// Maximum number of records in a share that is settled by copying it out.
 const MOST_COPIED: usize = 1 << 20;
-/// Records that are written to a share at once: 256 bytes, which media write as one block.
+/// Number of records that are written to a share at once: 256 bytes, which media write as one block.
 const CHUNK: usize = 16;
-/// Parts of the source for each thread; several, so that no thread waits long for the last one.
+/// Number of parts of the source for each thread; several, so that no thread waits long for the last one.
 const PARTS: usize = 4;
 /// Returns the error for a source whose second reading differs from the first.
 #[cold]
@@ -200,8 +200,8 @@ impl<M: Medium> Site<'_, M> {
                 }
                 self.storage.flush(records.as_ptr().cast(), size_of_val(records));
                 if self.storage.fence_syncs() {
-                    // A sync covers everything between the ranges flushed. One for records and lines would write other
-                    // shares again.
+                    // A sync covers everything between the flushed ranges. One sync for both the records and the lines
+                    // would also write other shares again.
                     self.storage.try_fence()?;
                 }
                 settler.write_lines(self, region)?;

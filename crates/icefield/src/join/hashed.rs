@@ -13,7 +13,7 @@ use super::source::{JoinSource, share};
 use crate::Result;
 use crate::types::Word;
 
-/// Keys hashed at a time; a multiple of 64, so that batches share no word of a bitmap.
+/// Number of keys hashed at a time; a multiple of 64, so that batches share no word of a bitmap.
 const BATCH: usize = 1 << 16;
 const _: () = assert!(BATCH.is_multiple_of(64));
 /// The bytes whose hash identifies the caller's hash function.

@@ -19,11 +19,11 @@ pub(super) const DELTAS: [&str; 2] = ["delta-0.ice", "delta-1.ice"];
 pub(super) const BLOCK_BYTES: u64 = 4096;
 /// Bytes of a record: key and payload.
 pub(super) const RECORD_BYTES: u64 = 16;
-/// Records in a line.
+/// Number of records in a line.
 pub(super) const LINE_RECORDS: u64 = 4;
 /// Bytes of a group.
 pub(super) const GROUP_BYTES: u64 = 64;
-/// Buckets of a group.
+/// Number of buckets of a group.
 pub(super) const BUCKETS: usize = 16;
 /// Words of a group's filter.
 pub(super) const FILTER_WORDS: usize = 5;

@@ -42,7 +42,7 @@ impl Line {
         equal(0) | equal(2) | equal(4) | equal(6)
     }
 
-    /// [`Isa::has_bits`] of this line.
+    /// Calls [`Isa::has_bits`] on this line.
     #[inline(always)]
     #[track_caller]
     pub(super) fn has_bits(&self, storage: &impl Medium, isa: impl Isa, hash: u64) -> bool {

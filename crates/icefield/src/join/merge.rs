@@ -26,7 +26,7 @@ use crate::storage::Medium;
 
 /// Bytes of records that are written, or passed to a callback, at once.
 pub(super) const WRITTEN_BYTES: usize = 1 << 17;
-/// Blocks of one verification task.
+/// Number of blocks of one verification task.
 const VERIFIED_BLOCKS: u64 = 256;
 
 /// The way in which a merge made the new generation.

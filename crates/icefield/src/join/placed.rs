@@ -4,9 +4,9 @@ use super::delta::{Delta, Effect, Entry};
 use super::layout::{BUCKETS, bucket_of, share_of};
 use crate::base::hash::Hash;
 
-/// Groups of a share.
+/// Number of groups of a share.
 pub(super) const SHARE_GROUPS: u64 = 1 << 12;
-/// Places in a share.
+/// Number of places in a share.
 const SHARE_PLACES: usize = SHARE_GROUPS as usize * BUCKETS;
 /// A share with less than one change per this number of places is sorted by comparisons; any other share by a counting
 /// sort over its places.

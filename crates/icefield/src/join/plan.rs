@@ -20,7 +20,7 @@ use crate::{Error, Result};
 const GROUP_BITS: u64 = 64 * FILTER_WORDS as u64;
 /// Default number of filter bits of a key.
 const BITS: u64 = 11;
-/// Records of a group without a filter, where only the length of buckets matters.
+/// Number of records of a group without a filter, where only the length of buckets matters.
 const RECORDS_UNFILTERED: u64 = 40;
 /// The fractions of its planned number of records to which merges may let a group grow, and shrink.
 const GROWN: (u64, u64) = (3, 2);

@@ -27,24 +27,24 @@ use crate::types::Word;
 /// Distance, in keys, between the prefetch of a group's line and its test; number of keys handled at a time.
 const RING: usize = 64;
 const BURST: usize = 8;
-/// Keys that have passed and whose buckets are located at a time.
+/// Number of keys that have passed and whose buckets are located at a time.
 const OPENED: usize = 8;
 const PASSED: usize = OPENED + BURST;
 const _: () = assert!(PASSED.is_power_of_two() && OPENED >= BURST);
-/// Keys that wait for the lines of their buckets, and keys that are then compared at a time.
+/// Number of keys that wait for the lines of their buckets, and keys that are then compared at a time.
 const QUEUED: usize = 48;
 const COMPARED: usize = 8;
 const WAITING: usize = 64;
 const _: () = assert!(QUEUED + COMPARED + OPENED <= WAITING && WAITING.is_power_of_two());
 const _: () = assert!(BURST <= OPENED && OPENED <= COMPARED && RING.is_power_of_two());
 
-/// Keys between two decisions about the use of the filter.
+/// Number of keys between two decisions about the use of the filter.
 const SEGMENT: usize = 1 << 14;
-/// Keys of a task; a multiple of 64, so that threads share no word of a bitmap.
+/// Number of keys of a task; a multiple of 64, so that threads share no word of a bitmap.
 const TASK: usize = 1 << 16;
 /// Percentage of passing keys above which the filter is bypassed.
 const MOST_PASS: usize = 75;
-/// Segments that bypass the filter before it is tried again.
+/// Number of segments that bypass the filter before it is tried again.
 const BYPASSED: usize = 15;
 const _: () = assert!(TASK.is_multiple_of(SEGMENT) && SEGMENT.is_multiple_of(64));
 

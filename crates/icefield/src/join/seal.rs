@@ -14,7 +14,7 @@ use crate::base::hash::Hash;
 use crate::base::parallel::{Tasks, in_parallel, threads_for};
 use crate::storage::{Cell64, Medium, Region};
 
-/// Blocks of one task.
+/// Number of blocks of one task.
 const SUMMED_BLOCKS: u64 = 256;
 
 /// A group whose line cannot hold the ends of its buckets, because it has too many records.

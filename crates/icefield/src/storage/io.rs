@@ -423,7 +423,7 @@ impl Io {
             return false;
         }
         let flags = MapFlags::SHARED_VALIDATE | MapFlags::SYNC;
-        // SAFETY: a new mapping at an address that the kernel chooses; it is never accessed and unmapped at once.
+        // SAFETY: a new mapping at an address that the kernel chooses. It is unmapped at once and never accessed.
         unsafe {
             let mapped =
                 rustix::mm::mmap(std::ptr::null_mut(), bytes, ProtFlags::READ, flags, file, 0);

@@ -186,7 +186,7 @@ fn identity(storage: &impl Medium, region: &Region) -> Result<Identity> {
 /// table's directory. Decides whether a directory is a table before anything in it is changed.
 ///
 /// # Errors
-/// Those of [`read`].
+/// As for [`read`].
 pub(crate) fn identify(path: &Path, bytes: &[u8]) -> Result<Identity> {
     if bytes.is_empty() {
         return Err(Error::NotFound { path: path.to_owned() });
@@ -312,7 +312,7 @@ pub fn begin_session(storage: &impl Medium, region: &Region) -> Result<SessionSt
     session.clean.store(storage, 0, Ordering::Relaxed);
     // Release: after the store that removes the seal, which is in the same line.
     session.generation.store(storage, generation, Ordering::Release);
-    // P3: before the first change of the session.
+    // P3: durable before the first change of the session.
     storage.try_persist(session)?;
     sound(storage)?;
     Ok(SessionStart { generation, was_clean, records, mended: false })
@@ -321,7 +321,7 @@ pub fn begin_session(storage: &impl Medium, region: &Region) -> Result<SessionSt
 /// Starts a session of an existing table, and makes both copies of its identity intact.
 ///
 /// # Errors
-/// Those of [`begin_session`].
+/// As for [`begin_session`].
 pub fn resume_session(
     storage: &impl Medium,
     region: &Region,
@@ -353,7 +353,7 @@ fn mend(storage: &impl Medium, region: &Region, identity: &Identity) -> Result<b
 /// Ends a session cleanly, with `records` records (at most [`MOST_RECORDS`]). All other data must be durable before.
 ///
 /// # Errors
-/// Those of [`begin_session`].
+/// As for [`begin_session`].
 pub fn end_session(storage: &impl Medium, region: &Region, records: u64) -> Result<()> {
     let session = session(storage, region)?;
     let generation = session.generation.load(storage, Ordering::Relaxed);

@@ -63,10 +63,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
         self.engine.get(K::raw(key), Own::<V>::NEW)
     }
 
-    /// Calls `f` with the value of `key` and returns the result, or `None` if the key is absent. No lock is
-    /// held while `f` runs, so `f` may call the table. Dash and IcebergHT pass a copy of a value that is stored
-    /// by reference (on the stack if it is short) and hold back no reclamation meanwhile. Plush passes its
-    /// bytes in place, and reuses no chunk of the payload log that can be read now before `f` returns.
+    /// Calls `f` with the value of `key` and returns the result, or `None` if the key is absent. No lock is held while
+    /// `f` runs, so `f` may call the table. Dash and IcebergHT pass a copy of a value that is stored by reference (on
+    /// the stack if it is short) and hold back no reclamation meanwhile. Plush passes its bytes in place, and does not
+    /// reuse the chunk that holds them before `f` returns.
     ///
     /// # Errors
     /// As [`get`](Self::get).

@@ -1,4 +1,4 @@
-//! What users see of tables of records: the traits that all tables implement, and the durable table.
+//! The public interface of the tables of records: the traits that all tables implement, and the durable table.
 //!
 //! `traits` are [`Collection`], [`Table`] and [`Durable`]; `durable` is [`DurableTable`], the one implementation for the persistent
 //! designs; `dash`, `iceberg` and `plush` are its aliases for each design, with the calls and options that only that

@@ -42,16 +42,17 @@ pub type PlushOptions<K, V> = TableOptions<K, V, PlushHt>;
 
 /// Operations of [`Plush`] only.
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> DurableTable<K, V, PlushHt, M> {
-    /// Does a [`put`](Self::put) without waiting for a sync: the future resolves when the record is durable. Reads
-    /// see the record at once. After an earlier crash each key has one of the values written since, or the one it
-    /// had. Batches of many callers share a sync, which a background thread of the table runs. The write itself
-    /// happens in the call, before the future is polled. About once in some hundred calls it waits for a sync all the
-    /// same, because its part of the table is full.
+    /// Does a [`put`](Self::put) without waiting for a sync: the future resolves when the record is durable. Reads see
+    /// the record at once. After a crash before that, each key has the value that it had before the call, or one that
+    /// was written since. Batches of many callers share a sync, which a background thread of the table runs. The write
+    /// itself happens in the call, before the future is polled. About once in some hundred calls it waits for a sync
+    /// all the same, because its part of the table is full.
     ///
     /// Where a write to the medium costs next to nothing, the future is ready at once.
     ///
     /// # Errors
-    /// The future's: as [`try_insert`](Self::try_insert); [`crate::Error::Poisoned`] when the sync failed.
+    /// The future fails as [`try_insert`](Self::try_insert) does, and with [`crate::Error::Poisoned`] when the sync
+    /// failed.
     ///
     /// ```
     /// # fn block_on<F: std::future::Future>(future: F) -> F::Output {
@@ -83,15 +84,15 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> DurableTable<K, V, PlushHt, 
     /// See [`Committed`] for an example.
     ///
     /// # Errors
-    /// The future's: [`crate::Error::Poisoned`] when the sync failed.
+    /// The future fails with [`crate::Error::Poisoned`] when the sync failed.
     pub fn committed(&self) -> Committed {
         self.engine.storage().committed()
     }
 
     /// Does a [`put`](Self::put) without a log (§5.7): the record is durable after the next
-    /// [`checkpoint`](Self::checkpoint), [`sync`](Self::sync) or clean shutdown, or earlier. After an earlier crash
-    /// each key has one of the values that it has had since the last of these, or the one it had then. Reads see the
-    /// record at once.
+    /// [`checkpoint`](Self::checkpoint), [`sync`](Self::sync) or clean shutdown, or earlier. After a crash before that,
+    /// each key has one of the values that it has had since the last of these events, or the value that it had then.
+    /// Reads see the record at once.
     ///
     /// # Errors
     /// As [`try_insert`](Self::try_insert).
@@ -128,7 +129,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> DurableTable<K, V, PlushHt, 
     /// Calls [`put_unlogged`](Self::put_unlogged) for each record, then [`checkpoint`](Self::checkpoint) (§5.7).
     ///
     /// # Errors
-    /// As these; records before the failure may be there.
+    /// As for these calls; records before the failure may be there.
     ///
     /// ```
     /// let table = icefield::Plush::<u64, u64>::in_memory()?;

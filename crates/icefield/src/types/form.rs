@@ -1,4 +1,4 @@
-//! The forms in which keys and values are stored. Engines are generic over these and know no other type.
+//! The forms in which keys and values are stored. Engines are generic over these forms and depend on no other type.
 
 use std::fmt;
 use std::marker::PhantomData;

@@ -7,7 +7,7 @@ use super::form::Form;
 
 /// Takes one stored key or value.
 pub trait Take {
-    /// What the caller gets.
+    /// The result of taking.
     type Out;
     /// The name of the expected type, for errors.
     const TYPE: &'static str;

@@ -10,7 +10,7 @@ use icefield_torture::rng::Rng;
 use icefield_torture::scheduler::{self, Scheduler};
 
 const WRITERS: usize = 3;
-/// Calls of each writer.
+/// Number of calls of each writer.
 const CALLS: u64 = 60;
 const KEYS: u64 = 40;
 /// Two pairs of buckets that share only the stash.

@@ -14,7 +14,7 @@ use icefield::{Durability, Error, JoinIndex};
 const ORDERS: &str = "ICEFIELD_JOIN_BESIDE";
 /// The first of the consecutive keys that a writer inserts. No index has them at the start.
 const FIRST_KEY: u64 = 1 << 40;
-/// Keys of an index at the start.
+/// Number of keys of an index at the start.
 const KEYS: u64 = 20_000;
 
 /// Starts this program again with orders.

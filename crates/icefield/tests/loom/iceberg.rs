@@ -20,7 +20,7 @@ struct Bucket {
     lines: Lines,
     number: u32,
     slot: AtomicU64,
-    /// The minimum state of the slot after a crash.
+    /// The oldest state of the slot that a crash may leave.
     durable: AtomicU64,
 }
 

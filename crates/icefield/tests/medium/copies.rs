@@ -7,7 +7,7 @@ use icefield::{DashEh, DashLh, Durable, Iceberg, Plush};
 
 /// Number of writer threads.
 const WRITERS: u64 = 2;
-/// Copies of each table.
+/// Number of copies of each table.
 const COPIES: u64 = 4;
 
 /// Returns the keys of a writer: in ascending order, and far from those of the others.

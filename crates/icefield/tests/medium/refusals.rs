@@ -224,7 +224,7 @@ impl Subject for AnyTable {
     }
 }
 
-/// Keys whose pairs change first in [`JoinIndex`]'s delta log.
+/// Number of keys whose pairs change first in [`JoinIndex`]'s delta log.
 const PAIRS: u64 = 1000;
 
 impl Subject for JoinIndex<u64> {

@@ -249,7 +249,7 @@ fn a_full_table_removes_and_takes_again() -> Check {
     Ok(())
 }
 
-/// Uses a new session for each round, which does not know the chunks that the previous one freed.
+/// Uses a new session for each round, in which the chunks that the previous session freed are not known.
 #[test]
 fn a_full_table_is_opened_and_takes_again() -> Check {
     for len in [100, 1_000] {

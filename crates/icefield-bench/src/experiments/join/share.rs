@@ -21,7 +21,7 @@ pub(in crate::experiments) const CHILD: &str = "join-share-child";
 /// Numbers of records without `--keys`.
 const SIZES: [u64; 2] = [1_000_000, BUILD_ROWS];
 const PROCESSES: [usize; 2] = [1, 8];
-/// Keys that a child generates and probes at a time.
+/// Number of keys that a child generates and probes at a time.
 const ASKED: u64 = 1 << 14;
 
 pub(in crate::experiments) fn run(session: &mut Session) -> Outcome {

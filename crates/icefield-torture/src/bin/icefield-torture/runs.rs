@@ -38,7 +38,7 @@ fn place_or(
     }
 }
 
-/// Steps of a model history.
+/// Number of steps of a model history.
 pub(super) const MODEL_STEPS: usize = 300;
 
 pub(super) fn run_model(scenarios: &Scenarios, rounds: &Rounds<'_>, out: &mut Output) -> Outcome {
@@ -275,7 +275,7 @@ pub(super) fn run_faults(scenarios: &Scenarios, common: &Common, out: &mut Outpu
     tell_faults(common, (scenarios.faults)(common.seed, place.path()), out)
 }
 
-/// Images to check in one round, from one or more histories.
+/// Number of images to check in one round, from one or more histories.
 const OF_HISTORIES: u64 = 5_000;
 
 pub(super) fn run_syncs(

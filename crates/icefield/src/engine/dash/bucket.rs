@@ -85,7 +85,7 @@ impl Bucket {
     #[inline]
     pub(super) fn store_record(&self, storage: &impl Medium, slot: usize, key: u64, value: u64) {
         let place = &self.slots[slot];
-        // Release (E3): a reader that still takes this slot for its former record follows only complete references.
+        // Release (E3): a reader that expects the former record in this slot follows only complete references.
         place.key.store(storage, key, Release);
         place.value.store(storage, value, Release);
     }

@@ -229,9 +229,9 @@ impl<'a, T: Kinds> Locked<'a, T> {
     /// Displaces records to the next bucket, or to the previous one, so that a slot of one of the two buckets becomes
     /// free, and inserts there. Three flushes and fences per displaced record, two for the new one.
     ///
-    /// Forwards, from the probing bucket, only records move whose home is their bucket; backwards, from the home
-    /// bucket, only members. In both directions a record moves to its other bucket. The paper displaces one record; a
-    /// few more fill segments further.
+    /// From the probing bucket, a record moves to the next bucket if its home is the bucket that it is in. From the
+    /// home bucket, a record moves to the previous bucket if that is its home. In both directions a record moves to its
+    /// other bucket. The paper displaces one record; a few more fill segments further.
     #[cold]
     fn displace(&mut self, hash: u64, record: PreparedRecord, steps: usize) -> bool {
         self.displace_from(1, hash, record, steps) || self.displace_from(0, hash, record, steps)

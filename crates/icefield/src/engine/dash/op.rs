@@ -93,8 +93,8 @@ impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
         Ok(found.map(|found| take(found.bucket.record(&core.storage, found.slot).1)))
     }
 
-    /// Looks up a key under locks, in an ablated table: those of both buckets, or of the home bucket without
-    /// probing.
+    /// Looks up a key in an ablated table that takes locks: those of both buckets, or only that of the home bucket if
+    /// there is no probing.
     fn lookup_locked<T>(
         &self,
         probe: &LookupKey<'_>,

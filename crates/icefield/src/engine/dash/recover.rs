@@ -90,7 +90,7 @@ fn recover_segment<T: Kinds>(
 }
 
 /// Reads the segment's lines in order, which the processor does at its full bandwidth. The steps below access the same
-/// lines in random order, whatever the segment holds.
+/// lines in random order.
 fn fetch<T: Kinds>(core: &Core<T>, segment: Segment<'_>) {
     for bucket in segment.buckets {
         bucket.meta(&core.storage);
@@ -178,7 +178,7 @@ pub(super) fn copies<T: Kinds>(
     Ok(())
 }
 
-/// Returns those of `suspects`, slots of `bucket`, whose records `original` holds as well.
+/// Returns the `suspects`, which are slots of `bucket`, whose records are also in `original`.
 fn copies_in(storage: &impl Medium, original: &Bucket, bucket: &Bucket, suspects: u32) -> u32 {
     let mut copies = 0;
     for slot in Bucket::slots_of(bucket.meta(storage).allocated() & suspects) {

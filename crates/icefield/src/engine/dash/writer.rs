@@ -1,7 +1,7 @@
 //! The writes of a batch behind its ring: collected into a window, locked and staged in groups, committed together.
 //!
-//! Each step is done for several operations in a row, which keeps the processor busy. A locked instruction lets no
-//! later one pass, so one between every two operations would serialize them.
+//! Each step is done for several operations in a row, which keeps the processor busy. Later loads wait until a locked
+//! instruction completes, so a locked instruction between every two operations would serialize the operations.
 
 use super::Dash;
 use super::directory::Directory;
@@ -42,7 +42,7 @@ pub(crate) struct Writer<'t, R: RecordForm, P: Directory, M: Medium> {
     table: &'t Dash<R, P, M>,
     pin: EpochGuard<'t>,
     window: Window<'t, Of<R, M, P::Ablation>>,
-    /// The writes that have been staged, in that order, then the others.
+    /// First the staged writes, in the order of staging, then the others.
     waiting: Vec<Waiting<'t>>,
 }
 
@@ -194,7 +194,7 @@ impl<'t, R: RecordForm, P: Directory, M: Medium> Writer<'t, R, P, M> {
         table.prepare_beside(probe, value, needs_key, holds_locks, || self.commit(answer))
     }
 
-    /// Releases what was prepared for writes that will not run.
+    /// Releases the prepared records of writes that will not run.
     #[cold]
     fn abort(&mut self) {
         self.waiting.drain(..).for_each(|waiting| self.table.abort(waiting.write));
@@ -270,7 +270,7 @@ impl<R: RecordForm, P: Directory, M: Medium> BatchWriter for Writer<'_, R, P, M>
 }
 
 impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
-    /// Releases what was prepared for a write that will not run.
+    /// Releases the prepared record of a write that will not run.
     #[cold]
     fn abort(&self, write: Write) {
         if let Write::Put(_, record) = write {

@@ -153,8 +153,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }))
     }
 
-    /// Keeps only the records that are not read yet, for which `is_ahead` returns true for their hash: a halving may
-    /// have joined the bucket at a cursor with buckets that the scan has read.
+    /// Keeps only the records that the scan has not read yet, which are those for whose hash `is_ahead` returns true: a
+    /// halving may have joined the bucket at a cursor with buckets that the scan has read.
     fn drop_seen(
         &self,
         entries: &mut Entries,

@@ -138,7 +138,8 @@ pub(crate) struct Writer<'t, R: RecordForm, M: Medium> {
 }
 
 impl<R: RecordForm, M: Medium> Drop for Writer<'_, R, M> {
-    /// Releases what was claimed and prepared for operations that will not run. Only a panic leaves such operations.
+    /// Releases the claimed slots and prepared records of operations that will not run. Only a panic leaves such
+    /// operations.
     fn drop(&mut self) {
         for staged in self.staged.drain(..) {
             if let Plan::Insert(claimed) = staged.plan {
@@ -149,7 +150,7 @@ impl<R: RecordForm, M: Medium> Drop for Writer<'_, R, M> {
     }
 }
 
-/// Releases what was prepared for a write that will not run.
+/// Releases the prepared record of a write that will not run.
 fn abort<R: RecordForm, M: Medium>(core: &Core<R, M>, record: Option<PreparedRecord>) {
     if let Some(record) = record {
         core.records.discard_key(record.key);
@@ -421,8 +422,7 @@ impl<'t, R: RecordForm, M: Medium> Writer<'t, R, M> {
         answer(index, self.table.write_alone(&self.pin, probe, write)?)
     }
 
-    /// Commits the window that has refused a write. Releases what was prepared for the write if it cannot be tried
-    /// again.
+    /// Commits the window that has refused a write. Releases the prepared record if the write cannot be tried again.
     fn make_room(
         &mut self,
         refused: Result<Attempt>,

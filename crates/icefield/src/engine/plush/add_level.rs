@@ -15,7 +15,7 @@ use crate::storage::alloc::Blocks;
 use crate::storage::{Medium, not_poisoned};
 use crate::types::RecordForm;
 
-/// Entries that are sampled to estimate how full a level is.
+/// Number of entries that are sampled to estimate how full a level is.
 const SAMPLES: u64 = 64;
 /// A level is added when the last one holds this many eighths of the records that fit without continued entries. A
 /// level of nearly empty entries would take more space than continuations do, but continuations cost searches more.
@@ -24,7 +24,8 @@ const DUE_EIGHTHS: u64 = 10;
 /// overflows because of new keys. Updates alone fill the last level as far, but no further.
 const AHEAD_EIGHTHS: u64 = 9;
 const AHEAD_BYTES: u64 = 2 << 20;
-/// Entries of a chain that are counted: where keys crowd, more levels do not help.
+/// Maximum number of entries of a chain that an estimate counts. Where longer chains are, keys crowd, and more levels
+/// do not help.
 const COUNTED: usize = 3;
 
 impl<R: RecordForm, M: Medium> Core<R, M> {
@@ -230,7 +231,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             self.store_state(entry, empty);
             self.forget_filter(entry);
         }
-        // P8: before the entries lose their buckets.
+        // P8: the entries are durably empty before they lose their buckets.
         self.storage.try_fence()?;
         for entry in entries {
             self.wipe_entry(entry.id, empty)?;

@@ -77,7 +77,8 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
         self.write_and(key, value, mode, |wrote| Ok(wrote.done))
     }
 
-    /// Runs one write and passes its outcome to `told`, while it is pinned since before the write.
+    /// Runs one write and passes its outcome to `told`. The thread is pinned from before the write until `told` has
+    /// returned.
     fn write_and<T>(
         &self,
         key: Raw<'_>,
@@ -143,8 +144,8 @@ impl<R: RecordForm, M: Medium> Operations for Plush<R, M> {
             let pin = self.core.pin();
             let before = self.core.find(&probe)?;
             let owned = before.map(|words| self.take_value(words, keep)).transpose()?;
-            // The same words never occur again for another value, so the pin is not needed. It would keep a write
-            // that makes room from reusing chunks that pinned readers may access.
+            // The same words never occur again for another value, so the pin is not needed. With a pin, a write that
+            // makes room could not reuse chunks that pinned readers may access.
             drop(pin);
             let decision = decide(owned.as_ref());
             let (value, mode) = match &decision {

@@ -23,7 +23,7 @@ const RING: usize = 32;
 const PEEK: usize = 16;
 const BURST: usize = 8;
 
-/// Reads of a batch that share a pin. Bounds how long freed payload chunks wait for it.
+/// Number of reads of a batch that share a pin. Bounds how long freed payload chunks wait for it.
 const PINNED: usize = 256;
 
 /// A later operation that is being prefetched.

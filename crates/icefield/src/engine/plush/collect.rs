@@ -40,15 +40,15 @@ const ROUND_PARTS: u64 = 8;
 /// Garbage that is always tolerated: chunks, and bytes for each range that a round reads.
 const TOLERATED_CHUNKS: u64 = 8;
 const TOLERATED_PER_RANGE: u64 = 64;
-/// Chunks that a step gains, and chunks that it frees at most.
+/// Number of chunks that a step gains, and maximum number that it frees.
 const GAINED: u64 = 2;
 const MOST_FREED: usize = 8;
-/// Rounds in which a table that gives space back waits for readers to leave.
+/// Number of rounds in which a table that gives space back waits for readers to leave.
 const PATIENCE: u32 = 1000;
-/// Steps that one write takes at most.
+/// Number of steps that one write takes at most.
 const MOST_STEPS: u32 = 8;
-/// Chunks that a step checks before the first round has ended. It frees those of whose bytes at most this percentage is
-/// needed.
+/// Number of chunks that a step checks before the first round has ended. It frees those of whose bytes at most this
+/// percentage is needed.
 const LOOKS: usize = 2;
 const LOOK_WORTH: u64 = 50;
 

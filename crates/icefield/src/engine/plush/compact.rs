@@ -230,7 +230,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
         self.provide_now(&[(entry, needed.len())])?;
         self.counts.compactions.add(1);
-        // The records are still above, too: a record that exists twice is hidden once.
+        // The records are still in the entries above, too: the upper copy of a record hides the lower one.
         self.rewrite(held, entry, &needed, None)?;
         dropped.into_iter().for_each(|moving| self.note_dropped(moving.record));
         Ok(Absorbed::Yes)

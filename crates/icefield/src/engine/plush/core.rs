@@ -133,7 +133,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
     }
 
-    /// The payload log. For types of fixed width the compiler knows that there is none.
+    /// The payload log; `None` if the slots hold keys and values themselves.
     #[inline(always)]
     pub(super) fn payloads(&self) -> Option<&PayloadLog> {
         if self.measure.is_inline() { None } else { self.payloads.as_ref() }

@@ -5,10 +5,10 @@
 //! records for a long time still stores the current epoch once per [round](LogEpoch::is_round), so that it never
 //! falls too far behind. Log records cannot fall that far behind, because they are overwritten long before.
 
-/// The bits that are left in a log record of the widest keys and values.
+/// The number of bits of an epoch: those that remain in a log record with the widest keys and values.
 const BITS: u32 = 46;
 const MASK: u64 = (1 << BITS) - 1;
-/// Epochs between two that every entry of level 1 stores.
+/// Every entry of level 1 stores each epoch that is a multiple of this.
 const ROUND: u64 = 1 << 20;
 
 /// An epoch of a root entry, or none.

@@ -13,7 +13,7 @@ use super::layout::{Entry, FILTER_WORDS, LINE_WORDS};
 use crate::base::pipeline::prefetch_read;
 use crate::storage::Medium;
 
-/// Rows for each key.
+/// Number of rows for each key.
 const ROWS: u32 = 6;
 /// Spreads a hash over the bits that select rows and rotations.
 const MIX: u64 = 0x9E37_79B9_7F4A_7C15;

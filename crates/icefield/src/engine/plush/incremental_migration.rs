@@ -10,11 +10,11 @@
 //! sorts them by target, each later step moves those for the next targets, and the last one removes them from the
 //! root entry.
 //!
-//! An entry keeps all its records until the last part of them has moved: a record that exists twice is hidden once.
-//! In between no other records come to the entry or leave it, because the next migration of the root entry first
-//! takes the remaining steps. A root entry keeps its records in the same way. Records that come to it during a
-//! departure belong to the next epoch, and each target in level 1 stores the epoch of the departing records together
-//! with its part.
+//! An entry keeps all its records until the last part of them has moved; until then the upper copy of a record hides
+//! the lower one. In between no other records come to the entry or leave it, because the next migration of the root
+//! entry first takes the remaining steps. A root entry keeps its records in the same way. Records that come to it
+//! during a departure belong to the next epoch, and each target in level 1 stores the epoch of the departing records
+//! together with its part.
 
 use super::core::Core;
 use super::moving::counted;
@@ -26,7 +26,7 @@ use crate::types::RecordForm;
 /// The parts into which a root entry's room is divided. Writes to the entry take steps once one part is used; with one
 /// target, one step moves one part.
 const PARTS: usize = 4;
-/// Steps in which records leave for all entries below.
+/// Number of steps in which a root entry's records leave for several entries of level 1.
 const STEPS: usize = 8;
 
 /// The size of a step.
@@ -123,7 +123,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             let index = ((held.entry as u64) << step) + child;
             let first = self.level_entry(1, index)?;
             let size = self.state(first)?.size;
-            // An entry may be continued since this was the last level, whatever its own number of records.
+            // An entry that was continued while this was the last level may still be continued, however few records it
+            // has.
             let is_continued = self.next_of(first)?.is_some();
             if is_continued || size + (room >> step) > room {
                 let level_1 = Underway { level: 1, index, place: 0 };

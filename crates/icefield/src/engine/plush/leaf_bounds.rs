@@ -6,7 +6,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::layout::EntryId;
 
-/// Shards of the bounds, each with its own lock.
+/// Number of shards of the bounds, each with its own lock.
 const SHARDS: usize = 64;
 
 /// The bounds of all chains' leaves. No thread accesses the medium while it holds one of the locks.

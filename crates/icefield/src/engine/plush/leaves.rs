@@ -136,8 +136,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     }
 
     /// Copies records of different keys, at most as many as an entry holds, to their leaves, durably. They stay above
-    /// as well: a record that exists twice is hidden once. Returns whether all were copied. They were not if a leaf
-    /// of the last level (`level`) would have to be split and a level has been added instead.
+    /// as well, where each record hides its copy. Returns whether all were copied. They were not if a leaf of the last
+    /// level (`level`) would have to be split and a level has been added instead.
     pub(super) fn scatter(
         &self,
         held: &Held<'_, M>,
@@ -228,7 +228,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         if let Err(error) = appended {
             return self.settle_runs(&provided).and(Err(error));
         }
-        // P3, P6: the runs, records and filters of these leaves.
+        // P3, P6: the runs, records and filters of these leaves are durable.
         self.end_runs(&provided, self.storage.try_fence())?;
         held.begin_change();
         for Share { leaf, size, taken, .. } in taking() {
@@ -289,7 +289,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
                 return Err(error);
             }
             self.write_records(other, 0, &upper)?;
-            // P6: the records of the other leaf, before the journal contains their number.
+            // P6: the records of the other leaf are durable before the journal contains their number.
             self.storage.try_fence()?;
             let split = Split { first, bound, leaf: other, size: upper.len() };
             self.rewrite(held, leaf, &lower, Some(split))?;

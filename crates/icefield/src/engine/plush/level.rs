@@ -60,8 +60,8 @@ impl<M: Medium> Blocks for Linked<'_, M> {
 
     fn reserve(&self, count: u64) -> Result<()> {
         reserve_blocks(self.storage, self.region, count, self.bytes)?;
-        // Reserves again what a shrunken table gave back, and some more at once, because each call is a system call
-        // there.
+        // Reserves again the space that a shrunken table gave back, and some bytes more, because each reservation is a
+        // system call in a file with holes.
         let from = count.saturating_sub(MAX_CLAIMED) * self.bytes;
         self.storage.reserve(self.region, from, (count * self.bytes - from) + RESERVED_AHEAD)
     }
@@ -74,7 +74,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     }
 
     pub(super) fn chain_blocks(&self) -> Linked<'_, M> {
-        // A word of the filter: the state of a free entry must remain empty.
+        // The link is a word of the filter, because the state of a free entry must remain empty.
         let link = offset_of!(Entry, filter) as u64;
         Linked { storage: &self.storage, region: &self.chains, bytes: ENTRY_BYTES, link }
     }
@@ -139,7 +139,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Fences the references to runs, and ends the claims.
     pub(super) fn settle_runs(&self, provided: &Provided) -> Result<()> {
         if provided.iter().any(|claims| !claims.is_empty()) {
-            // P3: as with P6.
+            // P3: the references are durable, as with P6.
             self.end_runs(provided, self.storage.try_fence())?;
         }
         Ok(())
@@ -363,7 +363,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         entry.next.store(&self.storage, last.entry.next.load(&self.storage, Acquire), Relaxed);
         entry.runs.iter().for_each(|run| run.store(&self.storage, 0, Relaxed));
         self.storage.flush(std::ptr::from_ref(entry).cast(), 64);
-        // P4: an empty entry, before anything refers to it.
+        // P4: the empty entry is durable before anything refers to it.
         let linked = self.storage.try_fence().and_then(|()| {
             last.entry.next.store(&self.storage, claim.block + 1, Release);
             // P5: it is part of the chain.

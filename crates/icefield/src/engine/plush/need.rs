@@ -135,7 +135,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             for entry in self.chain_of(first)? {
                 let found = self.mark_entry(entry, probe)?;
                 if found > 0 {
-                    // P16: older records before newer ones.
+                    // P16: older records become removals before newer ones.
                     self.storage.try_fence()?;
                     marked += if is_copied { 0 } else { found };
                 }
@@ -181,7 +181,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
         not_poisoned(&self.storage)?;
         if self.storage.fence_syncs() {
-            // P22: the copy, before anything refers to it. On other media it is durable already (P0).
+            // P22: the copy is durable before anything refers to it. On other media it is durable already (P0).
             self.storage.try_fence()?;
         }
         let in_root: Vec<usize> = (0..self.root.size(entry))

@@ -109,7 +109,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         if self.measure.is_inline() {
             return self.write_words(probe, words_of(value), mode);
         }
-        // Checked without the lock: whether the payload will be needed at all.
+        // Checked without the lock first, because the payload may not be needed at all.
         let before = if mode.looks() { self.find(probe)? } else { None };
         if !mode.applies(before) {
             return Ok(Wrote { before, done: false });
@@ -174,7 +174,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// with their log records instead, and opening finds the log records whose payload a crash lost.
     pub(super) fn fence_payloads(&self) -> Result<()> {
         if self.payloads().is_some() && !self.storage.fence_syncs() {
-            // P0.
+            // P0: the payload is durable before a log record refers to it.
             return self.storage.try_fence();
         }
         Ok(())

@@ -42,8 +42,8 @@ const ROOT_SHARES: [u64; 2] = [8, 16];
 /// On disks the root of a new table holds the whole capacity, as long as its recovery logs take at most this many
 /// bytes. A record that stays in the root needs one sync a batch; one that moves on needs several.
 const LOG_BYTES: u64 = 64 << 20;
-/// Records that the recovery logs hold for each record of the root, so that a chunk's records have moved on when the
-/// chunk is begun anew (§4.2).
+/// Number of records that the recovery logs hold for each record of the root, so that a chunk's records have moved on
+/// when the chunk is begun anew (§4.2).
 const LOG_SHARE: u32 = 2;
 
 /// Plush as a design, the third parameter of [`DurableTable`](crate::DurableTable).
@@ -210,7 +210,7 @@ impl Opening {
             ("log.ice", log_bytes.next_multiple_of(4096), log_bytes),
             ("journals.ice", journal_bytes.next_multiple_of(4096), journal_bytes),
         ] {
-            // The region with holes must be opened as one before any space is filled.
+            // `levels.ice` may have holes, which opening it as an ordinary region would fill.
             let region = match name {
                 "levels.ice" => storage.region_with_holes(name, max_bytes)?,
                 _ => storage.region(name, max_bytes)?,

@@ -120,7 +120,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
                 Ok(())
             })?;
             if !moves.is_empty() {
-                // P18: the copies, before any entry refers to them.
+                // P18: the copies are durable before any entry refers to them.
                 self.storage.try_fence()?;
                 held.begin_change();
                 for (entry, run, hole) in moves {
@@ -148,7 +148,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         self.chain_allocator.prepare_packed(&self.storage, &words.chains, used.chains.count);
         // The other set of the allocators' words is durable before the phase word selects it.
         self.storage.try_fence()?;
-        // P20: the packed blocks count.
+        // P20: the allocators' new words are valid.
         self.set_phase(Phase::Stable { set: 1 - set })?;
         self.run_allocators.iter().for_each(Allocator::switch);
         self.chain_allocator.switch();

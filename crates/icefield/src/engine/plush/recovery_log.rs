@@ -347,7 +347,7 @@ impl<R: RecordForm> RecoveryLogs<R> {
         // durable.
         storage.fence_deferred()?;
         head.turn.store(storage, turn, Release);
-        // P1: records to come count by this turn's flag; the chunk's former records do not count any more (L3).
+        // P1: from here on, records with this turn's flag count, and the chunk's former records do not (L3).
         storage.try_persist(&head.turn)?;
         self.fill(log, turn, 0);
         Ok(true)
@@ -377,7 +377,7 @@ impl<R: RecordForm> RecoveryLogs<R> {
         Ok(())
     }
 
-    /// [`RecoveryLogs::write`] without the flush.
+    /// Does the same as [`RecoveryLogs::write`] without the flush.
     #[inline(always)]
     pub(super) fn store(
         &self,
@@ -409,7 +409,7 @@ impl<R: RecordForm> RecoveryLogs<R> {
         Ok(())
     }
 
-    /// [`RecoveryLogs::finish`] of many records.
+    /// Does the same as [`RecoveryLogs::finish`] for many records.
     pub(super) fn finish_all(&self, spans: &[Span]) {
         for span in spans {
             // Release: as in `finish`.

@@ -24,7 +24,7 @@ use crate::types::{Raw, RecordForm};
 use crate::{Error, Result};
 
 const WINDOW: usize = 32;
-/// Records that share a fence where a fence is a sync of files.
+/// Number of records that share a fence where a fence is a sync of files.
 const SYNC_WINDOW: usize = 512;
 
 /// The result of an operation of the window, to be returned after the commit.

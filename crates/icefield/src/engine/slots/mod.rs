@@ -2,7 +2,7 @@
 //! store.
 //!
 //! This module holds everything that tables with such slots (Dash and IcebergHT) share, wherever their slots lie. Plush
-//! stores its records in another form and does not use it.
+//! stores its records in another form and does not use this module.
 //!
 //! [`Records`] hashes, compares, stores and drops records. The modules below: `table`, the operations on one key;
 //! `batch`, batches, and [`Operations`](crate::engine::Operations) for every table with slots.

@@ -118,7 +118,7 @@ pub trait Blocks {
     /// Stores and flushes that word.
     ///
     /// # Errors
-    /// Those of [`Blocks::next`].
+    /// As for [`Blocks::next`].
     fn set_next(&self, block: u32, next: u64) -> Result<()>;
     /// Makes the first `count` blocks usable.
     ///
@@ -429,7 +429,7 @@ impl Allocator {
     /// Calls [`free_all`] for one block.
     ///
     /// # Errors
-    /// Those of [`free_all`].
+    /// As for [`free_all`].
     pub fn free(
         &self,
         storage: &impl Medium,
@@ -545,7 +545,7 @@ fn put_back<B: Blocks>(
         set.free.store(storage, head, Release);
         storage.flush_object(&set.free);
     }
-    // P3.
+    // P3: the head is durable before the intents end.
     storage.try_fence()
 }
 

@@ -11,7 +11,7 @@ impl Allocator {
     /// owners that link blocks before `bump` is durable.
     ///
     /// # Errors
-    /// Those of `is_owned`.
+    /// The errors of `is_owned`.
     pub fn raise(
         &self,
         storage: &impl Medium,

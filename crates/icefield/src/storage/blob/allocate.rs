@@ -126,7 +126,7 @@ impl Shared {
         Ok((number, offset))
     }
 
-    /// Takes a block from its owner. Returns `None` when the store knows of no owner: the block is unexamined or
+    /// Takes a block from its owner. Returns `None` when the store has no owner on record: the block is unexamined or
     /// already retired, or the reference names no block.
     pub(super) fn disown(&self, blob: BlobRef) -> Option<Held> {
         let (number, inside) = self.locate(blob)?;

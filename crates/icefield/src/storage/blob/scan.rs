@@ -23,7 +23,7 @@ use crate::storage::mutex::lock;
 
 /// The largest number of blocks that one call of [`BlobStore::prepare`] examines in the sweep, and in the hunt.
 const BLOCKS_PER_CALL: u32 = 256;
-/// The largest number of map words that a hunt passes for one chunk of its appetite.
+/// The largest number of map words that a hunt passes for each chunk that it is to search.
 const WORDS_PER_HUNT: u32 = 1024;
 
 /// The table's answer about a block.
@@ -188,7 +188,8 @@ impl BlobStore {
         self.shared.settle_ripe(storage)
     }
 
-    /// Searches chunks of a class until one with room is found, or the appetite or the call's budget is used up.
+    /// Searches chunks of a class until one with room is found, the requested number of chunks has been searched, or
+    /// the budget of the call is used up.
     fn hunt<M: Medium>(&self, storage: &M, table: &impl Owner, hunt: &mut Hunt, class: usize) {
         let pool = &self.shared.pools[class];
         let mut budget = BLOCKS_PER_CALL;

@@ -32,8 +32,8 @@ impl Shared {
         offset.is_multiple_of(chunk_bytes) && extent == Some(self.classes.extent(content))
     }
 
-    /// Returns the first chunk of the never used tail. Walks the map backwards, over at most one step of growth and
-    /// one run. Chunks before that which look unused are left to the scan.
+    /// Returns the first chunk of the never used tail. Walks the map backwards, over at most one step of growth and one
+    /// run. Unused chunks further back are left to the scan.
     pub(super) fn find_fresh<M: Medium>(&self, storage: &M, end: u32) -> u32 {
         let stop = end.saturating_sub(MAX_GROWTH_CHUNKS + self.longest_run());
         for number in (stop..end).rev() {

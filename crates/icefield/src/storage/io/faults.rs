@@ -112,7 +112,7 @@ impl FaultPlan {
         self.healed.store(true, Ordering::Relaxed);
     }
 
-    /// [`FaultPlan::enter`] of a sync.
+    /// Does the same as [`FaultPlan::enter`] for a sync.
     pub(crate) fn enter_sync(&self, site: &'static str, synced: Synced) -> Result<(), Errno> {
         self.enter(site, true)?;
         match &self.watcher {

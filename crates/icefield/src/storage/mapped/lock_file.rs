@@ -1,4 +1,4 @@
-//! The lock file of a table's directory: whose lock it is, and what it contains.
+//! The lock file of a table's directory: taking the lock, and the content of the file.
 //!
 //! The file is never truncated: its text has a fixed length and is overwritten in place.
 

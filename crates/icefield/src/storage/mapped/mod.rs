@@ -133,7 +133,7 @@ impl Mapped {
     /// changes.
     ///
     /// # Errors
-    /// Those of [`Mapped::open`].
+    /// As for [`Mapped::open`].
     pub fn open_read_only(path: impl AsRef<Path>, options: MappedOptions) -> Result<Self> {
         let io = Io::new(options.faults.clone());
         let purpose = if options.beside_writer { Purpose::ReadBeside } else { Purpose::Read };
@@ -145,7 +145,7 @@ impl Mapped {
     /// without a lock.
     ///
     /// # Errors
-    /// Those of [`Mapped::open`]; [`Error::Unsupported`] for a table in memory.
+    /// As for [`Mapped::open`]; [`Error::Unsupported`] for a table in memory.
     pub(crate) fn reopen(&self, options: &MappedOptions, writes: bool) -> Result<Self> {
         let Some(directory) = &self.directory else {
             return Err(Error::Unsupported("a table in memory has one handle only".into()));

@@ -233,8 +233,8 @@ impl RegionFile {
                 if refusal.is_certain(file.as_fd(), target - len) {
                     return Err(fault(Errno::NOSPC));
                 }
-                // A table may be created of huge pages however long that takes; writers of a table in use do not wait
-                // for more than `MAPPED_AT_ONCE`.
+                // A new file is extended by huge pages however long that takes. A file in use is extended by at most
+                // `MAPPED_AT_ONCE`, because its writers wait.
                 if self.is_huge && (len == 0 || target - len <= MAPPED_AT_ONCE) {
                     self.extend_by_huge_pages(setting.io, file, len, target);
                 }

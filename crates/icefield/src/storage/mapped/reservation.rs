@@ -34,7 +34,7 @@ pub(super) struct Reservation {
     /// Grows under the region's lock for growing.
     bytes: AtomicUsize,
     io: Io,
-    /// For a reservation that may grow.
+    /// `None` if the reservation cannot grow.
     _window: Option<Window>,
 }
 
@@ -229,7 +229,7 @@ impl Reservation {
     /// Maps a frame for every page of the range, where the kernel can.
     ///
     /// # Errors
-    /// Those of [`Io::map_pages`].
+    /// As for [`Io::map_pages`].
     pub(super) fn map_pages(&self, range: Range<u64>) -> Result<(), Errno> {
         let page = page_size() as u64;
         let (start, end) = (range.start / page * page, round_up(range.end, page));

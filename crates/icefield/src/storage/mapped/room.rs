@@ -45,7 +45,7 @@ pub(super) struct Refusal {
 #[derive(Clone, Copy, Debug)]
 struct Refused {
     bytes: u64,
-    /// The bytes that were free nevertheless.
+    /// The bytes that were free when the request was refused.
     left: u64,
     when: Instant,
 }

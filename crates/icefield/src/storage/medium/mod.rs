@@ -74,7 +74,7 @@ pub trait Medium:
     /// Like [`Medium::persist`], but with [`Persist::try_fence`].
     ///
     /// # Errors
-    /// Those of [`Persist::try_fence`].
+    /// As for [`Persist::try_fence`].
     #[inline(always)]
     #[track_caller]
     fn try_persist<T>(&self, object: &T) -> Result<()> {
@@ -106,7 +106,7 @@ pub trait Medium:
     /// `parts`. The caller completes and publishes it, and keeps those bytes unchanged during the call.
     ///
     /// # Errors
-    /// Those of [`Medium::backup_to`].
+    /// As for [`Medium::backup_to`].
     fn copy_regions(&self, path: &Path, parts: &[(&Region, u64)]) -> Result<Self::Copied> {
         let _ = (path, parts);
         Err(Error::Unsupported("this medium has no files to copy".into()))

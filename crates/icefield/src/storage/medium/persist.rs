@@ -4,7 +4,7 @@ use super::properties::Properties;
 use crate::Result;
 use crate::storage::commit::Committed;
 
-/// Flushes, fences and syncs: what makes stores durable.
+/// Flushes, fences and syncs, which make stores durable.
 pub trait Persist: Properties {
     /// Starts the write-back of every line that overlaps the range. Durable after this thread's next fence. The range
     /// must lie in a region of this medium. For any other range the call may end the process by a fault or a panic,
@@ -42,7 +42,7 @@ pub trait Persist: Properties {
     /// next [`Persist::fence_deferred`], or earlier. Media whose fences cost next to nothing fence at once.
     ///
     /// # Errors
-    /// Those of [`Persist::try_fence`].
+    /// As for [`Persist::try_fence`].
     #[inline(always)]
     #[track_caller]
     fn fence_later(&self) -> Result<()> {
@@ -52,7 +52,7 @@ pub trait Persist: Properties {
     /// Returns when everything is durable that any thread has passed to [`Persist::fence_later`].
     ///
     /// # Errors
-    /// Those of [`Persist::try_fence`].
+    /// As for [`Persist::try_fence`].
     #[inline(always)]
     #[track_caller]
     fn fence_deferred(&self) -> Result<()> {

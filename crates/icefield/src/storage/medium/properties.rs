@@ -7,7 +7,8 @@ use crate::Result;
 use crate::storage::commit::SyncMode;
 use crate::storage::durability::Durability;
 
-/// What a medium is: its place, what it survives, what a fence on it costs, and whether it may be changed.
+/// The properties of a medium: its place, the events that it survives, the cost of a fence, and whether it may be
+/// changed.
 pub trait Properties: Sealed {
     /// Fails when this process must not change the table (read-only, poisoned by a failed sync, forked). Every call
     /// that changes a table begins with it; it costs one load.

@@ -35,7 +35,7 @@ pub trait Regions: Sealed {
     /// whole pages.
     ///
     /// # Errors
-    /// Those of [`Regions::grow`].
+    /// As for [`Regions::grow`].
     fn grow_exactly(&self, region: &Region, bytes: u64) -> Result<()>;
 
     /// Removes a region and its bytes from the table. A missing region is not an error. The next [`Regions::region`] of
@@ -49,7 +49,7 @@ pub trait Regions: Sealed {
     /// Gives the pages that lie wholly inside the range back to the file system; they read as zero afterwards.
     ///
     /// # Errors
-    /// The system call failed; the range holds what it held.
+    /// The system call failed; the range is unchanged.
     fn punch(&self, region: &Region, offset: u64, bytes: u64) -> Result<()>;
 
     /// Reserves space for a range of `region`'s bytes again, before data is stored to it: the range may have been

@@ -3,9 +3,9 @@
 
 use super::line::LineId;
 
-/// Lines per media block.
+/// Number of lines per media block.
 const BLOCK_LINES: u32 = 4;
-/// Blocks in the medium's write-combining buffer of 16 KiB, and in its read buffer.
+/// Number of blocks in the medium's write-combining buffer of 16 KiB, and in its read buffer.
 const BUFFER_BLOCKS: usize = 64;
 
 /// The cost of operations so far, summed over all threads.

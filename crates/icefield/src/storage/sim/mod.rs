@@ -286,8 +286,8 @@ impl Sim {
         self.state().new_thread();
     }
 
-    /// Returns whether the effect of a flush or fence that the mutation left out is still missing: lines that it would
-    /// have made durable, or begun to, are not durable otherwise either.
+    /// Returns whether the effect of a flush or fence that the mutation left out is still missing: some lines that it
+    /// would have made durable, or whose write-back it would have started, have not become durable in another way.
     #[must_use]
     pub fn is_left_out(&self) -> bool {
         self.state().is_left_out()

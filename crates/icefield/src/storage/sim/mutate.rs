@@ -86,7 +86,7 @@ pub struct Mutation {
 }
 
 impl Mutation {
-    /// Returns the mutation of a site. A flush or fence has no effect; a store takes effect before this thread's
+    /// Creates the mutation of a site: a flush or fence gets no effect; a store takes effect before this thread's
     /// preceding fence in the same operation, and before the preceding store to the same line.
     #[must_use]
     pub fn of(site: Site) -> Arc<Self> {
@@ -134,7 +134,7 @@ impl Mutator {
         self.hit(at, SiteKind::Store)
     }
 
-    /// Returns whether the flush has no effect; `effective` says whether it would have one without the mutation.
+    /// Returns whether the flush has no effect; `effective` is true if it would have one without the mutation.
     pub(super) fn flush(&self, at: &'static Location<'static>, effective: bool) -> bool {
         let skip = self.hit(at, SiteKind::Flush);
         if skip && effective {

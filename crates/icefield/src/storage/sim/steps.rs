@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use super::{HANG, Sim, image, mode};
 use crate::storage::medium::SimHooks;
 
-/// Steps of other threads that a thread waits for: about those of a longer operation.
+/// Number of steps of other threads that a thread waits for: about those of a longer operation.
 const STEPS_APART: u64 = 500;
 /// The largest number of yields meanwhile.
 const WAITS_APART: u32 = 2_000;

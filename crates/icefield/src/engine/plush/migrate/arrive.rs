@@ -15,8 +15,8 @@ use crate::storage::Medium;
 use crate::types::RecordForm;
 use crate::{Error, Result};
 
-/// Targets that share their fences. Their writes, 30 blocks, stay in the medium's buffer (16 KiB on Optane) until
-/// their states follow; with all 16 targets together, the entries were written twice.
+/// Number of targets that share their fences. Their writes, 30 blocks, stay in the medium's buffer (16 KiB on Optane)
+/// until their states follow; with all 16 targets together, the entries were written twice.
 const TOGETHER: usize = 8;
 /// An entry of the last level is compacted before it is full when its filters contain at least one in this many of
 /// the arriving records.
@@ -260,7 +260,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         targets: &[Target<'_>],
         provided: &Provided,
     ) -> Result<()> {
-        // P3, P6: the runs, records and filters of these targets.
+        // P3, P6: the runs, records and filters of these targets are durable.
         self.end_runs(provided, self.storage.try_fence())?;
         helds.clone().for_each(|held| held.begin_change());
         let chained = || targets.iter().filter(|target| target.is_chained());
@@ -319,7 +319,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
                 self.migrate_down(held, level, index)?;
                 continue;
             }
-            // An empty entry has no stale records, whatever its filter reports; or the records need no further run.
+            // A compaction is not needed if the entry is empty, so that it has no stale records whatever its filter
+            // contains, or if the records fit into the runs that it has.
             let in_place = size == 0 && tail.id == first.id
                 || self.runs_for(size + needed) == self.runs_for(size);
             if fits && (in_place || !self.brings_updates(first, records)) {

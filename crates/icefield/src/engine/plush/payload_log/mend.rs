@@ -9,7 +9,7 @@ use crate::engine::MAX_BYTES;
 use crate::engine::mending::Mending;
 use crate::storage::Medium;
 
-/// Records of a chunk that are examined. The first one has the chunk's epoch, unless a crash lost it.
+/// Number of records of a chunk that are examined. The first one has the chunk's epoch, unless a crash lost it.
 const LOOKED_AT: usize = 8;
 /// Failed searches over all epochs after which only epochs of other chunks are tried: each computes a million hashes.
 const MOST_FAILURES: usize = 2000;

@@ -151,7 +151,7 @@ impl PayloadLog {
             cell.store(storage, used.pack(), Release);
             storage.flush_object(cell);
         }
-        // Y1.
+        // Y1: the words are durable before anything is written to the chunks.
         storage.try_fence()?;
         taken.for_each(|chunk| {
             space.whole.remove(&chunk);
@@ -206,7 +206,7 @@ impl PayloadLog {
         storage.grow(&self.map, u64::from(chunks) * WORD_BYTES)?;
         self.chunks.extend(chunks);
         space.chunks = chunks;
-        // In case the words cannot be stored: then other records may have these chunks.
+        // The chunks are free until the caller has stored their words. If that fails, other records may have them.
         space.whole.extend(start..chunks);
         Ok(start)
     }
