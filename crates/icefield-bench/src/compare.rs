@@ -102,7 +102,7 @@ impl Comparison {
                 None => comparison.only_before.push(identity),
             }
         }
-        // In the order of the file.
+        // Compares the rows in the order of the file.
         let left = identified(after).map(|(identity, _)| identity);
         comparison.only_after.extend(left.filter(|identity| later.contains_key(identity)));
         comparison

@@ -99,11 +99,11 @@ const DASH_COSTS: &[(usize, usize, usize)] = &[
     // The record, then the metadata.
     (2, 2, 2),
     (2, 2, 2),
-    // One word in place.
+    // The update of one word in place.
     (3, 1, 1),
     // Both writes; the remove finds the insert's lines in the cache.
     (3, 3, 3),
-    // The mean of the two, rounded up.
+    // Half reads, half updates: the mean of both costs, rounded up.
     (3, 1, 1),
 ];
 
@@ -210,11 +210,11 @@ const fn iceberg(media: &'static [Medium]) -> Design {
             // The fingerprints; the record.
             (1, 1, 1),
             (1, 1, 1),
-            // One word in place.
+            // The update of one word in place.
             (2, 1, 1),
             // Both writes; the remove finds the insert's lines in the cache.
             (1, 2, 2),
-            // The mean of the two, rounded up.
+            // Half reads, half updates: the mean of both costs, rounded up.
             (2, 1, 1),
         ],
         regions: regions! {
@@ -255,7 +255,7 @@ static PLUSH: Design = Design {
         (7, 1, 1),
         // Both writes; the remove finds the insert's record in the root.
         (4, 2, 2),
-        // The mean of the two, rounded up.
+        // Half reads, half updates: the mean of both costs, rounded up.
         (7, 1, 1),
     ],
     regions: regions! {

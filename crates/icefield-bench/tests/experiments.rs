@@ -494,7 +494,7 @@ fn results_go_to_a_directory() {
     assert!(page.contains("<th>processor</th>") && !page.contains("http://www.w3.org/1999/xlink"));
     let loads = ["src=", "url(", "<script", "<link", "@import"];
     assert!(loads.iter().all(|word| !page.contains(word)), "the page loads something");
-    // One by one and in batches.
+    // There is one figure for single calls and one for batches.
     let figures: Vec<_> = dir.path().join("new/figures").read_dir().unwrap().collect();
     assert_eq!(figures.len(), 2);
 }

@@ -117,7 +117,7 @@ fn stores_in_files_take_part_on_a_disk() {
             assert!(number(row, "mops") > 0.0);
         }
     }
-    // Reopened for the warm probes.
+    // The peer is reopened for the warm probes.
     let rows = rows(Args { selectivity: vec![100], ..on_a_disk("join", SyncMode::Every(100)) });
     assert!(["redb", "lmdb", "rocksdb"].iter().all(|name| {
         rows.iter().any(|row| row["table"] == *name && row["extra"]["phase"] == "warm")

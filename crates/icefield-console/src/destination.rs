@@ -178,7 +178,7 @@ pub fn refuse_reads(output: &Path, reads: &[&Path]) -> Result<(), Failure> {
                         || found.is_some_and(|found| holds(read, found))
                 }
                 Ok(file) => Some(id(&file)) == found,
-                // Another output that does not exist yet.
+                // `read` is another output, which does not exist yet.
                 Err(_) => place.is_some() && resolved(read) == place,
             }
         };

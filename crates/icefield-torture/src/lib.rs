@@ -1,6 +1,5 @@
 //! Scenarios, checkers and workloads shared by Icefield's tests, benchmarks and torture runs.
 
-// Unit tests use a toy table and do not need these instantiations.
 pub mod budget;
 pub mod call;
 pub mod churn;
@@ -18,7 +17,7 @@ pub mod operation;
 #[cfg(not(test))]
 pub mod scenarios;
 pub mod scheduler;
-// Instantiates scenarios, as `scenarios` does.
+// Unit tests use a toy table and do not need the instantiations in this module and in `scenarios`.
 #[cfg(not(test))]
 pub mod join;
 pub mod kill;

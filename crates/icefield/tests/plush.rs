@@ -381,7 +381,7 @@ fn records_may_depart_while_others_come_and_all_are_cleared() -> Check {
         let sim = Sim::new(SimOptions { recording: false, ..SimOptions::default() });
         let table = options.clone().create_on(sim.clone())?;
         (0..keys).try_for_each(|key| table.put(key, key))?;
-        // The image is that of a crash.
+        // The image is that of a crash: the table is still open.
         let options = SimOptions { recording: false, ..SimOptions::default() };
         let reopened =
             Plush::<u64, u64>::options().open_on(Sim::from_image(&sim.image(), options))?;

@@ -36,7 +36,7 @@ pub(super) fn run(session: &mut Session) -> Outcome {
     let asked = session.args.link_ratio.clone();
     let ratios = if asked.is_empty() { RATIOS.to_vec() } else { asked };
     let mut designs = session.ours_on(Medium::Memory)?;
-    // The tables that report their bins.
+    // Keeps only the tables that report their bins.
     designs.retain(|design| design.offers_hashes);
     for design in designs {
         for ratio in &ratios {

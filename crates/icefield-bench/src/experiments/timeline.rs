@@ -71,9 +71,9 @@ struct Seen {
 
 pub(super) fn run(session: &mut Session) -> Outcome {
     let mut designs = session.ours_on(Medium::Memory)?;
-    // The tables that report when their records move.
+    // Keeps only the tables that report when their records move.
     designs.retain(|design| design.offers_hashes && !design.is_for_one_thread);
-    // At least one reader and one writer.
+    // A run needs at least one reader and one writer.
     let mut settings = session.settings(&[Batch::Of(32)]);
     settings.iter_mut().for_each(|(threads, _)| *threads = (*threads).max(2));
     settings.dedup();
@@ -144,7 +144,7 @@ fn grow(
         }
         Role::Inserts => {
             let seen = insert(table, &new[part(new.len(), thread - readers, writers)], began);
-            // On failure too: readers wait for this.
+            // Also after a failure, because readers wait for this.
             writing.fetch_sub(1, Relaxed);
             seen
         }

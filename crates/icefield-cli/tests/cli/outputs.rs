@@ -59,7 +59,7 @@ fn no_command_writes_to_what_it_reads() {
         "1 rows loaded\n"
     );
 
-    // Through redirections: the shell has opened both files.
+    // The shell opens both files for redirections.
     let input = || std::fs::File::open(&rows).unwrap();
     let mut command =
         place.command(&["load", "t.ice", "-", "--format", "ndjson", "--json", "rows.ndjson"]);

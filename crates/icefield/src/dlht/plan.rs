@@ -47,7 +47,7 @@ impl Default for Plan {
             link_ratio: 1.0 / 8.0,
             fixed: false,
             max_bytes: u64::MAX,
-            // One page.
+            // The bins fill one page.
             least_bits: 6,
             growth_bits: None,
             faults: None,

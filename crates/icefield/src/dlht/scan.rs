@@ -43,7 +43,7 @@ impl<M: Threading> Core<M> {
                 Err(Rehashed) => {
                     records.truncate(first);
                     if self.finish(index).is_err() {
-                        // No memory: records remain in both orders.
+                        // There is no memory to move the remaining records, so there are records in both orders.
                         self.scan_between(index, place, generation, records);
                         return Ok(None);
                     }

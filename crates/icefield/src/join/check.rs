@@ -89,7 +89,7 @@ fn check_files<M: Medium>(view: &View<M>, threads: usize, faults: &mut Vec<Strin
         faults.push(format!("I2: byte {at} of the header's block is not zero"));
     }
     if view.verify_all(threads).is_err() {
-        // Block by block, to list the damaged ones.
+        // Verifies block by block, to list the damaged ones.
         let bad = |block: &u64| view.base.verify_block(storage, sums, *block).is_err();
         let blocks: Vec<u64> = (1..layout.blocks()).filter(bad).take(TOLD).collect();
         match blocks.is_empty() {

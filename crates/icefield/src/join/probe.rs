@@ -64,8 +64,8 @@ pub(super) trait Sink {
     fn gathered(&mut self, position: usize, payload: u64) -> bool;
 }
 
-/// Calls `visit` with the payload of each record that [`Sink::hits`] names, until one call returns `true`. Returns whether
-/// one did.
+/// Calls `visit` with the payload of each record that [`Sink::hits`] names, until one call returns `true`. Returns
+/// whether one did.
 #[inline(always)]
 fn any_payload(
     storage: &impl Medium,

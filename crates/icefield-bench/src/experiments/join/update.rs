@@ -162,7 +162,7 @@ fn meanwhile(
             let mut first = true;
             probe(&mut || std::mem::take(&mut first) || !done.load(Relaxed))
         });
-        // With one thread, as the other thread probes.
+        // The merge uses one thread, because another thread probes.
         let outcome = index.insert_batch(&rows.pairs).and_then(|()| index.merge());
         done.store(true, Relaxed);
         let probed = prober.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));

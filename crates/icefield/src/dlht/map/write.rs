@@ -284,7 +284,7 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
             When::Present if seen.present.is_none() => Some(Put::Kept(None)),
             _ => None,
         };
-        // Before any memory is allocated.
+        // Checks the condition before any memory is allocated.
         let mut seen = self.look(spot, namespace, &key);
         if let Some(kept) = kept(seen) {
             return Ok(kept);

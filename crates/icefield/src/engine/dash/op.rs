@@ -335,7 +335,7 @@ impl<R: RecordForm, P: Directory, M: Medium> SlotTable for Dash<R, P, M> {
         let (located, mut locked) = self.lock(probe.hash)?;
         let Some(found) = locked.find(probe)? else { return Ok(None) };
         let (_, word) = found.bucket.record(&self.core.storage, found.slot);
-        // Before the fence, as in `write_prepared`.
+        // Counted before the fence, as in `write_prepared`.
         self.length.add(located.generation, -1);
         locked.remove(&found, probe.hash, pin);
         drop(locked);

@@ -47,8 +47,8 @@ const MOST_FREED: usize = 8;
 const PATIENCE: u32 = 1000;
 /// Number of steps that one write takes at most.
 const MOST_STEPS: u32 = 8;
-/// Number of chunks that a step checks before the first round has ended. It frees those of whose bytes at most this
-/// percentage is needed.
+/// Number of chunks that a step checks before the first round has ended, and a percentage: it frees the chunks of whose
+/// bytes at most this part is needed.
 const LOOKS: usize = 2;
 const LOOK_WORTH: u64 = 50;
 

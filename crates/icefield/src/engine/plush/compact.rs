@@ -172,7 +172,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         let mut seen = [0_u64; 128];
         let mut stale = 0;
         for &Moving { record, hash } in records {
-            // The high bits are those of the entry.
+            // The high bits are the same for all records of the entry, so only low bits are used.
             let (word, bit) = (&mut seen[(hash >> 6) as usize % 128], 1 << (hash % 64));
             stale += usize::from(record.dead || *word & bit != 0 || self.dangles(record)?);
             *word |= bit;
@@ -270,7 +270,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         if self.root.has_unlogged(held.entry) {
             return Ok(Vec::new());
         }
-        // Includes the records that were acknowledged before they were durable.
+        // This fence includes the records that were acknowledged before they were durable.
         self.storage.fence_deferred()?;
         let records = (self.root.moved(held.entry)..self.root.size(held.entry)).rev();
         Ok(records.map(|at| self.moving(self.root.record(held.entry, at))).collect())

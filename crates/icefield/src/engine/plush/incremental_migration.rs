@@ -93,7 +93,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     fn departure_is_due(&self, held: &Held<'_, M>, size: usize) -> bool {
         let room = self.shape.records();
         if self.shape.step(0) > 0 {
-            // One more step for the sort.
+            // The sort is one step more.
             return size + (STEPS + 1).min(room / PARTS) >= room
                 || self.root.departing(held.entry).is_some();
         }

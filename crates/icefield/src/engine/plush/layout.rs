@@ -18,7 +18,7 @@ pub(super) const MAX_BUCKETS: usize = 16;
 /// The most records of an entry.
 pub(super) const MAX_RECORDS: usize = SLOTS * MAX_BUCKETS;
 pub(super) const ENTRY_BYTES: u64 = size_of::<Entry>() as u64;
-/// Number of runs of buckets of an entry: 1, 1, 2, 4 and 8 buckets.
+/// Number of runs of buckets of an entry, which have 1, 1, 2, 4 and 8 buckets.
 pub(super) const RUNS: usize = 5;
 /// Sizes of runs. Each size has its own blocks, allocator and region.
 pub(super) const CLASSES: usize = 4;

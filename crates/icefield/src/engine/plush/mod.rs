@@ -169,7 +169,7 @@
 //! | P17 phase word, packing | the blocks that entries refer to are in use, whatever the free lists contain | the table as before |
 //! | P18 copy of a run or chained entry | an entry may refer to it | a packing to continue |
 //! | P19 reference to the copy | the former block is free | the same |
-//! | P20 phase word, stable | the packed blocks count | the same |
+//! | P20 phase word, stable | the allocators' new words are valid | the same |
 //! | P21 number of levels, less by one | the last level, which is empty, is removed | the level, empty |
 //! | P22 copy of a payload, where there is no space for a record and a fence syncs | the existing records may refer to it | a payload without a reference |
 //! | P23 words that refer to the copy | the payload's chunk may be freed | records that refer to either payload |

@@ -75,7 +75,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(room)
     }
 
-    /// Drops stale records below the root entry of a hash and collects some payload chunks. Returns whether there were any.
+    /// Drops stale records below the root entry of a hash and collects some payload chunks. Returns whether there were
+    /// any.
     fn make_room_below(&self, hash: u64) -> Result<bool> {
         let compacted = {
             let _pin = self.pin();
@@ -166,8 +167,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(marked)
     }
 
-    /// Changes the records that refer to a payload so that they refer to its copy, which needs no space. Returns `false`
-    /// when the log's records cannot be changed.
+    /// Changes the records that refer to a payload so that they refer to its copy, which needs no space. Returns
+    /// `false` when the log's records cannot be changed.
     pub(super) fn redirect(
         &self,
         held: &Held<'_, M>,

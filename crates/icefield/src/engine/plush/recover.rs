@@ -107,7 +107,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             let room = self.runs[class].len() / blocks.bytes;
             self.check_handed_out(allocator, &words.runs[class], room)?;
             allocator.raise(&self.storage, &words.runs[class], owned)?;
-            // A damaged intent may have raised it to any number.
+            // A damaged intent may have raised the number of blocks handed out to any number.
             self.check_handed_out(allocator, &words.runs[class], room)?;
             resolved += allocator.recover(&self.storage, &words.runs[class], &blocks, owned)?;
         }

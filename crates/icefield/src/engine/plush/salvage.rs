@@ -36,7 +36,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         let (storage, words) = (&self.storage, self.root_words()?);
         let levels = words.levels.load(storage, Acquire);
         if levels == 0 || levels > self.shape.max_levels() as u64 {
-            // Recovery rejects it.
+            // Recovery rejects this number of levels.
             return Ok(());
         }
         let bytes = self.shape.entries_above(levels as usize + 1) * ENTRY_BYTES;

@@ -92,7 +92,7 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
 
     pub(super) fn sync_now(&self) -> Result<()> {
         match self.core.storage.check_writable() {
-            // No record can have been put.
+            // A read-only session has put no record.
             Err(crate::Error::ReadOnly) => return Ok(()),
             other => other?,
         }

@@ -294,7 +294,7 @@ impl<'t, R: RecordForm, M: Medium> Window<'t, R, M> {
             }
         };
         if mode.looks() || *staged > 0 {
-            // Otherwise the batch's pipeline has prefetched it.
+            // In the other case, the batch's pipeline has prefetched the slot.
             core.root.prefetch_push(held.entry, *staged);
         }
         let record = mode.record(core.key_words(probe), value);

@@ -30,7 +30,7 @@ impl Allocator {
         }
         if raised > bump {
             set.bump.store(storage, raised, Release);
-            // Durable before the intents end.
+            // `bump` is durable before the intents end.
             storage.try_persist(&set.bump)?;
         }
         Ok(())

@@ -27,7 +27,7 @@ impl Instruction {
     pub(crate) fn all() -> Vec<Self> {
         const CLFLUSHOPT: u32 = 1 << 23;
         const CLWB: u32 = 1 << 24;
-        // `is_x86_feature_detected!` supports neither of the two.
+        // `is_x86_feature_detected!` supports neither `clflushopt` nor `clwb`.
         #[allow(unused_unsafe, reason = "the calls are safe in newer versions of Rust")]
         // SAFETY: every processor of this architecture has the instruction.
         let features = unsafe { if __cpuid(0).eax >= 7 { __cpuid_count(7, 0).ebx } else { 0 } };

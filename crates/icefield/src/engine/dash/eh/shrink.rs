@@ -115,7 +115,7 @@ impl<A: Ablation> Eh<A> {
             let [one, other] = [0, 1].map(|which| from[2 * pair + which].load(storage, Relaxed));
             one != other || is_deep(one)
         };
-        // The pair that differed last time probably still does.
+        // The pair that differed last time probably differs still.
         let last = self.deep.load(Relaxed).min(to.len() - 1);
         if let Some(pair) = std::iter::once(last).chain(0..to.len()).find(|&pair| differ(pair)) {
             self.deep.store(pair, Relaxed);

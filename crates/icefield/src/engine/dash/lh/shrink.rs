@@ -53,7 +53,7 @@ impl Lh {
             self.contractions.add(1);
             let (array, within) = self.arrays.array_of(last);
             if within == 0 {
-                // Its space is returned once no operation can access it.
+                // The array's space is returned once no operation can access it.
                 core.deferred_free.enter(pin, array as u32);
             }
         }

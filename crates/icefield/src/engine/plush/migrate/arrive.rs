@@ -174,8 +174,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(())
     }
 
-    /// Merges arriving records into last-level entries that have no space, dropping stale ones. Returns whether any entry
-    /// took records.
+    /// Merges arriving records into last-level entries that have no space, dropping stale ones. Returns whether any
+    /// entry took records.
     fn absorb_in_need(
         &self,
         migrations: &mut [MigrationOf<'_, R, M>],
@@ -200,8 +200,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(any)
     }
 
-    /// Drops removals of keys that a last-level entry does not hold: no older record lies below. Returns the change of the
-    /// estimate.
+    /// Drops removals of keys that a last-level entry does not hold: no older record lies below. Returns the change of
+    /// the estimate.
     fn drop_needless(
         &self,
         level: usize,
@@ -241,7 +241,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(dropped)
     }
 
-    /// Writes and flushes records behind those of an entry that has room and the runs for them. They count once published.
+    /// Writes and flushes records behind those of an entry that has room and the runs for them. They count once
+    /// published.
     fn append(&self, target: &Target<'_>, records: &[MovingOf<R>]) -> Result<()> {
         if !records.is_empty() {
             self.write_records(target.tail, target.size, records)?;
@@ -292,8 +293,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
     }
 
-    /// Makes room in an entry for records, at most as many as one entry holds. Returns whether the entry has already taken
-    /// them.
+    /// Makes room in an entry for records, at most as many as one entry holds. Returns whether the entry has already
+    /// taken them.
     fn make_room(
         &self,
         held: &Held<'_, M>,
@@ -359,8 +360,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
     }
 
-    /// Distributes records to the leaves of an entry, splitting leaves as needed. Returns `false` when it added a level or
-    /// made room instead.
+    /// Distributes records to the leaves of an entry, splitting leaves as needed. Returns `false` when it added a level
+    /// or made room instead.
     fn split(
         &self,
         held: &Held<'_, M>,
@@ -381,8 +382,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
     }
 
-    /// Returns whether many of the records seem to replace records of an entry. If few do, less than a fifth of the entry is
-    /// stale, as a rule.
+    /// Returns whether many of the records seem to replace records of an entry. If few do, less than a fifth of the
+    /// entry is stale, as a rule.
     fn brings_updates(&self, entry: EntryRef<'_>, records: &[MovingOf<R>]) -> bool {
         let known = |records: &[MovingOf<R>]| {
             records.iter().filter(|moving| self.candidates(entry, moving.hash) != 0).count()

@@ -17,8 +17,8 @@ const MOST_FAILURES: usize = 2000;
 const ZEROS: u64 = 4096;
 
 impl PayloadLog {
-    /// Makes words for chunks that have records and no word, because the map ends too early or parts of it are zero. For
-    /// tables that are opened for salvage: the words are stored to private copies of the pages.
+    /// Makes words for chunks that have records and no word, because the map ends too early or parts of it are zero.
+    /// For tables that are opened for salvage: the words are stored to private copies of the pages.
     pub(in crate::engine::plush) fn mend(
         &self,
         storage: &impl Medium,
@@ -107,7 +107,8 @@ impl PayloadLog {
         content.is_some_and(|content| content.iter().all(|&byte| byte == 0))
     }
 
-    /// Reads a possible record: one that ends inside its chunk, or begins at the chunk's start and ends inside the file.
+    /// Reads a possible record: one that ends inside its chunk, or begins at the chunk's start and ends inside the
+    /// file.
     fn record_at(&self, storage: &impl Medium, chunk: u32, offset: u64) -> Option<Candidate> {
         let place = PayloadRef { chunk, epoch: 0, offset };
         let at = self.offset_of(place);
@@ -157,7 +158,8 @@ struct Search {
 }
 
 impl Search {
-    /// Returns the epoch in which a record was written. Tries the epochs of other chunks first, as many chunks share one.
+    /// Returns the epoch in which a record was written. Tries the epochs of other chunks first, as many chunks share
+    /// one.
     fn epoch_of(&mut self, record: &Candidate) -> Option<u64> {
         let known = self.epochs.iter().copied().find(|&epoch| record.is_of(epoch));
         if known.is_some() || self.failures >= MOST_FAILURES {
