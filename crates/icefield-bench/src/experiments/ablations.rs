@@ -16,7 +16,7 @@ use crate::designs::{
 use crate::prelude::*;
 use crate::table::Levels;
 
-/// The number of records in the tables whose lines are counted, and of searches there.
+/// The number of records in the tables whose lines are counted, and of searches in them.
 const COUNTED_RECORDS: u64 = 20_000;
 const COUNTED_SEARCHES: usize = 5_000;
 

@@ -16,7 +16,7 @@ use crate::prelude::*;
 /// The number of locks in a transaction with batch `none`.
 const USUAL: usize = 16;
 
-/// The number of contended locks in the check, and the transactions of each thread there.
+/// The number of contended locks in the check, and the number of transactions of each thread in it.
 const CROWD: u64 = 64;
 const FIGHTS: usize = 2_000;
 

@@ -18,7 +18,7 @@ const CUSTOMERS: u64 = 10_000_000;
 /// The initial balance of each account, in cents.
 const AT_FIRST: i64 = 10_000;
 
-/// The number of customers in the check, and the payments of each thread there.
+/// The number of customers in the check, and the number of payments of each thread in it.
 const CROWD: u32 = 16;
 const PAYMENTS: usize = 20_000;
 

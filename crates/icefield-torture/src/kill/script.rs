@@ -24,7 +24,7 @@ pub(super) fn step(seed: u64, thread: usize, n: u64) -> Step {
     let mut rng = Rng::new(mix(seed ^ mix(thread as u64)) ^ n);
     let mut call = |at: u64| {
         let key = ((thread as u64 + 1) << 20) + rng.below(KEYS_PER_THREAD);
-        // Values identify the step that wrote them, so that a stale one shows.
+        // Values identify the step that wrote them, so that a stale one is detected.
         let value = 256 + (n * 64 + at) * 16 + thread as u64;
         let action = match rng.below(20) {
             0..6 => Action::Insert(value),

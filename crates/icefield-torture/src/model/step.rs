@@ -110,7 +110,7 @@ impl Draw {
         }
     }
 
-    /// Returns a value that is mostly unique, so that stale results show.
+    /// Returns a value that is mostly unique, so that stale results are detected.
     fn value(&mut self) -> u64 {
         if self.rng.one_in(5) {
             return self.rng.below(256);

@@ -183,7 +183,8 @@ pub fn rolling_in_bursts<const BURST: usize, S: Stages>(
 mod tests {
     use super::*;
 
-    /// Stages that check that each sees every operation once, in order, and exactly as far ahead as specified.
+    /// Stages that check their own order: each stage must get every operation once, in order, and exactly as far ahead
+    /// as specified.
     struct Checked {
         count: usize,
         burst: usize,

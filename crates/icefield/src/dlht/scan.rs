@@ -43,7 +43,7 @@ impl<M: Threading> Core<M> {
                 Err(Rehashed) => {
                     records.truncate(first);
                     if self.finish(index).is_err() {
-                        // There is no memory to move the remaining records, so there are records in both orders.
+                        // Memory for moving the remaining records is missing, so there are records in both orders.
                         self.scan_between(index, place, generation, records);
                         return Ok(None);
                     }

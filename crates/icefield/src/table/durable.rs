@@ -437,7 +437,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
         let storage = self.engine.storage();
         storage.check_writable()?;
         let removed = retain(self, f)?;
-        // The records that it read may depend on a sync that has failed since.
+        // A sync may have failed since the start, and records that this call read may depend on it.
         storage.check_writable().map(|()| removed)
     }
 

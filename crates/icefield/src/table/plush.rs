@@ -129,7 +129,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> DurableTable<K, V, PlushHt, 
     /// Calls [`put_unlogged`](Self::put_unlogged) for each record, then [`checkpoint`](Self::checkpoint) (§5.7).
     ///
     /// # Errors
-    /// As for these calls; records before the failure may be there.
+    /// As for these calls; records before the failing one may be present.
     ///
     /// ```
     /// let table = icefield::Plush::<u64, u64>::in_memory()?;

@@ -16,7 +16,7 @@ fn slot(at: u64) -> u64 {
     64 + at * 8
 }
 
-/// Returns a slot's bit in the bitmap. Neighbours are in different halves, so that a torn bitmap shows.
+/// Returns a slot's bit in the bitmap. Neighbours are in different halves, so that a torn bitmap is detected.
 fn bit(at: u64) -> u64 {
     1 << (at % 2 * 32 + at / 2)
 }

@@ -93,8 +93,8 @@ impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
         Ok(found.map(|found| take(found.bucket.record(&core.storage, found.slot).1)))
     }
 
-    /// Looks up a key in an ablated table that takes locks: those of both buckets, or only that of the home bucket if
-    /// there is no probing.
+    /// Looks up a key in an ablated table that takes locks: those of both buckets, or without probing only that of the
+    /// home bucket.
     fn lookup_locked<T>(
         &self,
         probe: &LookupKey<'_>,

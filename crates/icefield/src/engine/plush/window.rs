@@ -101,7 +101,7 @@ pub(super) struct Window<'t, R: RecordForm, M: Medium> {
     writes: Vec<Write<R>>,
     /// By log.
     shares: Box<[Share]>,
-    /// Writes that found their log full, for the next window; empty between commits.
+    /// Writes that got no place in a full log, for the next window; empty between commits.
     left: VecDeque<Write<R>>,
     /// Locked root entries, and the number of records staged for each.
     held: Vec<(Held<'t, M>, usize)>,
@@ -312,7 +312,7 @@ impl<'t, R: RecordForm, M: Medium> Window<'t, R, M> {
         self.writes.push(write);
     }
 
-    /// Adds records that found their log full to a new window, in order, as long as it has room.
+    /// Adds the records that got no place in a full log to a new window, in order, as long as it has room.
     #[cold]
     fn take_left(&mut self) -> Result<()> {
         let core = self.core;

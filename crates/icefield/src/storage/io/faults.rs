@@ -1,4 +1,4 @@
-//! Fault injection: makes the Nth system call fail, or kills the process there.
+//! Fault injection: makes the Nth system call fail, or kills the process at that call.
 
 use std::fmt;
 use std::sync::Mutex;
@@ -48,8 +48,8 @@ impl fmt::Debug for Watcher {
     }
 }
 
-/// A plan of faults, for tests: makes a system call of the persistent layer fail, or an allocation of a table in
-/// memory, or kills the process there.
+/// A plan of faults, for tests: makes a system call of the persistent layer fail, kills the process at such a call, or
+/// makes an allocation of a table in memory fail.
 #[derive(Debug, Default)]
 pub struct FaultPlan {
     at: Option<FaultAt>,

@@ -120,7 +120,7 @@ impl RegionFile {
         self.file.as_ref()
     }
 
-    /// Returns the offset of the range in the region, if it lies there.
+    /// Returns the offset of a range in the region; `None` if the range is elsewhere.
     pub(super) fn offset_of(&self, start: *const u8, bytes: usize) -> Option<u64> {
         lock(&self.reservations).iter().find_map(|reservation| reservation.offset_of(start, bytes))
     }

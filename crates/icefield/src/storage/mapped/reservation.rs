@@ -140,7 +140,7 @@ impl Reservation {
         self.bytes.load(Ordering::Relaxed) as u64
     }
 
-    /// Returns the offset of the range in the reservation, if it lies there.
+    /// Returns the offset of a range in the reservation; `None` if the range is elsewhere.
     pub(super) fn offset_of(&self, start: *const u8, bytes: usize) -> Option<u64> {
         let offset = start.addr().checked_sub(self.base.addr().get())?;
         (offset.checked_add(bytes)? as u64 <= self.bytes()).then_some(offset as u64)

@@ -6,7 +6,7 @@ use crate::storage::region::Region;
 
 /// Bulk bytes of a region: all data that does not lie in cells.
 pub trait Bytes: Sealed {
-    /// Copies `src` to byte `offset` of `region`, in no order: until a fence any subset of the words may be there.
+    /// Copies `src` to byte `offset` of `region`, in no order: until a fence any subset of the words may be durable.
     ///
     /// # Safety
     /// No other thread reads or writes the range meanwhile, and no reference from [`Bytes::read_bytes`] to it exists.

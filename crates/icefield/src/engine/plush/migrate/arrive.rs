@@ -22,7 +22,7 @@ const TOGETHER: usize = 8;
 /// the arriving records.
 const UPDATES_PART: usize = 4;
 
-/// A group of records: the number of its migration, and the number of its target entry there.
+/// A group of records: the number of its migration, and the number of its target entry in that migration.
 type Place = (usize, usize);
 
 impl<R> Groups<R> {

@@ -27,7 +27,7 @@ impl PayloadLog {
         let chunks = (self.region.len() / self.chunk_bytes).min(1 << CHUNK_BITS) as u32;
         let known = (self.map.len() / WORD_BYTES).min(chunks.into()) as u32;
         let word_of = |chunk: u32| -> Result<u64> {
-            // Nothing was ever written to a chunk without a word (Y1).
+            // A chunk beyond the end of the map has no word.
             if chunk < known {
                 Ok(self.word(storage, chunk)?.load(storage, Relaxed))
             } else {

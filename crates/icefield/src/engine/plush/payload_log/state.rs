@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// Free chunks that are reserved for the collection: without one it could not move any record when there is no space.
+/// Number of free chunks that are reserved for the collection. Without one, the collection could not move any record
+/// when there is no space.
 pub(in crate::engine::plush) const SPARE: usize = 1;
 
 /// The use of the chunks.
