@@ -36,17 +36,17 @@ pub trait Ablation: Send + Sync + 'static {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parts {
     /// A search compares fingerprints before keys, and the hash bits in a reference before it reads the key (§4.2).
-    /// Otherwise it compares all records of a bucket.
+    /// If `false`, it compares all records of a bucket.
     pub fingerprints: bool,
-    /// A search skips the stash if the overflow metadata of the home bucket excludes its key (§4.3). Otherwise it
-    /// always searches the stash.
+    /// A search skips the stash if the overflow metadata of the home bucket excludes its key (§4.3). If `false`,
+    /// it always searches the stash.
     pub overflow_metadata: bool,
-    /// A record may be in the bucket after its home bucket. Otherwise it is in its home bucket or the stash.
+    /// A record may be in the bucket after its home bucket. If `false`, it is in its home bucket or in the stash.
     pub probing: bool,
-    /// The emptier of the two buckets takes a new record, and records are displaced to make room (§4.3). Otherwise the
-    /// first bucket with room takes it.
+    /// The emptier of the two buckets takes a new record, and records are displaced to make room (§4.3). If
+    /// `false`, the first bucket with room takes it.
     pub balancing: bool,
-    /// Searches take no locks (§4.4). Otherwise they lock their buckets, as writers do.
+    /// Searches take no locks (§4.4). If `false`, they lock their buckets, as writers do.
     pub optimistic: bool,
 }
 

@@ -24,7 +24,7 @@ const DUE_EIGHTHS: u64 = 10;
 /// overflows because of new keys. Updates alone fill the last level as far, but no further.
 const AHEAD_EIGHTHS: u64 = 9;
 const AHEAD_BYTES: u64 = 2 << 20;
-/// Maximum number of entries of a chain that an estimate counts. Where longer chains are, keys crowd, and more levels
+/// Maximum number of entries of a chain that an estimate counts. Where chains are longer, keys crowd, and more levels
 /// do not help.
 const COUNTED: usize = 3;
 
