@@ -2,47 +2,24 @@
 
 mod designs;
 mod erased;
+mod options;
 mod types;
 
 use std::fmt;
 use std::path::Path;
 
+use designs::Opened;
 use erased::{Answer, Erased};
+pub use options::AnyOptions;
 use types::{DataType, KEY, VALUE};
 
 use crate::engine::WriteKind;
 use crate::error::without_advice;
 use crate::outcome::{Cursor, Occupied};
 use crate::report::{BackupReport, CheckReport, RecoveryReport, SalvageReport, Stats};
-use crate::storage::{Durability, SyncMode};
 use crate::table::TryInsert;
 use crate::types::{Item, Raw, Types};
 use crate::{Error, Result};
-
-/// Options of [`AnyTable::create`] and [`AnyTable::open_with`]. The fields have the same meaning as the options of the
-/// typed tables.
-///
-/// ```
-/// use icefield::{AnyOptions, AnyTable};
-/// let directory = tempfile::tempdir()?;
-/// let options = AnyOptions { capacity: Some(1000), ..AnyOptions::default() };
-/// let table = AnyTable::create(directory.path().join("t.ice"), "iceberg", "u64", "str", &options)?;
-/// assert!(table.stats().capacity >= 1000);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Debug, Default)]
-pub struct AnyOptions {
-    /// The number of records that a new table takes before it must grow.
-    pub capacity: Option<u64>,
-    /// The medium, which determines what the table survives.
-    pub durability: Durability,
-    /// Determines when writes are acknowledged with [`Durability::Disk`].
-    pub sync: SyncMode,
-    /// The maximum total size of the table's files, in bytes.
-    pub max_bytes: Option<u64>,
-    /// If `true`, reads verify the checksums of keys and values that have one, and fail if a checksum is wrong.
-    pub verify: bool,
-}
 
 /// One page of records, from [`AnyTable::scan`].
 ///
@@ -126,6 +103,12 @@ pub struct AnyTable {
     value: DataType,
 }
 
+impl From<Opened> for AnyTable {
+    fn from(Opened { table, recovery, design, key, value }: Opened) -> Self {
+        Self { table, recovery, design, key, value }
+    }
+}
+
 /// Operations on records, one by one and in batches:
 ///
 /// ```
@@ -195,7 +178,7 @@ impl AnyTable {
                 Self::DESIGNS.join(", ")
             ),
         })?;
-        known.create(path.as_ref(), key, value, options)
+        known.create(path.as_ref(), key, value, options).map(Self::from)
     }
 
     /// Opens the table at `path` for reading and writing.
@@ -231,7 +214,7 @@ impl AnyTable {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn open_with(path: impl AsRef<Path>, options: &AnyOptions) -> Result<Self> {
-        designs::open(path.as_ref(), false, options)
+        designs::open(path.as_ref(), false, options).map(Self::from)
     }
 
     /// Opens the table at `path` for reading. Nothing in its directory is modified. While it is open, no other program
@@ -259,7 +242,7 @@ impl AnyTable {
     /// # Errors
     /// As [`AnyTable::open`].
     pub fn open_read_only_with(path: impl AsRef<Path>, options: &AnyOptions) -> Result<Self> {
-        designs::open(path.as_ref(), true, options)
+        designs::open(path.as_ref(), true, options).map(Self::from)
     }
 
     /// Copies everything that can still be read of the table at `path` to a new table at `new`, where nothing may exist
@@ -392,7 +375,7 @@ impl AnyTable {
     pub fn remove(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.key.check(KEY, key)?;
         let key = self.key.raw(key);
-        self.value_out(self.table.write(WriteKind::Remove, key, Raw::Word(0))?)
+        self.value_out(self.table.write(WriteKind::Remove, key, Raw::NONE)?)
     }
 
     /// Returns the number of records.
@@ -429,25 +412,17 @@ impl AnyTable {
     /// As [`Table::scan`](crate::Table::scan).
     pub fn scan(&self, cursor: Cursor, n: usize) -> Result<AnyPage> {
         let mut damaged = Vec::new();
-        let (stored, next) = self.table.scan(cursor, n, &mut |key, error| match error {
-            Error::Corrupt { .. } => {
-                let key = key.and_then(|key| self.key.decode(key));
-                damaged.push(AnyDamage { key, detail: without_advice(error) });
-                Ok(())
-            }
-            error => Err(error),
-        })?;
-        let mut records = Vec::with_capacity(stored.len());
-        for (key, value) in stored {
-            match (self.key.decode(key), self.value.decode(value)) {
-                (Some(key), Some(value)) => records.push((key, value)),
-                (key, _) => {
-                    let no = if key.is_some() { &self.value } else { &self.key };
-                    let detail = format!("the stored bytes are not a valid {}", no.name());
-                    damaged.push(AnyDamage { key, detail });
+        let (stored, next) =
+            self.table.scan(cursor, n, &self.kinds(), &mut |key, error| match error {
+                Error::Corrupt { .. } => {
+                    let key = key.map(|key| self.key.bytes(key));
+                    damaged.push(AnyDamage { key, detail: without_advice(error) });
+                    Ok(())
                 }
-            }
-        }
+                error => Err(error),
+            })?;
+        let bytes = |(key, value)| (self.key.bytes(key), self.value.bytes(value));
+        let records = stored.into_iter().map(bytes).collect();
         Ok(AnyPage { records, damaged, next })
     }
 
@@ -501,21 +476,23 @@ impl AnyTable {
     /// ```
     ///
     /// # Errors
-    /// As [`AnyTable::get`]; `f` has been called for the keys before the failure.
+    /// As [`AnyTable::get`]; `f` has been called for the keys before the failure, and for no other.
     pub fn get_batch_with(
         &self,
         keys: &[&[u8]],
         mut f: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
         self.check_keys(keys)?;
-        let (key, mut damage) = (|index: usize| self.key.raw(keys[index]), Ok(()));
-        self.table.get_batch(keys.len(), &key, &mut |index, value| {
-            let Some(value) = value else { return f(index, None) };
-            if self.value.show(value.raw(), |bytes| f(index, Some(bytes))).is_none() {
-                damage = Err(self.no_such_value());
+        let (key, mut shown) = (|index: usize| self.key.raw(keys[index]), Ok(()));
+        self.table.get_batch(keys.len(), &key, &mut |index, value| match value {
+            _ if shown.is_err() => {}
+            None => f(index, None),
+            Some(value) => {
+                let show = self.value.show(value.raw(), |bytes| f(index, Some(bytes)));
+                shown = show.ok_or_else(|| self.no_such_value());
             }
         })?;
-        damage
+        shown
     }
 
     /// Runs [`AnyTable::insert`] for each record in order; all are durable when the call returns. Nothing is inserted
@@ -524,7 +501,7 @@ impl AnyTable {
     /// # Errors
     /// As [`AnyTable::insert`]; the operations before the failing one are durable.
     pub fn insert_batch(&self, records: &[(&[u8], &[u8])]) -> Result<Vec<Option<Vec<u8>>>> {
-        self.write_batch(WriteKind::Insert, records)
+        self.answers(records.len(), |before| self.write_batch(WriteKind::Insert, records, before))
     }
 
     /// Runs [`AnyTable::put`] for each record, as [`AnyTable::insert_batch`] does.
@@ -532,7 +509,7 @@ impl AnyTable {
     /// # Errors
     /// As [`AnyTable::insert_batch`].
     pub fn put_batch(&self, records: &[(&[u8], &[u8])]) -> Result<()> {
-        self.write_batch(WriteKind::Put, records).map(|_| ())
+        self.write_batch(WriteKind::Put, records, &mut |_, _| {})
     }
 
     /// Runs [`AnyTable::remove`] for each key, as [`AnyTable::insert_batch`] does.
@@ -541,7 +518,7 @@ impl AnyTable {
     /// As [`AnyTable::remove`]; the operations before the failing one are durable.
     pub fn remove_batch(&self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
         self.check_keys(keys)?;
-        let (key, nothing) = (|index: usize| self.key.raw(keys[index]), |_: usize| Raw::Word(0));
+        let (key, nothing) = (|index: usize| self.key.raw(keys[index]), |_: usize| Raw::NONE);
         self.answers(keys.len(), |removed| {
             self.table.write_batch(WriteKind::Remove, keys.len(), &key, &nothing, removed)
         })
@@ -605,13 +582,12 @@ impl AnyTable {
         &self,
         kind: WriteKind,
         records: &[(&[u8], &[u8])],
-    ) -> Result<Vec<Option<Vec<u8>>>> {
+        before: Answer<'_>,
+    ) -> Result<()> {
         records.iter().try_for_each(|(key, value)| self.check_record(key, value))?;
         let key = |index: usize| self.key.raw(records[index].0);
         let value = |index: usize| self.value.raw(records[index].1);
-        self.answers(records.len(), |before| {
-            self.table.write_batch(kind, records.len(), &key, &value, before)
-        })
+        self.table.write_batch(kind, records.len(), &key, &value, before)
     }
 
     /// Returns the results of a batch of `count` operations.

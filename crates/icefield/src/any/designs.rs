@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use super::erased::Erased;
+use super::options::AnyOptions;
 use super::types::DataType;
-use super::{AnyOptions, AnyTable};
 use crate::engine::Design;
 use crate::engine::dash::{Eh, Lh};
 use crate::engine::iceberg::IcebergHt;
@@ -34,7 +34,16 @@ pub(super) const NAMES: &[&str] = &{
 };
 
 /// A table whose types have been erased, and what opening it found.
-type Opened = (Box<dyn Erased>, RecoveryReport);
+type Untyped = (Box<dyn Erased>, RecoveryReport);
+
+/// An open table with its design and types.
+pub(super) struct Opened {
+    pub(super) table: Box<dyn Erased>,
+    pub(super) recovery: RecoveryReport,
+    pub(super) design: &'static str,
+    pub(super) key: DataType,
+    pub(super) value: DataType,
+}
 
 /// A design as a table of functions.
 #[derive(Clone, Copy)]
@@ -42,8 +51,8 @@ pub(super) struct Known {
     name: &'static str,
     allows_disk: bool,
     /// The two flags select one of four engines: `true` if the keys, or the values, are words.
-    create: fn([bool; 2], Common, &Path) -> Result<Opened>,
-    open: fn([bool; 2], Common, Mapped) -> Result<Opened>,
+    create: fn([bool; 2], Common, &Path) -> Result<Untyped>,
+    open: fn([bool; 2], Common, Mapped) -> Result<Untyped>,
     salvage: fn([bool; 2], Common, Mapped, &Path, &Types) -> Result<SalvageReport>,
 }
 
@@ -86,20 +95,20 @@ impl Known {
         key: DataType,
         value: DataType,
         options: &AnyOptions,
-    ) -> Result<AnyTable> {
+    ) -> Result<Opened> {
         let common = common(&key, &value, options);
         let (table, recovery) = (self.create)(are_words(&key, &value), common, path)?;
-        Ok(AnyTable { table, recovery, design: self.name, key, value })
+        Ok(Opened { table, recovery, design: self.name, key, value })
     }
 }
 
-fn create<D: Design, R: RecordForm>(common: Common, path: &Path) -> Result<Opened> {
+fn create<D: Design, R: RecordForm>(common: Common, path: &Path) -> Result<Untyped> {
     let storage = Mapped::create(path, common.mapped(D::TITLE, D::ALLOWS_DISK)?)?;
     let (engine, recovery) = D::create::<R, Mapped>(common, D::Settings::default(), storage)?;
     Ok((Box::new(engine), recovery))
 }
 
-fn open_as<D: Design, R: RecordForm>(common: Common, storage: Mapped) -> Result<Opened> {
+fn open_as<D: Design, R: RecordForm>(common: Common, storage: Mapped) -> Result<Untyped> {
     let (engine, recovery) = D::open::<R, Mapped>(common, D::Settings::default(), storage)?;
     Ok((Box::new(engine), recovery))
 }
@@ -123,7 +132,7 @@ fn common(key: &DataType, value: &DataType, options: &AnyOptions) -> Common {
 }
 
 /// Opens the table at `path`, whatever its design.
-pub(super) fn open(path: &Path, read_only: bool, options: &AnyOptions) -> Result<AnyTable> {
+pub(super) fn open(path: &Path, read_only: bool, options: &AnyOptions) -> Result<Opened> {
     let medium = MappedOptions {
         durability: options.durability,
         sync: options.sync,
@@ -137,9 +146,10 @@ pub(super) fn open(path: &Path, read_only: bool, options: &AnyOptions) -> Result
         return Err(refusal_of_disks(&format!("{}: {}", path.display(), known.name)));
     }
     let [key, value] = types(&identity);
-    let common = common(&key, &value, options);
+    // Only new tables have a capacity.
+    let common = Common { capacity: 0, ..common(&key, &value, options) };
     let (table, recovery) = (known.open)(are_words(&key, &value), common, storage)?;
-    Ok(AnyTable { table, recovery, design: known.name, key, value })
+    Ok(Opened { table, recovery, design: known.name, key, value })
 }
 
 /// Salvages the files of the table at `path`, whatever its design.

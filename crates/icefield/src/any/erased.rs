@@ -7,7 +7,7 @@ use crate::engine::{Engine, OnDamage, WriteKind};
 use crate::outcome::Cursor;
 use crate::report::{BackupReport, CheckReport, SalvageReport, Stats};
 use crate::storage::Properties;
-use crate::types::{Copied, Item, Raw, Types, Visit};
+use crate::types::{Copied, CopiedAs, Item, Raw, Types, Visit};
 
 /// A page of records, and the cursor of the next page.
 pub(super) type Part = (Vec<(Item, Item)>, Option<Cursor>);
@@ -35,7 +35,14 @@ pub(super) trait Erased: Send + Sync {
     fn len(&self) -> Result<u64>;
     fn capacity(&self) -> u64;
     fn stats(&self) -> Stats;
-    fn scan(&self, cursor: Cursor, n: usize, damaged: &mut OnDamage<'_, Item>) -> Result<Part>;
+    /// Returns a page of the records that are values of the types.
+    fn scan(
+        &self,
+        cursor: Cursor,
+        n: usize,
+        types: &Types,
+        damaged: &mut OnDamage<'_, Item>,
+    ) -> Result<Part>;
     fn clear(&self) -> Result<()>;
     fn reserve(&self, additional: u64) -> Result<()>;
     fn shrink_to_fit(&self) -> Result<()>;
@@ -81,8 +88,15 @@ impl<E: Engine> Erased for E {
     fn stats(&self) -> Stats {
         E::stats(self)
     }
-    fn scan(&self, cursor: Cursor, n: usize, damaged: &mut OnDamage<'_, Item>) -> Result<Part> {
-        let page = E::scan(self, cursor, n, (Copied, Copied), damaged)?;
+    fn scan(
+        &self,
+        cursor: Cursor,
+        n: usize,
+        types: &Types,
+        damaged: &mut OnDamage<'_, Item>,
+    ) -> Result<Part> {
+        let take = (CopiedAs(types.key), CopiedAs(types.value));
+        let page = E::scan(self, cursor, n, take, damaged)?;
         Ok((page.records, page.next))
     }
     fn clear(&self) -> Result<()> {

@@ -6,23 +6,14 @@ use crate::{Error, Result};
 /// A type that this crate provides.
 #[derive(Clone, Copy)]
 struct Known {
-    name: &'static str,
-    form: Form,
+    kind: Kind,
     /// The number of bytes of a word or fixed-size type; 0 for any length.
     width: usize,
     is_key: bool,
-    /// Checks that bytes of the right number are a value of the type.
-    valid: fn(Raw<'_>) -> bool,
 }
 
 const fn word<W: Word>() -> Known {
-    Known {
-        name: <W as Word>::TYPE,
-        form: Form::Word,
-        width: size_of::<W>(),
-        is_key: W::IS_KEY,
-        valid: |raw| W::own(raw).is_some(),
-    }
+    Known { kind: Kind::of::<W>(), width: size_of::<W>(), is_key: W::IS_KEY }
 }
 
 const fn data<D: Data + ?Sized>() -> Known {
@@ -30,13 +21,7 @@ const fn data<D: Data + ?Sized>() -> Known {
         Form::Fixed(width) => width,
         Form::Word | Form::Variable => 0,
     };
-    Known {
-        name: D::TYPE,
-        form: D::FORM,
-        width,
-        is_key: true,
-        valid: |raw| D::view(raw, |_| ()).is_some(),
-    }
+    Known { kind: Kind::of::<D>(), width, is_key: true }
 }
 
 const KNOWN: [Known; 26] = [
@@ -79,21 +64,18 @@ impl DataType {
     /// Returns the type that a superblock names. A name that is not in this crate is a user's [`Word`], because no
     /// other types can be added from outside; it is treated as a word of 8 bytes.
     pub(super) fn stored(name: &str) -> Self {
-        let known = KNOWN.into_iter().find(|known| known.name == name);
-        Self {
-            name: name.to_owned(),
-            known: known.unwrap_or(Known { name: "", is_key: true, ..word::<u64>() }),
-        }
+        let known = KNOWN.into_iter().find(|known| known.kind.name == name);
+        Self { name: name.to_owned(), known: known.unwrap_or(word::<u64>()) }
     }
 
     /// Returns the type for a new table; only types of this crate are accepted.
     pub(super) fn new(option: &'static str, name: &str) -> Result<Self> {
-        let known = KNOWN.into_iter().find(|known| known.name == name).ok_or_else(|| {
+        let known = KNOWN.into_iter().find(|known| known.kind.name == name).ok_or_else(|| {
             Error::InvalidOption {
                 option,
                 detail: format!(
                     "`{name}` is not a type; choose one of {}",
-                    KNOWN.map(|known| known.name).join(", ")
+                    KNOWN.map(|known| known.kind.name).join(", ")
                 ),
             }
         })?;
@@ -111,7 +93,7 @@ impl DataType {
     }
 
     pub(super) fn form(&self) -> Form {
-        self.known.form
+        self.known.kind.form
     }
 
     /// Returns an error unless `bytes` are a value of this type.
@@ -132,13 +114,13 @@ impl DataType {
 
     /// Returns the type for `check` and `salvage`.
     pub(super) fn kind(&self) -> Kind {
-        Kind { name: self.known.name, form: self.known.form, is_valid: self.known.valid }
+        self.known.kind
     }
 
     /// Returns the stored form of bytes that [`DataType::check`] has accepted.
     #[inline]
     pub(super) fn raw<'a>(&self, bytes: &'a [u8]) -> Raw<'a> {
-        match self.known.form {
+        match self.known.kind.form {
             Form::Word => Raw::Word(word_of(bytes)),
             Form::Fixed(_) | Form::Variable => Raw::Slice(bytes),
         }
@@ -146,20 +128,22 @@ impl DataType {
 
     /// Converts a stored key or value to the bytes of this type; returns `None` if it is not a value of it.
     pub(super) fn decode(&self, item: Item) -> Option<Vec<u8>> {
+        (self.known.kind.is_valid)(item.raw()).then(|| self.bytes(item))
+    }
+
+    /// Converts a stored key or value of this type to its bytes.
+    pub(super) fn bytes(&self, item: Item) -> Vec<u8> {
         let mut bytes = item.into_bytes();
-        if self.known.form == Form::Word {
-            if bytes[self.known.width..].iter().any(|&byte| byte != 0) {
-                return None;
-            }
+        if self.known.kind.form == Form::Word {
             bytes.truncate(self.known.width);
         }
-        self.is_valid(&bytes).then_some(bytes)
+        bytes
     }
 
     /// Calls `f` with the bytes of a stored key or value; returns `None` if it is not a value of this type.
     #[inline]
     pub(super) fn show<T>(&self, raw: Raw<'_>, f: impl FnOnce(&[u8]) -> T) -> Option<T> {
-        if !(self.known.valid)(raw) {
+        if !(self.known.kind.is_valid)(raw) {
             return None;
         }
         Some(match raw {
@@ -169,7 +153,7 @@ impl DataType {
     }
 
     fn is_valid(&self, bytes: &[u8]) -> bool {
-        (self.known.valid)(self.raw(bytes))
+        (self.known.kind.is_valid)(self.raw(bytes))
     }
 }
 

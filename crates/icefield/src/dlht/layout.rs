@@ -9,7 +9,7 @@
 //! Link buckets are identified by number, so that the layout can be mapped at any address. Number 0 is used by no bin
 //! and means "none". A hint to fetch it costs nothing, because it is always cached.
 
-use super::mode::Threading;
+use super::exchange::Exchange;
 use crate::base::sync::{AtomicU64, Line, Lines, Ordering};
 
 /// Word positions in a primary bucket.
@@ -142,18 +142,14 @@ impl Pool {
     /// Returns the place of `slot` in the bin of `line`. Chains link buckets to the bin if it does not have that of the
     /// slot yet. Returns `None` if no bucket is left.
     #[inline(always)]
-    pub(super) fn place<'a, M: Threading>(
-        &'a self,
-        line: &'a Line,
-        slot: u32,
-    ) -> Option<Place<'a>> {
+    pub(super) fn place<'a, M: Exchange>(&'a self, line: &'a Line, slot: u32) -> Option<Place<'a>> {
         if slot < PRIMARY_SLOTS {
             return Some(Place::new(line, 2 * slot as usize + 2));
         }
         self.link_place::<M>(line, slot)
     }
 
-    fn link_place<'a, M: Threading>(&'a self, line: &'a Line, slot: u32) -> Option<Place<'a>> {
+    fn link_place<'a, M: Exchange>(&'a self, line: &'a Line, slot: u32) -> Option<Place<'a>> {
         // Acquire (E5): pairs with the exchange of the thread that chained the bucket.
         let mut links = Links(line.0[LINKS].load(Ordering::Acquire));
         let which = LINK_BUCKETS.iter().rposition(|&(_, first)| slot >= first)?;
@@ -177,7 +173,7 @@ impl Pool {
     }
 
     /// Chains the single or the double link bucket to the bin, unless another thread has done so first.
-    fn chain<M: Threading>(&self, line: &Line, double: bool) -> Option<Links> {
+    pub(super) fn chain<M: Exchange>(&self, line: &Line, double: bool) -> Option<Links> {
         let number = if double { self.take_two::<M>() } else { self.take_one::<M>() };
         loop {
             // Acquire (E5): a bucket that another thread gave this bin.
@@ -201,17 +197,17 @@ impl Pool {
         }
     }
 
-    fn take_one<M: Threading>(&self) -> Option<u64> {
+    pub(super) fn take_one<M: Exchange>(&self) -> Option<u64> {
         self.take_returned::<M>().or_else(|| self.take_fresh::<M>(1))
     }
 
-    fn take_two<M: Threading>(&self) -> Option<u64> {
+    fn take_two<M: Exchange>(&self) -> Option<u64> {
         self.take_fresh::<M>(2)
     }
 
     /// Takes `count` adjacent buckets and returns the number of the first. Checks before it takes: an addition beyond
     /// the end could not be undone.
-    fn take_fresh<M: Threading>(&self, count: u64) -> Option<u64> {
+    fn take_fresh<M: Exchange>(&self, count: u64) -> Option<u64> {
         loop {
             let taken = self.counts.taken.load(Ordering::Relaxed);
             if taken + count > self.buckets.len() as u64 {
@@ -223,7 +219,7 @@ impl Pool {
         }
     }
 
-    fn take_returned<M: Threading>(&self) -> Option<u64> {
+    fn take_returned<M: Exchange>(&self) -> Option<u64> {
         loop {
             // Acquire (E6): pairs with `give_back`; the word read below is the one that it stored.
             let top = self.counts.returned.load(Ordering::Acquire);
@@ -240,7 +236,7 @@ impl Pool {
         }
     }
 
-    fn give_back<M: Threading>(&self, number: u64) {
+    pub(super) fn give_back<M: Exchange>(&self, number: u64) {
         loop {
             let top = self.counts.returned.load(Ordering::Relaxed);
             self.bucket(number as usize).0[0].store(top & u64::from(u32::MAX), Ordering::Relaxed);
@@ -250,55 +246,5 @@ impl Pool {
                 return;
             }
         }
-    }
-}
-
-/// A pool and some bins, for models of threads that race for a link bucket.
-#[cfg(feature = "sim")]
-#[derive(Debug)]
-pub struct LinkPool {
-    pool: Pool,
-    bins: Lines,
-}
-
-#[cfg(feature = "sim")]
-impl LinkPool {
-    /// Creates a pool of `buckets` link buckets and `bins` bins without any.
-    ///
-    /// # Errors
-    /// Fails if the system has no memory.
-    pub fn new(buckets: usize, bins: usize) -> std::io::Result<Self> {
-        Ok(Self { pool: Pool::new(buckets)?, bins: Lines::new(bins)? })
-    }
-
-    /// Takes an unused bucket: a returned one, otherwise a fresh one.
-    pub fn take(&self) -> Option<u64> {
-        self.pool.take_one::<super::Shared>()
-    }
-
-    /// Returns a bucket that was taken to the pool.
-    pub fn give_back(&self, number: u64) {
-        self.pool.give_back::<super::Shared>(number);
-    }
-
-    /// Writes a record's key into a bucket, as its owner may.
-    pub fn write(&self, number: u64, key: u64) {
-        // Release (E2), like every key.
-        self.pool.bucket(number as usize).0[0].store(key, Ordering::Release);
-    }
-
-    /// Chains the single or the double link bucket to `bin`, if `bin` has none and the pool has one.
-    pub fn chain(&self, bin: usize, double: bool) {
-        self.pool.chain::<super::Shared>(&self.bins[bin], double);
-    }
-
-    /// Returns the numbers of the buckets that `bin` has.
-    pub fn buckets_of(&self, bin: usize) -> Vec<u64> {
-        // Acquire (E5).
-        let links = Links(self.bins[bin].0[LINKS].load(Ordering::Acquire));
-        (0..LINK_BUCKETS.len())
-            .map(|which| links.bucket(which) as u64)
-            .filter(|&number| number != 0)
-            .collect()
     }
 }

@@ -122,11 +122,14 @@
 mod api;
 mod batch;
 mod core;
+mod exchange;
 mod get;
 mod hasher;
 mod header;
 mod index;
 mod layout;
+#[cfg(feature = "sim")]
+mod link_pool;
 mod map;
 mod mode;
 mod options;
@@ -151,7 +154,7 @@ use self::core::Core;
 pub use hasher::DlhtHash;
 #[cfg(feature = "sim")]
 #[doc(hidden)]
-pub use layout::LinkPool;
+pub use link_pool::LinkPool;
 pub use map::{
     AllocError, Allocator, DlhtBuildHasher, DlhtGuard, DlhtHasher, DlhtMap, DlhtMapIter, DlhtMapOp,
     DlhtNamespace, Global, RecordAllocator, Refused,

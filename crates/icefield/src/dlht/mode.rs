@@ -7,6 +7,7 @@
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
+use super::exchange::Exchange;
 use super::index::Index;
 use crate::base::counter::ShardedCounter;
 use crate::base::reclaim::{Reclaimer, Section};
@@ -25,7 +26,7 @@ pub trait Threading: Synchronization {}
 impl<M: Synchronization> Threading for M {}
 
 /// All differences between the modes. This trait cannot be named outside the crate, so it cannot be implemented there.
-pub trait Synchronization: Sized + 'static {
+pub trait Synchronization: Exchange + Sized + 'static {
     /// Keeps old indexes until no thread can be reading them.
     type Reclaimer: Default;
     /// While a guard lives, no index that its holder has reached is freed.
@@ -37,9 +38,6 @@ pub trait Synchronization: Sized + 'static {
     fn pin(reclaimer: &Self::Reclaimer) -> Self::Guard<'_>;
     #[doc(hidden)]
     fn retire(guard: &Self::Guard<'_>, index: Arc<Index>);
-    /// Replaces `old` by `new` if the word is `old`; returns whether it was. Acquire and Release on success.
-    #[doc(hidden)]
-    fn exchange(word: &AtomicU64, old: u64, new: u64) -> bool;
     #[doc(hidden)]
     fn add(count: &Self::Count, delta: i64);
     #[doc(hidden)]
@@ -67,6 +65,14 @@ pub trait Synchronization: Sized + 'static {
 #[derive(Clone, Copy, Debug)]
 pub struct Shared;
 
+impl Exchange for Shared {
+    #[inline(always)]
+    fn exchange(word: &AtomicU64, old: u64, new: u64) -> bool {
+        // Relaxed on failure: the caller searches again.
+        word.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+}
+
 impl Synchronization for Shared {
     type Reclaimer = Reclaimer;
     type Guard<'a> = Section<'a>;
@@ -80,12 +86,6 @@ impl Synchronization for Shared {
     fn retire(guard: &Section<'_>, index: Arc<Index>) {
         let mut index = index;
         guard.retire_in_steps(move || Index::dismantle(&mut index));
-    }
-
-    #[inline(always)]
-    fn exchange(word: &AtomicU64, old: u64, new: u64) -> bool {
-        // Relaxed on failure: the caller searches again.
-        word.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     #[inline(always)]
@@ -114,6 +114,15 @@ pub trait Turns: 'static {
 }
 
 #[cfg(feature = "sim")]
+impl<T: Turns> Exchange for Interleaved<T> {
+    fn exchange(word: &AtomicU64, old: u64, new: u64) -> bool {
+        T::give_way();
+        T::locked();
+        Shared::exchange(word, old, new)
+    }
+}
+
+#[cfg(feature = "sim")]
 impl<T: Turns> Synchronization for Interleaved<T> {
     type Reclaimer = Reclaimer;
     type Guard<'a> = Section<'a>;
@@ -126,12 +135,6 @@ impl<T: Turns> Synchronization for Interleaved<T> {
 
     fn retire(guard: &Section<'_>, index: Arc<Index>) {
         Shared::retire(guard, index);
-    }
-
-    fn exchange(word: &AtomicU64, old: u64, new: u64) -> bool {
-        T::give_way();
-        T::locked();
-        Shared::exchange(word, old, new)
     }
 
     fn add(count: &ShardedCounter, delta: i64) {
@@ -184,6 +187,18 @@ impl Drop for LocalGuard<'_> {
     }
 }
 
+impl Exchange for Local {
+    #[inline(always)]
+    fn exchange(word: &AtomicU64, old: u64, new: u64) -> bool {
+        // Relaxed: there is no other thread.
+        let same = word.load(Ordering::Relaxed) == old;
+        if same {
+            word.store(new, Ordering::Relaxed);
+        }
+        same
+    }
+}
+
 impl Synchronization for Local {
     type Reclaimer = LocalReclaimer;
     type Guard<'a> = LocalGuard<'a>;
@@ -197,16 +212,6 @@ impl Synchronization for Local {
 
     fn retire(guard: &LocalGuard<'_>, index: Arc<Index>) {
         guard.0.retired.borrow_mut().push(index);
-    }
-
-    #[inline(always)]
-    fn exchange(word: &AtomicU64, old: u64, new: u64) -> bool {
-        // Relaxed: there is no other thread.
-        let same = word.load(Ordering::Relaxed) == old;
-        if same {
-            word.store(new, Ordering::Relaxed);
-        }
-        same
     }
 
     #[inline(always)]

@@ -57,6 +57,14 @@ pub enum WriteKind {
     Delete,
 }
 
+impl WriteKind {
+    /// Returns whether the value before the write is its result.
+    #[inline]
+    pub(crate) fn has_result(self) -> bool {
+        !matches!(self, Self::Put | Self::Delete)
+    }
+}
+
 /// The callback of a scan for a damaged record: takes its key, if that can be read, and the error. An error that it
 /// returns ends the scan.
 pub type OnDamage<'a, K> = dyn FnMut(Option<K>, Error) -> Result<()> + 'a;
@@ -94,8 +102,10 @@ pub trait Mixed<'a> {
     fn take(&self) -> Self::Take;
     fn len(&self) -> usize;
     fn key(&self, index: usize) -> Raw<'a>;
-    /// Returns the kind of the operation and its value, which a removal ignores; `None` for a read.
-    fn write(&self, index: usize) -> Option<(WriteKind, Raw<'a>)>;
+    /// Returns the kind of the operation; `None` for a read.
+    fn kind(&self, index: usize) -> Option<WriteKind>;
+    /// Returns the value of the operation; [`Raw::NONE`] for a read or a removal.
+    fn value(&self, index: usize) -> Raw<'a>;
     /// Fills in the result of an operation, given the value that its key had before.
     fn fill(&mut self, index: usize, before: Option<<Self::Take as Take>::Out>);
     /// Returns whether an operation that has run found its key occupied or absent.
@@ -106,7 +116,7 @@ pub trait Mixed<'a> {
 pub trait Operations {
     fn get<T: Take>(&self, key: Raw<'_>, take: T) -> Result<Option<T::Out>>;
     fn contains(&self, key: Raw<'_>) -> Result<bool>;
-    /// Runs one write, which ignores `value` if it is a removal. Returns the value before it, if the kind of write has
+    /// Runs one write; the value of a removal is [`Raw::NONE`]. Returns the value before it, if the kind of write has
     /// that as a result.
     fn write<T: Take + Copy>(
         &self,
@@ -131,7 +141,7 @@ pub trait Operations {
         found: impl FnMut(usize, Option<T::Out>),
     ) -> Result<()>;
     /// Runs `count` writes of one kind in order; passes the results of [`Operations::write`] to `answer`, in order,
-    /// each once it is durable.
+    /// each once it is durable. For a kind of write without a result, `answer` is not called.
     fn write_batch<'k, 'v, T: Take + Copy>(
         &self,
         kind: WriteKind,

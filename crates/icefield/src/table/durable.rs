@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use super::mixed::{NO_VALUE, Ops};
+use super::mixed::Ops;
 use super::op::{Exchanged, Op, Page, TryInsert, no_shadows, same_length};
 use super::traits::{Durable, Iter, Table, retain};
 use crate::engine::{Design, Maintenance, OnDamage, Operations, WriteKind};
@@ -174,7 +174,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
     /// # Ok::<(), icefield::Error>(())
     /// ```
     pub fn remove(&self, key: Arg<'_, K>) -> Result<Option<Owned<V>>> {
-        self.write(WriteKind::Remove, key, NO_VALUE)
+        self.write(WriteKind::Remove, key, Raw::NONE)
     }
 
     /// Removes `key`, without returning whether it was present.
@@ -188,7 +188,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
     /// # Ok::<(), icefield::Error>(())
     /// ```
     pub fn delete(&self, key: Arg<'_, K>) -> Result<()> {
-        self.engine.write(WriteKind::Delete, K::raw(key), NO_VALUE, Ignore).map(|_| ())
+        self.engine.write(WriteKind::Delete, K::raw(key), Raw::NONE, Ignore).map(|_| ())
     }
 
     /// Reads, modifies and writes the value of `key` atomically: calls `f` with the present value, then applies
@@ -214,10 +214,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
     ) -> Result<Computed<Owned<V>>> {
         self.engine.compute(K::raw(key), Own::<V>::NEW, |value| match value {
             None => f(None),
-            // A value that was read is valid.
-            Some(value) => {
-                V::view(V::raw(V::arg(value)), |value| f(Some(value))).unwrap_or(Decision::Keep)
-            }
+            Some(value) => V::view_owned(value, |value| f(Some(value))),
         })
     }
 
@@ -566,7 +563,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
         same_length(keys.len(), removed.len())?;
         let key = |index: usize| K::raw(keys[index]);
         let answer = |index: usize, value| removed[index] = value;
-        let (kind, value) = (WriteKind::Remove, |_: usize| NO_VALUE);
+        let (kind, value) = (WriteKind::Remove, |_: usize| Raw::NONE);
         self.engine.write_batch(kind, keys.len(), key, value, Own::<V>::NEW, answer)
     }
 

@@ -4,9 +4,6 @@ use super::op::Op;
 use crate::engine::{Mixed, WriteKind};
 use crate::types::{Key, Own, Owned, Raw, Value};
 
-/// The value of a removal.
-pub(super) const NO_VALUE: Raw<'static> = Raw::Word(0);
-
 /// The operations of a mixed batch. They include no shadow insert.
 pub(super) struct Ops<'o, 'a, K: Key + ?Sized, V: Value + ?Sized>(
     pub(super) &'o mut [Op<'a, K, V>],
@@ -29,15 +26,26 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Mixed<'a> for Ops<'_, 'a, K, V> {
     }
 
     #[inline]
-    fn write(&self, index: usize) -> Option<(WriteKind, Raw<'a>)> {
+    fn kind(&self, index: usize) -> Option<WriteKind> {
         Some(match &self.0[index] {
             Op::Get(..) | Op::Shadow(..) => return None,
-            Op::TryInsert(_, value, _) => (WriteKind::TryInsert, V::raw(*value)),
-            Op::Insert(_, value, _) => (WriteKind::Insert, V::raw(*value)),
-            Op::Put(_, value) => (WriteKind::Put, V::raw(*value)),
-            Op::Update(_, value, _) => (WriteKind::Update, V::raw(*value)),
-            Op::Remove(..) => (WriteKind::Remove, NO_VALUE),
+            Op::TryInsert(..) => WriteKind::TryInsert,
+            Op::Insert(..) => WriteKind::Insert,
+            Op::Put(..) => WriteKind::Put,
+            Op::Update(..) => WriteKind::Update,
+            Op::Remove(..) => WriteKind::Remove,
         })
+    }
+
+    #[inline]
+    fn value(&self, index: usize) -> Raw<'a> {
+        match &self.0[index] {
+            Op::TryInsert(_, value, _)
+            | Op::Insert(_, value, _)
+            | Op::Put(_, value)
+            | Op::Update(_, value, _) => V::raw(*value),
+            Op::Get(..) | Op::Shadow(..) | Op::Remove(..) => Raw::NONE,
+        }
     }
 
     #[inline]

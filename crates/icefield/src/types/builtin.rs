@@ -1,6 +1,6 @@
 //! The key and value types that the library provides.
 
-use super::data::{Counter, Data, Key, Raw, Value, Word};
+use super::data::{Counter, Data, Key, Provided, Raw, Value, Word};
 use super::form::{InBytes, InWords};
 
 macro_rules! word_as_integer {
@@ -131,6 +131,10 @@ macro_rules! data_as_array {
                 Self::own(raw).map(|value| f(&value))
             }
             #[inline]
+            fn view_owned<R>(owned: &$ty, f: impl FnOnce(&$ty) -> R) -> R {
+                f(owned)
+            }
+            #[inline]
             fn own_ref(&self) -> $ty {
                 *self
             }
@@ -140,6 +144,7 @@ macro_rules! data_as_array {
                 raw.bytes().try_into().ok().map(from)
             }
         }
+        impl Provided for $ty {}
         impl Key for $ty {}
         impl Value for $ty {}
     )*};
@@ -170,6 +175,10 @@ impl Data for [u8] {
         Some(f(raw.bytes()))
     }
     #[inline]
+    fn view_owned<R>(owned: &Vec<u8>, f: impl FnOnce(&[u8]) -> R) -> R {
+        f(owned)
+    }
+    #[inline]
     fn own_ref(&self) -> Vec<u8> {
         self.to_vec()
     }
@@ -182,6 +191,7 @@ impl Data for [u8] {
         Some(bytes)
     }
 }
+impl Provided for [u8] {}
 impl Key for [u8] {}
 impl Value for [u8] {}
 
@@ -204,6 +214,10 @@ impl Data for str {
         std::str::from_utf8(raw.bytes()).ok().map(f)
     }
     #[inline]
+    fn view_owned<R>(owned: &String, f: impl FnOnce(&str) -> R) -> R {
+        f(owned)
+    }
+    #[inline]
     fn own_ref(&self) -> String {
         self.to_owned()
     }
@@ -216,6 +230,7 @@ impl Data for str {
         String::from_utf8(bytes).ok()
     }
 }
+impl Provided for str {}
 impl Key for str {}
 impl Value for str {}
 

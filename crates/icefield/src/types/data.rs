@@ -27,6 +27,9 @@ pub enum Raw<'a> {
 }
 
 impl Raw<'_> {
+    /// The value of an operation that has none.
+    pub(crate) const NONE: Raw<'static> = Raw::Word(0);
+
     /// Returns the word, or 0 for bytes.
     #[inline]
     #[must_use]
@@ -57,10 +60,18 @@ impl Raw<'_> {
     }
 }
 
+mod provided {
+    /// Types whose conversion this crate defines.
+    pub trait Provided {}
+}
+pub(super) use provided::Provided;
+
+impl<W: Word> Provided for W {}
+
 /// A type that a table can store: the common part of [`Key`] and [`Value`].
 ///
 /// Implemented for every [`Word`], for `u128` and byte arrays of 16, 32 and 64 bytes, for `[u8]` and for `str`.
-/// Implement [`Word`] to store a type of your own.
+/// No other type can implement it; implement [`Word`] to store a type of your own.
 ///
 /// ```
 /// use icefield::Data;
@@ -70,7 +81,7 @@ impl Raw<'_> {
 /// let owned = "seven".own_ref();
 /// assert_eq!(str::view(str::raw(str::arg(&owned)), str::len), Some(5)); // In place, not copied.
 /// ```
-pub trait Data: 'static {
+pub trait Data: Provided + 'static {
     /// The type in which calls take a value: by value for words and arrays, `&[u8]`, `&str`.
     type Arg<'a>: Copy + fmt::Debug + Send + Sync;
     /// The type in which calls return a value: by value for words and arrays, `Vec<u8>`, `String`.
@@ -89,6 +100,9 @@ pub trait Data: 'static {
     fn arg(owned: &Self::Owned) -> Self::Arg<'_>;
     /// Calls `f` with the stored value; returns `None` if `raw` is not a value of this type (a corrupt file).
     fn view<R>(raw: Raw<'_>, f: impl FnOnce(&Self) -> R) -> Option<R>;
+    /// Calls `f` with a value that is owned.
+    #[doc(hidden)]
+    fn view_owned<R>(owned: &Self::Owned, f: impl FnOnce(&Self) -> R) -> R;
     /// Returns an owned copy.
     fn own_ref(&self) -> Self::Owned;
     /// Returns the stored value; `None` if `raw` is not a value of this type (a corrupt file).
@@ -215,6 +229,10 @@ impl<W: Word> Data for W {
     #[inline]
     fn view<R>(raw: Raw<'_>, f: impl FnOnce(&W) -> R) -> Option<R> {
         W::from_word(raw.word()).map(|word| f(&word))
+    }
+    #[inline]
+    fn view_owned<R>(owned: &W, f: impl FnOnce(&W) -> R) -> R {
+        f(owned)
     }
     #[inline]
     fn own_ref(&self) -> W {

@@ -13,4 +13,4 @@ pub use form::Form;
 #[cfg(test)]
 pub(crate) use form::InWords;
 pub(crate) use form::{Forms, InAnyBytes, InWord, RecordForm, StoredForm, WordArray};
-pub(crate) use take::{Copied, Ignore, Item, Keep, Kind, Own, Show, Take, Types, Visit};
+pub(crate) use take::{Copied, CopiedAs, Ignore, Item, Keep, Kind, Own, Show, Take, Types, Visit};

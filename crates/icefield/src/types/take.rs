@@ -9,10 +9,13 @@ use super::form::Form;
 pub trait Take {
     /// The result of taking.
     type Out;
-    /// The name of the expected type, for errors.
-    const TYPE: &'static str;
     /// `true` if [`Take::take_vec`] avoids a copy.
     const KEEPS_VEC: bool = false;
+
+    /// Returns the name of the expected type, for errors.
+    fn type_name(&self) -> &'static str {
+        "value"
+    }
 
     /// Returns `None` if the bytes are not a value of the expected type.
     fn take(self, raw: Raw<'_>) -> Option<Self::Out>;
@@ -49,8 +52,12 @@ impl<D: ?Sized> Copy for Own<D> {}
 
 impl<D: Data + ?Sized> Take for Own<D> {
     type Out = D::Owned;
-    const TYPE: &'static str = D::TYPE;
     const KEEPS_VEC: bool = matches!(D::FORM, Form::Variable);
+
+    #[inline]
+    fn type_name(&self) -> &'static str {
+        D::TYPE
+    }
 
     #[inline]
     fn take(self, raw: Raw<'_>) -> Option<D::Owned> {
@@ -80,7 +87,11 @@ impl<D: ?Sized, F> Show<D, F> {
 
 impl<D: Data + ?Sized, R, F: FnOnce(&D) -> R> Take for Show<D, F> {
     type Out = R;
-    const TYPE: &'static str = D::TYPE;
+
+    #[inline]
+    fn type_name(&self) -> &'static str {
+        D::TYPE
+    }
 
     #[inline]
     fn take(self, raw: Raw<'_>) -> Option<R> {
@@ -94,7 +105,6 @@ pub struct Ignore;
 
 impl Take for Ignore {
     type Out = ();
-    const TYPE: &'static str = "value";
 
     #[inline]
     fn take(self, _: Raw<'_>) -> Option<()> {
@@ -132,7 +142,6 @@ impl Item {
 
 impl Take for Copied {
     type Out = Item;
-    const TYPE: &'static str = "value";
     const KEEPS_VEC: bool = true;
 
     #[inline]
@@ -148,12 +157,26 @@ impl Take for Copied {
     }
 }
 
+/// Takes a copy in the stored form if it is a value of the type.
+#[derive(Clone, Copy)]
+pub struct CopiedAs(pub(crate) Kind);
+
+impl Take for CopiedAs {
+    type Out = Item;
+
+    fn type_name(&self) -> &'static str {
+        self.0.name
+    }
+    fn take(self, raw: Raw<'_>) -> Option<Item> {
+        if (self.0.is_valid)(raw) { Copied.take(raw) } else { None }
+    }
+}
+
 /// Calls a closure with the stored form; any bytes are valid.
 pub struct Visit<'a>(pub(crate) &'a mut dyn FnMut(Raw<'_>));
 
 impl Take for Visit<'_> {
     type Out = ();
-    const TYPE: &'static str = "value";
 
     #[inline]
     fn take(self, raw: Raw<'_>) -> Option<()> {

@@ -266,3 +266,39 @@ fn the_other_files_give_what_they_hold() {
         }
     }
 }
+
+/// A key that damage has turned into no value of its type also has another hash, so that it seems to belong to another
+/// segment. Scans must report it all the same.
+#[test]
+fn a_scan_reports_a_key_that_is_no_value_of_its_type() {
+    const VALUE: u64 = 0x1CEF_1E1D_0000_0001;
+    let place = tempfile::tempdir().unwrap();
+    let (whole, path) = (place.path().join("whole.ice"), place.path().join("t.ice"));
+    for design in ["dash-eh", "dash-lh", "iceberg"] {
+        drop(fs::remove_dir_all(&whole));
+        let options = AnyOptions { capacity: Some(100_000), ..AnyOptions::default() };
+        let table = AnyTable::create(&whole, design, "bool", "u64", &options).unwrap();
+        table.put(&[1], &VALUE.to_le_bytes()).unwrap();
+        drop(table);
+        let record: Vec<u8> = [1, VALUE].into_iter().flat_map(u64::to_le_bytes).collect();
+        let mut copies = 0;
+        for file in fs::read_dir(&whole).unwrap().map(|entry| entry.unwrap().file_name()) {
+            let bytes = fs::read(whole.join(&file)).unwrap();
+            let is_record = |at: &usize| bytes[*at..].starts_with(&record);
+            for at in (0..bytes.len()).step_by(8).filter(is_record) {
+                for damage in 2..30 {
+                    let mut bytes = bytes.clone();
+                    bytes[at] = damage;
+                    copy(&whole, &path);
+                    fs::write(path.join(&file), bytes).unwrap();
+                    let Ok(table) = AnyTable::open_read_only(&path) else { continue };
+                    let Ok(page) = table.scan(Cursor::START, 100) else { continue };
+                    assert!(page.records.is_empty(), "{design}: {damage} is no bool");
+                    assert_eq!(page.damaged.len(), 1, "{design}: a key {damage} is reported");
+                    copies += 1;
+                }
+            }
+        }
+        assert!(copies > 0, "{design}: the record lies in a file");
+    }
+}

@@ -348,7 +348,7 @@ impl<A: Ablation> Directory for Eh<A> {
     }
 
     fn give_back<T: Kinds>(&self, core: &Core<T>) -> Result<()> {
-        shrink::give_back(core)
+        core.punch_free_segments()
     }
 
     fn reserve<T: Kinds>(&self, core: &Core<T>, records: u64) -> Result<()> {

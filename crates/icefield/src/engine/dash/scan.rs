@@ -38,7 +38,7 @@ impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
         while let Some(Cursor(from)) = page.next
             && page.records.len() < n.max(1)
         {
-            let (range, mut entries) = self.read_segment(from)?;
+            let (range, mut entries) = self.read_segment(from, take.0)?;
             entries.retain(|&(hash, ..)| hash >= from && range.contains(hash));
             entries.sort_unstable_by_key(|&(hash, ..)| hash);
             page.next = range.last.checked_add(1).map(Cursor);
@@ -62,14 +62,14 @@ impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
     }
 
     /// Returns all records of the segment that holds `hash`, as of one moment.
-    fn read_segment(&self, hash: u64) -> Result<(Covered, Vec<Entry>)> {
+    fn read_segment(&self, hash: u64, take: impl Take + Copy) -> Result<(Covered, Vec<Entry>)> {
         if self.core.still.is_some() {
             let range = self.directory.range(&self.core, hash)?;
             let segment = self.core.segment(range.located.segment)?;
-            return Ok((range, self.entries(segment, range.first)?));
+            return Ok((range, self.entries(segment, range.first, take)?));
         }
         for _ in 0..PATIENCE {
-            if let Some(read) = self.try_read_segment(hash)? {
+            if let Some(read) = self.try_read_segment(hash, take)? {
                 return Ok(read);
             }
         }
@@ -78,12 +78,16 @@ impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
             let segment = self.core.segment(range.located.segment)?;
             let _guards = self.core.lock_all(segment);
             if self.is_same(hash, range)? {
-                return Ok((range, self.entries(segment, range.first)?));
+                return Ok((range, self.entries(segment, range.first, take)?));
             }
         }
     }
 
-    fn try_read_segment(&self, hash: u64) -> Result<Option<(Covered, Vec<Entry>)>> {
+    fn try_read_segment(
+        &self,
+        hash: u64,
+        take: impl Take + Copy,
+    ) -> Result<Option<(Covered, Vec<Entry>)>> {
         let core = &self.core;
         let range = self.directory.range(core, hash)?;
         let segment = core.segment(range.located.segment)?;
@@ -97,7 +101,7 @@ impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
             core.storage.forget_reads();
             return Ok(None);
         }
-        let entries = self.entries(segment, range.first);
+        let entries = self.entries(segment, range.first, take);
         let valid = normal.iter().zip(versions).all(|(bucket, version)| {
             version_lock::validate(bucket.version_lock(&core.storage), version)
         });
@@ -114,9 +118,14 @@ impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
         Ok(self.directory.covered(&self.core, hash, range.located)? == Some(range))
     }
 
-    /// Returns the records of a segment. A record whose key cannot be read gets the hash `first`, so that the page
-    /// reports it.
-    fn entries(&self, segment: Segment<'_>, first: u64) -> Result<Vec<Entry>> {
+    /// Returns the records of a segment. A record whose key cannot be read, or is not one for `take`, gets the hash
+    /// `first`, so that the page reports it.
+    fn entries(
+        &self,
+        segment: Segment<'_>,
+        first: u64,
+        take: impl Take + Copy,
+    ) -> Result<Vec<Entry>> {
         let core = &self.core;
         // The hashes of the segment, including those of due splits. Read through `read_unvalidated`, as in `covered`.
         let depth = core.storage.read_unvalidated(|| core.link(segment.id))?.depth;
@@ -130,9 +139,7 @@ impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
                     Err(Error::Corrupt { .. }) => first,
                     // Records that a split has left behind are intact. Any other record with a foreign hash has a
                     // damaged key.
-                    Ok(hash) if !own.contains(&hash) && self.take_key(key, Ignore).is_err() => {
-                        first
-                    }
+                    Ok(hash) if !own.contains(&hash) && self.take_key(key, take).is_err() => first,
                     hash => hash?,
                 };
                 entries.push((hash, key, value));
@@ -146,7 +153,7 @@ impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
         let mut total = 0;
         let mut next = Some(0);
         while let Some(hash) = next {
-            let (range, entries) = self.read_segment(hash)?;
+            let (range, entries) = self.read_segment(hash, Ignore)?;
             let is_next = |&&(found, ..): &&Entry| found >= hash && range.contains(found);
             total += entries.iter().filter(is_next).count() as u64;
             next = range.last.checked_add(1);

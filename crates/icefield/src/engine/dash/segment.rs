@@ -20,6 +20,9 @@ use crate::storage::superblock::ROOT_OFFSET;
 use crate::storage::{Properties, Region, Regions};
 use crate::{Error, Result};
 
+/// The smallest unit of space that a file system frees.
+const PAGE: u64 = 4096;
+
 /// The state that every directory policy works on: the medium, the regions, the records, and the DRAM beside them.
 pub struct Core<T: Kinds> {
     pub(super) geometry: Geometry,
@@ -274,6 +277,23 @@ impl<T: Kinds> Core<T> {
         let mark = Mark::take_away(self.touched.get(id as usize)?)?;
         // While this thread holds the mark, no other thread can free the segment again.
         (!self.deferred_free.waits(id)).then_some(mark)
+    }
+
+    /// Punches the pages of free segments that no operation can access any more.
+    pub(super) fn punch_free_segments(&self) -> Result<()> {
+        let bytes = self.geometry.segment_bytes();
+        for id in self.deferred_free.leave() {
+            let Some(_mark) = self.take_away(id) else { continue };
+            // The segment shares pages with its neighbours; the shared parts are punched if the neighbours are free as
+            // well.
+            let [before, after] = [id.checked_sub(1), id.checked_add(1)]
+                .map(|neighbour| neighbour.and_then(|neighbour| self.take_away(neighbour)));
+            let start = u64::from(id) * bytes;
+            let first = start - if before.is_some() { bytes.min(PAGE) } else { 0 };
+            let end = start + bytes + if after.is_some() { bytes.min(PAGE) } else { 0 };
+            self.storage.punch(&self.segments, first, end - first)?;
+        }
+        Ok(())
     }
 
     /// Marks a segment that was ready as no longer part of the table.

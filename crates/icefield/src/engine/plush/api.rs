@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::Plush;
 use super::mutex::lock;
-use super::op::{ModeOf, NOTHING, PlushWriteMode, WroteOf, mode_of};
+use super::op::{ModeOf, PlushWriteMode, WroteOf, mode_of};
 use super::pack::Last;
 use super::words::{RecordOf, first, raw_of};
 use crate::engine::{Maintenance, Mixed, OnDamage, Operations, Scanned, WriteKind};
@@ -32,27 +32,27 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
 
     /// Takes the key of a record that was current at some time since the caller was pinned.
     pub(super) fn take_key<T: Take>(&self, record: RecordOf<R>, take: T) -> Result<T::Out> {
-        let measure = self.core.measure;
+        let (measure, expected) = (self.core.measure, take.type_name());
         if measure.is_inline() {
             let key = measure.key_of(&record.key);
-            return take.take(key).ok_or_else(|| self.no_such(T::TYPE));
+            return take.take(key).ok_or_else(|| self.no_such(expected));
         }
         let payload = self.core.payload_found(record.reference())?;
         raw_of(R::KEY, payload.key)
             .and_then(|key| take.take(key))
-            .ok_or_else(|| self.no_such(T::TYPE))
+            .ok_or_else(|| self.no_such(expected))
     }
 
     /// Takes the value in the words of a record that was current at some time since the caller was pinned.
     pub(super) fn take_value<T: Take>(&self, words: R::ValueWords, take: T) -> Result<T::Out> {
-        let measure = self.core.measure;
+        let (measure, expected) = (self.core.measure, take.type_name());
         if measure.is_inline() {
-            return take.take(measure.value_of(&words)).ok_or_else(|| self.no_such(T::TYPE));
+            return take.take(measure.value_of(&words)).ok_or_else(|| self.no_such(expected));
         }
         let payload = self.core.payload_found(first(&words))?;
         raw_of(R::VALUE, payload.value)
             .and_then(|value| take.take(value))
-            .ok_or_else(|| self.no_such(T::TYPE))
+            .ok_or_else(|| self.no_such(expected))
     }
 
     /// Returns the key and the value of a record; an error unless they are values of the table's types.
@@ -124,9 +124,7 @@ impl<R: RecordForm, M: Medium> Operations for Plush<R, M> {
         value: Raw<'_>,
         before: T,
     ) -> Result<Option<T::Out>> {
-        let mode = mode_of(kind);
-        let value = if mode.removes() { NOTHING } else { value };
-        self.write_and(key, value, mode, |wrote| {
+        self.write_and(key, value, mode_of(kind), |wrote| {
             wrote.before.map(|words| self.take_value(words, before)).transpose()
         })
     }
@@ -153,7 +151,7 @@ impl<R: RecordForm, M: Medium> Operations for Plush<R, M> {
                 Decision::Put(value) => (T::raw(value), PlushWriteMode::PutStill(before)),
                 // No write is needed: the key is absent.
                 Decision::Remove if before.is_none() => return Ok(Computed::Removed(None)),
-                Decision::Remove => (NOTHING, PlushWriteMode::RemoveStill(before)),
+                Decision::Remove => (Raw::NONE, PlushWriteMode::RemoveStill(before)),
             };
             if self.write_with(key, value, mode)? {
                 return Ok(match decision {
@@ -183,7 +181,7 @@ impl<R: RecordForm, M: Medium> Operations for Plush<R, M> {
         before: T,
         answer: impl FnMut(usize, Option<T::Out>),
     ) -> Result<()> {
-        self.write_all(mode_of(kind), count, key, value, before, answer)
+        self.write_all(kind, count, key, value, before, answer)
     }
 
     fn execute<'a>(&self, batch: &mut impl Mixed<'a>, on_failure: OnFailure) -> Result<usize> {

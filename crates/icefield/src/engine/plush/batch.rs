@@ -6,8 +6,7 @@ use std::ops::{ControlFlow, Range};
 use super::Plush;
 use super::core::Core;
 use super::layout::EntryRef;
-use super::op::{ModeOf, WroteOf};
-use super::op::{NOTHING, mode_of};
+use super::op::{WroteOf, mode_of};
 use super::window::Window;
 use crate::Result;
 use crate::base::pipeline::{self, Stages, prefetch_read};
@@ -204,11 +203,10 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
         .1
     }
 
-    /// Runs writes in order through windows. `answer` receives the former value, for modes that look it up, in order,
-    /// once the write is durable.
+    /// Runs writes in order through windows; see [`Operations::write_batch`](crate::engine::Operations::write_batch).
     pub(super) fn write_all<'k, 'v, T: Take + Copy>(
         &self,
-        mode: ModeOf<R>,
+        kind: WriteKind,
         count: usize,
         key: impl Fn(usize) -> Raw<'k>,
         value: impl Fn(usize) -> Raw<'v>,
@@ -216,15 +214,20 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
         mut answer: impl FnMut(usize, Option<T::Out>),
     ) -> Result<()> {
         let mut answer = |index, wrote: WroteOf<R>| {
-            answer(index, wrote.before.map(|words| self.take_value(words, before)).transpose()?);
+            if kind.has_result() {
+                answer(
+                    index,
+                    wrote.before.map(|words| self.take_value(words, before)).transpose()?,
+                );
+            }
             Ok(())
         };
+        let mode = mode_of(kind);
         let mut window = Window::new(&self.core);
         let ahead = |index| Ahead::new(self.core.hash_key(key(index)).hash, mode.looks());
         let (_, result) = self.core.in_order(count, ahead, |index, hash| {
             let probe = LookupKey { hash, key: key(index) };
-            let value = if mode.removes() { NOTHING } else { value(index) };
-            window.run(index, &probe, &value, mode, &mut answer)?;
+            window.run(index, &probe, &value(index), mode, &mut answer)?;
             Ok(ControlFlow::Continue(()))
         });
         result.and_then(|()| window.commit(&mut answer))
@@ -239,7 +242,7 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
         let (count, batch) = (batch.len(), RefCell::new(batch));
         let ahead = |index: usize| {
             let batch = batch.borrow();
-            let looks = batch.write(index).is_none_or(|(kind, _)| kind != WriteKind::Put);
+            let looks = batch.kind(index).is_none_or(WriteKind::has_result);
             Ahead::new(self.core.hash_key(batch.key(index)).hash, looks)
         };
         let (ran, result) = self.core.in_order(count, ahead, |index, hash| {
@@ -262,7 +265,7 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
         hash: u64,
     ) -> Result<bool> {
         let probe = LookupKey { hash, key: batch.key(index) };
-        let Some((kind, value)) = batch.write(index) else {
+        let Some(kind) = batch.kind(index) else {
             if window.has(&probe) {
                 window.commit(&mut |index, wrote| self.fill_in(batch, index, wrote))?;
             }
@@ -272,10 +275,9 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
             batch.fill(index, words.map(|words| self.take_value(words, take)).transpose()?);
             return Ok(batch.failed(index));
         };
-        let mode = mode_of(kind);
-        let value = if mode.removes() { NOTHING } else { value };
+        let value = batch.value(index);
         let mut answer = |index: usize, wrote| self.fill_in(batch, index, wrote);
-        window.run(index, &probe, &value, mode, &mut answer).map(|done| !done)
+        window.run(index, &probe, &value, mode_of(kind), &mut answer).map(|done| !done)
     }
 
     fn fill_in<'a>(

@@ -63,9 +63,6 @@ impl<B: WordArray> PlushWriteMode<B> {
     }
 }
 
-/// The value that is written for a removal.
-pub(super) const NOTHING: Raw<'_> = Raw::Word(0);
-
 /// Returns the mode of a write.
 pub(super) fn mode_of<B>(kind: WriteKind) -> PlushWriteMode<B> {
     match kind {

@@ -148,7 +148,7 @@ pub(crate) trait BatchTable: SlotTable {
         index: usize,
     ) -> Result<bool> {
         let probe = self.records().hash_key(batch.key(index));
-        let Some((kind, value)) = batch.write(index) else {
+        let Some(kind) = batch.kind(index) else {
             let mut read = None;
             if !writer.holds_up(probe.hash) {
                 read = self.get_at_once(&probe, batch.take())?;
@@ -163,7 +163,7 @@ pub(crate) trait BatchTable: SlotTable {
             batch.fill(index, found);
             return Ok(batch.failed(index));
         };
-        let write = mode_of(kind).map(|mode| (mode, value));
+        let write = mode_of(kind).map(|mode| (mode, batch.value(index)));
         writer.run(index, &probe, write, &mut |index, wrote| self.fill_in(batch, index, wrote))?;
         Ok(match writer.staged_answer(index) {
             Some(wrote) => matches!(wrote, WriteOutcome::Absent | WriteOutcome::Occupied(_)),
@@ -189,7 +189,7 @@ pub(crate) trait BatchTable: SlotTable {
         index: usize,
         wrote: WriteOutcome,
     ) -> Result<()> {
-        if !matches!(batch.write(index), Some((WriteKind::Put | WriteKind::Delete, _))) {
+        if batch.kind(index).is_some_and(WriteKind::has_result) {
             let before = self.value_before(wrote, batch.take())?;
             batch.fill(index, before);
         }
@@ -234,10 +234,7 @@ impl<S: BatchTable> Operations for S {
                 None => WriteOutcome::Absent,
             },
         };
-        if matches!(kind, WriteKind::Put | WriteKind::Delete) {
-            return Ok(None);
-        }
-        self.value_before(wrote, before)
+        if kind.has_result() { self.value_before(wrote, before) } else { Ok(None) }
     }
 
     /// Calls `decide` without a lock, then applies its decision if the value word is still the same. For words this
@@ -292,9 +289,8 @@ impl<S: BatchTable> Operations for S {
         before: T,
         mut answer: impl FnMut(usize, Option<T::Out>),
     ) -> Result<()> {
-        let has_result = !matches!(kind, WriteKind::Put | WriteKind::Delete);
         self.run_batch(mode_of(kind), count, key, value, |index, wrote| {
-            if has_result {
+            if kind.has_result() {
                 answer(index, self.value_before(wrote, before)?);
             }
             Ok(())

@@ -103,16 +103,18 @@ pub(crate) trait SlotTable: Owner + Sized {
         word: u64,
         take: T,
     ) -> Result<T::Out> {
+        let expected = take.type_name();
         self.records()
             .take_value(self.storage(), pin, word, take)?
-            .ok_or_else(|| self.fault_in_slot(format!("a stored value is not a valid {}", T::TYPE)))
+            .ok_or_else(|| self.fault_in_slot(format!("a stored value is not a valid {expected}")))
     }
 
     /// Takes the key behind a word.
     fn take_key<T: Take>(&self, word: u64, take: T) -> Result<T::Out> {
+        let expected = take.type_name();
         self.records()
             .take_key(self.storage(), word, take)?
-            .ok_or_else(|| self.fault_in_slot(format!("a stored key is not a valid {}", T::TYPE)))
+            .ok_or_else(|| self.fault_in_slot(format!("a stored key is not a valid {expected}")))
     }
 
     /// Takes the value of a key.

@@ -11,10 +11,7 @@ use crate::engine::dash::layout::{RootWord, State, split_bit};
 use crate::engine::dash::root::{hashes_below, segment_of};
 use crate::engine::dash::segment::Core;
 use crate::engine::slots::EpochGuard;
-use crate::storage::{Persist, Regions, SimHooks};
-
-/// The smallest unit of space that a file system frees.
-const PAGE: u64 = 4096;
+use crate::storage::{Persist, SimHooks};
 
 impl<A: Ablation> Eh<A> {
     /// Merges the segment of a hash with its neighbour, if both have the same depth and few enough records.
@@ -131,21 +128,4 @@ impl<A: Ablation> Eh<A> {
         self.halvings.add(1);
         Ok(true)
     }
-}
-
-/// Punches the pages of free segments that no operation can access any more.
-pub(super) fn give_back<T: Kinds>(core: &Core<T>) -> Result<()> {
-    let bytes = core.geometry.segment_bytes();
-    for id in core.deferred_free.leave() {
-        let Some(_mark) = core.take_away(id) else { continue };
-        // The segment shares pages with its neighbours; the shared parts are punched if the neighbours are free as
-        // well.
-        let [before, after] = [id.checked_sub(1), id.checked_add(1)]
-            .map(|neighbour| neighbour.and_then(|neighbour| core.take_away(neighbour)));
-        let start = u64::from(id) * bytes;
-        let first = start - if before.is_some() { bytes.min(PAGE) } else { 0 };
-        let end = start + bytes + if after.is_some() { bytes.min(PAGE) } else { 0 };
-        core.storage.punch(&core.segments, first, end - first)?;
-    }
-    Ok(())
 }

@@ -1,0 +1,53 @@
+//! The pool of link buckets by itself, for models of its threads.
+
+use super::layout::{LINK_BUCKETS, LINKS, Links, Pool};
+use super::mode::Shared;
+use crate::base::sync::{Lines, Ordering};
+
+/// A pool and some bins, for models of threads that race for a link bucket.
+#[derive(Debug)]
+pub struct LinkPool {
+    pool: Pool,
+    bins: Lines,
+}
+
+impl LinkPool {
+    /// Creates a pool of `buckets` link buckets and `bins` bins without any.
+    ///
+    /// # Errors
+    /// Fails if the system has no memory.
+    pub fn new(buckets: usize, bins: usize) -> std::io::Result<Self> {
+        Ok(Self { pool: Pool::new(buckets)?, bins: Lines::new(bins)? })
+    }
+
+    /// Takes an unused bucket: a returned one, otherwise a fresh one.
+    pub fn take(&self) -> Option<u64> {
+        self.pool.take_one::<Shared>()
+    }
+
+    /// Returns a bucket that was taken to the pool.
+    pub fn give_back(&self, number: u64) {
+        self.pool.give_back::<Shared>(number);
+    }
+
+    /// Writes a record's key into a bucket, as its owner may.
+    pub fn write(&self, number: u64, key: u64) {
+        // Release (E2), like every key.
+        self.pool.bucket(number as usize).0[0].store(key, Ordering::Release);
+    }
+
+    /// Chains the single or the double link bucket to `bin`, if `bin` has none and the pool has one.
+    pub fn chain(&self, bin: usize, double: bool) {
+        self.pool.chain::<Shared>(&self.bins[bin], double);
+    }
+
+    /// Returns the numbers of the buckets that `bin` has.
+    pub fn buckets_of(&self, bin: usize) -> Vec<u64> {
+        // Acquire (E5).
+        let links = Links(self.bins[bin].0[LINKS].load(Ordering::Acquire));
+        (0..LINK_BUCKETS.len())
+            .map(|which| links.bucket(which) as u64)
+            .filter(|&number| number != 0)
+            .collect()
+    }
+}
