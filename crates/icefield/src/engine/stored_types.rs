@@ -77,10 +77,12 @@ impl StoredTypes {
             return Ok(());
         }
         let [(key, _), (value, _)] = &self.0;
-        Err(Error::TypeMismatch {
-            path: storage.path().into(),
-            expected: format!("{design}<{key}, {value}>"),
-            found: format!("{}<{}, {}>", identity.design, identity.key_type, identity.value_type),
-        })
+        let expected = format!("{design}<{key}, {value}>");
+        let mut found =
+            format!("{}<{}, {}>", identity.design, identity.key_type, identity.value_type);
+        if found == expected {
+            found.push_str(" with types that are stored in another form");
+        }
+        Err(Error::TypeMismatch { path: storage.path().into(), expected, found })
     }
 }

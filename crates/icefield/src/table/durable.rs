@@ -709,7 +709,6 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
 
 impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V, D, M> {
     pub(super) fn new((engine, recovery): (EngineOf<K, V, D, M>, RecoveryReport)) -> Self {
-        let () = K::USABLE;
         Self { engine, recovery, types: PhantomData }
     }
 

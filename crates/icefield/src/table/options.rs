@@ -46,6 +46,7 @@ impl<K: ?Sized, V: ?Sized, D: Design> Clone for TableOptions<K, V, D> {
 
 impl<K: Key + ?Sized, V: Value + ?Sized, D: Design> Default for TableOptions<K, V, D> {
     fn default() -> Self {
+        let () = K::USABLE;
         let types = StoredTypes::of(&Types::of::<K, V>());
         Self {
             common: Common { types, ..Common::default() },

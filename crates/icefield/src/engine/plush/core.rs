@@ -1,6 +1,5 @@
 //! The shared state of a table: regions, entries by number, and the search for a key.
 
-use std::marker::PhantomData;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
@@ -69,7 +68,6 @@ pub(crate) struct Core<R, M> {
     /// The number of changes at the last exact count, and the count.
     pub(super) exact: [AtomicU64; 2],
     pub(super) counts: Counts,
-    pub(super) types: PhantomData<fn() -> R>,
     /// Present when the table is opened for salvage only.
     pub(super) mended: Option<Mended>,
     /// The last field, so that all fields that point into its mappings are dropped first.

@@ -1,6 +1,5 @@
 //! Creating and opening tables.
 
-use std::marker::PhantomData;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
@@ -338,7 +337,6 @@ impl Opening {
             estimate: ShardedCounter::default(),
             exact: [AtomicU64::new(u64::MAX), AtomicU64::new(0)],
             counts: Counts::default(),
-            types: PhantomData,
             storage,
         })
     }

@@ -17,7 +17,7 @@ pub(super) const MAX_WIDTH: usize = 8;
 /// The widths of a table's records. Known at compile time, unless a key or value has the form of any type of bytes.
 pub(super) struct Measure<R> {
     stored: Widths,
-    types: PhantomData<fn() -> R>,
+    form: PhantomData<fn() -> R>,
 }
 
 impl<R> Clone for Measure<R> {
@@ -36,14 +36,14 @@ impl<R: RecordForm> Measure<R> {
     pub(super) fn inscribe(identity: &mut Identity) -> Result<Self, ()> {
         let stored = widths_of(identity)?;
         identity.params[WIDTHS] = stored.pack();
-        Ok(Self { stored, types: PhantomData })
+        Ok(Self { stored, form: PhantomData })
     }
 
     /// Reads the widths of a table; `Err` when its superblock holds impossible ones.
     pub(super) fn of(identity: &Identity) -> Result<Self, ()> {
         let stored = widths_of(identity)?;
         let fits = identity.params[WIDTHS] == stored.pack();
-        if fits { Ok(Self { stored, types: PhantomData }) } else { Err(()) }
+        if fits { Ok(Self { stored, form: PhantomData }) } else { Err(()) }
     }
 
     #[inline(always)]
