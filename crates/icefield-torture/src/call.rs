@@ -8,10 +8,7 @@ use std::task::{Context, Poll, Waker};
 use icefield::{Arg, Computed, Data, Decision, OnFailure, Op, Result, Table};
 
 use crate::rng::Rng;
-use crate::subject::Sample;
-
-/// The number of a value that no scenario wrote.
-pub const FOREIGN: u64 = u64::MAX;
+use crate::subject::{FOREIGN, Sample};
 
 /// An operation on the key with number `key`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

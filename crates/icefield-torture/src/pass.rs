@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use icefield::{Cursor, Data, Error, Table};
 
 use crate::rng::Rng;
-use crate::subject::{Sample, Subject};
+use crate::subject::{Sample, Seen, Subject};
 
 /// The call that makes the pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,9 +35,6 @@ impl Pass {
         }
     }
 }
-
-/// Records as numbers of keys and values.
-pub type Seen = Vec<(u64, u64)>;
 
 /// A design's own call that returns all records of a table.
 pub type OwnPass<T> = fn(&T) -> icefield::Result<Option<Seen>>;

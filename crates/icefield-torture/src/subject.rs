@@ -6,8 +6,8 @@ use std::hash::Hash;
 use icefield::storage::sim::Sim;
 use icefield::{Arg, Computed, Data, Decision, Durable, Key, Result, Table, Value};
 
-use crate::call::FOREIGN;
-use crate::pass::Seen;
+/// Records as numbers of keys and values.
+pub type Seen = Vec<(u64, u64)>;
 
 /// A table on the simulated medium.
 pub trait Subject: Durable<Key: Sample, Value: Sample> + Sized + 'static {
@@ -55,6 +55,9 @@ pub trait Subject: Durable<Key: Sample, Value: Sample> + Sized + 'static {
     /// its creation.
     fn open_on(sim: Sim) -> Result<Self>;
 }
+
+/// The number of a value that no scenario wrote.
+pub const FOREIGN: u64 = u64::MAX;
 
 /// A key or value type for which scenarios can create examples.
 ///

@@ -9,10 +9,8 @@ use icefield::{
     Iceberg, IcebergOptions, Key, Lh, Partition, Plush, PlushOptions, Result, Shape, Value, Yards,
 };
 
-use crate::call::FOREIGN;
 use crate::file_subject::{FileOptions, FileSubject, TINY};
-use crate::pass::Seen;
-use crate::subject::{Sample, Subject};
+use crate::subject::{FOREIGN, Sample, Seen, Subject};
 
 /// Hash seeds are fixed, so that a seed identifies a history completely.
 const SEED: [u64; 2] = [0x1CE_F1E1D, 0xDA5_4E4];

@@ -5,8 +5,8 @@ use icefield::storage::Properties;
 use icefield::storage::sim::Sim;
 use icefield::{Cursor, Data, Result, SyncMode};
 
-use crate::call::{Action, BatchKind, Call, FOREIGN, Reply, ask, ask_batch};
-use crate::subject::{Sample, Subject};
+use crate::call::{Action, BatchKind, Call, Reply, ask, ask_batch};
+use crate::subject::{FOREIGN, Sample, Subject};
 
 /// A table on the simulated medium, with keys and values as numbers.
 pub trait Machine: Send + Sync + Sized + 'static {

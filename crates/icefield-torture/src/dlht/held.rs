@@ -3,9 +3,10 @@
 use icefield::{Error, Interleaved, NotShadowed, Occupied, OnFailure, Op, Shadow, Shadows, Table};
 
 use super::{Batons, DlhtInTurns};
-use crate::call::{Action, FOREIGN, Reply};
+use crate::call::{Action, Reply};
 use crate::linear::{End, Held};
 use crate::operation::{Answer, Operation};
+use crate::subject::FOREIGN;
 
 type Turns = Interleaved<Batons>;
 

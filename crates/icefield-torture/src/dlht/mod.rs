@@ -17,9 +17,9 @@ pub use self::model::DlhtPlace;
 pub use self::set::{SetCounts, set_model};
 use crate::failure::Failure;
 use crate::linear::{Counts, Ground, histories_on};
-use crate::pass::Seen;
 use crate::pool::Pool;
 use crate::scheduler;
+use crate::subject::Seen;
 
 /// The table's name in commands and reports.
 pub const NAME: &str = "dlht";

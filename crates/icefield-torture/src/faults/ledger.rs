@@ -5,9 +5,9 @@ use std::ops::ControlFlow;
 
 use icefield::{Data, Error, Table};
 
-use crate::call::{BatchKind, Call, FOREIGN, Reply, ask, ask_batch};
+use crate::call::{BatchKind, Call, Reply, ask, ask_batch};
 use crate::reference::Reference;
-use crate::subject::Sample;
+use crate::subject::{FOREIGN, Sample};
 
 /// Checks whether an error is a valid result of a call or a batch. For a call, it gets the values that the key may
 /// have.

@@ -18,12 +18,11 @@ use std::time::{Duration, Instant};
 
 use icefield::{Data, SyncMode};
 
-use crate::call::FOREIGN;
 use crate::failure::Failure;
 use crate::file_subject::{FileOptions, FileSubject};
 use crate::reference::Reference;
 use crate::rng::Rng;
-use crate::subject::Sample;
+use crate::subject::{FOREIGN, Sample};
 use ack::{Acks, Stage};
 use child::Orders;
 use script::Expected;

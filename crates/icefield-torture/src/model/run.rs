@@ -8,11 +8,11 @@ use std::task::{Context, Poll, Waker};
 use icefield::{Cursor, Data, Error, Table};
 
 use super::{Counts, NAME, Step};
-use crate::call::{BatchKind, Call, FOREIGN, ask, ask_batch};
+use crate::call::{BatchKind, Call, ask, ask_batch};
 use crate::failure::Failure;
 use crate::place::Place;
 use crate::reference::Reference;
-use crate::subject::Sample;
+use crate::subject::{FOREIGN, Sample};
 
 /// A result with a description of the fault.
 type Verdict<T = ()> = Result<T, String>;
