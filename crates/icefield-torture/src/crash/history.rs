@@ -7,11 +7,11 @@ use icefield::storage::sim::{
     CrashPoint, CrashSpace, EventKind, Image, Mutation, Pick, Sim, SiteKind,
 };
 
-use super::Plan;
 use super::capture::Capture;
 use super::expect::{Expect, Past, run_reference};
 use super::judge::Court;
 use super::machine::Machine;
+use super::plan::Plan;
 use super::step::Step;
 use crate::call::{Action, Call, Reply};
 use crate::pool::lock;

@@ -23,23 +23,23 @@ pub(crate) mod judge;
 mod machine;
 mod map;
 pub mod mutate;
+mod options;
+mod plan;
 mod step;
 mod threads;
 
-use std::sync::Arc;
 use std::time::Instant;
 
-use icefield::SyncMode;
-use icefield::storage::sim::{Model, Mutation, SimOptions, SiteLog};
-
 use self::history::Counts;
-use self::step::Draw;
+use self::plan::Plan;
 use crate::failure::{Failure, guarded};
 use crate::rng::mix;
 use crate::shrink::shrink;
 use crate::subject::Subject;
 
 pub use self::machine::{Machine, Whole};
+pub use self::options::CrashOptions;
+pub(crate) use self::plan::fences_are_free;
 pub use self::step::{Step, universe};
 
 /// The name of the scenario.
@@ -47,63 +47,6 @@ pub const NAME: &str = "crash";
 
 /// Number of crashes in the histories that only crash.
 const ROW: usize = 600;
-
-/// Options of a run.
-#[derive(Clone, Debug)]
-pub struct CrashOptions {
-    /// The seed of the first history.
-    pub seed: u64,
-    /// Minimum number of images to check.
-    pub states: u64,
-    /// The crash model of the medium.
-    pub model: Model,
-    /// Determines when writes are acknowledged, under [`Model::Disk`].
-    pub sync: SyncMode,
-    /// Steps in a history.
-    pub length: usize,
-    /// Keys in a history.
-    pub keys: usize,
-    /// All images of a crash point are checked if there are at most this many.
-    pub exhaustive: u64,
-    /// Images to check at any other crash point.
-    pub samples: u64,
-    /// One image in this number is crashed again during its recovery.
-    pub recover_one_in: u64,
-    /// Also run histories of several threads.
-    pub threads: bool,
-    /// Shorten the first failing history.
-    pub shrink: bool,
-    /// Number of violations that ends the run.
-    pub enough: u64,
-    /// Time at which the run ends in any case.
-    pub deadline: Option<Instant>,
-    /// The mutation to apply to one code site.
-    pub mutation: Option<Arc<Mutation>>,
-    /// The log of the code sites.
-    pub sites: Option<SiteLog>,
-}
-
-impl Default for CrashOptions {
-    fn default() -> Self {
-        Self {
-            seed: 1,
-            states: 20_000,
-            model: Model::Pmem,
-            sync: SyncMode::Always,
-            length: 30,
-            keys: 14,
-            exhaustive: 64,
-            samples: 16,
-            recover_one_in: 12,
-            threads: true,
-            shrink: true,
-            enough: 3,
-            deadline: None,
-            mutation: None,
-            sites: None,
-        }
-    }
-}
 
 /// Results of a run.
 #[derive(Clone, Debug, Default)]
@@ -120,61 +63,6 @@ pub struct CrashReport {
     pub violations: u64,
     /// The first violation, with its history shortened.
     pub first: Option<Failure>,
-}
-
-/// The settings that all histories of a run share.
-#[derive(Clone, Debug)]
-struct Plan {
-    keys: Arc<[u64]>,
-    length: usize,
-    exhaustive: u64,
-    samples: u64,
-    recover_one_in: u64,
-    /// Check only crash points whose images the mutation may have changed.
-    only_mutated: bool,
-    /// Writes are acknowledged before they are durable: each key may fall back to a value that it had since the last
-    /// sync.
-    relaxed: bool,
-    sim: SimOptions,
-}
-
-impl Plan {
-    fn new<M: Machine>(options: &CrashOptions) -> Self {
-        Self {
-            keys: step::universe(options.keys).into(),
-            length: options.length,
-            exhaustive: options.exhaustive,
-            samples: options.samples,
-            recover_one_in: options.recover_one_in.max(1),
-            only_mutated: false,
-            relaxed: options.model == Model::Disk && options.sync != SyncMode::Always,
-            sim: SimOptions {
-                model: options.model,
-                sync: options.sync,
-                mutation: options.mutation.clone(),
-                sites: options.sites.clone(),
-                exempt: M::EXEMPT,
-                step_budget: 20_000_000,
-                ..SimOptions::default()
-            },
-        }
-    }
-}
-
-/// Returns whether the simulated medium of a seed reports fences as free, so that both implementations of batches are
-/// tested.
-pub(crate) fn fences_are_free(seed: u64) -> bool {
-    mix(seed).is_multiple_of(4)
-}
-
-impl Plan {
-    fn sim(&self, seed: u64) -> SimOptions {
-        SimOptions { seed, free_fences: fences_are_free(seed), ..self.sim.clone() }
-    }
-
-    fn draw<M: Machine>(&self, seed: u64) -> Draw<'_> {
-        Draw::new(seed, &self.keys, M::SIMPLE).relaxed(self.relaxed)
-    }
 }
 
 /// The kind of a history. It follows from the seed, so that a run that starts with the seed of a failure starts with

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex};
 
 use icefield::storage::sim::{Sim, SimOptions};
 
-use super::Plan;
 use super::expect::Expect;
 use super::history::{Bench, Counts};
 use super::machine::Machine;
+use super::plan::Plan;
 use super::step::{Draw, Step};
 use crate::call::{Action, Call, Reply, Rule};
 use crate::failure::panic_text;
