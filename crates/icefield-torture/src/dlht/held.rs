@@ -2,7 +2,7 @@
 
 use icefield::{Error, Interleaved, NotShadowed, Occupied, OnFailure, Op, Shadow, Shadows, Table};
 
-use super::{Batons, DlhtInTurns};
+use super::turns::{Batons, DlhtInTurns};
 use crate::call::{Action, Reply};
 use crate::linear::{End, Held};
 use crate::operation::{Answer, Operation};

@@ -6,38 +6,26 @@ mod held;
 mod model;
 mod own;
 mod set;
+mod turns;
 
 use icefield::base::hash::HashKind;
-use icefield::{DlhtHash, DlhtOptions, DlhtTable, Error, Interleaved, Threading, Turns};
+use icefield::{DlhtHash, DlhtOptions, Error, Threading};
 
 pub use self::alone::Alone;
 pub use self::faults::faults;
 use self::held::held;
 pub use self::model::DlhtPlace;
 pub use self::set::{SetCounts, set_model};
+pub use self::turns::{Batons, DlhtInTurns};
 use crate::failure::Failure;
 use crate::linear::{Counts, Ground, histories_on};
 use crate::pool::Pool;
-use crate::scheduler;
 use crate::subject::Seen;
 
 /// The table's name in commands and reports.
 pub const NAME: &str = "dlht";
 /// One table in this many leaves the scheduling to the operating system.
 const FREE_ONE_IN: u64 = 32;
-
-/// Threads hand over under the control of their scheduler.
-#[derive(Clone, Copy, Debug)]
-pub struct Batons;
-
-impl Turns for Batons {
-    fn give_way() {
-        scheduler::tick();
-    }
-}
-
-/// A table whose threads take turns.
-pub type DlhtInTurns = DlhtTable<u64, u64, Interleaved<Batons>>;
 
 /// Creates a table of the smallest geometry. Some variants grow at every second insert, some have link buckets, some
 /// produce crowded hashes.

@@ -1,0 +1,18 @@
+//! Tables whose threads take turns inside their operations.
+
+use icefield::{DlhtTable, Interleaved, Turns};
+
+use crate::scheduler;
+
+/// Threads hand over under the control of their scheduler.
+#[derive(Clone, Copy, Debug)]
+pub struct Batons;
+
+impl Turns for Batons {
+    fn give_way() {
+        scheduler::tick();
+    }
+}
+
+/// A table whose threads take turns.
+pub type DlhtInTurns = DlhtTable<u64, u64, Interleaved<Batons>>;
