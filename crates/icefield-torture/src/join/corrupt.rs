@@ -12,7 +12,7 @@ use icefield::storage::sim::{Image, Pool, Sim, SimOptions};
 use icefield::{Error, JoinIndex};
 
 use super::forge::forge;
-use super::options;
+use super::options::options;
 use super::steps::{Pairs, Step, Trouble, first_pairs};
 use crate::corrupt::damage::Directory;
 use crate::corrupt::probe::Outcome;

@@ -9,7 +9,7 @@ use icefield::storage::sim::{
 };
 use icefield::{Error, JoinIndex};
 
-use super::options;
+use super::options::options;
 use super::steps::{Pairs, Step, first_pairs};
 use crate::crash::capture::Capture;
 use crate::crash::judge::named_twice;

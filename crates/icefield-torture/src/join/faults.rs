@@ -7,7 +7,7 @@ use std::sync::Arc;
 use icefield::storage::{Errno, FaultPlan};
 use icefield::{Durability, Error, JoinIndex};
 
-use super::options;
+use super::options::options;
 use super::steps::{Pairs, Step, Trouble, first_pairs};
 use crate::failure::Failure;
 use crate::faults::{Counts, attempt, every_call};

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use icefield::Durability;
 use serde::{Deserialize, Serialize};
 
-use super::options;
+use super::options::options;
 use super::steps::{Pairs, Step, first_pairs};
 use crate::failure::Failure;
 use crate::faulty::kill_at;

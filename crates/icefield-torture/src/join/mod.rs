@@ -1,5 +1,5 @@
-//! The scenarios for [`JoinIndex`], a multimap that is built from a source: random changes and probes against a
-//! simple list of pairs, crash images, killed children, damaged files, failing system calls.
+//! The scenarios for [`JoinIndex`](icefield::JoinIndex), a multimap that is built from a source: random changes and
+//! probes against a simple list of pairs, crash images, killed children, damaged files, failing system calls.
 
 mod corrupt;
 mod crash;
@@ -8,12 +8,11 @@ mod forge;
 mod kill;
 mod large;
 mod model;
+mod options;
 mod steps;
 mod syncs;
 
-use icefield::base::hash::HashKind;
 use icefield::storage::sim::{Mutation, Site};
-use icefield::{JoinIndex, JoinOptions};
 
 use crate::crash::mutate::{Histories, Judged, MutateOptions, MutateReport, run_sites};
 use crate::crash::{CrashOptions, CrashReport};
@@ -68,21 +67,3 @@ impl Histories for OfIndexes {
 
 /// The table's name in commands and reports.
 pub const NAME: &str = "join";
-
-/// Returns options with which merges of both kinds, full delta stores, long buckets and wide groups occur after a few
-/// changes. `variant` selects among them.
-fn options(variant: u64) -> JoinOptions<u64> {
-    // Some variants put all keys into one bucket.
-    let hash = match variant % 11 {
-        10 => HashKind::Constant,
-        8 | 9 => HashKind::Crowded,
-        _ => HashKind::Strong,
-    };
-    JoinIndex::<u64>::options()
-        .hash(hash)
-        .hash_seed([variant, 0x1CE])
-        .threads(1)
-        .replace(true)
-        .delta_limit([6, 20, 100, 1000][(variant / 3 % 4) as usize])
-        .filter_bits_per_key([11, 0, 4, 64, 16][(variant % 5) as usize])
-}

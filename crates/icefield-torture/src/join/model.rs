@@ -6,7 +6,7 @@ use icefield::storage::Medium;
 use icefield::storage::sim::{Model, Pool, Sim, SimOptions};
 use icefield::{Error, JoinIndex};
 
-use super::options;
+use super::options::options;
 use super::steps::{Pairs, Step, Trouble, first_pairs};
 use crate::failure::{Failure, guarded};
 use crate::rng::Rng;

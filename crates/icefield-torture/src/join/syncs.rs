@@ -4,7 +4,7 @@ use std::path::Path;
 
 use icefield::{Durability, JoinIndex};
 
-use super::options;
+use super::options::options;
 use super::steps::{Pairs, Step, Trouble, first_pairs};
 use crate::failure::Failure;
 use crate::rng::Rng;
