@@ -6,6 +6,7 @@
 //! is a consistent snapshot. `len` is compared when no thread writes. Where a table has shadow inserts, every second
 //! history includes them ([`Held`]). On some tables the simulator also looks for results that a crash could revert.
 
+mod actor;
 mod held;
 mod plan;
 mod stage;
@@ -25,7 +26,7 @@ use crate::pool::Pool;
 use crate::rng::Rng;
 use crate::scheduler::{self, Scheduler};
 use crate::subject::{Sample, Subject};
-pub use held::{End, Held};
+pub use held::{End, Held, Hold};
 use plan::Plan;
 use stage::{Stage, record};
 
@@ -216,9 +217,6 @@ pub struct Ground<T> {
     /// The design's own call that returns all records.
     pub pass: OwnPass<T>,
 }
-
-/// Creates the holder of a thread's shadow inserts in a table.
-pub type Hold<T> = for<'a> fn(&'a T) -> Box<dyn Held + 'a>;
 
 /// Runs the scenario on tables that `make` creates from a seed.
 ///

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use icefield::Table;
 use icefield::storage::sim::Sim;
 
-use super::Hold;
-use super::held::{Actor, Answered};
+use super::actor::{Actor, Answered};
+use super::held::Hold;
 use super::plan::{Move, Plan};
 use crate::call::{Action, Call, Reply};
 use crate::history::Event;
