@@ -3,6 +3,7 @@
 //! A history is generated from its seed before it runs and does not depend on the table's replies. Therefore a
 //! failing history can be shortened by leaving steps out.
 
+mod counts;
 mod run;
 mod step;
 
@@ -13,39 +14,11 @@ use crate::place::Place;
 use crate::shrink::shrink;
 use crate::subject::Sample;
 
+pub use counts::Counts;
 pub use step::{Step, history};
 
 /// The name of the scenario.
 pub const NAME: &str = "model";
-
-/// Results of model histories.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Histories run.
-    pub histories: u64,
-    /// Steps executed.
-    pub steps: u64,
-    /// Single operations, including those in batches.
-    pub operations: u64,
-    /// Clean reopenings.
-    pub reopens: u64,
-    /// Complete passes over a table, compared record by record.
-    pub scans: u64,
-    /// Calls, or short sequences of them, that only this design has.
-    pub own_calls: u64,
-}
-
-impl Counts {
-    /// Adds the results of another history.
-    pub fn add(&mut self, other: Self) {
-        self.histories += other.histories;
-        self.steps += other.steps;
-        self.operations += other.operations;
-        self.reopens += other.reopens;
-        self.scans += other.scans;
-        self.own_calls += other.own_calls;
-    }
-}
 
 /// Runs one history of about `length` steps on a table of `place()`.
 ///
@@ -80,7 +53,11 @@ where
     T: Table<Key: Sample, Value: Sample>,
     P: Place<T>,
 {
-    let attempt = |steps: &[Step]| guarded(NAME, seed, || run::run::<T, P>(seed, steps, place()));
+    let attempt = |steps: &[Step]| {
+        guarded(NAME, seed, || {
+            run::run::<T, P>(steps, place()).map_err(|what| Failure::new(NAME, seed, what))
+        })
+    };
     let failure = match attempt(&steps) {
         Ok(counts) => return Ok(counts),
         Err(failure) => failure,

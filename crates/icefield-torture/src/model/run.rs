@@ -7,9 +7,9 @@ use std::task::{Context, Poll, Waker};
 
 use icefield::{Cursor, Data, Error, Table};
 
-use super::{Counts, NAME, Step};
+use super::counts::Counts;
+use super::step::Step;
 use crate::call::{BatchKind, Call, ask, ask_batch};
-use crate::failure::Failure;
 use crate::place::Place;
 use crate::reference::Reference;
 use crate::subject::{FOREIGN, Sample};
@@ -18,18 +18,17 @@ use crate::subject::{FOREIGN, Sample};
 type Verdict<T = ()> = Result<T, String>;
 
 /// Runs `steps` on a new table.
-pub(super) fn run<T, P>(seed: u64, steps: &[Step], mut place: P) -> Result<Counts, Failure>
+pub(super) fn run<T, P>(steps: &[Step], mut place: P) -> Verdict<Counts>
 where
     T: Table<Key: Sample, Value: Sample>,
     P: Place<T>,
 {
-    let fail = |what: String| Failure::new(NAME, seed, what);
-    let table = place.create().map_err(|error| fail(format!("create: {error}")))?;
+    let table = place.create().map_err(|error| format!("create: {error}"))?;
     let mut run =
         Run { place, table: Some(table), right: Reference::new(), counts: Counts::default() };
     run.counts.histories = 1;
     for (at, step) in steps.iter().enumerate() {
-        run.step(step).map_err(|what| fail(format!("step {at}: {what}")))?;
+        run.step(step).map_err(|what| format!("step {at}: {what}"))?;
         run.counts.steps += 1;
     }
     Ok(run.counts)

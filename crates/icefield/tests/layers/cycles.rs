@@ -16,7 +16,6 @@ pub const KNOWN: &[(&str, &str)] = &[
          bin/icefield-torture/memory.rs bin/icefield-torture/rounds.rs \
          bin/icefield-torture/runs.rs",
     ),
-    ("icefield-torture", "model/mod.rs model/run.rs"),
     ("icefield-cli", "documents.rs lib.rs"),
     (
         "icefield-cli",
