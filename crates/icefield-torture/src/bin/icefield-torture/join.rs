@@ -3,12 +3,12 @@
 use icefield::storage::sim::Pool as Memory;
 use icefield_torture::{corrupt, join, kill, model};
 
+use super::args::{Common, Kind, Records};
 use super::rounds::{Rounds, Tally, tell};
 use super::runs::{
     FILES_ONE_IN, MODEL_STEPS, end_corrupt, place, place_for_syncs, run_crash, run_kill,
     run_mutate, run_syncs, tell_faults,
 };
-use super::{Common, Kind, Records};
 use icefield_console::failure::{Failure, Outcome};
 use icefield_console::json::Output;
 

@@ -6,10 +6,10 @@ use icefield_torture::dlht::{Alone, DlhtPlace, SetCounts, faults, linear, set_mo
 use icefield_torture::model;
 use icefield_torture::place::Place;
 
+use super::args::{Common, Kind, Records};
 use super::rounds::{Rounds, Tally, tell};
 use super::runs::{MODEL_STEPS, run_linear, tell_faults};
 use super::tables::{DLHT, DLHT_LOCAL, DLHT_SET};
-use super::{Common, Kind, Records};
 use icefield_console::failure::{Failure, Outcome};
 use icefield_console::json::Output;
 

@@ -7,7 +7,7 @@ use icefield_torture::budget::Budget;
 use indicatif::ProgressBar;
 use serde::Serialize;
 
-use super::Common;
+use super::args::Common;
 use icefield_console::failure::{Failure, Outcome};
 use icefield_console::interrupt::Interrupt;
 use icefield_console::json::{Line, Output, warn};

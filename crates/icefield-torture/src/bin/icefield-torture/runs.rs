@@ -13,8 +13,8 @@ use icefield_torture::{
     Failure as Violation, corrupt, faults, hostile, iterate, kill, linear, model, syncs,
 };
 
+use super::args::{CHILD, Common, name};
 use super::rounds::{Rounds, Tally, tell};
-use super::{CHILD, Common, name};
 use icefield_console::failure::{Failure, Outcome};
 use icefield_console::json::Output;
 
