@@ -8,7 +8,7 @@ use heed::{
     IntegerComparator, RwTxn,
 };
 
-use super::{Outcome, Store};
+use super::store::{Outcome, Store};
 use crate::{Found, Writes};
 
 /// The address space for the file; no storage is allocated before it is written.

@@ -4,7 +4,6 @@
 //! runs at a time. A call that fails, for example on a full disk, has no effect and counts nothing. From then on
 //! [`Peer::failure`] returns the error, because a read of absent keys counts nothing too.
 
-use std::error::Error as StdError;
 use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::OnceLock;
@@ -15,8 +14,9 @@ mod lmdb;
 mod redb;
 mod rocksdb;
 mod rocksdb_c;
+mod store;
 
-type Outcome<T> = Result<T, Box<dyn StdError + Send + Sync>>;
+use store::{Outcome, Store};
 
 /// Returns the kinds in this module.
 pub(crate) fn all() -> Vec<Box<dyn Kind>> {
@@ -25,26 +25,6 @@ pub(crate) fn all() -> Vec<Box<dyn Kind>> {
 
 fn kind<S: Store>() -> Box<dyn Kind> {
     Box::new(Files::<S>(PhantomData))
-}
-
-/// A store of words, shared by any number of threads. Each call is one transaction.
-trait Store: Send + Sync + Sized + 'static {
-    const NAME: &'static str;
-
-    /// Opens the store in `dir`, or creates it.
-    fn open(dir: &Path, writes: Writes) -> Outcome<Self>;
-    fn put(&self, keys: &[u64], values: &[u64]) -> Outcome<u64>;
-    fn insert(&self, keys: &[u64], values: &[u64]) -> Outcome<u64>;
-    fn get(&self, keys: &[u64]) -> Outcome<Found>;
-    fn update(&self, keys: &[u64], values: &[u64]) -> Outcome<u64>;
-    fn remove(&self, keys: &[u64]) -> Outcome<u64>;
-}
-
-impl Found {
-    fn take(&mut self, value: u64) {
-        self.hits += 1;
-        self.sum = self.sum.wrapping_add(value);
-    }
 }
 
 struct Files<S>(PhantomData<fn() -> S>);

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use redb::{Database, Durability, ReadableDatabase, ReadableTable, Table, TableDefinition};
 
-use super::{Outcome, Store};
+use super::store::{Outcome, Store};
 use crate::{Found, Writes};
 
 const RECORDS: TableDefinition<'_, u64, u64> = TableDefinition::new("records");

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::ptr;
 
 use super::rocksdb_c as c;
-use super::{Outcome, Store};
+use super::store::{Outcome, Store};
 use crate::{Found, Writes};
 
 /// The size of the block cache.

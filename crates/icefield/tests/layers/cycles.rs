@@ -23,10 +23,6 @@ pub const KNOWN: &[(&str, &str)] = &[
         "tour/advice.rs tour/crash.rs tour/designs.rs tour/join.rs tour/measure.rs \
          tour/mod.rs",
     ),
-    (
-        "icefield-peers",
-        "cpp.rs kv/lmdb.rs kv/mod.rs kv/redb.rs kv/rocksdb.rs lib.rs library.rs maps.rs",
-    ),
 ];
 
 /// Returns the imports between the files of each crate: the crates' names, and their imports.

@@ -1,0 +1,28 @@
+//! The interface that redb, LMDB and RocksDB implement.
+
+use std::error::Error;
+use std::path::Path;
+
+use crate::{Found, Writes};
+
+pub(super) type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
+
+/// A store of words, shared by any number of threads. Each call is one transaction.
+pub(super) trait Store: Send + Sync + Sized + 'static {
+    const NAME: &'static str;
+
+    /// Opens the store in `dir`, or creates it.
+    fn open(dir: &Path, writes: Writes) -> Outcome<Self>;
+    fn put(&self, keys: &[u64], values: &[u64]) -> Outcome<u64>;
+    fn insert(&self, keys: &[u64], values: &[u64]) -> Outcome<u64>;
+    fn get(&self, keys: &[u64]) -> Outcome<Found>;
+    fn update(&self, keys: &[u64], values: &[u64]) -> Outcome<u64>;
+    fn remove(&self, keys: &[u64]) -> Outcome<u64>;
+}
+
+impl Found {
+    pub(super) fn take(&mut self, value: u64) {
+        self.hits += 1;
+        self.sum = self.sum.wrapping_add(value);
+    }
+}
