@@ -7,7 +7,7 @@ use flate2::bufread::MultiGzDecoder;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
-use super::Input;
+use super::row::Input;
 use icefield_console::failure::Failure;
 
 /// Formats without rows, by their first bytes, and the advice for a file of each.

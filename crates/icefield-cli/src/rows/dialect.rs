@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::Format;
+use super::format::{Format, ending};
 use icefield_console::failure::Failure;
 
 /// The options for the dialect.
@@ -42,7 +42,7 @@ impl DialectArgs {
                 "--delimiter, --no-header, --null: only for CSV (--format csv)".to_owned(),
             ));
         }
-        let is_tabbed = matches!(super::ending(file).as_deref(), Some("tsv" | "tab"));
+        let is_tabbed = matches!(ending(file).as_deref(), Some("tsv" | "tab"));
         Ok(Dialect {
             delimiter: self.delimiter.unwrap_or(if is_tabbed { b'\t' } else { b',' }),
             is_chosen: self.delimiter.is_some(),

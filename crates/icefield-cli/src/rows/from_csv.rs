@@ -2,12 +2,17 @@
 
 use std::io::{self, Read};
 
-use super::{
-    BadRow, Columns, Dialect, Input, LONGEST_ROW_BYTES, MOST_FIELDS, Row, RowResult, Schema, settle,
-};
+use super::dialect::Dialect;
+use super::row::{BadRow, Input, Row, RowResult};
+use super::schema::{Columns, Schema, settle};
 use icefield_console::failure::Failure;
 use icefield_console::json::{Line, quoted};
 use icefield_console::terminal::{shell_word, shown};
+
+/// The longest row of CSV: the longest key and value that tables accept (16 MiB), with two characters per byte.
+const LONGEST_ROW_BYTES: usize = 68 << 20;
+/// The most fields in a row of CSV: the parser stores a word for each, however short it is.
+const MOST_FIELDS: usize = 1 << 20;
 
 /// The rows of a CSV input.
 pub struct CsvRows {

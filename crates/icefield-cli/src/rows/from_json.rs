@@ -7,10 +7,14 @@ use std::io::{self, BufRead, BufReader, Read};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::{BadRow, Columns, Input, LONGEST_LINE_BYTES, Row, RowResult, Schema, settle};
+use super::row::{BadRow, Input, Row, RowResult};
+use super::schema::{Columns, Schema, settle};
 use icefield_console::failure::Failure;
 use icefield_console::json::Line;
 use icefield_console::terminal::shown;
+
+/// The longest line of JSON: the longest record that tables accept, with an escape of six characters per byte.
+const LONGEST_LINE_BYTES: usize = 128 << 20;
 
 /// The rows of a JSON input.
 pub struct JsonRows {

@@ -5,125 +5,33 @@
 
 mod decode;
 mod dialect;
+mod format;
 mod from_csv;
 mod from_json;
+mod row;
+mod schema;
 
-use std::fmt;
-use std::io::{self, Read};
-use std::path::Path;
+use std::io;
 
 use from_csv::CsvRows;
 use from_json::JsonRows;
 use icefield_console::failure::Failure;
-use icefield_console::terminal::shown;
+use schema::Schema;
 
 pub use decode::text;
 pub use dialect::{Dialect, DialectArgs};
+pub use format::Format;
 pub use from_csv::io_error;
 #[cfg(feature = "join")]
 pub use from_csv::{OPEN_QUOTE, Watched};
 pub use from_json::{Members, unquoted};
-
-/// The format of rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Format {
-    /// A header with the columns' names, then one row per line
-    Csv,
-    /// One JSON object per line
-    #[value(alias = "jsonl", alias = "json")]
-    Ndjson,
-}
-
-impl Format {
-    /// Returns the format that a file name suggests: JSON for .ndjson, .jsonl and .json, CSV for any other.
-    pub fn of_file(name: &Path) -> Self {
-        match ending(name).as_deref() {
-            Some("ndjson" | "jsonl" | "json") => Self::Ndjson,
-            _ => Self::Csv,
-        }
-    }
-}
-
-/// Returns the extension of a file's name in lower case, without that of a compression.
-fn ending(name: &Path) -> Option<String> {
-    let extension = |name: &Path| Some(name.extension()?.to_str()?.to_ascii_lowercase());
-    match extension(name)?.as_str() {
-        "gz" | "zst" | "zstd" => extension(Path::new(name.file_stem()?)),
-        plain => Some(plain.to_owned()),
-    }
-}
-
-/// The columns that the user named.
-#[derive(Clone, Debug, Default)]
-pub struct Columns {
-    /// The key column.
-    pub key: Option<String>,
-    /// True if the keys are the row numbers, from 1.
-    pub key_is_number: bool,
-    /// The value column.
-    pub value: Option<String>,
-}
-
-/// The texts of a row.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Row {
-    /// The line on which the row begins, from 1.
-    pub line: u64,
-    /// The key's text.
-    pub key: Vec<u8>,
-    /// The value's text.
-    pub value: Vec<u8>,
-}
-
-impl Row {
-    /// Returns the size of its texts.
-    pub fn bytes(&self) -> usize {
-        self.key.len() + self.value.len()
-    }
-}
-
-/// A malformed row.
-#[derive(Debug, PartialEq, Eq)]
-pub struct BadRow {
-    /// The line on which the row begins, from 1.
-    pub line: u64,
-    /// The fault.
-    pub reason: String,
-}
-
-impl fmt::Display for BadRow {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}: {}", self.line, self.reason)
-    }
-}
-
-/// The result of reading a row; the outer error ends reading.
-pub type RowResult = io::Result<Result<Row, BadRow>>;
-
-/// The source of rows.
-pub type Input = Box<dyn Read + Send>;
-
-/// The longest row of CSV: the longest key and value that tables accept (16 MiB), with two characters per byte.
-const LONGEST_ROW_BYTES: usize = 68 << 20;
-/// The most fields in a row of CSV: the parser stores a word for each, however short it is.
-const MOST_FIELDS: usize = 1 << 20;
-/// The longest line of JSON: the longest record that tables accept, with an escape of six characters per byte.
-const LONGEST_LINE_BYTES: usize = 128 << 20;
+pub use row::{BadRow, Input, Row, RowResult};
+pub use schema::Columns;
 
 /// The rows of an input.
 pub struct Rows {
     source: Source,
     schema: Schema,
-}
-
-/// The columns of a record.
-pub struct Schema {
-    /// All columns; for JSON those of the first object.
-    names: Vec<String>,
-    /// `None`: the row's number.
-    key: Option<String>,
-    /// `None`: all others, as a JSON object.
-    value: Option<String>,
 }
 
 enum Source {
@@ -191,53 +99,12 @@ pub fn read_all(data: Vec<u8>, is_json: bool) -> u64 {
     }
 }
 
-/// Selects the columns. The key is the row number if requested, else the named column, else `key`, else the first;
-/// the value is the named column, else the only other one, else all others as JSON.
-fn settle(names: &[String], asked: &Columns) -> Result<Schema, Failure> {
-    if names.is_empty() {
-        return Err(Failure::Problem(
-            "the input has no header and no object, so its columns have no names".to_owned(),
-        ));
-    }
-    let count = |column: &str| names.iter().filter(|name| *name == column).count();
-    let named = |option: &str, column: &String| match count(column) {
-        1 => Ok(column.clone()),
-        0 => Err(Failure::Usage(format!(
-            "{option} {column}: no such column; there are {}",
-            shown(&names.join(", "))
-        ))),
-        n => Err(Failure::Usage(format!("{option} {column}: there are {n} columns of that name"))),
-    };
-    let key = match &asked.key {
-        _ if asked.key_is_number => None,
-        Some(column) => Some(named("--key", column)?),
-        None => Some(names.iter().find(|name| *name == "key").unwrap_or(&names[0]).clone()),
-    };
-    let value = match &asked.value {
-        Some(column) => Some(named("--value", column)?),
-        None => {
-            let mut others = names.iter().filter(|name| Some(*name) != key.as_ref());
-            others.next().filter(|_| others.next().is_none()).cloned()
-        }
-    };
-    // A stored column must have a unique name.
-    let stored = names.iter().filter(|name| {
-        value.is_none() || Some(*name) == key.as_ref() || Some(*name) == value.as_ref()
-    });
-    if let Some((name, n)) = stored.map(|name| (name, count(name))).find(|(_, n)| *n > 1) {
-        return Err(Failure::Usage(format!(
-            "{n} columns have the name `{}`; rename one, name others with --key and --value, or read CSV with \
-             --no-header",
-            shown(name)
-        )));
-    }
-    Ok(Schema { names: names.to_vec(), key, value })
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test may fail")]
 mod tests {
     use super::*;
+    use std::io::Read;
+    use std::path::Path;
 
     fn rows(format: Format, text: &str, columns: &Columns) -> Vec<Result<Row, BadRow>> {
         let input = Box::new(io::Cursor::new(text.to_owned().into_bytes()));

@@ -17,7 +17,6 @@ pub const KNOWN: &[(&str, &str)] = &[
          join/input/zstd.rs join/key.rs join/loaded.rs join/mod.rs join/opened.rs \
          join/output.rs join/run.rs join/select.rs",
     ),
-    ("icefield-cli", "rows/dialect.rs rows/from_csv.rs rows/from_json.rs rows/mod.rs"),
     (
         "icefield-cli",
         "tour/advice.rs tour/crash.rs tour/designs.rs tour/join.rs tour/measure.rs \
