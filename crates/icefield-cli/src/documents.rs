@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use clap_complete::Shell;
 
-use crate::command_line;
 use icefield_console::destination::Destination;
 use icefield_console::failure::{Failure, Outcome};
 use icefield_console::terminal::shown_path;
@@ -42,20 +41,20 @@ pub struct ManArgs {
     dir: PathBuf,
 }
 
-/// Runs `completions`.
-pub fn completions(args: &CompletionsArgs) -> Outcome {
+/// Runs `completions` for the command line `command`.
+pub fn completions(args: &CompletionsArgs, mut command: clap::Command) -> Outcome {
     let mut text = Vec::new();
-    clap_complete::generate(args.shell, &mut command_line(), "icefield", &mut text);
+    clap_complete::generate(args.shell, &mut command, "icefield", &mut text);
     let mut stdout = io::stdout();
     stdout.write_all(&text)?;
     stdout.flush()?;
     Ok(true)
 }
 
-/// Runs `man`.
-pub fn man(args: &ManArgs) -> Outcome {
+/// Runs `man` for the command line `command`.
+pub fn man(args: &ManArgs, command: clap::Command) -> Outcome {
     fs::create_dir_all(&args.dir).map_err(|error| Failure::io(&args.dir, &error))?;
-    let mut command = command_line().disable_help_subcommand(true);
+    let mut command = command.disable_help_subcommand(true);
     command.build();
     let pages = pages(&command, &args.dir)?;
     writeln!(io::stdout(), "{}: {pages} pages", shown_path(&args.dir))?;

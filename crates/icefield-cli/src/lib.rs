@@ -76,11 +76,6 @@ pub fn main() -> ExitCode {
     icefield_console::main(|cli: &Cli| run(&cli.command))
 }
 
-/// Returns the definition of the command line.
-fn command_line() -> clap::Command {
-    Cli::command()
-}
-
 fn run(command: &Command) -> Outcome {
     match command {
         Command::Tour(args) => tour::run(args),
@@ -98,8 +93,8 @@ fn run(command: &Command) -> Outcome {
         Command::Export(args) => export::run(args),
         #[cfg(feature = "join")]
         Command::Join(args) => join::run(args),
-        Command::Completions(args) => documents::completions(args),
-        Command::Man(args) => documents::man(args),
+        Command::Completions(args) => documents::completions(args, Cli::command()),
+        Command::Man(args) => documents::man(args, Cli::command()),
         Command::TourChild(args) => tour::child(args),
     }
 }
