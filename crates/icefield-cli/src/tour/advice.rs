@@ -2,7 +2,7 @@
 
 use super::join::Join;
 use super::measure::Spread;
-use super::{Row, grouped, milliseconds};
+use super::results::{Row, grouped, milliseconds};
 use icefield_console::failure::Failure;
 use icefield_console::json::Output;
 

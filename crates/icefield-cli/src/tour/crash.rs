@@ -3,61 +3,20 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use icefield::Data;
 
-use super::Stage;
-use super::designs::{Design, Shown, designs};
+use super::child::{CHILD, ChildArgs};
+use super::design::{Crash, Design, Shown};
 use super::measure::{remove, step};
 use super::orders::{self, Order, Stored};
-use icefield_console::failure::{Failure, Outcome};
+use super::stage::Stage;
+use icefield_console::failure::Failure;
 use icefield_console::progress;
-
-pub const CHILD: &str = "tour-child";
-
-/// Load orders until killed (a part of `tour`)
-#[derive(clap::Args, Debug)]
-pub struct ChildArgs {
-    /// Load the tour's table with this number
-    #[arg(long)]
-    index: usize,
-    /// Create the table at this path
-    #[arg(long)]
-    table: PathBuf,
-    /// Read the orders from this file
-    #[arg(long)]
-    orders: PathBuf,
-    /// Write the number of durable orders to this file after each order
-    #[arg(long)]
-    acknowledged: PathBuf,
-}
-
-/// The result of a crash.
-pub struct Crash {
-    /// The number of orders that the process had acknowledged when it was killed.
-    pub acknowledged: u64,
-    /// The number of these that were missing or wrong afterwards.
-    pub lost: u64,
-    /// The time from the call of `open` to the first answer.
-    pub recovery: Duration,
-    /// Other faults.
-    pub faults: Vec<String>,
-}
-
-/// Runs the hidden subcommand.
-pub fn child(args: &ChildArgs) -> Outcome {
-    let design = designs().into_iter().nth(args.index);
-    let design = design.ok_or_else(|| Failure::Usage("--index: no such table".to_owned()))?;
-    let outlives = design.outlives;
-    let outlives =
-        outlives.ok_or_else(|| Failure::Usage("--index: a table in memory".to_owned()))?;
-    (outlives.child)(args)?;
-    Ok(true)
-}
 
 /// The child's work: puts the orders one by one and acknowledges each.
 pub fn load<T: Shown>(args: &ChildArgs) -> Result<(), Failure>
@@ -82,13 +41,14 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Number of orders between two updates of the progress bar, with checks for Ctrl-C.
 const STEP: usize = 1024;
 
-/// Kills a child halfway, reopens its table, verifies it, and loads the remaining orders.
-pub fn crash<T: Shown>(stage: &Stage<'_>, design: &Design) -> Result<Crash, Failure>
+/// Kills a child halfway, reopens its table, verifies it, and loads the remaining orders. `index` is the table's number
+/// in the tour.
+pub fn crash<T: Shown>(stage: &Stage<'_>, design: &Design, index: usize) -> Result<Crash, Failure>
 where
     T::Value: Stored,
 {
     let path = stage.dir.join("crashed.ice");
-    let acknowledged = run_and_kill(stage, design, &path)?;
+    let acknowledged = run_and_kill(stage, design, index, &path)?;
 
     let begun = Instant::now();
     let table = T::open(&path)?;
@@ -120,7 +80,12 @@ where
 }
 
 /// Loads a table in a child process and kills it. Returns the number of orders that it acknowledged.
-fn run_and_kill(stage: &Stage<'_>, design: &Design, table: &Path) -> Result<u64, Failure> {
+fn run_and_kill(
+    stage: &Stage<'_>,
+    design: &Design,
+    index: usize,
+    table: &Path,
+) -> Result<u64, Failure> {
     let path = stage.dir.join("acknowledged");
     let io = |error: io::Error| Failure::io(&path, &error);
     std::fs::write(&path, 0_u64.to_le_bytes()).map_err(io)?;
@@ -132,7 +97,7 @@ fn run_and_kill(stage: &Stage<'_>, design: &Design, table: &Path) -> Result<u64,
 
     let title = format!("{} ({}): loading, to be killed", design.name, design.values);
     let bar = progress::over_records(&title, stage.orders.len() as u64);
-    let mut child = Killed(spawn(stage, design, table, &path)?);
+    let mut child = Killed(spawn(stage, index, table, &path)?);
     let (half, begun) = (stage.orders.len() as u64 / 2, Instant::now());
     while count()? < half {
         stage.go_on()?;
@@ -155,18 +120,15 @@ fn run_and_kill(stage: &Stage<'_>, design: &Design, table: &Path) -> Result<u64,
 
 fn spawn(
     stage: &Stage<'_>,
-    design: &Design,
+    index: usize,
     table: &Path,
     acknowledged: &Path,
 ) -> Result<Child, Failure> {
-    let index = designs()
-        .iter()
-        .position(|other| (other.name, other.values) == (design.name, design.values));
     let program =
         std::env::current_exe().map_err(|error| Failure::io(Path::new("icefield"), &error))?;
     Command::new(&program)
         .arg(CHILD)
-        .args(["--index", &index.unwrap_or_default().to_string()])
+        .args(["--index", &index.to_string()])
         .arg("--table")
         .arg(table)
         .arg("--orders")

@@ -2,21 +2,12 @@
 
 use std::path::Path;
 
-use icefield::{DashEh, DashLh, Dlht, Durable, Iceberg, Plush, Result, Value};
+use icefield::{DashEh, DashLh, Dlht, Iceberg, Plush, Result, Value};
 
-use super::Stage;
-use super::crash::{self, ChildArgs, Crash};
-use super::measure::{self, Speed};
+use super::crash;
+use super::design::{Design, Outlives, Shown};
+use super::measure;
 use super::orders::Stored;
-use icefield_console::failure::Failure;
-
-/// A table type that the tour can load, crash and reopen.
-pub trait Shown: Durable<Key = u64> + Sized {
-    /// Creates a table.
-    fn create(path: &Path) -> Result<Self>;
-    /// Opens the table again.
-    fn open(path: &Path) -> Result<Self>;
-}
 
 /// Implements [`Shown`] for the persistent tables. They have equal functions to create and open, but no trait for
 /// them.
@@ -37,26 +28,6 @@ macro_rules! shown {
     };
 }
 shown!(DashEh: "dash-eh", DashLh: "dash-lh", Iceberg: "iceberg", Plush: "plush");
-
-/// A table of the tour.
-pub struct Design {
-    /// The design's name.
-    pub name: &'static str,
-    /// The stored part of each order.
-    pub values: &'static str,
-    /// Measures the table's speed.
-    pub measure: fn(&Stage<'_>, &Design) -> Result<Speed, Failure>,
-    /// The crash test, for tables that outlive their processes.
-    pub outlives: Option<Outlives>,
-}
-
-/// The crash test of a table that outlives its process.
-pub struct Outlives {
-    /// Kills a process that loads a table, and checks the table.
-    pub crash: fn(&Stage<'_>, &Design) -> Result<Crash, Failure>,
-    /// The work of the process that is killed.
-    pub child: fn(&ChildArgs) -> Result<(), Failure>,
-}
 
 /// Returns every table of keys and values.
 pub fn designs() -> Vec<Design> {

@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use icefield::JoinIndex;
 
-use super::Stage;
 use super::measure::remove;
 use super::orders::line_items;
+use super::stage::Stage;
 use icefield_console::failure::Failure;
 
 /// The measurements of the join of line items with their orders.

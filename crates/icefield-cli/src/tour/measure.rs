@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use icefield::{Arg, Durability, Table};
 use indicatif::ProgressBar;
 
-use super::Stage;
 use super::orders::{Order, Stored};
+use super::stage::Stage;
 use icefield_console::failure::Failure;
 use icefield_console::progress;
 

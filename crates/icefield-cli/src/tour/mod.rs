@@ -2,29 +2,33 @@
 //! table for each need. The results are one text table, printed in less than a minute.
 
 mod advice;
+mod child;
 mod crash;
+mod design;
 mod designs;
 mod join;
 mod measure;
 mod orders;
+mod results;
+mod stage;
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use tempfile::TempDir;
 
 use crate::create;
-use crash::Crash;
-use designs::{Design, designs};
+use design::{Crash, Design};
+use designs::designs;
 use icefield_console::failure::{Failure, Outcome};
 use icefield_console::interrupt::Interrupt;
 use icefield_console::json::{JsonArgs, Line, Output, with_output};
 use icefield_console::terminal::shown_path;
 use join::Join;
 use measure::Speeds;
-use orders::Order;
+use results::{Row, grouped, milliseconds};
+use stage::Stage;
 
-pub use crash::{CHILD, ChildArgs, child};
+pub use child::{CHILD, ChildArgs};
 
 /// Examples for `--help`.
 pub const EXAMPLES: &str = "\
@@ -58,50 +62,8 @@ fn scale(text: &str) -> Result<f64, String> {
     }
 }
 
-/// The state shared by the stages of the tour.
-pub struct Stage<'a> {
-    /// The orders to store.
-    pub orders: &'a [Order],
-    /// The same orders in a file, for the child process.
-    pub file: &'a Path,
-    /// The directory for tables.
-    pub dir: &'a Path,
-    /// The flag set by Ctrl-C.
-    pub interrupt: &'a Interrupt,
-}
-
-impl Stage<'_> {
-    /// Fails after Ctrl-C.
-    pub fn go_on(&self) -> Result<(), Failure> {
-        if self.interrupt.asked() {
-            return Err(Failure::Interrupted(
-                "interrupted; everything the tour made is removed".to_owned(),
-            ));
-        }
-        Ok(())
-    }
-}
-
 /// The number of measurements of each table.
 const RUNS: usize = 3;
-
-/// The results of one table.
-struct Row {
-    design: Design,
-    speed: Speeds,
-    /// For tables that outlive their processes.
-    crash: Option<Crash>,
-}
-
-impl Row {
-    fn lost(&self) -> u64 {
-        self.crash.as_ref().map_or(0, |crash| crash.lost)
-    }
-
-    fn has_faults(&self) -> bool {
-        self.crash.as_ref().is_some_and(|crash| !crash.faults.is_empty())
-    }
-}
 
 /// Runs the command.
 pub fn run(args: &Args) -> Outcome {
@@ -116,10 +78,10 @@ pub fn run(args: &Args) -> Outcome {
 
         let mut crashes = Vec::new();
         let designs = designs();
-        for design in &designs {
+        for (index, design) in designs.iter().enumerate() {
             stage.go_on()?;
             let crash = match &design.outlives {
-                Some(outlives) => Some((outlives.crash)(&stage, design)?),
+                Some(outlives) => Some((outlives.crash)(&stage, design, index)?),
                 None => None,
             };
             if let Some(crash) = &crash {
@@ -151,6 +113,17 @@ pub fn run(args: &Args) -> Outcome {
         })?;
         Ok(lost == 0 && !rows.iter().any(Row::has_faults) && join.found == join.items)
     })
+}
+
+/// Runs the hidden subcommand.
+pub fn child(args: &ChildArgs) -> Outcome {
+    let design = designs().into_iter().nth(args.index);
+    let design = design.ok_or_else(|| Failure::Usage("--index: no such table".to_owned()))?;
+    let outlives = design.outlives;
+    let outlives =
+        outlives.ok_or_else(|| Failure::Usage("--index: a table in memory".to_owned()))?;
+    (outlives.child)(args)?;
+    Ok(true)
 }
 
 /// Creates a working directory, which is removed on drop.
@@ -294,34 +267,9 @@ fn line_of(row: &Row) -> Line {
         .field("faults", &crash.faults)
 }
 
-fn milliseconds(time: Duration) -> String {
-    format!("{:.2} ms", time.as_secs_f64() * 1e3)
-}
-
-/// Formats a number with commas between the thousands.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn thousands_have_commas() {
-        assert_eq!(
-            [grouped(7), grouped(999), grouped(1000), grouped(1_234_567)],
-            ["7", "999", "1,000", "1,234,567"]
-        );
-    }
 
     #[test]
     fn noise_has_no_winner() {

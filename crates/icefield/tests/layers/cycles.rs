@@ -17,11 +17,6 @@ pub const KNOWN: &[(&str, &str)] = &[
          join/input/zstd.rs join/key.rs join/loaded.rs join/mod.rs join/opened.rs \
          join/output.rs join/run.rs join/select.rs",
     ),
-    (
-        "icefield-cli",
-        "tour/advice.rs tour/crash.rs tour/designs.rs tour/join.rs tour/measure.rs \
-         tour/mod.rs",
-    ),
 ];
 
 /// Returns the imports between the files of each crate: the crates' names, and their imports.
