@@ -9,11 +9,13 @@ use icefield::storage::{Mapped, MappedOptions};
 use icefield::{Durability, Error, JoinIndex, JoinOptions, JoinStats, SyncMode, Word};
 use indicatif::ProgressBar;
 
-use super::input::{Batch, Batches, Input, interrupted};
-use super::internal;
+use super::bar::bar;
+use super::failures::{internal, interrupted};
+use super::input::{Batch, Batches, Input};
 use super::key::{Guess, texts};
 use super::loaded::ByteKeys;
 use super::opened::{Verify, WordKeys, hash_bytes};
+use super::threads::{all_threads, threads};
 use crate::create::warning;
 use crate::join_index;
 use crate::join_index::key_type::{KeyType, Stored};
@@ -60,7 +62,7 @@ pub struct Args {
     #[arg(long)]
     replace: bool,
     /// Read and build with N threads; without it with as many as the machine has
-    #[arg(long, value_name = "N", value_parser = super::threads)]
+    #[arg(long, value_name = "N", value_parser = threads)]
     threads: Option<usize>,
     /// Use N bits of the filter per key, 2 to 64, or 0 for no filter; without it 11
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=64))]
@@ -195,8 +197,8 @@ fn read(
     column: usize,
     interrupt: &Interrupt,
 ) -> Result<KeyColumn, Failure> {
-    let threads = args.threads.unwrap_or_else(super::all_threads);
-    let bar = super::bar("reading", input.rows());
+    let threads = args.threads.unwrap_or_else(all_threads);
+    let bar = bar("reading", input.rows());
     let of_column =
         |reason| Failure::Usage(format!("{}: `{}`: {reason}", args.file.display(), args.on));
     let known = if input.has_types() {

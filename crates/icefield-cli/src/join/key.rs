@@ -7,8 +7,8 @@ use arrow_array::{Array, ArrayRef, Int64Array, StringArray, UInt64Array};
 use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{DataType, TimeUnit};
 
+use super::failures::internal;
 use super::input::Batch;
-use super::internal;
 use crate::join_index::key_type::{KeyType, Stored, Values};
 use icefield_console::failure::Failure;
 

@@ -3,8 +3,8 @@
 use arrow_array::{Array, ArrayRef, LargeBinaryArray};
 use arrow_select::interleave::interleave;
 
-use super::input::{Batches, interrupted};
-use super::internal;
+use super::failures::{internal, interrupted};
+use super::input::Batches;
 use icefield_console::failure::Failure;
 use icefield_console::interrupt::Interrupt;
 

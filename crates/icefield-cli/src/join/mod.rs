@@ -21,6 +21,8 @@
 //! their length and 32 bytes per row. Probing: a few batches of 65536 rows for each reading thread, the pairs of a
 //! part of a batch (four million, or those of one key), and columns of the indexed file as described above.
 
+mod bar;
+mod failures;
 mod index;
 mod input;
 mod key;
@@ -29,14 +31,11 @@ mod opened;
 mod output;
 mod run;
 mod select;
-
-use std::num::NonZeroUsize;
+mod threads;
 
 use clap::Subcommand;
-use indicatif::ProgressBar;
 
-use icefield_console::failure::{Failure, Outcome};
-use icefield_console::progress;
+use icefield_console::failure::Outcome;
 
 /// Examples for `--help`.
 pub const EXAMPLES: &str = "\
@@ -68,31 +67,4 @@ pub fn run(args: &Args) -> Outcome {
         Command::BuildIndex(args) => index::run(args),
         Command::Run(args) => run::run(args),
     }
-}
-
-/// Parses a number of threads, with a limit that exceeds any machine's.
-fn threads(text: &str) -> Result<usize, String> {
-    const MOST: usize = 1 << 10;
-    match text.parse() {
-        Ok(threads) if (1..=MOST).contains(&threads) => Ok(threads),
-        _ => Err(format!("expected a number from 1 to {MOST}")),
-    }
-}
-
-/// Returns the number of the machine's threads.
-fn all_threads() -> usize {
-    std::thread::available_parallelism().map_or(1, NonZeroUsize::get)
-}
-
-/// Returns a progress bar over the rows of a file.
-fn bar(title: &'static str, rows: Option<u64>) -> ProgressBar {
-    match rows {
-        Some(rows) => progress::over_records(title, rows),
-        None => progress::waiting(title),
-    }
-}
-
-/// Wraps an error of Arrow that valid calls should not cause.
-fn internal(error: impl std::fmt::Display) -> Failure {
-    Failure::Problem(format!("cannot continue: {error}"))
 }

@@ -11,7 +11,7 @@ use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
 
-use super::internal;
+use super::failures::internal;
 use crate::rows::io_error;
 use icefield_console::destination::Destination;
 use icefield_console::failure::Failure;

@@ -9,12 +9,14 @@ use arrow_schema::SchemaRef;
 use arrow_select::filter::filter_record_batch;
 use arrow_select::take::take;
 
+use super::bar::bar;
+use super::failures::internal;
 use super::input::{Batch, Input};
-use super::internal;
 use super::loaded::{ByteKeys, LoadedColumns, go_on};
 use super::opened::{Opened, Pair};
 use super::output::RowFile;
 use super::select::{Chosen, Side, Sides};
+use super::threads::{all_threads, threads};
 use crate::join_index;
 use crate::join_index::key_type::{KeyType, Stored};
 use crate::join_index::stamp::Stamp;
@@ -66,7 +68,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     source: Option<PathBuf>,
     /// Read and probe with N threads; without it with as many as the machine has
-    #[arg(long, value_name = "N", value_parser = super::threads)]
+    #[arg(long, value_name = "N", value_parser = threads)]
     threads: Option<usize>,
     /// Continue even if the file has changed since it was indexed
     #[arg(long)]
@@ -269,8 +271,8 @@ impl<'a> Plan<'a> {
 
     fn run(&self, input: Input, reads: &[&Path], interrupt: &Interrupt) -> Result<Tally, Failure> {
         let (path, has_types) = (input.path().to_owned(), input.has_types());
-        let bar = super::bar("joining", input.rows());
-        let threads = self.args.threads.unwrap_or_else(super::all_threads);
+        let bar = bar("joining", input.rows());
+        let threads = self.args.threads.unwrap_or_else(all_threads);
         let mut file = match self.work {
             Work::Count => None,
             _ => Some(RowFile::create(&self.args.output, &self.schema, reads)?),
@@ -389,8 +391,8 @@ fn load(
     let places = places(chosen, Side::Right, Some(key));
     let key = places.binary_search(&key).map_err(|_| internal("the key column was not read"))?;
     let (path, has_types) = (input.path().to_owned(), input.has_types());
-    let bar = super::bar("reading the indexed file", input.rows());
-    let threads = args.threads.unwrap_or_else(super::all_threads);
+    let bar = bar("reading the indexed file", input.rows());
+    let threads = args.threads.unwrap_or_else(all_threads);
     let mut keys = ByteKeys::default();
     let batches = input.read(&places, threads)?;
     let loaded = LoadedColumns::read(batches, places.len(), interrupt, |batch| {

@@ -8,8 +8,8 @@ use arrow_array::builder::StringBuilder;
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
-use super::{BATCH_ROWS, Batch, Event, spawn};
-use crate::join::internal;
+use super::batch::{BATCH_ROWS, Batch, Event, spawn};
+use crate::join::failures::internal;
 use crate::rows::{Input, OPEN_QUOTE, Watched, io_error};
 use icefield_console::failure::Failure;
 

@@ -13,7 +13,8 @@ use parquet::arrow::arrow_reader::{
 };
 use parquet::basic::Compression;
 
-use super::{BATCH_ROWS, Batch, Event, spawn, zstd};
+use super::batch::{BATCH_ROWS, Batch, Event, spawn};
+use super::zstd;
 use icefield_console::failure::Failure;
 
 /// A file whose footer has been read.

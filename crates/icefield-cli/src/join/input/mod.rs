@@ -3,6 +3,7 @@
 //! Threads read and decode ahead of the consumer: one thread per CSV file, several per Parquet file, row group by
 //! row group. The batches still come in row order.
 
+mod batch;
 mod from_csv;
 mod from_parquet;
 mod zstd;
@@ -10,21 +11,20 @@ mod zstd;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use arrow_array::RecordBatch;
 use arrow_schema::{Schema, SchemaRef};
 
+use super::failures::interrupted;
+use batch::Event;
 use from_csv::CsvFile;
 use from_parquet::ParquetFile;
 use icefield_console::failure::Failure;
 use icefield_console::interrupt::Interrupt;
 
-/// The most rows of a batch.
-pub const BATCH_ROWS: usize = 1 << 16;
-/// The number of batches that a thread may be ahead.
-const AHEAD: usize = 2;
+pub use batch::Batch;
+
 /// The first bytes of a Parquet file.
 const PARQUET_MAGIC: &[u8] = b"PAR1";
 
@@ -38,39 +38,6 @@ pub struct Input {
 enum Kind {
     Csv(CsvFile),
     Parquet(ParquetFile),
-}
-
-/// Rows in the order of their file.
-pub struct Batch {
-    /// The number of the first row, from 0.
-    pub first_row: u64,
-    /// The line on which each row begins in a text file; empty for other files.
-    pub lines: Vec<u64>,
-    /// The selected columns, in the file's order.
-    pub records: RecordBatch,
-}
-
-impl Batch {
-    /// Returns the number of rows.
-    pub fn rows(&self) -> usize {
-        self.records.num_rows()
-    }
-
-    /// Returns the name of row `at` for messages.
-    pub fn name_of(&self, at: usize) -> String {
-        match self.lines.get(at) {
-            Some(line) => format!("line {line}"),
-            None => format!("row {}", self.first_row + at as u64),
-        }
-    }
-}
-
-/// A message from a thread.
-enum Event {
-    Batch(Batch),
-    /// A group is complete; the next one is the next thread's.
-    GroupEnd,
-    Failed(Failure),
 }
 
 impl Input {
@@ -209,21 +176,4 @@ impl Batches {
     pub fn rows(&self) -> u64 {
         self.rows
     }
-}
-
-/// Returns the failure of a command that was interrupted before it had any visible effect.
-pub fn interrupted() -> Failure {
-    Failure::Interrupted("interrupted; nothing was written".to_owned())
-}
-
-/// Starts a thread that reads ahead.
-fn spawn(
-    read: impl FnOnce(&SyncSender<Event>) + Send + 'static,
-) -> Result<Receiver<Event>, Failure> {
-    let (sender, receiver) = std::sync::mpsc::sync_channel(AHEAD);
-    std::thread::Builder::new()
-        .name("columns".to_owned())
-        .spawn(move || read(&sender))
-        .map_err(|error| Failure::Problem(format!("cannot start a thread: {error}")))?;
-    Ok(receiver)
 }

@@ -15,7 +15,7 @@ use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMeta
 use parquet::file::serialized_reader::SerializedPageReader;
 use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
 
-use super::BATCH_ROWS;
+use super::batch::BATCH_ROWS;
 
 /// The most bytes of a page: its header stores the size in 31 bits.
 const MOST_BYTES: u64 = i32::MAX as u64;
