@@ -7,18 +7,6 @@ use std::collections::{BTreeMap, HashMap};
 use super::graph::{Graph, Import, cycles};
 use super::source::Source;
 
-/// The cycles that exist: the crate, and the files under its `src`, in alphabetical order. A cycle that is not here fails
-/// the test, and so does one that is here but gone, so that the list can only become shorter.
-pub const KNOWN: &[(&str, &str)] = &[
-    ("icefield-cli", "documents.rs lib.rs"),
-    (
-        "icefield-cli",
-        "join/index.rs join/input/from_csv.rs join/input/from_parquet.rs join/input/mod.rs \
-         join/input/zstd.rs join/key.rs join/loaded.rs join/mod.rs join/opened.rs \
-         join/output.rs join/run.rs join/select.rs",
-    ),
-];
-
 /// Returns the imports between the files of each crate: the crates' names, and their imports.
 pub fn crates(workspace: &[Source]) -> Vec<(&str, Vec<Import>)> {
     let in_crates = workspace.iter().filter_map(|source| {
@@ -51,43 +39,20 @@ fn is_root(source: &Source) -> bool {
     }
 }
 
-/// Returns the cycles that are not in `known`, and those in `known` that do not exist.
-pub fn faults(crates: &[(&str, Vec<Import>)], known: &[(&str, &str)]) -> Vec<String> {
-    let mut faults = Vec::new();
-    let mut found = Vec::new();
-    for (name, imports) in crates {
-        for cycle in cycles(imports) {
-            let in_crate = cycle.iter().filter_map(|file| file.split_once("/src/"));
-            let files = in_crate.map(|(_, file)| file).collect::<Vec<_>>().join(" ");
-            if known.contains(&(name, &files)) {
-                found.push((*name, files));
-                continue;
-            }
-            let mut listed = known.iter().filter(|(listed, _)| listed == name);
-            let is_part = |others: &str| {
-                let others: Vec<&str> = others.split(' ').collect();
-                files.split(' ').all(|file| others.contains(&file))
-            };
-            faults.push(if listed.any(|(_, others)| is_part(others)) {
-                format!("a part of a listed cycle is left. List it instead: (\"{name}\", \"{files}\")")
-            } else {
-                format!(
-                    "crates/{name}: an import cycle of {} files. Move what they share into a file that imports \
-                     neither, or pass it as an argument:\n{}",
-                    cycle.len(),
-                    inside(&cycle, imports)
-                )
-            });
-        }
-    }
-    for (name, files) in known {
-        if !found.iter().any(|(other, found)| other == name && found == files) {
-            faults.push(format!(
-                "tests/layers/cycles.rs lists a cycle that is gone. Remove it: (\"{name}\", \"{files}\")"
-            ));
-        }
-    }
-    faults
+/// Returns the cycles.
+pub fn faults(crates: &[(&str, Vec<Import>)]) -> Vec<String> {
+    let in_crate = |(name, imports): &(&str, Vec<Import>)| {
+        let describe = |cycle: Vec<&str>| {
+            format!(
+                "crates/{name}: an import cycle of {} files. Move what they share into a file that imports neither, \
+                 or pass it as an argument:\n{}",
+                cycle.len(),
+                inside(&cycle, imports)
+            )
+        };
+        cycles(imports).into_iter().map(describe).collect::<Vec<_>>()
+    };
+    crates.iter().flat_map(in_crate).collect()
 }
 
 /// Returns the imports between the files of a cycle, one line for each pair of files.
@@ -111,19 +76,19 @@ fn inside(cycle: &[&str], imports: &[Import]) -> String {
 mod planted {
     use super::*;
 
-    fn found(files: &[(&str, &str)], known: &[(&str, &str)]) -> Vec<String> {
+    fn found(files: &[(&str, &str)]) -> Vec<String> {
         let source = |(path, text): &(&str, &str)| {
             Source::new(&format!("crates/some/src/{path}"), path, text)
         };
         let sources: Vec<Source> = files.iter().map(source).collect();
-        faults(&crates(&sources), known)
+        faults(&crates(&sources))
     }
 
     const LIB: (&str, &str) = ("lib.rs", "mod a; mod b; pub use a::A; pub use b::B;");
 
     #[test]
     fn cycles_are_found() {
-        let both = |a: &str, b: &str| found(&[LIB, ("a.rs", a), ("b.rs", b)], &[]).len();
+        let both = |a: &str, b: &str| found(&[LIB, ("a.rs", a), ("b.rs", b)]).len();
         let b = "pub struct B; pub fn f(_: crate::a::A) {}";
         for a in [
             "use crate::b::B; pub struct A;",
@@ -145,7 +110,7 @@ mod planted {
 
     #[test]
     fn other_imports_are_no_cycles() {
-        let both = |a: &str, b: &str| found(&[LIB, ("a.rs", a), ("b.rs", b)], &[]);
+        let both = |a: &str, b: &str| found(&[LIB, ("a.rs", a), ("b.rs", b)]);
         let b = "pub struct B; pub fn f(_: crate::a::A) {}";
         for a in [
             "pub struct A; // crate::b::B",
@@ -165,7 +130,7 @@ mod planted {
         let lib = ("lib.rs", "mod a;");
         let a = "mod b; mod c; pub use b::*; pub use c::{C as D};";
         let (b, c) = ("use super::D; pub struct B;", "pub struct C;");
-        let files = |a, b, c| found(&[lib, ("a/mod.rs", a), ("a/b.rs", b), ("a/c.rs", c)], &[]);
+        let files = |a, b, c| found(&[lib, ("a/mod.rs", a), ("a/b.rs", b), ("a/c.rs", c)]);
         assert_eq!(files(a, b, c), [""; 0]);
         assert_eq!(files(a, b, "pub struct C; fn f(_: super::B) {}").len(), 1);
         assert_eq!(files(a, b, "pub struct C; use super::B;").len(), 1);
@@ -173,18 +138,5 @@ mod planted {
         let used = format!("{a} pub struct A; fn f(_: B) {{}}");
         assert_eq!(files(&used, b, c), [""; 0]);
         assert_eq!(files(&used, "use super::A; pub struct B;", c).len(), 1);
-    }
-
-    #[test]
-    fn the_list_can_only_become_shorter() {
-        let (a, b) =
-            (("a.rs", "use super::B; pub struct A;"), ("b.rs", "use super::A; pub struct B;"));
-        let known: &[(&str, &str)] = &[("some", "a.rs b.rs")];
-        assert_eq!(found(&[LIB, a, b], known), [""; 0]);
-        assert_eq!(found(&[LIB, a, ("b.rs", "pub struct B;")], known).len(), 1, "gone");
-        let larger: &[(&str, &str)] = &[("some", "a.rs b.rs c.rs")];
-        assert_eq!(found(&[LIB, a, b], larger).len(), 2, "smaller");
-        let other: &[(&str, &str)] = &[("other", "a.rs b.rs")];
-        assert_eq!(found(&[LIB, a, b], other).len(), 2, "in another crate");
     }
 }
