@@ -192,12 +192,12 @@ impl AnyTable {
         Self::open_with(path, &AnyOptions::default())
     }
 
-    /// Opens the table as [`AnyTable::open`] does, with options: another durability than [`Durability::Auto`], a limit
-    /// on the table's bytes.
+    /// Opens the table as [`AnyTable::open`] does, with options: another durability than
+    /// [`Durability::Auto`](crate::Durability::Auto), a limit on the table's bytes.
     ///
     /// # Errors
-    /// As [`AnyTable::open`]; [`Error::Unsupported`] if [`Durability::Disk`] is requested and the design does not
-    /// support it.
+    /// As [`AnyTable::open`]; [`Error::Unsupported`] if [`Durability::Disk`](crate::Durability::Disk) is requested and
+    /// the design does not support it.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in(".")?;
