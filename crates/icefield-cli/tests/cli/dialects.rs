@@ -100,7 +100,7 @@ fn a_file_without_types_says_why() {
     }
     place.file("bad.ndjson", "[1]\n");
     let ran = place.run(&["load", "t.ice", "bad.ndjson", "--create"]);
-    assert!(ran.err.contains("line 1: no JSON object"), "{ran:?}");
+    assert!(ran.err.contains("line 1: not a JSON object"), "{ran:?}");
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn guessed_types_change_no_value() {
         ["load", "long.ice", "long.csv", "--create", "--key-type", "u64", "--value-type", "f64"];
     assert_eq!(place.run(&given).status, Some(0));
     place.file("inf.csv", "k,v\n1,1e400\n");
-    assert!(place.run(&["load", "long.ice", "inf.csv"]).err.contains("`1e400` is no f64"));
+    assert!(place.run(&["load", "long.ice", "inf.csv"]).err.contains("`1e400` is not a valid f64"));
 }
 
 #[test]

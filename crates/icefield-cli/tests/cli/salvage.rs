@@ -265,7 +265,7 @@ fn pairs_of_a_join_index_without_a_file_are_rescued() {
     }
     let ran = place.run(&["salvage", "i.ice", "log.ice"]);
     for told in
-        ["generation 1 is taken", "delta-1.ice: 1 changes, records 1 to 1:", " 3 other losses"]
+        ["salvaged generation 1", "delta-1.ice: 1 changes, records 1 to 1:", " 3 other losses"]
     {
         assert!(ran.status == Some(1) && ran.out.contains(told), "{ran:?}");
     }
