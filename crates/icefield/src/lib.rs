@@ -29,6 +29,23 @@
 //! | [`DlhtSet`] | DLHT, keys only | memory | any [`Word`] |
 //! | [`DlhtMap`] | DLHT, records by reference | memory | keys that are `Eq + Hash`, any values |
 //!
+//! The other types by purpose:
+//!
+//! | purpose | types |
+//! |---|---|
+//! | operations for generic code | [`Table`], [`Durable`], [`Collection`], [`DurableTable`] |
+//! | options of new and opened tables | [`TableOptions`] ([`DashOptions`], [`IcebergOptions`], [`PlushOptions`]), [`DlhtOptions`], [`JoinOptions`], [`Durability`], [`SyncMode`], [`HugePages`], [`Expansion`], [`Partition`], [`DlhtHash`], [`Threading`] |
+//! | keys and values | [`Key`], [`Value`], [`Word`], [`Counter`], [`Data`], [`Arg`], [`Owned`], [`RecordArg`] |
+//! | results of single operations | [`TryInsert`], [`Occupied`], [`Decision`], [`Computed`], [`Exchanged`], [`Committed`], [`Error`] |
+//! | batches of several kinds of operations | [`Op`], [`DlhtMapOp`], [`OnFailure`] |
+//! | iteration | [`Iter`], [`Cursor`], [`Page`], [`DlhtIter`], [`DlhtMapIter`], [`DlhtSetIter`], [`Snapshot`] |
+//! | inserts that no other caller sees before their commit | [`Shadows`], [`Shadow`], [`HeldKeys`], [`NotShadowed`] |
+//! | parts of a map, each with its own keys | [`DlhtNamespace`] |
+//! | reports | [`Stats`], [`RecoveryReport`], [`CheckReport`], [`SalvageReport`], [`DamagedRecord`], [`BackupReport`] |
+//! | joins | [`JoinSource`], [`HashedJoinIndex`], [`Bitmap`], [`OnFull`], [`MergeKind`], [`MergeReport`], [`JoinStats`], [`KeyHash`] |
+//! | tables whose types are known at run time only | [`AnyTable`], [`AnyOptions`], [`AnyPage`], [`AnyDamage`] |
+//! | memory of [`DlhtMap`] | [`RecordAllocator`], [`Global`], [`Allocator`], [`AllocError`], [`DlhtGuard`], [`DlhtBuildHasher`], [`DlhtHasher`] |
+//!
 //! `docs/crash-model.md` states what a returned call guarantees on each medium; [`Durability`] lists the media. The
 //! modules `base` and `storage` contain the building blocks of the tables. They are public only with the feature
 //! `unstable-internals`, for this library's tests and tools. The simulated medium exists only with the feature `sim`.
@@ -94,6 +111,7 @@ pub use join::{
 };
 pub use outcome::{Computed, Cursor, Decision, Occupied, OnFailure};
 pub use report::{BackupReport, CheckReport, DamagedRecord, RecoveryReport, SalvageReport, Stats};
+#[doc(inline)]
 pub use storage::{Committed, Durability, HugePages, SyncMode};
 pub use table::{
     Collection, Dash, DashEh, DashLh, DashOptions, Durable, DurableTable, Exchanged, HeldKeys,
