@@ -14,7 +14,7 @@ use crate::base::hash::{Hash, HashKind, Seed, random_seed};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DlhtHash {
-    /// The keyed hash of [`crate::base::hash`], with a seed for each table.
+    /// A keyed hash with a seed for each table. It resists keys that are chosen without knowledge of the seed.
     #[default]
     Strong,
     /// The key itself, modulo the number of bins (the paper's default). This is the fastest function for dense keys,
