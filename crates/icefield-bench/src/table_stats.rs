@@ -1,4 +1,4 @@
-//! What results report from a table's own statistics.
+//! The figures of a result that come from the table's own statistics.
 
 use icefield::Stats;
 

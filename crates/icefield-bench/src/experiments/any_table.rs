@@ -31,7 +31,7 @@ const CALLS: [(&str, Calls, Batch); 4] = [
 /// The tables that can be opened by name.
 const TABLES: [&str; 4] = ["dash-eh", "dash-lh", "iceberg", "plush"];
 
-/// Returns the 16-byte string that stands for a number.
+/// Returns a number as a string of 16 bytes.
 fn name_of(key: u64) -> String {
     format!("{key:016x}")
 }

@@ -1,4 +1,4 @@
-//! What every stage of the tour works with.
+//! The values that every stage of the tour uses.
 
 use std::path::Path;
 

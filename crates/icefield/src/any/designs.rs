@@ -8,6 +8,7 @@ use super::types::DataType;
 use crate::engine::Design;
 use crate::engine::dash::{Eh, Lh};
 use crate::engine::iceberg::IcebergHt;
+use crate::engine::new_table::create_at;
 use crate::engine::opening::{Common, refusal_of_disks};
 use crate::engine::plush::PlushHt;
 use crate::engine::stored_types::StoredTypes;
@@ -103,8 +104,7 @@ impl Known {
 }
 
 fn create<D: Design, R: RecordForm>(common: Common, path: &Path) -> Result<Untyped> {
-    let storage = Mapped::create(path, common.mapped(D::TITLE, D::ALLOWS_DISK)?)?;
-    let (engine, recovery) = D::create::<R, Mapped>(common, D::Settings::default(), storage)?;
+    let (engine, recovery) = create_at::<D, R>(common, D::Settings::default(), path)?;
     Ok((Box::new(engine), recovery))
 }
 

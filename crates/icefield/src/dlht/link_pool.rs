@@ -1,4 +1,4 @@
-//! The pool of link buckets by itself, for models of its threads.
+//! The pool of link buckets without a table, for tests that model threads racing for a bucket.
 
 use super::layout::{LINK_BUCKETS, LINKS, Links, Pool};
 use super::mode::Shared;

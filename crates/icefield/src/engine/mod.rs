@@ -9,6 +9,7 @@ mod interface;
 pub(crate) mod length;
 mod lookup;
 pub(crate) mod mending;
+pub(crate) mod new_table;
 pub(crate) mod opening;
 pub(crate) mod plush;
 pub(crate) mod slots;

@@ -1,6 +1,6 @@
 //! The key and value types that the library provides.
 
-use super::data::{Counter, Data, Key, Provided, Raw, Value, Word};
+use super::data::{Counter, Data, Key, Raw, Sealed, Value, Word};
 use super::form::{InBytes, InWords};
 
 macro_rules! word_as_integer {
@@ -144,7 +144,7 @@ macro_rules! data_as_array {
                 raw.bytes().try_into().ok().map(from)
             }
         }
-        impl Provided for $ty {}
+        impl Sealed for $ty {}
         impl Key for $ty {}
         impl Value for $ty {}
     )*};
@@ -191,7 +191,7 @@ impl Data for [u8] {
         Some(bytes)
     }
 }
-impl Provided for [u8] {}
+impl Sealed for [u8] {}
 impl Key for [u8] {}
 impl Value for [u8] {}
 
@@ -230,7 +230,7 @@ impl Data for str {
         String::from_utf8(bytes).ok()
     }
 }
-impl Provided for str {}
+impl Sealed for str {}
 impl Key for str {}
 impl Value for str {}
 

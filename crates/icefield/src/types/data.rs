@@ -60,13 +60,13 @@ impl Raw<'_> {
     }
 }
 
-mod provided {
-    /// Types whose conversion this crate defines.
-    pub trait Provided {}
+mod sealed {
+    /// Keeps [`Data`](super::Data) from being implemented outside of this crate.
+    pub trait Sealed {}
 }
-pub(super) use provided::Provided;
+pub(super) use sealed::Sealed;
 
-impl<W: Word> Provided for W {}
+impl<W: Word> Sealed for W {}
 
 /// A type that a table can store: the common part of [`Key`] and [`Value`].
 ///
@@ -81,7 +81,7 @@ impl<W: Word> Provided for W {}
 /// let owned = "seven".own_ref();
 /// assert_eq!(str::view(str::raw(str::arg(&owned)), str::len), Some(5)); // In place, not copied.
 /// ```
-pub trait Data: Provided + 'static {
+pub trait Data: Sealed + 'static {
     /// The type in which calls take a value: by value for words and arrays, `&[u8]`, `&str`.
     type Arg<'a>: Copy + fmt::Debug + Send + Sync;
     /// The type in which calls return a value: by value for words and arrays, `Vec<u8>`, `String`.

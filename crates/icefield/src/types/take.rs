@@ -134,8 +134,8 @@ impl Item {
     /// Returns the bytes; those of a word are little-endian.
     pub(crate) fn into_bytes(self) -> Vec<u8> {
         match self {
-            Self::Word(word) => word.to_le_bytes().to_vec(),
             Self::Bytes(bytes) => bytes,
+            word => word.raw().stored(),
         }
     }
 }
@@ -163,12 +163,16 @@ pub struct CopiedAs(pub(crate) Kind);
 
 impl Take for CopiedAs {
     type Out = Item;
+    const KEEPS_VEC: bool = true;
 
     fn type_name(&self) -> &'static str {
         self.0.name
     }
     fn take(self, raw: Raw<'_>) -> Option<Item> {
         if (self.0.is_valid)(raw) { Copied.take(raw) } else { None }
+    }
+    fn take_vec(self, bytes: Vec<u8>) -> Option<Item> {
+        if (self.0.is_valid)(Raw::Slice(&bytes)) { Some(Item::Bytes(bytes)) } else { None }
     }
 }
 

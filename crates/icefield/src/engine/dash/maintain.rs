@@ -14,12 +14,12 @@ use super::segment::{Found, Segment, Site};
 use super::stash::{self, StashHint};
 use super::still::Still;
 use crate::Result;
-use crate::engine::opening::Common;
+use crate::engine::new_table::create_for_salvage;
 use crate::engine::slots::table::SlotTable;
-use crate::engine::{Design, Maintenance, Operations, WriteKind};
+use crate::engine::{Maintenance, Operations, WriteKind};
 use crate::report::{BackupReport, CheckReport, SalvageReport, Stats};
 use crate::storage::blob::{BlobRef, BlobStore, Owner};
-use crate::storage::{Mapped, Medium, refuse_child, superblock};
+use crate::storage::{Mapped, Medium, refuse_child};
 use crate::types::{Ignore, Raw, RecordForm, Types};
 
 /// Results of `check` over all segments.
@@ -239,12 +239,8 @@ impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
 
     pub(super) fn salvage_to(&self, path: &Path, types: &Types) -> Result<SalvageReport> {
         let core = &self.core;
-        // A forked child cannot read safely: the parent moves records meanwhile.
-        refuse_child(&core.storage)?;
-        let (_, identity) = superblock::read(&core.storage)?;
-        let common = Common::like(&identity, self.length.estimate(0));
-        let storage = Mapped::create(path, common.mapped(P::TITLE, P::ALLOWS_DISK)?)?;
-        let (rescued, _) = <P as Design>::create::<R, Mapped>(common, Default::default(), storage)?;
+        let records = self.length.estimate(0);
+        let rescued = create_for_salvage::<P, R>(&core.storage, records, Default::default(), path)?;
         let mut report = SalvageReport::default();
         let mut next = Some(0_u64);
         while let Some(hash) = next {

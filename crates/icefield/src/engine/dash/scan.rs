@@ -118,8 +118,8 @@ impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
         Ok(self.directory.covered(&self.core, hash, range.located)? == Some(range))
     }
 
-    /// Returns the records of a segment. A record whose key cannot be read, or is not one for `take`, gets the hash
-    /// `first`, so that the page reports it.
+    /// Returns the records of a segment. A record whose key cannot be read, or is not a value of the type that
+    /// `take` expects, gets the hash `first`, so that the page reports it.
     fn entries(
         &self,
         segment: Segment<'_>,

@@ -11,12 +11,12 @@ use super::layout::{EMPTY_KEY, Phase, SIDE_KEY, Shape, Slot, fingerprint};
 use super::options::{IcebergHt, IcebergSettings};
 use crate::Result;
 use crate::base::counter::ShardedCounter;
-use crate::engine::opening::Common;
+use crate::engine::new_table::create_for_salvage;
 use crate::engine::slots::table::SlotTable;
-use crate::engine::{Design, LookupKey, Maintenance, Operations, WriteKind};
+use crate::engine::{LookupKey, Maintenance, Operations, WriteKind};
 use crate::report::{BackupReport, CheckReport, SalvageReport, Stats};
+use crate::storage::Medium;
 use crate::storage::blob::{BlobRef, BlobStore, Owner};
-use crate::storage::{Mapped, Medium, refuse_child, superblock};
 use crate::types::{Ignore, Raw, RecordForm, Types};
 
 /// Results of `check` over all slots.
@@ -261,14 +261,8 @@ impl<R: RecordForm, M: Medium> Iceberg<R, M> {
 
     pub(super) fn salvage_to(&self, path: &Path, types: &Types) -> Result<SalvageReport> {
         let core = &self.core;
-        // A forked child cannot read safely: the parent moves records meanwhile.
-        refuse_child(&core.storage)?;
-        let (_, identity) = superblock::read(&core.storage)?;
-        let common = Common::like(&identity, core.length.estimate(0));
-        let storage =
-            Mapped::create(path, common.mapped(IcebergHt::TITLE, IcebergHt::ALLOWS_DISK)?)?;
-        let (rescued, _) =
-            IcebergHt::create::<R, Mapped>(common, IcebergSettings::default(), storage)?;
+        let (records, settings) = (core.length.estimate(0), IcebergSettings::default());
+        let rescued = create_for_salvage::<IcebergHt, R>(&core.storage, records, settings, path)?;
         let _structure = core.lock_structure();
         core.finish_step()?;
         let _pin = core.pin();

@@ -11,7 +11,7 @@ use crate::engine::{Maintenance, Mixed, OnDamage, Operations, Scanned, WriteKind
 use crate::outcome::{Computed, Cursor, Decision, OnFailure};
 use crate::report::{BackupReport, CheckReport, SalvageReport, Stats};
 use crate::storage::{Committed, Medium, Region};
-use crate::types::{Copied, Item, Keep, Raw, RecordForm, Take, Types};
+use crate::types::{CopiedAs, Item, Keep, Raw, RecordForm, Take, Types};
 use crate::{Error, Result};
 
 impl<R: RecordForm, M: Medium> Plush<R, M> {
@@ -57,13 +57,8 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
 
     /// Returns the key and the value of a record; an error unless they are values of the table's types.
     pub(super) fn valid(&self, record: RecordOf<R>, types: &Types) -> Result<(Item, Item)> {
-        let (key, value) = (self.take_key(record, Copied)?, self.take_value(record.value, Copied)?);
-        for (kind, item) in [(&types.key, &key), (&types.value, &value)] {
-            if !(kind.is_valid)(item.raw()) {
-                return Err(self.no_such(kind.name));
-            }
-        }
-        Ok((key, value))
+        let key = self.take_key(record, CopiedAs(types.key))?;
+        Ok((key, self.take_value(record.value, CopiedAs(types.value))?))
     }
 
     #[cold]
@@ -77,14 +72,14 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
         self.write_and(key, value, mode, |wrote| Ok(wrote.done))
     }
 
-    /// Runs one write and passes its outcome to `told`. The thread is pinned from before the write until `told` has
+    /// Runs one write and passes its outcome to `take`. The thread is pinned from before the write until `take` has
     /// returned.
     fn write_and<T>(
         &self,
         key: Raw<'_>,
         value: Raw<'_>,
         mode: ModeOf<R>,
-        told: impl Fn(WroteOf<R>) -> Result<T>,
+        take: impl Fn(WroteOf<R>) -> Result<T>,
     ) -> Result<T> {
         let core = &self.core;
         core.storage.check_writable()?;
@@ -93,12 +88,12 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
         let write = || {
             core.make_payload_room()?;
             let _pin = core.pin();
-            told(core.write(&probe, &value, mode)?)
+            take(core.write(&probe, &value, mode)?)
         };
         core.with_room(probe.hash, || match write() {
             Err(Error::NoSpace { .. }) if mode.removes() => {
                 let _pin = core.pin();
-                told(core.remove_in_place(&probe, mode)?)
+                take(core.remove_in_place(&probe, mode)?)
             }
             wrote => wrote,
         })

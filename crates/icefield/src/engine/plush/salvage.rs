@@ -16,10 +16,10 @@ use super::options::{PlushHt, PlushSettings};
 use super::words::RecordOf;
 use crate::Result;
 use crate::engine::mending::Mending;
-use crate::engine::opening::Common;
-use crate::engine::{Design, Maintenance, Operations, WriteKind};
+use crate::engine::new_table::create_for_salvage;
+use crate::engine::{Maintenance, Operations, WriteKind};
 use crate::report::{DamagedRecord, SalvageReport};
-use crate::storage::{Mapped, Medium, refuse_child, superblock};
+use crate::storage::{Mapped, Medium};
 use crate::types::{Ignore, RecordForm, Types};
 
 /// The contents of a range of hashes: the newest record of each key, and descriptions of the losses.
@@ -219,13 +219,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
 
 impl<R: RecordForm, M: Medium> Plush<R, M> {
     pub(super) fn salvage_to(&self, path: &Path, types: &Types) -> Result<SalvageReport> {
-        // In a forked child the parent would move records while the child reads them.
-        refuse_child(&self.core.storage)?;
-        let (_, identity) = superblock::read(&self.core.storage)?;
-        let common = Common::like(&identity, 0);
-        let storage = Mapped::create(path, common.mapped(PlushHt::TITLE, PlushHt::ALLOWS_DISK)?)?;
         let settings = PlushSettings::partitioned_as(self.core.ranges);
-        let (rescued, _) = PlushHt::create::<R, Mapped>(common, settings, storage)?;
+        let rescued = create_for_salvage::<PlushHt, R>(&self.core.storage, 0, settings, path)?;
         let mut report = SalvageReport::default();
         let _pin = self.core.pin();
         let mut next = Some(0);

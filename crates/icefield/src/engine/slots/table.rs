@@ -5,7 +5,7 @@ use super::{EpochGuard, LookupKey, PreparedRecord, Records};
 use crate::report::{DamagedRecord, SalvageReport};
 use crate::storage::blob::Owner;
 use crate::storage::{Medium, Persist, Properties};
-use crate::types::{Copied, Item, Raw, RecordForm, Take, Types};
+use crate::types::{CopiedAs, Item, Raw, RecordForm, Take, Types};
 use crate::{Error, Result};
 
 /// The condition under which a write of a key takes place.
@@ -129,14 +129,8 @@ pub(crate) trait SlotTable: Owner + Sized {
 
     /// Returns the key's hash, the key and the value of a slot; an error unless they are values of the table's types.
     fn valid(&self, (key, value): (u64, u64), types: &Types) -> Result<(u64, Item, Item)> {
-        let (key, value) = (self.take_key(key, Copied)?, self.take_value(None, value, Copied)?);
-        for (part, kind, item) in [("key", &types.key, &key), ("value", &types.value, &value)] {
-            if !(kind.is_valid)(item.raw()) {
-                return Err(
-                    self.fault_in_slot(format!("a stored {part} is not a valid {}", kind.name))
-                );
-            }
-        }
+        let key = self.take_key(key, CopiedAs(types.key))?;
+        let value = self.take_value(None, value, CopiedAs(types.value))?;
         Ok((self.records().hash_key(key.raw()).hash, key, value))
     }
 
