@@ -48,7 +48,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         let levels = (self.level_count()..most).find(|&levels| self.capacity_of(levels) >= records);
         let levels = levels.unwrap_or(most);
         let entry_bytes = self.shape.entries_above(levels + 1) * ENTRY_BYTES;
-        let more = record_bytes(records.saturating_sub(self.estimate()));
+        let more = record_bytes(records.saturating_sub(self.tallies.estimate()));
         let bytes = entry_bytes.saturating_sub(self.levels.len()).saturating_add(more);
         self.storage.check_room(bytes, 0)
     }
@@ -182,7 +182,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         records.reverse();
         self.provide_now(&[(first, records.len())])?;
         self.rewrite(held, first, &records, None)?;
-        self.estimate.add(dropped);
+        self.tallies.add_records(dropped);
         held.begin_change();
         let emptied = self.drop_chain(first);
         held.end_change();

@@ -200,9 +200,9 @@ impl<R: RecordForm, M: Medium> Maintenance for Plush<R, M> {
     }
 
     fn len(&self) -> Result<u64> {
-        let changes = self.core.changes();
+        let changes = self.core.tallies.changes();
         let counted = self.core.count()?;
-        self.core.note_count(changes, counted);
+        self.core.tallies.note_exact(changes, counted);
         Ok(counted)
     }
 
@@ -242,7 +242,7 @@ impl<R: RecordForm, M: Medium> Maintenance for Plush<R, M> {
 
     fn reserve(&self, additional: u64) -> Result<()> {
         self.core.storage.check_writable()?;
-        self.core.make_room_for(self.core.estimate().saturating_add(additional))
+        self.core.make_room_for(self.core.tallies.estimate().saturating_add(additional))
     }
 
     fn shrink_to_fit(&self) -> Result<()> {

@@ -182,7 +182,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         let used = usage.chunks * payloads.chunk_size();
         let tolerated = self.tolerated(payloads);
         let Some(known) = &collection.known else { return used > tolerated };
-        let grown = self.estimate.sum() - known.estimate;
+        let grown = self.tallies.balance() - known.estimate;
         let [records, bytes] =
             [usage.records - known.usage.records, usage.bytes - known.usage.bytes];
         let each = match grown {
@@ -279,7 +279,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         collection.victims = worth_it.map(|&(_, _, victim)| victim).collect();
         collection.victims.reverse();
         collection.referred = round.referred;
-        let (estimate, records) = (self.estimate.sum(), round.records);
+        let (estimate, records) = (self.tallies.balance(), round.records);
         collection.known = Some(Known { bytes, records, usage, estimate });
     }
 

@@ -5,20 +5,15 @@
 //! The new contents of the entry go into a journal first. Once the journal is durable, the entry may be in any state:
 //! opening repeats the compaction.
 
-use std::sync::MutexGuard;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-
 use super::core::Core;
 use super::epoch::LogEpoch;
-use super::layout::EntryRef;
-use super::layout::{EntryId, Journal, MAX_RECORDS, State, journal_bytes};
+use super::journals::Contents;
+use super::layout::{EntryRef, State};
 use super::moving::{Moving, MovingOf};
-use super::mutex::lock;
 use super::newest::Newest;
 use super::root::Held;
 use crate::Result;
-use crate::base::hash::{Hash, HashKind};
-use crate::storage::{Cell64, Medium, not_poisoned};
+use crate::storage::{Medium, not_poisoned};
 use crate::types::RecordForm;
 
 /// The share of records that a compaction must drop to be worth its writes.
@@ -74,16 +69,6 @@ pub(super) struct Split<'a> {
 /// An entry and its records.
 type LiveOf<'a, R> = (EntryRef<'a>, Sifted<MovingOf<R>>);
 
-/// The contents of a journal: an entry, its records, and the new leaf of a split with its number of records.
-type JournalOf<R> = (EntryId, Vec<MovingOf<R>>, Option<(EntryId, usize)>);
-
-/// A journal: its head, and the words of its records.
-#[derive(Clone, Copy)]
-struct JournalRef<'a> {
-    head: &'a Journal,
-    words: &'a [Cell64],
-}
-
 impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Drops the stale records of an entry of the last level, and of those that continue it, if that is worth it.
     /// Returns whether it was.
@@ -111,7 +96,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         if !worth.is_met(after + dropped, after) {
             return Ok(false);
         }
-        self.counts.compactions.add(1);
+        self.tallies.add_compaction();
         let had_leaves = self.has_leaves(first)?;
         let rewritten = self.rewrite_all(held, live);
         held.begin_change();
@@ -229,7 +214,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             return Ok(Absorbed::Impossible);
         }
         self.provide_now(&[(entry, needed.len())])?;
-        self.counts.compactions.add(1);
+        self.tallies.add_compaction();
         // The records are still in the entries above, too: the upper copy of a record hides the lower one.
         self.rewrite(held, entry, &needed, None)?;
         dropped.into_iter().for_each(|moving| self.note_dropped(moving.record));
@@ -323,17 +308,17 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         split: Option<Split<'_>>,
     ) -> Result<()> {
         let other = split.as_ref().map(|split| (split.leaf, split.size));
-        let (journal, _lock) = self.take_journal()?;
+        let (journal, _lock) = self.journals.take(&self.storage)?;
         // After a failed sync the journal may be one that the next opening has to roll forward.
         not_poisoned(&self.storage)?;
-        self.write_journal(journal, entry.id, records, other);
+        let leaf = other.map(|(leaf, size)| (leaf.id, size));
+        journal.write(&self.storage, entry.id, records, leaf);
         // P10, commit point of the compaction: from here on it is rolled forward.
         self.storage.try_fence()?;
         held.begin_change();
         let replaced = self.replace(entry, records, other).and_then(|()| {
-            journal.head.seal.store(&self.storage, 0, Release);
             // P12: the entry may change again.
-            self.storage.try_persist(&journal.head.seal)
+            journal.end(&self.storage)
         });
         let replaced = match split {
             None => replaced.and_then(|()| self.give_back(entry, records.len())),
@@ -369,112 +354,16 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         self.storage.try_fence()
     }
 
-    fn take_journal(&self) -> Result<(JournalRef<'_>, MutexGuard<'_, ()>)> {
-        let free = self
-            .journal_locks
-            .iter()
-            .enumerate()
-            .find_map(|(number, lock)| lock.try_lock().ok().map(|guard| (number, guard)));
-        let (number, guard) =
-            free.unwrap_or_else(|| (0, lock(&self.storage, &self.journal_locks[0])));
-        Ok((self.journal(number)?, guard))
-    }
-
-    fn journal(&self, number: usize) -> Result<JournalRef<'_>> {
-        let widths = self.measure.widths();
-        let offset = number as u64 * journal_bytes(widths);
-        let head = self.journals.at::<Journal>(offset);
-        let after = offset + size_of::<Journal>() as u64;
-        let words = self.journals.slice_at(after, MAX_RECORDS * widths.words());
-        match (head, words) {
-            (Some(head), Some(words)) => Ok(JournalRef { head, words }),
-            _ => {
-                Err(self.corrupt(&self.journals, offset, "the file ends before the journal's end"))
-            }
-        }
-    }
-
-    fn write_journal(
-        &self,
-        journal: JournalRef<'_>,
-        id: EntryId,
-        records: &[MovingOf<R>],
-        other: Option<(EntryRef<'_>, usize)>,
-    ) {
-        let other = other
-            .map_or(0, |(entry, size)| (size as u64) << u32::BITS | u64::from(entry.id.pack()));
-        let (storage, JournalRef { head: journal, words }) = (&self.storage, journal);
-        let slots = words.chunks_exact(self.measure.widths().words());
-        journal.entry.store(storage, id.pack().into(), Relaxed);
-        journal.records.store(storage, records.len() as u64, Relaxed);
-        journal.other.store(storage, other, Relaxed);
-        for (slot, moving) in slots.zip(records) {
-            let record = &moving.record;
-            self.measure.each_word(record, |at, word| slot[at].store(storage, word, Relaxed));
-        }
-        for (number, word) in journal.dead.iter().enumerate() {
-            let bits = (0..64).map(|bit| {
-                let moving = records.get(number * 64 + bit);
-                u64::from(moving.is_some_and(|moving| moving.record.dead)) << bit
-            });
-            word.store(storage, bits.sum(), Relaxed);
-        }
-        journal.seal.store(storage, self.seal(id, records, other), Release);
-        storage.flush_object(journal);
-        let words = &words[..records.len() * self.measure.widths().words()];
-        storage.flush(words.as_ptr().cast(), size_of_val(words));
-    }
-
-    /// Reads a journal; `None` if its seal is wrong.
-    fn read_journal(&self, journal: JournalRef<'_>) -> Option<JournalOf<R>> {
-        let (storage, JournalRef { head: journal, words }) = (&self.storage, journal);
-        let sealed = journal.seal.load(storage, Acquire);
-        let count = journal.records.load(storage, Relaxed);
-        if sealed == 0 || count > self.shape.records() as u64 {
-            return None;
-        }
-        let id = EntryId::unpack(journal.entry.load(storage, Relaxed) as u32);
-        let slots = words.chunks_exact(self.measure.widths().words()).take(count as usize);
-        let record = |(at, slot): (usize, &[Cell64])| {
-            let dead = journal.dead[at / 64].load(storage, Relaxed) >> (at % 64) & 1 == 1;
-            self.moving(self.measure.record(dead, |word| slot[word].load(storage, Relaxed)))
-        };
-        let records: Vec<_> = slots.enumerate().map(record).collect();
-        let other = journal.other.load(storage, Relaxed);
-        let size = (other >> u32::BITS) as usize;
-        let leaf = (size > 0).then(|| (EntryId::unpack(other as u32), size));
-        let fits = self.seal(id, &records, other) == sealed && size <= self.shape.records();
-        fits.then_some((id, records, leaf))
-    }
-
     /// Rolls compactions forward that a crash interrupted, and returns their number. Idempotent.
     pub(super) fn redo_journals(&self) -> Result<u64> {
-        let mut redone = 0;
-        for number in 0..self.journal_locks.len() {
-            let journal = self.journal(number)?;
-            if let Some((id, records, leaf)) = self.read_journal(journal) {
-                let leaf = leaf.map(|(id, size)| Ok((self.entry(id)?, size))).transpose()?;
-                self.replace(self.entry(id)?, &records, leaf)?;
-                redone += 1;
-                journal.head.seal.store(&self.storage, 0, Release);
-                // Durable by the next fence of the opening, before the entry can change.
-                self.storage.flush_object(&journal.head.seal);
-            }
+        let unfinished = self.journals.unfinished(&self.storage)?;
+        for (journal, Contents { entry, records, other }) in &unfinished {
+            let other = other.map(|(id, size)| Ok((self.entry(id)?, size))).transpose()?;
+            let records: Vec<_> = records.iter().map(|&record| self.moving(record)).collect();
+            self.replace(self.entry(*entry)?, &records, other)?;
+            // Durable by the next fence of the opening, before the entry can change.
+            journal.end_unfenced(&self.storage);
         }
-        Ok(redone)
-    }
-
-    /// The checksum of a journal; never 0.
-    fn seal(&self, id: EntryId, records: &[MovingOf<R>], other: u64) -> u64 {
-        let record_bytes = self.measure.widths().words() * size_of::<u64>() + 1;
-        let mut bytes = Vec::with_capacity(16 + records.len() * record_bytes);
-        bytes.extend_from_slice(&u64::from(id.pack()).to_le_bytes());
-        bytes.extend_from_slice(&other.to_le_bytes());
-        for Moving { record, .. } in records {
-            self.measure.each_word(record, |_, word| bytes.extend_from_slice(&word.to_le_bytes()));
-            bytes.push(record.dead.into());
-        }
-        // Not secret: the seal only has to detect torn journals.
-        Hash::new(HashKind::Strong, [0x504C_5553, 0x4A4F_5552]).bytes(&bytes).max(1)
+        Ok(unfinished.len() as u64)
     }
 }

@@ -1,9 +1,10 @@
 //! The shared state of a table: regions, entries by number, and the search for a key.
 
 use std::sync::Mutex;
+use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU64, AtomicUsize};
 
+use super::journals::Journals;
 use super::layout::{
     Bucket, CLASSES, ENTRY_BYTES, Entry, EntryId, EntryRef, MAX_BUCKETS, Phase, RUNS, Root, SLOTS,
     Shape, State, class_of, run_buckets, run_of,
@@ -15,9 +16,9 @@ use super::partition::Ranges;
 use super::payload_log::{Payload, PayloadLog};
 use super::recovery_log::RecoveryLogs;
 use super::root::{Held, RootTable};
+use super::tallies::Tallies;
 use super::top_filters::TopFilters;
 use super::words::{Measure, RecordOf, bytes_of, first, one_word, words_of};
-use crate::base::counter::ShardedCounter;
 use crate::base::gate::{Closed, Gate};
 use crate::base::hash::Hash;
 use crate::base::reclaim::Guard;
@@ -49,7 +50,7 @@ pub(crate) struct Core<R, M> {
     pub(super) chains: Region,
     /// Runs of buckets, by class.
     pub(super) runs: [Region; CLASSES],
-    pub(super) journals: Region,
+    pub(super) journals: Journals<R>,
     pub(super) run_allocators: [Allocator; CLASSES],
     pub(super) chain_allocator: Allocator,
     pub(super) level_count: AtomicUsize,
@@ -57,32 +58,15 @@ pub(crate) struct Core<R, M> {
     pub(super) growing: Mutex<()>,
     /// The number of changes at the last attempt to make room, if it failed.
     pub(super) in_vain: Mutex<Option<u64>>,
-    /// One for each journal.
-    pub(super) journal_locks: [Mutex<()>; super::layout::JOURNALS],
     /// Writers enter it; operations on the whole table close it.
     pub(super) gate: Gate,
     /// Held by an operation on the whole table.
     pub(super) structure: Mutex<()>,
-    /// Records added less records merged away, since the last exact count.
-    pub(super) estimate: ShardedCounter,
-    /// The number of changes at the last exact count, and the count.
-    pub(super) exact: [AtomicU64; 2],
-    pub(super) counts: Counts,
+    pub(super) tallies: Tallies,
     /// Present when the table is opened for salvage only.
     pub(super) mended: Option<Mended>,
     /// The last field, so that all fields that point into its mappings are dropped first.
     pub(super) storage: M,
-}
-
-/// Event counters for `stats` and the benchmarks.
-#[derive(Default)]
-pub(super) struct Counts {
-    /// Records moved from one level to the next.
-    pub(super) moves: ShardedCounter,
-    pub(super) migrations: ShardedCounter,
-    /// Records written.
-    pub(super) writes: ShardedCounter,
-    pub(super) compactions: ShardedCounter,
 }
 
 impl<R: RecordForm, M: Medium> Core<R, M> {

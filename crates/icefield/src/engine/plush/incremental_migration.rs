@@ -206,7 +206,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         let first = self.level_entry(level, index)?;
         self.newest_first_where(first, &mut moved, |hash| place_below(hash) < place)?;
         self.root.set_underway(held.entry, None);
-        self.estimate.add(counted(&moved));
+        self.tallies.add_records(counted(&moved));
         Ok(())
     }
 

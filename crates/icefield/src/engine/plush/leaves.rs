@@ -163,9 +163,9 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             }
             left = rest;
         }
-        self.counts.moves.add(records.len() as i64);
+        self.tallies.add_moves(records.len());
         // The records will leave their source, so they are not new: this cancels the additions of `take_shares`.
-        self.estimate.add(-counted(records));
+        self.tallies.add_records(-counted(records));
         Ok(true)
     }
 
@@ -235,7 +235,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             let State { epoch, .. } = self.state(*leaf)?;
             self.store_state(*leaf, State { size: size + taken, epoch });
         }
-        self.estimate.add(copied);
+        self.tallies.add_records(copied);
         // P7: the records are in their leaves.
         self.storage.try_fence()?;
         held.end_change();
@@ -333,7 +333,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         leaf: EntryRef<'_>,
         Sifted { needed, dropped }: Sifted<MovingOf<R>>,
     ) -> Result<()> {
-        self.counts.compactions.add(1);
+        self.tallies.add_compaction();
         let known = if needed.is_empty() { dropped.first() } else { None };
         let known = known.map(|moving| self.sort_key_of(moving)).transpose()?.flatten();
         self.rewrite(held, leaf, &needed, None)?;

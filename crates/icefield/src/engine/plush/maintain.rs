@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::path::Path;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use super::Plush;
@@ -49,33 +49,6 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             }
         }
         Ok(())
-    }
-
-    /// A number that changes with every write.
-    pub(super) fn changes(&self) -> u64 {
-        self.counts.writes.sum() as u64
-    }
-
-    /// Stores an exact count, if nothing was written while it was taken.
-    pub(super) fn note_count(&self, changes: u64, counted: u64) {
-        if self.changes() == changes {
-            self.exact[1].store(counted, Relaxed);
-            self.exact[0].store(changes, Release);
-        }
-    }
-
-    /// Resets the estimate to a number of records.
-    pub(super) fn begin_estimate(&self, records: u64) {
-        self.estimate.add((records as i64).wrapping_sub(self.estimate.sum()));
-    }
-
-    /// Estimates the number of records.
-    pub(super) fn estimate(&self) -> u64 {
-        let counted = [self.exact[0].load(Acquire), self.exact[1].load(Relaxed)];
-        if counted[0] == self.changes() {
-            return counted[1];
-        }
-        u64::try_from(self.estimate.sum()).unwrap_or(0)
     }
 
     /// Checks I1 to I4 for all entries.
@@ -244,15 +217,16 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
 
     pub(super) fn stats_now(&self) -> Stats {
         let core = &self.core;
-        let regions = [&core.table, &core.levels, &core.chains, &core.journals, core.logs.region()];
+        let regions =
+            [&core.table, &core.levels, &core.chains, core.journals.region(), core.logs.region()];
         let bytes = regions.into_iter().chain(&core.runs).map(crate::storage::Region::len).sum();
         let bytes: u64 = bytes;
         let bytes = bytes + core.payloads.as_ref().map_or(0, PayloadLog::bytes);
         let blob_bytes =
             |payloads: &PayloadLog| payloads.usage(&core.storage).chunks * payloads.chunk_size();
-        let count = |counter: &crate::base::counter::ShardedCounter| counter.sum() as u64;
+        let [migrations, moves, compactions] = core.tallies.details();
         Stats {
-            len_estimate: core.estimate(),
+            len_estimate: core.tallies.estimate(),
             capacity: core.capacity(),
             storage_bytes: bytes,
             dram_bytes: core.root.bytes() + core.top_filters.bytes() + core.leaves.bytes(),
@@ -260,9 +234,9 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
             details: vec![
                 ("levels", core.level_count() as u64),
                 ("root entries", core.root.entries() as u64),
-                ("migrations", count(&core.counts.migrations)),
-                ("moves", count(&core.counts.moves)),
-                ("compactions", count(&core.counts.compactions)),
+                migrations,
+                moves,
+                compactions,
                 ("log bytes", core.logs.region().len()),
                 ("blob_bytes", core.payloads.as_ref().map_or(0, blob_bytes)),
                 ("filter levels in dram", core.top_filters.levels() as u64),

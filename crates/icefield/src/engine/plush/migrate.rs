@@ -110,7 +110,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
 
     /// Updates the estimate of the number of records for a dropped one.
     pub(super) fn note_dropped(&self, record: RecordOf<R>) {
-        self.estimate.add(change_without(record));
+        self.tallies.add_records(change_without(record));
     }
 
     /// Moves the records of a root entry to level 1. Readers wait until its lock is released.
@@ -133,7 +133,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
         self.distribute(&mut migrations)?;
         for held in migrations.iter().map(|migration| migration.held) {
-            self.counts.migrations.add(1);
+            self.tallies.add_migration();
             held.begin_change();
             let epoch = self.root.epoch(held.entry);
             self.root.empty(held.entry);
@@ -177,7 +177,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             root.set_departing(entry, Some(Departing { records, place: end }));
             return Ok(());
         }
-        self.counts.migrations.add(1);
+        self.tallies.add_migration();
         held.begin_change();
         root.drop_first(entry, records);
         held.end_change();
@@ -304,7 +304,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     fn leave_chains(&self, all: &[(&Held<'_, M>, Underway)]) -> Result<()> {
         let mut chains = Vec::with_capacity(all.len());
         for (held, Underway { level, index, .. }) in all {
-            self.counts.migrations.add(1);
+            self.tallies.add_migration();
             chains.push(self.chain_of(self.level_entry(*level, *index)?)?);
             held.begin_change();
         }

@@ -58,8 +58,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     #[cold]
     pub(super) fn make_room_in_need(&self, hash: u64, attempt: u32) -> Result<bool> {
         let mut in_vain = lock(&self.storage, &self.in_vain);
-        let changes = self.changes();
-        let enough = (self.estimate() / CHANGES_PART).max(FEW_CHANGES);
+        let changes = self.tallies.changes();
+        let enough = (self.tallies.estimate() / CHANGES_PART).max(FEW_CHANGES);
         if in_vain.is_some_and(|before| changes.wrapping_sub(before) < enough) {
             return Ok(false);
         }

@@ -259,8 +259,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Counts the records written, and updates the estimate of the number of records.
     #[inline]
     pub(super) fn note_written(&self, writes: i64, records: i64) {
-        self.counts.writes.add(writes);
-        self.estimate.add(records);
+        self.tallies.add_writes(writes);
+        self.tallies.add_records(records);
     }
 
     /// Prepares the next chunk of a log, if it is due. The caller holds no lock of a root entry.

@@ -1,17 +1,17 @@
 //! Creating and opening tables.
 
 use std::sync::Mutex;
+use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{Acquire, Release};
-use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::time::Instant;
 
 use super::Plush;
-use super::core::{Core, Counts};
+use super::core::Core;
 use super::epoch::LogEpoch;
+use super::journals::{Journals, journals_bytes};
 use super::layout::Widths;
 use super::layout::{
-    ENTRY_BYTES, JOURNALS, MAX_FIRST_BITS, MAX_LOG_BITS, MAX_LOG_RECORDS, MAX_RECORDS, Phase, Root,
-    Shape, journal_bytes,
+    ENTRY_BYTES, MAX_FIRST_BITS, MAX_LOG_BITS, MAX_LOG_RECORDS, MAX_RECORDS, Phase, Root, Shape,
 };
 use super::leaf_bounds::Leaves;
 use super::mended::Mended;
@@ -19,9 +19,9 @@ use super::partition::{Bounds, Partition, Ranges};
 use super::payload_log::PayloadLog;
 use super::recovery_log::RecoveryLogs;
 use super::root::RootTable;
+use super::tallies::Tallies;
 use super::top_filters::TopFilters;
 use super::words::Measure;
-use crate::base::counter::ShardedCounter;
 use crate::base::gate::Gate;
 use crate::base::hash::Hash;
 use crate::engine::Design;
@@ -134,7 +134,7 @@ impl Opening {
         let core = self.core::<R, M>(storage, table.clone(), &identity, (shape, measure), 0)?;
         core.check_room(self.common.capacity)?;
         core.storage.grow(&core.levels, shape.entries(1) * ENTRY_BYTES)?;
-        core.storage.grow(&core.journals, JOURNALS as u64 * journal_bytes(widths))?;
+        core.storage.grow(core.journals.region(), journals_bytes(widths))?;
         core.storage.grow(core.logs.region(), shape.log_bytes(widths))?;
         if core.storage.fence_syncs() {
             core.logs.overwrite(&core.storage);
@@ -189,11 +189,11 @@ impl Opening {
         let records = match session.was_clean {
             true => session.records,
             // The records of the logs are in the estimate.
-            false => core.records_of_levels()?.saturating_add_signed(core.estimate.sum()),
+            false => core.records_of_levels()?.saturating_add_signed(core.tallies.balance()),
         };
-        core.begin_estimate(records);
+        core.tallies.reset(records);
         if session.was_clean {
-            core.note_count(core.changes(), records);
+            core.tallies.note_exact(core.tallies.changes(), records);
         }
         let recovery = report(session, resolved, started);
         Ok((Plush { core }, recovery))
@@ -203,7 +203,7 @@ impl Opening {
     fn check_lengths(&self, storage: &impl Medium, shape: Shape, widths: Widths) -> Result<()> {
         let limit = self.common.limit();
         let log_bytes = shape.log_bytes(widths);
-        let journal_bytes = JOURNALS as u64 * journal_bytes(widths);
+        let journal_bytes = journals_bytes(widths);
         for (name, max_bytes, bytes) in [
             ("levels.ice", limit, shape.entries(1) * ENTRY_BYTES),
             ("log.ice", log_bytes.next_multiple_of(4096), log_bytes),
@@ -296,8 +296,7 @@ impl Opening {
         let root = RootTable::new(shape, measure).map_err(no_memory)?;
         let left = self.settings.dram_limit.saturating_sub(root.bytes());
         let log_bytes = shape.log_bytes(measure.widths()).next_multiple_of(4096);
-        let journal_bytes = JOURNALS as u64 * journal_bytes(measure.widths());
-        let journal_bytes = journal_bytes.next_multiple_of(4096);
+        let journal_bytes = journals_bytes(measure.widths()).next_multiple_of(4096);
         let payloads = if measure.is_inline() {
             None
         } else {
@@ -325,18 +324,15 @@ impl Opening {
                 storage.region_with_holes("buckets-4.ice", limit)?,
                 storage.region_with_holes("buckets-8.ice", limit)?,
             ],
-            journals: storage.region("journals.ice", journal_bytes)?,
+            journals: Journals::new(storage.region("journals.ice", journal_bytes)?, shape, measure),
             run_allocators: std::array::from_fn(|_| Allocator::new(set)),
             chain_allocator: Allocator::new(set),
             level_count: AtomicUsize::new(1),
             growing: Mutex::new(()),
             in_vain: Mutex::new(None),
-            journal_locks: std::array::from_fn(|_| Mutex::new(())),
             gate: Gate::default(),
             structure: Mutex::new(()),
-            estimate: ShardedCounter::default(),
-            exact: [AtomicU64::new(u64::MAX), AtomicU64::new(0)],
-            counts: Counts::default(),
+            tallies: Tallies::new(),
             storage,
         })
     }
@@ -353,7 +349,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         self.checkpoint(1)?;
         self.storage.fence_deferred()?;
         self.tell_together(false)?;
-        superblock::end_session(&self.storage, &self.table, self.estimate())
+        superblock::end_session(&self.storage, &self.table, self.tallies.estimate())
     }
 }
 

@@ -202,7 +202,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
         self.root.note_chunk(entry, chunk);
         self.root.push(entry, hash, record);
-        self.estimate.add(if record.dead { -1 } else { 1 });
+        self.tallies.add_records(if record.dead { -1 } else { 1 });
         self.root.set_epoch(entry, self.root.epoch(entry).or_later(epoch));
         Ok(())
     }
@@ -251,8 +251,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             self.root.empty(entry);
             self.root.set_epoch(entry, self.root.epoch(entry).next());
         }
-        self.estimate.add(-self.estimate.sum());
-        self.counts.writes.add(1);
+        self.tallies.reset(0);
+        self.tallies.add_writes(1);
         // The table is empty even if the fence failed, once the phase word is durable.
         fenced
     }

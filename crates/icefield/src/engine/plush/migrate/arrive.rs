@@ -74,7 +74,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             // The compaction that drops the copies, or the records that they hide, subtracts them.
             Err(_) => migration.copied,
         };
-        self.estimate.add(migrations.iter().map(change).sum());
+        self.tallies.add_records(migrations.iter().map(change).sum());
         distributed
     }
 
@@ -250,7 +250,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
                 self.announce(target.first, target.size, records);
             }
         }
-        self.counts.moves.add(records.len() as i64);
+        self.tallies.add_moves(records.len());
         Ok(())
     }
 
