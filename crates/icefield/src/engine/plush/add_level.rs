@@ -84,7 +84,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         let each = records.div_ceil(entries) as usize;
         for class in 0..CLASSES {
             let runs = (0..self.runs_for(each)).filter(|&run| class_of(run) == class).count();
-            self.run_blocks(class).reserve(entries * runs as u64)?;
+            self.runs[class].blocks(&self.storage).reserve(entries * runs as u64)?;
         }
         Ok(())
     }

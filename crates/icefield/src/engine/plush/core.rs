@@ -14,6 +14,7 @@ use super::mended::Mended;
 use super::moving::{Moving, MovingOf};
 use super::partition::Ranges;
 use super::payload_log::{Payload, PayloadLog};
+use super::pool::Pool;
 use super::recovery_log::RecoveryLogs;
 use super::root::{Held, RootTable};
 use super::tallies::Tallies;
@@ -23,7 +24,7 @@ use crate::base::gate::{Closed, Gate};
 use crate::base::hash::Hash;
 use crate::base::reclaim::Guard;
 use crate::engine::LookupKey;
-use crate::storage::alloc::Allocator;
+use crate::storage::alloc::Words;
 use crate::storage::superblock::ROOT_OFFSET;
 use crate::storage::{Medium, Region};
 use crate::types::{Form, Raw, RecordForm};
@@ -47,12 +48,10 @@ pub(crate) struct Core<R, M> {
     /// The levels' entries, one level after the other.
     pub(super) levels: Region,
     /// Entries that continue others.
-    pub(super) chains: Region,
+    pub(super) chains: Pool,
     /// Runs of buckets, by class.
-    pub(super) runs: [Region; CLASSES],
+    pub(super) runs: [Pool; CLASSES],
     pub(super) journals: Journals<R>,
-    pub(super) run_allocators: [Allocator; CLASSES],
-    pub(super) chain_allocator: Allocator,
     pub(super) level_count: AtomicUsize,
     /// Held by the thread that adds a level.
     pub(super) growing: Mutex<()>,
@@ -80,6 +79,15 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     #[cold]
     pub(super) fn corrupt(&self, region: &Region, offset: u64, detail: impl Into<String>) -> Error {
         Error::corrupt(self.storage.path().join(region.name()), offset, detail)
+    }
+
+    /// Returns the files of blocks, each with the words of its allocator: the runs by class, then the entries that
+    /// continue others.
+    pub(super) fn pools<'a>(
+        &'a self,
+        root: &'a Root,
+    ) -> impl Iterator<Item = (&'a Pool, &'a Words)> {
+        self.runs.iter().zip(&root.runs).chain([(&self.chains, &root.chains)])
     }
 
     #[inline]
@@ -155,7 +163,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     pub(super) fn entry(&self, id: EntryId) -> Result<EntryRef<'_>> {
         let (region, number) = match id {
             EntryId::Level(number) => (&self.levels, number),
-            EntryId::Chained(block) => (&self.chains, block),
+            EntryId::Chained(block) => (self.chains.region(), block),
         };
         let offset = u64::from(number) * ENTRY_BYTES;
         match region.at(offset) {
@@ -174,12 +182,16 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
 
     /// An entry and those that continue it, oldest records first.
     pub(super) fn chain_of<'a>(&'a self, first: EntryRef<'a>) -> Result<Vec<EntryRef<'a>>> {
-        let bound = self.chains.len() / ENTRY_BYTES + 1;
+        let bound = self.chains.room() + 1;
         let mut chain = vec![first];
         let mut last = first;
         while let Some(next) = self.next_of(last)? {
             if chain.len() as u64 > bound {
-                return Err(self.corrupt(&self.chains, 0, "a chain of entries does not end"));
+                return Err(self.corrupt(
+                    self.chains.region(),
+                    0,
+                    "a chain of entries does not end",
+                ));
             }
             chain.push(next);
             last = next;
@@ -205,7 +217,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     pub(super) fn bucket(&self, entry: EntryRef<'_>, bucket: usize) -> Result<Bucket<'_>> {
         let (run, place) = run_of(bucket);
         let block = entry.entry.runs[run].load(&self.storage, Acquire);
-        let region = &self.runs[class_of(run)];
+        let region = self.runs[class_of(run)].region();
         // A reader without a lock may find no run here: the entry may have lost it since the reader loaded its state.
         let found = block.checked_sub(1).and_then(|block| {
             let number = u64::from(block) * run_buckets(run) + place as u64;

@@ -1,84 +1,23 @@
 //! An entry of a level: how it gets buckets, receives records and gives buckets back.
 
-use std::mem::offset_of;
 use std::ops::Range;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::core::Core;
 use super::filter::Image;
-use super::layout::EntryRef;
-use super::layout::{
-    Bucket, CLASSES, ENTRY_BYTES, Entry, EntryId, LINE_WORDS, State, class_of, run_buckets,
-};
+use super::layout::{Bucket, CLASSES, Entry, EntryId, EntryRef, LINE_WORDS, State, class_of};
 use super::moving::{Moving, MovingOf};
 use super::words::RecordOf;
+use crate::Result;
 use crate::base::pipeline::prefetch_write;
-use crate::storage::alloc::{Blocks, Claim, Freed, free_all, reserve_blocks};
-use crate::storage::{Cell64, Medium, Region, not_poisoned};
+use crate::storage::alloc::{Claim, Freed, free_all};
+use crate::storage::{Medium, not_poisoned};
 use crate::types::RecordForm;
-use crate::{Error, Result};
-
-/// The most blocks that an allocator hands out at once.
-const MAX_CLAIMED: u64 = 32;
-/// Bytes that are reserved ahead of the used part of a sparse file.
-const RESERVED_AHEAD: u64 = 256 << 10;
 
 /// Claims of runs that entries refer to but may lose in a crash, by class.
 pub(super) type Provided = [Vec<Claim>; CLASSES];
 
-/// Runs of a class, or chained entries, as blocks of an allocator. A word of each free block links to the next one.
-pub(super) struct Linked<'a, M> {
-    pub(super) storage: &'a M,
-    pub(super) region: &'a Region,
-    /// Bytes of a block.
-    pub(super) bytes: u64,
-    /// Offset of the link in a block.
-    pub(super) link: u64,
-}
-
-impl<M: Medium> Linked<'_, M> {
-    fn link(&self, block: u32) -> Result<&Cell64> {
-        let offset = u64::from(block) * self.bytes + self.link;
-        self.region.at(offset).ok_or_else(|| {
-            let file = self.storage.path().join(self.region.name());
-            Error::corrupt(file, offset, "the file ends before the block")
-        })
-    }
-}
-
-impl<M: Medium> Blocks for Linked<'_, M> {
-    fn next(&self, block: u32) -> Result<u64> {
-        Ok(self.link(block)?.load(self.storage, Acquire))
-    }
-
-    fn set_next(&self, block: u32, next: u64) -> Result<()> {
-        let link = self.link(block)?;
-        link.store(self.storage, next, Release);
-        self.storage.flush_object(link);
-        Ok(())
-    }
-
-    fn reserve(&self, count: u64) -> Result<()> {
-        reserve_blocks(self.storage, self.region, count, self.bytes)?;
-        // Reserves again the space that a shrunken table gave back, and some bytes more, because each reservation is a
-        // system call in a file with holes.
-        let from = count.saturating_sub(MAX_CLAIMED) * self.bytes;
-        self.storage.reserve(self.region, from, (count * self.bytes - from) + RESERVED_AHEAD)
-    }
-}
-
 impl<R: RecordForm, M: Medium> Core<R, M> {
-    pub(super) fn run_blocks(&self, class: usize) -> Linked<'_, M> {
-        let bytes = self.measure.widths().bucket_bytes() * run_buckets(class + 1);
-        Linked { storage: &self.storage, region: &self.runs[class], bytes, link: 0 }
-    }
-
-    pub(super) fn chain_blocks(&self) -> Linked<'_, M> {
-        // The link is a word of the filter, because the state of a free entry must remain empty.
-        let link = offset_of!(Entry, filter) as u64;
-        Linked { storage: &self.storage, region: &self.chains, bytes: ENTRY_BYTES, link }
-    }
-
     /// Gives each entry the runs for its number of records, durably.
     pub(super) fn provide_now(&self, needs: &[(EntryRef<'_>, usize)]) -> Result<()> {
         let provided = self.provide(needs.iter().copied())?;
@@ -113,7 +52,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             missing.extend(cells.filter(|(cell, _)| cell.load(&self.storage, Acquire) == 0));
         }
         let words = &self.root_words()?.runs[class];
-        let (allocator, blocks) = (&self.run_allocators[class], self.run_blocks(class));
+        let (allocator, blocks) =
+            (self.runs[class].allocator(), self.runs[class].blocks(&self.storage));
         let mut missing = &missing[..];
         while !missing.is_empty() {
             let tags: Vec<u32> = missing.iter().map(|(_, tag)| *tag).collect();
@@ -158,9 +98,9 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         match fenced {
             Ok(()) => {
                 let words = &self.root_words()?.runs[class];
-                self.run_allocators[class].commit(&self.storage, words, claims);
+                self.runs[class].allocator().commit(&self.storage, words, claims);
             }
-            Err(_) => self.run_allocators[class].forget_all(claims),
+            Err(_) => self.runs[class].allocator().forget_all(claims),
         }
         Ok(())
     }
@@ -172,10 +112,13 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             return Ok(());
         }
         let words = self.root_words()?;
-        let all_blocks: [_; CLASSES] = std::array::from_fn(|class| self.run_blocks(class));
-        let mut frees: Vec<_> = std::iter::zip(&self.run_allocators, &words.runs)
-            .zip(&all_blocks)
-            .map(|((allocator, words), blocks)| Freed { allocator, words, blocks, owned: vec![] })
+        let blocks = self.runs.each_ref().map(|pool| pool.blocks(&self.storage));
+        let mut frees: Vec<_> = std::iter::zip(&self.runs, &words.runs)
+            .zip(&blocks)
+            .map(|((pool, words), blocks)| {
+                let allocator = pool.allocator();
+                Freed { allocator, words, blocks, owned: vec![] }
+            })
             .collect();
         for (run, cell) in entry.entry.runs.iter().enumerate().skip(self.runs_for(records)) {
             if let Some(block) = cell.load(&self.storage, Acquire).checked_sub(1) {
@@ -350,12 +293,12 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Continues an entry by an empty one, inserted before those that continued it.
     pub(super) fn extend(&self, last: EntryRef<'_>) -> Result<()> {
         let words = &self.root_words()?.chains;
-        let blocks = self.chain_blocks();
-        let claim = self.chain_allocator.claim(&self.storage, words, &blocks, last.id.pack())?;
+        let blocks = self.chains.blocks(&self.storage);
+        let claim = self.chains.allocator().claim(&self.storage, words, &blocks, last.id.pack())?;
         let entry = match self.entry(EntryId::Chained(claim.block)) {
             Ok(entry) => entry.entry,
             Err(error) => {
-                self.chain_allocator.abandon(&self.storage, words, &blocks, claim)?;
+                self.chains.allocator().abandon(&self.storage, words, &blocks, claim)?;
                 return Err(error);
             }
         };
@@ -370,8 +313,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             self.storage.try_persist(&last.entry.next)
         });
         match &linked {
-            Ok(()) => self.chain_allocator.commit(&self.storage, words, &[claim]),
-            Err(_) => self.chain_allocator.forget_all(&[claim]),
+            Ok(()) => self.chains.allocator().commit(&self.storage, words, &[claim]),
+            Err(_) => self.chains.allocator().forget_all(&[claim]),
         }
         linked
     }
@@ -382,13 +325,19 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         self.give_back(empty, 0)?;
         let words = &self.root_words()?.chains;
         let freed = (block, before.id.pack());
-        self.chain_allocator.free(&self.storage, words, &self.chain_blocks(), freed, || {
-            let next = empty.entry.next.load(&self.storage, Acquire);
-            before.entry.next.store(&self.storage, next, Release);
-            // Durable before the head of the free list refers to the block. Until then the empty entry may still be
-            // in its chain.
-            self.storage.flush_object(&before.entry.next);
-            Ok(())
-        })
+        self.chains.allocator().free(
+            &self.storage,
+            words,
+            &self.chains.blocks(&self.storage),
+            freed,
+            || {
+                let next = empty.entry.next.load(&self.storage, Acquire);
+                before.entry.next.store(&self.storage, next, Release);
+                // Durable before the head of the free list refers to the block. Until then the empty entry may still be
+                // in its chain.
+                self.storage.flush_object(&before.entry.next);
+                Ok(())
+            },
+        )
     }
 }

@@ -9,14 +9,14 @@ use super::Plush;
 use super::core::Core;
 use super::epoch::LogEpoch;
 use super::filter;
-use super::layout::EntryRef;
-use super::layout::{CLASSES, ENTRY_BYTES, MAX_BUCKETS, class_of};
+use super::layout::{CLASSES, EntryRef, MAX_BUCKETS, class_of};
 use super::mutex::lock;
 use super::payload_log::PayloadLog;
+use super::pool::Pool;
 use crate::Result;
 use crate::report::{BackupReport, CheckReport, Stats};
 use crate::storage::Medium;
-use crate::storage::alloc::{Allocator, Blocks, Words};
+use crate::storage::alloc::Words;
 use crate::types::{RecordForm, Types};
 
 /// The state of a check.
@@ -122,15 +122,15 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
     }
 
-    /// Checks I5 for the blocks of one allocator.
-    fn check_allocator(
+    /// Checks I5 for the blocks of a pool.
+    fn check_pool(
         &self,
-        allocator: &Allocator,
+        pool: &Pool,
         words: &Words,
-        blocks: &impl Blocks,
-        (owned, room): (&HashSet<u32>, u64),
+        owned: &HashSet<u32>,
         report: &mut CheckReport,
     ) -> Result<()> {
+        let (allocator, room) = (pool.allocator(), pool.room());
         let used = allocator.used(&self.storage, words);
         if used > room {
             report.fault(format!(
@@ -139,7 +139,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             return Ok(());
         }
         let mut seen = owned.clone();
-        for block in allocator.free_blocks(&self.storage, words, blocks)? {
+        for block in allocator.free_blocks(&self.storage, words, &pool.blocks(&self.storage))? {
             if !seen.insert(block) {
                 report.fault(format!("I5: block {block} is free and in use, or free twice"));
             }
@@ -153,18 +153,11 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
 
     fn check_space(&self, checking: &mut Checking) -> Result<()> {
         let words = self.root_words()?;
-        for class in 0..CLASSES {
-            let (allocator, blocks) = (&self.run_allocators[class], self.run_blocks(class));
-            let room = self.runs[class].len() / blocks.bytes;
-            let owned = (&checking.owned[class], room);
-            let report = &mut checking.report;
-            self.check_allocator(allocator, &words.runs[class], &blocks, owned, report)?;
+        let owned = checking.owned.iter().chain([&checking.chained]);
+        for ((pool, words), owned) in self.pools(words).zip(owned) {
+            self.check_pool(pool, words, owned, &mut checking.report)?;
         }
-        let blocks = self.chain_blocks();
-        let report = &mut checking.report;
-        let (allocator, room) = (&self.chain_allocator, self.chains.len() / ENTRY_BYTES);
-        let owned = (&checking.chained, room);
-        self.check_allocator(allocator, &words.chains, &blocks, owned, report)
+        Ok(())
     }
 }
 
@@ -217,9 +210,9 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
 
     pub(super) fn stats_now(&self) -> Stats {
         let core = &self.core;
-        let regions =
-            [&core.table, &core.levels, &core.chains, core.journals.region(), core.logs.region()];
-        let bytes = regions.into_iter().chain(&core.runs).map(crate::storage::Region::len).sum();
+        let regions = [&core.table, &core.levels, core.journals.region(), core.logs.region()];
+        let pools = core.runs.iter().chain([&core.chains]).map(Pool::region);
+        let bytes = regions.into_iter().chain(pools).map(crate::storage::Region::len).sum();
         let bytes: u64 = bytes;
         let bytes = bytes + core.payloads.as_ref().map_or(0, PayloadLog::bytes);
         let blob_bytes =

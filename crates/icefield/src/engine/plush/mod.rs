@@ -288,6 +288,7 @@ mod options;
 mod pack;
 mod partition;
 mod payload_log;
+mod pool;
 mod recover;
 mod recovery_log;
 mod root;

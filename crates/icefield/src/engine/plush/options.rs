@@ -9,14 +9,15 @@ use super::Plush;
 use super::core::Core;
 use super::epoch::LogEpoch;
 use super::journals::{Journals, journals_bytes};
-use super::layout::Widths;
 use super::layout::{
     ENTRY_BYTES, MAX_FIRST_BITS, MAX_LOG_BITS, MAX_LOG_RECORDS, MAX_RECORDS, Phase, Root, Shape,
+    Widths,
 };
 use super::leaf_bounds::Leaves;
 use super::mended::Mended;
 use super::partition::{Bounds, Partition, Ranges};
 use super::payload_log::PayloadLog;
+use super::pool::Pool;
 use super::recovery_log::RecoveryLogs;
 use super::root::RootTable;
 use super::tallies::Tallies;
@@ -27,7 +28,6 @@ use crate::base::hash::Hash;
 use crate::engine::Design;
 use crate::engine::opening::{Common, report};
 use crate::report::RecoveryReport;
-use crate::storage::alloc::Allocator;
 use crate::storage::superblock::{self, Identity, ROOT_OFFSET, SessionStart, impossible};
 use crate::storage::{Medium, Region};
 use crate::types::{Forms, RecordForm, StoredForm};
@@ -303,6 +303,10 @@ impl Opening {
             let chunk_bytes = self.common.blob_chunk_bytes.into();
             Some(PayloadLog::open(&storage, chunk_bytes, limit, self.common.verify)?)
         };
+        let runs = |class, file| -> Result<Pool> {
+            let region = storage.region_with_holes(file, limit)?;
+            Ok(Pool::of_runs(region, set, class, measure.widths()))
+        };
         Ok(Core {
             payloads,
             mended: self.common.mending.clone().map(Mended::new),
@@ -317,16 +321,14 @@ impl Opening {
             logs: RecoveryLogs::new(storage.region("log.ice", log_bytes)?, shape, measure),
             table,
             levels: storage.region_with_holes("levels.ice", limit)?,
-            chains: storage.region_with_holes("chains.ice", limit)?,
+            chains: Pool::of_entries(storage.region_with_holes("chains.ice", limit)?, set),
             runs: [
-                storage.region_with_holes("buckets-1.ice", limit)?,
-                storage.region_with_holes("buckets-2.ice", limit)?,
-                storage.region_with_holes("buckets-4.ice", limit)?,
-                storage.region_with_holes("buckets-8.ice", limit)?,
+                runs(0, "buckets-1.ice")?,
+                runs(1, "buckets-2.ice")?,
+                runs(2, "buckets-4.ice")?,
+                runs(3, "buckets-8.ice")?,
             ],
             journals: Journals::new(storage.region("journals.ice", journal_bytes)?, shape, measure),
-            run_allocators: std::array::from_fn(|_| Allocator::new(set)),
-            chain_allocator: Allocator::new(set),
             level_count: AtomicUsize::new(1),
             growing: Mutex::new(()),
             in_vain: Mutex::new(None),

@@ -10,10 +10,9 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::core::Core;
-use super::layout::EntryRef;
-use super::layout::{CLASSES, ENTRY_BYTES, Entry, EntryId, Phase, RUNS, class_of};
+use super::layout::{CLASSES, ENTRY_BYTES, Entry, EntryId, EntryRef, Phase, RUNS, class_of};
+use super::pool::Pool;
 use crate::Result;
-use crate::storage::alloc::Allocator;
 use crate::storage::superblock::ROOT_OFFSET;
 use crate::storage::{Cell64, Medium, Region};
 use crate::types::RecordForm;
@@ -34,8 +33,8 @@ struct Used {
 }
 
 impl Used {
-    fn new(region: &Region, bytes: u64) -> Self {
-        Self { blocks: vec![false; (region.len() / bytes) as usize], count: 0 }
+    fn new(pool: &Pool) -> Self {
+        Self { blocks: vec![false; pool.room() as usize], count: 0 }
     }
 
     /// Returns whether the block lies in the file and was not added before.
@@ -69,10 +68,9 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         };
         // Before any change: a table with damaged references remains as it is.
         self.used_blocks()?;
-        for (allocator, words) in self.run_allocators.iter().zip(&words.runs) {
-            allocator.end_intents(&self.storage, words)?;
+        for (pool, words) in self.pools(words) {
+            pool.allocator().end_intents(&self.storage, words)?;
         }
-        self.chain_allocator.end_intents(&self.storage, &words.chains)?;
         // P17: the free lists are invalid.
         self.set_phase(Phase::Packing { set: phase.set() })?;
         if last == Last::Goes {
@@ -87,12 +85,9 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         let behind = |region: &Region, bytes: u64| {
             let _ = self.storage.punch(region, bytes, region.len().saturating_sub(bytes));
         };
-        let words = self.root_words()?;
-        for class in 0..CLASSES {
-            let used = self.run_allocators[class].used(&self.storage, &words.runs[class]);
-            behind(&self.runs[class], used * self.run_blocks(class).bytes);
+        for (pool, words) in self.pools(self.root_words()?) {
+            behind(pool.region(), pool.used_bytes(&self.storage, words));
         }
-        behind(&self.chains, self.chain_allocator.used(&self.storage, &words.chains) * ENTRY_BYTES);
         behind(&self.levels, self.shape.entries_above(self.level_count() + 1) * ENTRY_BYTES);
         Ok(())
     }
@@ -141,17 +136,14 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             }
         }
         let words = self.root_words()?;
-        for class in 0..CLASSES {
-            let count = used.runs[class].count;
-            self.run_allocators[class].prepare_packed(&self.storage, &words.runs[class], count);
+        for ((pool, words), used) in self.pools(words).zip(used.runs.iter().chain([&used.chains])) {
+            pool.allocator().prepare_packed(&self.storage, words, used.count);
         }
-        self.chain_allocator.prepare_packed(&self.storage, &words.chains, used.chains.count);
         // The other set of the allocators' words is durable before the phase word selects it.
         self.storage.try_fence()?;
         // P20: the allocators' new words are valid.
         self.set_phase(Phase::Stable { set: 1 - set })?;
-        self.run_allocators.iter().for_each(Allocator::switch);
-        self.chain_allocator.switch();
+        self.pools(words).for_each(|(pool, _)| pool.allocator().switch());
         Ok(())
     }
 
@@ -171,9 +163,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     }
 
     fn used_blocks(&self) -> Result<AllUsed> {
-        let runs =
-            std::array::from_fn(|class| Used::new(&self.runs[class], self.run_blocks(class).bytes));
-        let mut used = AllUsed { runs, chains: Used::new(&self.chains, ENTRY_BYTES) };
+        let runs = self.runs.each_ref().map(Used::new);
+        let mut used = AllUsed { runs, chains: Used::new(&self.chains) };
         for root_entry in 0..self.root.entries() {
             self.each_entry_below(root_entry, |entry| {
                 let twice = || {
@@ -185,13 +176,13 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
                 for (run, cell) in entry.entry.runs.iter().enumerate() {
                     let block = cell.load(&self.storage, Acquire).checked_sub(1);
                     if block.is_some_and(|block| !used.runs[class_of(run)].add(block)) {
-                        return Err(self.corrupt(&self.runs[class_of(run)], 0, twice()));
+                        return Err(self.corrupt(self.runs[class_of(run)].region(), 0, twice()));
                     }
                 }
                 if let EntryId::Chained(block) = entry.id
                     && !used.chains.add(block)
                 {
-                    return Err(self.corrupt(&self.chains, 0, twice()));
+                    return Err(self.corrupt(self.chains.region(), 0, twice()));
                 }
                 Ok(())
             })?;
@@ -201,10 +192,10 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
 
     /// Copies a run. Flushed.
     fn copy_run(&self, class: usize, from: u32, to: u32) -> Result<()> {
-        let bytes = self.run_blocks(class).bytes;
+        let bytes = self.runs[class].block_bytes();
         let words = |block: u32| {
             let words = (bytes / size_of::<Cell64>() as u64) as usize;
-            let region = &self.runs[class];
+            let region = self.runs[class].region();
             let words = region.slice_at::<Cell64>(u64::from(block) * bytes, words);
             words.ok_or_else(|| self.corrupt(region, 0, "the file ends before the run"))
         };
@@ -271,13 +262,9 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
 
     /// Allocates space for the used blocks and the levels in files that were copied with holes.
     pub(super) fn fill_used_blocks(&self) -> Result<()> {
-        let words = self.root_words()?;
-        for class in 0..CLASSES {
-            let used = self.run_allocators[class].used(&self.storage, &words.runs[class]);
-            self.storage.reserve(&self.runs[class], 0, used * self.run_blocks(class).bytes)?;
+        for (pool, words) in self.pools(self.root_words()?) {
+            self.storage.reserve(pool.region(), 0, pool.used_bytes(&self.storage, words))?;
         }
-        let used = self.chain_allocator.used(&self.storage, &words.chains);
-        self.storage.reserve(&self.chains, 0, used * self.chain_blocks().bytes)?;
         let entries = self.shape.entries_above(self.level_count() + 1);
         self.storage.reserve(&self.levels, 0, entries * ENTRY_BYTES)
     }

@@ -4,12 +4,13 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::core::Core;
 use super::epoch::LogEpoch;
-use super::layout::{CLASSES, ENTRY_BYTES, EntryId, Phase, State};
+use super::layout::{ENTRY_BYTES, EntryId, Phase, State};
+use super::pool::Pool;
 use super::words::RecordOf;
 use crate::Result;
 use crate::base::parallel::{Tasks, all_cores, in_parallel};
 use crate::storage::Medium;
-use crate::storage::alloc::{Allocator, Words};
+use crate::storage::alloc::Words;
 use crate::storage::superblock::ROOT_OFFSET;
 use crate::types::RecordForm;
 
@@ -100,28 +101,25 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     fn recover_allocators(&self) -> Result<u64> {
         let words = self.root_words()?;
         let mut resolved = 0;
-        for class in 0..CLASSES {
-            let blocks = self.run_blocks(class);
+        for (class, (pool, words)) in self.runs.iter().zip(&words.runs).enumerate() {
             let owned = |block, tag| self.owns_run(tag, class, block);
-            let allocator = &self.run_allocators[class];
-            let room = self.runs[class].len() / blocks.bytes;
-            self.check_handed_out(allocator, &words.runs[class], room)?;
-            allocator.raise(&self.storage, &words.runs[class], owned)?;
+            self.check_handed_out(pool, words)?;
+            pool.allocator().raise(&self.storage, words, owned)?;
             // A damaged intent may have raised the number of blocks handed out to any number.
-            self.check_handed_out(allocator, &words.runs[class], room)?;
-            resolved += allocator.recover(&self.storage, &words.runs[class], &blocks, owned)?;
+            self.check_handed_out(pool, words)?;
+            let blocks = pool.blocks(&self.storage);
+            resolved += pool.allocator().recover(&self.storage, words, &blocks, owned)?;
         }
         let owned = |block, tag| self.owns_chained(tag, block);
-        let blocks = self.chain_blocks();
-        let room = self.chains.len() / ENTRY_BYTES;
-        self.check_handed_out(&self.chain_allocator, &words.chains, room)?;
-        resolved += self.chain_allocator.recover(&self.storage, &words.chains, &blocks, owned)?;
+        let (chains, blocks) = (&self.chains, self.chains.blocks(&self.storage));
+        self.check_handed_out(chains, &words.chains)?;
+        resolved += chains.allocator().recover(&self.storage, &words.chains, &blocks, owned)?;
         Ok(resolved)
     }
 
     /// Refuses an allocator that seems to have handed out more blocks than the file has.
-    fn check_handed_out(&self, allocator: &Allocator, words: &Words, room: u64) -> Result<()> {
-        let used = allocator.used(&self.storage, words);
+    fn check_handed_out(&self, pool: &Pool, words: &Words) -> Result<()> {
+        let (used, room) = (pool.allocator().used(&self.storage, words), pool.room());
         if used > room {
             let detail = format!("{used} blocks are allocated, but the file has room for {room}");
             return Err(self.corrupt(&self.table, ROOT_OFFSET + 64, detail));
@@ -279,16 +277,14 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             return Err(self.corrupt(&self.table, ROOT_OFFSET, "the phase word is impossible"));
         };
         let set = 1 - phase.set();
-        for (allocator, words) in self.run_allocators.iter().zip(&words.runs) {
-            allocator.prepare_switch(&self.storage, words, None);
+        for (pool, words) in self.pools(words) {
+            pool.allocator().prepare_switch(&self.storage, words, None);
         }
-        self.chain_allocator.prepare_switch(&self.storage, &words.chains, None);
         // The other set of the allocators' words is durable before the phase word selects it.
         self.storage.try_fence()?;
         // P13, commit point: the table is empty.
         self.set_phase(Phase::Clearing { set })?;
-        self.run_allocators.iter().for_each(Allocator::switch);
-        self.chain_allocator.switch();
+        self.pools(words).for_each(|(pool, _)| pool.allocator().switch());
         self.wipe()?;
         // P15: the wipe need not be repeated.
         self.set_phase(Phase::Stable { set })

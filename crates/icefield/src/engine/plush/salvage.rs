@@ -8,17 +8,18 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use super::Plush;
 use super::core::Core;
 use super::filter;
-use super::layout::EntryRef;
-use super::layout::{CLASSES, ENTRY_BYTES, RUNS, State, class_of};
+use super::layout::{CLASSES, ENTRY_BYTES, EntryRef, RUNS, State, class_of};
 use super::mended::Mended;
 use super::mutex::lock;
 use super::options::{PlushHt, PlushSettings};
+use super::pool::Pool;
 use super::words::RecordOf;
 use crate::Result;
 use crate::engine::mending::Mending;
 use crate::engine::new_table::create_for_salvage;
 use crate::engine::{Maintenance, Operations, WriteKind};
 use crate::report::{DamagedRecord, SalvageReport};
+use crate::storage::alloc::Words;
 use crate::storage::{Mapped, Medium};
 use crate::types::{Ignore, RecordForm, Types};
 
@@ -46,21 +47,22 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
         let mut there = [0; CLASSES];
         for (class, words) in words.runs.iter().enumerate() {
-            let region = &self.runs[class];
-            there[class] = region.len() / self.run_blocks(class).bytes;
-            words.forget(storage);
-            let used = self.run_allocators[class].used(storage, words);
-            let used =
-                mending.lengthen_blocks(storage, region, used, self.run_blocks(class).bytes)?;
-            words.bound(storage, used);
+            there[class] = self.runs[class].room();
+            self.lengthen(&self.runs[class], words, mending)?;
         }
-        words.chains.forget(storage);
-        let used = self.chain_allocator.used(storage, &words.chains);
-        let used = mending.lengthen_blocks(storage, &self.chains, used, ENTRY_BYTES)?;
-        words.chains.bound(storage, used);
+        self.lengthen(&self.chains, &words.chains, mending)?;
         // Release: pairs with the Acquire in `level_count`.
         self.level_count.store(levels as usize, Release);
         self.empty_bereft(levels as usize, &there, mending)
+    }
+
+    /// Lengthens a file of blocks to what its allocator has handed out, as far as that is known.
+    fn lengthen(&self, pool: &Pool, words: &Words, mending: &Mending) -> Result<()> {
+        words.forget(&self.storage);
+        let (used, bytes) = (pool.allocator().used(&self.storage, words), pool.block_bytes());
+        let used = mending.lengthen_blocks(&self.storage, pool.region(), used, bytes)?;
+        words.bound(&self.storage, used);
+        Ok(())
     }
 
     /// Empties the entries that have lost buckets: the zeros that replace them were never written.
