@@ -328,7 +328,7 @@ macro_rules! adapter {
             fn mixed(&self, ops: &[Mixed], s: &mut Scratch<$key>, t: &mut Tally) -> Result<()> {
                 let calls = &mut s.calls;
                 calls.clear();
-                ops.iter().for_each(|op| expand(*op, |call, key| calls.push(operation(call, $of(key), value_of(key)))));
+                ops.iter().for_each(|op| push(calls, *op, $of(op.key)));
                 $done(self.0.execute(calls, OnFailure::Continue))?;
                 calls.iter().for_each(|op| t.take(op));
                 Ok(())
@@ -345,19 +345,25 @@ adapter!([T: Table<Key = u64, Value = u64>] Words<T>, u64, word, words, fallible
 adapter!([T: Table<Key = u128, Value = u64>] Wide<T>, u128, wide, wides, fallible);
 adapter!([] Single, u64, word, words, infallible);
 
+/// Appends the operations of a call. It matches the call only once: in a mixed batch the processor cannot predict it.
 #[inline(always)]
-fn operation<K>(call: Call, key: K, value: u64) -> Op<'static, K, u64>
+fn push<K>(calls: &mut Vec<Op<'static, K, u64>>, Mixed { call, key: word }: Mixed, key: K)
 where
-    K: Key + for<'a> icefield::Data<Arg<'a> = K>,
+    K: Key + Copy + for<'a> icefield::Data<Arg<'a> = K>,
 {
-    match call {
-        Call::Get => Op::get(key),
+    let value = value_of(word);
+    if call == Call::InsDel {
+        calls.push(Op::try_insert(key, value));
+    }
+    calls.push(match call {
+        Call::Get | Call::GetMiss => Op::get(key),
+        Call::PutHeavy if !updates(word) => Op::get(key),
+        Call::PutHeavy | Call::Update => Op::update(key, value),
         Call::TryInsert => Op::try_insert(key, value),
         Call::Insert => Op::insert(key, value),
-        Call::Update => Op::update(key, value),
-        Call::Remove => Op::remove(key),
-        _ => Op::put(key, value),
-    }
+        Call::Put => Op::put(key, value),
+        Call::Remove | Call::InsDel => Op::remove(key),
+    });
 }
 
 impl Tally {

@@ -44,5 +44,5 @@ mod toy;
 
 pub use failure::Failure;
 pub use file_subject::{FileOptions, FileSubject};
-pub use rng::Rng;
+pub use rng::{Rng, Xoshiro};
 pub use subject::{Sample, Subject};

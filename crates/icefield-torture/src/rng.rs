@@ -10,16 +10,12 @@ pub fn mix(n: u64) -> u64 {
     n ^ (n >> 31)
 }
 
-/// A stream of random words: xoshiro256++ by Blackman and Vigna, seeded through [`mix`]. A fuzzer's input can replace
-/// its first choices.
+/// A stream of random words: xoshiro256++ by Blackman and Vigna, seeded through [`mix`]. For measured loops, where
+/// [`Rng`] would take too long.
 #[derive(Clone, Debug)]
-pub struct Rng {
-    state: [u64; 4],
-    /// Bytes that determine the first choices, last byte first.
-    tape: Vec<u8>,
-}
+pub struct Xoshiro([u64; 4]);
 
-impl Rng {
+impl Xoshiro {
     /// Creates the stream of `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Self {
@@ -29,7 +25,50 @@ impl Rng {
             *word = mix(n);
             n = n.wrapping_add(0x9E37_79B9_7F4A_7C15);
         }
-        Self { state, tape: Vec::new() }
+        Self(state)
+    }
+
+    /// Returns the next word.
+    #[inline]
+    pub fn word(&mut self) -> u64 {
+        let s = &mut self.0;
+        let result = s[0].wrapping_add(s[3]).rotate_left(23).wrapping_add(s[0]);
+        let t = s[1] << 17;
+        s[2] ^= s[0];
+        s[3] ^= s[1];
+        s[1] ^= s[2];
+        s[0] ^= s[3];
+        s[2] ^= t;
+        s[3] = s[3].rotate_left(45);
+        result
+    }
+
+    /// Returns a number below `limit`, or 0 if `limit` is 0.
+    #[inline]
+    pub fn below(&mut self, limit: u64) -> u64 {
+        ((u128::from(self.word()) * u128::from(limit)) >> 64) as u64
+    }
+
+    /// Returns a length or index below `limit`, as [`Xoshiro::below`].
+    #[inline]
+    pub fn index(&mut self, limit: usize) -> usize {
+        self.below(limit as u64) as usize
+    }
+}
+
+/// A stream of random choices, from [`Xoshiro`]. A fuzzer's input can replace the first ones.
+#[derive(Clone, Debug)]
+pub struct Rng {
+    stream: Xoshiro,
+    /// Bytes that determine the first choices, last byte first.
+    tape: Vec<u8>,
+}
+
+impl Rng {
+    /// Creates the stream of `seed`.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self { stream: Xoshiro::new(seed), tape: Vec::new() }
     }
 
     /// Creates a stream whose choices are read from `bytes`, with as few bytes per choice as possible: a fuzzer that
@@ -62,16 +101,7 @@ impl Rng {
         if self.has_bytes() {
             return self.next_bytes(8);
         }
-        let s = &mut self.state;
-        let result = s[0].wrapping_add(s[3]).rotate_left(23).wrapping_add(s[0]);
-        let t = s[1] << 17;
-        s[2] ^= s[0];
-        s[3] ^= s[1];
-        s[1] ^= s[2];
-        s[0] ^= s[3];
-        s[2] ^= t;
-        s[3] = s[3].rotate_left(45);
-        result
+        self.stream.word()
     }
 
     /// Returns a number below `limit`, or 0 if `limit` is 0.
@@ -80,7 +110,7 @@ impl Rng {
             let bytes = (u64::BITS - limit.saturating_sub(1).leading_zeros()).div_ceil(8);
             return self.next_bytes(bytes as usize) % limit.max(1);
         }
-        ((u128::from(self.word()) * u128::from(limit)) >> 64) as u64
+        self.stream.below(limit)
     }
 
     /// Returns a length or index below `limit`, as [`Rng::below`].

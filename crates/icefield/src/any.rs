@@ -11,14 +11,14 @@ use std::path::Path;
 use designs::Opened;
 use erased::{Answer, Erased};
 pub use options::AnyOptions;
-use types::{DataType, KEY, VALUE};
+use types::{Arguments, DataType, KEY, VALUE};
 
 use crate::engine::WriteKind;
 use crate::error::without_advice;
 use crate::outcome::{Cursor, Occupied};
 use crate::report::{BackupReport, CheckReport, RecoveryReport, SalvageReport, Stats};
 use crate::table::TryInsert;
-use crate::types::{Item, Raw, Types};
+use crate::types::{Form, Item, Raw, Types};
 use crate::{Error, Result};
 
 /// One page of records, from [`AnyTable::scan`].
@@ -295,7 +295,7 @@ impl AnyTable {
     /// [`Error::InvalidOption`] if the bytes are not a valid key; as [`Table::get`](crate::Table::get).
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.key.check(KEY, key)?;
-        self.value_out(self.table.get(self.key.raw(key))?)
+        self.value_out(self.table.get(&self.key.raw(key))?)
     }
 
     /// Calls `f` with the value of `key` and returns the result, or `None` if the key is absent. Unlike
@@ -316,8 +316,14 @@ impl AnyTable {
     /// As [`AnyTable::get`].
     pub fn get_with<T>(&self, key: &[u8], f: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
         self.key.check(KEY, key)?;
+        let key = self.key.raw(key);
+        if self.value.form() == Form::Word {
+            let Some(value) = self.table.get(&key)? else { return Ok(None) };
+            let shown = self.value.show(&value.raw(), f);
+            return shown.map(Some).ok_or_else(|| self.no_such_value());
+        }
         let (mut f, mut shown) = (Some(f), Ok(None));
-        self.table.visit(self.key.raw(key), &mut |value| {
+        self.table.visit(&key, &mut |value| {
             if let Some(f) = f.take() {
                 shown = self.value.show(value, f).map(Some).ok_or_else(|| self.no_such_value());
             }
@@ -331,7 +337,7 @@ impl AnyTable {
     /// As [`AnyTable::get`].
     pub fn contains(&self, key: &[u8]) -> Result<bool> {
         self.key.check(KEY, key)?;
-        self.table.contains(self.key.raw(key))
+        self.table.contains(&self.key.raw(key))
     }
 
     /// Inserts `key` only if it is absent; otherwise returns the present value.
@@ -375,7 +381,7 @@ impl AnyTable {
     pub fn remove(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.key.check(KEY, key)?;
         let key = self.key.raw(key);
-        self.value_out(self.table.write(WriteKind::Remove, key, Raw::NONE)?)
+        self.value_out(self.table.write(WriteKind::Remove, &key, &Raw::NONE)?)
     }
 
     /// Returns the number of records.
@@ -455,9 +461,8 @@ impl AnyTable {
     /// # Errors
     /// As [`AnyTable::get`].
     pub fn get_batch(&self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
-        self.check_keys(keys)?;
-        let key = |index: usize| self.key.raw(keys[index]);
-        self.answers(keys.len(), |found| self.table.get_batch(keys.len(), &key, found))
+        let stored = self.key.arguments(KEY, keys.iter().copied())?;
+        self.answers(keys.len(), |found| self.table.get_batch(keys.len(), &stored, found))
     }
 
     /// Runs [`AnyTable::get_with`] for each key in order, with overlapping memory latencies: calls `f` with the index
@@ -482,13 +487,12 @@ impl AnyTable {
         keys: &[&[u8]],
         mut f: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
-        self.check_keys(keys)?;
-        let (key, mut shown) = (|index: usize| self.key.raw(keys[index]), Ok(()));
-        self.table.get_batch(keys.len(), &key, &mut |index, value| match value {
+        let (stored, mut shown) = (self.key.arguments(KEY, keys.iter().copied())?, Ok(()));
+        self.table.visit_batch(keys.len(), &stored, &mut |index, value| match value {
             _ if shown.is_err() => {}
             None => f(index, None),
             Some(value) => {
-                let show = self.value.show(value.raw(), |bytes| f(index, Some(bytes)));
+                let show = self.value.show(value, |bytes| f(index, Some(bytes)));
                 shown = show.ok_or_else(|| self.no_such_value());
             }
         })?;
@@ -517,10 +521,10 @@ impl AnyTable {
     /// # Errors
     /// As [`AnyTable::remove`]; the operations before the failing one are durable.
     pub fn remove_batch(&self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
-        self.check_keys(keys)?;
-        let (key, nothing) = (|index: usize| self.key.raw(keys[index]), |_: usize| Raw::NONE);
+        let stored = self.key.arguments(KEY, keys.iter().copied())?;
         self.answers(keys.len(), |removed| {
-            self.table.write_batch(WriteKind::Remove, keys.len(), &key, &nothing, removed)
+            let (kind, count) = (WriteKind::Remove, keys.len());
+            self.table.write_batch(kind, count, &stored, &Arguments::None, removed)
         })
     }
 
@@ -568,14 +572,10 @@ impl AnyTable {
         self.recovery.clone()
     }
 
-    fn check_record(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.key.check(KEY, key)?;
-        self.value.check(VALUE, value)
-    }
-
     fn write(&self, kind: WriteKind, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.check_record(key, value)?;
-        self.value_out(self.table.write(kind, self.key.raw(key), self.value.raw(value))?)
+        self.key.check(KEY, key)?;
+        self.value.check(VALUE, value)?;
+        self.value_out(self.table.write(kind, &self.key.raw(key), &self.value.raw(value))?)
     }
 
     fn write_batch(
@@ -584,10 +584,9 @@ impl AnyTable {
         records: &[(&[u8], &[u8])],
         before: Answer<'_>,
     ) -> Result<()> {
-        records.iter().try_for_each(|(key, value)| self.check_record(key, value))?;
-        let key = |index: usize| self.key.raw(records[index].0);
-        let value = |index: usize| self.value.raw(records[index].1);
-        self.table.write_batch(kind, records.len(), &key, &value, before)
+        let keys = self.key.arguments(KEY, records.iter().map(|record| record.0))?;
+        let values = self.value.arguments(VALUE, records.iter().map(|record| record.1))?;
+        self.table.write_batch(kind, records.len(), &keys, &values, before)
     }
 
     /// Returns the results of a batch of `count` operations.
@@ -603,10 +602,6 @@ impl AnyTable {
 
     fn kinds(&self) -> Types {
         Types { key: self.key.kind(), value: self.value.kind() }
-    }
-
-    fn check_keys(&self, keys: &[&[u8]]) -> Result<()> {
-        keys.iter().try_for_each(|key| self.key.check(KEY, key))
     }
 
     /// Converts a stored value to the user's bytes.

@@ -7,7 +7,7 @@ use icefield::storage::{
     HugePages, LINE_BYTES, Mapped, MappedOptions, Medium, Persist, Region, Regions,
 };
 use icefield::{Durability, Result};
-use icefield_torture::Rng;
+use icefield_torture::Xoshiro;
 use icefield_torture::rng::mix;
 use rustix::mm::Advice;
 
@@ -88,7 +88,7 @@ impl Arena {
 
     /// Links all lines into one random cycle through their second words (Sattolo's shuffle).
     pub fn link_cycle(&self, seed: u64) {
-        let mut random = Rng::new(seed);
+        let mut random = Xoshiro::new(seed);
         let mut order: Vec<u32> = (0..self.lines as u32).collect();
         for i in (1..order.len()).rev() {
             order.swap(i, random.index(i));

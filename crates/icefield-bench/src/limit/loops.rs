@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 
 use icefield::base::pipeline::prefetch_read;
-use icefield_torture::Rng;
+use icefield_torture::Xoshiro;
 
 use super::arena::{Arena, Line};
 use crate::machine::part;
@@ -71,7 +71,7 @@ impl Loop {
     /// Runs `ops` operations on `arena`. Shapes that write round up to a whole window.
     pub fn run(self, arena: &Arena, ops: usize, seed: u64) {
         let lines = arena.lines();
-        let mut random = Rng::new(seed);
+        let mut random = Xoshiro::new(seed);
         let sum = match self {
             Self::Chase => chase(lines, ops, &mut random),
             Self::Read(pace) => {
@@ -109,7 +109,7 @@ impl Loop {
     }
 }
 
-fn chase(lines: &[Line], ops: usize, random: &mut Rng) -> u64 {
+fn chase(lines: &[Line], ops: usize, random: &mut Xoshiro) -> u64 {
     let mut next = random.below(lines.len() as u64);
     for _ in 0..ops {
         next = lines[next as usize].0[1].load(Relaxed);
@@ -124,7 +124,7 @@ fn branch_on(word: u64) -> u64 {
 }
 
 #[inline]
-fn pick<'a>(lines: &'a [Line], random: &mut Rng) -> &'a Line {
+fn pick<'a>(lines: &'a [Line], random: &mut Xoshiro) -> &'a Line {
     &lines[random.index(lines.len())]
 }
 
@@ -132,7 +132,7 @@ fn pick<'a>(lines: &'a [Line], random: &mut Rng) -> &'a Line {
 fn paced(
     lines: &[Line],
     ops: usize,
-    random: &mut Rng,
+    random: &mut Xoshiro,
     pace: Pace,
     act: impl Fn(&Line) -> u64,
 ) -> u64 {
@@ -171,7 +171,7 @@ fn paced(
     sum
 }
 
-fn persist(arena: &Arena, ops: usize, random: &mut Rng, per_fence: usize) -> u64 {
+fn persist(arena: &Arena, ops: usize, random: &mut Xoshiro, per_fence: usize) -> u64 {
     for done in (0..ops).step_by(per_fence) {
         for _ in 0..per_fence.min(ops - done) {
             let line = pick(arena.lines(), random);
@@ -184,7 +184,7 @@ fn persist(arena: &Arena, ops: usize, random: &mut Rng, per_fence: usize) -> u64
 }
 
 /// Passes over all lines, starting at a random line so that threads do not run in step.
-fn sequential(lines: &[Line], ops: usize, random: &mut Rng, act: impl Fn(&Line) -> u64) -> u64 {
+fn sequential(lines: &[Line], ops: usize, random: &mut Xoshiro, act: impl Fn(&Line) -> u64) -> u64 {
     let start = random.index(lines.len());
     let mut sum = 0u64;
     for line in lines[start..].iter().chain(lines.iter().cycle()).take(ops) {
@@ -194,7 +194,7 @@ fn sequential(lines: &[Line], ops: usize, random: &mut Rng, act: impl Fn(&Line) 
 }
 
 /// As `paced`, with `reads` lines per operation. A ring keeps its length: more than 64 lines are never in flight.
-fn shape_read(lines: &[Line], ops: usize, random: &mut Rng, reads: usize, pace: Pace) -> u64 {
+fn shape_read(lines: &[Line], ops: usize, random: &mut Xoshiro, reads: usize, pace: Pace) -> u64 {
     let pace = match pace {
         Pace::Batch(size) => Pace::Batch(size * reads),
         pace => pace,
@@ -203,7 +203,7 @@ fn shape_read(lines: &[Line], ops: usize, random: &mut Rng, reads: usize, pace: 
 }
 
 /// Runs windows of operations: prefetches one window ahead, reads, then the stores and flushes of each fence.
-fn shape_write(arena: &Arena, ops: usize, random: &mut Rng, cost: Cost, pace: Pace) -> u64 {
+fn shape_write(arena: &Arena, ops: usize, random: &mut Xoshiro, cost: Cost, pace: Pace) -> u64 {
     let lines = arena.lines();
     let touched = cost.reads.max(cost.writes);
     let window = match pace {

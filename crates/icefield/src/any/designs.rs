@@ -16,7 +16,7 @@ use crate::report::{RecoveryReport, SalvageReport};
 use crate::storage::superblock::{self, Identity};
 use crate::storage::{Durability, Mapped, MappedOptions};
 use crate::table::salvage;
-use crate::types::{Form, InAnyBytes, InWord, RecordForm, Types};
+use crate::types::{Form, InAnyBytes, InBytes, InWord, RecordForm, Types};
 use crate::{Error, Result};
 
 /// Every design that can be created and opened.
@@ -46,15 +46,38 @@ pub(super) struct Opened {
     pub(super) value: DataType,
 }
 
+/// The form in which an engine keeps keys or values.
+#[derive(Clone, Copy)]
+enum Kept {
+    Word,
+    Fixed,
+    Variable,
+}
+
+/// Calls a function for the engine of design `$d` that keeps keys and values in `$forms`.
+macro_rules! engine {
+    ($d:ident, $forms:expr, $call:ident, $args:tt) => {
+        match $forms {
+            [Kept::Word, Kept::Word] => $call::<$d, $d::Form<InWord, InWord>>$args,
+            [Kept::Word, Kept::Fixed] => $call::<$d, $d::Form<InWord, InAnyBytes>>$args,
+            [Kept::Fixed, Kept::Word] => $call::<$d, $d::Form<InAnyBytes, InWord>>$args,
+            [Kept::Fixed, Kept::Fixed] => $call::<$d, $d::Form<InAnyBytes, InAnyBytes>>$args,
+            [Kept::Word, _] => $call::<$d, $d::Form<InWord, InBytes>>$args,
+            [_, Kept::Word] => $call::<$d, $d::Form<InBytes, InWord>>$args,
+            [_, _] => $call::<$d, $d::Form<InBytes, InBytes>>$args,
+        }
+    };
+}
+
 /// A design as a table of functions.
 #[derive(Clone, Copy)]
 pub(super) struct Known {
     name: &'static str,
     allows_disk: bool,
-    /// The two flags select one of four engines: `true` if the keys, or the values, are words.
-    create: fn([bool; 2], Common, &Path) -> Result<Untyped>,
-    open: fn([bool; 2], Common, Mapped) -> Result<Untyped>,
-    salvage: fn([bool; 2], Common, Mapped, &Path, &Types) -> Result<SalvageReport>,
+    /// The forms of keys and values select the engine.
+    create: fn([Kept; 2], Common, &Path) -> Result<Untyped>,
+    open: fn([Kept; 2], Common, Mapped) -> Result<Untyped>,
+    salvage: fn([Kept; 2], Common, Mapped, &Path, &Types) -> Result<SalvageReport>,
 }
 
 impl Known {
@@ -62,26 +85,10 @@ impl Known {
         Self {
             name: D::NAME,
             allows_disk: D::ALLOWS_DISK,
-            create: |are_words, common, path| match are_words {
-                [true, true] => create::<D, D::Form<InWord, InWord>>(common, path),
-                [true, false] => create::<D, D::Form<InWord, InAnyBytes>>(common, path),
-                [false, true] => create::<D, D::Form<InAnyBytes, InWord>>(common, path),
-                [false, false] => create::<D, D::Form<InAnyBytes, InAnyBytes>>(common, path),
-            },
-            open: |are_words, common, storage| match are_words {
-                [true, true] => open_as::<D, D::Form<InWord, InWord>>(common, storage),
-                [true, false] => open_as::<D, D::Form<InWord, InAnyBytes>>(common, storage),
-                [false, true] => open_as::<D, D::Form<InAnyBytes, InWord>>(common, storage),
-                [false, false] => open_as::<D, D::Form<InAnyBytes, InAnyBytes>>(common, storage),
-            },
-            salvage: |are_words, common, storage, new, types| {
-                let run = match are_words {
-                    [true, true] => salvage::<D, D::Form<InWord, InWord>>,
-                    [true, false] => salvage::<D, D::Form<InWord, InAnyBytes>>,
-                    [false, true] => salvage::<D, D::Form<InAnyBytes, InWord>>,
-                    [false, false] => salvage::<D, D::Form<InAnyBytes, InAnyBytes>>,
-                };
-                run(common, D::Settings::default(), storage, new, types)
+            create: |forms, common, path| engine!(D, forms, create, (common, path)),
+            open: |forms, common, storage| engine!(D, forms, open_as, (common, storage)),
+            salvage: |forms, common, storage, new, types| {
+                engine!(D, forms, salvage, (common, D::Settings::default(), storage, new, types))
             },
         }
     }
@@ -98,7 +105,7 @@ impl Known {
         options: &AnyOptions,
     ) -> Result<Opened> {
         let common = common(&key, &value, options);
-        let (table, recovery) = (self.create)(are_words(&key, &value), common, path)?;
+        let (table, recovery) = (self.create)(kept(&key, &value), common, path)?;
         Ok(Opened { table, recovery, design: self.name, key, value })
     }
 }
@@ -113,8 +120,15 @@ fn open_as<D: Design, R: RecordForm>(common: Common, storage: Mapped) -> Result<
     Ok((Box::new(engine), recovery))
 }
 
-fn are_words(key: &DataType, value: &DataType) -> [bool; 2] {
-    [key, value].map(|data_type| data_type.form() == Form::Word)
+/// Returns the forms in which the engine of a table keeps keys and values. Beside a value of variable length, a design
+/// keeps a key of fixed width like one of variable length, and vice versa.
+fn kept(key: &DataType, value: &DataType) -> [Kept; 2] {
+    let forms = [key, value].map(DataType::form);
+    forms.map(|form| match form {
+        Form::Word => Kept::Word,
+        Form::Fixed(_) if !forms.contains(&Form::Variable) => Kept::Fixed,
+        Form::Fixed(_) | Form::Variable => Kept::Variable,
+    })
 }
 
 /// Returns the options of a table with these types.
@@ -148,7 +162,7 @@ pub(super) fn open(path: &Path, read_only: bool, options: &AnyOptions) -> Result
     let [key, value] = types(&identity);
     // Only new tables have a capacity.
     let common = Common { capacity: 0, ..common(&key, &value, options) };
-    let (table, recovery) = (known.open)(are_words(&key, &value), common, storage)?;
+    let (table, recovery) = (known.open)(kept(&key, &value), common, storage)?;
     Ok(Opened { table, recovery, design: known.name, key, value })
 }
 
@@ -159,7 +173,7 @@ pub(super) fn salvage_files(path: &Path, new: &Path) -> Result<SalvageReport> {
     let [key, value] = types(&identity);
     let common = common(&key, &value, &AnyOptions::default());
     let kinds = Types { key: key.kind(), value: value.kind() };
-    (known.salvage)(are_words(&key, &value), common, storage, new, &kinds)
+    (known.salvage)(kept(&key, &value), common, storage, new, &kinds)
 }
 
 /// Returns the key and value type that the superblock names.

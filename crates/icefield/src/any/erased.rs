@@ -1,7 +1,9 @@
 //! One object-safe trait over the engines of all designs.
 
+use std::cell::{Cell, RefCell};
 use std::path::Path;
 
+use super::types::Arguments;
 use crate::Result;
 use crate::engine::{Engine, OnDamage, WriteKind};
 use crate::outcome::Cursor;
@@ -11,25 +13,30 @@ use crate::types::{Copied, CopiedAs, Item, Raw, Types, Visit};
 
 /// A page of records, and the cursor of the next page.
 pub(super) type Part = (Vec<(Item, Item)>, Option<Cursor>);
-/// The keys or values of a batch, by their indices.
-pub(super) type Arguments<'a, 'b> = &'b dyn Fn(usize) -> Raw<'a>;
 /// The callback for the results of a batch: takes the index of an operation and the value before it.
 pub(super) type Answer<'a> = &'a mut dyn FnMut(usize, Option<Item>);
 
 /// The calls of [`Engine`] that [`AnyTable`](crate::AnyTable) offers.
 pub(super) trait Erased: Send + Sync {
-    fn get(&self, key: Raw<'_>) -> Result<Option<Item>>;
+    fn get(&self, key: &Raw<'_>) -> Result<Option<Item>>;
     /// Calls `show` with the value, if `key` is present.
-    fn visit(&self, key: Raw<'_>, show: &mut dyn FnMut(Raw<'_>)) -> Result<()>;
-    fn contains(&self, key: Raw<'_>) -> Result<bool>;
-    fn write(&self, kind: WriteKind, key: Raw<'_>, value: Raw<'_>) -> Result<Option<Item>>;
-    fn get_batch(&self, count: usize, key: Arguments<'_, '_>, found: Answer<'_>) -> Result<()>;
+    fn visit(&self, key: &Raw<'_>, show: &mut dyn FnMut(&Raw<'_>)) -> Result<()>;
+    fn contains(&self, key: &Raw<'_>) -> Result<bool>;
+    fn write(&self, kind: WriteKind, key: &Raw<'_>, value: &Raw<'_>) -> Result<Option<Item>>;
+    fn get_batch(&self, count: usize, keys: &Arguments<'_>, found: Answer<'_>) -> Result<()>;
+    /// Calls `show` with the index and the value of each key in order.
+    fn visit_batch(
+        &self,
+        count: usize,
+        keys: &Arguments<'_>,
+        show: &mut dyn FnMut(usize, Option<&Raw<'_>>),
+    ) -> Result<()>;
     fn write_batch(
         &self,
         kind: WriteKind,
         count: usize,
-        key: Arguments<'_, '_>,
-        value: Arguments<'_, '_>,
+        keys: &Arguments<'_>,
+        values: &Arguments<'_>,
         answer: Answer<'_>,
     ) -> Result<()>;
     fn len(&self) -> Result<u64>;
@@ -54,29 +61,52 @@ pub(super) trait Erased: Send + Sync {
 }
 
 impl<E: Engine> Erased for E {
-    fn get(&self, key: Raw<'_>) -> Result<Option<Item>> {
+    fn get(&self, key: &Raw<'_>) -> Result<Option<Item>> {
         E::get(self, key, Copied)
     }
-    fn visit(&self, key: Raw<'_>, show: &mut dyn FnMut(Raw<'_>)) -> Result<()> {
+    fn visit(&self, key: &Raw<'_>, show: &mut dyn FnMut(&Raw<'_>)) -> Result<()> {
         E::get(self, key, Visit(show)).map(|_| ())
     }
-    fn contains(&self, key: Raw<'_>) -> Result<bool> {
+    fn contains(&self, key: &Raw<'_>) -> Result<bool> {
         E::contains(self, key)
     }
-    fn write(&self, kind: WriteKind, key: Raw<'_>, value: Raw<'_>) -> Result<Option<Item>> {
+    fn write(&self, kind: WriteKind, key: &Raw<'_>, value: &Raw<'_>) -> Result<Option<Item>> {
         E::write(self, kind, key, value, Copied)
     }
-    fn get_batch(&self, count: usize, key: Arguments<'_, '_>, found: Answer<'_>) -> Result<()> {
-        E::get_batch(self, count, key, Copied, found)
+    fn get_batch(&self, count: usize, keys: &Arguments<'_>, found: Answer<'_>) -> Result<()> {
+        E::get_batch(self, count, |index| keys.at(index), Copied, found)
+    }
+    fn visit_batch(
+        &self,
+        count: usize,
+        keys: &Arguments<'_>,
+        show: &mut dyn FnMut(usize, Option<&Raw<'_>>),
+    ) -> Result<()> {
+        let (next, show) = (Cell::new(0), RefCell::new(show));
+        // The keys are read in order, so the value is that of the next one.
+        let visit = |value: &Raw<'_>| show.borrow_mut()(next.get(), Some(value));
+        E::get_batch(
+            self,
+            count,
+            |index| keys.at(index),
+            Visit(&visit),
+            |index, value| {
+                if value.is_none() {
+                    show.borrow_mut()(index, None);
+                }
+                next.set(index + 1);
+            },
+        )
     }
     fn write_batch(
         &self,
         kind: WriteKind,
         count: usize,
-        key: Arguments<'_, '_>,
-        value: Arguments<'_, '_>,
+        keys: &Arguments<'_>,
+        values: &Arguments<'_>,
         answer: Answer<'_>,
     ) -> Result<()> {
+        let (key, value) = (|index| keys.at(index), |index| values.at(index));
         E::write_batch(self, kind, count, key, value, Copied, answer)
     }
     fn len(&self) -> Result<u64> {

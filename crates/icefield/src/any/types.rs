@@ -53,6 +53,25 @@ const KNOWN: [Known; 26] = [
     data::<str>(),
 ];
 
+/// The keys or values of a batch, in their stored form.
+pub(super) enum Arguments<'a> {
+    None,
+    Words(Vec<u64>),
+    Bytes(Vec<&'a [u8]>),
+}
+
+impl Arguments<'_> {
+    /// Returns a key or value by its index.
+    #[inline(always)]
+    pub(super) fn at(&self, index: usize) -> Raw<'_> {
+        match self {
+            Self::None => Raw::NONE,
+            Self::Words(words) => Raw::Word(words[index]),
+            Self::Bytes(bytes) => Raw::Slice(bytes[index]),
+        }
+    }
+}
+
 /// A key or value type, under its name in the table's superblock.
 #[derive(Clone)]
 pub(super) struct DataType {
@@ -97,19 +116,53 @@ impl DataType {
     }
 
     /// Returns an error unless `bytes` are a value of this type.
+    #[inline]
     pub(super) fn check(&self, option: &'static str, bytes: &[u8]) -> Result<()> {
         let width = self.known.width;
         if width != 0 && bytes.len() != width {
-            let detail = format!("{} bytes given, but a {} has {width}", bytes.len(), self.name);
-            return Err(Error::InvalidOption { option, detail });
+            return Err(self.wrong_width(option, bytes.len()));
         }
-        if !self.is_valid(bytes) {
-            return Err(Error::InvalidOption {
-                option,
-                detail: format!("the bytes are not a valid {}", self.name),
-            });
+        if !self.known.kind.accepts(&self.raw(bytes)) {
+            return Err(self.not_a_value(option));
         }
         Ok(())
+    }
+
+    #[cold]
+    fn wrong_width(&self, option: &'static str, len: usize) -> Error {
+        let detail = format!("{len} bytes given, but a {} has {}", self.name, self.known.width);
+        Error::InvalidOption { option, detail }
+    }
+
+    #[cold]
+    fn not_a_value(&self, option: &'static str) -> Error {
+        let detail = format!("the bytes are not a valid {}", self.name);
+        Error::InvalidOption { option, detail }
+    }
+
+    /// Returns the stored forms of a batch's keys or values.
+    ///
+    /// # Errors
+    /// As [`DataType::check`].
+    pub(super) fn arguments<'a>(
+        &self,
+        option: &'static str,
+        all: impl ExactSizeIterator<Item = &'a [u8]>,
+    ) -> Result<Arguments<'a>> {
+        if self.known.kind.form == Form::Word {
+            let mut words = Vec::with_capacity(all.len());
+            for bytes in all {
+                self.check(option, bytes)?;
+                words.push(word_of(bytes));
+            }
+            return Ok(Arguments::Words(words));
+        }
+        let mut some = Vec::with_capacity(all.len());
+        for bytes in all {
+            self.check(option, bytes)?;
+            some.push(bytes);
+        }
+        Ok(Arguments::Bytes(some))
     }
 
     /// Returns the type for `check` and `salvage`.
@@ -128,7 +181,7 @@ impl DataType {
 
     /// Converts a stored key or value to the bytes of this type; returns `None` if it is not a value of it.
     pub(super) fn decode(&self, item: Item) -> Option<Vec<u8>> {
-        (self.known.kind.is_valid)(item.raw()).then(|| self.bytes(item))
+        self.known.kind.accepts(&item.raw()).then(|| self.bytes(item))
     }
 
     /// Converts a stored key or value of this type to its bytes.
@@ -142,18 +195,14 @@ impl DataType {
 
     /// Calls `f` with the bytes of a stored key or value; returns `None` if it is not a value of this type.
     #[inline]
-    pub(super) fn show<T>(&self, raw: Raw<'_>, f: impl FnOnce(&[u8]) -> T) -> Option<T> {
-        if !(self.known.kind.is_valid)(raw) {
+    pub(super) fn show<T>(&self, raw: &Raw<'_>, f: impl FnOnce(&[u8]) -> T) -> Option<T> {
+        if !self.known.kind.accepts(raw) {
             return None;
         }
         Some(match raw {
             Raw::Word(word) => f(&word.to_le_bytes()[..self.known.width]),
             bytes => f(bytes.bytes()),
         })
-    }
-
-    fn is_valid(&self, bytes: &[u8]) -> bool {
-        (self.known.kind.is_valid)(self.raw(bytes))
     }
 }
 
@@ -164,6 +213,9 @@ pub(super) const VALUE: &str = "value";
 
 /// Converts at most 8 little-endian bytes to a word.
 pub(super) fn word_of(bytes: &[u8]) -> u64 {
+    if let [a, b, c, d, e, f, g, h] = *bytes {
+        return u64::from_le_bytes([a, b, c, d, e, f, g, h]);
+    }
     let mut word = [0; 8];
     let len = bytes.len().min(8);
     word[..len].copy_from_slice(&bytes[..len]);

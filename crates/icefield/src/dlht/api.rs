@@ -126,7 +126,7 @@ impl<K: Word, V: Word, M: Threading> DlhtTable<K, V, M> {
     /// assert_eq!(table.try_insert(1, 10), Ok(()));
     /// assert_eq!(table.try_insert(1, 20), Err(Occupied(10)));
     /// ```
-    #[inline]
+    #[inline(always)]
     pub fn try_insert(&self, key: K, value: V) -> TryInsert<V> {
         plain(self.try_insert_one(key, value))
     }
@@ -138,7 +138,7 @@ impl<K: Word, V: Word, M: Threading> DlhtTable<K, V, M> {
     /// assert_eq!(table.insert(1, 10), None);
     /// assert_eq!(table.insert(1, 20), Some(10));
     /// ```
-    #[inline]
+    #[inline(always)]
     pub fn insert(&self, key: K, value: V) -> Option<V> {
         plain(self.insert_one(key, value))
     }
@@ -150,7 +150,7 @@ impl<K: Word, V: Word, M: Threading> DlhtTable<K, V, M> {
     /// table.put(1, 10);
     /// assert_eq!(table.get(1), Some(10));
     /// ```
-    #[inline]
+    #[inline(always)]
     pub fn put(&self, key: K, value: V) {
         plain(self.insert_one(key, value));
     }
@@ -655,6 +655,8 @@ impl<K: Word, V: Word, M: Threading> Table for DlhtTable<K, V, M>
 where
     Self: Send + Sync,
 {
+    // Single calls are inlined: in a loop of calls the processor then overlaps more cache misses. Out of line an insert
+    // takes 1.7 times as long.
     type Key = K;
     type Value = V;
 
@@ -665,24 +667,31 @@ where
     fn get_with<R>(&self, key: K, f: impl FnOnce(&V) -> R) -> Result<Option<R>> {
         Ok(self.get_with(key, f))
     }
+    #[inline]
     fn contains(&self, key: K) -> Result<bool> {
         Ok(self.contains(key))
     }
+    #[inline(always)]
     fn try_insert(&self, key: K, value: V) -> Result<std::result::Result<(), Occupied<V>>> {
         self.try_insert_one(key, value)
     }
+    #[inline(always)]
     fn insert(&self, key: K, value: V) -> Result<Option<V>> {
         self.insert_one(key, value)
     }
+    #[inline(always)]
     fn put(&self, key: K, value: V) -> Result<()> {
         self.insert_one(key, value).map(drop)
     }
+    #[inline]
     fn update(&self, key: K, value: V) -> Result<Option<V>> {
         self.update_one(key, value)
     }
+    #[inline]
     fn remove(&self, key: K) -> Result<Option<V>> {
         Ok(self.remove_one(key))
     }
+    #[inline]
     fn delete(&self, key: K) -> Result<()> {
         self.remove_one(key);
         Ok(())

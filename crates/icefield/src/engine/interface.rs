@@ -114,20 +114,20 @@ pub trait Mixed<'a> {
 
 /// The operations on keys. They mean what those of the same names in [`Table`](crate::Table) do.
 pub trait Operations {
-    fn get<T: Take>(&self, key: Raw<'_>, take: T) -> Result<Option<T::Out>>;
-    fn contains(&self, key: Raw<'_>) -> Result<bool>;
+    fn get<T: Take>(&self, key: &Raw<'_>, take: T) -> Result<Option<T::Out>>;
+    fn contains(&self, key: &Raw<'_>) -> Result<bool>;
     /// Runs one write; the value of a removal is [`Raw::NONE`]. Returns the value before it, if the kind of write has
     /// that as a result.
     fn write<T: Take + Copy>(
         &self,
         kind: WriteKind,
-        key: Raw<'_>,
-        value: Raw<'_>,
+        key: &Raw<'_>,
+        value: &Raw<'_>,
         before: T,
     ) -> Result<Option<T::Out>>;
     fn compute<T: Keep>(
         &self,
-        key: Raw<'_>,
+        key: &Raw<'_>,
         keep: T,
         decide: impl FnMut(Option<&T::Out>) -> Decision<T::Out>,
     ) -> Result<Computed<T::Out>>;
@@ -152,7 +152,7 @@ pub trait Operations {
         answer: impl FnMut(usize, Option<T::Out>),
     ) -> Result<()>;
     fn execute<'a>(&self, batch: &mut impl Mixed<'a>, on_failure: OnFailure) -> Result<usize>;
-    fn prefetch(&self, key: Raw<'_>);
+    fn prefetch(&self, key: &Raw<'_>);
 }
 
 /// The operations on a table as a whole. They mean what those of the same names in [`Table`](crate::Table) and

@@ -9,5 +9,5 @@ pub(crate) const MAX_BYTES: usize = 16 << 20;
 #[derive(Clone, Copy)]
 pub(crate) struct LookupKey<'a> {
     pub(crate) hash: u64,
-    pub(crate) key: Raw<'a>,
+    pub(crate) key: &'a Raw<'a>,
 }

@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::Result;
+use crate::storage::alloc::{Pool, Words};
 use crate::storage::superblock::{self, SessionEnd};
 use crate::storage::{Medium, Region};
 
@@ -61,6 +62,21 @@ impl Mending {
                 Ok(there)
             }
         }
+    }
+
+    /// Extends a file of blocks with zeros to what its allocator has handed out, as far as that is known. Clears the
+    /// allocator's other words.
+    pub(crate) fn lengthen_pool(
+        &self,
+        storage: &impl Medium,
+        pool: &Pool,
+        words: &Words,
+    ) -> Result<()> {
+        words.forget(storage);
+        let used = pool.used(storage, words);
+        let used = self.lengthen_blocks(storage, pool.region(), used, pool.block_bytes())?;
+        words.bound(storage, used);
+        Ok(())
     }
 }
 

@@ -4,6 +4,7 @@
 //! share, whose slots hold the two words of a record. The designs do not import one another.
 
 pub(crate) mod dash;
+pub(crate) mod exclusion;
 pub(crate) mod iceberg;
 mod interface;
 pub(crate) mod length;

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::layout::{
     BASES, BLOCK_BYTES, BUCKETS, ENDS_WORD, FILTER_WORD, FILTER_WORDS, FIRST_MASK, FIRST_WORD,
     GROUP_BYTES, LINE_RECORDS, Layout, RECORD_BYTES, Record, Root, Sealed, WIDE, WIDE_BYTES,
-    bucket_of, corrupt, share_of, short,
+    bucket_of, share_of, short,
 };
 use super::line::Line;
 use crate::base::group::Native;
@@ -57,9 +57,8 @@ impl Base {
             || sealed.uuid != uuid
             || sealed.sum(sums) != root.header_sum
         {
-            return Err(corrupt(
+            return Err(region.fault(
                 storage,
-                &region,
                 8,
                 "the file belongs to another index or generation",
             ));
@@ -126,7 +125,7 @@ impl Base {
         if sums.bytes(area) == self.sealed.sums_sum {
             return Ok(());
         }
-        Err(corrupt(storage, &self.region, layout.sums_at(), "the area of checksums is damaged"))
+        Err(self.region.fault(storage, layout.sums_at(), "the area of checksums is damaged"))
     }
 
     /// Returns an error unless a block is intact. Not for the header's block, which is verified when it is read.
@@ -142,7 +141,7 @@ impl Base {
         if sums.bytes(self.bytes(storage, offset, BLOCK_BYTES)?) == sum.load(storage, Relaxed) {
             return Ok(());
         }
-        Err(corrupt(storage, &self.region, offset, "a block's checksum is wrong"))
+        Err(self.region.fault(storage, offset, "a block's checksum is wrong"))
     }
 
     /// Returns an error unless all blocks of a range of the file are intact. Verifies each block once.
@@ -187,7 +186,7 @@ impl Base {
     #[cold]
     pub(super) fn impossible(&self, storage: &impl Medium, group: u64) -> Error {
         let offset = Layout::GROUPS_AT + group * GROUP_BYTES;
-        corrupt(storage, &self.region, offset, "a group's line is damaged")
+        self.region.fault(storage, offset, "a group's line is damaged")
     }
 
     /// Calls `visit` with the payloads of a key, in undefined order, until it returns `false`. Returns an error if the

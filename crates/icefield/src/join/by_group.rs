@@ -12,7 +12,7 @@ use super::delta::Effect;
 use super::layout::as_bytes;
 use super::layout::{
     BLOCK_BYTES, BUCKETS, ENDS_WORD, FILTER_WORD, FIRST_MASK, FIRST_WORD, GROUP_BYTES, Layout,
-    NARROW_RECORDS, RECORD_BYTES, Root, WIDE, corrupt,
+    NARROW_RECORDS, RECORD_BYTES, Root, WIDE,
 };
 use super::merge::{GroupOut, Merged, WRITTEN_BYTES, words};
 use super::placed::{Placed, SHARE_GROUPS, Shares, Sorter};
@@ -115,7 +115,7 @@ impl<M: Medium> Merged<'_, M> {
     fn inconsistent(&self) -> Error {
         let Frame { storage, .. } = &*self.view.frame;
         let detail = "the base does not have the pairs that the delta store removes";
-        corrupt(storage, &self.base().region, self.base().layout().records_at(), detail)
+        self.base().region.fault(storage, self.base().layout().records_at(), detail)
     }
 }
 

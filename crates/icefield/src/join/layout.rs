@@ -218,7 +218,7 @@ impl Sealed {
         let sealed = Self::header(storage, region, sums)?;
         if region.len() < sealed.layout.bytes() {
             let detail = format!("the file ends before byte {}", sealed.layout.bytes());
-            return Err(corrupt(storage, region, region.len(), &detail));
+            return Err(region.fault(storage, region.len(), &detail));
         }
         Ok(sealed)
     }
@@ -237,7 +237,7 @@ impl Sealed {
             },
             sums_sum: load(&header.sums_sum),
         };
-        let fault = |offset, detail: &str| Err(corrupt(storage, region, offset, detail));
+        let fault = |offset, detail: &str| Err(region.fault(storage, offset, detail));
         if load(&header.magic) != MAGIC {
             return fault(0, "the file is not a sealed generation of a join index");
         }
@@ -317,7 +317,7 @@ impl Root {
         let copies = Self::copies(storage, table, sums)?;
         let newest = copies.into_iter().flatten().max_by_key(|root| root.generation);
         newest.ok_or_else(|| {
-            corrupt(storage, table, ROOT_OFFSET, "both copies of the root words are damaged")
+            table.fault(storage, ROOT_OFFSET, "both copies of the root words are damaged")
         })
     }
 
@@ -405,13 +405,6 @@ pub(super) fn words_sum(sums: &Hash, words: &[u64]) -> u64 {
     }
     sums.bytes(&bytes[..words.len() * 8])
 }
-
-/// Returns the error for a fault in a region.
-#[cold]
-pub(super) fn corrupt(storage: &impl Medium, region: &Region, offset: u64, detail: &str) -> Error {
-    Error::corrupt(storage.path().join(region.name()), offset, detail)
-}
-
 /// Returns the error for a region that is too short.
 #[cold]
 pub(super) fn short(storage: &impl Medium, region: &Region) -> Error {
@@ -420,7 +413,7 @@ pub(super) fn short(storage: &impl Medium, region: &Region) -> Error {
     } else {
         "the file ends too early"
     };
-    corrupt(storage, region, region.len(), detail)
+    region.fault(storage, region.len(), detail)
 }
 
 /// Returns records of plain words as bytes, in the form in which cells hold them.

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::delta::Change;
-use super::layout::{DELTAS, corrupt, short, words_sum};
+use super::layout::{DELTAS, short, words_sum};
 use crate::base::hash::Hash;
 use crate::storage::{Cell64, Medium, Region};
 use crate::{Error, Result};
@@ -117,7 +117,7 @@ pub(super) fn replay(
             }
             let detail =
                 format!("delta record {records} is damaged: it was durable before record {later}");
-            return Err(corrupt(storage, region, records * RECORD_BYTES, &detail));
+            return Err(region.fault(storage, records * RECORD_BYTES, &detail));
         } else {
             break;
         }
@@ -125,7 +125,7 @@ pub(super) fn replay(
     }
     if records < expected {
         let detail = format!("delta record {records} of {expected} is damaged");
-        return Err(corrupt(storage, region, records * RECORD_BYTES, &detail));
+        return Err(region.fault(storage, records * RECORD_BYTES, &detail));
     }
     let rest = slots[records as usize..].iter().flatten();
     let stray = rest.filter(|cell| cell.load(storage, Relaxed) != 0).count() as u64;

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use super::base::Base;
 use super::delta::{Change, Delta, DeltaFilter, KeyDelta, MAX_ENTRIES, PayloadDelta};
-use super::layout::{Root, Watermark, corrupt, watermark};
+use super::layout::{Root, Watermark, watermark};
 use super::log::{self, Log, RECORD_BYTES, Tail};
 use super::placed::Placed;
 use super::plan::FilterBits;
@@ -146,7 +146,7 @@ impl<M: Medium> View<M> {
         if end == SessionEnd::Odd && tail.stray > 0 {
             let detail = "the bytes after the last delta record are not a record, and the words of the last session, \
                           which record whether the index was closed, are damaged";
-            return Err(corrupt(storage, &region, tail.records * RECORD_BYTES, detail));
+            return Err(region.fault(storage, tail.records * RECORD_BYTES, detail));
         }
         Ok((view, region, tail))
     }

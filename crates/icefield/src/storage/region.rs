@@ -7,11 +7,14 @@
 //! mapping.
 
 use std::any::Any;
+use std::path::PathBuf;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use super::medium::Properties;
 use super::overlay::Overlay;
+use crate::{Error, Result};
 
 /// One region: a file of the table's directory (or its image in memory), mapped.
 ///
@@ -184,6 +187,56 @@ impl Region {
         // SAFETY: in bounds and aligned (just checked; the base is page-aligned); `Overlay` makes every bit pattern a
         // valid `T` and every access atomic; the mapping outlives `self` (contract of `new`).
         Some(unsafe { start.cast::<T>().as_ref() })
+    }
+
+    /// Returns the error for damage at byte `offset`, with the file's path.
+    #[cold]
+    pub(crate) fn fault(
+        &self,
+        storage: &impl Properties,
+        offset: u64,
+        detail: impl Into<String>,
+    ) -> Error {
+        Error::corrupt(self.path(storage), offset, detail)
+    }
+
+    /// Returns the path of the region's file.
+    pub(crate) fn path(&self, storage: &impl Properties) -> PathBuf {
+        storage.path().join(self.name)
+    }
+
+    /// Like [`Region::at`], with an error that names `what` where the file ends before it.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`].
+    #[inline]
+    pub(crate) fn get<T: Overlay>(
+        &self,
+        storage: &impl Properties,
+        offset: u64,
+        what: &str,
+    ) -> Result<&T> {
+        self.at(offset).ok_or_else(|| self.ends_before(storage, offset, what))
+    }
+
+    /// Like [`Region::slice_at`], with an error that names `what` where the file ends before it.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`].
+    #[inline]
+    pub(crate) fn get_slice<T: Overlay>(
+        &self,
+        storage: &impl Properties,
+        offset: u64,
+        count: usize,
+        what: &str,
+    ) -> Result<&[T]> {
+        self.slice_at(offset, count).ok_or_else(|| self.ends_before(storage, offset, what))
+    }
+
+    #[cold]
+    fn ends_before(&self, storage: &impl Properties, offset: u64, what: &str) -> Error {
+        self.fault(storage, offset, format!("the file ends before {what}"))
     }
 
     /// Returns `count` values of `T` from byte `offset` on, under the conditions of [`Region::at`].

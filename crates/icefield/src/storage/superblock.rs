@@ -42,6 +42,15 @@ pub const TABLE_REGION: &str = "table.ice";
 pub const ROOT_OFFSET: u64 = 4096;
 /// The length of the design's root words in bytes.
 pub const ROOT_BYTES: u64 = 4096;
+
+/// Returns the design's root words.
+pub(crate) fn root_words<'a, T: Overlay>(
+    storage: &impl Medium,
+    table: &'a Region,
+) -> Result<&'a T> {
+    table.get(storage, ROOT_OFFSET, "the root words")
+}
+
 /// The version of the file format that this build reads and writes.
 pub const FORMAT_VERSION: u32 = 1;
 

@@ -60,7 +60,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
     /// # Ok::<(), icefield::Error>(())
     /// ```
     pub fn get(&self, key: Arg<'_, K>) -> Result<Option<Owned<V>>> {
-        self.engine.get(K::raw(key), Own::<V>::NEW)
+        self.engine.get(&K::raw(key), Own::<V>::NEW)
     }
 
     /// Calls `f` with the value of `key` and returns the result, or `None` if the key is absent. No lock is held while
@@ -78,7 +78,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
     /// # Ok::<(), icefield::Error>(())
     /// ```
     pub fn get_with<R>(&self, key: Arg<'_, K>, f: impl FnOnce(&V) -> R) -> Result<Option<R>> {
-        self.engine.get(K::raw(key), Show::<V, _>::new(f))
+        self.engine.get(&K::raw(key), Show::<V, _>::new(f))
     }
 
     /// Returns `true` if `key` is present.
@@ -93,7 +93,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
     /// # Ok::<(), icefield::Error>(())
     /// ```
     pub fn contains(&self, key: Arg<'_, K>) -> Result<bool> {
-        self.engine.contains(K::raw(key))
+        self.engine.contains(&K::raw(key))
     }
 
     /// Inserts `key` only if it is absent; otherwise returns the present value.
@@ -111,7 +111,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
     /// # Ok::<(), icefield::Error>(())
     /// ```
     pub fn try_insert(&self, key: Arg<'_, K>, value: Arg<'_, V>) -> Result<TryInsert<V>> {
-        Ok(occupied::<V>(self.write(WriteKind::TryInsert, key, V::raw(value))?))
+        Ok(occupied::<V>(self.write(WriteKind::TryInsert, key, &V::raw(value))?))
     }
 
     /// Inserts `key` or replaces its value; returns the previous value.
@@ -126,7 +126,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
     /// # Ok::<(), icefield::Error>(())
     /// ```
     pub fn insert(&self, key: Arg<'_, K>, value: Arg<'_, V>) -> Result<Option<Owned<V>>> {
-        self.write(WriteKind::Insert, key, V::raw(value))
+        self.write(WriteKind::Insert, key, &V::raw(value))
     }
 
     /// Inserts `key` or replaces its value, without returning the previous value, which need not be read.
@@ -142,7 +142,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
     /// # Ok::<(), icefield::Error>(())
     /// ```
     pub fn put(&self, key: Arg<'_, K>, value: Arg<'_, V>) -> Result<()> {
-        self.engine.write(WriteKind::Put, K::raw(key), V::raw(value), Ignore).map(|_| ())
+        self.engine.write(WriteKind::Put, &K::raw(key), &V::raw(value), Ignore).map(|_| ())
     }
 
     /// Replaces the value only if `key` is present; returns the previous value. About one flush, and one
@@ -158,7 +158,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
     /// # Ok::<(), icefield::Error>(())
     /// ```
     pub fn update(&self, key: Arg<'_, K>, value: Arg<'_, V>) -> Result<Option<Owned<V>>> {
-        self.write(WriteKind::Update, key, V::raw(value))
+        self.write(WriteKind::Update, key, &V::raw(value))
     }
 
     /// Removes `key`; returns its value.
@@ -174,7 +174,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
     /// # Ok::<(), icefield::Error>(())
     /// ```
     pub fn remove(&self, key: Arg<'_, K>) -> Result<Option<Owned<V>>> {
-        self.write(WriteKind::Remove, key, Raw::NONE)
+        self.write(WriteKind::Remove, key, &Raw::NONE)
     }
 
     /// Removes `key`, without returning whether it was present.
@@ -188,7 +188,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
     /// # Ok::<(), icefield::Error>(())
     /// ```
     pub fn delete(&self, key: Arg<'_, K>) -> Result<()> {
-        self.engine.write(WriteKind::Delete, K::raw(key), Raw::NONE, Ignore).map(|_| ())
+        self.engine.write(WriteKind::Delete, &K::raw(key), &Raw::NONE, Ignore).map(|_| ())
     }
 
     /// Reads, modifies and writes the value of `key` atomically: calls `f` with the present value, then applies
@@ -212,7 +212,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
         key: Arg<'_, K>,
         mut f: impl FnMut(Option<&V>) -> Decision<Owned<V>>,
     ) -> Result<Computed<Owned<V>>> {
-        self.engine.compute(K::raw(key), Own::<V>::NEW, |value| match value {
+        self.engine.compute(&K::raw(key), Own::<V>::NEW, |value| match value {
             None => f(None),
             Some(value) => V::view_owned(value, |value| f(Some(value))),
         })
@@ -595,7 +595,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
     /// # Ok::<(), icefield::Error>(())
     /// ```
     pub fn prefetch(&self, key: Arg<'_, K>) {
-        self.engine.prefetch(K::raw(key));
+        self.engine.prefetch(&K::raw(key));
     }
 
     /// Prefetches `key`, yields to the executor once, then reads the value.
@@ -713,8 +713,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
     }
 
     /// Runs a write whose result is the value before it.
-    fn write(&self, kind: WriteKind, key: Arg<'_, K>, value: Raw<'_>) -> Result<Option<Owned<V>>> {
-        self.engine.write(kind, K::raw(key), value, Own::<V>::NEW)
+    fn write(&self, kind: WriteKind, key: Arg<'_, K>, value: &Raw<'_>) -> Result<Option<Owned<V>>> {
+        self.engine.write(kind, &K::raw(key), value, Own::<V>::NEW)
     }
 
     /// Runs writes whose results are the values before them.

@@ -73,7 +73,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> DurableTable<K, V, PlushHt, 
     /// # Ok::<(), icefield::Error>(())
     /// ```
     pub fn put_async(&self, key: Arg<'_, K>, value: Arg<'_, V>) -> Committed {
-        self.engine.put_async(K::raw(key), V::raw(value))
+        self.engine.put_async(&K::raw(key), &V::raw(value))
     }
 
     /// Returns a future that resolves when everything is durable that was acknowledged before this call, in whatever
@@ -107,7 +107,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> DurableTable<K, V, PlushHt, 
     /// # Ok::<(), icefield::Error>(())
     /// ```
     pub fn put_unlogged(&self, key: Arg<'_, K>, value: Arg<'_, V>) -> Result<()> {
-        self.engine.put_unlogged(K::raw(key), V::raw(value))
+        self.engine.put_unlogged(&K::raw(key), &V::raw(value))
     }
 
     /// Makes all records durable that were put without a log before, on `threads` threads. Root entries without such
@@ -167,7 +167,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> DurableTable<K, V, PlushHt, 
     /// # Ok::<(), icefield::Error>(())
     /// ```
     pub fn range(&self, from: Arg<'_, K>, limit: usize) -> Result<Vec<(Owned<K>, Owned<V>)>> {
-        self.engine.range(K::raw(from), limit, (Own::<K>::NEW, Own::<V>::NEW))
+        self.engine.range(&K::raw(from), limit, (Own::<K>::NEW, Own::<V>::NEW))
     }
 }
 

@@ -93,6 +93,9 @@ pub trait Data: Sealed + 'static {
     /// The form as a type.
     #[doc(hidden)]
     type Stored: StoredForm;
+    /// `true` if every word, or all bytes of the type's width, are a value.
+    #[doc(hidden)]
+    const ACCEPTS_ALL: bool = false;
 
     /// Converts an argument to its stored form.
     fn raw<'a>(arg: Self::Arg<'a>) -> Raw<'a>;
@@ -206,6 +209,9 @@ pub trait Word: Copy + PartialEq + fmt::Debug + Send + Sync + 'static {
     const TYPE: &'static str;
     /// `true` if the type can be a key: equal values must have equal words, which floats do not guarantee.
     const IS_KEY: bool = true;
+    /// `true` if every word represents a value.
+    #[doc(hidden)]
+    const ACCEPTS_ALL: bool = false;
     /// Returns the word that represents the value.
     fn to_word(self) -> u64;
     /// The inverse of [`Word::to_word`]; returns `None` for a word that represents no value.
@@ -217,6 +223,7 @@ impl<W: Word> Data for W {
     type Owned = W;
     const TYPE: &'static str = <W as Word>::TYPE;
     type Stored = InWord;
+    const ACCEPTS_ALL: bool = W::ACCEPTS_ALL;
 
     #[inline]
     fn raw<'a>(arg: W) -> Raw<'a> {

@@ -12,5 +12,5 @@ pub use data::{Arg, Counter, Data, Key, Owned, Raw, RecordArg, Value, Word};
 pub use form::Form;
 #[cfg(test)]
 pub(crate) use form::InWords;
-pub(crate) use form::{Forms, InAnyBytes, InWord, RecordForm, StoredForm, WordArray};
+pub(crate) use form::{Forms, InAnyBytes, InBytes, InWord, RecordForm, StoredForm, WordArray};
 pub(crate) use take::{Copied, CopiedAs, Ignore, Item, Keep, Kind, Own, Show, Take, Types, Visit};

@@ -169,22 +169,23 @@ impl Take for CopiedAs {
         self.0.name
     }
     fn take(self, raw: Raw<'_>) -> Option<Item> {
-        if (self.0.is_valid)(raw) { Copied.take(raw) } else { None }
+        if self.0.accepts(&raw) { Copied.take(raw) } else { None }
     }
     fn take_vec(self, bytes: Vec<u8>) -> Option<Item> {
-        if (self.0.is_valid)(Raw::Slice(&bytes)) { Some(Item::Bytes(bytes)) } else { None }
+        if self.0.accepts(&Raw::Slice(&bytes)) { Some(Item::Bytes(bytes)) } else { None }
     }
 }
 
 /// Calls a closure with the stored form; any bytes are valid.
-pub struct Visit<'a>(pub(crate) &'a mut dyn FnMut(Raw<'_>));
+#[derive(Clone, Copy)]
+pub struct Visit<F>(pub(crate) F);
 
-impl Take for Visit<'_> {
+impl<F: FnOnce(&Raw<'_>)> Take for Visit<F> {
     type Out = ();
 
     #[inline]
     fn take(self, raw: Raw<'_>) -> Option<()> {
-        (self.0)(raw);
+        (self.0)(&raw);
         Some(())
     }
 }
@@ -207,12 +208,20 @@ impl Types {
 pub struct Kind {
     pub(crate) name: &'static str,
     pub(crate) form: Form,
-    /// Returns whether stored bytes are a value of the type.
-    pub(crate) is_valid: fn(Raw<'_>) -> bool,
+    /// Returns whether stored bytes are a value of the type; `None` if all of the type's width are.
+    is_valid: Option<fn(&Raw<'_>) -> bool>,
 }
 
 impl Kind {
     pub(crate) const fn of<D: Data + ?Sized>() -> Self {
-        Self { name: D::TYPE, form: D::FORM, is_valid: |raw| D::view(raw, |_| ()).is_some() }
+        let is_valid: fn(&Raw<'_>) -> bool = |raw| D::view(*raw, |_| ()).is_some();
+        let is_valid = if D::ACCEPTS_ALL { None } else { Some(is_valid) };
+        Self { name: D::TYPE, form: D::FORM, is_valid }
+    }
+
+    /// Returns whether a word, or bytes of the type's width, are a value of the type.
+    #[inline]
+    pub(crate) fn accepts(&self, raw: &Raw<'_>) -> bool {
+        self.is_valid.is_none_or(|is_valid| is_valid(raw))
     }
 }

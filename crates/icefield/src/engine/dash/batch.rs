@@ -104,11 +104,11 @@ impl<R: RecordForm, P: Directory, M: Medium> BatchTable for Dash<R, P, M> {
         let pin = self.core.pin();
         let mut failure = Ok(());
         let reads = pipeline::stages(
-            |index| self.ahead(self.core.records.hash_key(key(index)).hash),
+            |index| self.ahead(self.core.records.hash_key(&key(index)).hash),
             |ahead| ask(&ahead, prefetch_read),
             |ahead| self.core.storage.read_unvalidated(|| self.peek(&ahead)),
             |index, ahead| {
-                let probe = LookupKey { hash: ahead.hash, key: key(index) };
+                let probe = LookupKey { hash: ahead.hash, key: &key(index) };
                 let value = self.lookup_sighted(&pin, &probe, ahead.sighted, |word| word);
                 match value.and_then(|word| found(index, word)) {
                     Ok(()) => ControlFlow::Continue(()),
@@ -134,12 +134,13 @@ impl<R: RecordForm, P: Directory, M: Medium> BatchTable for Dash<R, P, M> {
         let mut writer = Writer::new(self);
         let mut failure = Ok(());
         let writes = pipeline::stages(
-            |index| self.ahead(self.core.records.hash_key(key(index)).hash),
+            |index| self.ahead(self.core.records.hash_key(&key(index)).hash),
             |ahead| ask(&ahead, prefetch_read),
             |ahead| self.core.storage.read_unvalidated(|| self.peek_room(&ahead)),
             |index, ahead| {
-                let write = mode.map(|mode| (mode, value(index)));
-                let mut took = writer.take_up(index, ahead, key(index), write);
+                let value = value(index);
+                let write = mode.map(|mode| (mode, &value));
+                let mut took = writer.take_up(index, ahead, &key(index), write);
                 if took.is_ok() && writer.is_full() {
                     took = writer.run_all(&key, &mut answer);
                 }

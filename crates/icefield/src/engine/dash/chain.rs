@@ -2,7 +2,6 @@
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use super::blocks::ChainBlocks;
 use super::kinds::Kinds;
 use super::layout::ChainBlock;
 use super::segment::{Core, Segment};
@@ -14,14 +13,7 @@ use crate::storage::{Cell64, Medium, Persist, SimHooks};
 
 impl<T: Kinds> Core<T> {
     pub(super) fn chain_block(&self, block: u32) -> Result<&ChainBlock> {
-        let offset = u64::from(block) * size_of::<ChainBlock>() as u64;
-        self.chains.at(offset).ok_or_else(|| {
-            self.corrupt(
-                &self.chains,
-                offset,
-                format!("chained bucket {block} lies outside the file"),
-            )
-        })
+        self.chains.at(&self.storage, block)
     }
 
     /// Returns the first block of a segment's chain, which must not be empty.
@@ -43,8 +35,8 @@ impl<T: Kinds> Core<T> {
         std::iter::from_fn(move || match std::mem::replace(&mut next, Ok(0)) {
             Err(error) => Some(Err(error)),
             Ok(0) => None,
-            Ok(_) if left == 0 => Some(Err(self.corrupt(
-                &self.chains,
+            Ok(_) if left == 0 => Some(Err(self.chains.region().fault(
+                &self.storage,
                 0,
                 format!("the chain of segment {segment} is a cycle"),
             ))),
@@ -71,19 +63,13 @@ impl<T: Kinds> Core<T> {
         for _ in 0..self.chain_length(id)? {
             let Some((block, chained)) = self.chain(id).next().transpose()? else { break };
             let next = chained.next.load(storage, Relaxed);
-            self.chain_blocks.free(
-                storage,
-                &self.root()?.chains,
-                &ChainBlocks(self),
-                (block, id),
-                || {
-                    link.store(storage, next, Release);
-                    // Durable before the block's `next`, which belongs to the chain until now, becomes a link of the
-                    // free list.
-                    storage.persist(link);
-                    Ok(())
-                },
-            )?;
+            self.chains.free(storage, &self.root()?.chains, (block, id), || {
+                link.store(storage, next, Release);
+                // Durable before the block's `next`, which belongs to the chain until now, becomes a link of the
+                // free list.
+                storage.persist(link);
+                Ok(())
+            })?;
         }
         Ok(())
     }
@@ -92,8 +78,7 @@ impl<T: Kinds> Core<T> {
     pub(super) fn new_chain_block(&self, segment: u32) -> Result<Claim> {
         let storage = &self.storage;
         let head = self.header(segment)?.chain.load(storage, Relaxed);
-        let claim =
-            self.chain_blocks.claim(storage, &self.root()?.chains, &ChainBlocks(self), segment)?;
+        let claim = self.chains.claim(storage, &self.root()?.chains, segment)?;
         let block = self.chain_block(claim.block)?;
         version_lock::reset(block.bucket.version_lock(storage));
         stash::reset(storage, &block.bucket);
@@ -112,7 +97,7 @@ impl<T: Kinds> Core<T> {
         let header = self.header(segment.id)?;
         header.chain.store(&self.storage, u64::from(claim.block) + 1, Release);
         self.storage.persist(&header.chain);
-        self.chain_blocks.commit(&self.storage, &self.root()?.chains, &[claim]);
+        self.chains.allocator().commit(&self.storage, &self.root()?.chains, &[claim]);
         Ok(())
     }
 
@@ -132,18 +117,12 @@ impl<T: Kinds> Core<T> {
                 link = &block.next;
             }
             let Some((link, number, next)) = empty else { return Ok(()) };
-            self.chain_blocks.free(
-                storage,
-                &self.root()?.chains,
-                &ChainBlocks(self),
-                (number, segment.id),
-                || {
-                    link.store(storage, next, Release);
-                    // As in `free_chain`.
-                    storage.persist(link);
-                    Ok(())
-                },
-            )?;
+            self.chains.free(storage, &self.root()?.chains, (number, segment.id), || {
+                link.store(storage, next, Release);
+                // As in `free_chain`.
+                storage.persist(link);
+                Ok(())
+            })?;
         }
         Ok(())
     }

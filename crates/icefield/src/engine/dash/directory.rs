@@ -71,14 +71,18 @@ pub trait Directory: Sized + Send + Sync + 'static {
     fn ready<T: Kinds>(&self, core: &Core<T>, hash: u64) -> Result<Located> {
         for _ in 0..PATIENCE {
             let located = self.locate(core, hash)?;
-            if core.is_touched(located.segment) {
+            if core.marks.is_ready(located.segment) {
                 return Ok(located);
             }
             if let Some(located) = self.arrive(core, hash, located)? {
                 return Ok(located);
             }
         }
-        Err(core.corrupt(&core.headers, 0, format!("the segment of hash {hash:#018x} is free")))
+        Err(core.headers.fault(
+            &core.storage,
+            0,
+            format!("the segment of hash {hash:#018x} is free"),
+        ))
     }
 
     /// Completes [`Directory::ready`] for a segment that is not ready. Returns `None` if the hash must be looked up

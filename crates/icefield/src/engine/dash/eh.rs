@@ -14,11 +14,12 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::blocks::{ChainBlocks, SegmentBlocks, check_count};
+use super::blocks::{SegmentBlocks, check_count};
 use super::directory::Directory;
 use super::kinds::{Ablation, Kinds, Whole};
 use super::layout::{Link, MAX_DEPTH, RootWord, State, split_bit};
 use super::located::{Covered, Located, Standing};
+use super::marks::READY;
 use super::recover::ensure_recovered;
 use super::root::{Base, entry_of, hashes_below, planned_segments};
 use super::segment::{Core, Segment};
@@ -132,7 +133,7 @@ impl<A: Ablation> Directory for Eh<A> {
             let link = Link { state: State::Stable, depth: root.depth, side };
             // Bit 63 becomes index bit depth - 1. Two shifts, because depth 0 would need a shift by 64.
             core.complete(&new, link, u64::from(index) << 1 << (63 - root.depth))?;
-            core.mark_ready(new.segment.id);
+            core.marks.set(new.segment.id, READY);
             let entry = &eh.entries(storage, root)?[index as usize];
             entry.store(storage, entry_of(new.segment.id), Release);
             new.unlock();
@@ -150,8 +151,8 @@ impl<A: Ablation> Directory for Eh<A> {
         let root = RootWord::unpack(words.directory.load(&core.storage, Acquire));
         let eh = Self::map(&core.storage, root)?;
         if root.depth > MAX_DEPTH {
-            return Err(core.corrupt(
-                &core.table,
+            return Err(core.table.fault(
+                &core.storage,
                 crate::storage::superblock::ROOT_OFFSET,
                 format!("the directory depth {} is impossible", root.depth),
             ));
@@ -163,12 +164,9 @@ impl<A: Ablation> Directory for Eh<A> {
             &SegmentBlocks(core),
             |block, _| eh.is_owned(core, block),
         )?;
-        resolved += core.chain_blocks.recover(
-            &core.storage,
-            &words.chains,
-            &ChainBlocks(core),
-            |block, owner| Ok(eh.is_owned(core, owner)? && core.owns_chain_block(owner, block)?),
-        )?;
+        resolved += core.chains.recover(&core.storage, &words.chains, |block, owner| {
+            Ok(eh.is_owned(core, owner)? && core.owns_chain_block(owner, block)?)
+        })?;
         Ok((eh, resolved))
     }
 
@@ -231,7 +229,7 @@ impl<A: Ablation> Directory for Eh<A> {
             let offset = u64::from(located.segment) * 32;
             let detail =
                 format!("segment {} is deeper ({depth}) than the directory", located.segment);
-            return Err(core.corrupt(&core.headers, offset, detail));
+            return Err(core.headers.fault(&core.storage, offset, detail));
         }
         Ok(Some(Covered::new(located, hash, depth)))
     }
@@ -299,7 +297,7 @@ impl<A: Ablation> Directory for Eh<A> {
             if left == segment {
                 let offset = u64::from(segment) * 32;
                 let detail = format!("segment {segment} leaves ({link:?}) without a neighbour");
-                return Err(core.corrupt(&core.headers, offset, detail));
+                return Err(core.headers.fault(&core.storage, offset, detail));
             }
             ensure_recovered(core, self, left)?;
             if self.locate(core, pattern)?.segment != segment {
@@ -382,10 +380,10 @@ impl<A: Ablation> Directory for Eh<A> {
         let mut new = core.new_segment(NO_SOURCE)?;
         core.header(new.segment.id)?.chain.store(storage, 0, Release);
         core.complete(&new, Link { state: State::Stable, depth: 0, side: None }, 0)?;
-        core.mark_ready(new.segment.id);
+        core.marks.set(new.segment.id, READY);
         let words = core.root()?;
         core.segment_blocks.prepare_switch(storage, &words.segments, Some(new.segment.id));
-        core.chain_blocks.prepare_switch(storage, &words.chains, None);
+        core.chains.allocator().prepare_switch(storage, &words.chains, None);
         let entry = &self.entries(storage, root)?[0];
         entry.store(storage, entry_of(new.segment.id), Release);
         // P13, as in `double`.
@@ -394,13 +392,13 @@ impl<A: Ablation> Directory for Eh<A> {
         new.unlock();
         self.base.set_word(&core.storage, core.root()?, root.pack());
         core.segment_blocks.switch();
-        core.chain_blocks.switch();
+        core.chains.allocator().switch();
         core.adopt(new)?;
         for id in old_segments {
             let segment = core.segment(id)?;
             let _guards = core.shut(segment);
             core.deferred_free.enter(pin, id);
-            core.mark_away(id);
+            core.marks.away(id);
             retire(segment)?;
         }
         Ok(())

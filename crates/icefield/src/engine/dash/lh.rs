@@ -23,7 +23,7 @@ use std::sync::atomic::Ordering::Acquire;
 pub use growth::{Expansion, Growth};
 
 use super::arrays::Arrays;
-use super::blocks::{ChainBlocks, check_count};
+use super::blocks::check_count;
 use super::directory::Directory;
 use super::extent::{self, Extent};
 use super::kinds::{Kinds, Whole};
@@ -171,7 +171,7 @@ impl Directory for Lh {
         if !extent.is_possible(lh.arrays.first_bits()) {
             let detail = format!("the root word {word:#x} is impossible");
             let offset = crate::storage::superblock::ROOT_OFFSET;
-            return Err(core.corrupt(&core.table, offset, detail));
+            return Err(core.table.fault(&core.storage, offset, detail));
         }
         let parity = extent.parity();
         for array in 0..lh.arrays.arrays_for(extent.count()) {
@@ -181,12 +181,9 @@ impl Directory for Lh {
             }
             check_count(core, place + lh.arrays.size(array))?;
         }
-        let resolved = core.chain_blocks.recover(
-            &core.storage,
-            &words.chains,
-            &ChainBlocks(core),
-            |block, owner| Ok(lh.owns_chain(core, owner)? && core.owns_chain_block(owner, block)?),
-        )?;
+        let resolved = core.chains.recover(&core.storage, &words.chains, |block, owner| {
+            Ok(lh.owns_chain(core, owner)? && core.owns_chain_block(owner, block)?)
+        })?;
         Ok((lh, resolved))
     }
 
@@ -207,7 +204,7 @@ impl Directory for Lh {
     /// Also checks that the segment is ready: it may have been removed, and its split may be due again.
     #[inline(always)]
     fn is_current<T: Kinds>(&self, core: &Core<T>, hash: u64, located: Located) -> bool {
-        self.located(hash) == located && core.is_touched(located.segment)
+        self.located(hash) == located && core.marks.is_ready(located.segment)
     }
 
     /// Returns the source if the split is due and the session only reads, in which case the split is not made.
@@ -224,7 +221,7 @@ impl Directory for Lh {
             }
             let extent = self.extent();
             match self.index(extent, located.segment) {
-                Some(index) if core.is_due(located.segment) => {
+                Some(index) if core.marks.is_due(located.segment) => {
                     located.segment = self.id(extent, extent::source(index));
                 }
                 _ => return Ok(None),
@@ -235,7 +232,8 @@ impl Directory for Lh {
     fn due<T: Kinds>(&self, core: &Core<T>) -> Vec<u32> {
         let extent = self.extent();
         let ids = (0..extent.count()).map(|index| self.id(extent, index));
-        ids.filter(|&id| core.is_due(id) && self.owns_chain(core, id).unwrap_or(false)).collect()
+        ids.filter(|&id| core.marks.is_due(id) && self.owns_chain(core, id).unwrap_or(false))
+            .collect()
     }
 
     fn covered<T: Kinds>(
@@ -293,8 +291,8 @@ impl Directory for Lh {
             return Ok(());
         }
         // A due split must not fail for lack of chained buckets; it needs at most as many as its segment has.
-        let chained = core.chain_blocks.used(&core.storage, &core.root()?.chains);
-        ChainBlocks(core).reserve(2 * chained + SPARE_CHAINED)?;
+        let chained = core.chains.used(&core.storage, &core.root()?.chains);
+        core.chains.blocks(&core.storage).reserve(2 * chained + SPARE_CHAINED)?;
         core.extend_chain(segment)
     }
 
@@ -379,16 +377,16 @@ impl Directory for Lh {
         }
         self.base.grow(storage, new.parity(), self.arrays.most())?;
         self.lay_out(core, new)?;
-        core.chain_blocks.prepare_switch(storage, &core.root()?.chains, None);
+        core.chains.allocator().prepare_switch(storage, &core.root()?.chains, None);
         // P13, as in `provide`; also makes the allocator's words durable.
         storage.fence();
         before(new.generation);
         self.base.set_word(&core.storage, core.root()?, new.pack());
-        core.chain_blocks.switch();
+        core.chains.allocator().switch();
         for id in old_segments {
             if self.arrays.index_at(id.into(), new.parity()).is_some() {
                 // In the new generation this place belongs to another segment, which is not made yet.
-                core.mark_away(id);
+                core.marks.away(id);
             }
             let segment = core.segment(id)?;
             let _guards = core.shut(segment);
@@ -406,7 +404,7 @@ impl Directory for Lh {
         for run in runs(extent) {
             let id = self.id(extent, extent.index(run.first));
             match ensure_recovered(core, self, id) {
-                Ok(_) if core.is_due(id) => {}
+                Ok(_) if core.marks.is_due(id) => {}
                 Ok(_) => segments.push((id, run)),
                 Err(error) => fault(error.to_string()),
             }
@@ -436,7 +434,7 @@ impl Directory for Lh {
         // Counts both places of the first array.
         let end = self.arrays.first() + self.segments(core);
         let spare =
-            (0..end as u32).filter(|&id| self.index(extent, id).is_none() || core.is_due(id));
+            (0..end as u32).filter(|&id| self.index(extent, id).is_none() || core.marks.is_due(id));
         Ok((spare.collect(), end))
     }
 

@@ -5,7 +5,6 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::Dash;
-use super::blocks::ChainBlocks;
 use super::directory::Directory;
 use super::insert::Locked;
 use super::kinds::Of;
@@ -168,15 +167,14 @@ impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
         let words = core.root()?;
         let chained: Vec<u32> = findings.chained.iter().copied().collect();
         let (segment_free, segment_count) = self.directory.spare(core)?;
-        let chain_free =
-            core.chain_blocks.free_blocks(&core.storage, &words.chains, &ChainBlocks(core))?;
+        let chain_free = core.chains.free_blocks(&core.storage, &words.chains)?;
         let all = [
             ("segment", segments, segment_free, segment_count),
             (
                 "chained bucket",
                 &chained[..],
                 chain_free,
-                core.chain_blocks.used(&core.storage, &words.chains),
+                core.chains.used(&core.storage, &words.chains),
             ),
         ];
         for (name, used, free, count) in all {
@@ -203,8 +201,7 @@ impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
             u64::try_from(counter.sum()).unwrap_or(0)
         };
         let segments = self.directory.segments(core);
-        let chained =
-            core.root().map_or(0, |words| core.chain_blocks.used(&core.storage, &words.chains));
+        let chained = core.root().map_or(0, |words| core.chains.used(&core.storage, &words.chains));
         let blobs = core.records.blobs();
         let in_use = blobs.map_or(0, |blobs| blobs.bytes_in_use(&core.storage));
         let blobs = blobs.map(BlobStore::stats).unwrap_or_default();
@@ -222,7 +219,7 @@ impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
             ("blob_bytes", in_use),
         ];
         details.extend(self.directory.details());
-        let regions = [&core.table, &core.headers, &core.segments, &core.chains];
+        let regions = [&core.table, &core.headers, &core.segments, core.chains.region()];
         Stats {
             len_estimate: self.length.estimate(self.directory.generation()),
             capacity: self.directory.capacity(core),
@@ -287,7 +284,7 @@ impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
                 let place = format!("segment {}, bucket {number}, slot {slot}", segment.id);
                 let is_home =
                     |hash| self.check_record(segment, (number, site), bucket, (slot, hash));
-                let put = |key: Raw<'_>, value: Raw<'_>| {
+                let put = |key: &Raw<'_>, value: &Raw<'_>| {
                     rescued.write(WriteKind::Put, key, value, Ignore).map(|_| ())
                 };
                 let words = bucket.record(&core.storage, slot);

@@ -1,8 +1,10 @@
 //! The marks of segments in DRAM: what this session has done with each.
 
+use std::io;
 use std::sync::atomic::AtomicU8;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
+use crate::base::memory::GrowingArray;
 use crate::storage::Medium;
 use crate::{Error, Result};
 
@@ -19,11 +21,68 @@ pub(super) const STILL: u8 = 4;
 /// In a session that only reads: the split that makes the segment is due, so its records are in another segment.
 pub(super) const DUE: u8 = 5;
 
-/// The exclusive right to recover a segment: its mark is `RECOVERING`. `Core::set_mark` ends the recovery. If this is
+/// The exclusive right to recover a segment: its mark is `RECOVERING`. [`Marks::set`] ends the recovery. If this is
 /// dropped before, another thread can try.
 pub(super) struct Mark<'a> {
     state: &'a AtomicU8,
     before: u8,
+}
+
+/// The marks of all segments.
+pub(super) struct Marks(GrowingArray<AtomicU8>);
+
+impl Marks {
+    /// Returns marks, none of which is in use yet, with reserved addresses for `most` segments.
+    pub(super) fn new(most: usize) -> io::Result<Self> {
+        GrowingArray::new(most).map(Self)
+    }
+
+    /// Makes the marks of the first `segments` segments usable.
+    pub(super) fn extend(&self, segments: usize) -> io::Result<()> {
+        self.0.extend(segments)
+    }
+
+    pub(super) fn of(&self, id: u32) -> u8 {
+        // Acquire (E5): pairs with the Release in `set`.
+        self.0.get(id as usize).map_or(UNTOUCHED, |state| state.load(Acquire))
+    }
+
+    /// Returns whether a segment has been recovered in this session. A thread that sees the mark sees the reset locks.
+    #[inline]
+    pub(super) fn is_ready(&self, id: u32) -> bool {
+        self.of(id) == READY
+    }
+
+    /// Returns whether the segment's split is due and will not be made in this session.
+    pub(super) fn is_due(&self, id: u32) -> bool {
+        self.of(id) == DUE
+    }
+
+    pub(super) fn set(&self, id: u32, mark: u8) {
+        if let Some(state) = self.0.get(id as usize) {
+            // Release (E5): a thread that sees the mark sees the reset locks and the state that recovery determined.
+            state.store(mark, Release);
+        }
+    }
+
+    /// Marks a segment that was ready as no longer part of the table.
+    pub(super) fn away(&self, id: u32) {
+        if let Some(state) = self.0.get(id as usize) {
+            // The mark of a segment that this session never used does not change. Release: as in `set`.
+            let _ = state.compare_exchange(READY, AWAY, Release, Relaxed);
+        }
+    }
+
+    /// Takes the mark of a segment that is not ready; see [`Mark::take`]. Returns `None` also for a segment that does
+    /// not exist.
+    pub(super) fn take(&self, storage: &impl Medium, id: u32) -> Result<Option<Mark<'_>>> {
+        self.0.get(id as usize).map_or(Ok(None), |state| Mark::take(storage, state))
+    }
+
+    /// Takes the mark of a segment that is `AWAY`. Returns `None` for any other segment.
+    pub(super) fn take_away(&self, id: u32) -> Option<Mark<'_>> {
+        Mark::take_away(self.0.get(id as usize)?)
+    }
 }
 
 impl<'a> Mark<'a> {
@@ -32,7 +91,7 @@ impl<'a> Mark<'a> {
     /// # Errors
     /// The process was forked while a thread of its parent recovered the segment: in this process the recovery would
     /// never end.
-    pub(super) fn take(storage: &impl Medium, state: &'a AtomicU8) -> Result<Option<Self>> {
+    fn take(storage: &impl Medium, state: &'a AtomicU8) -> Result<Option<Self>> {
         let mut before = state.load(Acquire);
         let mut rounds = 0;
         loop {
@@ -46,7 +105,7 @@ impl<'a> Mark<'a> {
                     rounds = rounds.saturating_add(1);
                     before = state.load(Acquire);
                 }
-                // AcqRel: only one thread recovers; Acquire pairs with the Release in `set_mark`.
+                // AcqRel: only one thread recovers; Acquire pairs with the Release in `Marks::set`.
                 _ => match state.compare_exchange(before, RECOVERING, AcqRel, Acquire) {
                     Ok(before) => return Ok(Some(Self { state, before })),
                     Err(now) => before = now,
@@ -58,7 +117,7 @@ impl<'a> Mark<'a> {
 
 impl<'a> Mark<'a> {
     /// Takes the mark of a segment that is `AWAY`. Returns `None` if the segment is in another state.
-    pub(super) fn take_away(state: &'a AtomicU8) -> Option<Self> {
+    fn take_away(state: &'a AtomicU8) -> Option<Self> {
         state
             .compare_exchange(AWAY, RECOVERING, AcqRel, Relaxed)
             .ok()

@@ -5,24 +5,13 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use super::kinds::Kinds;
-use super::layout::{Bucket, ChainBlock, Header, Link, State};
+use super::layout::{Bucket, Header, Link, State};
 use super::root::hashes_below;
 use super::segment::Core;
 use crate::Result;
 use crate::engine::mending::Mending;
 
 impl<T: Kinds> Core<T> {
-    /// Replaces missing chained buckets by zeros: they are empty and end their chains.
-    pub(super) fn mend_chains(&self, mending: &Mending) -> Result<()> {
-        let words = &self.root()?.chains;
-        words.forget(&self.storage);
-        let used = self.chain_blocks.used(&self.storage, words);
-        let bytes = size_of::<ChainBlock>() as u64;
-        let used = mending.lengthen_blocks(&self.storage, &self.chains, used, bytes)?;
-        words.bound(&self.storage, used);
-        Ok(())
-    }
-
     /// Replaces missing segments by zeros, which means that they are empty. Returns the number of segments afterwards.
     pub(super) fn mend_segments(&self, segments: u64, mending: &Mending) -> Result<u64> {
         let (storage, bytes) = (&self.storage, size_of::<Header>() as u64);
@@ -86,8 +75,7 @@ impl<T: Kinds> Core<T> {
         if !made.is_empty() {
             mending.note(format!("{} segment headers rebuilt", made.len()));
         }
-        if made.contains(&false) && self.chain_blocks.used(&self.storage, &self.root()?.chains) > 0
-        {
+        if made.contains(&false) && self.chains.used(&self.storage, &self.root()?.chains) > 0 {
             mending.note("the chained buckets of these segments are lost".to_owned());
         }
         Ok(())

@@ -56,7 +56,7 @@ impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
             return self.lookup_locked(probe, take);
         }
         if let Some(target) = sighted
-            && self.core.is_touched(target.located.segment)
+            && self.core.marks.is_ready(target.located.segment)
             && let Search::Sure(found) = self.search(target, probe, &take)?
         {
             return Ok(found);
@@ -237,7 +237,7 @@ impl<R: RecordForm, P: Directory, M: Medium> SlotTable for Dash<R, P, M> {
 
     #[cold]
     fn fault_in_slot(&self, detail: String) -> Error {
-        self.core.corrupt(&self.core.segments, 0, detail)
+        self.core.segments.fault(&self.core.storage, 0, detail)
     }
 
     #[inline]
@@ -256,7 +256,7 @@ impl<R: RecordForm, P: Directory, M: Medium> SlotTable for Dash<R, P, M> {
         Ok(match self.try_locate(probe.hash) {
             Some(target)
                 if P::Ablation::PARTS.optimistic
-                    && self.core.is_touched(target.located.segment) =>
+                    && self.core.marks.is_ready(target.located.segment) =>
             {
                 match self.search(target, probe, |word| word)? {
                     Search::Sure(found) => Some(found),
@@ -310,7 +310,7 @@ impl<R: RecordForm, P: Directory, M: Medium> SlotTable for Dash<R, P, M> {
         }
         let core = &self.core;
         let detail = format!("{MAX_ROUNDS} splits made no room for a record");
-        Err(core.corrupt(&core.segments, 0, detail))
+        Err(core.segments.fault(&core.storage, 0, detail))
     }
 
     fn compare_and_replace(

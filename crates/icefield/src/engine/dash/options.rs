@@ -1,25 +1,25 @@
 //! Creates and opens tables.
 
+use std::mem::offset_of;
 use std::sync::Mutex;
 use std::time::Instant;
 
 use super::Dash;
-use super::blocks::check_blocks;
 use super::deferred_free::DeferredFree;
 use super::directory::Directory;
 use super::kinds::Of;
 use super::layout::{ChainBlock, Geometry, Header, Root};
+use super::marks::Marks;
 use super::segment::{Core, Counts};
 use super::still::Still;
 use crate::base::hash::Hash;
-use crate::base::memory::GrowingArray;
 use crate::engine::Design;
 use crate::engine::length::Length;
 use crate::engine::opening::{Common, report};
 use crate::engine::slots::Records;
 use crate::report::RecoveryReport;
-use crate::storage::alloc::Allocator;
-use crate::storage::superblock::{self, Identity, ROOT_OFFSET, SessionStart, impossible};
+use crate::storage::alloc::{Allocator, Pool};
+use crate::storage::superblock::{self, Identity, SessionStart, impossible};
 use crate::storage::{Medium, Region};
 use crate::types::{Forms, RecordForm, StoredForm};
 use crate::{Error, Result};
@@ -97,22 +97,15 @@ impl<P: Directory> Opening<P> {
         let (table, identity) = superblock::read(&storage)?;
         self.common.types.check(&storage, &identity, P::DESIGN)?;
         let opened = self.with_identity(&storage, &identity)?;
-        let root = table.at::<Root>(ROOT_OFFSET).ok_or_else(|| {
-            Error::corrupt(
-                storage.path().join(table.name()),
-                ROOT_OFFSET,
-                "the file ends before the root words",
-            )
-        })?;
+        let root = superblock::root_words::<Root>(&storage, &table)?;
         let generation =
             P::generation_in(root.directory.load(&storage, std::sync::atomic::Ordering::Acquire));
         let core = opened.core::<R, M>(storage, table.clone(), &identity, generation)?;
         if let Some(mending) = &opened.common.mending {
-            core.mend_chains(mending)?;
+            mending.lengthen_pool(&core.storage, &core.chains, &core.root()?.chains)?;
             P::mend(&core, opened.settings.policy, mending)?;
         }
-        let chains = core.chain_blocks.used(&core.storage, &core.root()?.chains);
-        check_blocks(&core, &core.chains, chains, size_of::<ChainBlock>() as u64)?;
+        core.chains.check_used(&core.storage, &core.root()?.chains)?;
         // This precedes the start of the session: a crash here leaves only work that the next opening repeats.
         let (directory, resolved) = <P as Directory>::open(&core, opened.settings.policy)?;
         let session = superblock::resume_session(&core.storage, &table, &identity)?;
@@ -182,7 +175,7 @@ impl<P: Directory> Opening<P> {
         let segment_space = (most_segments * segment_bytes).next_multiple_of(4096);
         let segments = storage.region_with_holes("segments.ice", segment_space)?;
         let chains = storage.region("chains.ice", (limit / CHAIN_SHARE).next_multiple_of(4096))?;
-        let touched = GrowingArray::new((segments.max_bytes() / segment_bytes) as usize)
+        let marks = Marks::new((segments.max_bytes() / segment_bytes) as usize)
             .map_err(|source| Error::io(storage.path(), source))?;
         let still = match storage.check_writable() {
             Err(Error::ReadOnly) => {
@@ -199,16 +192,16 @@ impl<P: Directory> Opening<P> {
         let records =
             Records::open(&storage, hash, params)?.always_pinned().verifying(self.common.verify);
         let set = (generation & 1) as usize;
+        let link = offset_of!(ChainBlock, next) as u64;
         let core = Core {
             geometry: self.settings.geometry,
             records,
             table,
             headers,
             segments,
-            chains,
+            chains: Pool::new(chains, set, size_of::<ChainBlock>() as u64, link),
             segment_blocks: Allocator::new(set),
-            chain_blocks: Allocator::new(set),
-            touched,
+            marks,
             still,
             deferred_free: DeferredFree::default(),
             chained_split: Mutex::new(()),

@@ -15,7 +15,7 @@ use super::directory::Directory;
 use super::kinds::Kinds;
 use super::layout::{Bucket, Meta, SLOTS, State};
 use super::located::Standing;
-use super::marks::{DUE, Mark, STILL};
+use super::marks::{DUE, READY, STILL};
 use super::segment::{Core, Segment};
 use super::still::Still;
 use crate::base::version_lock;
@@ -30,7 +30,7 @@ pub(super) fn ensure_recovered<T: Kinds>(
     directory: &impl Directory,
     id: u32,
 ) -> Result<bool> {
-    if core.is_touched(id) {
+    if core.marks.is_ready(id) {
         return Ok(true);
     }
     recover(core, directory, id)
@@ -38,9 +38,6 @@ pub(super) fn ensure_recovered<T: Kinds>(
 
 #[cold]
 fn recover<T: Kinds>(core: &Core<T>, directory: &impl Directory, id: u32) -> Result<bool> {
-    let Some(state) = core.touched.get(id as usize) else {
-        return Err(core.corrupt(&core.segments, 0, format!("segment {id} lies outside the file")));
-    };
     refuse_child(&core.storage)?;
     let segment = core.segment(id)?;
     if core.still.is_none()
@@ -49,19 +46,21 @@ fn recover<T: Kinds>(core: &Core<T>, directory: &impl Directory, id: u32) -> Res
         // The files belong to the parent process, which may have recovered the segment since and be changing it.
         return Err(Error::Forked);
     }
-    let Some(mark) = Mark::take(&core.storage, state)? else { return Ok(core.mark(id) != DUE) };
+    let Some(mark) = core.marks.take(&core.storage, id)? else {
+        return Ok(!core.marks.is_due(id));
+    };
     match directory.determine_state(core, id, mark.is_fresh())? {
         Standing::Whole => {}
         Standing::Born => return Ok(true),
         Standing::Elsewhere => return Ok(false),
         Standing::Due => {
-            core.set_mark(id, DUE);
+            core.marks.set(id, DUE);
             return Ok(false);
         }
     }
     let Some(still) = &core.still else {
         recover_segment(core, directory, segment)?;
-        core.mark_ready(id);
+        core.marks.set(id, READY);
         return Ok(true);
     };
     fetch(core, segment);
@@ -107,8 +106,8 @@ fn check_metadata<T: Kinds>(core: &Core<T>, segment: Segment<'_>) -> Result<()> 
         if (meta.allocated() | meta.members()) & !core.geometry.slot_mask() != 0 {
             let detail =
                 format!("a bucket of segment {} has impossible metadata {meta:?}", segment.id);
-            return Err(core.corrupt(
-                &core.segments,
+            return Err(core.segments.fault(
+                &core.storage,
                 u64::from(segment.id) * core.geometry.segment_bytes(),
                 detail,
             ));
@@ -199,7 +198,7 @@ impl<T: Kinds> Core<T> {
                 still.note(segment.id, self.geometry.home(self.hash_at(bucket, slot)?));
             }
         }
-        self.set_mark(segment.id, STILL);
+        self.marks.set(segment.id, STILL);
         Ok(())
     }
 

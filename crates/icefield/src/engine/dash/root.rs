@@ -103,7 +103,7 @@ impl Base {
         let region = &self.regions[parity];
         region.slice_at(places.start * 8, (places.end - places.start) as usize).ok_or_else(|| {
             let detail = format!("the file ends before entry {} of the directory", places.end);
-            Error::corrupt(storage.path().join(region.name()), places.start * 8, detail)
+            region.fault(storage, places.start * 8, detail)
         })
     }
 
@@ -124,7 +124,7 @@ impl Base {
             }
             None => format!("the file ends before entry {place} of the directory"),
         };
-        Error::corrupt(storage.path().join(region.name()), place * 8, detail)
+        region.fault(storage, place * 8, detail)
     }
 
     /// Returns a guard that is held during splits.

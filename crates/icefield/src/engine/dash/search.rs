@@ -270,9 +270,10 @@ mod tests {
         let core = &table.core;
         for (clearings, key) in [(0, 7), (1, 7), (2, 7), (1, 199), (2, 199), (1, 1000), (2, 1000)] {
             for key in 0..200 {
-                table.write(WriteKind::Put, Raw::Word(key), Raw::Word(key), Ignore)?;
+                table.write(WriteKind::Put, &Raw::Word(key), &Raw::Word(key), Ignore)?;
             }
-            let probe = core.records.hash_key(Raw::Word(key));
+            let raw = Raw::Word(key);
+            let probe = core.records.hash_key(&raw);
             let Some(target) = table.try_locate(probe.hash) else {
                 return Err("no segment".into());
             };

@@ -2,21 +2,19 @@
 //! common.
 
 use std::sync::Mutex;
-use std::sync::atomic::AtomicU8;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::Acquire;
 
 use super::bucket::Guard;
 use super::deferred_free::DeferredFree;
 use super::kinds::Kinds;
 use super::layout::{Bucket, Geometry, Header, Link, MAX_DEPTH, Root};
 use super::located::Located;
-use super::marks::{AWAY, DUE, Mark, READY, UNTOUCHED};
+use super::marks::{Mark, Marks};
 use super::still::Still;
 use crate::base::counter::ShardedCounter;
-use crate::base::memory::GrowingArray;
 use crate::engine::slots::{EpochGuard, Records};
-use crate::storage::alloc::Allocator;
-use crate::storage::superblock::ROOT_OFFSET;
+use crate::storage::alloc::{Allocator, Pool};
+use crate::storage::superblock;
 use crate::storage::{Properties, Region, Regions};
 use crate::{Error, Result};
 
@@ -30,11 +28,9 @@ pub struct Core<T: Kinds> {
     pub(super) table: Region,
     pub(super) headers: Region,
     pub(super) segments: Region,
-    pub(super) chains: Region,
     pub(super) segment_blocks: Allocator,
-    pub(super) chain_blocks: Allocator,
-    /// The recovery mark of each segment in this session (`recover`).
-    pub(super) touched: GrowingArray<AtomicU8>,
+    pub(super) chains: Pool,
+    pub(super) marks: Marks,
     /// Present in a table that is opened for reading only.
     pub(super) still: Option<Still>,
     /// Freed space: segments (`eh`) or arrays of segments (`lh`).
@@ -105,14 +101,7 @@ impl Site {
 
 impl<T: Kinds> Core<T> {
     pub(super) fn root(&self) -> Result<&Root> {
-        self.table.at::<Root>(ROOT_OFFSET).ok_or_else(|| {
-            self.corrupt(&self.table, ROOT_OFFSET, "the file ends before the root words")
-        })
-    }
-
-    /// Builds an error for damage in one of the table's files.
-    pub(super) fn corrupt(&self, region: &Region, offset: u64, detail: impl Into<String>) -> Error {
-        Error::corrupt(self.storage.path().join(region.name()), offset, detail)
+        superblock::root_words(&self.storage, &self.table)
     }
 
     #[inline]
@@ -137,21 +126,21 @@ impl<T: Kinds> Core<T> {
     #[cold]
     fn no_segment(&self, id: u32) -> Error {
         let offset = u64::from(id) * self.geometry.segment_bytes();
-        self.corrupt(&self.segments, offset, format!("segment {id} lies outside the file"))
+        self.segments.fault(&self.storage, offset, format!("segment {id} lies outside the file"))
     }
 
     pub(super) fn header(&self, id: u32) -> Result<&Header> {
         let offset = u64::from(id) * size_of::<Header>() as u64;
         self.headers.at(offset).ok_or_else(|| {
-            self.corrupt(&self.headers, offset, format!("segment {id} lies outside the file"))
+            self.headers.fault(&self.storage, offset, format!("segment {id} lies outside the file"))
         })
     }
 
     pub(super) fn link(&self, id: u32) -> Result<Link> {
         let word = self.header(id)?.link.load(&self.storage, Acquire);
         Link::unpack(word).ok_or_else(|| {
-            self.corrupt(
-                &self.headers,
+            self.headers.fault(
+                &self.storage,
                 u64::from(id) * size_of::<Header>() as u64,
                 format!("the link word {word:#x} of segment {id} is impossible"),
             )
@@ -201,7 +190,7 @@ impl<T: Kinds> Core<T> {
     /// Extends the marks in DRAM to the number of segments in the file.
     pub(super) fn reach(&self) -> Result<()> {
         let segments = self.segments.len() / self.geometry.segment_bytes();
-        let extended = self.touched.extend((segments as usize).min(self.most_segments()));
+        let extended = self.marks.extend((segments as usize).min(self.most_segments()));
         extended.map_err(|source| Error::io(self.storage.path(), source))
     }
 
@@ -211,7 +200,7 @@ impl<T: Kinds> Core<T> {
         let needed = |segments: u64| segments.saturating_mul(bytes + size_of::<Header>() as u64);
         // The limit is one less than the maximum: linear hashing cannot have more.
         if segments > (self.most_segments() as u64).min((1 << MAX_DEPTH) - 1) {
-            let path = self.storage.path().join(self.segments.name());
+            let path = self.segments.path(&self.storage);
             return Err(Error::NoSpace { path, needed_bytes: needed(segments) });
         }
         let used = self.segment_blocks.used(&self.storage, &self.root()?.segments).max(present);
@@ -221,13 +210,6 @@ impl<T: Kinds> Core<T> {
 
     fn most_segments(&self) -> usize {
         (self.segments.max_bytes() / self.geometry.segment_bytes()) as usize
-    }
-
-    /// Returns whether a segment has been recovered in this session.
-    #[inline]
-    pub(super) fn is_touched(&self, id: u32) -> bool {
-        // Acquire: pairs with the Release in `set_mark`; a thread that sees the mark sees the reset locks.
-        self.touched.get(id as usize).is_some_and(|state| state.load(Acquire) == READY)
     }
 
     /// Protects by-reference records from reuse while the pin is held.
@@ -255,26 +237,10 @@ impl<T: Kinds> Core<T> {
 
 /// Marks of segments.
 impl<T: Kinds> Core<T> {
-    pub(super) fn mark_ready(&self, id: u32) {
-        self.set_mark(id, READY);
-    }
-
-    pub(super) fn set_mark(&self, id: u32, mark: u8) {
-        if let Some(state) = self.touched.get(id as usize) {
-            // Release (E5): a thread that sees the mark sees the reset locks and the state that recovery determined.
-            state.store(mark, Release);
-        }
-    }
-
-    pub(super) fn mark(&self, id: u32) -> u8 {
-        // Acquire (E5): pairs with the Release in `set_mark`.
-        self.touched.get(id as usize).map_or(UNTOUCHED, |state| state.load(Acquire))
-    }
-
     /// Takes the mark of a segment that is not part of the table and that no operation can access. Returns `None` for
     /// any other segment.
     pub(super) fn take_away(&self, id: u32) -> Option<Mark<'_>> {
-        let mark = Mark::take_away(self.touched.get(id as usize)?)?;
+        let mark = self.marks.take_away(id)?;
         // While this thread holds the mark, no other thread can free the segment again.
         (!self.deferred_free.waits(id)).then_some(mark)
     }
@@ -294,18 +260,5 @@ impl<T: Kinds> Core<T> {
             self.storage.punch(&self.segments, first, end - first)?;
         }
         Ok(())
-    }
-
-    /// Marks a segment that was ready as no longer part of the table.
-    pub(super) fn mark_away(&self, id: u32) {
-        if let Some(state) = self.touched.get(id as usize) {
-            // The mark of a segment that this session never used does not change. Release: as in `set_mark`.
-            let _ = state.compare_exchange(READY, AWAY, Release, Relaxed);
-        }
-    }
-
-    /// Returns whether the segment's split is due and will not be made in this session.
-    pub(super) fn is_due(&self, id: u32) -> bool {
-        self.mark(id) == DUE
     }
 }

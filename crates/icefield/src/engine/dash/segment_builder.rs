@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering::{Acquire, Release};
 
-use super::blocks::{ChainBlocks, SegmentBlocks};
+use super::blocks::SegmentBlocks;
 use super::bucket::Guard;
 use super::kinds::Kinds;
 use super::layout::{Bucket, ChainBlock, Link};
@@ -44,10 +44,7 @@ impl<T: Kinds> Core<T> {
                 return Err(error);
             }
         };
-        let mark = match self.touched.get(claim.block as usize) {
-            Some(state) => Mark::take(&self.storage, state)?,
-            None => None,
-        };
+        let mark = self.marks.take(&self.storage, claim.block)?;
         let reserved = self.reserve_segment(claim.block);
         let emptied = match (mark, reserved) {
             (Some(mark), Ok(())) => self.emptied(segment, mark.is_fresh(), Some(mark)),
@@ -131,7 +128,7 @@ impl<T: Kinds> Core<T> {
     #[cold]
     fn in_use(&self, id: u32) -> crate::Error {
         let offset = u64::from(id) * self.geometry.segment_bytes();
-        self.corrupt(&self.segments, offset, format!("segment {id} is free and in use"))
+        self.segments.fault(&self.storage, offset, format!("segment {id} is free and in use"))
     }
 
     /// Reserves the space of a segment, which may have been returned to the file system.
@@ -165,7 +162,7 @@ impl<T: Kinds> Core<T> {
         let root = self.root()?;
         self.header(new.segment.id)?.chain.store(&self.storage, 0, Release);
         for claim in new.chain_claims {
-            self.chain_blocks.abandon(&self.storage, &root.chains, &ChainBlocks(self), claim)?;
+            self.chains.abandon(&self.storage, &root.chains, claim)?;
         }
         drop(new.guards);
         self.segment_blocks.abandon(&self.storage, &root.segments, &SegmentBlocks(self), claim)
@@ -174,7 +171,7 @@ impl<T: Kinds> Core<T> {
     /// Commits the allocation of a new segment that is durably linked.
     pub(super) fn adopt(&self, new: NewSegment<'_, T::Medium>) -> Result<()> {
         let root = self.root()?;
-        self.chain_blocks.commit(&self.storage, &root.chains, &new.chain_claims);
+        self.chains.allocator().commit(&self.storage, &root.chains, &new.chain_claims);
         self.segment_blocks.commit(&self.storage, &root.segments, new.claim.as_slice());
         Ok(())
     }

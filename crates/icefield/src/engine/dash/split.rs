@@ -13,6 +13,7 @@ use super::directory::Directory;
 use super::insert::copy_fingerprint;
 use super::kinds::Kinds;
 use super::layout::{Bucket, Link, State, split_bit};
+use super::marks::READY;
 use super::segment::{Core, Segment};
 use super::segment_builder::NewSegment;
 use super::stash;
@@ -48,7 +49,7 @@ impl<T: Kinds> Core<T> {
         new.unlock();
         // P15, commit point of the split: from here on it is rolled forward.
         self.set_link(segment.id, State::Splitting, link.depth, Some(new_id))?;
-        self.mark_ready(new_id);
+        self.marks.set(new_id, READY);
         self.adopt(new)?;
         directory.redirect(self, (pattern | bit, link.depth + 1), segment.id, new_id)?;
         guards.iter().for_each(Guard::begin_change);

@@ -68,8 +68,8 @@ impl<'t, R: RecordForm, P: Directory, M: Medium> Writer<'t, R, P, M> {
         &mut self,
         index: usize,
         ahead: Ahead<'t>,
-        key: Raw<'_>,
-        write: Option<(WriteMode, Raw<'_>)>,
+        key: &Raw<'_>,
+        write: Option<(WriteMode, &Raw<'_>)>,
     ) -> Result<()> {
         let core = &self.table.core;
         core.storage.check_writable()?;
@@ -113,7 +113,7 @@ impl<'t, R: RecordForm, P: Directory, M: Medium> Writer<'t, R, P, M> {
                 fresh = true;
             } else if attempt == Attempt::Alone || ran == 0 {
                 let Waiting { index, ahead, write } = self.waiting.remove(0);
-                let probe = LookupKey { hash: ahead.hash, key: key_of(index) };
+                let probe = LookupKey { hash: ahead.hash, key: &key_of(index) };
                 self.table
                     .write_alone(&self.pin, &probe, write)
                     .and_then(|wrote| answer(index, wrote))
@@ -139,7 +139,7 @@ impl<'t, R: RecordForm, P: Directory, M: Medium> Writer<'t, R, P, M> {
             let mut held = 0;
             for Waiting { ahead, .. } in waiting {
                 let Some(target) = ahead.sighted else { break };
-                if !core.is_touched(target.located.segment) {
+                if !core.marks.is_ready(target.located.segment) {
                     break;
                 }
                 let Some(hold) = window.hold_pair(target.pair) else { break };
@@ -148,7 +148,7 @@ impl<'t, R: RecordForm, P: Directory, M: Medium> Writer<'t, R, P, M> {
             }
             for (Waiting { index, ahead, write }, hold) in waiting.iter().zip(&holds[..held]) {
                 let Some(target) = ahead.sighted else { return Ok(Attempt::Stale) };
-                let probe = LookupKey { hash: ahead.hash, key: key_of(*index) };
+                let probe = LookupKey { hash: ahead.hash, key: &key_of(*index) };
                 let current = || table.directory.is_current(core, ahead.hash, target.located);
                 let attempt = window.stage(&probe, target, *hold, current, *write)?;
                 if attempt != Attempt::Staged {
@@ -166,7 +166,7 @@ impl<'t, R: RecordForm, P: Directory, M: Medium> Writer<'t, R, P, M> {
         let Self { table, window, .. } = self;
         let core = &table.core;
         let located = table.directory.locate(core, probe.hash)?;
-        if !core.is_touched(located.segment) {
+        if !core.marks.is_ready(located.segment) {
             if !window.is_empty() {
                 return Ok(Attempt::Later);
             }
@@ -183,7 +183,7 @@ impl<'t, R: RecordForm, P: Directory, M: Medium> Writer<'t, R, P, M> {
     fn prepare(
         &mut self,
         probe: &LookupKey<'_>,
-        (mode, value): (WriteMode, Raw<'_>),
+        (mode, value): (WriteMode, &Raw<'_>),
         answer: &mut impl FnMut(usize, WriteOutcome) -> Result<()>,
     ) -> Result<PreparedRecord> {
         let (table, holds_locks) = (self.table, !self.window.is_empty());
@@ -206,7 +206,7 @@ impl<R: RecordForm, P: Directory, M: Medium> BatchWriter for Writer<'_, R, P, M>
         &mut self,
         index: usize,
         probe: &LookupKey<'_>,
-        write: Option<(WriteMode, Raw<'_>)>,
+        write: Option<(WriteMode, &Raw<'_>)>,
         answer: &mut impl FnMut(usize, WriteOutcome) -> Result<()>,
     ) -> Result<()> {
         self.table.core.storage.check_writable()?;

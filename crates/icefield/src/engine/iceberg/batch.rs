@@ -31,7 +31,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Fetches the fingerprints of a hash's front bucket.
     #[inline(always)]
     pub(super) fn fetch_line(&self, hash: u64, hint: impl Fn(*const crate::base::sync::Line)) {
-        hint(self.front_line(self.shape().front(hash)).0);
+        hint(self.buckets.line(&self.storage, self.shape().front(hash)).0);
     }
 
     /// Searches the fingerprints, fetches the first two candidate slots, and returns them. With one candidate both are
@@ -41,7 +41,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     fn fetch_slots(&self, isa: impl Isa, hash: u64, mask: u64) -> Option<[&Slot; 2]> {
         let shape = self.shape();
         let bucket = shape.front(hash);
-        let line = self.front_line(bucket);
+        let line = self.buckets.line(&self.storage, bucket);
         let candidates = line.candidates_on(isa, fingerprint(hash), mask);
         if candidates == 0 {
             self.fetch_words(shape.back(hash));
@@ -49,7 +49,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
         let others = candidates & (candidates - 1);
         let others = if others == 0 { candidates } else { others };
-        let slots = self.front_bucket(bucket)?;
+        let slots = self.buckets.front_bucket(bucket)?;
         let first = slots.get(candidates.trailing_zeros() as usize)?;
         let second = slots.get(others.trailing_zeros() as usize)?;
         prefetch_second_level(first);
@@ -61,11 +61,11 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     #[inline(always)]
     fn fetch_back_slot(&self, hash: u64) {
         let buckets = self.shape().back(hash);
-        let words = buckets.map(|bucket| self.back_word(bucket).load());
+        let words = buckets.map(|bucket| self.buckets.back_word(&self.storage, bucket).load());
         let candidates = candidates_back(words, fingerprint(hash));
         if candidates != 0 {
             let (which, slot) = place_of(candidates);
-            if let Some(slot) = self.back_at(buckets[which], slot) {
+            if let Some(slot) = self.buckets.back_at(buckets[which], slot) {
                 prefetch_second_level(slot);
             }
         }
@@ -77,8 +77,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     fn fetch_for_insert(&self, hash: u64) {
         let shape = self.shape();
         let bucket = shape.front(hash);
-        prefetch_write(self.front_line(bucket).0);
-        if let Some(slot) = self.room_at(bucket) {
+        prefetch_write(self.buckets.line(&self.storage, bucket).0);
+        if let Some(slot) = self.buckets.room_at(&self.storage, bucket) {
             prefetch_write(slot);
         }
         self.fetch_words(shape.back(hash));
@@ -88,10 +88,10 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     #[inline(always)]
     fn candidate(&self, isa: impl Isa, shape: Shape, hash: u64) -> Option<&Slot> {
         let bucket = shape.front(hash);
-        let line = self.front_line(bucket);
-        match line.candidates_on(isa, fingerprint(hash), self.front_mask()) {
+        let line = self.buckets.line(&self.storage, bucket);
+        match line.candidates_on(isa, fingerprint(hash), self.buckets.front_mask()) {
             0 => None,
-            candidates => self.front_at(bucket, candidates.trailing_zeros()),
+            candidates => self.buckets.front_at(bucket, candidates.trailing_zeros()),
         }
     }
 
@@ -126,10 +126,14 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     ) -> Option<&Slot> {
         let shape = self.shape();
         let bucket = shape.front(hash);
-        let view = self.front_line(bucket).view(isa, fingerprint(hash), self.front_mask());
+        let view = self.buckets.line(&self.storage, bucket).view(
+            isa,
+            fingerprint(hash),
+            self.buckets.front_mask(),
+        );
         let slot = |slots: u64| match slots {
             0 => None,
-            slots => self.front_at(bucket, slots.trailing_zeros()),
+            slots => self.buckets.front_at(bucket, slots.trailing_zeros()),
         };
         let candidate = slot(view.candidates);
         if candidate.is_none() || takes_room(mode) {
@@ -147,7 +151,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     #[inline(always)]
     fn fetch_words(&self, buckets: [u64; 2]) {
         for bucket in buckets {
-            prefetch_read(self.back_word(bucket).0);
+            prefetch_read(self.buckets.back_word(&self.storage, bucket).0);
         }
     }
 }
@@ -173,7 +177,7 @@ where
     fn run<I: Isa>(self, isa: I) -> Result<()> {
         let pin = self.table.core.pin();
         let (count, mut failure) = (self.count, Ok(()));
-        let mask = self.table.core.front_mask();
+        let mask = self.table.core.buckets.front_mask();
         let ring = Ring { reads: self, isa, mask, pin: &pin, failure: &mut failure };
         pipeline::rolling_in_bursts::<BURST, _>(count, READ_RING, READ_PEEK, ring);
         failure
@@ -210,7 +214,7 @@ where
     #[inline(always)]
     fn locate(&mut self, index: usize) -> Ahead<'a> {
         let core = &self.reads.table.core;
-        let hash = core.records.hash_key((self.reads.key)(index)).hash;
+        let hash = core.records.hash_key(&(self.reads.key)(index)).hash;
         core.fetch_line(hash, prefetch_read);
         Ahead { hash, slots: None }
     }
@@ -233,7 +237,7 @@ where
         let (Ahead { hash, slots }, core, key) = (ahead, &table.core, key(index));
         let value = match slots.and_then(|slots| core.lookup_in(slots, hash, key.word())) {
             Some(word) => Ok(Some(word)),
-            None => core.lookup_on(self.isa, self.pin, &LookupKey { hash, key }),
+            None => core.lookup_on(self.isa, self.pin, &LookupKey { hash, key: &key }),
         };
         match value.and_then(|word| found(index, word)) {
             Ok(()) => ControlFlow::Continue(()),
@@ -295,8 +299,9 @@ where
         for start in (0..self.count).step_by(WINDOW) {
             writer.take_locks(hashes.into_iter().take(self.count - start));
             for (index, &hash) in (start..self.count).zip(&hashes) {
-                let write = self.mode.map(|mode| (mode, (self.value)(index)));
-                let probe = LookupKey { hash, key: (self.key)(index) };
+                let value = (self.value)(index);
+                let write = self.mode.map(|mode| (mode, &value));
+                let probe = LookupKey { hash, key: &(self.key)(index) };
                 writer.run_on(isa, index, &probe, write, &mut self.answer)?;
             }
             writer.flush();
@@ -313,7 +318,7 @@ where
     fn fetch_lines(&self, start: usize, hashes: &mut [u64; WINDOW]) {
         let core = &self.table.core;
         for (index, hash) in (start..self.count).zip(hashes) {
-            *hash = core.records.hash_key((self.key)(index)).hash;
+            *hash = core.records.hash_key(&(self.key)(index)).hash;
             core.fetch_line(*hash, prefetch_write);
         }
     }

@@ -1,45 +1,35 @@
 //! The table without its operations: yards, the DRAM beside them, and the search for a key under its lock.
 
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU8, AtomicU64};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Release};
 
-use super::fingerprints::{BackWord, FrontLine, candidates_back, taken_back};
-use super::layout::{EMPTY_KEY, Root, SIDE_KEY, SLOT_BYTES, Shape, Slot, Yards, fingerprint};
+use super::buckets::{Buckets, no_slot};
+use super::fingerprints::{FrontLine, candidates_back, taken_back};
+use super::layout::{EMPTY_KEY, Root, SIDE_KEY, Shape, Slot, fingerprint};
 use super::moves::Moves;
 use super::overflow::Overflow;
+use crate::Result;
 use crate::base::counter::ShardedCounter;
-use crate::base::gate::{Closed, Gate};
 use crate::base::group::Isa;
-use crate::base::memory::GrowingArray;
-use crate::base::sync::GrowingLines;
 use crate::engine::LookupKey;
+use crate::engine::exclusion::Exclusion;
 use crate::engine::length::Length;
 use crate::engine::slots::{EpochGuard, PreparedRecord, Records};
-use crate::storage::superblock::ROOT_OFFSET;
+use crate::storage::superblock;
 use crate::storage::{Medium, Region};
 use crate::types::RecordForm;
-use crate::{Error, Result};
 
 /// The state that all files of this module share: the medium, the regions, the records, and the DRAM beside them.
 pub(crate) struct Core<R, M> {
-    pub(super) yards: Yards,
     pub(super) records: Records<R>,
     pub(super) length: Length,
     pub(super) table: Region,
-    pub(super) front: Region,
-    pub(super) back: Region,
+    pub(super) buckets: Buckets,
     pub(super) overflow: Overflow,
-    pub(super) front_lines: GrowingLines,
-    pub(super) back_words: GrowingArray<AtomicU64>,
-    /// For each front bucket its lowest empty slot, as of the last insert or removal there: a hint.
-    pub(super) rooms: GrowingArray<AtomicU8>,
     /// [`Shape`]: a copy of the durable shape, never ahead of it.
     pub(super) shape: AtomicU64,
-    /// Writers pass it; steps close it.
-    pub(super) gate: Gate,
-    /// Serializes steps.
-    pub(super) structure: Mutex<()>,
+    /// Steps exclude writers, and one another.
+    pub(super) exclusion: Exclusion,
     pub(super) moves: Moves,
     /// Maximum depth that the address space allows.
     pub(super) max_depth: u32,
@@ -114,15 +104,7 @@ pub(super) enum Search<'a> {
 impl<R: RecordForm, M: Medium> Core<R, M> {
     #[inline]
     pub(super) fn root(&self) -> Result<&Root> {
-        self.table.at::<Root>(ROOT_OFFSET).ok_or_else(|| {
-            self.corrupt(&self.table, ROOT_OFFSET, "the file ends before the root words")
-        })
-    }
-
-    /// Builds an error for damage in one of the table's files.
-    #[cold]
-    pub(super) fn corrupt(&self, region: &Region, offset: u64, detail: impl Into<String>) -> Error {
-        Error::corrupt(self.storage.path().join(region.name()), offset, detail)
+        superblock::root_words(&self.storage, &self.table)
     }
 
     #[inline(always)]
@@ -143,103 +125,15 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(())
     }
 
-    /// Excludes writers while the table's shape changes.
-    pub(super) fn close_gate(&self) -> Result<Closed<'_>> {
-        self.gate.close().map_err(|error| Error::io(self.storage.path(), error))
-    }
-
-    pub(super) fn lock_structure(&self) -> MutexGuard<'_, ()> {
-        // A panic leaves nothing half done that a crash could not leave as well: the next step continues it.
-        self.structure.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns a mask of the slots that are used in a front bucket's line.
-    #[inline(always)]
-    pub(super) fn front_mask(&self) -> u64 {
-        u64::MAX >> (64 - self.yards.front)
-    }
-
-    #[inline(always)]
-    pub(super) fn front_line(&self, bucket: u64) -> FrontLine<'_> {
-        self.storage.sim_yield_point();
-        FrontLine(&self.front_lines[bucket as usize])
-    }
-
-    #[inline(always)]
-    pub(super) fn back_word(&self, bucket: u64) -> BackWord<'_> {
-        self.storage.sim_yield_point();
-        BackWord(&self.back_words[bucket as usize])
-    }
-
-    /// Stores the lowest empty slot of a front bucket, for [`Core::room_at`].
-    #[inline(always)]
-    fn guess(&self, bucket: u64, empty: u64) {
-        // Relaxed: a hint only.
-        self.rooms[bucket as usize].store(empty.trailing_zeros() as u8, Relaxed);
-    }
-
-    /// Calls [`Core::guess`] with the slots that are empty according to the fingerprints.
-    #[inline(always)]
-    pub(super) fn guess_room(&self, bucket: u64) {
-        self.guess(bucket, self.front_line(bucket).empty(self.front_mask()));
-    }
-
-    /// Returns the slot of a front bucket that an insert will probably take, or `None` if that is likely to be in the
-    /// back yard. It reads one byte per bucket, which is cached more often than the fingerprints.
-    #[inline(always)]
-    pub(super) fn room_at(&self, bucket: u64) -> Option<&Slot> {
-        self.storage.sim_yield_point();
-        // Relaxed: a hint.
-        let slot = u32::from(self.rooms[bucket as usize].load(Relaxed));
-        if slot < self.yards.front { self.front_at(bucket, slot) } else { None }
-    }
-
-    /// Returns a slot of the front yard, or `None` outside the file.
-    #[inline(always)]
-    pub(super) fn front_at(&self, bucket: u64, slot: u32) -> Option<&Slot> {
-        self.front.at((bucket * u64::from(self.yards.front) + u64::from(slot)) * SLOT_BYTES)
-    }
-
-    /// Returns all slots of a front bucket, or `None` outside the file.
-    #[inline(always)]
-    pub(super) fn front_bucket(&self, bucket: u64) -> Option<&[Slot]> {
-        let slots = self.yards.front;
-        self.front.slice_at(bucket * u64::from(slots) * SLOT_BYTES, slots as usize)
-    }
-
-    /// Returns a slot of the back yard, or `None` outside the file.
-    #[inline(always)]
-    pub(super) fn back_at(&self, bucket: u64, slot: u32) -> Option<&Slot> {
-        self.back.at((bucket * u64::from(self.yards.back) + u64::from(slot)) * SLOT_BYTES)
-    }
-
-    /// Returns a slot of the front yard, or an error outside the file.
-    #[inline(always)]
-    pub(super) fn front_slot(&self, bucket: u64, slot: u32) -> Result<&Slot> {
-        self.front_at(bucket, slot).ok_or_else(|| self.no_slot(&self.front, bucket, slot))
-    }
-
-    /// Returns a slot of the back yard, or an error outside the file.
-    #[inline(always)]
-    pub(super) fn back_slot(&self, bucket: u64, slot: u32) -> Result<&Slot> {
-        self.back_at(bucket, slot).ok_or_else(|| self.no_slot(&self.back, bucket, slot))
-    }
-
-    #[cold]
-    fn no_slot(&self, region: &Region, bucket: u64, slot: u32) -> Error {
-        let detail = format!("the file ends before slot {slot} of bucket {bucket}");
-        self.corrupt(region, region.len(), detail)
-    }
-
     pub(super) fn slot(&self, place: Place) -> Result<&Slot> {
         match place {
             Place::Side => Ok(&self.root()?.side),
-            Place::Front(at) => self.front_slot(at.bucket(), at.slot()),
-            Place::Back(at) => self.back_slot(at.bucket(), at.slot()),
+            Place::Front(at) => self.buckets.front_slot(&self.storage, at.bucket(), at.slot()),
+            Place::Back(at) => self.buckets.back_slot(&self.storage, at.bucket(), at.slot()),
             Place::Overflow(slot) => self
                 .overflow
                 .slot(slot)
-                .ok_or_else(|| self.no_slot(self.overflow.region(), 0, slot)),
+                .ok_or_else(|| no_slot(&self.storage, self.overflow.region(), 0, slot)),
         }
     }
 
@@ -268,11 +162,11 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             return self.find_side();
         }
         let bucket = shape.front(probe.hash);
-        let view = line.view(isa, fingerprint(probe.hash), self.front_mask());
+        let view = line.view(isa, fingerprint(probe.hash), self.buckets.front_mask());
         let mut candidates = view.candidates;
         while candidates != 0 {
             let number = candidates.trailing_zeros();
-            let slot = self.front_slot(bucket, number)?;
+            let slot = self.buckets.front_slot(&self.storage, bucket, number)?;
             if self.holds(slot.key(&self.storage), probe)? {
                 let place = Place::Front(At::new(bucket, number));
                 return Ok(Search::Found(Located { place, slot }));
@@ -296,18 +190,19 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Returns whether a record with this hash may be in the back yard or the overflow yard.
     #[inline(always)]
     pub(super) fn may_be_behind(&self, shape: Shape, hash: u64) -> bool {
-        let words = shape.back(hash).map(|bucket| self.back_word(bucket).load());
+        let words =
+            shape.back(hash).map(|bucket| self.buckets.back_word(&self.storage, bucket).load());
         candidates_back(words, fingerprint(hash)) != 0 || !self.overflow.is_empty(hash)
     }
 
     /// Continues [`Core::find_locked`] in the back yard and the overflow yard.
     fn find_behind(&self, shape: Shape, probe: &LookupKey<'_>) -> Result<Option<Located<'_>>> {
         let buckets = shape.back(probe.hash);
-        let words = buckets.map(|bucket| self.back_word(bucket).load());
+        let words = buckets.map(|bucket| self.buckets.back_word(&self.storage, bucket).load());
         let mut candidates = candidates_back(words, fingerprint(probe.hash));
         while candidates != 0 {
             let (which, number) = place_of(candidates);
-            let slot = self.back_slot(buckets[which], number)?;
+            let slot = self.buckets.back_slot(&self.storage, buckets[which], number)?;
             if self.holds(self.storage.read_unvalidated(|| slot.key(&self.storage)), probe)? {
                 let place = Place::Back(At::new(buckets[which], number));
                 return Ok(Some(Located { place, slot }));
@@ -354,8 +249,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     #[inline(always)]
     pub(super) fn claim_front(&self, shape: Shape, hash: u64, room: u64) -> Result<(At, &Slot)> {
         let (bucket, slot) = (shape.front(hash), room.trailing_zeros());
-        self.guess(bucket, room & (room - 1));
-        Ok((At::new(bucket, slot), self.front_slot(bucket, slot)?))
+        self.buckets.guess(bucket, room & (room - 1));
+        Ok((At::new(bucket, slot), self.buckets.front_slot(&self.storage, bucket, slot)?))
     }
 
     #[inline(never)]
@@ -371,10 +266,12 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
 
     fn claim_behind(&self, shape: Shape, hash: u64) -> Result<Place> {
         let [first, second] = shape.back(hash);
-        let load = |bucket| taken_back(self.back_word(bucket).load());
+        let load = |bucket| taken_back(self.buckets.back_word(&self.storage, bucket).load());
         let order = if load(second) < load(first) { [second, first] } else { [first, second] };
         for bucket in order {
-            if let Some(slot) = self.back_word(bucket).claim(self.yards.back) {
+            if let Some(slot) =
+                self.buckets.back_word(&self.storage, bucket).claim(self.buckets.yards().back)
+            {
                 self.counts.back_inserts.add(1);
                 return Ok(Place::Back(At::new(bucket, slot)));
             }
@@ -388,7 +285,9 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     pub(super) fn unclaim(&self, place: Place) {
         match place {
             Place::Side | Place::Front(_) => {}
-            Place::Back(at) => self.back_word(at.bucket()).release(at.slot()),
+            Place::Back(at) => {
+                self.buckets.back_word(&self.storage, at.bucket()).release(at.slot())
+            }
             Place::Overflow(slot) => self.overflow.free_slot(slot),
         }
     }
@@ -412,7 +311,10 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     fn publish_elsewhere(&self, place: Place, hash: u64) {
         match place {
             Place::Side | Place::Front(_) => {}
-            Place::Back(at) => self.back_word(at.bucket()).publish(at.slot(), fingerprint(hash)),
+            Place::Back(at) => self
+                .buckets
+                .back_word(&self.storage, at.bucket())
+                .publish(at.slot(), fingerprint(hash)),
             Place::Overflow(slot) => self.overflow.link(slot, hash),
         }
     }
@@ -423,12 +325,10 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         match place {
             Place::Side => {}
             Place::Front(at) => {
-                self.front_line(at.bucket()).clear(at.slot());
-                // Does not search the fingerprints: that would wait for the store just made.
-                let room = &self.rooms[at.bucket() as usize];
-                room.store(room.load(Relaxed).min(at.slot() as u8), Relaxed);
+                self.buckets.line(&self.storage, at.bucket()).clear(at.slot());
+                self.buckets.guess_emptied(at.bucket(), at.slot());
             }
-            Place::Back(at) => self.back_word(at.bucket()).clear(at.slot()),
+            Place::Back(at) => self.buckets.back_word(&self.storage, at.bucket()).clear(at.slot()),
             Place::Overflow(slot) => self.overflow.unlink(slot, hash),
         }
     }

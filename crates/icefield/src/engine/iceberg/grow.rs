@@ -13,7 +13,7 @@ use super::fingerprints::used_back;
 use super::layout::{EMPTY_KEY, MAX_DEPTH, Phase, SLOT_BYTES, Shape, Slot, fingerprint};
 use super::moves::{IN_FLIGHT, InFlight, MOVED, UNMOVED, Yard};
 use crate::base::sync::Line;
-use crate::storage::{Medium, Region, refuse_child};
+use crate::storage::{Medium, refuse_child};
 use crate::types::RecordForm;
 use crate::{Error, Result};
 
@@ -31,7 +31,7 @@ struct Leaving<'a> {
 impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Returns the number of slots in both yards.
     fn slots(&self) -> u64 {
-        self.shape().buckets() * self.yards.slots()
+        self.shape().buckets() * self.buckets.yards().slots()
     }
 
     /// Returns the number of records at which the table doubles.
@@ -51,7 +51,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             return;
         }
         // A thread that holds the mutex is already doubling.
-        if let Ok(_structure) = self.structure.try_lock()
+        if let Some(_structure) = self.exclusion.try_lock()
             && self.is_due()
         {
             // The present records keep their slots; the next insert tries again.
@@ -70,14 +70,14 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// few slots are used (many equal hashes).
     #[cold]
     pub(super) fn grow_in_need(&self) -> bool {
-        let _structure = self.lock_structure();
+        let _structure = self.exclusion.lock(&self.storage);
         self.length.estimate(0) >= self.capacity() / 2 && self.double().is_ok()
     }
 
     /// Doubles until there is room for `records` records, and moves all buckets.
     pub(super) fn make_room_for(&self, records: u64) -> Result<()> {
         self.storage.check_writable()?;
-        let _structure = self.lock_structure();
+        let _structure = self.exclusion.lock(&self.storage);
         if self.capacity() < records {
             self.check_room(self.depth_for(records), self.shape().extent())?;
         }
@@ -90,16 +90,17 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Returns the depth at which the table holds `records` records, or more than [`MAX_DEPTH`] if no table is large
     /// enough.
     pub(super) fn depth_for(&self, records: u64) -> u32 {
-        let taken =
-            |depth: u32| u128::from(self.yards.slots() << depth) * u128::from(self.max_load) / 1000;
+        let taken = |depth: u32| {
+            u128::from(self.buckets.yards().slots() << depth) * u128::from(self.max_load) / 1000
+        };
         (0..=MAX_DEPTH).find(|&depth| taken(depth) >= records.into()).unwrap_or(MAX_DEPTH + 1)
     }
 
     /// Fails if there is no room to grow from depth `present` to depth `depth`, before any space is taken.
     pub(super) fn check_room(&self, depth: u32, present: u32) -> Result<()> {
-        let bucket_bytes = self.yards.slots() * SLOT_BYTES;
+        let bucket_bytes = self.buckets.yards().slots() * SLOT_BYTES;
         if depth > self.max_depth.min(MAX_DEPTH) {
-            let path = self.storage.path().join(self.front.name());
+            let path = self.buckets.front().path(&self.storage);
             return Err(Error::NoSpace { path, needed_bytes: bucket_bytes << depth.min(32) });
         }
         let buckets = (1_u64 << depth).saturating_sub(1 << present);
@@ -114,16 +115,16 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         let new = shape.then(shape.depth() + 1, Phase::Doubling);
         if new.depth() > self.max_depth.min(MAX_DEPTH) {
             return Err(Error::NoSpace {
-                path: self.storage.path().join(self.front.name()),
-                needed_bytes: new.buckets() * self.yards.slots() * SLOT_BYTES,
+                path: self.buckets.front().path(&self.storage),
+                needed_bytes: new.buckets() * self.buckets.yards().slots() * SLOT_BYTES,
             });
         }
         // New slots are zero, which means empty.
         self.reserve_yards(new)?;
         // Waits for writers that saw the last doubling: they would take the new states for those of their doubling.
-        drop(self.close_gate()?);
+        drop(self.exclusion.close(&self.storage)?);
         self.moves.start(shape.buckets());
-        let _closed = self.close_gate()?;
+        let _closed = self.exclusion.close(&self.storage)?;
         // P3, commit point: from here on the doubling is rolled forward.
         self.set_shape(new)?;
         self.counts.doublings.add(1);
@@ -133,28 +134,19 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Extends the arrays in DRAM to the length that a shape needs.
     pub(super) fn reach(&self, shape: Shape) -> Result<()> {
         let buckets = 1 << shape.extent();
-        let reached = self.front_lines.extend(buckets);
-        let reached = reached.and_then(|()| self.back_words.extend(buckets));
-        let reached = reached.and_then(|()| self.rooms.extend(buckets));
-        let reached = reached.and_then(|()| self.moves.reach(buckets));
+        let reached = self.buckets.reach(buckets).and_then(|()| self.moves.reach(buckets));
         reached.map_err(|source| Error::io(self.storage.path(), source))
     }
 
     /// Extends the yards to the length that a shape needs.
     pub(super) fn reserve_yards(&self, shape: Shape) -> Result<()> {
         self.reach(shape)?;
-        for (region, bytes) in self.yard_bytes(shape) {
+        for (region, bytes) in self.buckets.bytes(shape) {
             self.storage.grow(region, bytes)?;
             // A halving may have punched this space.
             self.storage.reserve(region, 0, bytes)?;
         }
         Ok(())
-    }
-
-    /// Returns the length that each yard needs.
-    pub(super) fn yard_bytes(&self, shape: Shape) -> [(&Region, u64); 2] {
-        let [front, back] = self.yards.bucket_bytes();
-        [(&self.front, front << shape.extent()), (&self.back, back << shape.extent())]
     }
 
     /// Completes a doubling; the caller holds the structure's mutex.
@@ -237,14 +229,16 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
 
     fn move_front(&self, shape: Shape, bucket: u64) -> Result<()> {
         let half = shape.buckets() / 2;
-        let line = self.front_line(bucket);
+        let line = self.buckets.line(&self.storage, bucket);
         let mut leaving = Vec::new();
-        let mut used = self.front_mask() & !line.empty(self.front_mask());
+        let mut used = self.buckets.front_mask() & !line.empty(self.buckets.front_mask());
         while used != 0 {
             let number = used.trailing_zeros();
             used &= used - 1;
-            let (source, target) =
-                (self.front_slot(bucket, number)?, self.front_slot(bucket + half, number)?);
+            let (source, target) = (
+                self.buckets.front_slot(&self.storage, bucket, number)?,
+                self.buckets.front_slot(&self.storage, bucket + half, number)?,
+            );
             // A record whose key cannot be read stays in place, and `check` reports it.
             if let Some(hash) = self.hash_in(source)
                 && hash & half != 0
@@ -253,7 +247,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             }
         }
         // Writers wait for the move before they lock, so these locks are free or will be soon.
-        let target = self.front_line(bucket + half);
+        let target = self.buckets.line(&self.storage, bucket + half);
         line.lock(&self.storage);
         target.lock(&self.storage);
         self.move_all(
@@ -261,8 +255,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             |moved| target.publish(moved.number, moved.fingerprint),
             |moved| line.clear(moved.number),
         );
-        self.guess_room(bucket);
-        self.guess_room(bucket + half);
+        self.buckets.guess_room(&self.storage, bucket);
+        self.buckets.guess_room(&self.storage, bucket + half);
         target.unlock();
         line.unlock();
         Ok(())
@@ -270,11 +264,16 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
 
     fn move_back(&self, shape: Shape, bucket: u64) -> Result<()> {
         let half = shape.buckets() / 2;
-        let (line, target) = (self.back_word(bucket), self.back_word(bucket + half));
+        let (line, target) = (
+            self.buckets.back_word(&self.storage, bucket),
+            self.buckets.back_word(&self.storage, bucket + half),
+        );
         let mut leaving = Vec::new();
-        for number in used_back(line.load(), self.yards.back) {
-            let (source, target) =
-                (self.back_slot(bucket, number)?, self.back_slot(bucket + half, number)?);
+        for number in used_back(line.load(), self.buckets.yards().back) {
+            let (source, target) = (
+                self.buckets.back_slot(&self.storage, bucket, number)?,
+                self.buckets.back_slot(&self.storage, bucket + half, number)?,
+            );
             if let Some(hash) = self.hash_in(source) {
                 let buckets = shape.back(hash);
                 if !buckets.contains(&bucket) && buckets.contains(&(bucket + half)) {

@@ -36,7 +36,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Enters the gate.
     #[inline(always)]
     pub(super) fn enter(&self) -> Inside<'_> {
-        let pass = self.gate.enter();
+        let pass = self.exclusion.enter();
         Inside { shape: self.shape(), _pass: pass }
     }
 
@@ -47,7 +47,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         if shape.is(Phase::Doubling) {
             self.make_way(shape, hash)?;
         }
-        let line = self.front_line(shape.front(hash));
+        let line = self.buckets.line(&self.storage, shape.front(hash));
         line.lock(&self.storage);
         Ok(Locked { core: self, shape, line })
     }

@@ -57,7 +57,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
         self.storage.sim_yield_point();
         // The last checks, as in `lookup_slowly`.
-        let is_last = !self.front_line(bucket).is_locked() && self.shape() == shape;
+        let is_last =
+            !self.buckets.line(&self.storage, bucket).is_locked() && self.shape() == shape;
         is_last.then_some(found)
     }
 
@@ -83,7 +84,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         let [now, value] = slot.load(&self.storage);
         self.storage.sim_yield_point();
         // The last checks, as in `lookup_slowly`: only the holder of this line's lock changes a slot with this key.
-        let line = self.front_line(shape.front(hash));
+        let line = self.buckets.line(&self.storage, shape.front(hash));
         if now == key && !line.is_locked() && self.shape() == shape {
             return Some(value);
         }
@@ -100,7 +101,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             if shape.is(Phase::Clearing) {
                 return Ok(None);
             }
-            let line = self.front_line(shape.front(probe.hash));
+            let line = self.buckets.line(&self.storage, shape.front(probe.hash));
             let found = if self.loads_whole {
                 let found = self.search(shape, probe);
                 // A writer sets the lock bit before it changes a slot. If the bit is clear, the loaded words are
@@ -172,11 +173,12 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         probe: &LookupKey<'_>,
         read: impl Fn(&Self, &Slot, &LookupKey<'_>) -> Result<Option<u64>>,
     ) -> Result<Option<u64>> {
-        let line = self.front_line(bucket);
+        let line = self.buckets.line(&self.storage, bucket);
         let fingerprint = fingerprint(probe.hash);
-        let mut candidates = line.candidates_on(isa, fingerprint, self.front_mask());
+        let mut candidates = line.candidates_on(isa, fingerprint, self.buckets.front_mask());
         while candidates != 0 {
-            let slot = self.front_slot(bucket, candidates.trailing_zeros())?;
+            let slot =
+                self.buckets.front_slot(&self.storage, bucket, candidates.trailing_zeros())?;
             if let Some(value) = read(self, slot, probe)? {
                 return Ok(Some(value));
             }
@@ -194,11 +196,11 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
 
     #[inline(always)]
     fn search_back(&self, buckets: [u64; 2], probe: &LookupKey<'_>) -> Result<Option<u64>> {
-        let words = buckets.map(|bucket| self.back_word(bucket).load());
+        let words = buckets.map(|bucket| self.buckets.back_word(&self.storage, bucket).load());
         let mut candidates = candidates_back(words, fingerprint(probe.hash));
         while candidates != 0 {
             let (which, slot) = place_of(candidates);
-            let slot = self.back_slot(buckets[which], slot)?;
+            let slot = self.buckets.back_slot(&self.storage, buckets[which], slot)?;
             if let Some(value) = self.read_shared(slot, probe)? {
                 return Ok(Some(value));
             }

@@ -31,7 +31,7 @@ struct Findings {
 impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Returns every slot of the table, used or not.
     fn places(&self, shape: Shape) -> impl Iterator<Item = Place> + use<R, M> {
-        let (front, back) = (self.yards.front, self.yards.back);
+        let (front, back) = (self.buckets.yards().front, self.buckets.yards().back);
         let in_front = (0..shape.buckets()).flat_map(move |bucket| {
             (0..front).map(move |slot| Place::Front(At::new(bucket, slot)))
         });
@@ -59,10 +59,12 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         let wanted = hash.map_or(0, fingerprint);
         match place {
             Place::Front(at) => {
-                let byte = self.front_line(at.bucket()).byte(at.slot());
+                let byte = self.buckets.line(&self.storage, at.bucket()).byte(at.slot());
                 (byte, if at.slot() == 63 { wanted & 0x7F } else { wanted })
             }
-            Place::Back(at) => (self.back_word(at.bucket()).byte(at.slot()), wanted),
+            Place::Back(at) => {
+                (self.buckets.back_word(&self.storage, at.bucket()).byte(at.slot()), wanted)
+            }
             Place::Side | Place::Overflow(_) => (wanted, wanted),
         }
     }
@@ -86,22 +88,22 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             )
         };
         let bucket = shape.front(probe.hash);
-        let line = self.front_line(bucket);
-        let mut candidates = line.candidates(fingerprint(probe.hash), self.front_mask());
+        let line = self.buckets.line(&self.storage, bucket);
+        let mut candidates = line.candidates(fingerprint(probe.hash), self.buckets.front_mask());
         while candidates != 0 {
             let slot = candidates.trailing_zeros();
             candidates &= candidates - 1;
-            if holds(self.front_slot(bucket, slot)?)? {
+            if holds(self.buckets.front_slot(&self.storage, bucket, slot)?)? {
                 places.push(Place::Front(At::new(bucket, slot)));
             }
         }
         let [first, second] = shape.back(probe.hash);
         let both = [first, second];
         for &bucket in &both[..if first == second { 1 } else { 2 }] {
-            let word = self.back_word(bucket).load();
-            for slot in 0..self.yards.back {
+            let word = self.buckets.back_word(&self.storage, bucket).load();
+            for slot in 0..self.buckets.yards().back {
                 if candidates_back([word, 0], fingerprint(probe.hash)) >> slot & 1 == 1
-                    && holds(self.back_slot(bucket, slot)?)?
+                    && holds(self.buckets.back_slot(&self.storage, bucket, slot)?)?
                 {
                     places.push(Place::Back(At::new(bucket, slot)));
                 }
@@ -120,7 +122,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
 impl<R: RecordForm, M: Medium> Iceberg<R, M> {
     pub(super) fn check_all(&self, types: &Types) -> Result<CheckReport> {
         let core = &self.core;
-        let _structure = core.lock_structure();
+        let _structure = core.exclusion.lock(&core.storage);
         core.finish_step()?;
         let _pin = core.pin();
         let mut findings = Findings::default();
@@ -153,7 +155,7 @@ impl<R: RecordForm, M: Medium> Iceberg<R, M> {
                 "I1: the stored shape is {stored:#x}, but the present one is {shape:?}"
             ));
         }
-        for (region, bytes) in core.yard_bytes(shape) {
+        for (region, bytes) in core.buckets.bytes(shape) {
             if region.len() < bytes {
                 findings
                     .report
@@ -192,7 +194,8 @@ impl<R: RecordForm, M: Medium> Iceberg<R, M> {
             }
         };
         findings.report.records += 1;
-        let probe = core.records.hash_key(owned.raw());
+        let owned = owned.raw();
+        let probe = core.records.hash_key(&owned);
         let blobs = core.records.references(key, value);
         findings.blobs.extend(blobs.map(|blob| (probe.hash, blob)));
         if !core.is_home(shape, place, probe.hash) {
@@ -236,7 +239,7 @@ impl<R: RecordForm, M: Medium> Iceberg<R, M> {
         let blobs = blobs.map(BlobStore::stats).unwrap_or_default();
         let details = vec![
             ("buckets", shape.buckets()),
-            ("slots", shape.buckets() * core.yards.slots()),
+            ("slots", shape.buckets() * core.buckets.yards().slots()),
             ("overflow_slots", core.overflow.slots().into()),
             ("doublings", count(&core.counts.doublings)),
             ("halvings", count(&core.counts.halvings)),
@@ -245,7 +248,8 @@ impl<R: RecordForm, M: Medium> Iceberg<R, M> {
             ("overflow_inserts", count(&core.counts.overflow_inserts)),
             ("blob_bytes", in_use),
         ];
-        let regions = [&core.table, &core.front, &core.back, core.overflow.region()];
+        let regions =
+            [&core.table, core.buckets.front(), core.buckets.back(), core.overflow.region()];
         // A line and a byte for each front bucket, a word for each back bucket, two bytes for the next doubling.
         let beside = shape.buckets() * (64 + 1 + 8 + 2);
         Stats {
@@ -263,7 +267,7 @@ impl<R: RecordForm, M: Medium> Iceberg<R, M> {
         let core = &self.core;
         let (records, settings) = (core.length.estimate(0), IcebergSettings::default());
         let rescued = create_for_salvage::<IcebergHt, R>(&core.storage, records, settings, path)?;
-        let _structure = core.lock_structure();
+        let _structure = core.exclusion.lock(&core.storage);
         core.finish_step()?;
         let _pin = core.pin();
         let mut report = SalvageReport::default();
@@ -283,7 +287,7 @@ impl<R: RecordForm, M: Medium> Iceberg<R, M> {
                 true => Ok(()),
                 false => Err("not a place for a record with this hash".to_owned()),
             };
-            let put = |key: Raw<'_>, value: Raw<'_>| {
+            let put = |key: &Raw<'_>, value: &Raw<'_>| {
                 rescued.write(WriteKind::Put, key, value, Ignore).map(|_| ())
             };
             self.rescue(words, types, format_args!("{place:?}"), &mut report, is_home, put)?;
@@ -294,9 +298,9 @@ impl<R: RecordForm, M: Medium> Iceberg<R, M> {
 
     pub(super) fn backup_to(&self, path: &Path) -> Result<BackupReport> {
         let core = &self.core;
-        let _structure = core.lock_structure();
+        let _structure = core.exclusion.lock(&core.storage);
         let paused = Instant::now();
-        let _closed = core.close_gate()?;
+        let _closed = core.exclusion.close(&core.storage)?;
         let bytes = core.storage.backup_to(path)?;
         Ok(BackupReport { bytes, pause: paused.elapsed() })
     }
@@ -339,20 +343,24 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             key != EMPTY_KEY && self.records.refers(key, value, blob)
         };
         let bucket = shape.front(hash);
-        let line = self.front_line(bucket);
-        let mut candidates = line.candidates(fingerprint(hash), self.front_mask());
+        let line = self.buckets.line(&self.storage, bucket);
+        let mut candidates = line.candidates(fingerprint(hash), self.buckets.front_mask());
         while candidates != 0 {
-            let slot = self.front_slot(bucket, candidates.trailing_zeros())?;
+            let slot =
+                self.buckets.front_slot(&self.storage, bucket, candidates.trailing_zeros())?;
             if refers(slot) {
                 return Ok(Some(slot));
             }
             candidates &= candidates - 1;
         }
         for bucket in shape.back(hash) {
-            let mut candidates =
-                candidates_back([self.back_word(bucket).load(), 0], fingerprint(hash));
+            let mut candidates = candidates_back(
+                [self.buckets.back_word(&self.storage, bucket).load(), 0],
+                fingerprint(hash),
+            );
             while candidates != 0 {
-                let slot = self.back_slot(bucket, candidates.trailing_zeros())?;
+                let slot =
+                    self.buckets.back_slot(&self.storage, bucket, candidates.trailing_zeros())?;
                 if refers(slot) {
                     return Ok(Some(slot));
                 }

@@ -152,6 +152,7 @@
 
 mod api;
 mod batch;
+mod buckets;
 mod core;
 mod fingerprints;
 mod grow;

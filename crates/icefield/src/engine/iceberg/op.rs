@@ -90,7 +90,7 @@ impl<R: RecordForm, M: Medium> SlotTable for Iceberg<R, M> {
 
     #[cold]
     fn fault_in_slot(&self, detail: String) -> Error {
-        self.core.corrupt(&self.core.front, 0, detail)
+        self.core.buckets.front().fault(&self.core.storage, 0, detail)
     }
 
     /// Fetches everything together and in few instructions and stores. The processor can then run them while the fence
@@ -207,8 +207,8 @@ impl<R: RecordForm, M: Medium> Iceberg<R, M> {
         let core = &self.core;
         core.storage.check_writable()?;
         let pin = core.pin();
-        let _structure = core.lock_structure();
-        let _closed = core.close_gate()?;
+        let _structure = core.exclusion.lock(&core.storage);
+        let _closed = core.exclusion.close(&core.storage)?;
         let shape = core.shape();
         // P7, commit point: from here on the table is empty after a crash.
         core.set_shape(shape.then(shape.depth(), Phase::Clearing))?;

@@ -1,21 +1,19 @@
 //! Creates and opens tables.
 
-use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Release;
 use std::time::Instant;
 
 use super::Iceberg;
+use super::buckets::Buckets;
 use super::core::{Core, Counts};
 use super::layout::{MAX_DEPTH, Root, SLOT_BYTES, Shape, Yards};
 use super::moves::Moves;
 use super::overflow::Overflow;
-use crate::base::gate::Gate;
 use crate::base::hash::Hash;
-use crate::base::memory::GrowingArray;
 use crate::base::parallel::all_cores;
-use crate::base::sync::GrowingLines;
 use crate::engine::Design;
+use crate::engine::exclusion::Exclusion;
 use crate::engine::length::Length;
 use crate::engine::opening::{Common, report};
 use crate::engine::slots::Records;
@@ -134,7 +132,7 @@ impl Opening {
         if let (Some(mending), Some(shape)) =
             (&opened.common.mending, core.root()?.stored_shape(&core.storage))
         {
-            for (region, bytes) in core.yard_bytes(shape) {
+            for (region, bytes) in core.buckets.bytes(shape) {
                 mending.lengthen(&core.storage, region, bytes)?;
             }
         }
@@ -203,12 +201,17 @@ impl Opening {
             .bucket_bytes()
             .map(|bytes| (buckets * bytes).next_multiple_of(4096));
         let no_memory = |source| Error::io(storage.path(), source);
+        let yards = [
+            storage.region_with_holes("front.ice", front)?,
+            storage.region_with_holes("back.ice", back)?,
+        ];
+        let yards =
+            Buckets::new(self.settings.yards, yards, buckets as usize).map_err(no_memory)?;
         let overflow_bytes = (limit / OVERFLOW_SHARE).next_multiple_of(4096);
         let overflow =
             Overflow::new(storage.region("overflow.ice", overflow_bytes)?).map_err(no_memory)?;
         let params = self.common.blobs(superblock::last_session(&storage, &table)?);
         Ok(Core {
-            yards: self.settings.yards,
             records: Records::open(
                 &storage,
                 Hash::new(self.common.hash, identity.hash_seed),
@@ -217,15 +220,10 @@ impl Opening {
             .verifying(self.common.verify),
             length: Length::new(0, Some(0)),
             table,
-            front: storage.region_with_holes("front.ice", front)?,
-            back: storage.region_with_holes("back.ice", back)?,
+            buckets: yards,
             overflow,
-            front_lines: GrowingLines::new(buckets as usize).map_err(no_memory)?,
-            back_words: GrowingArray::new(buckets as usize).map_err(no_memory)?,
-            rooms: GrowingArray::sparse(buckets as usize).map_err(no_memory)?,
             shape: AtomicU64::new(Shape::first(0).word()),
-            gate: Gate::default(),
-            structure: Mutex::new(()),
+            exclusion: Exclusion::default(),
             moves: Moves::new(buckets).map_err(no_memory)?,
             max_depth,
             max_load: self.settings.max_load,
@@ -239,17 +237,16 @@ impl Opening {
 /// Returns the shape word of an existing table, after checking that the files are long enough for it: all later code
 /// relies on it.
 fn stored_shape<R: RecordForm, M: Medium>(core: &Core<R, M>) -> Result<Shape> {
-    let shape = core
-        .root()?
-        .stored_shape(&core.storage)
-        .ok_or_else(|| core.corrupt(&core.table, ROOT_OFFSET, "the shape word is impossible"))?;
-    for (region, bytes) in core.yard_bytes(shape) {
+    let shape = core.root()?.stored_shape(&core.storage).ok_or_else(|| {
+        core.table.fault(&core.storage, ROOT_OFFSET, "the shape word is impossible")
+    })?;
+    for (region, bytes) in core.buckets.bytes(shape) {
         if region.len() < bytes {
             let detail = format!(
                 "the file is shorter than the {bytes} bytes of its {} buckets",
                 shape.buckets()
             );
-            return Err(core.corrupt(region, region.len(), detail));
+            return Err(region.fault(&core.storage, region.len(), detail));
         }
     }
     Ok(shape)

@@ -103,11 +103,19 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     }
 
     fn front_keys(&self, bucket: u64) -> Result<impl Iterator<Item = u64>> {
-        self.keys_in(&self.front, bucket * self.yards.bucket_bytes()[0], self.yards.front)
+        self.keys_in(
+            self.buckets.front(),
+            bucket * self.buckets.yards().bucket_bytes()[0],
+            self.buckets.yards().front,
+        )
     }
 
     fn back_keys(&self, bucket: u64) -> Result<impl Iterator<Item = u64>> {
-        self.keys_in(&self.back, bucket * self.yards.bucket_bytes()[1], self.yards.back)
+        self.keys_in(
+            self.buckets.back(),
+            bucket * self.buckets.yards().bucket_bytes()[1],
+            self.buckets.yards().back,
+        )
     }
 
     fn keys_in(
@@ -116,9 +124,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         offset: u64,
         slots: u32,
     ) -> Result<impl Iterator<Item = u64>> {
-        let slots: &[Slot] = region
-            .slice_at(offset, slots as usize)
-            .ok_or_else(|| self.corrupt(region, offset, "the file ends before the bucket"))?;
+        let slots: &[Slot] =
+            region.get_slice(&self.storage, offset, slots as usize, "the bucket")?;
         Ok(slots.iter().map(|slot| slot.key(&self.storage)).filter(|&key| key != EMPTY_KEY))
     }
 
@@ -161,21 +168,22 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Stores the fingerprints of the records of one bucket of each yard, and returns the number of records.
     #[inline(always)]
     fn adopt_buckets(&self, bucket: u64) -> Result<i64> {
-        let [front, back] = self.yards.bucket_bytes();
-        let (line, in_front) = self.bytes_for(&self.front, bucket * front, self.yards.front)?;
-        self.front_line(bucket).adopt(line);
-        self.guess_room(bucket);
-        let (words, in_back) = self.bytes_for(&self.back, bucket * back, self.yards.back)?;
-        self.back_word(bucket).store(words[0]);
+        let [front, back] = self.buckets.yards().bucket_bytes();
+        let (line, in_front) =
+            self.bytes_for(self.buckets.front(), bucket * front, self.buckets.yards().front)?;
+        self.buckets.line(&self.storage, bucket).adopt(line);
+        self.buckets.guess_room(&self.storage, bucket);
+        let (words, in_back) =
+            self.bytes_for(self.buckets.back(), bucket * back, self.buckets.yards().back)?;
+        self.buckets.back_word(&self.storage, bucket).store(words[0]);
         Ok(in_front + in_back)
     }
 
     /// Returns the fingerprints for the slots of a bucket, and the number of readable records.
     #[inline(always)]
     fn bytes_for(&self, region: &Region, offset: u64, slots: u32) -> Result<([u64; 8], i64)> {
-        let slots: &[Slot] = region
-            .slice_at(offset, slots as usize)
-            .ok_or_else(|| self.corrupt(region, offset, "the file ends before the bucket"))?;
+        let slots: &[Slot] =
+            region.get_slice(&self.storage, offset, slots as usize, "the bucket")?;
         if self.records.keys_are_words() {
             Ok(self.bytes_for_words(slots))
         } else {
@@ -242,10 +250,10 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// writers, and the shape is already that of an empty table.
     pub(super) fn wipe(&self, shape: Shape, mut gone: impl FnMut(u64, u64)) -> Result<()> {
         let storage = &self.storage;
-        let [front, back] = self.yards.bucket_bytes();
+        let [front, back] = self.buckets.yards().bucket_bytes();
         let ranges: [(&Region, u64); 3] = [
-            (&self.front, shape.buckets() * front / size_of::<Slot>() as u64),
-            (&self.back, shape.buckets() * back / size_of::<Slot>() as u64),
+            (self.buckets.front(), shape.buckets() * front / size_of::<Slot>() as u64),
+            (self.buckets.back(), shape.buckets() * back / size_of::<Slot>() as u64),
             (self.overflow.region(), self.overflow.slots().into()),
         ];
         for (region, slots) in ranges {
@@ -260,9 +268,9 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         // P8: no slot restores a record once the shape is stable.
         storage.fence();
         for bucket in 0..shape.buckets() {
-            self.front_line(bucket).forget();
-            self.guess_room(bucket);
-            self.back_word(bucket).store(0);
+            self.buckets.line(&self.storage, bucket).forget();
+            self.buckets.guess_room(&self.storage, bucket);
+            self.buckets.back_word(&self.storage, bucket).store(0);
         }
         self.overflow.forget();
         Ok(())

@@ -95,7 +95,7 @@ impl<R: RecordForm, M: Medium> Iceberg<R, M> {
 impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Reads the records at a position and returns the next position. No step can begin meanwhile.
     fn read_position(&self, position: Position, entries: &mut Entries) -> Result<Option<Position>> {
-        let _pass = self.gate.enter();
+        let _pass = self.exclusion.enter();
         let shape = self.shape();
         let bucket_at = |place: u64| scan_place(place) & (shape.buckets() - 1);
         let source = |bucket: u64| bucket & (shape.buckets() / 2).wrapping_sub(1);
@@ -201,7 +201,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
 
     fn read_side(&self, shape: Shape, entries: &mut Entries) -> Result<()> {
         let slot = &self.root()?.side;
-        let line = self.front_line(shape.front(self.records.hash.word(EMPTY_KEY)));
+        let line = self.buckets.line(&self.storage, shape.front(self.records.hash.word(EMPTY_KEY)));
         let [key, value] = self.read_settled(slot, line);
         if key == SIDE_KEY {
             entries.push((EMPTY_KEY, value));
@@ -211,11 +211,13 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
 
     /// Reads all records of a front bucket.
     fn read_front(&self, bucket: u64, entries: &mut Entries) -> Result<()> {
-        let line = self.front_line(bucket);
-        let mut used = self.front_mask() & !line.empty(self.front_mask());
+        let line = self.buckets.line(&self.storage, bucket);
+        let mut used = self.buckets.front_mask() & !line.empty(self.buckets.front_mask());
         while used != 0 {
-            let [key, value] =
-                self.read_settled(self.front_slot(bucket, used.trailing_zeros())?, line);
+            let [key, value] = self.read_settled(
+                self.buckets.front_slot(&self.storage, bucket, used.trailing_zeros())?,
+                line,
+            );
             used &= used - 1;
             if key != EMPTY_KEY {
                 entries.push((key, value));
@@ -225,8 +227,13 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     }
 
     fn read_back(&self, shape: Shape, bucket: u64, entries: &mut Entries) -> Result<()> {
-        let used = used_back(self.back_word(bucket).load(), self.yards.back);
-        let slots = used.map(|slot| self.back_slot(bucket, slot)).collect::<Result<Vec<_>>>()?;
+        let used = used_back(
+            self.buckets.back_word(&self.storage, bucket).load(),
+            self.buckets.yards().back,
+        );
+        let slots = used
+            .map(|slot| self.buckets.back_slot(&self.storage, bucket, slot))
+            .collect::<Result<Vec<_>>>()?;
         self.read_shared_slots(shape, slots.into_iter(), entries)
     }
 
@@ -255,7 +262,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
                     }
                     hash => hash?,
                 };
-                let line = self.front_line(shape.front(hash));
+                let line = self.buckets.line(&self.storage, shape.front(hash));
                 let [now, value] = self.read_settled(slot, line);
                 if now == key {
                     entries.push((key, value));

@@ -25,7 +25,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Halves the table as long as its records fit.
     pub(super) fn shrink(&self) -> Result<()> {
         self.storage.check_writable()?;
-        let _structure = self.lock_structure();
+        let _structure = self.exclusion.lock(&self.storage);
         self.finish_doubling()?;
         while self.halve()? {}
         Ok(())
@@ -39,7 +39,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             return Ok(false);
         }
         {
-            let _closed = self.close_gate()?;
+            let _closed = self.exclusion.close(&self.storage)?;
             if !self.fits_half(shape) {
                 return Ok(false);
             }
@@ -50,7 +50,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
         self.counts.halvings.add(1);
         for ((region, to), (_, from)) in
-            self.yard_bytes(self.shape()).into_iter().zip(self.yard_bytes(shape))
+            self.buckets.bytes(self.shape()).into_iter().zip(self.buckets.bytes(shape))
         {
             self.storage.punch(region, to, from - to)?;
         }
@@ -60,19 +60,24 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Returns whether every lower bucket has room for its upper one, and the load stays below the threshold.
     fn fits_half(&self, shape: Shape) -> bool {
         let half = shape.buckets() / 2;
-        let most = half * self.yards.slots() * u64::from(self.max_load) / 1000;
+        let most = half * self.buckets.yards().slots() * u64::from(self.max_load) / 1000;
         let front = |bucket| {
-            self.yards.front - self.front_line(bucket).empty(self.front_mask()).count_ones()
+            self.buckets.yards().front
+                - self
+                    .buckets
+                    .line(&self.storage, bucket)
+                    .empty(self.buckets.front_mask())
+                    .count_ones()
         };
-        let back = |bucket| taken_back(self.back_word(bucket).load());
+        let back = |bucket| taken_back(self.buckets.back_word(&self.storage, bucket).load());
         // In the smallest table both back buckets of every hash are the same, so the former bucket of a record would be
         // unknown.
         let ambiguous = half == 1 && back(0) + back(1) > 0;
         self.length.estimate(0) <= most
             && !ambiguous
             && (0..half).all(|bucket| {
-                front(bucket) + front(bucket + half) <= self.yards.front
-                    && back(bucket) + back(bucket + half) <= self.yards.back
+                front(bucket) + front(bucket + half) <= self.buckets.yards().front
+                    && back(bucket) + back(bucket + half) <= self.buckets.yards().back
             })
     }
 
@@ -90,31 +95,51 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
 
     fn fold_front(&self, shape: Shape, bucket: u64) -> Result<()> {
         let upper = bucket + shape.buckets();
-        let (line, above) = (self.front_line(bucket), self.front_line(upper));
+        let (line, above) =
+            (self.buckets.line(&self.storage, bucket), self.buckets.line(&self.storage, upper));
         // Meanwhile only reads on processors that cannot load two words at once take this lock.
         line.lock(&self.storage);
         let folded = self.fold(
-            self.yards.front,
+            self.buckets.yards().front,
             (
-                |slot| self.front_slot(upper, slot).map(|source| (above.byte(slot), source)),
-                |slot| self.front_slot(bucket, slot).map(|target| (line.byte(slot), target)),
+                |slot| {
+                    self.buckets
+                        .front_slot(&self.storage, upper, slot)
+                        .map(|source| (above.byte(slot), source))
+                },
+                |slot| {
+                    self.buckets
+                        .front_slot(&self.storage, bucket, slot)
+                        .map(|target| (line.byte(slot), target))
+                },
             ),
             |falling| line.publish(falling.to, falling.fingerprint),
             |falling| above.clear(falling.from),
         );
-        self.guess_room(bucket);
+        self.buckets.guess_room(&self.storage, bucket);
         line.unlock();
         folded
     }
 
     fn fold_back(&self, shape: Shape, bucket: u64) -> Result<()> {
         let upper = bucket + shape.buckets();
-        let (word, above) = (self.back_word(bucket), self.back_word(upper));
+        let (word, above) = (
+            self.buckets.back_word(&self.storage, bucket),
+            self.buckets.back_word(&self.storage, upper),
+        );
         self.fold(
-            self.yards.back,
+            self.buckets.yards().back,
             (
-                |slot| self.back_slot(upper, slot).map(|source| (above.byte(slot), source)),
-                |slot| self.back_slot(bucket, slot).map(|target| (word.byte(slot), target)),
+                |slot| {
+                    self.buckets
+                        .back_slot(&self.storage, upper, slot)
+                        .map(|source| (above.byte(slot), source))
+                },
+                |slot| {
+                    self.buckets
+                        .back_slot(&self.storage, bucket, slot)
+                        .map(|target| (word.byte(slot), target))
+                },
             ),
             |falling| word.store(word.load() | u64::from(falling.fingerprint) << (8 * falling.to)),
             |falling| above.clear(falling.from),
@@ -154,7 +179,11 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
                 continue;
             }
             let Some((to, target)) = room.next() else {
-                return Err(self.corrupt(&self.front, 0, "a bucket of a halved yard has no room"));
+                return Err(self.buckets.front().fault(
+                    &self.storage,
+                    0,
+                    "a bucket of a halved yard has no room",
+                ));
             };
             target.fill(storage, key, source.value(storage));
             storage.flush_object(target);

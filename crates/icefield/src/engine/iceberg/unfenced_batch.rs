@@ -67,7 +67,7 @@ impl<'t, R: RecordForm, M: Medium> Stay<'t, R, M> {
         let shape = self.inside().shape;
         // A write to an unmoved bucket waits, and a write of blobs may have to wait.
         if !shape.is(Phase::Doubling) && core.records.blobs().is_none() {
-            let line = core.front_line(shape.front(hash));
+            let line = core.buckets.line(&core.storage, shape.front(hash));
             self.held[index % BURST] = line.try_lock().then_some(line);
         }
     }
@@ -151,7 +151,7 @@ where
         let needs_key = table
             .needs_key(mode, || Ok(table.find_word_at_once(pin, probe)?.flatten().is_some()))?;
         let record =
-            table.prepare_beside(probe, value, needs_key, stay.inside.is_some(), || {
+            table.prepare_beside(probe, &value, needs_key, stay.inside.is_some(), || {
                 stay.leave();
                 Ok(())
             })?;
@@ -204,7 +204,7 @@ where
     #[inline(always)]
     fn locate(&mut self, index: usize) -> (usize, u64) {
         let core = &self.writes.table.core;
-        let hash = core.records.hash_key((self.writes.key)(index)).hash;
+        let hash = core.records.hash_key(&(self.writes.key)(index)).hash;
         core.fetch_line(hash, prefetch_write);
         (index, hash)
     }
@@ -224,7 +224,7 @@ where
 
     #[inline(always)]
     fn run(&mut self, index: usize, (_, hash): (usize, u64)) -> ControlFlow<()> {
-        let probe = LookupKey { hash, key: (self.writes.key)(index) };
+        let probe = LookupKey { hash, key: &(self.writes.key)(index) };
         let wrote = self.write(index, &probe);
         match wrote.and_then(|wrote| (self.writes.answer)(index, wrote)) {
             Ok(()) => ControlFlow::Continue(()),

@@ -191,7 +191,7 @@ impl<'t, R: RecordForm, M: Medium> Writer<'t, R, M> {
                 return Some(place);
             }
         }
-        let line = core.front_line(bucket);
+        let line = core.buckets.line(&core.storage, bucket);
         if self.held.is_empty() {
             line.lock(&core.storage);
         } else if !line.try_lock() {
@@ -213,7 +213,7 @@ impl<'t, R: RecordForm, M: Medium> Writer<'t, R, M> {
         }
         for hash in hashes {
             let bucket = shape.front(hash);
-            let line = core.front_line(bucket);
+            let line = core.buckets.line(&core.storage, bucket);
             if !line.try_lock() {
                 break;
             }
@@ -372,7 +372,7 @@ impl<'t, R: RecordForm, M: Medium> Writer<'t, R, M> {
         &mut self,
         isa: impl Isa,
         probe: &LookupKey<'_>,
-        (mode, value): (WriteMode, Raw<'_>),
+        (mode, value): (WriteMode, &Raw<'_>),
         answer: &mut impl FnMut(usize, WriteOutcome) -> Result<()>,
     ) -> Result<PreparedRecord> {
         let (table, holds_locks) = (self.table, self.inside.is_some());
@@ -387,7 +387,7 @@ impl<'t, R: RecordForm, M: Medium> Writer<'t, R, M> {
         isa: impl Isa,
         index: usize,
         probe: &LookupKey<'_>,
-        write: Option<(WriteMode, Raw<'_>)>,
+        write: Option<(WriteMode, &Raw<'_>)>,
         answer: &mut impl FnMut(usize, WriteOutcome) -> Result<()>,
     ) -> Result<()> {
         self.table.core.storage.check_writable()?;
@@ -443,7 +443,7 @@ impl<R: RecordForm, M: Medium> BatchWriter for Writer<'_, R, M> {
         &mut self,
         index: usize,
         probe: &LookupKey<'_>,
-        write: Option<(WriteMode, Raw<'_>)>,
+        write: Option<(WriteMode, &Raw<'_>)>,
         answer: &mut impl FnMut(usize, WriteOutcome) -> Result<()>,
     ) -> Result<()> {
         self.run_on(Native::default(), index, probe, write, answer)

@@ -1,18 +1,17 @@
 //! The number of levels: when one is added or removed, and how full the levels are.
 
 use std::ops::Range;
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::Ordering::Acquire;
 
 use super::core::Core;
 use super::epoch::LogEpoch;
 use super::layout::EntryRef;
-use super::layout::{CLASSES, ENTRY_BYTES, State, class_of};
-use super::mutex::lock;
+use super::layout::{CLASSES, State, class_of};
 use super::pack::Last;
 use super::root::{Held, Relief};
 use crate::Result;
+use crate::storage::Medium;
 use crate::storage::alloc::Blocks;
-use crate::storage::{Medium, not_poisoned};
 use crate::types::RecordForm;
 
 /// Number of entries that are sampled to estimate how full a level is.
@@ -31,7 +30,7 @@ const COUNTED: usize = 3;
 impl<R: RecordForm, M: Medium> Core<R, M> {
     /// The number of records that fit before the table needs another level.
     pub(super) fn capacity(&self) -> u64 {
-        self.capacity_of(self.level_count())
+        self.capacity_of(self.levels.count(&self.storage))
     }
 
     fn capacity_of(&self, levels: usize) -> u64 {
@@ -45,22 +44,25 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         let record_bytes = |records: u64| records.saturating_mul(words * 8);
         // If not even the last possible level has entries enough, they are continued.
         let most = self.shape.max_levels();
-        let levels = (self.level_count()..most).find(|&levels| self.capacity_of(levels) >= records);
+        let levels = (self.levels.count(&self.storage)..most)
+            .find(|&levels| self.capacity_of(levels) >= records);
         let levels = levels.unwrap_or(most);
-        let entry_bytes = self.shape.entries_above(levels + 1) * ENTRY_BYTES;
+        let entry_bytes = self.levels.bytes_of(levels);
         let more = record_bytes(records.saturating_sub(self.tallies.estimate()));
-        let bytes = entry_bytes.saturating_sub(self.levels.len()).saturating_add(more);
+        let bytes = entry_bytes.saturating_sub(self.levels.region().len()).saturating_add(more);
         self.storage.check_room(bytes, 0)
     }
 
     /// Adds levels until `records` fit.
     pub(super) fn make_room_for(&self, records: u64) -> Result<()> {
-        let _growing = lock(&self.storage, &self.growing);
+        let _growing = self.levels.lock(&self.storage);
         if self.capacity() < records {
             self.check_room(records)?;
         }
-        while self.capacity() < records && self.level_count() < self.shape.max_levels() {
-            self.add_level(self.level_count())?;
+        while self.capacity() < records
+            && self.levels.count(&self.storage) < self.shape.max_levels()
+        {
+            self.levels.add(&self.storage, self.root_words()?)?;
         }
         Ok(())
     }
@@ -77,7 +79,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Reserves the space of the buckets that `records` take, if level 1 will hold them all. Otherwise the first
     /// writes would wait for the files to grow.
     pub(super) fn reserve_buckets(&self, records: u64) -> Result<()> {
-        if self.level_count() > 1 {
+        if self.levels.count(&self.storage) > 1 {
             return Ok(());
         }
         let entries = self.shape.entries(1);
@@ -89,24 +91,9 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(())
     }
 
-    /// Adds a level below `level`, the last one. Called under `growing`.
-    pub(super) fn add_level(&self, level: usize) -> Result<()> {
-        not_poisoned(&self.storage)?;
-        let [from, to] = [1, 2].map(|more| self.shape.entries_above(level + more) * ENTRY_BYTES);
-        self.storage.grow(&self.levels, to)?;
-        // A table that shrank has given this space back.
-        self.storage.reserve(&self.levels, from, to - from)?;
-        let cell = &self.root_words()?.levels;
-        cell.store(&self.storage, level as u64 + 1, Release);
-        // P9: the table has the level.
-        self.storage.try_persist(cell)?;
-        self.level_count.store(level + 1, Release);
-        Ok(())
-    }
-
     /// Removes levels as long as the records of the last one fit into the entries above. No other thread writes.
     pub(super) fn drop_levels(&self) -> Result<()> {
-        while self.level_count() > 1 && self.last_fits_above()? {
+        while self.levels.count(&self.storage) > 1 && self.last_fits_above()? {
             self.drop_level()?;
         }
         Ok(())
@@ -114,7 +101,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
 
     /// Returns whether each entry of the level above the last one has room for all records below it.
     fn last_fits_above(&self) -> Result<bool> {
-        let level = self.level_count() - 1;
+        let level = self.levels.count(&self.storage) - 1;
         for index in 0..self.shape.entries(level) {
             let mut records = self.records_of_chain(self.level_entry(level, index)?)?;
             for below in self.below(level, index) {
@@ -140,7 +127,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
 
     /// Moves the records of the last level to the entries above, which have room for them, and removes the level.
     fn drop_level(&self) -> Result<()> {
-        let level = self.level_count() - 1;
+        let level = self.levels.count(&self.storage) - 1;
         for root_entry in 0..self.root.entries() {
             let _pin = self.pin();
             let held = self.root.lock(&self.storage, root_entry);
@@ -204,7 +191,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Empties the last level, all of whose records are also above it, and removes it. The phase word is that of
     /// packing, so the blocks of the level are free without any work of their allocators.
     pub(super) fn take_last_level(&self) -> Result<()> {
-        let level = self.level_count();
+        let level = self.levels.count(&self.storage);
         for root_entry in 0..self.root.entries() {
             let held = self.root.lock(&self.storage, root_entry);
             let mut all = Vec::new();
@@ -217,12 +204,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             held.end_change();
             wiped?;
         }
-        let cell = &self.root_words()?.levels;
-        cell.store(&self.storage, level as u64 - 1, Release);
-        // P21: the last level, which is empty, is removed.
-        self.storage.try_persist(cell)?;
-        self.level_count.store(level - 1, Release);
-        Ok(())
+        self.levels.remove_last(&self.storage, self.root_words()?)
     }
 
     fn wipe_all(&self, entries: &[EntryRef<'_>]) -> Result<()> {
@@ -243,8 +225,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Adds a level below the last one when that is more than full. When it is nearly full and new keys arrive, grows
     /// a part of the next level's file. Returns whether there is a level below now.
     pub(super) fn add_level_if_due(&self, level: usize, grows: bool) -> Result<bool> {
-        let _growing = lock(&self.storage, &self.growing);
-        if level < self.level_count() {
+        let _growing = self.levels.lock(&self.storage);
+        if level < self.levels.count(&self.storage) {
             return Ok(true);
         }
         if level == self.shape.max_levels() {
@@ -253,11 +235,11 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         let eighths = self.eighths_full(level)?;
         if eighths < DUE_EIGHTHS {
             if grows && eighths >= AHEAD_EIGHTHS && !self.storage.fence_syncs() {
-                self.grow_ahead(level);
+                self.levels.grow_ahead(&self.storage, AHEAD_BYTES);
             }
             return Ok(false);
         }
-        self.add_level(level)?;
+        self.levels.add(&self.storage, self.root_words()?)?;
         Ok(true)
     }
 
@@ -265,14 +247,6 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     fn eighths_full(&self, level: usize) -> Result<u64> {
         let (records, samples) = self.sampled(level)?;
         Ok(records * 8 / (samples * self.shape.records() as u64))
-    }
-
-    /// Grows a part of the next level's file, so that the thread that adds the level need not wait for all of it.
-    fn grow_ahead(&self, level: usize) {
-        let bytes = self.shape.entries_above(level + 2) * ENTRY_BYTES;
-        let next = bytes.min(self.levels.len() + AHEAD_BYTES);
-        // Without space there will be no level, and adding it reports the error.
-        let _ = self.storage.grow(&self.levels, next);
     }
 
     /// Estimates the number of records of a level, stale ones included.
@@ -284,7 +258,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
 
     /// Estimates the number of records of all levels, stale ones included.
     pub(super) fn records_of_levels(&self) -> Result<u64> {
-        (1..=self.level_count()).map(|level| self.records_of_level(level)).sum()
+        (1..=self.levels.count(&self.storage)).map(|level| self.records_of_level(level)).sum()
     }
 
     /// Counts the records of some entries of a level, and these entries.

@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use super::Plush;
-use super::mutex::lock;
 use super::op::{ModeOf, PlushWriteMode, WroteOf, mode_of};
 use super::pack::Last;
 use super::words::{RecordOf, first, raw_of};
@@ -16,7 +15,7 @@ use crate::{Error, Result};
 
 impl<R: RecordForm, M: Medium> Plush<R, M> {
     /// Writes a record whose durability the future reports; see [`Plush::put_async`](crate::Plush::put_async).
-    pub(crate) fn put_async(&self, key: Raw<'_>, value: Raw<'_>) -> Committed {
+    pub(crate) fn put_async(&self, key: &Raw<'_>, value: &Raw<'_>) -> Committed {
         match self.write_with(key, value, PlushWriteMode::PutLater) {
             Ok(_) => self.core.storage.committed(),
             Err(error) => Committed::known(Err(error)),
@@ -64,11 +63,11 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
     #[cold]
     fn no_such(&self, what: &str) -> Error {
         let core = &self.core;
-        core.corrupt(&core.levels, 0, format!("a stored word is not a valid {what}"))
+        core.levels.region().fault(&core.storage, 0, format!("a stored word is not a valid {what}"))
     }
 
     /// Runs one write.
-    fn write_with(&self, key: Raw<'_>, value: Raw<'_>, mode: ModeOf<R>) -> Result<bool> {
+    fn write_with(&self, key: &Raw<'_>, value: &Raw<'_>, mode: ModeOf<R>) -> Result<bool> {
         self.write_and(key, value, mode, |wrote| Ok(wrote.done))
     }
 
@@ -76,19 +75,19 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
     /// returned.
     fn write_and<T>(
         &self,
-        key: Raw<'_>,
-        value: Raw<'_>,
+        key: &Raw<'_>,
+        value: &Raw<'_>,
         mode: ModeOf<R>,
         take: impl Fn(WroteOf<R>) -> Result<T>,
     ) -> Result<T> {
         let core = &self.core;
         core.storage.check_writable()?;
-        let _pass = core.gate.enter();
+        let _pass = core.exclusion.enter();
         let probe = core.hash_key(key);
         let write = || {
             core.make_payload_room()?;
             let _pin = core.pin();
-            take(core.write(&probe, &value, mode)?)
+            take(core.write(&probe, value, mode)?)
         };
         core.with_room(probe.hash, || match write() {
             Err(Error::NoSpace { .. }) if mode.removes() => {
@@ -101,13 +100,13 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
 }
 
 impl<R: RecordForm, M: Medium> Operations for Plush<R, M> {
-    fn get<T: Take>(&self, key: Raw<'_>, take: T) -> Result<Option<T::Out>> {
+    fn get<T: Take>(&self, key: &Raw<'_>, take: T) -> Result<Option<T::Out>> {
         let (_pin, probe) = (self.core.pin(), self.core.hash_key(key));
         let Some(words) = self.core.find(&probe)? else { return Ok(None) };
         self.take_value(words, take).map(Some)
     }
 
-    fn contains(&self, key: Raw<'_>) -> Result<bool> {
+    fn contains(&self, key: &Raw<'_>) -> Result<bool> {
         let (_pin, probe) = (self.core.pin(), self.core.hash_key(key));
         Ok(self.core.find(&probe)?.is_some())
     }
@@ -115,8 +114,8 @@ impl<R: RecordForm, M: Medium> Operations for Plush<R, M> {
     fn write<T: Take + Copy>(
         &self,
         kind: WriteKind,
-        key: Raw<'_>,
-        value: Raw<'_>,
+        key: &Raw<'_>,
+        value: &Raw<'_>,
         before: T,
     ) -> Result<Option<T::Out>> {
         self.write_and(key, value, mode_of(kind), |wrote| {
@@ -127,7 +126,7 @@ impl<R: RecordForm, M: Medium> Operations for Plush<R, M> {
     /// Calls `decide` without a lock, and then applies its decision if the words of the value are still the same.
     fn compute<T: Keep>(
         &self,
-        key: Raw<'_>,
+        key: &Raw<'_>,
         keep: T,
         mut decide: impl FnMut(Option<&T::Out>) -> Decision<T::Out>,
     ) -> Result<Computed<T::Out>> {
@@ -148,7 +147,7 @@ impl<R: RecordForm, M: Medium> Operations for Plush<R, M> {
                 Decision::Remove if before.is_none() => return Ok(Computed::Removed(None)),
                 Decision::Remove => (Raw::NONE, PlushWriteMode::RemoveStill(before)),
             };
-            if self.write_with(key, value, mode)? {
+            if self.write_with(key, &value, mode)? {
                 return Ok(match decision {
                     Decision::Put(_) => Computed::Put(owned),
                     _ => Computed::Removed(owned),
@@ -183,7 +182,7 @@ impl<R: RecordForm, M: Medium> Operations for Plush<R, M> {
         self.execute_all(batch, on_failure)
     }
 
-    fn prefetch(&self, key: Raw<'_>) {
+    fn prefetch(&self, key: &Raw<'_>) {
         self.core.hint_search(self.core.hash_key(key).hash);
     }
 }
@@ -228,8 +227,8 @@ impl<R: RecordForm, M: Medium> Maintenance for Plush<R, M> {
         let core = &self.core;
         core.storage.check_writable()?;
         {
-            let _structure = lock(&core.storage, &core.structure);
-            let _closed = core.close_gate()?;
+            let _structure = core.exclusion.lock(&core.storage);
+            let _closed = core.exclusion.close(&core.storage)?;
             let held: Vec<_> = (0..core.root.entries())
                 .map(|entry| core.root.lock(&core.storage, entry))
                 .collect();
@@ -249,13 +248,13 @@ impl<R: RecordForm, M: Medium> Maintenance for Plush<R, M> {
         let core = &self.core;
         core.storage.check_writable()?;
         {
-            let _pass = core.gate.enter();
+            let _pass = core.exclusion.enter();
             core.compact_all()?;
             core.collect_all()?;
         }
         {
-            let _structure = lock(&core.storage, &core.structure);
-            let _closed = core.close_gate()?;
+            let _structure = core.exclusion.lock(&core.storage);
+            let _closed = core.exclusion.close(&core.storage)?;
             core.drop_levels()?;
             core.pack(Last::Stays)?;
             core.give_back_unused()?;

@@ -147,13 +147,13 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// The levels whose filters are in DRAM.
     #[inline]
     fn levels_on_top(&self) -> Range<usize> {
-        1..self.top_filters.levels().min(self.level_count()) + 1
+        1..self.top_filters.levels().min(self.levels.count(&self.storage)) + 1
     }
 
     /// The levels whose filters are on the medium only.
     #[inline]
     fn levels_below(&self) -> Range<usize> {
-        self.top_filters.levels() + 1..self.level_count() + 1
+        self.top_filters.levels() + 1..self.levels.count(&self.storage) + 1
     }
 }
 
@@ -191,12 +191,12 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
     ) -> Result<()> {
         let core = &self.core;
         let mut pin = core.pin();
-        let ahead = |at: usize| Ahead::new(core.hash_key(key(at)).hash, true);
+        let ahead = |at: usize| Ahead::new(core.hash_key(&key(at)).hash, true);
         core.in_order(count, ahead, |at, hash| {
             if at % PINNED == PINNED - 1 {
                 pin.iter_mut().for_each(Guard::renew);
             }
-            let words = core.find(&LookupKey { hash, key: key(at) })?;
+            let words = core.find(&LookupKey { hash, key: &key(at) })?;
             found(at, words.map(|words| self.take_value(words, take)).transpose()?);
             Ok(ControlFlow::Continue(()))
         })
@@ -224,9 +224,9 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
         };
         let mode = mode_of(kind);
         let mut window = Window::new(&self.core);
-        let ahead = |index| Ahead::new(self.core.hash_key(key(index)).hash, mode.looks());
+        let ahead = |index| Ahead::new(self.core.hash_key(&key(index)).hash, mode.looks());
         let (_, result) = self.core.in_order(count, ahead, |index, hash| {
-            let probe = LookupKey { hash, key: key(index) };
+            let probe = LookupKey { hash, key: &key(index) };
             window.run(index, &probe, &value(index), mode, &mut answer)?;
             Ok(ControlFlow::Continue(()))
         });
@@ -243,7 +243,7 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
         let ahead = |index: usize| {
             let batch = batch.borrow();
             let looks = batch.kind(index).is_none_or(WriteKind::has_result);
-            Ahead::new(self.core.hash_key(batch.key(index)).hash, looks)
+            Ahead::new(self.core.hash_key(&batch.key(index)).hash, looks)
         };
         let (ran, result) = self.core.in_order(count, ahead, |index, hash| {
             let failed = self.execute_one(&mut window, *batch.borrow_mut(), index, hash)?;
@@ -264,7 +264,7 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
         index: usize,
         hash: u64,
     ) -> Result<bool> {
-        let probe = LookupKey { hash, key: batch.key(index) };
+        let probe = LookupKey { hash, key: &batch.key(index) };
         let Some(kind) = batch.kind(index) else {
             if window.has(&probe) {
                 window.commit(&mut |index, wrote| self.fill_in(batch, index, wrote))?;

@@ -113,7 +113,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         value: &Raw<'_>,
     ) -> Result<R::ValueWords> {
         let (mut key_buffer, mut value_buffer) = ([0; 8], [0; 8]);
-        let key = bytes_of(&probe.key, &mut key_buffer);
+        let key = bytes_of(probe.key, &mut key_buffer);
         let value = bytes_of(value, &mut value_buffer);
         Ok(one_word(payloads.write(&self.storage, probe.hash, (key, value), Purpose::Write)?))
     }
@@ -168,7 +168,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
 
     /// The number of hash ranges in the table.
     fn ranges(&self) -> u64 {
-        self.shape.entries(self.level_count())
+        self.shape.entries(self.levels.count(&self.storage))
     }
 
     /// Bytes of garbage that are no reason for a round.
@@ -224,7 +224,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
                 Ok(range) => range,
                 // Nothing of this range is counted. The records of a chunk are looked up again before it is freed.
                 Err(Error::Corrupt { .. }) => {
-                    (Vec::new(), self.range_after(self.level_count(), round.next))
+                    (Vec::new(), self.range_after(self.levels.count(&self.storage), round.next))
                 }
                 Err(error) => return Err(error),
             };
@@ -439,22 +439,24 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         self.in_order(records.len(), ahead, |at, _| run(records[at])).1
     }
 
-    /// The key of a payload, for a search.
-    fn payload_probe(&self, word: u64) -> Result<Option<LookupKey<'_>>> {
+    /// The hash and the key of a payload.
+    fn payload_key(&self, word: u64) -> Result<Option<(u64, Raw<'_>)>> {
         let Some(payload) = self.payload(word)? else { return Ok(None) };
-        Ok(raw_of(R::KEY, payload.key).map(|key| LookupKey { hash: payload.hash, key }))
+        Ok(raw_of(R::KEY, payload.key).map(|key| (payload.hash, key)))
     }
 
     /// Returns whether the newest record of a payload's key refers to the payload.
     fn newest_is(&self, word: u64) -> Result<bool> {
-        let Some(probe) = self.payload_probe(word)? else { return Ok(false) };
+        let Some((hash, key)) = self.payload_key(word)? else { return Ok(false) };
+        let probe = LookupKey { hash, key: &key };
         Ok(self.lookup(&probe)?.is_some_and(|record| record.reference() == word))
     }
 
     /// Ensures that a payload is not needed where it is, and that readers with an outdated reference fail their
     /// validation.
     fn retire_payload(&self, word: u64) -> Result<()> {
-        let Some(probe) = self.payload_probe(word)? else { return Ok(()) };
+        let Some((hash, key)) = self.payload_key(word)? else { return Ok(()) };
+        let probe = LookupKey { hash, key: &key };
         let log = self.logs.log_of(self.root_entry(probe.hash));
         loop {
             self.make_log_ready(log)?;

@@ -106,7 +106,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
                 false => Ok(()),
             }
         });
-        if self.ranges.is_some() {
+        if self.placement.ranges().is_some() {
             self.leaves.forget(first.id);
         }
         held.end_change();
@@ -273,7 +273,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     ) -> Result<bool> {
         let first = self.level_entry(level, index)?;
         let mut dropped = false;
-        if level < self.level_count() {
+        if level < self.levels.count(&self.storage) {
             let mut all = newer.to_vec();
             self.newest_first_where(first, &mut all, |_| true)?;
             let (place, step) = (self.shape.place_below(level), self.shape.step(level));

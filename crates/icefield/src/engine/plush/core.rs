@@ -1,42 +1,38 @@
 //! The shared state of a table: regions, entries by number, and the search for a key.
 
-use std::sync::Mutex;
-use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::journals::Journals;
 use super::layout::{
-    Bucket, CLASSES, ENTRY_BYTES, Entry, EntryId, EntryRef, MAX_BUCKETS, Phase, RUNS, Root, SLOTS,
-    Shape, State, class_of, run_buckets, run_of,
+    Bucket, CLASSES, Entry, EntryId, EntryRef, MAX_BUCKETS, Phase, RUNS, Root, SLOTS, Shape, State,
+    class_of, run_buckets, run_of,
 };
 use super::leaf_bounds::Leaves;
+use super::levels::Levels;
 use super::mended::Mended;
 use super::moving::{Moving, MovingOf};
-use super::partition::Ranges;
+use super::need::Attempts;
 use super::payload_log::{Payload, PayloadLog};
-use super::pool::Pool;
+use super::placement::Placement;
 use super::recovery_log::RecoveryLogs;
 use super::root::{Held, RootTable};
 use super::tallies::Tallies;
 use super::top_filters::TopFilters;
 use super::words::{Measure, RecordOf, bytes_of, first, one_word, words_of};
-use crate::base::gate::{Closed, Gate};
-use crate::base::hash::Hash;
+use crate::Result;
 use crate::base::reclaim::Guard;
 use crate::engine::LookupKey;
-use crate::storage::alloc::Words;
-use crate::storage::superblock::ROOT_OFFSET;
+use crate::engine::exclusion::Exclusion;
+use crate::storage::alloc::{Pool, Words};
+use crate::storage::superblock;
 use crate::storage::{Medium, Region};
-use crate::types::{Form, Raw, RecordForm};
-use crate::{Error, Result};
+use crate::types::{Raw, RecordForm};
 
 /// The state that all parts of a table share.
 pub(crate) struct Core<R, M> {
     pub(super) shape: Shape,
     pub(super) measure: Measure<R>,
-    pub(super) hash: Hash,
-    /// Present when the table is partitioned by ranges.
-    pub(super) ranges: Option<Ranges>,
+    pub(super) placement: Placement,
     pub(super) root: RootTable<R>,
     pub(super) top_filters: TopFilters,
     /// Used only when the table is partitioned by ranges.
@@ -45,22 +41,14 @@ pub(crate) struct Core<R, M> {
     /// Present when a type has no fixed width.
     pub(super) payloads: Option<PayloadLog>,
     pub(super) table: Region,
-    /// The levels' entries, one level after the other.
-    pub(super) levels: Region,
+    pub(super) levels: Levels,
     /// Entries that continue others.
     pub(super) chains: Pool,
     /// Runs of buckets, by class.
     pub(super) runs: [Pool; CLASSES],
     pub(super) journals: Journals<R>,
-    pub(super) level_count: AtomicUsize,
-    /// Held by the thread that adds a level.
-    pub(super) growing: Mutex<()>,
-    /// The number of changes at the last attempt to make room, if it failed.
-    pub(super) in_vain: Mutex<Option<u64>>,
-    /// Writers enter it; operations on the whole table close it.
-    pub(super) gate: Gate,
-    /// Held by an operation on the whole table.
-    pub(super) structure: Mutex<()>,
+    pub(super) attempts: Attempts,
+    pub(super) exclusion: Exclusion,
     pub(super) tallies: Tallies,
     /// Present when the table is opened for salvage only.
     pub(super) mended: Option<Mended>,
@@ -70,15 +58,7 @@ pub(crate) struct Core<R, M> {
 
 impl<R: RecordForm, M: Medium> Core<R, M> {
     pub(super) fn root_words(&self) -> Result<&Root> {
-        self.table.at::<Root>(ROOT_OFFSET).ok_or_else(|| {
-            self.corrupt(&self.table, ROOT_OFFSET, "the file ends before the root words")
-        })
-    }
-
-    /// The error for damage in one of the table's files.
-    #[cold]
-    pub(super) fn corrupt(&self, region: &Region, offset: u64, detail: impl Into<String>) -> Error {
-        Error::corrupt(self.storage.path().join(region.name()), offset, detail)
+        superblock::root_words(&self.storage, &self.table)
     }
 
     /// Returns the files of blocks, each with the words of its allocator: the runs by class, then the entries that
@@ -90,13 +70,6 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         self.runs.iter().zip(&root.runs).chain([(&self.chains, &root.chains)])
     }
 
-    #[inline]
-    pub(super) fn level_count(&self) -> usize {
-        self.storage.sim_yield_point();
-        // Acquire (E8): pairs with the Release in `add_level`; the new entries are mapped.
-        self.level_count.load(Acquire)
-    }
-
     /// Stores and persists the phase of the table.
     pub(super) fn set_phase(&self, phase: Phase) -> Result<()> {
         let cell = &self.root_words()?.phase;
@@ -106,21 +79,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
 
     /// The key and its hash, for a search.
     #[inline]
-    pub(super) fn hash_key<'a>(&self, key: Raw<'a>) -> LookupKey<'a> {
-        LookupKey { hash: self.placed(&key), key }
-    }
-
-    /// The value that is used as the hash of a key. With ranges, the upper half is the key's place among all keys.
-    #[inline]
-    fn placed(&self, key: &Raw<'_>) -> u64 {
-        let hash = match R::KEY {
-            Form::Word => self.hash.word(key.word()),
-            _ => self.hash.bytes(key.bytes()),
-        };
-        match self.ranges {
-            None => hash,
-            Some(ranges) => ranges.place(key) | hash & u64::from(u32::MAX),
-        }
+    pub(super) fn hash_key<'a>(&self, key: &'a Raw<'_>) -> LookupKey<'a> {
+        LookupKey { hash: self.placement.of::<R>(key), key }
     }
 
     /// The payload log; `None` if the slots hold keys and values themselves.
@@ -141,11 +101,6 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         self.shape.index(0, hash) as usize
     }
 
-    /// Closes the gate to writers for an operation on the whole table.
-    pub(super) fn close_gate(&self) -> Result<Closed<'_>> {
-        self.gate.close().map_err(|error| Error::io(self.storage.path(), error))
-    }
-
     /// Locks the root entry of a hash. The caller holds no other one.
     #[inline]
     pub(super) fn hold(&self, hash: u64) -> Held<'_, M> {
@@ -161,15 +116,11 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// An entry by its number.
     #[inline]
     pub(super) fn entry(&self, id: EntryId) -> Result<EntryRef<'_>> {
-        let (region, number) = match id {
-            EntryId::Level(number) => (&self.levels, number),
-            EntryId::Chained(block) => (self.chains.region(), block),
+        let entry = match id {
+            EntryId::Level(number) => self.levels.entry(&self.storage, number)?,
+            EntryId::Chained(block) => self.chains.at(&self.storage, block)?,
         };
-        let offset = u64::from(number) * ENTRY_BYTES;
-        match region.at(offset) {
-            Some(entry) => Ok(EntryRef { id, entry }),
-            None => Err(self.corrupt(region, offset, "the file ends before the entry")),
-        }
+        Ok(EntryRef { id, entry })
     }
 
     /// The entry that continues another one, if any.
@@ -187,8 +138,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         let mut last = first;
         while let Some(next) = self.next_of(last)? {
             if chain.len() as u64 > bound {
-                return Err(self.corrupt(
-                    self.chains.region(),
+                return Err(self.chains.region().fault(
+                    &self.storage,
                     0,
                     "a chain of entries does not end",
                 ));
@@ -204,8 +155,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     pub(super) fn state(&self, entry: EntryRef<'_>) -> Result<State> {
         let state = State::unpack(entry.entry.state.load(&self.storage, Acquire));
         if state.size > self.shape.records() {
-            return Err(self.corrupt(
-                &self.levels,
+            return Err(self.levels.region().fault(
+                &self.storage,
                 0,
                 format!("{:?} has an impossible number of records", entry.id),
             ));
@@ -225,7 +176,11 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         });
         match found {
             Some(bucket) => Ok(bucket),
-            None => Err(self.corrupt(region, 0, format!("{:?} has no bucket {bucket}", entry.id))),
+            None => Err(region.fault(
+                &self.storage,
+                0,
+                format!("{:?} has no bucket {bucket}", entry.id),
+            )),
         }
     }
 
@@ -276,7 +231,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     #[inline]
     fn hash_of_words(&self, key: &R::KeyWords) -> u64 {
         if self.measure.is_inline() {
-            return self.placed(&self.measure.key_of(key));
+            return self.placement.of::<R>(&self.measure.key_of(key));
         }
         first(key)
     }
@@ -293,7 +248,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         let Some(payload) = payloads.read(&self.storage, record.reference())? else {
             return Ok(false);
         };
-        let same = payload.key == bytes_of(&probe.key, &mut buffer);
+        let same = payload.key == bytes_of(probe.key, &mut buffer);
         if !same {
             payloads.verify(&self.storage, record.reference())?;
         }
@@ -365,7 +320,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
         // The filter of an entry that was emptied ahead of time still contains the keys that have left.
         let from = if self.root.is_sole(entry) { 2 } else { 1 };
-        for level in from..=self.level_count() {
+        for level in from..=self.levels.count(&self.storage) {
             let first = self.level_entry(level, self.shape.index(level, probe.hash))?;
             let candidates = self.candidates(first, probe.hash);
             if candidates == 0 {
@@ -389,8 +344,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         first: EntryRef<'_>,
         probe: &LookupKey<'_>,
     ) -> Result<Option<RecordOf<R>>> {
-        if let Some(ranges) = self.ranges {
-            let (leaf, _) = self.leaf_of(first, &ranges.sort_key(&probe.key))?;
+        if let Some(ranges) = self.placement.ranges() {
+            let (leaf, _) = self.leaf_of(first, &ranges.sort_key(probe.key))?;
             return self.search_entry(leaf, self.candidates(leaf, probe.hash), probe);
         }
         for entry in self.chain_of(first)?.into_iter().rev() {
@@ -452,7 +407,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// The key words that records of a searched key have.
     #[inline]
     pub(super) fn key_words(&self, probe: &LookupKey<'_>) -> R::KeyWords {
-        if self.measure.is_inline() { words_of(&probe.key) } else { one_word(probe.hash) }
+        if self.measure.is_inline() { words_of(probe.key) } else { one_word(probe.hash) }
     }
 
     /// The records of an entry and of those that continue it, newest first.

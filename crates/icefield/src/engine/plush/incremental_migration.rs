@@ -114,7 +114,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
 
     /// The next migration below a root entry, if one is left.
     pub(super) fn next_below(&self, held: &Held<'_, M>) -> Result<Next> {
-        if self.level_count() == 1 {
+        if self.levels.count(&self.storage) == 1 {
             return Ok(Next::Done(Relief::Room));
         }
         let (step, room) = (self.shape.step(0), self.shape.records());
@@ -149,7 +149,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// The first entry of the next level that the records of an entry would overflow. Entries of the last level make
     /// room for themselves.
     fn overflowing(&self, Underway { level, index, .. }: Underway) -> Result<Option<u64>> {
-        if level + 1 == self.level_count() {
+        if level + 1 == self.levels.count(&self.storage) {
             return Ok(None);
         }
         let first = index << self.shape.step(level);

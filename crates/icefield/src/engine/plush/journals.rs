@@ -6,12 +6,12 @@ use std::sync::{Mutex, MutexGuard};
 
 use super::layout::{EntryId, JOURNALS, Journal, MAX_RECORDS, Shape, Widths, journal_bytes};
 use super::moving::MovingOf;
-use super::mutex::lock;
 use super::words::{Measure, RecordOf};
+use crate::Result;
 use crate::base::hash::{Hash, HashKind};
+use crate::engine::exclusion::lock;
 use crate::storage::{Cell64, Medium, Region};
 use crate::types::RecordForm;
-use crate::{Error, Result};
 
 pub(super) struct Journals<R> {
     region: Region,
@@ -82,17 +82,11 @@ impl<R: RecordForm> Journals<R> {
     fn at(&self, storage: &impl Medium, number: usize) -> Result<JournalRef<'_, R>> {
         let widths = self.measure.widths();
         let offset = number as u64 * journal_bytes(widths);
-        let head = self.region.at(offset);
+        let head = self.region.get(storage, offset, "a journal")?;
         let after = offset + size_of::<Journal>() as u64;
-        let words = self.region.slice_at(after, MAX_RECORDS * widths.words());
-        match (head, words) {
-            (Some(head), Some(words)) => Ok(JournalRef { head, words, measure: self.measure }),
-            _ => Err(Error::corrupt(
-                storage.path().join(self.region.name()),
-                offset,
-                "the file ends before the journal's end",
-            )),
-        }
+        let count = MAX_RECORDS * widths.words();
+        let words = self.region.get_slice(storage, after, count, "a journal's words")?;
+        Ok(JournalRef { head, words, measure: self.measure })
     }
 }
 

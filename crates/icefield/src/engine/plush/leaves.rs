@@ -47,7 +47,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Returns whether an entry is split into leaves.
     #[inline]
     pub(super) fn has_leaves(&self, first: EntryRef<'_>) -> Result<bool> {
-        Ok(self.ranges.is_some() && self.next_of(first)?.is_some())
+        Ok(self.placement.ranges().is_some() && self.next_of(first)?.is_some())
     }
 
     /// Returns the leaf of a chain for a key, and the lower bound of the next leaf. The caller is pinned. If it also
@@ -126,7 +126,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
 
     /// The sort key of a record; `None` when its payload has been freed.
     pub(super) fn sort_key_of(&self, moving: &MovingOf<R>) -> Result<Option<SortKey<'_>>> {
-        let Some(ranges) = self.ranges else { return Ok(None) };
+        let Some(ranges) = self.placement.ranges() else { return Ok(None) };
         if self.measure.is_inline() {
             let key = self.measure.key_of(&moving.record.key);
             return Ok(Some(ranges.sort_key_of_owned(&key)));
@@ -270,8 +270,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         // leaves.
         let half = sorted.len() / 2;
         if half == 0 {
-            return Err(self.corrupt(
-                &self.levels,
+            return Err(self.levels.region().fault(
+                &self.storage,
                 0,
                 format!("{:?} has too few keys to be split", leaf.id),
             ));

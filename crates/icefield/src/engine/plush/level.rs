@@ -293,12 +293,11 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Continues an entry by an empty one, inserted before those that continued it.
     pub(super) fn extend(&self, last: EntryRef<'_>) -> Result<()> {
         let words = &self.root_words()?.chains;
-        let blocks = self.chains.blocks(&self.storage);
-        let claim = self.chains.allocator().claim(&self.storage, words, &blocks, last.id.pack())?;
+        let claim = self.chains.claim(&self.storage, words, last.id.pack())?;
         let entry = match self.entry(EntryId::Chained(claim.block)) {
             Ok(entry) => entry.entry,
             Err(error) => {
-                self.chains.allocator().abandon(&self.storage, words, &blocks, claim)?;
+                self.chains.abandon(&self.storage, words, claim)?;
                 return Err(error);
             }
         };
@@ -325,19 +324,13 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         self.give_back(empty, 0)?;
         let words = &self.root_words()?.chains;
         let freed = (block, before.id.pack());
-        self.chains.allocator().free(
-            &self.storage,
-            words,
-            &self.chains.blocks(&self.storage),
-            freed,
-            || {
-                let next = empty.entry.next.load(&self.storage, Acquire);
-                before.entry.next.store(&self.storage, next, Release);
-                // Durable before the head of the free list refers to the block. Until then the empty entry may still be
-                // in its chain.
-                self.storage.flush_object(&before.entry.next);
-                Ok(())
-            },
-        )
+        self.chains.free(&self.storage, words, freed, || {
+            let next = empty.entry.next.load(&self.storage, Acquire);
+            before.entry.next.store(&self.storage, next, Release);
+            // Durable before the head of the free list refers to the block. Until then the empty entry may still be in
+            // its chain.
+            self.storage.flush_object(&before.entry.next);
+            Ok(())
+        })
     }
 }

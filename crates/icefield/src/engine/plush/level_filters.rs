@@ -66,7 +66,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
 
     /// Reads the copies from the medium: seven lines of each entry with records, one of each other entry.
     pub(super) fn load_top_filters(&self) -> Result<()> {
-        for level in 1..=self.level_count().min(self.top_filters.levels()) {
+        for level in 1..=self.levels.count(&self.storage).min(self.top_filters.levels()) {
             for index in 0..self.shape.entries(level) {
                 let entry = self.level_entry(level, index)?;
                 let Some(words) = self.top_filters.of(entry.id) else { continue };

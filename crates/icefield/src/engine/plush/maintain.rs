@@ -10,13 +10,11 @@ use super::core::Core;
 use super::epoch::LogEpoch;
 use super::filter;
 use super::layout::{CLASSES, EntryRef, MAX_BUCKETS, class_of};
-use super::mutex::lock;
 use super::payload_log::PayloadLog;
-use super::pool::Pool;
 use crate::Result;
 use crate::report::{BackupReport, CheckReport, Stats};
 use crate::storage::Medium;
-use crate::storage::alloc::Words;
+use crate::storage::alloc::{Pool, Words};
 use crate::types::{RecordForm, Types};
 
 /// The state of a check.
@@ -37,8 +35,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             self.check_room(entries.saturating_mul(self.shape.records() as u64))?;
         }
         for level in 1..=levels {
-            if level > self.level_count() {
-                self.add_level(level - 1)?;
+            if level > self.levels.count(&self.storage) {
+                self.levels.add(&self.storage, self.root_words()?)?;
             }
             let entries = 0..self.shape.entries(level);
             for first in entries.clone().step_by(MAX_BUCKETS) {
@@ -53,7 +51,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
 
     /// Checks I1 to I4 for all entries.
     fn check_levels(&self, checking: &mut Checking) {
-        for level in 1..=self.level_count() {
+        for level in 1..=self.levels.count(&self.storage) {
             for index in 0..self.shape.entries(level) {
                 let checked = self.level_entry(level, index).and_then(|first| {
                     let chain = self.chain_of(first)?;
@@ -130,8 +128,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         owned: &HashSet<u32>,
         report: &mut CheckReport,
     ) -> Result<()> {
-        let (allocator, room) = (pool.allocator(), pool.room());
-        let used = allocator.used(&self.storage, words);
+        let (used, room) = (pool.used(&self.storage, words), pool.room());
         if used > room {
             report.fault(format!(
                 "I5: {used} blocks are allocated, but the file has room for {room}"
@@ -139,7 +136,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             return Ok(());
         }
         let mut seen = owned.clone();
-        for block in allocator.free_blocks(&self.storage, words, &pool.blocks(&self.storage))? {
+        for block in pool.free_blocks(&self.storage, words)? {
             if !seen.insert(block) {
                 report.fault(format!("I5: block {block} is free and in use, or free twice"));
             }
@@ -177,7 +174,7 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
         while let Some(hash) = next {
             let (records, after) = core.range_at(hash).unwrap_or_else(|error| {
                 checking.report.fault(format!("I2: {error}"));
-                (Vec::new(), core.range_after(core.level_count(), hash))
+                (Vec::new(), core.range_after(core.levels.count(&core.storage), hash))
             });
             for record in records {
                 if let Some(payloads) = &core.payloads
@@ -197,9 +194,9 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
 
     pub(super) fn backup_to(&self, path: &Path) -> Result<BackupReport> {
         let core = &self.core;
-        let _structure = lock(&core.storage, &core.structure);
+        let _structure = core.exclusion.lock(&core.storage);
         let paused = Instant::now();
-        let _closed = core.close_gate()?;
+        let _closed = core.exclusion.close(&core.storage)?;
         if core.storage.check_writable().is_ok() {
             // The copy must contain the records that are in no log.
             core.checkpoint(1)?;
@@ -210,7 +207,8 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
 
     pub(super) fn stats_now(&self) -> Stats {
         let core = &self.core;
-        let regions = [&core.table, &core.levels, core.journals.region(), core.logs.region()];
+        let regions =
+            [&core.table, core.levels.region(), core.journals.region(), core.logs.region()];
         let pools = core.runs.iter().chain([&core.chains]).map(Pool::region);
         let bytes = regions.into_iter().chain(pools).map(crate::storage::Region::len).sum();
         let bytes: u64 = bytes;
@@ -225,7 +223,7 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
             dram_bytes: core.root.bytes() + core.top_filters.bytes() + core.leaves.bytes(),
             durability: Some(core.storage.durability()),
             details: vec![
-                ("levels", core.level_count() as u64),
+                ("levels", core.levels.count(&core.storage) as u64),
                 ("root entries", core.root.entries() as u64),
                 migrations,
                 moves,

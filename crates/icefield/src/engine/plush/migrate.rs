@@ -292,7 +292,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Then readers proceed.
     pub(super) fn leave_empty(&self, all: &[(&Held<'_, M>, Underway)]) -> Result<()> {
         let left = self.leave_chains(all);
-        if self.ranges.is_some() {
+        if self.placement.ranges().is_some() {
             for (_, Underway { level, index, .. }) in all {
                 self.leaves.forget(self.level_entry(*level, *index)?.id);
             }

@@ -1,7 +1,6 @@
 //! Creating and opening tables.
 
-use std::sync::Mutex;
-use std::sync::atomic::AtomicUsize;
+use std::mem::offset_of;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::Instant;
 
@@ -10,24 +9,27 @@ use super::core::Core;
 use super::epoch::LogEpoch;
 use super::journals::{Journals, journals_bytes};
 use super::layout::{
-    ENTRY_BYTES, MAX_FIRST_BITS, MAX_LOG_BITS, MAX_LOG_RECORDS, MAX_RECORDS, Phase, Root, Shape,
-    Widths,
+    ENTRY_BYTES, Entry, MAX_FIRST_BITS, MAX_LOG_BITS, MAX_LOG_RECORDS, MAX_RECORDS, Phase, Root,
+    Shape, Widths, run_buckets,
 };
 use super::leaf_bounds::Leaves;
+use super::levels::Levels;
 use super::mended::Mended;
+use super::need::Attempts;
 use super::partition::{Bounds, Partition, Ranges};
 use super::payload_log::PayloadLog;
-use super::pool::Pool;
+use super::placement::Placement;
 use super::recovery_log::RecoveryLogs;
 use super::root::RootTable;
 use super::tallies::Tallies;
 use super::top_filters::TopFilters;
 use super::words::Measure;
-use crate::base::gate::Gate;
 use crate::base::hash::Hash;
 use crate::engine::Design;
+use crate::engine::exclusion::Exclusion;
 use crate::engine::opening::{Common, report};
 use crate::report::RecoveryReport;
+use crate::storage::alloc::Pool;
 use crate::storage::superblock::{self, Identity, ROOT_OFFSET, SessionStart, impossible};
 use crate::storage::{Medium, Region};
 use crate::types::{Forms, RecordForm, StoredForm};
@@ -133,7 +135,7 @@ impl Opening {
         let table = superblock::create(&storage)?;
         let core = self.core::<R, M>(storage, table.clone(), &identity, (shape, measure), 0)?;
         core.check_room(self.common.capacity)?;
-        core.storage.grow(&core.levels, shape.entries(1) * ENTRY_BYTES)?;
+        core.storage.grow(core.levels.region(), shape.entries(1) * ENTRY_BYTES)?;
         core.storage.grow(core.journals.region(), journals_bytes(widths))?;
         core.storage.grow(core.logs.region(), shape.log_bytes(widths))?;
         if core.storage.fence_syncs() {
@@ -170,12 +172,9 @@ impl Opening {
         let shape = Shape::unpack(self.common.adopt(&storage, &identity)?)
             .ok_or_else(|| impossible(&storage, "shape"))?;
         let measure = Measure::<R>::of(&identity).map_err(|()| impossible(&storage, "width"))?;
-        let root: Option<&Root> = table.at(ROOT_OFFSET);
-        let phase = root.and_then(|root| Phase::unpack(root.phase.load(&storage, Acquire)));
-        let Some(phase) = phase else {
-            let file = storage.path().join(table.name());
-            return Err(Error::corrupt(file, ROOT_OFFSET, "the phase word is impossible"));
-        };
+        let root: &Root = superblock::root_words(&storage, &table)?;
+        let phase = Phase::unpack(root.phase.load(&storage, Acquire))
+            .ok_or_else(|| table.fault(&storage, ROOT_OFFSET, "the phase word is impossible"))?;
         self.check_lengths(&storage, shape, measure.widths())?;
         let core =
             self.core::<R, M>(storage, table.clone(), &identity, (shape, measure), phase.set())?;
@@ -219,7 +218,7 @@ impl Opening {
             }
             if region.len() < bytes {
                 let detail = format!("the file is shorter than {bytes} bytes");
-                return Err(Error::corrupt(storage.path().join(name), region.len(), detail));
+                return Err(region.fault(storage, region.len(), detail));
             }
         }
         Ok(())
@@ -303,25 +302,28 @@ impl Opening {
             let chunk_bytes = self.common.blob_chunk_bytes.into();
             Some(PayloadLog::open(&storage, chunk_bytes, limit, self.common.verify)?)
         };
-        let runs = |class, file| -> Result<Pool> {
-            let region = storage.region_with_holes(file, limit)?;
-            Ok(Pool::of_runs(region, set, class, measure.widths()))
+        let runs = |class: usize, file| -> Result<Pool> {
+            let bytes = measure.widths().bucket_bytes() * run_buckets(class + 1);
+            Ok(Pool::new(storage.region_with_holes(file, limit)?, set, bytes, 0))
         };
+        // The link is a word of the filter, because the state of a free entry must remain empty.
+        let link = offset_of!(Entry, filter) as u64;
+        let chains = storage.region_with_holes("chains.ice", limit)?;
+        let ranges = Ranges::of(identity).map_err(|()| impossible(&storage, "partition"))?;
         Ok(Core {
             payloads,
             mended: self.common.mending.clone().map(Mended::new),
             shape,
             measure,
-            hash: Hash::new(self.common.hash, identity.hash_seed),
-            ranges: Ranges::of(identity).map_err(|()| impossible(&storage, "partition"))?,
+            placement: Placement::new(Hash::new(self.common.hash, identity.hash_seed), ranges),
             top_filters: TopFilters::new(shape, self.levels_on_top(shape), left)
                 .map_err(no_memory)?,
             root,
             leaves: Leaves::new(),
             logs: RecoveryLogs::new(storage.region("log.ice", log_bytes)?, shape, measure),
             table,
-            levels: storage.region_with_holes("levels.ice", limit)?,
-            chains: Pool::of_entries(storage.region_with_holes("chains.ice", limit)?, set),
+            levels: Levels::new(storage.region_with_holes("levels.ice", limit)?, shape),
+            chains: Pool::new(chains, set, ENTRY_BYTES, link),
             runs: [
                 runs(0, "buckets-1.ice")?,
                 runs(1, "buckets-2.ice")?,
@@ -329,11 +331,8 @@ impl Opening {
                 runs(3, "buckets-8.ice")?,
             ],
             journals: Journals::new(storage.region("journals.ice", journal_bytes)?, shape, measure),
-            level_count: AtomicUsize::new(1),
-            growing: Mutex::new(()),
-            in_vain: Mutex::new(None),
-            gate: Gate::default(),
-            structure: Mutex::new(()),
+            attempts: Attempts::default(),
+            exclusion: Exclusion::default(),
             tallies: Tallies::new(),
             storage,
         })

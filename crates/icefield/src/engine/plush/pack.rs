@@ -10,9 +10,9 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::core::Core;
-use super::layout::{CLASSES, ENTRY_BYTES, Entry, EntryId, EntryRef, Phase, RUNS, class_of};
-use super::pool::Pool;
+use super::layout::{CLASSES, Entry, EntryId, EntryRef, Phase, RUNS, class_of};
 use crate::Result;
+use crate::storage::alloc::Pool;
 use crate::storage::superblock::ROOT_OFFSET;
 use crate::storage::{Cell64, Medium, Region};
 use crate::types::RecordForm;
@@ -64,7 +64,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         let phase = Phase::unpack(words.phase.load(&self.storage, Acquire));
         let Some(phase) = phase else {
             let detail = "the phase word is impossible";
-            return Err(self.corrupt(&self.table, ROOT_OFFSET, detail));
+            return Err(self.table.fault(&self.storage, ROOT_OFFSET, detail));
         };
         // Before any change: a table with damaged references remains as it is.
         self.used_blocks()?;
@@ -88,7 +88,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         for (pool, words) in self.pools(self.root_words()?) {
             behind(pool.region(), pool.used_bytes(&self.storage, words));
         }
-        behind(&self.levels, self.shape.entries_above(self.level_count() + 1) * ENTRY_BYTES);
+        behind(self.levels.region(), self.levels.bytes_of(self.levels.count(&self.storage)));
         Ok(())
     }
 
@@ -153,7 +153,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         root_entry: usize,
         mut show: impl FnMut(EntryRef<'a>) -> Result<()>,
     ) -> Result<()> {
-        for level in 1..=self.level_count() {
+        for level in 1..=self.levels.count(&self.storage) {
             for index in self.entries_below(root_entry, level) {
                 let chain = self.chain_of(self.level_entry(level, index)?)?;
                 chain.into_iter().try_for_each(&mut show)?;
@@ -176,13 +176,17 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
                 for (run, cell) in entry.entry.runs.iter().enumerate() {
                     let block = cell.load(&self.storage, Acquire).checked_sub(1);
                     if block.is_some_and(|block| !used.runs[class_of(run)].add(block)) {
-                        return Err(self.corrupt(self.runs[class_of(run)].region(), 0, twice()));
+                        return Err(self.runs[class_of(run)].region().fault(
+                            &self.storage,
+                            0,
+                            twice(),
+                        ));
                     }
                 }
                 if let EntryId::Chained(block) = entry.id
                     && !used.chains.add(block)
                 {
-                    return Err(self.corrupt(self.chains.region(), 0, twice()));
+                    return Err(self.chains.region().fault(&self.storage, 0, twice()));
                 }
                 Ok(())
             })?;
@@ -196,8 +200,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         let words = |block: u32| {
             let words = (bytes / size_of::<Cell64>() as u64) as usize;
             let region = self.runs[class].region();
-            let words = region.slice_at::<Cell64>(u64::from(block) * bytes, words);
-            words.ok_or_else(|| self.corrupt(region, 0, "the file ends before the run"))
+            region.get_slice::<Cell64>(&self.storage, u64::from(block) * bytes, words, "the run")
         };
         let (from, to) = (words(from)?, words(to)?);
         for (from, to) in from.iter().zip(to) {
@@ -265,7 +268,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         for (pool, words) in self.pools(self.root_words()?) {
             self.storage.reserve(pool.region(), 0, pool.used_bytes(&self.storage, words))?;
         }
-        let entries = self.shape.entries_above(self.level_count() + 1);
-        self.storage.reserve(&self.levels, 0, entries * ENTRY_BYTES)
+        let bytes = self.levels.bytes_of(self.levels.count(&self.storage));
+        self.storage.reserve(self.levels.region(), 0, bytes)
     }
 }

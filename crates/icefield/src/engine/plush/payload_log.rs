@@ -37,10 +37,10 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use super::mutex::{lock, try_lock};
 use crate::base::hash::{Hash, HashKind};
 use crate::base::pipeline::prefetch_read;
 use crate::base::reclaim::{Guard, Reclaimer};
+use crate::engine::exclusion::{lock, try_lock};
 use crate::storage::{Cell64, Medium, Region};
 use crate::{Error, Result};
 
@@ -192,10 +192,7 @@ impl PayloadLog {
 
     fn word(&self, storage: &impl Medium, chunk: u32) -> Result<&Cell64> {
         let offset = u64::from(chunk) * WORD_BYTES;
-        self.map.at(offset).ok_or_else(|| {
-            let file = storage.path().join(self.map.name());
-            Error::corrupt(file, offset, "the file ends before the chunk's word")
-        })
+        self.map.get(storage, offset, "the chunk's word")
     }
 
     /// Returns whether steps of the collection are due: one for each chunk that writes have taken.
@@ -354,8 +351,7 @@ impl PayloadLog {
 
     #[cold]
     fn damaged(&self, storage: &impl Medium, place: PayloadRef) -> Error {
-        let file = storage.path().join(self.region.name());
-        Error::corrupt(file, self.offset_of(place), "the record's checksum is wrong")
+        self.region.fault(storage, self.offset_of(place), "the record's checksum is wrong")
     }
 
     /// Reads the record at a place of a chunk that is written up to `limit`.
@@ -367,8 +363,7 @@ impl PayloadLog {
         limit: u64,
     ) -> Result<Stored<'a>> {
         let at = self.offset_of(place);
-        let corrupt =
-            |detail: &str| Error::corrupt(storage.path().join(self.region.name()), at, detail);
+        let corrupt = |detail: &str| self.region.fault(storage, at, detail);
         let end = place.offset + HEAD_BYTES as u64;
         if end > limit && !self.is_written(storage, place, end) {
             return Err(corrupt("the reference leads to a place that was never written"));

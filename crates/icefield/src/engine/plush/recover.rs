@@ -4,13 +4,11 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::core::Core;
 use super::epoch::LogEpoch;
-use super::layout::{ENTRY_BYTES, EntryId, Phase, State};
-use super::pool::Pool;
+use super::layout::{EntryId, Phase, State};
 use super::words::RecordOf;
 use crate::Result;
 use crate::base::parallel::{Tasks, all_cores, in_parallel};
 use crate::storage::Medium;
-use crate::storage::alloc::Words;
 use crate::storage::superblock::ROOT_OFFSET;
 use crate::types::RecordForm;
 
@@ -86,15 +84,15 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         let levels = self.root_words()?.levels.load(&self.storage, Acquire);
         if levels == 0 || levels > self.shape.max_levels() as u64 {
             let detail = format!("the number of levels, {levels}, is impossible");
-            return Err(self.corrupt(&self.table, ROOT_OFFSET + 8, detail));
+            return Err(self.table.fault(&self.storage, ROOT_OFFSET + 8, detail));
         }
-        let bytes = self.shape.entries_above(levels as usize + 1) * ENTRY_BYTES;
-        if self.levels.len() < bytes {
+        let (region, bytes) = (self.levels.region(), self.levels.bytes_of(levels as usize));
+        if region.len() < bytes {
             let detail =
                 format!("the file is shorter than the {bytes} bytes of its {levels} levels");
-            return Err(self.corrupt(&self.levels, self.levels.len(), detail));
+            return Err(region.fault(&self.storage, region.len(), detail));
         }
-        self.level_count.store(levels as usize, Release);
+        self.levels.adopt(levels as usize);
         Ok(())
     }
 
@@ -103,28 +101,16 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         let mut resolved = 0;
         for (class, (pool, words)) in self.runs.iter().zip(&words.runs).enumerate() {
             let owned = |block, tag| self.owns_run(tag, class, block);
-            self.check_handed_out(pool, words)?;
+            pool.check_used(&self.storage, words)?;
             pool.allocator().raise(&self.storage, words, owned)?;
             // A damaged intent may have raised the number of blocks handed out to any number.
-            self.check_handed_out(pool, words)?;
-            let blocks = pool.blocks(&self.storage);
-            resolved += pool.allocator().recover(&self.storage, words, &blocks, owned)?;
+            pool.check_used(&self.storage, words)?;
+            resolved += pool.recover(&self.storage, words, owned)?;
         }
         let owned = |block, tag| self.owns_chained(tag, block);
-        let (chains, blocks) = (&self.chains, self.chains.blocks(&self.storage));
-        self.check_handed_out(chains, &words.chains)?;
-        resolved += chains.allocator().recover(&self.storage, &words.chains, &blocks, owned)?;
+        self.chains.check_used(&self.storage, &words.chains)?;
+        resolved += self.chains.recover(&self.storage, &words.chains, owned)?;
         Ok(resolved)
-    }
-
-    /// Refuses an allocator that seems to have handed out more blocks than the file has.
-    fn check_handed_out(&self, pool: &Pool, words: &Words) -> Result<()> {
-        let (used, room) = (pool.allocator().used(&self.storage, words), pool.room());
-        if used > room {
-            let detail = format!("{used} blocks are allocated, but the file has room for {room}");
-            return Err(self.corrupt(&self.table, ROOT_OFFSET + 64, detail));
-        }
-        Ok(())
     }
 
     /// Sets each root entry's epoch to the one after those that have arrived below; to none if none has.
@@ -183,7 +169,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
                 mended.note(detail);
                 return Ok(());
             }
-            return Err(self.corrupt(self.logs.region(), 0, detail));
+            return Err(self.logs.region().fault(&self.storage, 0, detail));
         }
         if !self.is_whole(record, epoch)? {
             return Ok(());
@@ -196,7 +182,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         if self.root.is_full(entry) {
             let detail =
                 format!("the log has more records of root entry {entry} than the entry has slots");
-            return Err(self.corrupt(self.logs.region(), 0, detail));
+            return Err(self.logs.region().fault(&self.storage, 0, detail));
         }
         self.root.note_chunk(entry, chunk);
         self.root.push(entry, hash, record);
@@ -228,7 +214,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// logs' records count as arrived. Called while no thread writes, after the phase word has made the table empty.
     pub(super) fn wipe(&self) -> Result<()> {
         let step = self.shape.step(0);
-        for level in 1..=self.level_count() {
+        for level in 1..=self.levels.count(&self.storage) {
             for index in 0..self.shape.entries(level) {
                 let entry = self.level_entry(level, index)?;
                 let epoch = match level {
@@ -274,7 +260,11 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     pub(super) fn clear(&self) -> Result<()> {
         let words = self.root_words()?;
         let Some(phase) = Phase::unpack(words.phase.load(&self.storage, Acquire)) else {
-            return Err(self.corrupt(&self.table, ROOT_OFFSET, "the phase word is impossible"));
+            return Err(self.table.fault(
+                &self.storage,
+                ROOT_OFFSET,
+                "the phase word is impossible",
+            ));
         };
         let set = 1 - phase.set();
         for (pool, words) in self.pools(words) {

@@ -22,8 +22,8 @@ use std::sync::{Mutex, MutexGuard};
 use super::epoch::LogEpoch;
 use super::layout::{ChunkHead, MAX_LOG_CHUNKS, MAX_LOG_RECORDS, Shape};
 use super::log_record::{FLAG, dead_bit, decode, encode};
-use super::mutex::{lock, try_lock};
 use super::words::{Measure, RecordOf};
+use crate::engine::exclusion::{lock, try_lock};
 use crate::storage::{Cell64, Medium, Region};
 use crate::types::RecordForm;
 use crate::{Error, Result};
@@ -249,17 +249,14 @@ impl<R: RecordForm> RecoveryLogs<R> {
 
     fn head(&self, storage: &impl Medium, log: usize, chunk: usize) -> Result<&ChunkHead> {
         let offset = self.offset(log, chunk);
-        self.region
-            .at(offset)
-            .ok_or_else(|| self.corrupt(storage, offset, "the file ends before it"))
+        self.region.get(storage, offset, "a chunk of a recovery log")
     }
 
     #[inline]
     fn words(&self, storage: &impl Medium, log: usize, chunk: usize) -> Result<&[Cell64]> {
         let offset = self.offset(log, chunk) + size_of::<ChunkHead>() as u64;
         let words = self.shape.log_records as usize * self.log_words();
-        let words = self.region.slice_at(offset, words);
-        words.ok_or_else(|| self.corrupt(storage, offset, "the file ends before it"))
+        self.region.get_slice(storage, offset, words, "a chunk of a recovery log")
     }
 
     /// The words of a chunk's records, one slice for each record.
@@ -289,9 +286,9 @@ impl<R: RecordForm> RecoveryLogs<R> {
     }
 
     #[cold]
-    fn corrupt(&self, storage: &impl Medium, offset: u64, detail: &str) -> Error {
+    fn fault(&self, storage: &impl Medium, offset: u64, detail: &str) -> Error {
         let detail = format!("a chunk of a recovery log: {detail}");
-        Error::corrupt(storage.path().join(self.region.name()), offset, detail)
+        self.region.fault(storage, offset, detail)
     }
 
     /// Hands out up to `wanted` consecutive records of a log, within one chunk. Returns none when a chunk must be
@@ -496,11 +493,7 @@ impl<R: RecordForm> RecoveryLogs<R> {
         for chunk in 0..self.shape.log_chunks as usize {
             let turn = self.head(storage, log, chunk)?.turn.load(storage, Acquire);
             if turn > LAST_TURN || turn > 0 && self.chunk_of(turn) != chunk {
-                return Err(self.corrupt(
-                    storage,
-                    self.offset(log, chunk),
-                    "its turn is impossible",
-                ));
+                return Err(self.fault(storage, self.offset(log, chunk), "its turn is impossible"));
             }
             last = last.max(turn);
         }
@@ -508,7 +501,7 @@ impl<R: RecordForm> RecoveryLogs<R> {
         for turn in first..=last {
             let chunk = self.chunk_of(turn);
             if self.head(storage, log, chunk)?.turn.load(storage, Relaxed) != turn {
-                return Err(self.corrupt(storage, self.offset(log, chunk), "its turn is missing"));
+                return Err(self.fault(storage, self.offset(log, chunk), "its turn is missing"));
             }
         }
         Ok(first..=last)

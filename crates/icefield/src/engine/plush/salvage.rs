@@ -3,23 +3,21 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use super::Plush;
 use super::core::Core;
 use super::filter;
-use super::layout::{CLASSES, ENTRY_BYTES, EntryRef, RUNS, State, class_of};
+use super::layout::{CLASSES, EntryRef, RUNS, State, class_of};
 use super::mended::Mended;
-use super::mutex::lock;
 use super::options::{PlushHt, PlushSettings};
-use super::pool::Pool;
 use super::words::RecordOf;
 use crate::Result;
+use crate::engine::exclusion::lock;
 use crate::engine::mending::Mending;
 use crate::engine::new_table::create_for_salvage;
 use crate::engine::{Maintenance, Operations, WriteKind};
 use crate::report::{DamagedRecord, SalvageReport};
-use crate::storage::alloc::Words;
 use crate::storage::{Mapped, Medium};
 use crate::types::{Ignore, RecordForm, Types};
 
@@ -40,29 +38,18 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             // Recovery rejects this number of levels.
             return Ok(());
         }
-        let bytes = self.shape.entries_above(levels as usize + 1) * ENTRY_BYTES;
-        mending.lengthen(storage, &self.levels, bytes)?;
+        mending.lengthen(storage, self.levels.region(), self.levels.bytes_of(levels as usize))?;
         if let Some(payloads) = self.payloads() {
             payloads.mend(storage, mending)?;
         }
         let mut there = [0; CLASSES];
         for (class, words) in words.runs.iter().enumerate() {
             there[class] = self.runs[class].room();
-            self.lengthen(&self.runs[class], words, mending)?;
+            mending.lengthen_pool(storage, &self.runs[class], words)?;
         }
-        self.lengthen(&self.chains, &words.chains, mending)?;
-        // Release: pairs with the Acquire in `level_count`.
-        self.level_count.store(levels as usize, Release);
+        mending.lengthen_pool(storage, &self.chains, &words.chains)?;
+        self.levels.adopt(levels as usize);
         self.empty_bereft(levels as usize, &there, mending)
-    }
-
-    /// Lengthens a file of blocks to what its allocator has handed out, as far as that is known.
-    fn lengthen(&self, pool: &Pool, words: &Words, mending: &Mending) -> Result<()> {
-        words.forget(&self.storage);
-        let (used, bytes) = (pool.allocator().used(&self.storage, words), pool.block_bytes());
-        let used = mending.lengthen_blocks(&self.storage, pool.region(), used, bytes)?;
-        words.bound(&self.storage, used);
-        Ok(())
     }
 
     /// Empties the entries that have lost buckets: the zeros that replace them were never written.
@@ -123,7 +110,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     }
 
     fn rescue_range(&self, root: usize, from: u64) -> Found<RecordOf<R>> {
-        let levels = self.level_count();
+        let levels = self.levels.count(&self.storage);
         let index = self.shape.index(levels, from);
         let mut found =
             Found { records: Vec::new(), lost: Vec::new(), next: self.range_after(levels, from) };
@@ -221,7 +208,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
 
 impl<R: RecordForm, M: Medium> Plush<R, M> {
     pub(super) fn salvage_to(&self, path: &Path, types: &Types) -> Result<SalvageReport> {
-        let settings = PlushSettings::partitioned_as(self.core.ranges);
+        let settings = PlushSettings::partitioned_as(self.core.placement.ranges());
         let rescued = create_for_salvage::<PlushHt, R>(&self.core.storage, 0, settings, path)?;
         let mut report = SalvageReport::default();
         let _pin = self.core.pin();
@@ -251,7 +238,7 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
             core.payloads().and_then(|payloads| payloads.fault(&core.storage, record.reference()));
         let reason = match (fault, self.valid(record, types)) {
             (None, Ok((key, value))) => {
-                return rescued.write(WriteKind::Put, key.raw(), value.raw(), Ignore).map(|_| ());
+                return rescued.write(WriteKind::Put, &key.raw(), &value.raw(), Ignore).map(|_| ());
             }
             (Some(fault), _) => fault.to_owned(),
             (None, Err(error)) => error.to_string(),

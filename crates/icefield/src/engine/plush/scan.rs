@@ -72,7 +72,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         from: u64,
         key: &[u8],
     ) -> Result<(Vec<RecordOf<R>>, Next)> {
-        let levels = self.level_count();
+        let levels = self.levels.count(&self.storage);
         let index = self.shape.index(levels, from);
         let wanted = |hash| hash >= from && self.shape.index(levels, hash) == index;
         let size = self.root.size(entry);
@@ -103,14 +103,16 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
         // A leaf above the last level may extend beyond the range.
         let is_inside = |end: &[u8]| {
-            self.ranges.is_some_and(|it| self.shape.index(levels, it.place_of_sorted(end)) == index)
+            self.placement
+                .ranges()
+                .is_some_and(|it| self.shape.index(levels, it.place_of_sorted(end)) == index)
         };
         let after = Next::Hash(self.range_after(levels, from));
         Ok((records, end.filter(|end| is_inside(end)).map_or(after, Next::Key)))
     }
 
     fn read_range(&self, entry: usize, from: u64) -> Result<Range<RecordOf<R>>> {
-        let levels = self.level_count();
+        let levels = self.levels.count(&self.storage);
         let index = self.shape.index(levels, from);
         let size = self.root.size(entry);
         let mut all: Vec<_> =
@@ -144,18 +146,18 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
     /// [`Plush::range`](crate::Plush::range).
     pub(crate) fn range<K: Keep, V: Take + Copy>(
         &self,
-        from: Raw<'_>,
+        from: &Raw<'_>,
         limit: usize,
         (key_as, value_as): (K, V),
     ) -> Result<Vec<(K::Out, V::Out)>> {
-        let Some(ranges) = self.core.ranges else {
+        let Some(ranges) = self.core.placement.ranges() else {
             return Err(Error::Unsupported(
                 "the table is partitioned by hashes and has no ranges; create it with `Partition::Range`".into(),
             ));
         };
         let _pin = self.core.pin();
         // Keys with the same place are in no particular order, so all of them are read and sorted.
-        let (mut next, mut key) = (Some(ranges.place(&from)), Box::from(&*ranges.sort_key(&from)));
+        let (mut next, mut key) = (Some(ranges.place(from)), Box::from(&*ranges.sort_key(from)));
         let mut found = Vec::new();
         while let Some(hash) = next
             && found.len() < limit

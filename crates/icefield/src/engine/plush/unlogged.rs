@@ -75,18 +75,18 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
 
 impl<R: RecordForm, M: Medium> Plush<R, M> {
     /// Writes a record without a log; see [`Plush::put_unlogged`](crate::Plush::put_unlogged).
-    pub(crate) fn put_unlogged(&self, key: Raw<'_>, value: Raw<'_>) -> Result<()> {
+    pub(crate) fn put_unlogged(&self, key: &Raw<'_>, value: &Raw<'_>) -> Result<()> {
         let core = &self.core;
         core.storage.check_writable()?;
-        let _pass = core.gate.enter();
+        let _pass = core.exclusion.enter();
         let probe = core.hash_key(key);
-        core.with_room(probe.hash, || core.put_unlogged(&probe, &value))
+        core.with_room(probe.hash, || core.put_unlogged(&probe, value))
     }
 
     /// Makes all records durable that were put without a log before, on `threads` threads.
     pub(crate) fn checkpoint(&self, threads: usize) -> Result<()> {
         self.core.storage.check_writable()?;
-        let _pass = self.core.gate.enter();
+        let _pass = self.core.exclusion.enter();
         self.core.checkpoint(threads)
     }
 

@@ -176,7 +176,7 @@ impl<'t, R: RecordForm, M: Medium> Window<'t, R, M> {
                     self.commit(answer)?;
                     let no_space = matches!(error, Error::NoSpace { .. });
                     if no_space && mode.removes() {
-                        let _pass = core.gate.enter();
+                        let _pass = core.exclusion.enter();
                         let _pin = core.pin();
                         let wrote = core.remove_in_place(probe, mode)?;
                         if mode.looks() {
@@ -185,7 +185,7 @@ impl<'t, R: RecordForm, M: Medium> Window<'t, R, M> {
                         return Ok(wrote.done);
                     }
                     let made = || {
-                        let _pass = core.gate.enter();
+                        let _pass = core.exclusion.enter();
                         core.make_room_in_need(probe.hash, attempt)
                     };
                     if !no_space || !made()? {
@@ -203,7 +203,7 @@ impl<'t, R: RecordForm, M: Medium> Window<'t, R, M> {
         if !self.held.is_empty() {
             return Ok(());
         }
-        self.pass.get_or_insert_with(|| core.gate.enter());
+        self.pass.get_or_insert_with(|| core.exclusion.enter());
         if self.pin.is_none() {
             core.make_payload_room()?;
             self.pin = core.pin();

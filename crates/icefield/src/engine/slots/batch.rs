@@ -26,7 +26,7 @@ pub(crate) trait BatchWriter {
         &mut self,
         index: usize,
         probe: &LookupKey<'_>,
-        write: Option<(WriteMode, Raw<'_>)>,
+        write: Option<(WriteMode, &Raw<'_>)>,
         answer: &mut impl FnMut(usize, WriteOutcome) -> Result<()>,
     ) -> Result<()>;
 
@@ -114,7 +114,7 @@ pub(crate) trait BatchTable: SlotTable {
     fn prepare_beside(
         &self,
         probe: &LookupKey<'_>,
-        value: Raw<'_>,
+        value: &Raw<'_>,
         needs_key: bool,
         holds_locks: bool,
         unlock_all: impl FnOnce() -> Result<()>,
@@ -147,7 +147,8 @@ pub(crate) trait BatchTable: SlotTable {
         batch: &mut impl Mixed<'a>,
         index: usize,
     ) -> Result<bool> {
-        let probe = self.records().hash_key(batch.key(index));
+        let key = batch.key(index);
+        let probe = self.records().hash_key(&key);
         let Some(kind) = batch.kind(index) else {
             let mut read = None;
             if !writer.holds_up(probe.hash) {
@@ -163,7 +164,8 @@ pub(crate) trait BatchTable: SlotTable {
             batch.fill(index, found);
             return Ok(batch.failed(index));
         };
-        let write = mode_of(kind).map(|mode| (mode, batch.value(index)));
+        let value = batch.value(index);
+        let write = mode_of(kind).map(|mode| (mode, &value));
         writer.run(index, &probe, write, &mut |index, wrote| self.fill_in(batch, index, wrote))?;
         Ok(match writer.staged_answer(index) {
             Some(wrote) => matches!(wrote, WriteOutcome::Absent | WriteOutcome::Occupied(_)),
@@ -209,12 +211,12 @@ fn mode_of(kind: WriteKind) -> Option<WriteMode> {
 
 /// The operations on keys of every table with slots.
 impl<S: BatchTable> Operations for S {
-    fn get<T: Take>(&self, key: Raw<'_>, take: T) -> Result<Option<T::Out>> {
+    fn get<T: Take>(&self, key: &Raw<'_>, take: T) -> Result<Option<T::Out>> {
         let probe = self.records().hash_key(key);
         self.get_probed(&probe, take)
     }
 
-    fn contains(&self, key: Raw<'_>) -> Result<bool> {
+    fn contains(&self, key: &Raw<'_>) -> Result<bool> {
         let probe = self.records().hash_key(key);
         Ok(self.find_word(&self.records().pin(), &probe)?.is_some())
     }
@@ -222,8 +224,8 @@ impl<S: BatchTable> Operations for S {
     fn write<T: Take + Copy>(
         &self,
         kind: WriteKind,
-        key: Raw<'_>,
-        value: Raw<'_>,
+        key: &Raw<'_>,
+        value: &Raw<'_>,
         before: T,
     ) -> Result<Option<T::Out>> {
         let (pin, probe) = (self.records().pin(), self.records().hash_key(key));
@@ -241,7 +243,7 @@ impl<S: BatchTable> Operations for S {
     /// compares values, for references identity: the pin keeps a reference from being reused.
     fn compute<T: Keep>(
         &self,
-        key: Raw<'_>,
+        key: &Raw<'_>,
         keep: T,
         mut decide: impl FnMut(Option<&T::Out>) -> Decision<T::Out>,
     ) -> Result<Computed<T::Out>> {
@@ -254,7 +256,7 @@ impl<S: BatchTable> Operations for S {
             match decide(owned.as_ref()) {
                 Decision::Keep => return Ok(Computed::Kept(owned)),
                 Decision::Put(value) => {
-                    if self.replace_if(&pin, &probe, before, T::raw(&value))? {
+                    if self.replace_if(&pin, &probe, before, &T::raw(&value))? {
                         return Ok(Computed::Put(owned));
                     }
                 }
@@ -301,7 +303,7 @@ impl<S: BatchTable> Operations for S {
         let (mut writer, count) = (self.writer(), batch.len());
         let (ran, result) = run_mixed(count, on_failure, |index| {
             if index + HINT_DISTANCE < count {
-                self.hint(self.records().hash_key(batch.key(index + HINT_DISTANCE)).hash);
+                self.hint(self.records().hash_key(&batch.key(index + HINT_DISTANCE)).hash);
             }
             self.execute_one(&mut writer, batch, index)
         });
@@ -310,7 +312,7 @@ impl<S: BatchTable> Operations for S {
         result.and(finished).map(|()| ran)
     }
 
-    fn prefetch(&self, key: Raw<'_>) {
+    fn prefetch(&self, key: &Raw<'_>) {
         self.hint_read(self.records().hash_key(key).hash);
     }
 }

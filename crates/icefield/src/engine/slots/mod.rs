@@ -115,7 +115,7 @@ impl<R: RecordForm> Records<R> {
     }
 
     #[inline]
-    pub(crate) fn hash_key<'a>(&self, key: Raw<'a>) -> LookupKey<'a> {
+    pub(crate) fn hash_key<'a>(&self, key: &'a Raw<'_>) -> LookupKey<'a> {
         let hash = if Self::KEY_IS_WORD {
             self.hash.word(key.word())
         } else {
@@ -126,7 +126,7 @@ impl<R: RecordForm> Records<R> {
 
     /// Returns an error for keys and values that are too long.
     #[inline]
-    pub(crate) fn fits(&self, key: Raw<'_>, value: Raw<'_>) -> Result<()> {
+    pub(crate) fn fits(&self, key: &Raw<'_>, value: &Raw<'_>) -> Result<()> {
         if !Self::KEY_IS_WORD && key.bytes().len() > MAX_BYTES {
             return Err(Error::KeyTooLong { len: key.bytes().len(), max: MAX_BYTES });
         }
@@ -214,7 +214,7 @@ impl<R: RecordForm> Records<R> {
         storage: &impl Medium,
         owner: &impl Owner,
         probe: &LookupKey<'_>,
-        value: Raw<'_>,
+        value: &Raw<'_>,
         needs_key: bool,
     ) -> Result<()> {
         if let Some(blobs) = &self.blobs {
@@ -352,7 +352,7 @@ impl<R: RecordForm> Records<R> {
         storage: &impl Medium,
         owner: &impl Owner,
         probe: &LookupKey<'_>,
-        value: Raw<'_>,
+        value: &Raw<'_>,
         needs_key: bool,
     ) -> Result<PreparedRecord> {
         self.make_ready(storage, owner, probe, value, needs_key)?;
@@ -372,7 +372,7 @@ impl<R: RecordForm> Records<R> {
         &self,
         storage: &impl Medium,
         probe: &LookupKey<'_>,
-        value: Raw<'_>,
+        value: &Raw<'_>,
         needs_key: bool,
     ) -> Result<PreparedRecord> {
         let key = match needs_key {
@@ -426,7 +426,7 @@ impl<R: RecordForm> Records<R> {
         &self,
         storage: &impl Medium,
         probe: &LookupKey<'_>,
-        value: Raw<'_>,
+        value: &Raw<'_>,
     ) -> Result<u64> {
         if Self::VALUE_IS_WORD {
             return Ok(value.word());

@@ -131,7 +131,7 @@ pub(crate) trait SlotTable: Owner + Sized {
     fn valid(&self, (key, value): (u64, u64), types: &Types) -> Result<(u64, Item, Item)> {
         let key = self.take_key(key, CopiedAs(types.key))?;
         let value = self.take_value(None, value, CopiedAs(types.value))?;
-        Ok((self.records().hash_key(key.raw()).hash, key, value))
+        Ok((self.records().hash_key(&key.raw()).hash, key, value))
     }
 
     /// Passes a slot's record to `put` if all its checksums fit and `is_home` accepts its hash; otherwise adds it to
@@ -143,7 +143,7 @@ pub(crate) trait SlotTable: Owner + Sized {
         place: impl std::fmt::Display,
         report: &mut SalvageReport,
         is_home: impl FnOnce(u64) -> std::result::Result<(), String>,
-        put: impl FnOnce(Raw<'_>, Raw<'_>) -> Result<()>,
+        put: impl FnOnce(&Raw<'_>, &Raw<'_>) -> Result<()>,
     ) -> Result<()> {
         let (records, storage) = (self.records(), self.storage());
         let whole = || {
@@ -152,7 +152,7 @@ pub(crate) trait SlotTable: Owner + Sized {
             self.valid((key, value), types).map_err(|error| error.to_string())
         };
         match whole() {
-            Ok((_, key, value)) => put(key.raw(), value.raw()),
+            Ok((_, key, value)) => put(&key.raw(), &value.raw()),
             Err(reason) => {
                 let [key, value] = records.remains(storage, key, value);
                 report.damaged(DamagedRecord { key, value, place: place.to_string(), reason });
@@ -168,7 +168,7 @@ pub(crate) trait SlotTable: Owner + Sized {
         &self,
         pin: &EpochGuard<'_>,
         probe: &LookupKey<'_>,
-        value: Raw<'_>,
+        value: &Raw<'_>,
         mode: WriteMode,
     ) -> Result<WriteOutcome> {
         self.look_ahead(probe.hash, Some(mode));
@@ -240,7 +240,7 @@ pub(crate) trait SlotTable: Owner + Sized {
         pin: &EpochGuard<'_>,
         probe: &LookupKey<'_>,
         before: Option<u64>,
-        value: Raw<'_>,
+        value: &Raw<'_>,
     ) -> Result<bool> {
         self.records().fits(probe.key, value)?;
         let record =

@@ -53,7 +53,10 @@ use super::cell::Overlay;
 use super::{Cell64, Medium, Region, not_poisoned};
 use crate::{Error, Result};
 
+mod pool;
 mod recover;
+
+pub(crate) use pool::{Pool, check_length};
 
 /// The number of blocks that can be between the list and an owner at once; further callers wait.
 const INTENTS: usize = 32;
@@ -138,8 +141,7 @@ pub(crate) fn reserve_blocks(
     count: u64,
     block_bytes: u64,
 ) -> Result<()> {
-    let too_much =
-        || Error::NoSpace { path: storage.path().join(region.name()), needed_bytes: u64::MAX };
+    let too_much = || Error::NoSpace { path: region.path(storage), needed_bytes: u64::MAX };
     let needed = count.checked_mul(block_bytes).ok_or_else(too_much)?;
     if needed <= region.len() {
         return Ok(());

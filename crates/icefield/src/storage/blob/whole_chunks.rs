@@ -115,10 +115,7 @@ impl Shared {
             .min(u64::from(u32::MAX));
         if needed > most {
             let needed_bytes = u64::from(count) * chunk_bytes;
-            return Err(Error::NoSpace {
-                path: storage.path().join(self.blobs.name()),
-                needed_bytes,
-            });
+            return Err(Error::NoSpace { path: self.blobs.path(storage), needed_bytes });
         }
         let step = (space.end / 8)
             .clamp(self.params.growth_chunks, MAX_GROWTH_CHUNKS.max(self.params.growth_chunks));

@@ -7,7 +7,7 @@ use super::Sim;
 use super::event::EventKind;
 use super::state::State;
 use crate::storage::arch::LINE_BYTES;
-use crate::storage::medium::{Properties, Regions};
+use crate::storage::medium::Regions;
 use crate::storage::region::Region;
 use crate::{Error, Result};
 
@@ -80,10 +80,7 @@ impl Regions for Sim {
         }
         let used: usize = state.used_bytes().sum();
         if len > region.max_bytes() || used as u64 + more > state.space {
-            return Err(Error::NoSpace {
-                path: self.path().join(region.name()),
-                needed_bytes: more,
-            });
+            return Err(Error::NoSpace { path: region.path(self), needed_bytes: more });
         }
         if state.recording {
             let thread = state.thread();

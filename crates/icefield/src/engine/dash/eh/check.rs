@@ -67,7 +67,7 @@ impl<A: Ablation> Eh<A> {
                 "I1: segment {id} ({link:?}, pattern {pattern:#x}) does not fit directory entry {index} of depth {}",
                 root.depth
             );
-            return Err(core.corrupt(&core.headers, u64::from(id) * 32, detail));
+            return Err(core.headers.fault(&core.storage, u64::from(id) * 32, detail));
         }
         Ok((id, span))
     }

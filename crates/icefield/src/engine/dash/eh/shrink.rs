@@ -73,7 +73,7 @@ impl<A: Ablation> Eh<A> {
             core.header(segment)?.pattern.load(&core.storage, Acquire) | split_bit(link.depth);
         let side = core.link(right)?.side;
         self.redirect(core, (pattern, link.depth + 1), right, segment)?;
-        core.mark_away(right);
+        core.marks.away(right);
         let words = &core.root()?.segments;
         core.segment_blocks.free(
             &core.storage,

@@ -32,7 +32,7 @@ impl Lh {
         if link.state == State::Free || link.depth < least || pattern != extent::pattern(index) {
             let detail =
                 format!("segment {id} ({link:?}, pattern {pattern:#x}) is not number {index}");
-            return Err(core.corrupt(&core.headers, u64::from(id) * 32, detail));
+            return Err(core.headers.fault(&core.storage, u64::from(id) * 32, detail));
         }
         Ok(link)
     }
@@ -73,7 +73,7 @@ impl Lh {
         let (source, due) = (extent::source(index), extent::birth_depth(index) - 1);
         for _ in 0..2 * MAX_DEPTH {
             if !ensure_recovered(core, self, self.id(extent, source))? {
-                let is_due = core.is_due(self.id(extent, source));
+                let is_due = core.marks.is_due(self.id(extent, source));
                 return Ok(if is_due { Standing::Due } else { Standing::Elsewhere });
             }
             let link = self.link(core, extent, source)?;
@@ -93,6 +93,6 @@ impl Lh {
         }
         let detail =
             format!("the split of segment {source} that makes segment {index} does not end");
-        Err(core.corrupt(&core.headers, u64::from(segment) * 32, detail))
+        Err(core.headers.fault(&core.storage, u64::from(segment) * 32, detail))
     }
 }

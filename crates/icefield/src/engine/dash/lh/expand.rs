@@ -9,6 +9,7 @@ use crate::Result;
 use crate::engine::dash::extent::{self, Extent};
 use crate::engine::dash::kinds::Kinds;
 use crate::engine::dash::layout::{Header, Link, State};
+use crate::engine::dash::marks::READY;
 use crate::engine::dash::recover::ensure_recovered;
 use crate::engine::dash::root::entry_of;
 use crate::engine::dash::segment::{Core, Segment};
@@ -68,7 +69,7 @@ impl Lh {
         Ok(match self.expansion {
             Expansion::ChainedBucket => {
                 // Without this condition many equal hashes would make the table grow without end.
-                let chained = core.chain_blocks.used(&core.storage, &core.root()?.chains);
+                let chained = core.chains.used(&core.storage, &core.root()?.chains);
                 chained <= segments / 2
                     || core.chain(segment.id).take(MAX_CHAIN_TO_SPLIT + 1).count()
                         <= MAX_CHAIN_TO_SPLIT
@@ -87,11 +88,11 @@ impl Lh {
         for run in runs(extent) {
             let id = self.id(extent, extent.index(run.first));
             let side = run.last.checked_add(1).map(|next| self.id(extent, extent.index(next)));
-            let fresh = !core.is_touched(id);
+            let fresh = !core.marks.is_ready(id);
             let mut new = core.renew_segment(id, fresh, Self::birth(extent))?;
             let link = Link { state: State::Stable, depth: run.depth, side };
             core.complete(&new, link, run.first)?;
-            core.mark_ready(id);
+            core.marks.set(id, READY);
             new.unlock();
         }
         Ok(())

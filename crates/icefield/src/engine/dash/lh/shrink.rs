@@ -45,7 +45,7 @@ impl Lh {
         let merged = core.merge(&left, &right, || {
             // P24, commit point of the merge; also P12 of the contraction.
             self.base.set_word(&core.storage, core.root()?, new.pack());
-            core.mark_away(ids[1]);
+            core.marks.away(ids[1]);
             // P26: the merge is finished.
             core.set_link(ids[0], State::Stable, depth - 1, links[1].side)
         })?;

@@ -104,7 +104,9 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         });
         let mut places: Vec<usize> =
             places.clone().filter(|&place| tells_all || !groups.left[place].is_empty()).collect();
-        if *level == self.level_count() && groups.records.iter().any(|moving| moving.record.dead) {
+        if *level == self.levels.count(&self.storage)
+            && groups.records.iter().any(|moving| moving.record.dead)
+        {
             for &place in &places {
                 *dropped += self.drop_needless(*level, *first + place as u64, groups, place)?;
             }
@@ -185,7 +187,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         for &(number, place) in places {
             let Migration { held, level, first, groups, .. } = &migrations[number];
             let portion = groups.portion(place, self.shape);
-            if *level < self.level_count() || portion.is_empty() {
+            if *level < self.levels.count(&self.storage) || portion.is_empty() {
                 continue;
             }
             let entry = self.level_entry(*level, first + place as u64)?;
@@ -313,7 +315,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             let tail = if has_leaves { first } else { self.tail_of(first)? };
             let size = self.state(tail)?.size;
             let fits = size + needed <= self.shape.records() && !has_leaves;
-            if level < self.level_count() {
+            if level < self.levels.count(&self.storage) {
                 if fits {
                     return Ok(false);
                 }
@@ -345,7 +347,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             if fits {
                 return Ok(false);
             }
-            if self.ranges.is_some() {
+            if self.placement.ranges().is_some() {
                 if self.split(held, (level, first), records, &mut compacted)? {
                     return Ok(true);
                 }

@@ -9,7 +9,7 @@ use super::collection::Collection;
 use super::state::{Purpose, SPARE, Space, Usage};
 use super::{PayloadLog, WORD_BYTES};
 use crate::base::reclaim::Guard;
-use crate::engine::plush::mutex::lock;
+use crate::engine::exclusion::lock;
 use crate::storage::Medium;
 use crate::{Error, Result};
 
@@ -199,7 +199,7 @@ impl PayloadLog {
         let more = run + spare.saturating_sub(space.free_chunks()) as u32;
         let chunks = start.saturating_add(more);
         if chunks > 1 << CHUNK_BITS {
-            let path = storage.path().join(self.region.name());
+            let path = self.region.path(storage);
             return Err(Error::NoSpace { path, needed_bytes: self.chunk_bytes });
         }
         storage.grow(&self.region, u64::from(chunks) * self.chunk_bytes)?;

@@ -1,0 +1,59 @@
+//! Operations that change a whole table: they exclude one another, and writers where they must.
+
+use std::sync::{Mutex, MutexGuard, TryLockError};
+
+use crate::base::gate::{Closed, Gate, Pass};
+use crate::storage::Medium;
+use crate::{Error, Result};
+
+/// The gate of a table's writers, and the mutex of its operations on the whole table.
+#[derive(Debug, Default)]
+pub(crate) struct Exclusion {
+    gate: Gate,
+    structure: Mutex<()>,
+}
+
+impl Exclusion {
+    /// Enters as a writer. A thread must not enter twice.
+    #[inline]
+    pub(crate) fn enter(&self) -> Pass<'_> {
+        self.gate.enter()
+    }
+
+    /// Keeps writers out until the result is dropped.
+    pub(crate) fn close(&self, storage: &impl Medium) -> Result<Closed<'_>> {
+        self.gate.close().map_err(|error| Error::io(storage.path(), error))
+    }
+
+    /// Excludes other operations on the whole table.
+    pub(crate) fn lock(&self, storage: &impl Medium) -> MutexGuard<'_, ()> {
+        lock(storage, &self.structure)
+    }
+
+    /// Like [`Exclusion::lock`], but returns `None` when there is another operation.
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, ()>> {
+        try_lock(&self.structure)
+    }
+}
+
+/// Locks a mutex whose holder may store to the medium and wait there.
+pub(crate) fn lock<'a, T>(storage: &impl Medium, mutex: &'a Mutex<T>) -> MutexGuard<'a, T> {
+    let mut rounds = 0;
+    loop {
+        if let Some(guard) = try_lock(mutex) {
+            return guard;
+        }
+        storage.wait(rounds);
+        rounds = rounds.saturating_add(1);
+    }
+}
+
+/// Like [`lock`], but returns `None` when another thread holds the mutex.
+pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        // The data under these mutexes is valid after any panic, or a crash could have left it in the same state.
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}

@@ -1,0 +1,157 @@
+//! The front and the back yard (§3.2, levels 1 and 2): their slots on the medium, and the DRAM beside them.
+
+use std::io;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU8, AtomicU64};
+
+use super::fingerprints::{BackWord, FrontLine};
+use super::layout::{SLOT_BYTES, Shape, Slot, Yards};
+use crate::base::memory::GrowingArray;
+use crate::base::sync::GrowingLines;
+use crate::storage::{Medium, Region};
+use crate::{Error, Result};
+
+/// The buckets of both yards.
+pub(super) struct Buckets {
+    yards: Yards,
+    front: Region,
+    back: Region,
+    front_lines: GrowingLines,
+    back_words: GrowingArray<AtomicU64>,
+    /// For each front bucket its lowest empty slot, as of the last insert or removal there: a hint.
+    rooms: GrowingArray<AtomicU8>,
+}
+
+impl Buckets {
+    /// Returns the yards in two regions, with reserved addresses in DRAM for `most` buckets.
+    pub(super) fn new(yards: Yards, [front, back]: [Region; 2], most: usize) -> io::Result<Self> {
+        Ok(Self {
+            yards,
+            front,
+            back,
+            front_lines: GrowingLines::new(most)?,
+            back_words: GrowingArray::new(most)?,
+            rooms: GrowingArray::sparse(most)?,
+        })
+    }
+
+    /// Extends the arrays in DRAM to a number of buckets.
+    pub(super) fn reach(&self, buckets: usize) -> io::Result<()> {
+        self.front_lines.extend(buckets)?;
+        self.back_words.extend(buckets)?;
+        self.rooms.extend(buckets)
+    }
+
+    #[inline(always)]
+    pub(super) fn yards(&self) -> Yards {
+        self.yards
+    }
+
+    pub(super) fn front(&self) -> &Region {
+        &self.front
+    }
+
+    pub(super) fn back(&self) -> &Region {
+        &self.back
+    }
+
+    /// Returns the length that each yard needs.
+    pub(super) fn bytes(&self, shape: Shape) -> [(&Region, u64); 2] {
+        let [front, back] = self.yards.bucket_bytes();
+        [(&self.front, front << shape.extent()), (&self.back, back << shape.extent())]
+    }
+
+    /// Returns a mask of the slots that are used in a front bucket's line.
+    #[inline(always)]
+    pub(super) fn front_mask(&self) -> u64 {
+        u64::MAX >> (64 - self.yards.front)
+    }
+
+    #[inline(always)]
+    pub(super) fn line(&self, storage: &impl Medium, bucket: u64) -> FrontLine<'_> {
+        storage.sim_yield_point();
+        FrontLine(&self.front_lines[bucket as usize])
+    }
+
+    #[inline(always)]
+    pub(super) fn back_word(&self, storage: &impl Medium, bucket: u64) -> BackWord<'_> {
+        storage.sim_yield_point();
+        BackWord(&self.back_words[bucket as usize])
+    }
+
+    /// Stores the lowest empty slot of a front bucket, for [`Buckets::room_at`].
+    #[inline(always)]
+    pub(super) fn guess(&self, bucket: u64, empty: u64) {
+        // Relaxed: a hint only.
+        self.rooms[bucket as usize].store(empty.trailing_zeros() as u8, Relaxed);
+    }
+
+    /// Calls [`Buckets::guess`] with the slots that are empty according to the fingerprints.
+    #[inline(always)]
+    pub(super) fn guess_room(&self, storage: &impl Medium, bucket: u64) {
+        self.guess(bucket, self.line(storage, bucket).empty(self.front_mask()));
+    }
+
+    /// Lowers the guess to a slot that is empty now. Does not search the fingerprints: that would wait for the store
+    /// just made.
+    #[inline]
+    pub(super) fn guess_emptied(&self, bucket: u64, slot: u32) {
+        let room = &self.rooms[bucket as usize];
+        room.store(room.load(Relaxed).min(slot as u8), Relaxed);
+    }
+
+    /// Returns the slot of a front bucket that an insert will probably take, or `None` if that is likely to be in the
+    /// back yard. It reads one byte per bucket, which is cached more often than the fingerprints.
+    #[inline(always)]
+    pub(super) fn room_at(&self, storage: &impl Medium, bucket: u64) -> Option<&Slot> {
+        storage.sim_yield_point();
+        // Relaxed: a hint.
+        let slot = u32::from(self.rooms[bucket as usize].load(Relaxed));
+        if slot < self.yards.front { self.front_at(bucket, slot) } else { None }
+    }
+
+    /// Returns a slot of the front yard, or `None` outside the file.
+    #[inline(always)]
+    pub(super) fn front_at(&self, bucket: u64, slot: u32) -> Option<&Slot> {
+        self.front.at((bucket * u64::from(self.yards.front) + u64::from(slot)) * SLOT_BYTES)
+    }
+
+    /// Returns all slots of a front bucket, or `None` outside the file.
+    #[inline(always)]
+    pub(super) fn front_bucket(&self, bucket: u64) -> Option<&[Slot]> {
+        let slots = self.yards.front;
+        self.front.slice_at(bucket * u64::from(slots) * SLOT_BYTES, slots as usize)
+    }
+
+    /// Returns a slot of the back yard, or `None` outside the file.
+    #[inline(always)]
+    pub(super) fn back_at(&self, bucket: u64, slot: u32) -> Option<&Slot> {
+        self.back.at((bucket * u64::from(self.yards.back) + u64::from(slot)) * SLOT_BYTES)
+    }
+
+    /// Returns a slot of the front yard, or an error outside the file.
+    #[inline(always)]
+    pub(super) fn front_slot(
+        &self,
+        storage: &impl Medium,
+        bucket: u64,
+        slot: u32,
+    ) -> Result<&Slot> {
+        let found = self.front_at(bucket, slot);
+        found.ok_or_else(|| no_slot(storage, &self.front, bucket, slot))
+    }
+
+    /// Returns a slot of the back yard, or an error outside the file.
+    #[inline(always)]
+    pub(super) fn back_slot(&self, storage: &impl Medium, bucket: u64, slot: u32) -> Result<&Slot> {
+        let found = self.back_at(bucket, slot);
+        found.ok_or_else(|| no_slot(storage, &self.back, bucket, slot))
+    }
+}
+
+/// Returns the error for a slot behind the end of its file.
+#[cold]
+pub(super) fn no_slot(storage: &impl Medium, region: &Region, bucket: u64, slot: u32) -> Error {
+    let detail = format!("the file ends before slot {slot} of bucket {bucket}");
+    region.fault(storage, region.len(), detail)
+}
