@@ -11,7 +11,6 @@ use super::leaf_bounds::Leaves;
 use super::levels::Levels;
 use super::mended::Mended;
 use super::moving::{Moving, MovingOf};
-use super::need::Attempts;
 use super::payload_log::{Payload, PayloadLog};
 use super::placement::Placement;
 use super::recovery_log::RecoveryLogs;
@@ -47,7 +46,6 @@ pub(crate) struct Core<R, M> {
     /// Runs of buckets, by class.
     pub(super) runs: [Pool; CLASSES],
     pub(super) journals: Journals<R>,
-    pub(super) attempts: Attempts,
     pub(super) exclusion: Exclusion,
     pub(super) tallies: Tallies,
     /// Present when the table is opened for salvage only.

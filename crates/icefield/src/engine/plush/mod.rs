@@ -139,7 +139,7 @@
 //! | E7 | words of entries, `state`, `runs`, `next`, of free lists, `link`, and of chunks, `word` (Release) | the same (Acquire) | the records that they count, or the block that they refer to |
 //! | E7 | words of logs and journals, `turn`, `seal` (Release) | the same (Acquire) | the words that they cover |
 //! | E7 | root words, `levels`, `phase`, `together` (Release) | the same (Acquire) | the levels; that the table is empty |
-//! | E8 | `level_count`, `exact` in DRAM (Release) | the same (Acquire) | a level that is mapped; the exact count for this number of changes |
+//! | E8 | `count`, `exact` in DRAM (Release) | the same (Acquire) | a level that is mapped; the exact count for this number of changes |
 //! | E9 | how far a log is filled, `filling`, and may be, `ready` (Release) | the same (Acquire) | the chunk's turn, durable; that its former records have left |
 //! | E10 | the state of a payload chunk in DRAM, `state` (Release) | the same (Acquire) | the bytes below its limit |
 //!

@@ -15,7 +15,6 @@
 //! and the levels no room for the records of the root. Then the references to the payload are changed instead, in the
 //! levels, the log and the root.
 
-use std::sync::Mutex;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use super::core::Core;
@@ -26,7 +25,6 @@ use super::op::{ModeOf, Wrote, WroteOf};
 use super::root::Held;
 use super::words::RecordOf;
 use crate::engine::LookupKey;
-use crate::engine::exclusion::lock;
 use crate::storage::{Medium, not_poisoned};
 use crate::types::RecordForm;
 use crate::{Error, Result};
@@ -34,13 +32,6 @@ use crate::{Error, Result};
 /// A failed attempt is repeated when this many records have changed, or one in this many.
 const FEW_CHANGES: u64 = 64;
 const CHANGES_PART: u64 = 64;
-
-/// What is known of the attempts to make room.
-#[derive(Default)]
-pub(super) struct Attempts {
-    /// The number of changes at the last attempt, if it failed.
-    in_vain: Mutex<Option<u64>>,
-}
 
 impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Runs `write`, which writes a record with a hash, and repeats it after each attempt to make room as long as it
@@ -65,7 +56,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// The caller holds no lock and is not pinned.
     #[cold]
     pub(super) fn make_room_in_need(&self, hash: u64, attempt: u32) -> Result<bool> {
-        let mut in_vain = lock(&self.storage, &self.attempts.in_vain);
+        let mut in_vain = self.tallies.lock_in_vain(&self.storage);
         let changes = self.tallies.changes();
         let enough = (self.tallies.estimate() / CHANGES_PART).max(FEW_CHANGES);
         if in_vain.is_some_and(|before| changes.wrapping_sub(before) < enough) {

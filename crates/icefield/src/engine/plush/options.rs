@@ -15,7 +15,6 @@ use super::layout::{
 use super::leaf_bounds::Leaves;
 use super::levels::Levels;
 use super::mended::Mended;
-use super::need::Attempts;
 use super::partition::{Bounds, Partition, Ranges};
 use super::payload_log::PayloadLog;
 use super::placement::Placement;
@@ -331,7 +330,6 @@ impl Opening {
                 runs(3, "buckets-8.ice")?,
             ],
             journals: Journals::new(storage.region("journals.ice", journal_bytes)?, shape, measure),
-            attempts: Attempts::default(),
             exclusion: Exclusion::default(),
             tallies: Tallies::new(),
             storage,

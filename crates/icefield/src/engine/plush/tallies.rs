@@ -2,8 +2,11 @@
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::{Mutex, MutexGuard};
 
 use crate::base::counter::ShardedCounter;
+use crate::engine::exclusion::lock;
+use crate::storage::Medium;
 
 pub(super) struct Tallies {
     /// Records added less records merged away, since the last exact count.
@@ -16,6 +19,8 @@ pub(super) struct Tallies {
     moves: ShardedCounter,
     migrations: ShardedCounter,
     compactions: ShardedCounter,
+    /// The number of changes at the last attempt to make room, if it failed.
+    in_vain: Mutex<Option<u64>>,
 }
 
 impl Tallies {
@@ -27,7 +32,14 @@ impl Tallies {
             moves: ShardedCounter::default(),
             migrations: ShardedCounter::default(),
             compactions: ShardedCounter::default(),
+            in_vain: Mutex::new(None),
         }
+    }
+
+    /// Locks the number of changes at the last attempt to make room, which is `None` if it succeeded. One thread makes
+    /// room at a time.
+    pub(super) fn lock_in_vain(&self, storage: &impl Medium) -> MutexGuard<'_, Option<u64>> {
+        lock(storage, &self.in_vain)
     }
 
     /// Changes the estimated number of records.

@@ -140,11 +140,13 @@ impl<M: Medium> Linked<'_, M> {
 
 impl<M: Medium> Blocks for Linked<'_, M> {
     fn next(&self, block: u32) -> Result<u64> {
+        // Acquire: pairs with the Release in `set_next`, as for the allocator's words.
         Ok(self.link(block)?.load(self.storage, Acquire))
     }
 
     fn set_next(&self, block: u32, next: u64) -> Result<()> {
         let link = self.link(block)?;
+        // Release: keeps the order of the stores to one line, as for the allocator's words.
         link.store(self.storage, next, Release);
         self.storage.flush_object(link);
         Ok(())
