@@ -146,3 +146,54 @@ fn readers_share_and_change_nothing() {
     assert!(matches!(first.put(&[1; 8], &[3; 8]), Err(Error::ReadOnly)));
     assert!(matches!(AnyTable::open(&path), Err(Error::Locked { .. })));
 }
+
+/// A word, a fixed and a variable type, and their value of a number.
+const FORMS: [(&str, fn(u64) -> Vec<u8>); 3] = [
+    ("u64", |number| number.to_le_bytes().to_vec()),
+    ("[u8; 32]", |number| [[0; 24].as_slice(), &number.to_be_bytes()].concat()),
+    ("str", |number| format!("number {number}").into_bytes()),
+];
+
+/// Each pair of forms may have an engine of its own.
+#[test]
+fn every_pair_of_forms_has_every_call() {
+    let directory = place();
+    for design in AnyTable::DESIGNS {
+        for ((key, key_of), (value, value_of)) in
+            FORMS.iter().flat_map(|key| FORMS.iter().map(move |value| (*key, *value)))
+        {
+            let what = format!("{design} of {key} and {value}");
+            let path = directory.path().join(&what);
+            let records: Vec<_> =
+                (0..500).map(|number| (key_of(number), value_of(number))).collect();
+            let table = AnyTable::create(&path, design, key, value, &AnyOptions::default()).unwrap();
+            let (first, second) = records.split_at(250);
+            first.iter().for_each(|(key, value)| table.put(key, value).unwrap());
+            let pairs: Vec<(&[u8], &[u8])> =
+                second.iter().map(|(key, value)| (&key[..], &value[..])).collect();
+            table.put_batch(&pairs).unwrap();
+            drop(table);
+            let table = AnyTable::open(&path).unwrap();
+            assert_eq!(table.len().unwrap(), 500, "{what}");
+            for (key, value) in &records {
+                assert_eq!(table.get(key).unwrap().as_ref(), Some(value), "{what}");
+                assert_eq!(table.get_with(key, |found| found == value).unwrap(), Some(true));
+            }
+            // Half of the keys are absent.
+            let asked: Vec<_> = (400..600).map(|number| key_of(number * 2 % 1000)).collect();
+            let asked: Vec<&[u8]> = asked.iter().map(|key| &key[..]).collect();
+            let mut shown = Vec::new();
+            table
+                .get_batch_with(&asked, |index, found| {
+                    shown.push((index, found.map(<[u8]>::to_vec)));
+                })
+                .unwrap();
+            let copies = table.get_batch(&asked).unwrap();
+            assert_eq!(shown, copies.into_iter().enumerate().collect::<Vec<_>>(), "{what}");
+            assert_eq!(shown.iter().filter(|(_, found)| found.is_some()).count(), 100, "{what}");
+            let removed = table.remove_batch(&asked).unwrap();
+            assert_eq!(removed.iter().flatten().count(), 100, "{what}");
+            assert!(table.check().unwrap().is_clean(), "{what}");
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! Operations that change a whole table: they exclude one another, and writers where they must.
 
 use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::time::Duration;
 
 use crate::base::gate::{Closed, Gate, Pass};
 use crate::storage::Medium;
@@ -36,6 +37,11 @@ impl Exclusion {
     }
 }
 
+/// After this number of rounds a waiting thread sleeps: the holder may be an operation on the whole table, which can take
+/// seconds.
+const PATIENCE: u32 = 1 << 10;
+const PAUSE: Duration = Duration::from_micros(50);
+
 /// Locks a mutex whose holder may store to the medium and wait there.
 pub(crate) fn lock<'a, T>(storage: &impl Medium, mutex: &'a Mutex<T>) -> MutexGuard<'a, T> {
     let mut rounds = 0;
@@ -43,7 +49,11 @@ pub(crate) fn lock<'a, T>(storage: &impl Medium, mutex: &'a Mutex<T>) -> MutexGu
         if let Some(guard) = try_lock(mutex) {
             return guard;
         }
+        // Called in each round: the simulator may have to let the holder run.
         storage.wait(rounds);
+        if rounds >= PATIENCE {
+            std::thread::sleep(PAUSE);
+        }
         rounds = rounds.saturating_add(1);
     }
 }
