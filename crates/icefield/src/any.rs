@@ -163,6 +163,7 @@ impl AnyTable {
     ///
     /// # Errors
     /// [`Error::InvalidOption`] if the design or a type does not exist; otherwise as the design's own `create`.
+    #[inline]
     pub fn create(
         path: impl AsRef<Path>,
         design: &str,
@@ -188,6 +189,7 @@ impl AnyTable {
     ///
     /// # Errors
     /// As the design's own `open`, except that tables of any types are accepted.
+    #[inline]
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(path, &AnyOptions::default())
     }
@@ -213,6 +215,7 @@ impl AnyTable {
     /// table.put(&[1; 8], &[2; 8])?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[inline]
     pub fn open_with(path: impl AsRef<Path>, options: &AnyOptions) -> Result<Self> {
         designs::open(path.as_ref(), false, options).map(Self::from)
     }
@@ -222,6 +225,7 @@ impl AnyTable {
     ///
     /// # Errors
     /// As [`AnyTable::open`].
+    #[inline]
     pub fn open_read_only(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_read_only_with(path, &AnyOptions::default())
     }
@@ -241,6 +245,7 @@ impl AnyTable {
     ///
     /// # Errors
     /// As [`AnyTable::open`].
+    #[inline]
     pub fn open_read_only_with(path: impl AsRef<Path>, options: &AnyOptions) -> Result<Self> {
         designs::open(path.as_ref(), true, options).map(Self::from)
     }
@@ -267,6 +272,7 @@ impl AnyTable {
     /// # Errors
     /// Both copies of the superblock are damaged, or the design cannot be opened by name; the new table cannot be
     /// created.
+    #[inline]
     pub fn salvage_files(path: impl AsRef<Path>, new: impl AsRef<Path>) -> Result<SalvageReport> {
         designs::salvage_files(path.as_ref(), new.as_ref())
     }

@@ -166,7 +166,8 @@ fn every_pair_of_forms_has_every_call() {
             let path = directory.path().join(&what);
             let records: Vec<_> =
                 (0..500).map(|number| (key_of(number), value_of(number))).collect();
-            let table = AnyTable::create(&path, design, key, value, &AnyOptions::default()).unwrap();
+            let table =
+                AnyTable::create(&path, design, key, value, &AnyOptions::default()).unwrap();
             let (first, second) = records.split_at(250);
             first.iter().for_each(|(key, value)| table.put(key, value).unwrap());
             let pairs: Vec<(&[u8], &[u8])> =
