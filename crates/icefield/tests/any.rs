@@ -147,8 +147,11 @@ fn readers_share_and_change_nothing() {
     assert!(matches!(AnyTable::open(&path), Err(Error::Locked { .. })));
 }
 
-/// A word, a fixed and a variable type, and their value of a number.
-const FORMS: [(&str, fn(u64) -> Vec<u8>); 3] = [
+/// A type's name, and its value of a number.
+type NumberedType = (&'static str, fn(u64) -> Vec<u8>);
+
+/// A word, a fixed and a variable type.
+const FORMS: [NumberedType; 3] = [
     ("u64", |number| number.to_le_bytes().to_vec()),
     ("[u8; 32]", |number| [[0; 24].as_slice(), &number.to_be_bytes()].concat()),
     ("str", |number| format!("number {number}").into_bytes()),
