@@ -157,7 +157,7 @@ const FORMS: [NumberedType; 3] = [
     ("str", |number| format!("number {number}").into_bytes()),
 ];
 
-/// Each pair of forms may have an engine of its own.
+/// Each pair of forms may have another engine.
 #[test]
 fn every_pair_of_forms_has_every_call() {
     let directory = place();

@@ -655,8 +655,8 @@ impl<K: Word, V: Word, M: Threading> Table for DlhtTable<K, V, M>
 where
     Self: Send + Sync,
 {
-    // Single calls are inlined: in a loop of calls the processor then overlaps more cache misses. Out of line an insert
-    // takes 1.7 times as long.
+    // Single reads and writes are always inlined. In one measured loop inserts were 1.7 times as fast inlined as out of
+    // line, in another as fast (decision 0091).
     type Key = K;
     type Value = V;
 

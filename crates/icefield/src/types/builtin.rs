@@ -199,7 +199,7 @@ impl Sealed for [u8] {}
 impl Key for [u8] {}
 impl Value for [u8] {}
 
-/// Returns bytes as text. The standard function compares short text byte by byte; this takes a few nanoseconds.
+/// Returns bytes as text. ASCII is checked first, because `from_utf8` checks short text byte by byte.
 #[inline]
 fn text(bytes: &[u8]) -> Option<&str> {
     if bytes.is_ascii() {
