@@ -108,7 +108,8 @@ impl<R: RecordForm, P: Directory, M: Medium> BatchTable for Dash<R, P, M> {
             |ahead| ask(&ahead, prefetch_read),
             |ahead| self.core.storage.read_unvalidated(|| self.peek(&ahead)),
             |index, ahead| {
-                let probe = LookupKey { hash: ahead.hash, key: &key(index) };
+                let raw = key(index);
+                let probe = LookupKey::new(ahead.hash, &raw);
                 let value = self.lookup_sighted(&pin, &probe, ahead.sighted, |word| word);
                 match value.and_then(|word| found(index, word)) {
                     Ok(()) => ControlFlow::Continue(()),

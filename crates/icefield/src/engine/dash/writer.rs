@@ -73,7 +73,7 @@ impl<'t, R: RecordForm, P: Directory, M: Medium> Writer<'t, R, P, M> {
     ) -> Result<()> {
         let core = &self.table.core;
         core.storage.check_writable()?;
-        let probe = LookupKey { hash: ahead.hash, key };
+        let probe = LookupKey::new(ahead.hash, key);
         let write = match write {
             Some((mode, value)) => {
                 core.records.fits(key, value)?;
@@ -113,7 +113,8 @@ impl<'t, R: RecordForm, P: Directory, M: Medium> Writer<'t, R, P, M> {
                 fresh = true;
             } else if attempt == Attempt::Alone || ran == 0 {
                 let Waiting { index, ahead, write } = self.waiting.remove(0);
-                let probe = LookupKey { hash: ahead.hash, key: &key_of(index) };
+                let raw = key_of(index);
+                let probe = LookupKey::new(ahead.hash, &raw);
                 self.table
                     .write_alone(&self.pin, &probe, write)
                     .and_then(|wrote| answer(index, wrote))
@@ -148,7 +149,8 @@ impl<'t, R: RecordForm, P: Directory, M: Medium> Writer<'t, R, P, M> {
             }
             for (Waiting { index, ahead, write }, hold) in waiting.iter().zip(&holds[..held]) {
                 let Some(target) = ahead.sighted else { return Ok(Attempt::Stale) };
-                let probe = LookupKey { hash: ahead.hash, key: &key_of(*index) };
+                let raw = key_of(*index);
+                let probe = LookupKey::new(ahead.hash, &raw);
                 let current = || table.directory.is_current(core, ahead.hash, target.located);
                 let attempt = window.stage(&probe, target, *hold, current, *write)?;
                 if attempt != Attempt::Staged {

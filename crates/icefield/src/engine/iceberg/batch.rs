@@ -237,7 +237,7 @@ where
         let (Ahead { hash, slots }, core, key) = (ahead, &table.core, key(index));
         let value = match slots.and_then(|slots| core.lookup_in(slots, hash, key.word())) {
             Some(word) => Ok(Some(word)),
-            None => core.lookup_on(self.isa, self.pin, &LookupKey { hash, key: &key }),
+            None => core.lookup_on(self.isa, self.pin, &LookupKey::new(hash, &key)),
         };
         match value.and_then(|word| found(index, word)) {
             Ok(()) => ControlFlow::Continue(()),
@@ -301,7 +301,8 @@ where
             for (index, &hash) in (start..self.count).zip(&hashes) {
                 let value = (self.value)(index);
                 let write = self.mode.map(|mode| (mode, &value));
-                let probe = LookupKey { hash, key: &(self.key)(index) };
+                let raw = (self.key)(index);
+                let probe = LookupKey::new(hash, &raw);
                 writer.run_on(isa, index, &probe, write, &mut self.answer)?;
             }
             writer.flush();

@@ -224,7 +224,8 @@ where
 
     #[inline(always)]
     fn run(&mut self, index: usize, (_, hash): (usize, u64)) -> ControlFlow<()> {
-        let probe = LookupKey { hash, key: &(self.writes.key)(index) };
+        let raw = (self.writes.key)(index);
+        let probe = LookupKey::new(hash, &raw);
         let wrote = self.write(index, &probe);
         match wrote.and_then(|wrote| (self.writes.answer)(index, wrote)) {
             Ok(()) => ControlFlow::Continue(()),

@@ -196,7 +196,7 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
             if at % PINNED == PINNED - 1 {
                 pin.iter_mut().for_each(Guard::renew);
             }
-            let words = core.find(&LookupKey { hash, key: &key(at) })?;
+            let words = core.find(&LookupKey::new(hash, &key(at)))?;
             found(at, words.map(|words| self.take_value(words, take)).transpose()?);
             Ok(ControlFlow::Continue(()))
         })
@@ -226,7 +226,8 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
         let mut window = Window::new(&self.core);
         let ahead = |index| Ahead::new(self.core.hash_key(&key(index)).hash, mode.looks());
         let (_, result) = self.core.in_order(count, ahead, |index, hash| {
-            let probe = LookupKey { hash, key: &key(index) };
+            let raw = key(index);
+            let probe = LookupKey::new(hash, &raw);
             window.run(index, &probe, &value(index), mode, &mut answer)?;
             Ok(ControlFlow::Continue(()))
         });
@@ -264,7 +265,8 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
         index: usize,
         hash: u64,
     ) -> Result<bool> {
-        let probe = LookupKey { hash, key: &batch.key(index) };
+        let raw = batch.key(index);
+        let probe = LookupKey::new(hash, &raw);
         let Some(kind) = batch.kind(index) else {
             if window.has(&probe) {
                 window.commit(&mut |index, wrote| self.fill_in(batch, index, wrote))?;

@@ -448,7 +448,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Returns whether the newest record of a payload's key refers to the payload.
     fn newest_is(&self, word: u64) -> Result<bool> {
         let Some((hash, key)) = self.payload_key(word)? else { return Ok(false) };
-        let probe = LookupKey { hash, key: &key };
+        let probe = LookupKey::new(hash, &key);
         Ok(self.lookup(&probe)?.is_some_and(|record| record.reference() == word))
     }
 
@@ -456,7 +456,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// validation.
     fn retire_payload(&self, word: u64) -> Result<()> {
         let Some((hash, key)) = self.payload_key(word)? else { return Ok(()) };
-        let probe = LookupKey { hash, key: &key };
+        let probe = LookupKey::new(hash, &key);
         let log = self.logs.log_of(self.root_entry(probe.hash));
         loop {
             self.make_log_ready(log)?;

@@ -78,7 +78,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// The key and its hash, for a search.
     #[inline]
     pub(super) fn hash_key<'a>(&self, key: &'a Raw<'_>) -> LookupKey<'a> {
-        LookupKey { hash: self.placement.of::<R>(key), key }
+        LookupKey::new(self.placement.of::<R>(key), key)
     }
 
     /// The payload log; `None` if the slots hold keys and values themselves.

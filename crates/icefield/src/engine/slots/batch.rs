@@ -276,7 +276,7 @@ impl<S: BatchTable> Operations for S {
         take: T,
         mut found: impl FnMut(usize, Option<T::Out>),
     ) -> Result<()> {
-        self.read_batch(count, key, |index, word| {
+        self.read_batch(count, key, move |index, word| {
             found(index, word.map(|word| self.take_value(None, word, take)).transpose()?);
             Ok(())
         })
@@ -291,7 +291,7 @@ impl<S: BatchTable> Operations for S {
         before: T,
         mut answer: impl FnMut(usize, Option<T::Out>),
     ) -> Result<()> {
-        self.run_batch(mode_of(kind), count, key, value, |index, wrote| {
+        self.run_batch(mode_of(kind), count, key, value, move |index, wrote| {
             if kind.has_result() {
                 answer(index, self.value_before(wrote, before)?);
             }

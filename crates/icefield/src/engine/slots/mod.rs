@@ -121,7 +121,7 @@ impl<R: RecordForm> Records<R> {
         } else {
             self.hash.bytes(key.bytes())
         };
-        LookupKey { hash, key }
+        LookupKey::new(hash, key)
     }
 
     /// Returns an error for keys and values that are too long.
@@ -237,7 +237,7 @@ impl<R: RecordForm> Records<R> {
         probe: &LookupKey<'_>,
     ) -> Result<bool> {
         if Self::KEY_IS_WORD {
-            return Ok(word == probe.key.word());
+            return Ok(word == probe.word);
         }
         if (word >> 48) << 48 != Self::tag(probe.hash) {
             return Ok(false);
@@ -254,7 +254,7 @@ impl<R: RecordForm> Records<R> {
         probe: &LookupKey<'_>,
     ) -> Result<bool> {
         if Self::KEY_IS_WORD {
-            return Ok(word == probe.key.word());
+            return Ok(word == probe.word);
         }
         let stored = self.bytes(storage, word)?;
         let same = stored.equal(probe.key.bytes());
@@ -274,7 +274,7 @@ impl<R: RecordForm> Records<R> {
     /// Returns whether the probed key is the word `word`; always `false` for keys by reference.
     #[inline(always)]
     pub(crate) fn is_key_word(&self, probe: &LookupKey<'_>, word: u64) -> bool {
-        Self::KEY_IS_WORD && probe.key.word() == word
+        Self::KEY_IS_WORD && probe.word == word
     }
 
     /// Returns the hash of a stored key.
@@ -376,7 +376,7 @@ impl<R: RecordForm> Records<R> {
         needs_key: bool,
     ) -> Result<PreparedRecord> {
         let key = match needs_key {
-            _ if Self::KEY_IS_WORD => probe.key.word(),
+            _ if Self::KEY_IS_WORD => probe.word,
             true => self.write_key(storage, probe)?,
             false => 0,
         };
