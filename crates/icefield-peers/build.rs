@@ -1,4 +1,5 @@
-//! Compiles the C++ peers and finds RocksDB, as they are installed, if their features are enabled.
+//! Compiles the C++ peers against installed libraries and finds an installed RocksDB, if the features `cpp` and `kv`
+//! are enabled.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
@@ -40,7 +41,7 @@ mod installed {
                     .output()
                     .ok()
             });
-            // Without an answer, the usual directories remain.
+            // If `pkg-config` returns no flags, only the usual directories are searched.
             let flags = asked.map(|asked| String::from_utf8_lossy(&asked.stdout).into_owned());
             let flags = flags.unwrap_or_default();
             let all = |flag: &str| {

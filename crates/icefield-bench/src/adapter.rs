@@ -27,10 +27,10 @@ pub(crate) trait Adapter {
     /// The type of the keys in the buffers of [`Scratch`].
     type Key: Key + Default;
 
-    /// Makes one of [`Call::PLAIN`] for a key.
+    /// Makes `call`, which is one of [`Call::PLAIN`], for a key.
     fn one(&self, call: Call, key: u64, s: &mut Scratch<Self::Key>, t: &mut Tally) -> Result<()>;
 
-    /// Makes one of [`Call::PLAIN`] for a batch of keys.
+    /// Makes `call`, which is one of [`Call::PLAIN`], for a batch of keys.
     fn many(
         &self,
         call: Call,
@@ -39,7 +39,7 @@ pub(crate) trait Adapter {
         t: &mut Tally,
     ) -> Result<()>;
 
-    /// Makes a batch of calls of several kinds in order; one by one where the table has no such batches.
+    /// Makes a batch of calls of several kinds in order. A table without such batches gets the calls one by one.
     fn mixed(&self, ops: &[Mixed], s: &mut Scratch<Self::Key>, t: &mut Tally) -> Result<()> {
         ops.iter().try_for_each(|op| self.single(op.call, op.key, s, t))
     }
@@ -62,7 +62,7 @@ pub(crate) trait Adapter {
         batch.size()
     }
 
-    /// Returns the error of an earlier call that could not return it.
+    /// Returns the error of a failed call whose own return type has no error.
     fn failure(&self) -> Result<()> {
         Ok(())
     }
@@ -163,7 +163,7 @@ pub(crate) trait Adapter {
     }
 }
 
-/// Returns the plain call that `call` is for this key.
+/// Returns the plain call that `call` consists of for this key.
 #[inline(always)]
 fn plain(call: Call, key: u64) -> Call {
     match call {
@@ -270,8 +270,8 @@ fn fallible<T>(outcome: Result<T>) -> Result<T> {
     outcome
 }
 
-/// Implements [`Adapter`] for a table of ours with keys `$key`: `$of` and `$all` make them of words, `$done` turns the
-/// outcome of a call into a `Result`.
+/// Implements [`Adapter`] for a table of ours with keys `$key`. `$of` converts a word to a key, `$all` converts an
+/// array of words, and `$done` turns the outcome of a call into a `Result`.
 macro_rules! adapter {
     ([$($generic:tt)*] $table:ty, $key:ty, $of:ident, $all:ident, $done:ident) => {
         impl<$($generic)*> Adapter for $table {
@@ -345,7 +345,8 @@ adapter!([T: Table<Key = u64, Value = u64>] Words<T>, u64, word, words, fallible
 adapter!([T: Table<Key = u128, Value = u64>] Wide<T>, u128, wide, wides, fallible);
 adapter!([] Single, u64, word, words, infallible);
 
-/// Appends the operations of a call. It matches the call only once: in a mixed batch the processor cannot predict it.
+/// Appends the operations of a call. Matches on the call only once, because the branch is unpredictable in a mixed
+/// batch.
 #[inline(always)]
 fn push<K>(calls: &mut Vec<Op<'static, K, u64>>, Mixed { call, key: word }: Mixed, key: K)
 where

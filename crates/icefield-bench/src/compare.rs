@@ -23,7 +23,7 @@ use crate::row::{PM_FIELDS, Row};
 
 /// The least noise band: two runs do not agree better than this, even if their repeats do.
 const LEAST_NOISE: f64 = 0.05;
-/// Counts are means over operations, rounded to four decimals.
+/// The noise band of counts, which are means over operations, rounded to four decimals.
 const COUNT_NOISE: f64 = 0.002;
 
 /// A figure of two paired rows.
@@ -33,7 +33,7 @@ struct Change {
     figure: String,
     before: f64,
     after: f64,
-    /// The relative difference that noise explains.
+    /// The largest relative difference that counts as noise.
     noise: f64,
     /// True if a larger value is better.
     more_is_better: bool,
@@ -102,7 +102,7 @@ impl Comparison {
                 None => comparison.only_before.push(identity),
             }
         }
-        // Compares the rows in the order of the file.
+        // The rows that only the second run has, in the order of its file.
         let left = identified(after).map(|(identity, _)| identity);
         comparison.only_after.extend(left.filter(|identity| later.contains_key(identity)));
         comparison
@@ -148,7 +148,7 @@ impl fmt::Display for Comparison {
     }
 }
 
-/// Returns each row with its identity, which equals that of its partner.
+/// Returns each row with its identity: the text by which rows of two runs are paired.
 fn identified(rows: &[Row]) -> impl Iterator<Item = (String, &Row)> {
     let mut seen: HashMap<String, usize> = HashMap::new();
     rows.iter().map(move |row| {

@@ -1,9 +1,9 @@
 //! Every table that can be measured. A new one is a [`Design`] here and a line in [`DESIGNS`].
 //!
-//! Among them are forms of Dash-EH without some of its techniques, to measure what they gain (Dash Figs 9 to 11 and
-//! 13), and a replacement for the paper's baseline. Each form is the same table, compiled without a technique in its
-//! searches and in its choice of buckets. Writers still maintain fingerprints and overflow metadata, so inserts are
-//! not compared.
+//! Among them are forms of Dash-EH without some of its techniques, to measure the gain from each technique (Dash Figs 9
+//! to 11 and 13), and a replacement for the paper's baseline. Each form is the same table, compiled without a technique
+//! in its searches and in its choice of buckets. Writers still maintain fingerprints and overflow metadata, so inserts
+//! are not compared.
 
 use std::sync::Mutex;
 
@@ -55,7 +55,7 @@ macro_rules! at {
 pub(crate) struct NoFingerprints;
 /// Searches the stash whenever a key is in neither bucket.
 pub(crate) struct NoOverflow;
-/// Omits both fingerprints and overflow metadata.
+/// Searches without fingerprints and without overflow metadata.
 pub(crate) struct NoFilters;
 /// Searches lock their buckets, as writers do. They write the lines that reader-writer locks would write, but
 /// exclude each other in a bucket.
@@ -64,7 +64,7 @@ pub(crate) struct ReadLocks;
 pub(crate) struct HomeOnly;
 /// A record is in its home bucket, or in the next one if the home bucket was full.
 pub(crate) struct Probing;
-/// Four lines in a row for each key: no fingerprints, no second bucket, no stash; searches take locks.
+/// Each key has four consecutive lines: no fingerprints, no second bucket, no stash. Searches take locks.
 pub(crate) struct CcehLike;
 
 /// Defines each form by the parts that it lacks.
@@ -86,11 +86,11 @@ without! {
     CcehLike: fingerprints probing balancing optimistic;
 }
 
-/// The size of keys that are stored by reference.
+/// The size in bytes of the keys that are stored by reference.
 pub(crate) const WIDE_BYTES: usize = 16;
 
-/// The costs in the header of `icefield::dash`. At our sizes the directory and the segment headers stay in the cache
-/// and are not counted.
+/// The costs in the header of `icefield::dash`: lines read, lines written and fences, for each call in the order of
+/// `Design::cost`. At our sizes the directory and the segment headers stay in the cache and are not counted.
 const DASH_COSTS: &[(usize, usize, usize)] = &[
     // The first lines of two buckets, and the record's line.
     (3, 0, 0),
@@ -189,7 +189,7 @@ pub(crate) fn fill_segments<A: Ablation>(geometry: Geometry, keys: &[u64]) -> Re
 }
 
 static ICEBERG: Design = iceberg(&[Medium::Pmem, Medium::Memory, Medium::Process, Medium::Sim]);
-/// IcebergHT in DRAM, as measured in its paper too.
+/// IcebergHT with DRAM as its usual medium, on which its paper measures it too.
 pub(crate) static ICEBERG_IN_MEMORY: Design =
     iceberg(&[Medium::Memory, Medium::Pmem, Medium::Process, Medium::Sim]);
 
@@ -308,7 +308,7 @@ const fn dlht(name: &'static str, create: fn(&Place, Setup) -> Made) -> Design {
         media: &[Medium::Memory],
         is_usual: false,
         pages: Pages::Huge,
-        // The costs in the header of `icefield::dlht`: one line, and compare-and-swaps in it.
+        // As in the section on costs of `icefield::dlht`: each call reads one line, and a write changes that line.
         costs: &[(1, 0, 0), (1, 0, 0), (1, 1, 0), (1, 1, 0), (1, 1, 0), (1, 1, 0), (1, 1, 0)],
         ..Design::new(name, Maker::Ours { create, open, build: None })
     }

@@ -1,4 +1,4 @@
-//! A join index under measurement: built from all its records at once; a probe counts the pairs of a key.
+//! A join index under measurement. It is built from all its records at once; a probe counts the pairs of a key.
 
 use std::any::Any;
 
@@ -20,7 +20,7 @@ pub(crate) static JOIN: Design = Design {
     ..Design::new("join", Maker::Ours { create, open, build: Some(build) })
 };
 
-/// Number of rows that a source passes on per call.
+/// Number of rows that the source passes to the index per call.
 const SHOWN: usize = 4096;
 
 struct Rows<'a>(&'a [u64]);

@@ -31,8 +31,8 @@ impl<const N: usize> MapKey for [u64; N] {
     }
 }
 
-/// A map from `K` to values of `N` words. The first word of a value is the word it is derived from, the others are
-/// zero, so the sum of all equals that word.
+/// A map from `K` to values of `N` words. The first word of a value is the word that the value is derived from. The
+/// others are zero, so the sum of all words is the first one.
 struct Map<K, const N: usize, A: RecordAllocator> {
     map: DlhtMap<K, [u64; N], DlhtBuildHasher, A>,
     /// True if gets read the whole value and not only its first word.
@@ -42,7 +42,7 @@ struct Map<K, const N: usize, A: RecordAllocator> {
 /// The measured sizes of values, with keys of eight bytes; and of keys, with values of eight bytes.
 pub(crate) const VALUE_BYTES: [usize; 8] = [8, 16, 32, 64, 128, 256, 512, 1024];
 pub(crate) const KEY_BYTES: [usize; 4] = [8, 16, 32, 64];
-/// The size of the values that another allocator can hold.
+/// The size of the values in maps that use the C library's allocator.
 pub(crate) const ALLOCATED_BYTES: usize = 32;
 
 /// Returns the function that creates a map of these records, if there is one.

@@ -125,7 +125,7 @@ impl Output {
         writeln!(io::stdout(), "{line}").map_err(stdout_fault)
     }
 
-    /// Prints the rows added since the last call, those of one experiment, as a table.
+    /// Prints the rows of one experiment, which are those added since the last call, as a table.
     pub fn finish_experiment(&mut self) -> Outcome {
         self.progress("");
         let rows = std::mem::take(&mut self.rows);
@@ -151,8 +151,8 @@ impl Output {
     }
 }
 
-/// Creates a file under its partial name, in which its rows can be read meanwhile. Pipes, devices and descriptors
-/// are opened as they are.
+/// Creates a file under its partial name, under which readers find the rows before the run is complete. Pipes, devices
+/// and descriptors are opened as they are.
 fn create(path: &Path, begun: &mut Vec<PathBuf>) -> Outcome<File> {
     let is_odd = path.metadata().is_ok_and(|metadata| !metadata.is_file());
     let is_descriptor = ["/dev/fd", "/dev/stdout", "/dev/stderr", "/proc"];
@@ -253,7 +253,7 @@ fn table_text(rows: &[Row]) -> Outcome<String> {
     Ok(table)
 }
 
-/// Formats the experiment's own figures in short; most nested ones are left to programs.
+/// Formats the experiment's own figures in short. Most nested figures are left out; the JSON output has them.
 fn extra_text(row: &Row) -> String {
     let short = |(name, value): (&String, &Value)| match value {
         _ if name == "backing" => None,

@@ -61,7 +61,7 @@ pub(crate) fn chosen(args: &Args) -> Outcome<Vec<DesignRef>> {
     Ok(kinds.into_iter().map(design).collect())
 }
 
-/// Returns the peer as a design. It is leaked, which is fine for a handful of peers.
+/// Returns the peer as a design. The peer is leaked, which is harmless because a run has only a few.
 fn design(kind: Box<dyn Kind>) -> DesignRef {
     let media: &[_] = if kind.is_persistent() { &[Medium::Disk] } else { &[Medium::Memory] };
     let kind: &'static dyn Kind = Box::leak(kind);

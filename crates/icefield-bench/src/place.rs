@@ -30,7 +30,7 @@ impl Scratch {
     }
 }
 
-/// Removes the directories of dead processes; otherwise their memory would be lost until the next boot.
+/// Removes the directories of dead processes. In `/dev/shm` they would occupy memory until the next boot.
 fn remove_leftovers(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else { return };
     for entry in entries.flatten() {

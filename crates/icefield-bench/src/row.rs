@@ -20,7 +20,7 @@ macro_rules! row {
         #[serde(default)]
         pub(crate) struct Row {
             $($(#[$doc])* pub $field: $kind,)*
-            /// Measured values, one per repeat, until [`Row::settle`].
+            /// Measured values, one per repeat. [`Row::settle`] replaces them by their medians.
             #[serde(skip)]
             pub samples: BTreeMap<&'static str, Vec<f64>>,
         }
@@ -174,7 +174,7 @@ impl Row {
         Some(self.mops? / self.limit_ratio.filter(|ratio| *ratio > 0.0)?)
     }
 
-    /// Returns whether the table had given a wrong answer by then.
+    /// Returns whether the table had given a wrong answer before this row was written.
     pub fn is_wrong(&self) -> bool {
         self.extra.get("wrong_answers").is_some_and(|wrong| wrong == &Value::Bool(true))
     }

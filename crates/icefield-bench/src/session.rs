@@ -128,7 +128,7 @@ impl Session {
     /// Returns our own tables that support `medium`.
     ///
     /// # Errors
-    /// There are none.
+    /// No table of ours supports the medium.
     pub fn ours_on(&self, medium: Medium) -> Outcome<Vec<DesignRef>> {
         named(self.designs.iter().copied(), |design| !design.is_peer() && design.lives_in(medium))
     }
@@ -137,7 +137,7 @@ impl Session {
         self.designs.iter().copied().filter(|design| design.is_peer())
     }
 
-    /// Returns the table of ours of this name, whatever `--tables` says.
+    /// Returns our table of this name, even if `--tables` does not name it.
     pub fn our(&self, name: &str) -> Outcome<DesignRef> {
         Ok(chosen_designs(&Args { tables: vec![name.to_owned()], ..self.args.clone() })?[0])
     }
@@ -300,9 +300,9 @@ impl Session {
         }
     }
 
-    /// Creates a table and loads it, with the number of keys from the options or up to `--fill` of its resize
-    /// point. Returns the number of records. The resize point of a peer is unknown, so a peer holds as many records
-    /// as our last table.
+    /// Creates a table and loads the number of keys from the options, or with `--fill` that share of its resize point.
+    /// Returns the number of records. The resize point of a peer is unknown, so a peer holds as many records as our
+    /// last table.
     pub fn create_loaded(&self, design: DesignRef) -> Outcome<(Placed, u64)> {
         let medium = self.medium(design);
         let mut keys = self.keys(medium);
@@ -320,8 +320,8 @@ impl Session {
         Ok((placed, keys))
     }
 
-    /// Creates an empty table for at least `keys` records at `fill` of its slots, or of its resize point if it cannot
-    /// fill all slots. Returns the exact number of records too.
+    /// Creates an empty table that at least `keys` records fill to the share `fill` of its slots, or of its resize
+    /// point if it cannot fill all slots. Also returns the exact number of these records.
     pub fn create_for_fill(
         &self,
         design: DesignRef,
@@ -373,8 +373,8 @@ impl Session {
         self.machine.run_between(threads, enter, work, leave)
     }
 
-    /// Looks up every key once in a table that holds none of them, which maps the table's pages; then gives frames
-    /// to touched pages of memory.
+    /// Looks up every key once, in a table that holds none of them. This maps the table's pages. Then gives frames to
+    /// the touched pages of memory.
     pub fn touch(&self, table: &dyn BenchTable, keys: &[u64]) -> Outcome {
         self.timed(table, Call::GetMiss, keys, (self.machine.cores(), Batch::Stream))?;
         frames::fill()
@@ -407,8 +407,8 @@ impl Session {
         Ok(time)
     }
 
-    /// Runs the operations of each thread, in which each key is as its operation expects, and checks the answers.
-    /// Returns the time.
+    /// Runs the operations of each thread and checks the answers: each key must be present or absent as its operation
+    /// requires. Returns the time.
     pub fn measured_mixed(
         &self,
         placed: &Placed,

@@ -41,7 +41,7 @@ pub(crate) fn updates(key: u64) -> bool {
 }
 
 impl Call {
-    /// The calls that a table makes; the others are made of them.
+    /// The calls that tables implement. The other calls consist of these.
     pub const PLAIN: [Self; 6] =
         [Self::Get, Self::TryInsert, Self::Insert, Self::Put, Self::Update, Self::Remove];
 
@@ -55,7 +55,7 @@ impl Call {
         matches!(self, Self::TryInsert | Self::Insert | Self::Put)
     }
 
-    /// Returns the required answers of a phase over `keys` in which each key was as the call expects.
+    /// Returns the correct answers of a phase over `keys`, in which each key is present or absent as the call requires.
     pub fn expected(self, keys: &[u64]) -> Tally {
         let values = Tally::of_values(keys);
         match self {
@@ -101,12 +101,12 @@ impl Answers {
         }
     }
 
-    /// Returns the answers of gets whose keys and values are `found`.
+    /// Returns the answers `found` as this table gives them: without values if it stores keys only.
     pub fn told_of(self, found: Tally) -> Tally {
         if self == Self::Hits { Tally { sum: 0, ..found } } else { found }
     }
 
-    /// Returns the required answers of `call` over `keys`.
+    /// Returns the correct answers of `call` over `keys`.
     pub fn expected(self, call: Call, keys: &[u64]) -> Tally {
         let all = call.expected(keys);
         if self == Self::Values || all.sum == 0 {
@@ -163,7 +163,7 @@ pub(crate) enum Maker {
     Peer {
         kind: &'static dyn Kind,
         create: fn(&dyn Kind, &Place, Setup) -> Made,
-        /// Opens what an earlier process stored.
+        /// Opens the table that an earlier process stored.
         open: fn(&dyn Kind, &Place) -> Made,
     },
 }
@@ -210,7 +210,7 @@ pub(crate) use regions;
 pub(crate) type DesignRef = &'static Design;
 
 impl Design {
-    /// Returns a design of maps of words that live where persistent memory does.
+    /// Returns a design of maps from word to word, whose usual medium is persistent memory.
     pub const fn new(name: &'static str, maker: Maker) -> Self {
         Self {
             name,
@@ -311,7 +311,7 @@ impl Design {
     }
 }
 
-/// Returns the error for a table that an option does not fit.
+/// Returns the error for an option that the table does not support.
 pub(crate) fn unsupported(option: &'static str, detail: impl Into<String>) -> Error {
     Error::InvalidOption { option, detail: detail.into() }
 }
@@ -402,9 +402,9 @@ pub(crate) struct Setup {
     pub seed: u64,
 }
 
-/// The documented cost of an operation: it reads `reads` lines, stores to and flushes `writes` lines, and issues
-/// `fences` fences; a batch of 32 shares its fences. Without fences, a written line is one that a compare-and-swap
-/// changes.
+/// The documented cost of an operation. It reads `reads` lines, stores to and flushes `writes` lines, and issues
+/// `fences` fences; a batch of 32 shares its fences. In a table without fences, `writes` counts the lines that a
+/// compare-and-swap changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cost {
     pub reads: usize,

@@ -261,7 +261,7 @@ fn filters_spare_lines() {
     for key_bytes in [8, 16] {
         assert!((2.0..2.4).contains(&bucket("dash-eh", "get-miss", key_bytes)));
         assert!((2.0..3.1).contains(&bucket("dash-eh", "get", key_bytes)));
-        // Nearly all lines of both buckets, and those of the stash.
+        // Such a search reads nearly all lines of both buckets, and those of the stash.
         assert!((6.5..9.0).contains(&bucket("dash-eh-no-fingerprints", "get-miss", key_bytes)));
         assert!(bucket("dash-eh-no-filters", "get-miss", key_bytes) > 8.0);
         assert!(bucket("dash-eh-no-overflow", "get-miss", key_bytes) >= 4.0);
@@ -412,7 +412,8 @@ fn recovery_is_independent_of_size() {
         assert!(extra(&rows[0], "full_speed_ms") > 0.0);
         extra(&rows[0], "first_answer_lines")
     };
-    // Equal except for the random fill of segments, which averages out over the thousands of a larger table.
+    // The two counts differ only by the random fill of segments, which averages out over the thousands of a larger
+    // table.
     let (small, large) = (lines(20_000), lines(160_000));
     assert!((small / large - 1.0).abs() < 0.2, "{small} lines, {large} lines");
 }
@@ -452,7 +453,8 @@ fn space_is_what_the_files_take() {
     for over_data in ["growth_pm_over_data", "updated_pm_over_data"] {
         assert!((1.0..100.0).contains(&extra(&rows[0], over_data)), "{rows:?}");
     }
-    // Usually it is half. But if the system suspends a reader, the space that it may be reading is not released.
+    // Usually the share is one half. But if the system suspends a reader, the space that it may be reading is not
+    // released.
     assert!(extra(&rows[0], "removed_share") <= 1.0);
     assert_eq!(extra(&rows[0], "check_faults"), 0.0);
     assert!(number(&rows[0], "bytes_per_key") >= 16.0);

@@ -79,7 +79,7 @@ fn each_line_item_has_its_order() {
     let tables = ["join", "dlht", "dash-eh", "cceh-like", "iceberg"];
     let all = rows(Args { keys: Some(15_000), ..of("join", &tables) });
     let of = |op| all.iter().filter(move |row| row["op"] == op);
-    // Only DLHT lives in memory: one by one and in streams.
+    // Only DLHT lives in memory. It is measured one by one and in streams.
     assert_eq!(of("workload-a").count(), 2 * 3);
     assert!(of("workload-a").all(|row| row["table"] == "dlht" && number(row, "keys") == 3_750.0));
     let rows: Vec<_> = of("tpch").collect();
@@ -160,7 +160,7 @@ fn misses_are_counted_or_simulated() {
         assert!((extra(row, "llc_miss_rate") - llc / l1d).abs() < 1e-2, "{row:?}");
         assert!(extra(row, "llc_bytes") < 100e3, "as much smaller as the table: {row:?}");
     }
-    // Without a match, one line of the index and two of Dash.
+    // A probe without a match reads one line of the index, but two of Dash.
     let l1d = |at: usize| extra(simulated[at], "l1d_misses");
     assert!(l1d(0) < 1.1 && l1d(0) < l1d(2) && l1d(0) < l1d(1));
     let on_hardware = rows.iter().filter(|row| is(row, "counted_by", "processor")).count();

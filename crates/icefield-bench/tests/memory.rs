@@ -155,8 +155,8 @@ fn records_have_any_size() {
     let of_map = |rows: &[Map<String, Value>]| {
         rows.iter().filter(|row| row["table"] == "dlht-map").cloned().collect::<Vec<_>>()
     };
-    // Three rows for each size. At eight bytes the first word is the whole value, and tables of words are measured
-    // too.
+    // Three rows for each size. At eight bytes the first word is the whole value, so there are only two, and tables of
+    // words are measured too.
     assert_eq!((values.len(), of_map(&values).len()), (3 * 7 + 2 + 2, 3 * 7 + 2));
     let sizes = |rows: &[Map<String, Value>], field| {
         let mut sizes: Vec<_> = of_map(rows).iter().map(|row| extra(row, field)).collect();

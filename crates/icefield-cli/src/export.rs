@@ -269,7 +269,7 @@ impl Shape {
                 line = line.raw(name, raw);
             }
         }
-        // Members that the first row of the file did not have.
+        // Appends the members that the first row of the file did not have.
         let mut others: Vec<_> = members.into_iter().collect();
         others.sort_unstable();
         Ok(others.into_iter().fold(line, |line, (name, raw)| line.raw(&name, raw)))

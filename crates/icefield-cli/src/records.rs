@@ -203,8 +203,8 @@ struct Del<'a> {
 
 impl Del<'_> {
     fn keys(&mut self, keys: &[Vec<u8>]) -> Result<(), Failure> {
-        // Presence is checked first, because the removal cannot return the value of a damaged record; a repeated
-        // key counts once. No other process changes the table in between.
+        // Presence is checked before the removal, because the removal of a damaged record cannot return its value. A
+        // repeated key counts once. No other process changes the table in between.
         let mut seen = HashSet::new();
         let mut present = Vec::with_capacity(keys.len());
         for key in keys {
@@ -270,7 +270,7 @@ struct KeyLines {
     number: u64,
 }
 
-/// The longest line: the longest key that tables accept (16 MiB), with two digits per byte.
+/// The longest line: the longest key that tables accept (16 MiB), with two hexadecimal digits per byte.
 const LONGEST_KEY_BYTES: u64 = 33 << 20;
 
 impl KeyLines {

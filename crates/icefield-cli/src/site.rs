@@ -80,7 +80,7 @@ impl Site {
         let rename = |flags| renameat_with(CWD, self.path(), CWD, &self.target, flags);
         match rename(RenameFlags::NOREPLACE) {
             Err(Errno::EXIST) if replace => rename(RenameFlags::EXCHANGE),
-            // A plain rename replaces nothing but an empty directory. Some file systems support no other.
+            // A plain rename replaces only an empty directory. Some file systems support only plain renames.
             Err(Errno::EXIST) => rename(RenameFlags::empty()),
             Err(Errno::INVAL | Errno::NOSYS) if !replace || !self.target.exists() => {
                 rustix::fs::rename(self.path(), &self.target)
@@ -114,7 +114,7 @@ fn locked(path: &Path) -> io::Result<Option<File>> {
         Err(error) => return Err(error),
     };
     match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
-        // Only the lock's holder removes the directory, so from here on it stays.
+        // Only the holder of the lock removes the directory. So if it exists now, it stays.
         Ok(()) => Ok(path.exists().then_some(directory)),
         Err(Errno::WOULDBLOCK) => Ok(None),
         Err(errno) => Err(errno.into()),
@@ -139,7 +139,8 @@ fn remove_leftovers(parent: &Path, prefix: &OsStr) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns whether a hidden directory holds only the output of a build: a table of plain files, complete or in creation.
+/// Returns whether a hidden directory holds only the output of a build: a table of plain files, which may be
+/// incomplete.
 fn is_of_build(hidden: &Path) -> io::Result<bool> {
     for table in fs::read_dir(hidden)? {
         let table = table?;

@@ -85,12 +85,12 @@ impl TextType {
         &self.name
     }
 
-    /// Returns whether every text is a value.
+    /// Returns whether every text can be parsed as a value of this type.
     pub fn takes_any_text(&self) -> bool {
         matches!(self.kind, Kind::Bytes | Kind::Str) && !self.hex
     }
 
-    /// Returns whether a value's text is UTF-8.
+    /// Returns whether the text of the value `bytes` is UTF-8.
     pub fn is_utf8(&self, bytes: &[u8]) -> bool {
         self.kind != Kind::Bytes || self.hex || std::str::from_utf8(bytes).is_ok()
     }
@@ -244,7 +244,7 @@ impl TextType {
         name
     }
 
-    /// Returns JSON: numbers and booleans where JSON has them, otherwise a string of the text. `bytes` that are not
+    /// Returns a JSON value: a number or boolean if JSON has it, otherwise the text as a string. `bytes` that are not
     /// UTF-8 become an object with their hexadecimal digits, which `load` does not read.
     pub fn json(&self, bytes: &[u8]) -> String {
         let text = self.plain(bytes);
@@ -275,7 +275,7 @@ fn number<T: FromStr>(text: &[u8]) -> Option<T> {
     std::str::from_utf8(text).ok()?.trim().parse().ok()
 }
 
-/// Returns whether a text means infinity, and not a number that is too large.
+/// Returns whether a text that is parsed as infinity names it (`inf`), and is not a number that is too large.
 fn names_infinity(text: &[u8]) -> bool {
     text.iter().any(|byte| byte.eq_ignore_ascii_case(&b'n'))
 }
@@ -371,7 +371,7 @@ mod tests {
                 assert_eq!(ty.parse(&ty.text(bytes)).unwrap(), bytes);
             }
         }
-        // Only --hex turns a text into digits.
+        // Without --hex, `bytes` are never read as hexadecimal digits.
         assert_eq!(TextType::new("bytes", false).parse(b"0x4142").unwrap(), b"0x4142");
         assert_eq!(TextType::new("bytes", true).parse(b"0x4142").unwrap(), b"AB");
         assert_eq!(TextType::new("bytes", true).parse(b"4142").unwrap(), b"AB");

@@ -227,7 +227,7 @@ fn csv_loads_by_column_name() {
     let loaded = place.ok(&["load", "prices.ice", "orders.csv", "--key", "id", "--value", "price"]);
     assert_eq!(loaded, "3 rows loaded\n");
     assert_eq!(place.ok(&["get", "prices.ice", "2"]), "20\n");
-    // Without `--value`, the value is a JSON object of all columns but the key, which is not a u32.
+    // Without `--value`, the value is a JSON object of all columns but the key, and an object is not a u32.
     assert!(place.fails(2, &["load", "prices.ice", "orders.csv"]).contains("--value"));
     assert!(
         place
@@ -249,7 +249,7 @@ fn ndjson_loads_from_a_pipe() {
         ["load", "t.ice", "-", "--format", "ndjson", "--create", "--key", "id", "--value", "n"];
     let ran = place.run_with_input(&args, rows);
     assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""), "{}", ran.out);
-    // A float would print 2 as 2.0.
+    // The values become strings, because 2 as a float would be printed as 2.0.
     assert!(ran.out.contains("dash-eh<i64, str>"), "{}", ran.out);
     assert_eq!(place.ok(&["get", "t.ice", "-1", "2"]), "-1\t1.5\n2\t2\n");
 }

@@ -36,7 +36,7 @@ fn kills_leave_an_openable_table_or_none() {
         let table = format!("{round}.ice");
         let args = ["load", &table, "rows.csv", "--create", "--batch", "64"];
         let mut child = place.command(&args).stdout(Stdio::null()).spawn().unwrap();
-        // From before the table exists to some time in the load.
+        // The first kills come before the table exists, the last ones near the end of the load.
         sleep(whole * round / ROUNDS);
         child.kill().unwrap();
         child.wait().unwrap();

@@ -364,7 +364,7 @@ fn other_commands_know_an_index() {
     fs::write(&base, bytes).unwrap();
     let damaged = place.run(&["check", "b.ice"]);
     assert!(damaged.status == Some(1) && damaged.out.contains("DAMAGED"), "{}", damaged.out);
-    // The command that salvage suggests works, whichever file is damaged.
+    // The command that `salvage` prints as advice works, whichever file is damaged.
     for damaged in ["base-1.ice", "table.ice"] {
         let file = place.path("b.ice").join(damaged);
         fs::write(&file, vec![7; fs::metadata(&file).unwrap().len() as usize]).unwrap();

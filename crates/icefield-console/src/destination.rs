@@ -45,7 +45,7 @@ impl Destination {
         let made = if is_stdout(path) {
             io::stdout().as_fd().try_clone_to_owned().map(|file| (File::from(file), State::AsItIs))
         } else if is_as_it_is(path) {
-            // Append, so that the earlier output of a redirection stays.
+            // Appends, so that earlier output to a redirected file stays.
             File::options().append(true).open(path).map(|file| (file, State::AsItIs))
         } else {
             begin(path)
@@ -74,7 +74,7 @@ impl Destination {
         self.file.sync_all()?;
         match self.state {
             State::Hidden(hidden, _) => hidden.persist(&place)?,
-            // A link cannot replace a file, so the file gets a hidden name first.
+            // `linkat` does not replace an existing file, so the file gets a hidden name first and is then renamed.
             _ => tempfile::Builder::new()
                 .prefix(&hidden_prefix(&place))
                 .make_in(parent(&place), |hidden| {

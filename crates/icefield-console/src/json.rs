@@ -59,7 +59,7 @@ impl Output {
         }
     }
 
-    /// Prints the raw bytes of a value; on a terminal as [`Output::say`] does.
+    /// Prints the raw bytes of a value. On a terminal, prints them as text with [`Output::say`].
     pub fn say_exactly(&mut self, value: &[u8]) -> Result<(), Failure> {
         match self.json {
             Json::Stdout => return Ok(()),
@@ -71,7 +71,7 @@ impl Output {
         Ok(self.stdout.write_all(b"\n")?)
     }
 
-    /// Returns whether JSON lines are written; building them may be expensive.
+    /// Returns whether JSON lines are written. If not, a caller need not build them.
     pub fn wants_json(&self) -> bool {
         !matches!(self.json, Json::Nowhere)
     }
@@ -94,7 +94,7 @@ impl Output {
         Ok(self.stdout.flush()?)
     }
 
-    /// Completes the output; a file of JSON lines gets its name.
+    /// Completes the output. A file of JSON lines appears under its name only now.
     fn finish(mut self) -> Result<(), Failure> {
         self.flush()?;
         let Json::File(file) = self.json else { return Ok(()) };
@@ -124,7 +124,7 @@ pub fn with_output(
     let mut out = Output::new(args, reads)?;
     let outcome = command(&mut out);
     match outcome {
-        // The output is incomplete, so its file gets no name.
+        // The output is incomplete, so a file of JSON lines does not appear under its name.
         Err(Failure::BrokenPipe) => outcome,
         Ok(_) => out.finish().and(outcome),
         Err(failure) => {

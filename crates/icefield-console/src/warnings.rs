@@ -14,8 +14,8 @@ pub fn listen() {
 
 struct Warnings;
 
-/// The warning that a table on an ordinary file system does not survive a power failure. The commands that create
-/// tables print it as a note; in others it would be repeated with every write.
+/// The log target of the warning that a table on an ordinary file system does not survive a power failure. Commands
+/// that create tables print a note instead; other commands would repeat the warning with every write.
 const DURABILITY: &str = "icefield::durability";
 
 impl Log for Warnings {

@@ -1,4 +1,4 @@
-//! C++ tables that are linked in: the functions of `icefield_peer.h`, with a prefix for each table.
+//! C++ tables that are linked into the program. Each exports the functions of `icefield_peer.h` under its own prefix.
 
 use std::ffi::{c_char, c_void};
 

@@ -44,7 +44,7 @@ pub(crate) struct Loaded {
 /// assert!(icefield_peers::load("/no/such/library.so".as_ref()).is_err());
 /// ```
 pub fn load(path: &Path) -> Result<Box<dyn Kind>, Error> {
-    // Otherwise a bare name would be searched for among the system's libraries.
+    // Makes the path absolute: the loader would search the system's libraries for a bare name.
     let file = path.canonicalize().map_err(|error| not_loaded(path, &error))?;
     // SAFETY: the library's initialisers run code that the user chose to run by naming the library.
     let library = unsafe { Library::new(&file) }.map_err(|error| not_loaded(path, &error))?;

@@ -1,8 +1,8 @@
-//! The allocator for peers. Large arrays are on huge pages and present before the measurement; small allocations
-//! come from mimalloc, on huge pages where the system has them.
+//! The allocator for peers. Large arrays are on huge pages, which are allocated before the measurement; small
+//! allocations come from mimalloc, on huge pages where the system has them.
 //!
-//! Icefield's tables map their own memory on huge pages. Without this allocator, a comparison would measure page
-//! tables.
+//! Icefield's tables map their own memory on huge pages. Without this allocator, peers on small pages would be compared
+//! with tables on huge pages.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::ffi::c_void;
@@ -50,7 +50,7 @@ fn mapped_bytes(bytes: usize) -> Option<usize> {
     bytes.checked_next_multiple_of(HUGE_PAGE_BYTES)
 }
 
-/// Returns a new mapping of zeroed memory, aligned to a huge page and present; null on failure.
+/// Returns a new mapping of zeroed memory, aligned to a huge page; all its pages are present. Returns null on failure.
 fn map(bytes: usize) -> *mut u8 {
     let Some(kept) = mapped_bytes(bytes) else { return ptr::null_mut() };
     let Some(mapped) = kept.checked_add(HUGE_PAGE_BYTES) else { return ptr::null_mut() };

@@ -20,8 +20,8 @@ fn next(state: &mut u64) -> u64 {
     *state >> 33
 }
 
-/// Returns distinct keys from a small range, so that many have been used before. The largest key is among the
-/// range.
+/// Returns distinct keys from a small range, so that many have been used before. One key of the range is replaced by
+/// the largest key, `u64::MAX`.
 fn keys(state: &mut u64) -> Vec<u64> {
     let (first, count) = (next(state) % 500, 1 + next(state) % 100);
     let keys = (0..count).map(|i| (first + i * 7) % 700);

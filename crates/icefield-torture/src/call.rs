@@ -19,7 +19,7 @@ pub struct Call {
     pub action: Action,
 }
 
-/// An operation on a key; values by their numbers.
+/// An operation on a key. Values are given by their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the variants are the calls of `Table` of the same names")]
 pub enum Action {
@@ -96,7 +96,7 @@ impl Rule {
     }
 }
 
-/// The result of an operation; values by their numbers.
+/// The result of an operation. Values are given by their numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// The call returns no value.
@@ -259,7 +259,7 @@ where
     }
 }
 
-/// Polls a future to completion. It must be ready again whenever it returns pending.
+/// Polls a future to completion. The future must make progress whenever it is polled, because there is no waker.
 fn at_once<F: Future>(future: F) -> F::Output {
     let mut future = std::pin::pin!(future);
     let mut context = Context::from_waker(Waker::noop());

@@ -129,7 +129,7 @@ struct Stage<'a, T> {
     table: &'a T,
     options: &'a ChurnOptions,
     path: &'a Path,
-    /// All keys from here to `newest` are present.
+    /// All keys from `oldest` up to, but not including, `newest` are present.
     oldest: AtomicU64,
     newest: AtomicU64,
     done: AtomicBool,
@@ -238,7 +238,7 @@ impl<T: FileSubject> Stage<'_, T> {
             let batch = batch(rng).min(left);
             let newest = self.newest.load(Ordering::Relaxed);
             self.put(newest..newest + batch, false)?;
-            // Release: a reader that loads the number finds the records.
+            // Release: a reader that loads this number finds the records below it.
             self.newest.store(newest + batch, Ordering::Release);
             (left, counts.writes) = (left - batch, counts.writes + batch);
         }
@@ -265,7 +265,8 @@ impl<T: FileSubject> Stage<'_, T> {
         while left > 0 {
             let batch = batch(rng).min(left);
             let oldest = self.oldest.load(Ordering::Relaxed);
-            // SeqCst, as the readers' load after a miss: any key below may be missing from now on.
+            // SeqCst: pairs with the readers' load after a miss. From now on, any key below the stored one may be
+            // missing.
             self.oldest.store(oldest + batch, Ordering::SeqCst);
             let owned: Vec<_> = (oldest..oldest + batch).map(T::Key::sample).collect();
             let keys: Vec<Arg<'_, T::Key>> = owned.iter().map(T::Key::arg).collect();
@@ -284,8 +285,7 @@ impl<T: FileSubject> Stage<'_, T> {
         Ok(())
     }
 
-    /// Returns the bytes of the live records as words or byte strings. Of each record's two values the longer one
-    /// counts.
+    /// Returns the number of bytes of the live records' keys and values. The longer of a record's two values counts.
     fn live_bytes(&self) -> u64 {
         let (oldest, newest) = self.live();
         let bytes = |key| {

@@ -59,7 +59,7 @@ impl std::error::Error for Failure {}
 /// Runs one scenario and converts a panic into a failure.
 ///
 /// # Errors
-/// Returns the failure of `run`, or its panic as one.
+/// Returns the failure of `run`, or a failure that describes its panic.
 pub fn guarded<C>(
     scenario: &'static str,
     seed: u64,

@@ -1,8 +1,8 @@
 //! Recorded concurrent histories and the check of their linearizability.
 //!
-//! Operations on different keys are independent, so a history is linearizable if the part of each key is (Herlihy and
-//! Wing's locality). The search for a legal order of each part is that of Wing and Gong. It remembers the pairs of
-//! (set of operations done, state of the key) that led nowhere (Lowe).
+//! Operations on different keys are independent, so a history is linearizable if each key's part of it is linearizable
+//! (Herlihy and Wing's locality). The search for a legal order of each part is that of Wing and Gong. The search
+//! remembers the pairs of (set of operations done, state of the key) from which no legal order continues (Lowe).
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -33,7 +33,7 @@ pub struct Event {
 pub struct Violation {
     /// The key.
     pub key: u64,
-    /// Its operations, by start.
+    /// The operations on the key, in the order of their start.
     pub events: Vec<Event>,
 }
 
@@ -104,7 +104,7 @@ pub fn with_answers_swapped(events: &[Event], a: usize, b: usize) -> Vec<Event> 
 /// The search for a legal order of one key's operations.
 struct Search<'a> {
     events: &'a [Event],
-    /// States that led nowhere: the set of operations done, and the state of the key.
+    /// Pairs from which no legal order continues: the set of operations done, and the state of the key.
     dead: HashSet<(u128, Holding)>,
 }
 
@@ -137,8 +137,8 @@ impl<'a> Search<'a> {
         false
     }
 
-    /// Returns the operations that may be next: each started before any pending one returned, and is the first of its
-    /// thread.
+    /// Returns the operations that may be next: each started before the first return of a pending operation, and is the
+    /// first pending one of its thread.
     fn candidates(&self, done: u128) -> Vec<usize> {
         let pending = || (0..self.events.len()).filter(move |&at| done & (1 << at) == 0);
         let first_return = pending().map(|at| self.events[at].returned).min().unwrap_or(u64::MAX);

@@ -19,7 +19,7 @@ use crate::subject::{Sample, Subject};
 pub const NAME: &str = "iterate";
 /// Number of keys that are never removed.
 const STABLE_KEYS: u64 = 40;
-/// First number of the keys that are inserted and removed.
+/// The keys that writer number `n` inserts and removes begin at `n` times this number.
 const CHURN_KEYS: u64 = 1000;
 /// Passes over one table.
 pub const PASSES: u64 = 6;

@@ -32,7 +32,7 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// Returns whether a shadow insert is involved.
+    /// Returns whether a shadow insert caused the answer or was the operation.
     #[must_use]
     pub fn is_of_shadow(&self) -> bool {
         !matches!(self, Self::Reply(_))

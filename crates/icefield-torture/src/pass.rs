@@ -1,4 +1,4 @@
-//! Passes over all records of a table, by each of the calls that make one, with records as numbers.
+//! Passes over all records of a table, by each call that makes a pass. Keys and values are returned as numbers.
 
 use std::cell::RefCell;
 use std::ops::ControlFlow;

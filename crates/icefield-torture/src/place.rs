@@ -31,7 +31,7 @@ pub trait Place<T> {
     fn check(&self, table: &T) -> Result<CheckReport>;
 
     /// Makes one or a few random calls that only this design has, on the table and on the reference map. Returns
-    /// whether there was any.
+    /// whether the design has such calls.
     ///
     /// # Errors
     /// Returns a description of the wrong result.

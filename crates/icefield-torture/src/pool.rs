@@ -35,7 +35,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits until `done`. Spins first, because the pauses between jobs are short.
+/// Waits until `done` returns true. Spins first, because the pauses between jobs are short.
 fn wait_until(done: impl Fn() -> bool) {
     for round in 0_u32.. {
         if done() {

@@ -60,7 +60,7 @@ impl Xoshiro {
 #[derive(Clone, Debug)]
 pub struct Rng {
     stream: Xoshiro,
-    /// Bytes that determine the first choices, last byte first.
+    /// Bytes that determine the first choices, in reverse order: the last byte is used first.
     tape: Vec<u8>,
 }
 

@@ -31,7 +31,7 @@ thread_local! {
     static MINE: RefCell<Option<Mine>> = const { RefCell::new(None) };
 }
 
-/// A thread's share in a scheduler.
+/// A thread's own state under a scheduler.
 struct Mine {
     scheduler: Arc<Scheduler>,
     me: usize,
@@ -74,7 +74,7 @@ impl Scheduler {
 
     /// Runs `work` as thread number `me`, in turns with the other threads.
     pub fn take_turns(self: &Arc<Self>, me: usize, work: impl FnOnce()) {
-        // This is the first call, because a scheduler serves one set of threads.
+        // `set` cannot fail: a scheduler serves one set of threads, so each cell is set once.
         let _ = self.threads[me].set(std::thread::current());
         let mine =
             Mine { scheduler: Arc::clone(self), me, rng: Rng::fork(self.seed, me as u64), left: 1 };
@@ -135,8 +135,8 @@ impl Scheduler {
         let mut passes = self.passes.load(Ordering::Relaxed);
         let mut since = Instant::now();
         loop {
-            // May return immediately: a thread can see that it is the holder, and continue, before the unpark for
-            // that hand-over.
+            // `park_timeout` may return immediately, because of the `unpark` of an earlier hand-over: the thread saw
+            // that it was the holder, and continued, before that `unpark` arrived.
             std::thread::park_timeout(STALL);
             if self.holder.load(Ordering::Acquire) == me {
                 return;

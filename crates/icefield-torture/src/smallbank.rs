@@ -63,7 +63,7 @@ pub struct Smallbank {
 }
 
 impl Smallbank {
-    /// Creates a stream of transactions for `customers` customers, at least two.
+    /// Creates a stream of transactions. There are `customers` customers, but at least two.
     #[must_use]
     pub fn new(customers: u32, distribution: Distribution, seed: u64) -> Self {
         let count = customers.max(2);

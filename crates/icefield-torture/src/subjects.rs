@@ -130,8 +130,9 @@ subjects! {
     pass: all_in_order,
 }
 
-/// Selects the hash function. Some variants give all keys the same hash, more of them give few fingerprints, so that
-/// chains are created and freed and the overflow yard is used.
+/// Selects the hash function. Some variants give all keys the same hash; others leave five of its high bits zero, so
+/// that several splits in a row do not separate the records. Thus chains are created and freed, and the overflow yard
+/// is used.
 fn hash_kind(variant: u64) -> HashKind {
     match variant % 11 {
         10 => HashKind::Constant,
@@ -260,7 +261,7 @@ fn plush_options<K: Key + Sample + ?Sized, V: Value + ?Sized>(
         4 => options.partition(Partition::Range),
         _ => options,
     };
-    // Most tables start with the default epoch, some shortly before the log epochs wrap around or fill a round.
+    // Most tables start with the default epoch, some shortly before the log epochs wrap around at 2^48 or reach 2^20.
     let options = match variant % 4 {
         2 => options.first_epoch((1 << 48) - 1 - variant / 4 % 16),
         3 => options.first_epoch((1 << 20) - 1 - variant / 4 % 16),

@@ -1,5 +1,5 @@
-//! The keys of TPC-H orders and line items, as the TPC-H generator creates them, without the rest of the rows: their
-//! texts are cut from 300 MB, which take longer to generate than all keys.
+//! The keys of TPC-H orders and line items, as the TPC-H generator creates them, without the rest of the rows: the
+//! rows' texts are cut from a text of 300 MB, which takes longer to generate than all keys.
 
 use tpchgen::generators::OrderGenerator;
 
@@ -11,7 +11,7 @@ pub const ORDERS: u64 = 1_500_000;
 pub struct Orders(u64);
 
 impl Orders {
-    /// Selects the first `count` orders, which are all orders of a scale factor.
+    /// Selects the first `count` orders, which are all orders of the scale factor `count` / [`ORDERS`].
     #[must_use]
     pub fn new(count: u64) -> Self {
         Self(count)

@@ -1,6 +1,7 @@
 //! Streams of key indices: the record, out of `keys`, that each operation uses.
 //!
-//! Indices are `0..keys`. Popular ones are scattered over the range, so that no table profits from their locality.
+//! Indices are `0..keys`. Popular ones are scattered over the range, so that no table profits from their locality; only
+//! [`Distribution::Latest`] prefers adjacent indices.
 
 use std::fmt;
 use std::str::FromStr;
@@ -102,7 +103,7 @@ impl Stream {
         }
     }
 
-    /// Sets the number of keys to `keys`; the last one is the newest.
+    /// Raises the number of keys to `keys`; a smaller number has no effect. The last key is the newest.
     pub fn grow(&mut self, keys: u64) {
         self.keys = keys.max(self.keys);
         if let Some(zipf) = &mut self.zipf {

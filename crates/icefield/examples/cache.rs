@@ -17,7 +17,8 @@ struct Cache {
 }
 
 impl Cache {
-    /// Answers reach the disk a tenth of a second later. A cache may lose some, so calls need not wait for the disk.
+    /// Answers reach the disk within about a tenth of a second. A cache may lose some, so calls need not wait for the
+    /// disk.
     fn open(path: &Path, keep: Duration) -> icefield::Result<Self> {
         let options = Plush::options()
             .durability(Durability::Disk)

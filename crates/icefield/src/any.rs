@@ -270,8 +270,8 @@ impl AnyTable {
     /// ```
     ///
     /// # Errors
-    /// Both copies of the superblock are damaged, or the design cannot be opened by name; the new table cannot be
-    /// created.
+    /// Returns an error if both copies of the superblock are damaged, if the design cannot be opened by name, or if the
+    /// new table cannot be created.
     #[inline]
     pub fn salvage_files(path: impl AsRef<Path>, new: impl AsRef<Path>) -> Result<SalvageReport> {
         designs::salvage_files(path.as_ref(), new.as_ref())
@@ -472,7 +472,7 @@ impl AnyTable {
     }
 
     /// Runs [`AnyTable::get_with`] for each key in order, with overlapping memory latencies: calls `f` with the index
-    /// of each key and its value, or `None` if the key is absent.
+    /// of each key and its value. For an absent key, the value is `None`.
     ///
     /// ```
     /// use icefield::{AnyOptions, AnyTable};

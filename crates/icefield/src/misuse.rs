@@ -1,5 +1,5 @@
 //! Programs that must not compile. Each is correct except for the marked line, and must fail with the given error code.
-//! Only a nightly compiler checks the code.
+//! Only a nightly compiler checks the error code.
 //!
 //! A single-threaded table, used by two threads:
 //! ```compile_fail,E0277

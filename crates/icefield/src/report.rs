@@ -48,7 +48,8 @@ pub struct Stats {
 pub struct RecoveryReport {
     /// `true` if the table had been closed cleanly.
     pub was_clean: bool,
-    /// Number of times that the table has been opened, this time included.
+    /// Number of times that the table has been opened, this time included. For a [`JoinIndex`](crate::JoinIndex), the
+    /// number of the present generation.
     pub generation: u64,
     /// Number of structure changes that a crash had interrupted and that opening completed or undid.
     pub resolved: u64,

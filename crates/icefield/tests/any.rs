@@ -147,7 +147,7 @@ fn readers_share_and_change_nothing() {
     assert!(matches!(AnyTable::open(&path), Err(Error::Locked { .. })));
 }
 
-/// A type's name, and its value of a number.
+/// A type's name, and a function that returns the stored form of a number's value.
 type NumberedType = (&'static str, fn(u64) -> Vec<u8>);
 
 /// A word, a fixed and a variable type.
@@ -157,7 +157,7 @@ const FORMS: [NumberedType; 3] = [
     ("str", |number| format!("number {number}").into_bytes()),
 ];
 
-/// Each pair of forms may have another engine.
+/// Each pair of forms may be compiled to a different engine.
 #[test]
 fn every_pair_of_forms_has_every_call() {
     let directory = place();

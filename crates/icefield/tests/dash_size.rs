@@ -54,7 +54,8 @@ fn loads(expansion: Expansion, batch: u64) -> Result<[f64; 3], Error> {
 
 #[test]
 fn linear_hashing_keeps_its_slots_in_use() -> Check {
-    // Batches prefer the stash to moving records. A segment without room compensates for it.
+    // A batch uses the stash before it displaces records. If the segment has no room, the insert runs alone and
+    // displaces.
     for batch in [1, 1_000] {
         let [peak, mean, least] = loads(Expansion::ChainedBucket, batch)?;
         assert!(peak >= 0.85 && mean >= 0.65 && least >= 0.45, "{peak} {mean} {least}");
@@ -210,7 +211,7 @@ fn gives_back<P: Directory>(options: DashOptions<u64, u64, P>, records: u64) -> 
         table.shrink_to_fit()?;
         stop.store(true, Ordering::Relaxed);
         let reads = reader.join().map_err(|_| "the reader panicked")?;
-        // A reader that was suspended inside a read can have delayed some of it.
+        // A reader that was suspended inside a read may have delayed the freeing of some space.
         table.shrink_to_fit()?;
         let left = allocated(&path)?;
         println!(

@@ -51,7 +51,7 @@ trait Design {
     fn iterated<K: Key + ?Sized, V: Value + ?Sized>(table: &Self::Table<K, V>) -> usize;
 }
 
-/// Generates the tests of one design. `$parts` gives its options their [`Parts`].
+/// Generates the tests of one design. `$parts` is a function that sets the [`Parts`] in the design's options.
 macro_rules! design {
     ($module:ident, $table:ident, $parts:path) => {
         mod $module {
@@ -252,7 +252,7 @@ fn equal_hashes_stay_within_bounds<D: Design>() -> Check {
     Ok(())
 }
 
-/// Covers equal hashes, too, for which no structure change can make room in their buckets.
+/// Also covers keys with equal hashes: no structure change makes room for them in their buckets.
 fn room_is_made_ahead<D: Design>() -> Check {
     let table = D::made_of::<u64, u64>(Parts::Tiny, HashKind::Constant)?;
     for key in 0..500 {

@@ -80,13 +80,13 @@ fn every_sync(
     }
 }
 
-/// No background sync, because the moment of a background sync is not deterministic.
+/// The period is so long that no background sync runs: the moment of a background sync is not deterministic.
 const LATE: SyncMode = SyncMode::Every(3_600_000);
 
 fn every_sync_of_plush(records: Records) {
     let scenario = scenarios("plush", records).expect("a design").syncs;
     every_sync(scenario, SyncMode::Always, 0..4);
-    // In these histories, writes after the failure would overwrite a journal and an intent.
+    // In the histories of these seeds, writes after the failure would overwrite a journal and an intent.
     every_sync(scenario, SyncMode::Always, 601..604);
     every_sync(scenario, LATE, 0..2);
 }

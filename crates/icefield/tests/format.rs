@@ -90,7 +90,7 @@ fn every_record_is_where_the_document_says() {
         let found = in_segment(&segments, segment, hash, (key, value));
         assert!(found, "key {key}");
     }
-    // The allocator of segments: as many handed out as exist, none free, no intent left.
+    // The allocator of segments has handed out more than five segments, has no free one, and has no pending intent.
     assert!(root.u64(4160) > 5);
     assert_eq!(root.u64(4160 + 16), 0);
     assert!((0..32).all(|intent| root.u64(4160 + 64 + 8 * intent) == 0));

@@ -14,7 +14,7 @@ use icefield_torture::scheduler::Scheduler;
 use icefield_torture::subject::Subject;
 use icefield_torture::{Failure, pass, scheduler};
 
-/// Runs histories for `seconds`: at least 512 per second, at most `most`.
+/// Runs histories for `seconds` seconds: at least 512 per second, and at most `most` in total.
 fn histories(table: &str, records: Records, seconds: u64, most: u64, first_seed: u64) -> Counts {
     let scenarios = scenarios(table, records).expect("a design");
     let pool = Pool::new(3);
@@ -97,9 +97,9 @@ fn watched<T: Subject>(seed: u64, pool: &Pool, options: &SimOptions) -> Result<C
     })
 }
 
-/// Disables a fence in `file` where writes become durable. A concurrent writer that finds a record, or finds it
-/// missing, then returns too early, which the histories must detect. (In Plush they cannot, because the latest writes
-/// are in DRAM.)
+/// Disables each fence in `file`, until the histories detect one. Without the fence that makes a write durable, a
+/// concurrent writer that finds the record, or finds it missing, returns too early. (In Plush the histories cannot
+/// detect this, because the latest writes are in DRAM.)
 #[track_caller]
 fn writers_are_caught<T: Subject>(file: &str) {
     const SEEDS: std::ops::Range<u64> = 1..60;

@@ -59,8 +59,8 @@ impl Bucket {
 
 type Role = fn(&Bucket);
 
-/// Lets `roles` race for a bucket that starts with `words`, then checks it with `afterwards`. The last role runs on
-/// the main thread, the others on threads of their own. Every rotation is explored.
+/// Lets `roles` race for a bucket that starts with `words`, then checks it with `afterwards`. The last role runs on the
+/// main thread, each of the others on a separate thread. Every rotation of the roles is explored.
 fn race<const ROLES: usize>(words: [u64; 2], mut roles: [Role; ROLES], afterwards: Role) {
     for _ in 0..ROLES {
         roles.rotate_left(1);
@@ -169,9 +169,9 @@ fn a_miss_that_is_not_validated_is_wrong() {
     race([KEY, NO_KEY], [displace, reader], |_| ());
 }
 
-/// Word 0 is the state of the slot, word 1 the slot. One writer frees the slot. The next one fills it before it
-/// begins a change, because no reader uses a free slot. A reader that still considered the slot used must detect this
-/// (E3 in the lock's header; without that fence this model fails).
+/// Word 0 is the state of the slot, word 1 the slot. One writer frees the slot. The next writer fills the slot before
+/// it begins a change, because no reader uses a free slot. A reader that still considered the slot used must detect
+/// this (E3 in the lock's header; without that fence this model fails).
 #[test]
 fn a_free_slot_may_be_filled_without_stopping_readers() {
     const OLD: u64 = 10;

@@ -185,8 +185,8 @@ fn plush_scans_among_writers() {
     scans("plush");
 }
 
-/// Replaces records repeatedly; the files must stop growing. The scenario bounds their size by the records, also
-/// after most are removed. Tables for which that bound is tight are tested by `icefield-torture churn`.
+/// Replaces records repeatedly; the files must stop growing. The scenario limits their size in proportion to the
+/// records, also after most are removed. Tables for which this limit is tight are tested by `icefield-torture churn`.
 fn churned(table: &str, records: Records) {
     let scenarios = scenarios(table, records).expect("a design");
     let place = Scratch::new().expect("a scratch directory");

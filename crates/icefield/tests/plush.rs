@@ -1,4 +1,5 @@
-//! Plush end to end: words, wide records and bytes, every key and value, levels, reopening, equal hashes, batches, threads.
+//! Plush end to end: words, wide records and bytes, every key and value, levels, reopening, equal hashes, batches,
+//! threads.
 
 mod plush {
     mod full_logs;
@@ -139,8 +140,8 @@ fn stale_records_take_bounded_space() -> Check {
     Ok(())
 }
 
-/// Between one new level and the next, updates take about three times the space of the records. Here, where files
-/// grow in eighths, it is a little more.
+/// Between one new level and the next, updates take about three times the space of the records. In this test the factor
+/// is a little larger, because files grow in eighths.
 #[test]
 fn updates_take_bounded_space_at_every_stage() -> Check {
     let shape = Shape { root_bits: 2, log_bits: 0, log_records: 1 << 10, ..Shape::default() };
@@ -347,7 +348,8 @@ fn a_write_takes_a_part_of_a_migration() -> Check {
     let table = Plush::<u64, u64>::options().shape(shape).hash_seed([1, 2]).in_memory()?;
     let (writes_by_moves, cascades) = writes_by_moves(&table, 300_000)?;
     assert_eq!(detail(&table, "levels"), 4);
-    // More than 64: an entry that another one continues, or few writes before its space is needed.
+    // A write moves more than 64 records from an entry with a chain, or when few writes are left before the space is
+    // needed.
     assert!(writes_by_moves[1] > 20_000 && writes_by_moves[2] <= 900 && cascades <= 10);
     Ok(())
 }

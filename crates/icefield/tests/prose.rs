@@ -1,8 +1,8 @@
 //! A budget for phrases that make comments and documents hard to read.
 //!
-//! The rules ask for plain technical English: a sentence names its subject, code does not talk or know, a number stands
-//! where the text means one. A hit is a place to look at, not an error: one that reads well may stay within the budget.
-//! The test reads Markdown, and comments that have lines of their own. It leaves out code.
+//! The rules ask for plain technical English: a sentence names its subject, code does not talk or know, and numbers are
+//! stated. A hit is a place to check, not an error: a sentence that reads well may stay, within the budget. The test
+//! reads Markdown, and comments on separate lines. It leaves out code.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -63,9 +63,9 @@ const OF_HEADLESS: &str = "begin with the subject, or ask a question";
 struct Word {
     text: String,
     line: usize,
-    /// The first one after a full stop, a colon or a semicolon, or of a paragraph.
+    /// `true` for the first word after a full stop, a colon or a semicolon, and for the first word of a paragraph.
     begins: bool,
-    /// The last one of a question.
+    /// `true` for the last word of a question.
     asks: bool,
 }
 
@@ -172,7 +172,7 @@ fn language(path: &Path) -> Option<Language> {
     }
 }
 
-/// Returns the lines of prose with their numbers. A line of code is an empty one.
+/// Returns the lines of prose with their numbers. A line of code is returned as an empty line.
 fn prose(text: &str, language: Language) -> Vec<(usize, &str)> {
     let mut in_code = false;
     let mut lines = Vec::new();
@@ -202,7 +202,7 @@ fn repository() -> PathBuf {
     here.ancestors().nth(2).unwrap_or(here).to_owned()
 }
 
-/// Adds the files of a folder, without what is built, measured or hidden.
+/// Adds the files of a folder, except for build outputs, measurements, and hidden files.
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).expect("the source tree is readable") {
         let path = entry.expect("the source tree is readable").path();

@@ -28,7 +28,7 @@ fn fails<T: Small>(model: Model, word: &str) {
     fails_with::<T>(model, false, word);
 }
 
-/// With `threads`, only several threads can expose the bug; otherwise a short history must.
+/// With `threads`, only several threads can expose the bug; otherwise a short history of one thread must expose it.
 #[track_caller]
 fn fails_with<T: Small>(model: Model, threads: bool, word: &str) {
     let options =

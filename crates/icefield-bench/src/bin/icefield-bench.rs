@@ -6,7 +6,7 @@ use clap::Parser;
 use icefield_bench::{Args, Error};
 use icefield_console::failure::{Failure, Outcome};
 
-/// For peers, which use the global allocator; Icefield's tables in memory map their own huge pages.
+/// Serves the peers, which use the global allocator. Icefield's tables in memory map their own huge pages.
 #[cfg(feature = "peers")]
 #[global_allocator]
 static ALLOCATOR: icefield_peers::HugePages = icefield_peers::HugePages;

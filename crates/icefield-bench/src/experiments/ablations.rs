@@ -1,8 +1,8 @@
-//! The gain from parts of a table: Dash-EH compared with forms of itself that lack one: `locks` (Dash Fig 13) and
-//! `filters` (Dash Figs 9 and 10); and Plush with filters in DRAM and preallocated buckets (`filters`, Plush Fig 9).
+//! The gain from single techniques: Dash-EH compared with forms that lack one (`locks`, Dash Fig 13; `filters`, Dash
+//! Figs 9 and 10), and Plush with and without filters in DRAM and preallocated buckets (`filters`, Plush Fig 9).
 //!
-//! Times are compared in turns, within one run. Lines are counted on the simulated medium, in a smaller table of
-//! the same load factor.
+//! The forms are timed in turns, within one run. Lines are counted on the simulated medium, in smaller tables of the
+//! same load factor.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ const TURNS: usize = 16;
 
 const CALLS: [(&str, Call); 2] = [("get", Call::Get), ("get-miss", Call::GetMiss)];
 
-/// Dash with its filters, and without each of them.
+/// Dash with its filters, its forms without one or both of them, and the substitute for CCEH.
 const FILTERS: [DesignRef; 5] = [&WHOLE, &NO_FINGERPRINTS, &NO_OVERFLOW, &NO_FILTERS, &CCEH_LIKE];
 
 pub(super) fn locks(session: &mut Session) -> Outcome {
@@ -39,14 +39,15 @@ pub(super) fn filters(session: &mut Session) -> Outcome {
     if !dash && !levels {
         return Err(Error::option("tables", "none of these tables has filters to switch off"));
     }
-    // All forms, whichever `--tables` names: each is compared with the complete one.
+    // Measures all forms, even if `--tables` names only some: each is compared with the complete one.
     for key_bytes in [8, WIDE_BYTES].into_iter().filter(|_| dash) {
         compare(session, &FILTERS, key_bytes)?;
     }
     if levels { filters_of_levels(session) } else { Ok(()) }
 }
 
-/// Measures the options of a table with levels, cumulatively, for the level that holds the records of its capacity.
+/// Measures a table with levels without options, then with each option added to those before. The options apply to the
+/// first level, which holds as many records as the capacity of the table.
 fn filters_of_levels(session: &mut Session) -> Outcome {
     for (preallocated, dram_filters, name) in
         [(0, 0, "none"), (1, 0, "prealloc"), (1, 1, "prealloc+dramfilter")]
@@ -95,8 +96,8 @@ fn compare(session: &mut Session, designs: &[DesignRef], key_bytes: usize) -> Ou
     Ok(())
 }
 
-/// Creates a table of each design, all with the same records: as many as the first one is planned for, at least
-/// `keys`.
+/// Creates a table of each design and loads the same records into all. Their number is at least `keys`, and gives the
+/// first table the fill that the options request.
 fn load(
     session: &Session,
     designs: &[DesignRef],

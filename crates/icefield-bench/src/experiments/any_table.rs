@@ -36,7 +36,7 @@ fn name_of(key: u64) -> String {
     format!("{key:016x}")
 }
 
-/// A table of words or of strings; keys are values, too.
+/// A table of words or of strings. Each record has its key as its value too.
 trait Subject {
     /// Runs calls with each of the keys; returns how many reads found their key.
     fn run(&self, calls: Calls, words: &[u64], names: &[String]) -> Result<usize>;
@@ -198,10 +198,10 @@ fn compare(
     let names: Vec<String> = words.iter().copied().map(name_of).collect();
     let pair = pair(session, design, durability, keys, of_words)?;
     for subject in [&pair.typed, &pair.any] {
-        // One by one: batches would leave out those beyond a whole number of batches.
+        // Puts the records one by one: calls in batches skip the keys after the last whole batch.
         subject.run(Calls::Put, &words, &names)?;
     }
-    // A whole number of batches.
+    // Rounded down to whole batches.
     let ops = (session.ops(keys) as usize).min(keys as usize) / BATCH * BATCH;
     for (op, calls, batch) in CALLS {
         let mut row = session.row(pair.design, medium);

@@ -1,10 +1,10 @@
 //! Misses of the first-level and the last-level cache in a join (SPAR Fig 9).
 //!
-//! Misses are counted by the processor's counters, over everything the process does while it probes; and by
-//! simulated caches, for machines that give no access to the counters. The simulated caches see each access to the
-//! medium, but no accesses to keys, stacks or a table's data in DRAM, and do no prefetching. Their miss rates are
-//! therefore relative to fewer accesses than the processor counts, while misses per row are comparable. Their last
-//! level is smaller than the machine's in the proportion in which the table is smaller than the paper's.
+//! Misses are counted by the processor's counters, over everything the process does while it probes; and by simulated
+//! caches, for machines that give no access to the counters. The simulated caches see each access to the medium, but no
+//! accesses to keys, stacks or a table's data in DRAM, and do no prefetching. Their miss rates are therefore relative
+//! to fewer accesses than the processor counts, while misses per row are comparable. Their last level is sized so that
+//! the ratio of record bytes to cache bytes is the paper's.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};

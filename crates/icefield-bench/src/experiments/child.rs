@@ -38,7 +38,7 @@ pub(super) fn start(
 pub(super) fn wait_until_ready(child: &mut Child) -> Outcome {
     let mut line = String::new();
     if let Some(stdout) = &mut child.stdout {
-        // An unreadable line is not the expected word.
+        // If the line cannot be read, the comparison below fails.
         let _ = BufReader::new(stdout).read_line(&mut line);
     }
     match line.trim() {
@@ -47,14 +47,14 @@ pub(super) fn wait_until_ready(child: &mut Child) -> Outcome {
     }
 }
 
-/// In the child: arranges that it ends with its parent. A child whose parent died would never end.
+/// Called in the child: requests a SIGKILL when the parent dies, because the child would otherwise run forever.
 pub(super) fn end_with_parent() -> Outcome {
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| {
         Error::failed(format!("cannot request a signal at the end of the parent: {error}"))
     })
 }
 
-/// In the child: reports that it is ready.
+/// Called in the child: reports that it is ready.
 pub(super) fn report_ready() -> Outcome {
     let mut out = std::io::stdout();
     writeln!(out, "{READY}").and_then(|()| out.flush()).map_err(stdout_fault)

@@ -8,8 +8,8 @@ use crate::table_stats::load_factor_of;
 
 const SAMPLES: u64 = 1_000;
 
-/// The number of records before the first sample, which also waits until the table has grown: a table of a few
-/// segments is not representative.
+/// The number of records before the first sample. The first sample also waits until the table has grown, because a
+/// table of a few segments is not representative.
 const SETTLED: u64 = 20_000;
 
 pub(super) fn load_factor(session: &mut Session) -> Outcome {
@@ -85,7 +85,7 @@ const SLOTS: u32 = 14;
 /// The least number of filled segments; their means are compared.
 const SEGMENTS: u64 = 128;
 
-/// A technique, added to those before it: its name, the number of stash buckets, and the function that fills segments.
+/// A technique, added to those before it: its name, the number of stash buckets, the function that fills segments.
 type Rung = (&'static str, u32, fn(Geometry, &[u64]) -> icefield::Result<Stats>);
 
 const fn rung<A: Ablation>(name: &'static str, stash: u32) -> Rung {

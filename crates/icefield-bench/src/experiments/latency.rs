@@ -1,4 +1,4 @@
-//! The time of each call with all threads at work and splits inside the window (DLHT Fig 15, Plush Fig 7).
+//! The time of each call while all threads work and tables split (DLHT Fig 15, Plush Fig 7).
 //!
 //! For tables that report when their records move, the inserts between the first and the last moved bucket are also
 //! reported separately.
@@ -9,7 +9,7 @@ use crate::prelude::*;
 use crate::stats::{Histogram, histogram};
 use crate::table_stats::is_moving;
 
-/// The calls in order; each leaves the table in the state that the next one needs.
+/// The calls, in an order in which each leaves the table in the state that the next one needs.
 pub(super) const CALLS: [(&str, Call); 7] = [
     ("get", Call::Get),
     ("get-miss", Call::GetMiss),

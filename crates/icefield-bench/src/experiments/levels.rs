@@ -10,7 +10,7 @@ const PAPER: [(u32, u32); 6] = [(64, 8), (64, 6), (64, 4), (32, 8), (32, 6), (32
 /// The load factor without `--fill`.
 const FILL: f64 = 0.95;
 
-/// The number of records without `--keys`: of ten million, a handful are in the overflow yard.
+/// The number of records without `--keys`: enough that a handful of them are in the overflow yard.
 const KEYS: u64 = 10_000_000;
 
 pub(super) fn run(session: &mut Session) -> Outcome {
@@ -37,7 +37,7 @@ fn one_size(session: &mut Session, design: DesignRef, medium: Medium, yards: Yar
     (row.batch, row.keys) = (Some(Batch::Stream), Some(records));
     describe_space(&mut row, &*placed);
     row.extra("yards", format!("{}/{}", yards.front, yards.back));
-    // No record was removed or moved, so each is where it was inserted.
+    // No record was removed or moved, so the counts of inserts are the counts of records.
     let stats = placed.stats();
     let [back, overflow] =
         ["back_inserts", "overflow_inserts"].map(|name| detail(&stats, name).unwrap_or(0));

@@ -66,8 +66,8 @@ fn wanted(session: &Session, keys: u64, batch: Batch, round: u64) -> Vec<u64> {
     wanted
 }
 
-/// Takes and releases locks. Returns the number of granted locks. Calls `note` for each lock that was just taken
-/// (`true`) or is about to be released (`false`).
+/// Takes and releases the locks of all transactions. Returns the number of granted locks. Calls `note` for each lock
+/// that was just taken (`true`) or is about to be released (`false`).
 fn transactions(
     locks: &DlhtSet<u64>,
     wanted: &[u64],

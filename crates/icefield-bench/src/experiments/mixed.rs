@@ -24,7 +24,7 @@ enum Write {
     Modify,
 }
 
-/// A mix of operations: a share of reads of present keys, and writes.
+/// A mix of operations: a share of writes; all others read present keys.
 struct Mix {
     /// The share of writes.
     writes: f64,

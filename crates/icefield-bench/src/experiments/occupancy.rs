@@ -12,7 +12,7 @@ use crate::prelude::*;
 /// Link buckets per bin without `--link-ratio`: the table's default, and the paper's.
 const RATIOS: [f64; 2] = [0.125, 0.2];
 
-/// The paper's figures for 1/5.
+/// The paper's load factors at growth, for one link bucket per five bins.
 const PAPER: &str = "0.63 to 0.72 at 1/5";
 
 const SLOTS: (u64, u64) = (3, 4);
@@ -60,7 +60,7 @@ fn grow(session: &mut Session, design: DesignRef, ratio: f64) -> Outcome {
         session.check_call(&placed, Call::TryInsert, &new, found);
         let now = describe(&*placed, inserted + step);
         if now.bins != last.bins {
-            // The state before this step: at most a thousandth of a record per bin too low.
+            // `last` is the state before this step, so at most a thousandth of a record per bin is missing.
             resizes.push(Full { records: inserted, ..last });
             session.progress(&format!("occupancy {}: {inserted} of {keys}", design.name));
         }
@@ -103,8 +103,8 @@ fn describe_full(row: &mut Row, full: &Full, resizes: &[Full]) {
     row.extra("paper_occupancy", PAPER);
 }
 
-/// Returns the link buckets in use per bin when bins have `mean` records on average: one from four records on,
-/// three from eight.
+/// Returns the mean number of link buckets that a bin uses when bins have `mean` records on average. A bin uses one
+/// link bucket from four records on, and three from eight on.
 fn links_used(mean: f64) -> f64 {
     let (mut term, mut used) = ((-mean).exp(), 0.0);
     for records in 1..64 {
@@ -126,8 +126,8 @@ fn poisson(full: &Full) -> f64 {
     Full { records, ..*full }.occupancy()
 }
 
-/// Returns the mean number of lines that a get reads, of a present key and of an absent one: the bin, and its link
-/// buckets as far as they have records.
+/// Returns the mean number of lines that a get reads, of a present key and of an absent one: the line of the bin, and
+/// those of its link buckets that the search reaches.
 fn lines(session: &Session, full: &Full) -> (f64, f64) {
     let seed = session.args.seed;
     let hash = Hash::new(HashKind::Strong, [seed, !seed]);

@@ -47,7 +47,7 @@ impl SmallPages {
 
 impl Drop for SmallPages {
     fn drop(&mut self) {
-        // The opposite call succeeded, so this one does.
+        // The call that enabled the guard succeeded, so this one succeeds too.
         let _ = disable_transparent_huge_pages(false);
     }
 }

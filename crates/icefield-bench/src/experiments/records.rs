@@ -8,7 +8,7 @@ use icefield::{DashEh, DashLh, Durability, Iceberg, Plush, Result, Table};
 use crate::prelude::*;
 
 const KEY_BYTES: usize = 16;
-/// The paper's values, and percentages of writes.
+/// The paper's length of values, and its percentages of writes.
 const VALUE_BYTES: usize = 1_000;
 const WRITE_PERCENT: [usize; 3] = [10, 50, 90];
 /// The sizes of records in the second sweep, in which half of the operations write.

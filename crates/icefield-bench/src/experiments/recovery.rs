@@ -112,7 +112,7 @@ fn reopen(
     let (full_speed, mops) = full_speed(&mut stamps);
     row.sample("full_speed_ms", full_speed);
     row.sample("mops", mops);
-    // The curve of the last opening.
+    // The curve is that of the last opening.
     row.extra("curve", json!(curve(&stamps)));
     Ok(placed)
 }
@@ -126,8 +126,8 @@ fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// Returns the time after opening, in milliseconds, at which the speed first reached 90 % of that of the second
-/// half, and that speed in million reads per second.
+/// Returns two figures: the time after opening, in milliseconds, at which the speed first reached 90 % of the full
+/// speed; and the full speed, in million reads per second, which is that of the second half of the stamps.
 fn full_speed(stamps: &mut [(Duration, usize)]) -> (f64, f64) {
     /// Completions over which a speed is computed.
     const WINDOW: usize = 32;
@@ -207,7 +207,8 @@ pub(super) fn child(args: &Args) -> Outcome {
 /// Number of keys that the child generates at a time.
 const CHILD_STEP: u64 = 1 << 16;
 
-/// The number of first reads whose costs are compared: the recovery work depends on the segment of the key.
+/// The number of first reads whose costs are compared. They differ, because the recovery work depends on the segment of
+/// the key.
 const QUESTIONS: u64 = 1001;
 
 /// Opens a copy of the files on the simulated medium and reads keys from all over the table. Where opening leaves

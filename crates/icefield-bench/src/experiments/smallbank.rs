@@ -24,7 +24,7 @@ const PAYMENTS: usize = 20_000;
 
 struct Bank {
     customers: u32,
-    /// Names to numbers.
+    /// Maps names to numbers.
     accounts: Rows,
     savings: Rows,
     checking: Rows,

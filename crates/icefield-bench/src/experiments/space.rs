@@ -18,7 +18,7 @@ const RECORD_BYTES: u64 = 16;
 /// sixteen, so that a table whose levels grow by sixteen is measured at every stage of a level.
 const DOUBLINGS: u32 = 5;
 
-/// The number of updates of all records at each size: twenty rounds in all.
+/// The number of updates of all records after each of the five doublings: twenty rounds in all.
 const ROUNDS: usize = 4;
 
 pub(super) fn run(session: &mut Session) -> Outcome {
@@ -68,8 +68,8 @@ fn storage_bytes(placed: &Placed) -> Outcome<u64> {
     }
 }
 
-/// Loads the records in sizes that double, each followed by `rounds` updates of all records. Returns the mean ratio
-/// of bytes on the medium to bytes of records.
+/// Loads the records in several steps, each of which doubles their number, and updates all records `rounds` times after
+/// each step. Returns the mean ratio of bytes on the medium to bytes of records.
 fn grow(session: &Session, placed: &Placed, keys: u64, rounds: usize) -> Outcome<f64> {
     let (mut begin, mut sum) = (0, 0.0);
     for left in (0..DOUBLINGS).rev() {

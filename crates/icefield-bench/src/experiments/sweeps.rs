@@ -31,7 +31,7 @@ fn at_point(session: &mut Session, specs: &[&Spec], point: &[(&'static str, Valu
     Ok(())
 }
 
-/// Measures `specs` with batches of their own, unless the options name some.
+/// Measures `specs` with the given batches, unless the options name others.
 fn in_batches(
     session: &mut Session,
     specs: &[&Spec],
@@ -101,7 +101,7 @@ pub(super) fn value_size(session: &mut Session) -> Outcome {
     Ok(())
 }
 
-/// `key-size` (Fig 10): the same, by the size of the key.
+/// `key-size` (Fig 10): gets, and inserts with removals, by the size of the key.
 pub(super) fn key_size(session: &mut Session) -> Outcome {
     for key_bytes in session.points(&[], &map::KEY_BYTES) {
         session.records = Records { key_bytes, ..Records::WORDS };
@@ -150,7 +150,7 @@ pub(super) fn features(session: &mut Session) -> Outcome {
         }
     }
     (session.args.hash, session.fixed_size) = (asked, fixed);
-    // Values in separate records, which tables of words do not have, from the program's allocator and from the C
+    // Values in separate records, which only DLHT's map has: allocated by the program's allocator, then by the C
     // library's.
     for (malloc, name) in [(false, "records"), (true, "records+malloc")] {
         session.records = Records { value_bytes: map::ALLOCATED_BYTES, malloc, ..Records::WORDS };
@@ -189,7 +189,7 @@ fn skewed_insdel(session: &mut Session, percent: u64) -> Outcome {
             row.at(threads, batch, keys, 2 * ops);
             row.dist = Some(dist.to_string());
             for round in 0..session.repeat() as u64 {
-                // The same distribution over as many keys, none of them present.
+                // Draws from the same distribution over as many other keys, none of which is present.
                 let mut stream = Stream::new(dist, keys, session.args.seed + round);
                 let pairs: Vec<Mixed> = (0..ops)
                     .map(|_| Mixed::new(Call::InsDel, session.space.key(keys + stream.draw())))

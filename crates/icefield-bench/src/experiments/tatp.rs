@@ -16,11 +16,11 @@ const SUBSCRIBERS: u64 = 1_000_000;
 const ACCESS: u64 = 1;
 const FACILITIES: u64 = 2;
 
-/// A subscriber's row: a location, and above it a count of updates that wraps around.
+/// The data of a subscriber's row: a location, and above it a count of updates that wraps around.
 const LOCATION_BITS: u32 = 32;
 const UPDATES_MASK: i64 = 0x7FFF;
 
-/// A special facility's row: the number of forwardings, an active flag, and a count of updates.
+/// The data of a special facility's row: the number of forwardings, an active flag, and a count of updates.
 const FORWARDINGS_MASK: i64 = 3;
 const ACTIVE: i64 = 1 << 2;
 const FACILITY_UPDATE: i64 = 1 << 3;
@@ -31,7 +31,7 @@ struct Exchange {
     subscribers: Rows,
     access: Rows,
     facilities: Rows,
-    /// Destinations, as plain words.
+    /// Call forwardings. Their values are destinations, without a lock or a version.
     forwardings: Rows,
 }
 
@@ -47,8 +47,8 @@ fn forwarding(facility: u64, start: u8) -> u64 {
 impl Exchange {
     fn new(session: &Session, subscribers: u32) -> Outcome<Self> {
         let rows = |each: u64| Rows::new(u64::from(subscribers) * each, session.args.seed);
-        // On average two and a half types per subscriber, and as many forwardings, which are also inserted and
-        // removed.
+        // On average, a subscriber has two and a half facilities, and each of them one and a half forwardings, which
+        // transactions also insert and remove.
         let exchange = Self {
             count: subscribers,
             subscribers: rows(1)?,
@@ -140,7 +140,7 @@ impl Benchmark for Exchange {
         (0..count).map(|_| source.draw()).collect()
     }
 
-    /// Runs a transaction and returns whether it found its rows. Misses are part of the benchmark.
+    /// Runs a transaction; `None` if it did not find its rows. Misses are part of the benchmark.
     fn run(&self, transaction: Transaction) -> Option<i64> {
         let found = match transaction {
             Transaction::GetSubscriberData { subscriber } => {

@@ -44,7 +44,8 @@ const TURN_KEYS: usize = 50_000;
 
 const MOST_TURNS: usize = 32;
 
-/// The approximate size of a grown table, for a loop's memory while the table itself is still small.
+/// The approximate bytes per key of a grown table. They size the memory of the loops when the table is still small or
+/// does not report its size.
 const GROWN_BYTES_PER_KEY: u64 = 32;
 
 /// The variation of a [`Spec`] that an experiment measures.
@@ -57,7 +58,7 @@ pub(super) struct Sweep<'a> {
 }
 
 impl Sweep<'_> {
-    /// Returns the sweep that the options describe, under this name.
+    /// Returns the sweep of the settings that the options describe, at a single point.
     pub fn new(session: &Session) -> Self {
         let settings = session.settings(&[Batch::Stream]);
         Self { settings, point: &[], admits: |_| true }
@@ -65,7 +66,7 @@ impl Sweep<'_> {
 }
 
 pub(super) fn run(session: &mut Session) -> Outcome {
-    // The loading of YCSB is a `populate`.
+    // `ycsb-load` has no operations of its own: loading the table for YCSB is what `populate` measures.
     let spec = ALL.iter().find(|spec| spec.name == session.experiment).unwrap_or(&POPULATE);
     let sweep = Sweep::new(session);
     run_sweep(session, spec, &sweep)
@@ -170,7 +171,7 @@ impl Contender {
             row.sample("shape_mops", mops(operations, times[2]));
         }
         describe_space(row, &*placed);
-        // Reads, and inserts with removals, leave the table as it was.
+        // Reads leave the table as it was, and so do inserts that are followed by removals.
         let reusable = spec.start == Start::Loaded && spec.call != Call::Remove;
         self.placed = reusable.then_some(placed);
         Ok(())

@@ -25,7 +25,8 @@ const SLICES: usize = 50;
 /// Number of inserts between two clock readings.
 const INSERTS: usize = 1024;
 
-/// The numbers that the control counts between two clock readings: a microsecond, like a batch of gets.
+/// The number of steps that the control counts between two clock readings. They take a microsecond, like a batch of
+/// gets.
 const COUNTED: u64 = 1024;
 
 /// The share of the resize point that is loaded before the clock starts.
@@ -122,7 +123,7 @@ fn grow(
     (threads, batch): Setting,
     round: u64,
 ) -> Outcome<(Placed, u64, Vec<Seen>)> {
-    // Sized for half of the records; about as many are inserted while these move.
+    // Sized for half of the records. The inserts add six tenths of the capacity, so the table grows during the run.
     let sized = session.setup(session.keys(Medium::Memory).div_ceil(2));
     let placed = session.create(design, Medium::Memory, sized)?;
     let table = &*placed.table;
@@ -144,7 +145,7 @@ fn grow(
         }
         Role::Inserts => {
             let seen = insert(table, &new[part(new.len(), thread - readers, writers)], began);
-            // Also after a failure, because readers wait for this.
+            // Also counts down after a failure, because readers wait for this.
             writing.fetch_sub(1, Relaxed);
             seen
         }
@@ -183,7 +184,7 @@ fn read(
 ) -> Result<Seen> {
     let mut seen = Seen::new(Role::Reads, 1 << 16);
     let batch = if size == 1 { Batch::None } else { Batch::Of(size) };
-    // At least one array: the run may be over before this thread starts.
+    // Reads at least one array: all inserts may be finished before this thread starts.
     for keys in keys.chunks(size).cycle() {
         let before = thread_time();
         let found = table.run(Call::Get, keys, batch)?;
@@ -220,7 +221,7 @@ impl Seen {
     fn stamp(&mut self, began: Instant, ops: usize, moving: bool) {
         let (at, role) = (began.elapsed(), self.role);
         match self.stamps.last_mut() {
-            // Stamps of a thousand operations are precise enough.
+            // Merges reads into stamps of a thousand operations, which are precise enough.
             Some(last) if role == Role::Reads && last.ops < INSERTS => {
                 last.ops += ops;
                 last.at = at;
@@ -270,7 +271,7 @@ impl Timeline {
         ((share * SLICES as f64) as usize).min(SLICES - 1)
     }
 
-    /// Returns the mean rate while records moved over that of the slices before; `None` when either period is too
+    /// Returns the mean rate while records moved, divided by the mean rate before; `None` when either period is too
     /// short.
     fn ratio(&self, role: Role) -> Option<f64> {
         let (first, last) = self.moving?;

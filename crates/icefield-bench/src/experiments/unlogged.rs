@@ -57,7 +57,7 @@ impl Run {
         Ok((table, dir, time))
     }
 
-    /// Makes all records durable and checks the content of the table. Returns the time of the first step.
+    /// Makes all records durable, then checks the content of the table. Returns the time of the checkpoint alone.
     fn checkpoint(&self, session: &Session, table: &Table, threads: usize) -> Outcome<Duration> {
         let (time, done) = session.machine.run_whole(threads, || table.checkpoint(threads));
         done?;
@@ -73,7 +73,7 @@ impl Run {
     }
 }
 
-/// `bulk-load`: records with the log and without, each into its own tables, in turns.
+/// `bulk-load`: puts the records with the log and without it, in turns, each time into a new table.
 pub(super) fn bulk_load(session: &mut Session) -> Outcome {
     let run = Run::new(session)?;
     let count = run.keys.len();
@@ -107,7 +107,7 @@ pub(super) fn bulk_load(session: &mut Session) -> Outcome {
     Ok(())
 }
 
-/// `checkpoint`: moves all records that are not in a log to level 1, with one thread and with several.
+/// `checkpoint`: measures the move of all unlogged records to level 1, with one thread and with several.
 pub(super) fn checkpoint(session: &mut Session) -> Outcome {
     let run = Run::new(session)?;
     let row = |threads| run.row(session, threads);

@@ -33,13 +33,13 @@ pub(crate) struct Arena {
 }
 
 impl Arena {
-    /// Anonymous memory of at least `bytes`.
+    /// Maps anonymous memory of at least `bytes`.
     pub fn anonymous(bytes: u64, pages: Pages) -> Result<Self> {
         let options = MappedOptions { durability: Durability::Memory, ..MappedOptions::default() };
         Self::on(Mapped::anonymous(options)?, bytes, pages)
     }
 
-    /// A file of at least `bytes` in the new directory `path`, mapped as a table's files are.
+    /// Creates a file of at least `bytes` in the new directory `path`, mapped as a table's files are.
     pub fn in_dir(
         path: &Path,
         durability: Durability,

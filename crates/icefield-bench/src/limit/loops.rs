@@ -37,7 +37,7 @@ pub(crate) enum Loop {
     Persist(usize),
     SequentialRead,
     SequentialWrite,
-    /// Only the accesses that a table operation documents.
+    /// The accesses that a table documents for an operation, and nothing else.
     Shape(Cost, Pace),
 }
 
@@ -92,7 +92,7 @@ impl Loop {
             }
             Self::SequentialWrite => {
                 sequential(lines, ops, &mut random, |line| {
-                    // The first two words are not changed, because the other loops use them.
+                    // Leaves the first two words unchanged, because the other loops use them.
                     line.0[2..].iter().for_each(|word| word.store(1, Relaxed));
                     0
                 })
@@ -117,7 +117,7 @@ fn chase(lines: &[Line], ops: usize, random: &mut Xoshiro) -> u64 {
     next
 }
 
-/// Branches on a bit of `word`, which is unpredictable.
+/// Branches on the lowest bit of `word`, a sum of random words, so the branch is unpredictable.
 #[inline]
 fn branch_on(word: u64) -> u64 {
     if word & 1 == 0 { black_box(word) } else { word.rotate_left(7) }
@@ -193,7 +193,7 @@ fn sequential(lines: &[Line], ops: usize, random: &mut Xoshiro, act: impl Fn(&Li
     sum
 }
 
-/// As `paced`, with `reads` lines per operation. A ring keeps its length: more than 64 lines are never in flight.
+/// Does the same as `paced`, with `reads` lines per operation. A ring keeps its length: at most 64 lines are in flight.
 fn shape_read(lines: &[Line], ops: usize, random: &mut Xoshiro, reads: usize, pace: Pace) -> u64 {
     let pace = match pace {
         Pace::Batch(size) => Pace::Batch(size * reads),
@@ -202,7 +202,8 @@ fn shape_read(lines: &[Line], ops: usize, random: &mut Xoshiro, reads: usize, pa
     paced(lines, ops * reads, random, pace, |line| line.0[0].load(Relaxed))
 }
 
-/// Runs windows of operations: prefetches one window ahead, reads, then the stores and flushes of each fence.
+/// Runs windows of operations. Each window prefetches lines (for a batch its own, for a ring those of the next window),
+/// reads its own lines, then stores to and flushes the lines of each fence.
 fn shape_write(arena: &Arena, ops: usize, random: &mut Xoshiro, cost: Cost, pace: Pace) -> u64 {
     let lines = arena.lines();
     let touched = cost.reads.max(cost.writes);

@@ -12,7 +12,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::{Error, Outcome};
 
-/// In pixels: about the width of a column on the page, or of a phone.
+/// The size in pixels: about the width of a column on the page, or of a phone.
 const SIZE: (u32, u32) = (600, 340);
 const FONT: i32 = 17;
 /// The approximate width of a character.

@@ -63,7 +63,8 @@ pub(super) fn figures(experiment: &str, rows: &[&Row]) -> Outcome<Vec<Figure>> {
     charts.into_iter().map(Figure::of).filter_map(Outcome::transpose).collect()
 }
 
-/// Experiments whose charts show no throughput: the field across, the figure, and its name.
+/// Experiments whose charts show a figure other than throughput: the experiment, the field on the horizontal axis, the
+/// figure, and its name.
 const FIGURES: [(&str, &str, &str, &str); 6] = [
     ("recovery", "keys", "first_answer_ms", "ms to the first answer"),
     ("space", "table", "bytes_per_key", "bytes per record"),
@@ -141,7 +142,8 @@ fn speed(rows: &[&Row]) -> Plot {
     Plot { across, figure: "mops", up, style, logarithmic: false }
 }
 
-/// Returns a chart for each call, batch and number of threads, without the field on the horizontal axis.
+/// Returns a chart for each combination of call, batch and number of threads. The field on the horizontal axis does not
+/// separate charts.
 fn by_point(rows: &[&Row], plot: &Plot) -> Vec<Chart> {
     let apart = |row: &Row| {
         let mut words = match plot.across {
@@ -201,7 +203,7 @@ fn chart(title: String, rows: &[&Row], plot: &Plot) -> Chart {
     let series = names.into_iter().take(SERIES).map(one).collect();
     let speed = plot.figure == "mops" && plot.across != "loop";
     let limit = most(None, &Row::ceiling_mops);
-    // Where rows have different media, the ceiling of the fastest is drawn.
+    // If rows have different media, the highest ceiling is drawn, under the name of its loop.
     let fastest =
         rows.iter().max_by(|a, b| a.ceiling_mops().partial_cmp(&b.ceiling_mops()).unwrap_or(Equal));
     let named = fastest.and_then(|row| row.ceiling.clone());
@@ -253,7 +255,7 @@ fn costs(rows: &[&Row]) -> Vec<Chart> {
     by_title(rows, title, |row| counts.map(|name| row.figure(name)).to_vec(), &chart)
 }
 
-/// Returns a chart like `chart` for each title, with a series of `values` for each row.
+/// Returns a chart for each title, made from the template `chart`, with a series of `values` for each row.
 fn by_title(
     rows: &[&Row],
     title: impl Fn(&Row) -> String,

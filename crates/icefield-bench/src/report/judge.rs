@@ -1,5 +1,5 @@
-//! The headline claims of the five papers, and how results judge each: by figures of rows, and by ratios between rows
-//! of one run.
+//! The headline claims of the five papers, and the judgement of each by results: by figures of rows, and by ratios
+//! between rows of one run.
 //!
 //! A claim that compares with another table is judged against its substitute in the run: the fastest competitor, or
 //! our own ablated form. Absolute speeds are not judged, because they depend on the paper's machine. The claims are
@@ -25,11 +25,11 @@ pub(super) struct Claim {
     pub command: String,
     #[serde(default)]
     figures: Vec<Figure>,
-    /// The measurement in words: `{0}`, `{1}` are the figures, `{table}` and `{threads}` those of the row that the
-    /// first one was compared with.
+    /// The measurement in words: `{0}`, `{1}` stand for the figures; `{table}` and `{threads}` for the table and the
+    /// threads of the row with which the first figure was compared.
     #[serde(default)]
     text: String,
-    /// What this machine measures instead.
+    /// The measurement to report if this machine cannot measure the claim itself.
     otherwise: Option<Measurement>,
 }
 
@@ -47,7 +47,7 @@ pub(super) enum Finding {
     Holds(String),
     /// The claim does not hold; with the measurement.
     Fails(String),
-    /// This machine cannot measure it; with the reason, and what was measured instead.
+    /// This machine cannot measure the claim; with the reason, and the measurement made in its place.
     NotHere(String),
     /// The run lacks the rows.
     NotRun,
@@ -87,7 +87,7 @@ struct Figure {
     name: String,
     /// The figure is divided by that of the best of these rows, with equal threads and records.
     over: Option<Pick>,
-    /// The figure is divided by another one of its row.
+    /// The figure is divided by another figure of the same row.
     by: Option<String>,
     /// Default: the least value if `over` is set, otherwise the largest.
     fold: Option<Fold>,
@@ -112,7 +112,8 @@ impl Claim {
     }
 }
 
-/// Returns `text` with the figures, and whether all are within their bounds; `None` if the rows lack one.
+/// Returns `text` with the figures filled in, and whether all are within their bounds; `None` if a figure is not in the
+/// rows.
 fn measured(figures: &[Figure], text: &str, rows: &[Row]) -> Option<(String, bool)> {
     let found: Vec<_> = figures.iter().map(|figure| figure.find(rows)).collect::<Option<_>>()?;
     let (_, first) = found.first()?;
@@ -145,7 +146,7 @@ impl Pick {
 }
 
 impl Figure {
-    /// Returns the number, with its row or the row that it is compared with.
+    /// Returns the figure, with the row that it is compared with, or else its own row.
     fn find<'a>(&self, rows: &'a [Row]) -> Option<(f64, &'a Row)> {
         let mut found: Vec<_> = rows
             .iter()

@@ -26,7 +26,7 @@ const FIGURES: &str = "figures";
 /// `what` returns the description of an experiment by its name.
 ///
 /// # Errors
-/// There are no results, or a file cannot be read or written.
+/// The directory has no results, or a file cannot be read or written.
 pub(crate) fn write(dir: &Path, what: impl Fn(&str) -> Option<&'static str>) -> Outcome<PathBuf> {
     let rows = read(&dir.join(RESULTS))?;
     let run = RunFacts::read(dir)?;

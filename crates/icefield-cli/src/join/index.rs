@@ -152,7 +152,7 @@ fn occupied(target: &Path, replace: bool) -> Result<Option<Mapped>, Failure> {
     if !replace {
         return Err(exists(target));
     }
-    // An index with a stamp was built by this command, however damaged it is now.
+    // A directory with a stamp is an index that this command built, even if the index is damaged now.
     let is_ours = Stamp::read(target).is_ok_and(|stamp| stamp.is_some());
     if !is_ours && join_index::open(target)?.is_none() {
         let target = target.display();
@@ -170,8 +170,8 @@ fn exists(target: &Path) -> Failure {
     ))
 }
 
-/// Locks the index at `target`, which will be replaced; fails when another process is changing it. `None` if its
-/// superblock is damaged: then no process can open it.
+/// Locks the index at `target`, which will be replaced; fails when another process is changing it. Returns `None` if
+/// the superblock is damaged or missing, because then no process can open the index.
 fn hold(target: &Path) -> Result<Option<Mapped>, Failure> {
     match Mapped::open(target, MappedOptions::default()) {
         Err(Error::Corrupt { .. } | Error::NotFound { .. }) => Ok(None),
@@ -243,7 +243,7 @@ impl Reader<'_> {
         Ok(KeyColumn { key_type, rows: self.batches.rows(), keys })
     }
 
-    /// Reads texts, whose type is known when all have been read.
+    /// Reads keys as texts. Their type is known only when all have been read.
     fn guessed(&mut self) -> Result<KeyColumn, Failure> {
         let (mut guess, mut all) = (Guess::new(), Vec::new());
         while let Some(batch) = self.next()? {
@@ -286,7 +286,7 @@ impl Reader<'_> {
     }
 }
 
-/// Fails if a row has a key that was converted to null: an integer that is too large.
+/// Fails if the conversion made a key null, because it is an integer that is too large.
 fn refuse_lost(file: &Path, batch: &Batch, keys: &ArrayRef) -> Result<(), Failure> {
     let column = batch.records.column(0);
     if keys.null_count() == column.logical_null_count() {

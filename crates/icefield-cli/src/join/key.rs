@@ -13,7 +13,7 @@ use crate::join_index::key_type::{KeyType, Stored, Values};
 use icefield_console::failure::Failure;
 
 impl KeyType {
-    /// The type of a CSV file without keys.
+    /// The key type of a CSV file that has no keys.
     const UNKNOWN: Self = Self { values: Values::Unknown, stored: Stored::Signed };
 
     /// Returns whether a column of `values` can be joined with an index of this type.
@@ -52,7 +52,7 @@ impl KeyType {
         Ok(Self { values, stored: Stored::Signed })
     }
 
-    /// Returns the Arrow type as which texts are parsed; `None` for integers and texts, which need no calendar.
+    /// Returns the Arrow type as which texts of dates and times are parsed; `None` for all other kinds.
     fn calendar(self) -> Option<DataType> {
         let timestamp = |unit| Some(DataType::Timestamp(unit, None));
         let instant = |unit| Some(DataType::Timestamp(unit, Some("+00:00".into())));
@@ -71,8 +71,8 @@ impl KeyType {
         }
     }
 
-    /// Converts a column for the index: to `Int64`, `UInt64` or `LargeBinary`. Nulls stay null, and so do integers
-    /// outside the index's type, which equal none of its keys.
+    /// Converts a column for the index: to `Int64`, `UInt64` or `LargeBinary`. Nulls stay null. Integers outside the
+    /// index's type become null, because they equal none of its keys.
     pub fn keys(self, column: &ArrayRef) -> Result<ArrayRef, Failure> {
         if self.values == Values::Unknown {
             return Ok(Arc::new(Int64Array::new_null(column.len())));
@@ -126,7 +126,7 @@ impl KeyType {
         }
     }
 
-    /// Returns the keys of a batch, which are in its column at `place`.
+    /// Returns the keys of a batch, converted from its column at `place`.
     pub fn keys_of_batch(
         self,
         batch: &Batch,
@@ -214,7 +214,7 @@ impl Guess {
                 Err(_) if text.parse::<u64>().is_ok() => self.has_large = true,
                 Err(_) => self.has_texts = true,
             }
-            // A text such as 007, which an integer would not print, is not an integer.
+            // A text such as 007 is not an integer, because the integer would be printed as 7.
             self.has_texts |= !is_plain(text);
         }
     }
@@ -228,7 +228,7 @@ impl Guess {
         if self.has_texts || fit_no_type { KeyType::TEXTS } else { self.integers() }
     }
 
-    /// Returns the type for the keys examined, if they must be integers.
+    /// Returns the type for the keys examined, given that all must be integers.
     pub fn integers(self) -> KeyType {
         let unsigned = self.has_large && !self.has_negative;
         let stored = if unsigned { Stored::Unsigned } else { Stored::Signed };

@@ -71,7 +71,7 @@ pub struct LoadedColumns {
 }
 
 impl LoadedColumns {
-    /// Reads `count` columns; `look` is called with each batch first.
+    /// Reads `count` columns. Calls `look` with each batch before the batch is stored.
     pub fn read(
         mut batches: Batches,
         count: usize,

@@ -6,20 +6,20 @@
 //! - [`key`] determines which columns can be keys and which of them can be joined. It converts keys to `Int64`,
 //!   `UInt64` or `LargeBinary` arrays, in which a null matches nothing. So integers of all types are compared by
 //!   value, and a negative one never equals one above `i64::MAX`.
-//! - [`index`] builds: it reads the key column into memory and passes it to the library, with the row numbers as
-//!   payloads. [`site`](crate::site) is the hidden directory of the build; [`stamp`](crate::join_index::stamp) is
-//!   stored beside the index: the file, its state, the column and its type.
-//! - [`run`] probes with [`opened`], an index of any key type. [`loaded`] holds columns of the indexed file in
-//!   memory, by row number: the selected ones, and keys that are bytes, of which the index has only hashes.
-//!   [`select`] finds the columns that the user names, [`output`] writes files.
+//! - [`index`] builds an index: it reads the key column into memory and passes it to the library, with the row numbers
+//!   as payloads. [`site`](crate::site) manages the hidden directory of the build. [`stamp`](crate::join_index::stamp)
+//!   stores beside the index: the file, its state, the column and its type.
+//! - [`run`] probes with [`opened`], an index of any key type. [`loaded`] holds columns of the indexed file in memory,
+//!   by row number: the selected ones, and keys that are bytes, of which the index has only hashes. [`select`] finds
+//!   the columns that the user names, [`output`] writes files.
 //!
 //! `icefield stat`, `check` and `backup` accept an index too: [`join_index`](crate::join_index).
 //!
 //! # Memory use
 //!
-//! Building: the key column, 8 bytes per row; for CSV also its texts until all are known to be integers; for bytes
-//! their length and 32 bytes per row. Probing: a few batches of 65536 rows for each reading thread, the pairs of a
-//! part of a batch (four million, or those of one key), and columns of the indexed file as described above.
+//! Building: the key column, 8 bytes per row; for CSV also its texts until all are known to be integers; for keys that
+//! are bytes, their length and 32 bytes per row. Probing: a few batches of 65536 rows for each reading thread, the
+//! pairs of a part of a batch (four million, or those of one key), and columns of the indexed file as described above.
 
 mod bar;
 mod failures;

@@ -19,7 +19,7 @@ pub type HashBytes = Box<dyn Fn(&[u8]) -> u64 + Send + Sync>;
 /// A function that returns whether a row has a key.
 pub type Verify = Box<dyn Fn(&[u8], u64) -> bool + Send + Sync>;
 
-/// The number of lists in which pairs are collected, by position, so that threads seldom contend for one.
+/// The number of lists that collect pairs. The position of a key selects the list, so threads seldom contend for one.
 const LISTS: usize = 64;
 
 /// A row of the probing file, and one of the indexed file.
@@ -60,7 +60,7 @@ impl Opened {
         })
     }
 
-    /// Returns the number of pairs that the keys have.
+    /// Returns the number of pairs of all the keys.
     pub fn count(&self, keys: &ArrayRef) -> Result<u64, Failure> {
         Ok(match self {
             Self::Signed(index) => index.probe_count(&valid::<Int64Type>(keys).0)?,
@@ -154,7 +154,7 @@ fn valid_bytes(keys: &ArrayRef) -> (Vec<&[u8]>, Vec<u32>) {
     valid.map(|at| (keys.value(at), at as u32)).unzip()
 }
 
-/// Keys of words as the source of an index: all keys that are not null, with their row numbers.
+/// Keys in words, as the source from which an index is built: all keys that are not null, with their row numbers.
 pub struct WordKeys {
     batches: Vec<(u64, ArrayRef)>,
     stopped: Arc<dyn Fn() -> bool + Send + Sync>,
@@ -190,7 +190,7 @@ impl icefield::JoinSource for WordKeys {
     }
 }
 
-/// Returns the keys of a batch that are not null as words, and their rows.
+/// Returns the non-null keys of a batch as words, and their row numbers.
 fn words(first_row: u64, keys: &ArrayRef) -> (Vec<u64>, Vec<u64>) {
     let row = |at: u32| first_row + u64::from(at);
     if keys.as_primitive_opt::<UInt64Type>().is_some() {

@@ -148,7 +148,7 @@ pub fn run(args: &Args) -> Outcome {
         let interrupt = Interrupt::listen()?;
         let plan = Plan::make(args, &stamp, source, &input, key, &interrupt)?;
         let started = Instant::now();
-        // Rows and JSON lines must not go to the same file either.
+        // Rows must not overwrite the file of the JSON lines either.
         let reads: Vec<&Path> = reads.iter().copied().chain(args.json.json.as_deref()).collect();
         let tally = plan.run(input, &reads, &interrupt)?;
         tell(args, &tally, started.elapsed().as_secs_f64(), out)?;
@@ -160,7 +160,7 @@ pub fn run(args: &Args) -> Outcome {
 fn stamp(index: &Path) -> Result<Stamp, Failure> {
     let path = index.display();
     if join_index::open(index)?.is_none() {
-        // The directory holds another table or none; opening it reports the reason.
+        // The directory holds another kind of table, or none. Opening it as a table reports which.
         let table = icefield::AnyTable::open_read_only(index)?;
         return Err(Failure::Usage(format!(
             "{path}: a {} table, not a join index; build one with `icefield join build-index`",
@@ -204,7 +204,7 @@ fn refuse_other_values(
 #[derive(Default)]
 struct Tally {
     rows: u64,
-    /// Rows that have a pair, where pairs are counted.
+    /// Rows that have a pair; set only if the command counts pairs.
     matched: u64,
     /// Pairs, or rows written.
     found: u64,

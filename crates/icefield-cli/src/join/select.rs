@@ -113,11 +113,11 @@ impl Sides<'_> {
             .collect()
     }
 
-    /// Returns the rest after `left.` or `right.`, or after the file's own name and a dot.
+    /// Returns the rest of `name` after `left.` or `right.`, or after the name of the side's file and a dot.
     fn without_prefix<'n>(&self, side: Side, name: &'n str) -> Option<&'n str> {
         let stem = |side| self.of(side).0.file_stem().and_then(|stem| stem.to_str());
         let after = |prefix: &str| name.strip_prefix(prefix)?.strip_prefix('.');
-        // In a self-join both sides have the same name.
+        // In a self-join both files have the same name, which then identifies no side.
         let own = stem(side).filter(|own| Some(*own) != stem(other(side)));
         after(side.name()).or_else(|| after(own?))
     }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Values {
-    /// From a CSV file without keys, whose type is therefore unknown. Joins with every column, and gives no pairs.
+    /// The kind of a CSV file without keys, which is unknown. Joins with every column, and gives no pairs.
     Unknown,
     /// Integers of any width, signed or unsigned.
     Integers,

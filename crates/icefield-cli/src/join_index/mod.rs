@@ -97,7 +97,7 @@ pub fn kind(path: &Path) -> std::result::Result<Option<Kind>, Failure> {
     let read = Mapped::open_read_only(path, options).and_then(|storage| superblock::read(&storage));
     let key_type = match read {
         Ok((_, identity)) if identity.design == DESIGN => identity.key_type,
-        // The caller then opens it as another table, which reports the reason.
+        // The caller then opens the path as another table, which reports the reason.
         _ => return Ok(None),
     };
     match KINDS.into_iter().find(|kind| kind.key_type == key_type) {
@@ -115,8 +115,8 @@ pub fn open(path: &Path) -> std::result::Result<Option<Box<dyn Inspect>>, Failur
     Ok(kind.map(|kind| (kind.open)(path)).transpose()?)
 }
 
-/// Returns advice with the command that rebuilds the index at `path`, if it was built from a file, however damaged it
-/// is. Salvaged pairs alone would not be an index of that file.
+/// Returns advice with the command that rebuilds the index at `path`; `None` if the index was not built from a file.
+/// Works for a damaged index too. Salvaged pairs alone would not be an index of that file.
 pub fn rebuild(path: &Path) -> Option<String> {
     let stamp = Stamp::read(path).ok().flatten()?;
     let word = |path: &Path| shell_word(&path.to_string_lossy());

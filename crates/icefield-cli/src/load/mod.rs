@@ -1,8 +1,8 @@
 //! `icefield load`: loads the rows of a file or a pipe into a table.
 //!
-//! One thread reads and converts rows ([`reader`]); this one puts them into the table in batches, each durable
-//! before the next begins. After a crash or Ctrl-C at any time, the table holds every batch counted so far. Running
-//! the same command again completes the load, because the same rows give the same records.
+//! One thread reads and converts rows ([`reader`]); the main thread puts them into the table in batches, each durable
+//! before the next begins. After a crash or Ctrl-C at any time, the table holds every batch counted so far. Running the
+//! same command again completes the load, because the same rows give the same records.
 
 mod reader;
 
@@ -110,7 +110,7 @@ enum OnDuplicate {
     Error,
 }
 
-/// The number of rows, and about the number of bytes, from which the types of a new table are inferred.
+/// The number of rows, and the approximate number of bytes, from which the types of a new table are inferred.
 const SAMPLE_ROWS: usize = 1000;
 const SAMPLE_BYTES: usize = 8 << 20;
 /// The number of malformed rows that are reported individually.
@@ -130,7 +130,8 @@ pub fn run(args: &Args) -> Outcome {
         }
         let format = args.format.unwrap_or_else(|| Format::of_file(&args.file));
         let dialect = args.dialect.of(format, &args.file)?;
-        // Without --create the table is opened first: a wrong path must not wait for the first row of a pipe.
+        // Without --create the table is opened first, so that a wrong path is reported before the first row of a pipe
+        // arrives.
         let table = if args.create { None } else { Some(args.table.open(args.new.durability)?) };
         let input = Counted::open(&args.file)?;
         let (consumed, total) = (Arc::clone(&input.read), input.total);
@@ -152,7 +153,7 @@ pub fn run(args: &Args) -> Outcome {
                 types.value.name()
             )));
         }
-        // Inferred types are exact, even if an earlier run with the same arguments created the table.
+        // Texts must match inferred types exactly, even if an earlier run with the same arguments created the table.
         types.exact_keys = args.create && args.key_type.is_none();
         types.exact_values = args.create && args.value_type.is_none();
         let records = table.len()?;
@@ -202,8 +203,8 @@ impl Read for Counted {
     }
 }
 
-/// Implements `--create`: opens the table if it exists, else creates it with the given types or those inferred from
-/// the first rows. Also returns the rows read for that.
+/// Implements `--create`: opens the table if it exists, else creates it with the given types or those inferred from the
+/// first rows. Also returns the rows that were read to infer the types.
 fn open_or_create(
     args: &Args,
     rows: &mut Rows,
@@ -315,7 +316,7 @@ impl Load<'_> {
             if interrupt.asked() {
                 return Ended::Interrupted;
             }
-            // A timeout, to react to Ctrl-C while a pipe is silent.
+            // The timeout limits the delay of the check for Ctrl-C while a pipe is silent.
             match events.recv_timeout(Duration::from_millis(100)) {
                 Ok(Event::Batch(batch)) => match self.batch(batch) {
                     Ok(None) => {}
@@ -329,7 +330,7 @@ impl Load<'_> {
         }
     }
 
-    /// Makes a batch durable. Returns the reason if loading ends with it.
+    /// Makes a batch durable. Returns the reason if loading ends after this batch.
     fn batch(&mut self, mut batch: Batch) -> Result<Option<Ended>, Failure> {
         let mut ended = self.leave_out_duplicates(&mut batch.records)?;
         let pairs: Vec<(&[u8], &[u8])> = batch
@@ -387,8 +388,8 @@ impl Load<'_> {
         Ok(None)
     }
 
-    /// Puts the records of a batch one by one when some are too long for the table. Records that the batch already
-    /// put are put again, which changes nothing.
+    /// Puts the records of a batch one by one, because some are too long for the table. Records that the failed batch
+    /// has stored are put again, which changes nothing.
     fn one_by_one(&mut self, records: &[Record]) -> Result<bool, Failure> {
         for record in records {
             match self.table.put(&record.key, &record.value) {
@@ -418,7 +419,7 @@ impl Load<'_> {
         if rejected > TOLD_ROWS {
             warn(format_args!("... and {} more malformed rows", rejected - TOLD_ROWS));
         }
-        // If the count fails, the table has reported an error already.
+        // If the count fails, an earlier call of the table has already failed for the same reason.
         let after = table.len().unwrap_or(records);
         let replaced = loaded.saturating_sub(after.saturating_sub(records));
         let line = Line::new()

@@ -27,7 +27,7 @@ pub struct Batch {
     pub bad: Vec<BadRow>,
 }
 
-/// A message from the thread. When it closes the channel, the input has ended.
+/// A message from the reading thread. The thread closes the channel at the end of the input.
 pub enum Event {
     /// The next rows.
     Batch(Batch),
@@ -40,9 +40,9 @@ const AHEAD: usize = 4;
 /// A batch is full when its records have this number of bytes, even if they are few.
 const BATCH_BYTES: usize = 4 << 20;
 
-/// Starts the thread on `sample`, which has been read already, and then on `rows`. With `strict` it ends after the
-/// first malformed row. The thread is not joined: it may be blocked in a read from a silent pipe when the command
-/// ends.
+/// Starts the thread. It converts the rows of `sample`, which have been read already, then those of `rows`. With
+/// `strict` it ends after the first malformed row. The thread is not joined: it may be blocked in a read from a silent
+/// pipe when the command ends.
 pub fn spawn(
     rows: Rows,
     sample: Vec<RowResult>,
@@ -79,7 +79,7 @@ impl Reader {
                 Ok(Err(bad)) => batch.bad.push(bad),
                 Err(error) => {
                     self.send(&mut batch);
-                    // If the command has ended, the failure is irrelevant.
+                    // Sending fails only if the command has ended, and then the failure is irrelevant.
                     let _ = self
                         .sender
                         .send(Event::Failed(Failure::Problem(format!("the input: {error}"))));

@@ -69,7 +69,7 @@ fn refuse_others(head: &[u8]) -> Result<(), Failure> {
     }
 }
 
-/// Returns the first bytes of an input, and the whole input.
+/// Reads the first bytes of an input. Returns them, and an input that yields the same bytes again.
 fn begun(mut input: Input) -> io::Result<(Vec<u8>, Input)> {
     let mut head = Vec::new();
     input.by_ref().take(HEAD_BYTES as u64).read_to_end(&mut head)?;

@@ -9,7 +9,7 @@ use icefield_console::failure::Failure;
 use icefield_console::json::{Line, quoted};
 use icefield_console::terminal::{shell_word, shown};
 
-/// The longest row of CSV: the longest key and value that tables accept (16 MiB), with two characters per byte.
+/// The longest row of CSV: the longest key and value that tables accept (16 MiB each), with two characters per byte.
 const LONGEST_ROW_BYTES: usize = 68 << 20;
 /// The most fields in a row of CSV: the parser stores a word for each, however short it is.
 const MOST_FIELDS: usize = 1 << 20;
@@ -53,7 +53,7 @@ impl CsvRows {
         }
         let schema = settle(&names, asked)?;
         let position = |column: &String| names.iter().position(|name| name == column);
-        // `settle` returns existing columns only.
+        // `settle` returns only existing columns, so a column that is set is found.
         let key = schema.key.as_ref().and_then(position);
         let value = schema.value.as_ref().and_then(position);
         let null = dialect.null.clone();
@@ -77,7 +77,7 @@ impl CsvRows {
     fn row(&self, record: &csv::ByteRecord) -> Result<Row, BadRow> {
         let line = record.position().map_or(0, csv::Position::line);
         let bad = |reason| BadRow { line, reason };
-        // The parser treats the end of the input as the missing quote, and all rows up to it as one field.
+        // The parser reports no open quote: it takes everything up to the end of the input as one field.
         if self.reader.get_ref().ended_in_quotes() {
             return Err(bad(OPEN_QUOTE.to_owned()));
         }
@@ -166,7 +166,7 @@ pub struct Watched {
     place: Place,
     /// Bytes read so far.
     consumed: u64,
-    /// The start of the current row: its line, and the bytes and delimiters since then.
+    /// The line on which the current row begins, and the bytes and field ends read since then.
     line: u64,
     row_bytes: usize,
     row_fields: usize,
@@ -216,7 +216,7 @@ impl Watched {
     }
 }
 
-/// The position of the last byte within a row.
+/// The state of the scan after the last byte.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     FieldStart,

@@ -13,8 +13,9 @@ use icefield_console::failure::Failure;
 use icefield_console::json::Line;
 use icefield_console::terminal::shown;
 
-/// The longest line of JSON: the longest record that tables accept, with an escape of six characters per byte.
-const LONGEST_LINE_BYTES: usize = 128 << 20;
+/// The longest line of JSON: the longest key and value that tables accept (16 MiB each) with six characters for each
+/// byte (`\u0001`), and 1 MiB for names and other columns.
+const LONGEST_LINE_BYTES: usize = 193 << 20;
 
 /// The rows of a JSON input.
 pub struct JsonRows {
@@ -25,7 +26,7 @@ pub struct JsonRows {
     number: u64,
 }
 
-/// A line with its number, from 1; the outer error ends reading.
+/// A line with its number, from 1. The inner error is a malformed line; the outer error ends reading.
 type LineResult = io::Result<Result<(u64, String), BadRow>>;
 
 /// The first JSON object must come within this number of lines, and about this number of bytes.
@@ -67,7 +68,7 @@ impl JsonRows {
             )));
         }
         if names.is_empty() {
-            // An empty input has no rows, so any columns will do.
+            // An input without lines has no rows, so any names of columns are correct.
             names = vec![asked.key.clone().unwrap_or_else(|| "key".to_owned())];
             names.extend(asked.value.clone().or_else(|| Some("value".to_owned())));
         }
@@ -110,7 +111,7 @@ impl Lines {
         }
     }
 
-    /// Reads a line, without the excess of a very long one. Returns the number of bytes in the input.
+    /// Reads a line and stores at most the limit and one byte of it. Returns its length in the input.
     fn read_line(&mut self, bytes: &mut Vec<u8>) -> io::Result<u64> {
         let limit = LONGEST_LINE_BYTES as u64 + 1;
         let mut read = self.input.by_ref().take(limit).read_until(b'\n', bytes)? as u64;

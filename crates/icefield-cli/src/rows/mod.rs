@@ -1,7 +1,7 @@
 //! Rows of CSV and newline-delimited JSON, as the texts of a key and a value.
 //!
-//! The key and value columns are selected once, from the header of CSV or the first object of JSON. A row takes no
-//! more memory than the longest key and value need.
+//! The key and value columns are selected once, from the header of CSV or the first object of JSON. The length of a row
+//! is limited to what the longest key and value need as text, which bounds the memory use.
 
 mod decode;
 mod dialect;

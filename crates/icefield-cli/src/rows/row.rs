@@ -36,7 +36,7 @@ impl fmt::Display for BadRow {
     }
 }
 
-/// The result of reading a row; the outer error ends reading.
+/// The result of reading a row. The inner error is a malformed row; the outer error ends reading.
 pub type RowResult = io::Result<Result<Row, BadRow>>;
 
 /// The source of rows.

@@ -14,13 +14,13 @@ pub struct Columns {
     pub value: Option<String>,
 }
 
-/// The columns of a record.
+/// The columns of an input, and the selected ones.
 pub struct Schema {
     /// All columns; for JSON those of the first object.
     pub(super) names: Vec<String>,
-    /// `None`: the row's number.
+    /// The key column; `None` if the key is the row number.
     pub(super) key: Option<String>,
-    /// `None`: all others, as a JSON object.
+    /// The value column; `None` if the value is a JSON object of all columns but the key.
     pub(super) value: Option<String>,
 }
 

@@ -6,7 +6,7 @@ use super::results::{Row, grouped, milliseconds};
 use icefield_console::failure::Failure;
 use icefield_console::json::Output;
 
-/// A need of users, with the figure that decides.
+/// A need of users, with the figure by which tables are compared.
 struct Wish {
     what: &'static str,
     of_durable: bool,
@@ -74,7 +74,7 @@ impl Wish {
         if self.less { b.is_above(a) } else { a.is_above(b) }
     }
 
-    /// Returns the best table by its median, and all that are not worse beyond the noise.
+    /// Returns the table with the best median, and all tables that are not worse beyond the noise.
     fn winners<'a>(&self, able: &[&'a Row]) -> Vec<&'a Row> {
         let median = |row: &Row| (self.figure)(row).median * if self.less { -1.0 } else { 1.0 };
         let mut by_median = able.to_vec();

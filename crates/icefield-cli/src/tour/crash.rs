@@ -31,12 +31,12 @@ where
         table.put(order.key, T::Value::of(order))?;
         acknowledged.write_all_at(&count.to_le_bytes(), 0).map_err(io)?;
     }
-    // A late kill still finds an open table; if the parent is dead, the child ends after this time.
+    // Waits, so that a late kill still finds the table open. If the parent is dead, the child ends after this time.
     thread::sleep(PATIENCE);
     Ok(())
 }
 
-/// The time that parent and child wait for each other.
+/// The longest time that the parent and the child wait for each other.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Number of orders between two updates of the progress bar, with checks for Ctrl-C.
 const STEP: usize = 1024;
@@ -145,7 +145,7 @@ fn spawn(
 struct Killed(Child);
 
 impl Killed {
-    /// Kills the child with SIGKILL and waits for its end.
+    /// Kills the child with SIGKILL and waits until it has ended.
     fn kill(&mut self) -> io::Result<()> {
         self.0.kill()?;
         self.0.wait().map(drop)

@@ -32,7 +32,7 @@ pub struct Design {
 
 /// The crash test of a table that outlives its process.
 pub struct Outlives {
-    /// Kills a process that loads a table, and checks the table. The number is the table's in the tour.
+    /// Kills a process that loads a table, and checks the table. The last argument is the table's number in the tour.
     pub crash: fn(&Stage<'_>, &Design, usize) -> Result<Crash, Failure>,
     /// The work of the process that is killed.
     pub child: fn(&ChildArgs) -> Result<(), Failure>,
@@ -42,7 +42,7 @@ pub struct Outlives {
 pub struct Crash {
     /// The number of orders that the process had acknowledged when it was killed.
     pub acknowledged: u64,
-    /// The number of these that were missing or wrong afterwards.
+    /// The number of acknowledged orders that were missing or wrong after the crash.
     pub lost: u64,
     /// The time from the call of `open` to the first answer.
     pub recovery: Duration,

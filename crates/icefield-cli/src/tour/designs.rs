@@ -9,8 +9,8 @@ use super::design::{Design, Outlives, Shown};
 use super::measure;
 use super::orders::Stored;
 
-/// Implements [`Shown`] for the persistent tables. They have equal functions to create and open, but no trait for
-/// them.
+/// Implements [`Shown`] for the persistent tables. Their functions to create and open have equal signatures, but no
+/// common trait.
 macro_rules! shown {
     ($($table:ident: $name:literal),*) => {
         $(impl<V: Value + ?Sized> Shown for $table<u64, V> {

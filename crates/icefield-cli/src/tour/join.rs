@@ -19,7 +19,7 @@ pub struct Join {
     pub joined: f64,
     /// The number of line items.
     pub items: u64,
-    /// The number of orders found for them; one for each is correct.
+    /// The number of orders found for the line items. It is correct if it equals `items`.
     pub found: u64,
     /// Bytes on the medium per order.
     pub bytes_per_key: f64,

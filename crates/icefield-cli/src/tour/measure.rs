@@ -20,9 +20,9 @@ pub struct Spread {
     pub most: f64,
 }
 
-/// The least ratio by which two tables must differ, beyond the spread of their measurements.
+/// The least ratio between two figures that differ beyond the noise, in addition to the spread of their measurements.
 const MARGIN: f64 = 1.05;
-/// The factor by which a single measurement of a time may be off.
+/// The largest assumed ratio between a figure that was measured once and its true value.
 const ONCE: f64 = 1.5;
 
 impl Spread {

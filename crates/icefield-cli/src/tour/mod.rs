@@ -89,7 +89,7 @@ pub fn run(args: &Args) -> Outcome {
             }
             crashes.push(crash);
         }
-        // In turns, so that a temporary slowdown of the machine affects all tables.
+        // The tables are measured in turns, so that a temporary slowdown of the machine affects all of them.
         let mut runs: Vec<Vec<measure::Speed>> = designs.iter().map(|_| Vec::new()).collect();
         for _ in 0..RUNS {
             for (design, runs) in designs.iter().zip(&mut runs) {

@@ -9,7 +9,7 @@ use super::measure::Speeds;
 pub struct Row {
     pub design: Design,
     pub speed: Speeds,
-    /// For tables that outlive their processes.
+    /// The result of the crash test, for a table that outlives its process.
     pub crash: Option<Crash>,
 }
 

@@ -157,7 +157,7 @@ fn guessed_types_change_no_value() {
         let back = place.ok(&["get", &table, "1", "2"]);
         assert_eq!(back, format!("1\t{}\n2\t{}\n", column[0], column[1]));
     }
-    // Values that do not fit follow after the rows from which the types are inferred.
+    // The types are inferred from the first rows. Later rows have values that do not fit these types.
     let rows: String = (0..1500).map(|row| format!("{row},{row}.5\n")).collect();
     place.file("long.csv", &format!("k,v\n{rows}1500,7\n0x5dd,1.5\n"));
     for _ in 0..2 {
@@ -195,7 +195,7 @@ fn a_file_comes_back_with_its_columns() {
     for copy in ["copy.ice", "rescued.ice"] {
         assert_eq!(sorted(&place.ok(&["export", copy])), sorted(text), "{copy}");
     }
-    // Two of the columns, then one by row number.
+    // The first table stores two of the columns; the second stores all of them, with row numbers as keys.
     let two = ["load", "two.ice", "orders.csv", "--create", "--key", "id", "--value", "name"];
     place.ok(&two);
     assert_eq!(sorted(&place.ok(&["export", "two.ice"])), ["name,id", "ann,1", "bob,2", "c,3"]);
@@ -224,7 +224,7 @@ fn records_of_other_columns_are_told_by_key() {
     assert_eq!((ran.status, ran.out.as_str()), (Some(1), "out.csv: 2 records, 2 left out\n"));
     assert!(ran.err.contains("record 3: ") && ran.err.contains("record 4: "), "{}", ran.err);
     place.ok(&["export", "t.ice", "--raw"]);
-    // Rows with other columns remove the description.
+    // Loading rows with other columns removes the description of the columns.
     place.file("other.csv", "id,a\n5,x\n");
     let ran = place.run(&["load", "t.ice", "other.csv"]);
     assert!(ran.status == Some(0) && ran.err.contains("other columns"), "{ran:?}");
@@ -243,4 +243,13 @@ fn one_row_cannot_take_all_memory() {
     let lines = place.json(&["scan", "t.ice"]);
     assert_eq!(lines.len(), 2);
     assert!(lines.contains(&json!({"key": 3, "value": "c"})));
+}
+
+/// Each byte of the longest key and value may take six characters.
+#[test]
+fn the_longest_record_is_loaded_from_escapes() {
+    let place = Place::new();
+    let text = "\\u0001".repeat(16 << 20);
+    place.file("long.ndjson", &format!("{{\"key\":\"{text}\",\"value\":\"{text}\"}}\n"));
+    assert_eq!(place.ok(&["load", "t.ice", "long.ndjson", "--create"]), "1 rows loaded\n");
 }

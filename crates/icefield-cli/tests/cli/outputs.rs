@@ -59,7 +59,7 @@ fn no_command_writes_to_what_it_reads() {
         "1 rows loaded\n"
     );
 
-    // The shell opens both files for redirections.
+    // Standard input and output are open files, as in redirections by a shell.
     let input = || std::fs::File::open(&rows).unwrap();
     let mut command =
         place.command(&["load", "t.ice", "-", "--format", "ndjson", "--json", "rows.ndjson"]);
@@ -186,7 +186,7 @@ fn nothing_that_a_file_says_acts_on_a_terminal() {
     ] {
         harmless(&place.run(args));
     }
-    // A program gets the stored bytes.
+    // Output that is not a terminal has the stored bytes unchanged.
     let stored = place.ok(&["get", "t.ice", evil]);
     assert_eq!(stored, format!("{evil}\n"));
     place.ok(&["export", "t.ice", "again.csv"]);

@@ -98,7 +98,7 @@ fn as_many_records_are_left_out_as_check_finds() {
             }
             std::fs::write(&file, &bytes).unwrap();
             let faults = place.json(&["check", "m.ice"])[0]["faults"].clone();
-            // An unreadable value also makes the count wrong.
+            // Skips the fault about the number of records, which an unreadable value causes too.
             let is_of_a_record =
                 |fault: &&Value| !fault.as_str().unwrap().contains("records were found");
             let faults = faults.as_array().unwrap().iter().filter(is_of_a_record).count();
@@ -146,7 +146,7 @@ fn salvage_writes_over_nothing() {
     let both = ["--keep-damaged", "both.ndjson", "--json", "both.ndjson"];
     place.fails(2, &[&["salvage", "m.ice", "new.ice"], &both[..]].concat());
     place.fails(2, &["salvage", "m.ice", "new.ice", "--json", "new.ice"]);
-    // The file contains only the report of the failure.
+    // `both.ndjson` contains only the report of the failure.
     std::fs::remove_file(place.path("both.ndjson")).unwrap();
     place.file("taken.ice", "");
     for new in ["m.ice", "m.csv", "taken.ice", "nowhere/new.ice"] {
@@ -172,7 +172,7 @@ fn salvage_writes_over_nothing() {
 #[test]
 fn an_interrupted_salvage_makes_no_table() {
     let place = Place::new();
-    // A salvage that takes some hundred milliseconds.
+    // The table is so large that its salvage takes some hundred milliseconds.
     crate::filled(&place, 200_000);
     let before = names(&place);
     let mut interrupted = 0;
@@ -210,7 +210,7 @@ fn pairs(place: &Place, name: &str) -> Vec<(u64, u64)> {
 /// four pairs.
 fn index(place: &Place) {
     let (keys, rows): (Vec<u64>, Vec<u64>) = (0..3000).map(|row| (row / 2, row)).unzip();
-    // The seed determines which pairs are in the last block, which is shorter.
+    // The seed determines which pairs are in the last block of the base, which is shorter than the others.
     let options = JoinIndex::<u64>::options().hash_seed([1, 2]);
     let index = options.build(place.path("i.ice"), &keys, &rows).unwrap();
     for (key, row) in [(7, 9001), (8, 9002), (5000, 9003), (5000, 9003), (5000, 9004), (6000, 9005)]
@@ -272,7 +272,7 @@ fn pairs_of_a_join_index_without_a_file_are_rescued() {
     let rescued: Vec<_> = rescued.into_iter().filter(|&pair| pair != (8, 9002)).collect();
     assert_eq!(pairs(&place, "log.ice"), rescued);
 
-    // Without the log, removed pairs of the base would be returned; there are none.
+    // Without the log, salvage returns removed pairs of the base too; this index has none.
     std::fs::remove_file(place.path("i.ice/delta-1.ice")).unwrap();
     let ran = place.run(&["salvage", "i.ice", "base-alone.ice"]);
     assert!(ran.status == Some(1) && ran.out.contains("delta-1.ice: 8 changes"), "{ran:?}");

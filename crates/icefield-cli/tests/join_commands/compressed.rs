@@ -81,7 +81,7 @@ fn damaged_zstd_is_an_error() {
     build(&place, &["b.csv", "--on", "k", "--index", "b.ice"]);
     let mut failed = 0;
     for bytes in ZSTD {
-        // Damages bytes of the pages, one at a time; the footer is not part of this test.
+        // Damages one byte of the pages at a time. The footer at the end of the file is not damaged.
         for at in (4..bytes.len() - 1000).step_by(97) {
             let mut bytes = bytes.to_vec();
             bytes[at] ^= 0xFF;

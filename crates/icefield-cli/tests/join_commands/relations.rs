@@ -88,7 +88,8 @@ fn nested_loop(left: &[Vec<String>], right: &[Vec<String>]) -> Vec<(usize, usize
     pairs
 }
 
-/// Checks every kind of join of two files, with columns k, a and k, b, against nested loops.
+/// Checks every kind of join of two files against nested loops. The left file has columns k and a, the right one k and
+/// b.
 pub fn check_all(place: &Place, left: &str, right: &str, rows: [&[Vec<String>]; 2]) -> usize {
     let [left_rows, right_rows] = rows;
     let _ = fs::remove_dir_all(place.path("x.ice"));

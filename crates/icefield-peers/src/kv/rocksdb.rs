@@ -63,7 +63,7 @@ fn checked<T>(call: impl FnOnce(*mut *mut c_char) -> T) -> Outcome<T> {
     told(error).map_or(Ok(answer), |text| Err(text.into()))
 }
 
-/// Returns the text of an error and frees it.
+/// Returns the text of an error and frees it; `None` if there is no error.
 fn told(error: *mut c_char) -> Option<String> {
     if error.is_null() {
         return None;
@@ -264,7 +264,7 @@ impl Store for RocksDb {
                 false,
             );
         }
-        // Convert all values first, because this frees them.
+        // Convert all values, even after an error, because the conversion frees them.
         let values: Vec<_> = values.into_iter().map(value_in).collect();
         let failed = errors.into_iter().fold(None, |other, error| told(error).or(other));
         if let Some(error) = failed {

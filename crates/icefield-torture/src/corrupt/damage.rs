@@ -1,5 +1,5 @@
-//! Ways to damage a table's files. Some are blind; others use the positions of the words and keep checksums correct,
-//! so that the code behind the checksum tests is reached.
+//! Ways to damage a table's files. Some change any byte; others change words at known positions and correct the
+//! checksums, so that the damage is not detected by checksums.
 
 use icefield::storage::sim::Image;
 use icefield::storage::superblock::{TABLE_REGION, checksum};
@@ -11,7 +11,7 @@ pub(crate) trait Files {
     fn names(&self) -> Vec<String>;
     fn bytes(&mut self, name: &str) -> Option<&mut Vec<u8>>;
     fn remove(&mut self, name: &str);
-    /// Returns the unit of file lengths.
+    /// Returns the number of bytes of which all file lengths are multiples.
     fn grain(&self) -> usize;
 }
 
@@ -169,7 +169,7 @@ fn set_root_word(files: &mut impl Files, rng: &mut Rng) -> String {
     set(bytes, TABLE_REGION, *rng.pick(&words), rng)
 }
 
-/// Changes the identity and recomputes its checksum, in both copies or in one.
+/// Changes a word of the superblock's identity and corrects the checksum, in both copies or in the first one.
 fn set_identity(files: &mut impl Files, rng: &mut Rng) -> String {
     let Some(bytes) = files.bytes(TABLE_REGION).filter(|bytes| bytes.len() >= 2 * COPY_BYTES)
     else {

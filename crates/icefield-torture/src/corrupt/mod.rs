@@ -1,5 +1,5 @@
-//! Damaged tables are opened and used. No call may panic, hang, or return data that was never written while the
-//! table's check reports no fault.
+//! Damaged tables are opened and used. No call may panic or hang. No call may return data that was never written,
+//! unless the table's check reports a fault.
 
 pub(crate) mod damage;
 pub(crate) mod probe;
@@ -39,7 +39,8 @@ pub struct Counts {
     pub refused: u64,
     /// Tables that opened and reported a fault.
     pub noticed: u64,
-    /// Tables that opened and reported no fault, because the damage hit nothing that matters.
+    /// Tables that opened and reported no fault: the damage hit bytes that are not used, or records of words, which
+    /// have no checksum.
     pub unnoticed: u64,
     /// Damaged tables that salvage turned into an intact table.
     pub salvaged: u64,

@@ -17,7 +17,7 @@ const MAX_PAGES: usize = 20_000;
 /// The contents of the table before the damage.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Known {
-    /// Every value that was ever written, by key.
+    /// The values that were written, or drawn for a removal, by key.
     pub written: HashMap<u64, HashSet<u64>>,
 }
 

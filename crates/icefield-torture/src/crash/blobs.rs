@@ -60,7 +60,8 @@ fn content(value: u64) -> Vec<u8> {
 }
 
 impl Blobs {
-    /// Another thread opens the chunk and does not fence. Its claim must become durable without its help.
+    /// Writes a blob after another thread, which does not fence. If the other thread claimed the chunk, this thread's
+    /// fence must make the claim durable.
     fn write(&self, frame: &Frame, key: u64, bytes: &[u8]) -> Result<BlobRef> {
         let storage = &frame.storage;
         self.store.prepare(storage, &Slots(frame), bytes.len())?;

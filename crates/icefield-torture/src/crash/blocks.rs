@@ -86,13 +86,13 @@ impl Store for OwnBlocks {
         Ok(self.block((word - 1) as u32)?.value.load(&frame.storage, Acquire))
     }
 
-    /// Claims the block between claims that are abandoned.
+    /// Stores the value in a block that is claimed between other claims, which are abandoned afterwards.
     fn put(&self, frame: &Frame, _key: u64, entry: &Entry, value: u64) -> Result<()> {
         let (storage, words, shelf) = (&frame.storage, words(frame)?, Shelf(self, &frame.storage));
         let before = self.allocator.claim(storage, words, &shelf, 0)?;
         let claim = self.allocator.claim(storage, words, &shelf, 0)?;
-        // Every fourth value makes more claims than one line has intents. An old intent that is in another line than
-        // the next ones does not become durable together with them.
+        // Every fourth value makes more claims than one line has intents, so that some intents are in another line and
+        // do not become durable together with the first ones.
         let crowd = if value.is_multiple_of(4) { INTENTS_IN_LINE } else { 1 };
         let mut after = Vec::new();
         while after.len() < crowd {

@@ -15,7 +15,7 @@ impl<T> Capture<T> {
         Self { left, pick, taken: None }
     }
 
-    /// Returns the image when its event has come.
+    /// Counts down the events. Returns an image at the chosen event, or at the call's return if that comes first.
     pub(crate) fn due(&mut self, point: &CrashPoint<'_>) -> Option<Image> {
         if self.taken.is_some() || point.is_reordered() {
             return None;

@@ -6,15 +6,14 @@ use super::step::Step;
 use crate::call::{BatchKind, Reply};
 use crate::reference::Reference;
 
-/// The values that each key had since the last sync, without its present one. Empty if writes are acknowledged only
-/// when they are durable.
+/// The values that each key has had since the last sync. Empty if writes are acknowledged only when they are durable.
 pub(super) type Past = Vec<Vec<Option<u64>>>;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Expect {
-    /// The values of all keys, concatenated.
+    /// The allowed values of all keys, concatenated.
     pub(super) values: Vec<Option<u64>>,
-    /// The end of each key's values in `values`.
+    /// The index in `values` at which each key's values end.
     pub(super) ends: Vec<usize>,
     /// All keys must be in the same state: either none has its last value, or every key has it (a `clear` in flight).
     pub(super) together: bool,
@@ -112,7 +111,7 @@ impl Expect {
         &self.values[start..self.ends[at]]
     }
 
-    /// Checks whether the values of all keys are allowed together.
+    /// Checks the condition of `together` on the values of all keys.
     pub(super) fn agree(&self, got: &[Option<u64>]) -> bool {
         let all = |agrees: fn(&[Option<u64>], &Option<u64>) -> bool| {
             got.iter().enumerate().all(|(at, value)| agrees(self.allowed(at), value))
@@ -123,7 +122,7 @@ impl Expect {
         !self.together || all(before) || all(|allowed, value| allowed.last() == Some(value))
     }
 
-    /// Returns the expectation after a recovery that has already returned the values `got` of the first keys.
+    /// Returns the expectation for a crash in a recovery that has returned the values `got` of the first keys.
     pub(super) fn told(&self, got: &[Option<u64>]) -> Self {
         // A table that has returned a value is open.
         let closed = if got.is_empty() { None } else { Some(false) };

@@ -1,5 +1,5 @@
-//! Runs one history and checks the images of its crash points while it runs. Each step counts as the work of another
-//! thread.
+//! Runs one history and checks the images of its crash points while it runs. The simulator treats each step as the work
+//! of another thread.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -18,8 +18,8 @@ use crate::pool::lock;
 use crate::reference::Reference;
 use crate::rng::mix;
 
-/// Maximum number of aftermaths in a history. An aftermath follows a step after which an effect that the mutation
-/// left out is still missing, and tries to expose it.
+/// Maximum number of aftermaths in a history. An aftermath is a few steps, executed when a step has returned and an
+/// effect that the mutation left out is still missing. These steps try to expose the missing effect.
 const AFTERMATHS: u64 = 3;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -42,8 +42,8 @@ pub(super) struct Bench {
     exhaustive: u64,
     samples: u64,
     recover_one_in: u64,
-    /// A mutation, and how often it had been applied before this history. Crash points before the next application
-    /// are skipped, and so are points at which everything that it left out is durable.
+    /// A mutation, and the number of its applications before this history. Crash points before the next application are
+    /// skipped, and so are points at which everything that the mutation left out is durable.
     awaited: Option<(Arc<Mutation>, u64)>,
     seed: u64,
 }
@@ -85,7 +85,8 @@ impl Bench {
         self.found.is_none() && self.samples > 0 && !passing && !stale && !early
     }
 
-    /// Counts a step that an effect of the mutation outlasted. Returns whether to run an aftermath.
+    /// Counts a step that returned while an effect that the mutation left out was missing. Returns whether to run an
+    /// aftermath.
     fn note_lasting(&mut self) -> bool {
         self.counts.lasting += 1;
         self.counts.lasting <= AFTERMATHS
@@ -241,14 +242,13 @@ impl<'a, M: Machine> Run<'a, M> {
     fn plain(&mut self, step: &Step) -> Result<(), String> {
         let expect = Expect::in_flight(&self.plan.keys, &self.right, &self.past, step);
         self.bench().expect = expect.clone();
-        // A later call cannot rely on work that an earlier call left to a later fence, because another thread may
-        // make it.
+        // A call must not leave flushed lines to the fence of the next call, because another thread may make that call.
         self.sim.change_threads();
         let answers = self.call(step).map_err(|error| format!("error: {error}"));
         self.verdict()?;
         let right = run_reference(&mut self.right, step);
         self.past = match step {
-            // Both are durable when they return, together with everything before them.
+            // `sync` and `clear` are durable when they return, together with everything before them.
             Step::Sync | Step::Clear => Past::new(),
             _ if self.plan.relaxed => expect.into_past(),
             _ => Past::new(),
@@ -297,7 +297,7 @@ impl<'a, M: Machine> Run<'a, M> {
         let mut bench = self.bench();
         let variation = mix(self.seed);
         let judged = bench.court.judge::<M>(&image, &bench.expect, variation, 1);
-        // The next opening removes the mark.
+        // The next opening removes the mark of a closed table.
         bench.expect.closed = None;
         judged.map(|_| ()).map_err(|what| format!("after a clean shutdown: {what}"))
     }

@@ -16,13 +16,13 @@ use crate::call::{Action, Call, Reply};
 use crate::failure::panic_text;
 use crate::rng::mix;
 
-/// Maximum number of images of one recovery that are opened in turn.
+/// Maximum number of images of crashes during one recovery that are opened.
 const SECOND_IMAGES: usize = 24;
 /// One in `READ_ONE_IN` images is also opened read-only.
 const READ_ONE_IN: u64 = 4;
 
-/// Number of records for which room is reserved on some images. Growth would expose records that a crash left beyond
-/// the table's end.
+/// Number of records for which room is reserved on some images. If a crash has left records beyond the table's end,
+/// this growth makes them visible.
 const ROOM: u64 = 24;
 
 /// Number of steps of the medium after which a call on a reopened tiny table is reported as hanging.
@@ -273,8 +273,8 @@ impl Court {
     }
 }
 
-/// Checks that both copies of the superblock are intact, which they must be once the table has been opened: the
-/// opening repairs a torn copy.
+/// Checks that both copies of the superblock are intact. They must be, after any session for writing has opened the
+/// table: the opening repairs a torn copy.
 pub(crate) fn named_twice(sim: &Sim) -> Result<(), String> {
     let Ok((region, _)) = superblock::read(sim) else { return Ok(()) };
     let faults = superblock::check(sim, &region).map_err(|error| error.to_string())?;

@@ -83,7 +83,7 @@ pub trait Machine: Send + Sync + Sized + 'static {
         Ok(())
     }
 
-    /// Returns whether the opening found the table cleanly closed, if the table reports it.
+    /// Returns whether the opening found the table cleanly closed, or `None` if the table does not report this.
     fn was_closed(&self) -> Option<bool> {
         None
     }

@@ -22,7 +22,7 @@ struct Root {
     entries: [Entry; ENTRIES],
 }
 
-/// The key plus one, and the store's word for its value, or 0.
+/// The key plus one, or 0 if the entry is free; and the store's word for the value, or 0 if the key is absent.
 #[repr(C)]
 pub(super) struct Entry {
     key: Cell64,
@@ -89,7 +89,7 @@ impl Frame {
         Ok(entries.iter().find(|entry| entry.key.load(&self.storage, Acquire) == key + 1))
     }
 
-    /// Returns the key's entry, which is assigned permanently.
+    /// Returns the key's entry. If there is none, assigns a free one to the key permanently.
     fn entry_or_new(&self, key: u64) -> Result<&Entry> {
         if let Some(entry) = self.entry(key)? {
             return Ok(entry);

@@ -4,8 +4,8 @@
 //! crash could leave are opened with the table's ordinary `open` and checked:
 //!
 //! - Acknowledged writes and returned values are present.
-//! - An operation in flight is entirely present or entirely absent. Of a batch, each key holds the effect of a prefix
-//!   of its operations; a `clear` takes effect for all keys or for none.
+//! - An operation in flight is entirely present or entirely absent. After a crash in a batch, each key holds the effect
+//!   of a prefix of the operations on it; a `clear` takes effect for all keys or for none.
 //! - No record is duplicated or invented.
 //! - The table's own check is clean, and its recovery report states correctly whether it was closed.
 //! - A crash during recovery changes nothing.
@@ -45,7 +45,7 @@ pub use self::step::{Step, universe};
 /// The name of the scenario.
 pub const NAME: &str = "crash";
 
-/// Number of crashes in the histories that only crash.
+/// Number of steps in a history that crashes in every step.
 const ROW: usize = 600;
 
 /// Results of a run.

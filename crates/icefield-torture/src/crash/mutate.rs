@@ -79,8 +79,8 @@ pub(crate) trait Histories {
     /// Runs the history of a seed and checks only crash points whose images the mutation may have changed. Without
     /// samples it checks none.
     fn one(seed: u64, options: &CrashOptions) -> Result<Judged, Failure>;
-    /// Runs a history of several threads. A thread yields to the others while an effect that it left out is missing.
-    /// The default runs no history.
+    /// Runs a history of several threads. A thread yields to the others while an effect that the mutation left out is
+    /// missing. The default runs no history.
     fn together(_seed: u64, _options: &CrashOptions) -> Result<Judged, Failure> {
         Ok(Judged { states: 0, lasting: 0 })
     }
@@ -140,7 +140,7 @@ pub(crate) fn run_sites<H: Histories>(options: &MutateOptions, disks: bool) -> M
             file if file.contains("storage/blob/") => is_noticed::<BlobMap>(options, &mutation),
             _ => false,
         };
-        // On disks, an order that same-line stores guarantee in memory needs a flush.
+        // In persistent memory, stores to one line become durable in order. On disks this order needs a flush.
         let noticed = noticed || disks && is_noticed::<H>(&on_disk, &mutation);
         !noticed
     });
@@ -212,12 +212,12 @@ fn is_noticed<H: Histories>(options: &MutateOptions, mutation: &Arc<Mutation>) -
     if H::all(&every).violations > 0 {
         return true;
     }
-    // Some need threads that meet within a call, each time differently.
+    // Some mutations are detected only by threads that meet within a call, each time differently.
     if judge(&mutated, options.histories, |seed| H::together(seed, &mutated)) {
         return true;
     }
-    // For some, a later fence of the same call nearly always covers the missing one, or detection is a matter of
-    // chance.
+    // For some sites, a later fence of the same call nearly always covers the missing one, or detection depends on
+    // chance, so more histories are tried.
     let more = CrashOptions { seed: !options.seed, states: options.states * MORE, ..mutated };
     let histories = options.histories * MORE;
     mutation.applied() > 0
@@ -225,8 +225,9 @@ fn is_noticed<H: Histories>(options: &MutateOptions, mutation: &Arc<Mutation>) -
             || judge_histories::<H>(&more, histories, changes))
 }
 
-/// Runs histories and returns whether one failed. Each history runs first without images, which is fast. It is
-/// checked only if `worth` accepts the result of that run and whether the mutation was applied in it.
+/// Runs histories and returns whether one failed. Each history runs first without images, which is fast. `worth` gets
+/// the result of that run and whether the mutation was applied in it, and decides whether to check the history's
+/// images.
 fn judge_histories<H: Histories>(
     mutated: &CrashOptions,
     histories: u64,
@@ -242,7 +243,7 @@ fn judge_histories<H: Histories>(
     })
 }
 
-/// Checks histories until enough images were checked or none is left. Returns whether one failed.
+/// Runs at most `histories` histories, until enough images were checked. Returns whether a history failed.
 fn judge(
     mutated: &CrashOptions,
     histories: u64,

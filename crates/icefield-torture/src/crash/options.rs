@@ -37,7 +37,7 @@ pub struct CrashOptions {
     pub deadline: Option<Instant>,
     /// The mutation to apply to one code site.
     pub mutation: Option<Arc<Mutation>>,
-    /// The log of the code sites.
+    /// Collects the code sites that the run reaches, if set.
     pub sites: Option<SiteLog>,
 }
 

@@ -20,8 +20,8 @@ pub(super) struct Plan {
     pub(super) recover_one_in: u64,
     /// Check only crash points whose images the mutation may have changed.
     pub(super) only_mutated: bool,
-    /// Writes are acknowledged before they are durable: each key may fall back to a value that it had since the last
-    /// sync.
+    /// Set if writes are acknowledged before they are durable. Then a crash may revert each key to a value that it had
+    /// since the last sync.
     pub(super) relaxed: bool,
     pub(super) sim: SimOptions,
 }

@@ -31,7 +31,8 @@ struct Write {
 struct Ledger {
     clock: u64,
     writes: Vec<Write>,
-    /// The time at which the last completed sync was called, where writes are acknowledged before they are durable.
+    /// The time at which the last completed sync was called. `None` if writes are acknowledged only when they are
+    /// durable.
     synced: Option<u64>,
 }
 

@@ -24,7 +24,8 @@ impl Alone {
         lock(&self.0)
     }
 
-    /// Runs a batch under the lock. The lengths of its slices must be equal. No other call runs inside the batch.
+    /// Runs a batch under the lock, so that no other call runs inside it. `equal` states whether its slices have equal
+    /// lengths; if not, the result is an error.
     fn batch<A>(&self, equal: bool, call: impl FnOnce(&DlhtLocal<u64, u64>) -> A) -> Result<A> {
         if equal {
             return Ok(call(&self.table()));

@@ -1,6 +1,7 @@
 //! Lets the Nth allocation of an index or of its link buckets fail, once or from then on, for every N, while a table
-//! grows through several sizes, is cleared, shrunk, and captured by snapshots. Only the insert that needs the memory
-//! may fail. No record may be lost or duplicated, and once there is memory again the table must grow.
+//! grows through several sizes, is cleared, shrunk, and captured by snapshots. Only an insert or a change of the whole
+//! table that needs the memory may fail. No record may be lost or duplicated, and once there is memory again the table
+//! must grow.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -19,15 +20,15 @@ use crate::rng::Rng;
 
 /// Number of rounds of a trial, each with one change of the whole table.
 const ROUNDS: u64 = 8;
-/// Number of keys that are written and read, and further keys that shadow inserts hold.
+/// Number of keys that are written and read, and number of further keys that shadow inserts hold.
 const KEYS: u64 = 400;
 const SHADOWS: u64 = 12;
 /// First of the keys that make the table grow at the end.
 const FRESH: u64 = 1 << 20;
-/// Number of table shapes, and the distance of their seeds, which covers every hash function, ratio and growth
-/// factor.
+/// Number of table shapes, and the distance of their seeds. Together they cover every hash function, link ratio,
+/// initial size and growth factor of [`shaped`].
 const SHAPES: u64 = 8;
-const SHAPE_STRIDE: u64 = 9;
+const SHAPE_STRIDE: u64 = 11;
 /// Number of threads that share a table, each with its own keys.
 const THREADS: u64 = 3;
 
@@ -61,7 +62,7 @@ fn faults_in_shape(seed: u64) -> Result<Counts, Failure> {
     Ok(counts)
 }
 
-/// Only an insert of a key that may be absent needs memory.
+/// Accepts memory errors only of batches and of inserts of keys that may be absent: no other call needs memory.
 fn refusal(call: Option<(Call, &BTreeSet<Option<u64>>)>, error: &Error) -> bool {
     let inserts = call.is_none_or(|(call, before)| {
         let puts = matches!(
@@ -208,7 +209,7 @@ impl Trial {
         if table.capacity() <= capacity {
             return Err(format!("the table does not grow beyond {capacity} records"));
         }
-        // Finishes every transfer.
+        // `reserve` finishes every transfer.
         Table::reserve(table, 1).map_err(|error| format!("reserve at the end: {error}"))?;
         if self.ledger.errors != refused {
             return Err("inserts are refused although there is memory".to_owned());

@@ -27,8 +27,8 @@ pub const NAME: &str = "dlht";
 /// One table in this many leaves the scheduling to the operating system.
 const FREE_ONE_IN: u64 = 32;
 
-/// Creates a table of the smallest geometry. Some variants grow at every second insert, some have link buckets, some
-/// produce crowded hashes.
+/// Creates a table of the smallest geometry. Some variants grow at every second insert, some have link buckets, and in
+/// some, five high bits of every hash are zero.
 ///
 /// # Errors
 /// Returns an error if memory is exhausted.

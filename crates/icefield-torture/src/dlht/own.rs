@@ -13,7 +13,8 @@ const KEYS: u64 = 60;
 /// First of the keys that make a table grow in the middle of a transaction.
 const FRESH: u64 = 1 << 32;
 
-/// Makes a snapshot or a copy, shrinks the table, or runs a transaction of shadow inserts; `seed` selects which.
+/// Makes a snapshot or a copy, shrinks the table, removes some records by `retain`, or runs a transaction of shadow
+/// inserts; `seed` selects which.
 pub(super) fn own_call<M: Threading>(
     table: &DlhtTable<u64, u64, M>,
     seed: u64,
@@ -115,7 +116,7 @@ impl<M: Threading> Transaction<'_, M> {
                 0 => Op::get(key),
                 1 => Op::update(key, value),
                 2 => Op::remove(key),
-                // Any other insert of a held key would end the batch with an error.
+                // Inserting a held key, except by another shadow insert, would end the batch with an error.
                 3 if !self.held.contains_key(&key) => Op::insert(key, value),
                 _ => Op::shadow(key, value, shadows),
             };

@@ -4,7 +4,7 @@ use icefield::{DlhtTable, Interleaved, Turns};
 
 use crate::scheduler;
 
-/// Threads hand over under the control of their scheduler.
+/// Lets the [`scheduler`] decide, at each step of an operation, whether another thread continues.
 #[derive(Clone, Copy, Debug)]
 pub struct Batons;
 

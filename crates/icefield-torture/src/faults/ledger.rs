@@ -13,7 +13,7 @@ use crate::subject::{FOREIGN, Sample};
 /// have.
 pub(crate) type Refusal = fn(Option<(Call, &BTreeSet<Option<u64>>)>, &Error) -> bool;
 
-/// The acknowledged state, and the keys of failed batches, each with its possible values.
+/// The acknowledged state, and the keys whose value is uncertain after a failed batch, each with its possible values.
 #[derive(Clone, Debug)]
 pub(crate) struct Ledger {
     state: Reference,
@@ -49,8 +49,8 @@ impl Ledger {
         }
     }
 
-    /// Checks that the reply is correct for at least one of the values that the key may have, and keeps the matching
-    /// ones.
+    /// Checks that the reply is correct for at least one of the values that the key may have. From then on, the key may
+    /// have the values to which these lead.
     fn expect(&mut self, call: Call, reply: &Reply) -> Result<(), String> {
         let before = self.allowed(call.key);
         let after: BTreeSet<Option<u64>> = before
@@ -163,7 +163,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Compares the ledger with all `records` of a table, read in another way.
+    /// Compares the ledger with `records`, which must be all records of the table.
     pub(crate) fn compare_records(
         &self,
         records: impl Iterator<Item = (u64, u64)>,

@@ -100,7 +100,7 @@ impl Counts {
     /// Returns the counts if there was no violation.
     ///
     /// # Errors
-    /// Returns an error for a violation, or for a run that met no fault or returned no error.
+    /// Returns an error for a violation, or if fewer than ten calls failed, or if the table returned no error.
     pub fn judged(self, seed: u64) -> Result<Self, Failure> {
         let what = format!(
             "{} lost, {} stuck, {} panicked of {} trials",

@@ -1,4 +1,4 @@
-//! Damage that follows the format: references and lengths point to other places, and the checksums are correct.
+//! Damage that follows the format: references and lengths are wrong, but valid, and the checksums are correct.
 
 use icefield::payload_checksum;
 use icefield::storage::blob::{header_words, map_word};
@@ -54,7 +54,7 @@ pub(super) fn forge(files: &mut impl Files, other: &mut impl Files, rng: &mut Rn
     forged.unwrap_or_else(|| damage(files, other, rng))
 }
 
-/// Returns the words of slots for which `lead` returns a position.
+/// Returns the words, in the files with slots, for which `lead` returns a position.
 fn references(files: &mut impl Files, lead: impl Fn(u64) -> Option<usize>) -> Vec<Reference> {
     let mut found = Vec::new();
     for file in files.names() {
@@ -72,7 +72,8 @@ fn references(files: &mut impl Files, lead: impl Fn(u64) -> Option<usize>) -> Ve
     found
 }
 
-/// Returns a length with which a record of `old` bytes, in a block with room for `room`, extends to other places.
+/// Returns a wrong length for a record of `old` bytes in a block with room for `room` bytes. Most lengths exceed the
+/// block.
 fn length(old: usize, room: usize, chunk: usize, rng: &mut Rng) -> usize {
     match rng.below(12) {
         0 => old + 1,

@@ -180,7 +180,7 @@ fn alone<T: Subject>(image: &icefield::storage::sim::Image, pool: &Pool) -> Resu
     T::open_on(sim).map(drop).map_err(|error| format!("open after the first: {error}"))
 }
 
-/// Runs the scenario on real files below `place`: opened for writing, opened read-only, and salvaged.
+/// Runs the scenario on real files below `place`. Each table is opened read-only, then opened for writing and salvaged.
 ///
 /// # Errors
 /// Returns an error if the tables could not be created or the files could not be written.
@@ -278,7 +278,7 @@ impl Using<'_> {
 
     /// Borrows values while the table is changed in every way.
     fn change_and_look<T: Durable<Key: Sample, Value: Sample>>(&self, table: &T) {
-        // A write makes the blob store scan for its free blocks.
+        // On half of the tables, the first call is a write, which makes the blob store scan for its free blocks.
         if self.draw(2) == 0 {
             self.change(table);
         }

@@ -1,6 +1,6 @@
-//! Damaged indexes, on the simulated medium and in files. None may panic or hang, or return wrong results when probes
-//! verify their reads. `check` must detect each flipped bit of a sealed index, and so must a probe that reads its
-//! block.
+//! Damaged indexes, on the simulated medium and in files. No call may panic or hang. Probes that verify their reads may
+//! return wrong results only if `check` reports a fault or the checksums were forged. `check` must detect each flipped
+//! bit of a sealed index, and so must a probe that reads its block.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -40,7 +40,7 @@ fn looking(seed: u64, pool: &Pool) -> SimOptions {
     }
 }
 
-/// Creates an index and its pairs. Every second one is sealed and has no changes.
+/// Creates an index and its pairs. Every second index has only the sealed pairs; the others have changes in addition.
 fn made<M: Medium>(
     seed: u64,
     n: u64,
@@ -148,7 +148,7 @@ pub fn corrupt_files(seed: u64, mutations: u64, place: &Path) -> Result<Counts, 
     Ok(counts)
 }
 
-/// An index with matching checksums may contain other pairs than before.
+/// A wrong result is no violation if the checksums were forged: such an index may contain other pairs than before.
 fn judged(outcome: Outcome, forged: bool) -> Outcome {
     match outcome {
         Outcome::WrongRead(_) if forged => Outcome::Noticed,
@@ -184,7 +184,7 @@ fn asked() -> Step {
     Step::Probe((0..2 * KEYS).chain([u64::MAX, 1 << 63]).collect())
 }
 
-/// Opens the index, probes with verification, checks, changes and merges it.
+/// Opens the index, checks it, probes, changes and merges it.
 fn use_damaged<M: Medium>(
     pairs: &Pairs,
     open: impl FnOnce() -> icefield::Result<JoinIndex<u64, M>>,

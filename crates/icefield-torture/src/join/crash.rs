@@ -136,9 +136,9 @@ impl Watch {
         }
     }
 
-    /// Opens an image and compares it. Returns the pairs in the index, if there is one. One image in four is opened
-    /// by a reader first, which repairs nothing. An index that is being built is not opened by a reader, because on
-    /// files it has no name yet.
+    /// Opens an image and compares it. Returns the pairs in the index, if there is one. One image in four is opened by
+    /// a reader first, which repairs nothing. While the index is being built, no reader opens it, because on files it
+    /// has no name yet.
     fn judge(&self, image: &Image) -> Result<Option<Pairs>, String> {
         if !self.may_be_absent && self.states.is_multiple_of(4) {
             let looked = self.judge_as(image, |sim| options(self.variant).look_on(sim));
@@ -220,8 +220,8 @@ impl Watch {
     }
 }
 
-/// Runs histories until enough images were checked. Of the options, the counts, the seed, the model, the number of
-/// images for each point, and the mutation are used.
+/// Runs histories until enough images were checked. Ignores the options `keys`, `sync`, `threads`, `shrink` and
+/// `deadline`.
 #[must_use]
 pub fn crash(options: &CrashOptions) -> CrashReport {
     let mut report = CrashReport::default();
@@ -339,8 +339,7 @@ impl<'a> Run<'a> {
     fn step(&mut self, step: &Step) -> Result<(), String> {
         self.trace.push(format!("{step:?}"));
         self.watch().allowed = step.outcomes(&self.pairs);
-        // A later call cannot rely on work that an earlier call left to a later fence, because another thread may
-        // make it.
+        // A call must not leave flushed lines to the fence of the next call, because another thread may make that call.
         self.sim.change_threads();
         let index = self.index.as_ref().ok_or("the index is closed")?;
         let ran = step.run(index, &self.pairs).map_err(|trouble| trouble.to_string());

@@ -95,8 +95,8 @@ impl Trial {
                 Err(Trouble::Wrong(what)) => return Err(what),
                 Err(Trouble::Error(error)) => {
                     self.note(&error)?;
-                    // A failed step leaves no effect, or the part of it that is durable. From then on, the index must
-                    // return that state.
+                    // A failed step has no effect, or the effect of the part that became durable. From then on, the
+                    // index must return that state.
                     let outcomes = step.outcomes(pairs);
                     let found = Pairs::of_index(index).map_err(|error| error.to_string())?;
                     if !outcomes.contains(&found) {

@@ -26,10 +26,11 @@ const KEYS: u64 = 50;
 const PAIRS: u64 = 4000;
 /// Time after which a child that is still alive is reported as hanging.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The longest life of a child that is killed at random.
+/// The longest time from a child's start of work to its death, if it is killed at a random moment.
 const LIFE: Duration = Duration::from_millis(30);
 
-/// The stages of an index's life in which at least one of many children must die. Closing is only two stores.
+/// The stages of an index's life in which at least one of many children must die. Closing is not listed, because it
+/// takes only two stores.
 pub const KILLED_IN: &[&str] = &["creating", "opening", "working"];
 
 /// The orders of a child, in one line.
@@ -204,7 +205,7 @@ fn run_child(
         if let Some(status) = child.try_wait().map_err(|error| error.to_string())? {
             break status;
         }
-        // A child's time starts when it has read its orders.
+        // `life` is measured from the moment at which the child has read its orders.
         if born.is_none() && acks.stage() != Stage::Starting {
             born = Some(Instant::now());
         }

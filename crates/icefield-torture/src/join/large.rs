@@ -1,5 +1,5 @@
-//! An index large enough for several threads: only a thread's own fences make durable what it has flushed. Images are
-//! taken after a build and after a merge.
+//! Crash images of an index that several threads build and merge. A fence makes only its own thread's flushes durable,
+//! so each thread must fence. Images are taken after a build and after a merge.
 
 use icefield::storage::sim::{Image, Pick, Sim, SimOptions};
 use icefield::{JoinIndex, JoinOptions, MergeKind};

@@ -34,7 +34,8 @@ pub use syncs::syncs;
 #[must_use]
 pub fn mutate(options: &MutateOptions) -> MutateReport {
     let mut report = run_sites::<OfIndexes>(options, true);
-    // A thread's next fence makes everything durable that it has flushed, so some sites need two threads.
+    // With one thread, the next fence covers a missing one. Some mutations are therefore detected only with two
+    // threads.
     report.redundant.retain(|site| !is_noticed_by_threads(options, *site));
     report.caught = report.sites - report.redundant.len() as u64;
     report

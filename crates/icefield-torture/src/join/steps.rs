@@ -13,7 +13,7 @@ const PAYLOADS: u64 = 4;
 /// A call on the index.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
-    /// Adds pairs, a single one by `insert`.
+    /// Adds pairs: a single pair by `insert`, several by `insert_batch`.
     Insert(Vec<(u64, u64)>),
     /// Removes a key.
     Remove(u64),
@@ -21,7 +21,7 @@ pub(super) enum Step {
     RemovePair(u64, u64),
     /// Creates the next generation.
     Merge,
-    /// Probes for keys by all calls that do so.
+    /// Probes for keys by every call that probes.
     Probe(Vec<u64>),
 }
 
@@ -60,7 +60,7 @@ fn expect<T: PartialEq + std::fmt::Debug>(
     Err(Trouble::Wrong(format!("{what}: {found:?} instead of {expected:?}")))
 }
 
-/// Returns a key: mostly one of few, sometimes an extreme one.
+/// Returns a key below `keys`, or sometimes an extreme key.
 fn key(rng: &mut Rng, keys: u64) -> u64 {
     match rng.below(24) {
         0 => u64::MAX,
@@ -192,7 +192,7 @@ impl Pairs {
         }
     }
 
-    /// Probes by all calls that do so.
+    /// Probes for `keys` by every call that probes, and checks the results.
     fn probe<M: Medium>(
         &self,
         index: &JoinIndex<u64, M>,

@@ -1,4 +1,4 @@
-//! A small shared file that survives the child: in it, the child records the steps that it has started and finished.
+//! A small shared file in which a child records the steps that it has started and finished. It survives the child.
 //!
 //! The parent reads it after the child's death. A store to a shared mapping survives the death of its process, and
 //! the words of one thread are stored in program order.

@@ -1,6 +1,6 @@
-//! A child process writes, acknowledges in a shared file, and is killed: at a random moment, or at a system call of
-//! the persistent layer, also while it creates, grows, recovers and closes the table. The parent reopens the table
-//! and checks that every acknowledged write is present.
+//! A child process writes to a table, acknowledges its writes in a shared file, and is killed: at a random moment, or
+//! at a system call of the persistent layer, also while it creates, grows, recovers and closes the table. The parent
+//! reopens the table and checks that every acknowledged write is present.
 //!
 //! The child is the same program, started again with its orders. The caller of [`scenario`] provides the command, and
 //! the new process calls [`child`].
@@ -70,7 +70,7 @@ impl Counts {
         }
     }
 
-    /// Checks that the rounds covered their purpose.
+    /// Checks that the rounds killed children in all stages of a table's life.
     ///
     /// # Errors
     /// Returns an error if no child died, if no operation was acknowledged, or if a hundred rounds missed a stage of
@@ -79,7 +79,8 @@ impl Counts {
         self.meaningful_in(seed, &["creating", "opening", "working", "closing"])
     }
 
-    /// Checks [`Counts::meaningful`] for a table in whose life only these stages take any time.
+    /// Checks what [`Counts::meaningful`] does, but requires deaths only in `stages`, for tables whose other stages are
+    /// too short.
     ///
     /// # Errors
     /// Returns the errors of [`Counts::meaningful`].
@@ -301,7 +302,7 @@ impl Life {
     }
 }
 
-/// Returns every record, read by a scan and by single reads, of a table whose check must be clean.
+/// Returns every record. A scan and single reads must agree, and the table's check must be clean.
 fn contents<T: FileSubject>(table: &T, expected: &Expected) -> Result<BTreeMap<u64, u64>, String> {
     let error = |error: icefield::Error| format!("reading: {error}");
     let mut seen = BTreeMap::new();
@@ -354,7 +355,7 @@ fn spawn(mut command: Command) -> Result<Child, String> {
     command.spawn().map_err(|error| format!("starting the child: {error}"))
 }
 
-/// Waits for a child that exits without being killed.
+/// Waits for a child that kills itself at a system call, or exits before it.
 fn await_end(child: &mut Child) -> Result<ExitStatus, String> {
     let started = Instant::now();
     while started.elapsed() < PATIENCE {

@@ -67,8 +67,8 @@ pub(super) struct Expected {
 }
 
 impl Expected {
-    /// Returns the contents that `before` becomes after the steps of each thread, given as pairs of steps done and
-    /// steps started.
+    /// Returns the contents that `before` may have become. `progress` holds, for each thread, the number of steps that
+    /// have returned and the number of steps that have started.
     pub(super) fn after(before: &Reference, seed: u64, progress: &[(u64, u64)]) -> Self {
         let mut state = before.clone();
         let mut expected = Self::default();
@@ -93,7 +93,7 @@ impl Expected {
         expected
     }
 
-    /// Adds the step's keys to those that the table may have.
+    /// Adds the step's keys to the keys that the table may hold.
     fn mention(&mut self, step: &Step) {
         for call in &step.calls {
             self.allowed.entry(call.key).or_default();

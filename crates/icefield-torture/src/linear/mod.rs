@@ -1,10 +1,10 @@
 //! Threads run small random histories on a few hot keys of a tiny table that concurrently splits and moves records.
 //! Each history is checked for linearizability.
 //!
-//! A batch counts as its operations, in batch order, each within the interval of the batch. `clear` counts as a
-//! removal of each key. A pass over all records counts as a read of each key, because no table guarantees that a pass
-//! is a consistent snapshot. `len` is compared when no thread writes. Where a table has shadow inserts, every second
-//! history includes them ([`Held`]). On some tables the simulator also looks for results that a crash could revert.
+//! A batch counts as its operations, in batch order, each within the interval of the batch. `clear` counts as a removal
+//! of each key. A pass over all records counts as a read of each key, because a pass need not be a consistent snapshot.
+//! `len` is compared when no thread writes. Where a table has shadow inserts, every second history includes them
+//! ([`Held`]). On some tables the simulator also looks for results that a crash could revert.
 
 mod actor;
 mod held;
@@ -37,7 +37,7 @@ const HISTORIES_PER_TABLE: u64 = 32;
 /// Minimum share of operations on hot keys that overlap another operation on the same key, for the histories to
 /// count.
 pub const MIN_OVERLAP: f64 = 0.9;
-/// Number of histories that the threads run in succession, with a barrier between them.
+/// Number of histories in a row: the threads run them in succession, with a barrier after each.
 const HISTORIES_IN_A_ROW: u64 = 8;
 /// One table in this many leaves the scheduling to the operating system, so that threads really run in parallel.
 const FREE_ONE_IN: u64 = 32;
@@ -114,7 +114,7 @@ impl ShadowCounts {
         }
     }
 
-    /// Number of histories after which each of these events must have occurred.
+    /// Number of histories after which no count that `meaningful` checks may be 0.
     const ENOUGH: u64 = 1000;
 
     fn meaningful(&self) -> bool {

@@ -50,10 +50,11 @@ const KEYS_PER_HISTORY: u64 = 64;
 const MAX_HOT: u64 = 3;
 
 impl Plan {
-    /// Creates the plan of history number `history` on its table, which may have shadow inserts.
+    /// Creates the plan of history number `history` on its table. The moves may include shadow inserts only if
+    /// `may_shadow` is set.
     pub(super) fn new(rng: &mut Rng, history: u64, threads: usize, may_shadow: bool) -> Self {
         let first = 1000 + history * KEYS_PER_HISTORY;
-        // Mostly one, because fewer operations overlap on several keys.
+        // Mostly one hot key, because with several keys fewer operations overlap.
         let keys = if rng.one_in(16) { 2 + rng.below(MAX_HOT - 1) } else { 1 };
         let hot: Vec<u64> = (first..first + keys).collect();
         let shadows = may_shadow && rng.one_in(2);
@@ -140,8 +141,8 @@ impl Draw<'_> {
         Call { key: *self.rng.pick(&self.hot), action }
     }
 
-    /// Returns a batch on hot keys and the thread's own keys. Where keys may be shadowed, insert batches become mixed
-    /// ones: when another batch is refused, the number of executed operations is unknown.
+    /// Returns a batch on hot keys and the thread's own keys. In histories with shadow inserts, batches that may insert
+    /// become mixed batches: if a batch of another kind is refused, the number of executed operations is unknown.
     fn batch(&mut self, filler: u64) -> Move {
         let kind = *self.rng.pick(&BatchKind::ALL);
         let calls: Vec<Call> = (0..2 + self.rng.below(3))

@@ -138,7 +138,7 @@ impl<T: Table<Key: Sample, Value: Sample>> Stage<T> {
             // SeqCst: the stamps are the real-time order that the checker uses.
             let began = self.clock.fetch_add(1, Ordering::SeqCst);
             let answers = actor.make(step).and_then(|answers| match step {
-                // The reads of a `clear` do not affect its answer.
+                // What a `clear` has read does not affect its answer.
                 Move::Clear => Ok(answers),
                 _ => self.is_durable().map(|()| answers),
             });

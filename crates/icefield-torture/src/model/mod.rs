@@ -20,7 +20,7 @@ pub use step::{Step, history};
 /// The name of the scenario.
 pub const NAME: &str = "model";
 
-/// Runs one history of about `length` steps on a table of `place()`.
+/// Runs one history of about `length` steps on a table that `place()` creates.
 ///
 /// # Errors
 /// Returns the first wrong reply, with a shortened history.

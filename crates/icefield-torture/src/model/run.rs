@@ -14,7 +14,7 @@ use crate::place::Place;
 use crate::reference::Reference;
 use crate::subject::{FOREIGN, Sample};
 
-/// A result with a description of the fault.
+/// A result, or a description of the fault.
 type Verdict<T = ()> = Result<T, String>;
 
 /// Runs `steps` on a new table.

@@ -16,8 +16,8 @@ use crate::rng::Rng;
 const PAGE: usize = 4096;
 /// A file without table contents.
 const LOCK_FILE: &str = "lock";
-/// Chance, one in this many, that a page of a sampled image is in a random state instead of the one that most of its
-/// pages have.
+/// In a sampled image, one page in this many is in a random state. The other pages are in their first, second or third
+/// state, the same for all.
 const ODD_ONE_IN: u64 = 3;
 
 type Page = [u8; PAGE];
@@ -80,7 +80,7 @@ impl Film {
         lock(&self.reel).look();
     }
 
-    /// Returns the images, or `None` if no sync failed or the table was never at its path.
+    /// Returns the images, or `None` if no sync failed or there is no table at its path at the end.
     pub(super) fn images(&self) -> io::Result<Option<Images>> {
         let mut reel = lock(&self.reel);
         if let Some(error) = reel.error.take() {
@@ -120,7 +120,7 @@ impl Reel {
         false
     }
 
-    /// Records the pages of a sync that will succeed as durable.
+    /// Records the pages of a sync as durable: the sync will succeed.
     fn keep(&mut self, synced: Synced) -> io::Result<()> {
         let (path, range) = match synced {
             Synced::Names => return Ok(()),
@@ -195,12 +195,12 @@ fn files_of(path: &Path) -> io::Result<Files> {
 
 /// The states that a crash after the failure may leave.
 pub(super) struct Images {
-    /// The last state of the files, and files that were removed after the failure.
+    /// The files in their last state, and the files that existed at the failed sync and were removed later.
     files: Files,
     dims: Vec<Dim>,
 }
 
-/// An object with several possible states.
+/// A page or a file name with several possible states.
 struct Dim {
     file: OsString,
     what: What,
@@ -259,7 +259,7 @@ impl Images {
         Self { files, dims }
     }
 
-    /// Returns the number of pages with more than one state.
+    /// Returns the number of pages and file names with more than one state.
     pub(super) fn pages(&self) -> usize {
         self.dims.len()
     }
@@ -321,7 +321,7 @@ impl Images {
         Ok(())
     }
 
-    /// Describes an image by the states that differ.
+    /// Describes an image by the chosen state of each page and file name that has several.
     pub(super) fn describe(&self, choice: &[usize]) -> String {
         let mut text = String::new();
         for (dim, state) in self.dims.iter().zip(choice) {

@@ -19,7 +19,7 @@ use crate::subject::Sample;
 const CALLS: u64 = 60;
 /// Number of keys of a history.
 const KEYS: u64 = 40;
-/// One history in this many has calls on the whole table; in it they are one tenth of the calls.
+/// One history in this many has calls on the whole table, which are then one tenth of its calls.
 const WHOLE_ONE_IN: u64 = 3;
 /// Number of calls after the failure.
 const AFTER: u64 = 4;
@@ -68,7 +68,8 @@ impl Allowed {
         values.splice(0..0, after);
     }
 
-    /// Records a call that changed all keys (`done`), or failed and may have changed them.
+    /// Records a call on all keys. If `done` is set, the call succeeded; otherwise it failed and may have changed some
+    /// keys.
     fn change_all(&mut self, after: impl Fn(u64, Option<u64>) -> Option<u64>, done: bool) {
         for (&key, values) in &mut self.values {
             let changed: Vec<_> = values.iter().map(|value| after(key, *value)).collect();

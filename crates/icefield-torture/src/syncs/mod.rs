@@ -47,7 +47,7 @@ pub struct Counts {
     pub exhaustive: u64,
     /// Images that were opened.
     pub images: u64,
-    /// The largest number of pages that one failed sync left in more than one state.
+    /// The largest number of pages and file names that one failed sync left in more than one state.
     pub most_pages: u64,
     /// Calls of the table that failed.
     pub errors: u64,
@@ -107,7 +107,7 @@ impl Counts {
     /// Returns the counts if no image was wrong.
     ///
     /// # Errors
-    /// Returns an error for a violation or for a run in which no sync failed.
+    /// Returns an error for a violation, or for a run in which no sync failed, no call failed, or images are missing.
     pub fn judged(self, seed: u64) -> Result<Self, Failure> {
         if self.violations() > 0 {
             let what = format!(

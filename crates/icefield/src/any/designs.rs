@@ -21,8 +21,8 @@ use crate::{Error, Result};
 
 /// Every design that can be created and opened.
 ///
-/// All functions that use this are `#[inline]`. So the engines of tables opened by name are compiled in the crates that
-/// open such tables, and not in this one: programs without such tables compile in a fifth of the time.
+/// All functions that use `KNOWN` are `#[inline]`, so the engines that it refers to are compiled in the crates that
+/// open tables by name, and not in this one. Programs that open no table by name compile in a fifth of the time.
 const KNOWN: [Known; 4] =
     [Known::of::<Eh>(), Known::of::<Lh>(), Known::of::<IcebergHt>(), Known::of::<PlushHt>()];
 
@@ -37,7 +37,7 @@ pub(super) const NAMES: &[&str] = &{
     names
 };
 
-/// A table whose types have been erased, and what opening it found.
+/// A table whose types have been erased, and the recovery report of opening it.
 type Untyped = (Box<dyn Erased>, RecoveryReport);
 
 /// An open table with its design and types.
@@ -125,8 +125,8 @@ fn open_as<D: Design, R: RecordForm>(common: Common, storage: Mapped) -> Result<
     Ok((Box::new(engine), recovery))
 }
 
-/// Returns the forms in which the engine of a table keeps keys and values. Beside a value of variable length, a design
-/// keeps a key of fixed width like one of variable length, and vice versa.
+/// Returns the forms in which the engine of a table keeps keys and values. If one of the two has variable length, a
+/// design also keeps the other as variable, unless the other is a word.
 fn kept(key: &DataType, value: &DataType) -> [Kept; 2] {
     let forms = [key, value].map(DataType::form);
     forms.map(|form| match form {

@@ -13,7 +13,7 @@ use crate::types::{Copied, CopiedAs, Item, Raw, Types, Visit};
 
 /// A page of records, and the cursor of the next page.
 pub(super) type Part = (Vec<(Item, Item)>, Option<Cursor>);
-/// The callback for the results of a batch: takes the index of an operation and the value before it.
+/// The callback for the results of a batch: takes the index of an operation and the value that its key had before.
 pub(super) type Answer<'a> = &'a mut dyn FnMut(usize, Option<Item>);
 
 /// The calls of [`Engine`] that [`AnyTable`](crate::AnyTable) offers.
@@ -24,7 +24,7 @@ pub(super) trait Erased: Send + Sync {
     fn contains(&self, key: &Raw<'_>) -> Result<bool>;
     fn write(&self, kind: WriteKind, key: &Raw<'_>, value: &Raw<'_>) -> Result<Option<Item>>;
     fn get_batch(&self, count: usize, keys: &Arguments<'_>, found: Answer<'_>) -> Result<()>;
-    /// Calls `show` with the index and the value of each key in order.
+    /// Calls `show` with the index and the value of each key, in order; the value is `None` if the key is absent.
     fn visit_batch(
         &self,
         count: usize,
@@ -42,7 +42,7 @@ pub(super) trait Erased: Send + Sync {
     fn len(&self) -> Result<u64>;
     fn capacity(&self) -> u64;
     fn stats(&self) -> Stats;
-    /// Returns a page of the records that are values of the types.
+    /// Returns a page of records. A record whose key or value is not valid for `types` is passed to `damaged`.
     fn scan(
         &self,
         cursor: Cursor,
@@ -83,7 +83,7 @@ impl<E: Engine> Erased for E {
         show: &mut dyn FnMut(usize, Option<&Raw<'_>>),
     ) -> Result<()> {
         let (next, show) = (Cell::new(0), RefCell::new(show));
-        // The keys are read in order, so the value is that of the next one.
+        // The keys are read in order, so this value belongs to the key with index `next`.
         let visit = |value: &Raw<'_>| show.borrow_mut()(next.get(), Some(value));
         E::get_batch(
             self,

@@ -2,8 +2,8 @@
 
 use crate::storage::{Durability, SyncMode};
 
-/// Options of [`AnyTable::create`](crate::AnyTable::create) and [`AnyTable::open_with`](crate::AnyTable::open_with). The
-/// fields have the same meaning as the options of the typed tables.
+/// Options of [`AnyTable::create`](crate::AnyTable::create) and [`AnyTable::open_with`](crate::AnyTable::open_with).
+/// The fields have the same meaning as the options of the typed tables.
 ///
 /// ```
 /// use icefield::{AnyOptions, AnyTable};

@@ -7,7 +7,7 @@ use crate::{Error, Result};
 #[derive(Clone, Copy)]
 struct Known {
     kind: Kind,
-    /// The number of bytes of a word or fixed-size type; 0 for any length.
+    /// The number of bytes of a word or fixed-size type; 0 for a type of variable length.
     width: usize,
     is_key: bool,
 }
@@ -72,7 +72,7 @@ impl Arguments<'_> {
     }
 }
 
-/// A key or value type, under its name in the table's superblock.
+/// A key or value type, with its name in the table's superblock.
 #[derive(Clone)]
 pub(super) struct DataType {
     name: String,
@@ -80,8 +80,8 @@ pub(super) struct DataType {
 }
 
 impl DataType {
-    /// Returns the type that a superblock names. A name that is not in this crate is a user's [`Word`], because no
-    /// other types can be added from outside; it is treated as a word of 8 bytes.
+    /// Returns the type that a superblock names. A name that this crate does not define is that of a user's [`Word`],
+    /// because users can define no other types. Such a type is treated as a word of 8 bytes.
     pub(super) fn stored(name: &str) -> Self {
         let known = KNOWN.into_iter().find(|known| known.kind.name == name);
         Self { name: name.to_owned(), known: known.unwrap_or(word::<u64>()) }
@@ -179,7 +179,8 @@ impl DataType {
         }
     }
 
-    /// Converts a stored key or value to the bytes of this type; returns `None` if it is not a value of it.
+    /// Converts a stored key or value to the bytes of this type; returns `None` if the item is not a valid value of the
+    /// type.
     pub(super) fn decode(&self, item: Item) -> Option<Vec<u8>> {
         self.known.kind.accepts(&item.raw()).then(|| self.bytes(item))
     }
@@ -193,7 +194,8 @@ impl DataType {
         bytes
     }
 
-    /// Calls `f` with the bytes of a stored key or value; returns `None` if it is not a value of this type.
+    /// Calls `f` with the bytes of a stored key or value; returns `None`, without a call, if it is not a valid value of
+    /// this type.
     #[inline]
     pub(super) fn show<T>(&self, raw: &Raw<'_>, f: impl FnOnce(&[u8]) -> T) -> Option<T> {
         if !self.known.kind.accepts(raw) {

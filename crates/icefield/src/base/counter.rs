@@ -4,14 +4,14 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use super::sync::PerThread;
 
-/// The sum of one thread's additions. It fills a pair of lines, because the adjacent-line prefetch would otherwise
-/// couple the parts of two threads.
+/// The sum of one thread's additions. It fills a pair of lines: with one line each, the adjacent-line prefetch would
+/// make two threads contend.
 #[derive(Default)]
 #[repr(align(128))]
 struct Part(AtomicI64);
 
-/// A sum over all threads. Adding costs a load and a store of the thread's own part, and no instruction that others
-/// must wait for. Summing reads every thread's part.
+/// A sum over all threads. Adding costs a load and a store of the thread's own part, and no locked instruction. Summing
+/// reads every thread's part.
 #[derive(Default)]
 pub struct ShardedCounter {
     start: i64,

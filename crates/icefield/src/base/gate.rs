@@ -12,8 +12,8 @@
 //! | G3 | `inside` (Release) | `inside` (Acquire) | what was done inside |
 //! | G4 | `closed` (Release) | `closed` (Acquire) | what was done while it was closed |
 //!
-//! Of an entering thread and a closing thread, at least one sees the other's store: the barriers are ordered, and the
-//! thread whose barrier is second loads what the other stored before (G1, G2).
+//! Of an entering thread and a closing thread, at least one sees the other's store: the two barriers are ordered, and
+//! the thread whose barrier comes second sees what the other thread stored before the first barrier (G1, G2).
 
 use std::io;
 use std::marker::PhantomData;
@@ -21,8 +21,8 @@ use std::sync::PoisonError;
 
 use super::sync::{self, AtomicBool, AtomicU32, Barrier, Mutex, MutexGuard, Ordering, PerThread};
 
-/// The number of times that a thread has entered the gate and not left it yet. It fills a pair of lines, because the
-/// adjacent-line prefetch would otherwise couple the counts of two threads.
+/// The number of times that a thread has entered the gate and not left it yet. It fills a pair of lines: with one line
+/// each, the adjacent-line prefetch would make two threads contend.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Presence(AtomicU32);
@@ -92,7 +92,8 @@ impl Gate {
         Pass { inside, _own: PhantomData }
     }
 
-    /// Enters and returns whether the gate was open.
+    /// Counts this thread as inside, and returns whether the gate is open. If it is not, the caller must undo the
+    /// count.
     #[inline(always)]
     fn tries(&self, inside: &Presence) -> bool {
         // Relaxed (G1): the barrier orders it.
@@ -118,11 +119,12 @@ impl Gate {
         }
     }
 
-    /// Closes the gate and waits until all threads have left. Their stores are visible then.
+    /// Closes the gate and waits until all threads have left, so the calling thread must not be inside. The stores of
+    /// all threads are visible then.
     ///
     /// # Errors
-    /// Fails if the system refuses the barrier, for example in a sandbox that was set up later. The gate is open
-    /// then.
+    /// Fails if the system refuses the barrier, for example in a sandbox that was set up after the gate was created.
+    /// The gate is open then.
     pub fn close(&self) -> io::Result<Closed<'_>> {
         // The mutex protects no data that a panic could leave inconsistent.
         let alone = self.closing.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,7 +1,7 @@
 //! The hash function of all tables: fast for one word, well mixed in all 64 bits, keyed by a seed of 128 bits.
 //!
 //! Its construction follows the wyhash family: the 128-bit product of two 64-bit words, folded by xor of its halves,
-//! diffuses as well as many rounds of shifts and additions, and costs one multiplication. Differences to that family:
+//! diffuses as well as many rounds of shifts and additions, and costs one multiplication. Differences from that family:
 //! - Every constant is derived from the whole seed. If the seed is unknown, no input is known to make a factor zero,
 //!   and no two inputs are known to collide.
 //! - A word costs two multiplications: first `(x ^ k0) * k1`, then the product of its two halves, masked by `k2` and
@@ -28,7 +28,8 @@ pub enum HashKind {
     /// The keyed function described in this module.
     #[default]
     Strong = 1,
-    /// Bits 58 to 62 of every hash are zero, for tests of crowded segments, in which a split helps late.
+    /// Bits 58 to 62 of every hash are zero, for tests of segments whose records are not separated by several
+    /// successive splits.
     #[cfg(any(test, feature = "sim"))]
     Crowded = 0xFFFE,
     /// Every key has hash 0, for tests of tables whose keys all have the same hash.
@@ -139,8 +140,8 @@ impl Hash {
         self.finish(multiply(low ^ k0, high ^ state))
     }
 
-    /// Absorbs more than 16 bytes except the last 16, which are returned as the tail. The tail may overlap absorbed
-    /// bytes.
+    /// Absorbs an input of more than 16 bytes. Returns the state and, as the tail, the last 16 bytes, which may overlap
+    /// absorbed bytes.
     fn absorb(&self, start: u64, bytes: &[u8]) -> (u64, [u64; 2]) {
         let mut rest = bytes;
         let mut state = start;

@@ -1,4 +1,4 @@
-//! Large zeroed arrays in DRAM, for which no zeros are written.
+//! Large zeroed arrays in DRAM. Creating one writes no zeros: the kernel provides zeroed pages.
 
 use std::io;
 use std::mem::needs_drop;
@@ -11,12 +11,12 @@ use std::sync::{Mutex, PoisonError};
 use super::addresses::Window;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-/// The page size that a processor's second-level TLB covers best. Mappings of at least this size begin on such a
-/// boundary.
+/// The page size that a processor's second-level TLB covers best. Mappings of at least this size begin at a multiple of
+/// it.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 /// Mappings of growing arrays begin and end at multiples of this, the largest base page size of any machine.
 const PAGE_BYTES: usize = 64 << 10;
-/// A growing array holds this fraction of its maximum address range from the start, within the two bounds below. That
+/// At creation, a growing array reserves its maximum size divided by `HELD_PART`, within the two bounds below. That
 /// suffices for a table of tens of gigabytes, and is little enough for a process with a limited address space.
 const HELD_PART: usize = 32;
 const LEAST_HELD: usize = 16 << 20;
@@ -159,7 +159,7 @@ pub struct GrowingArray<T: Zeroable> {
     most: usize,
     /// Locked while the array grows.
     bytes: Mutex<Bytes>,
-    /// True if parts of the array that fill huge pages use them.
+    /// True if the array uses huge pages as far as it fills them.
     is_huge: bool,
     _window: Option<Window>,
 }
@@ -224,9 +224,9 @@ impl<T: Zeroable> GrowingArray<T> {
     /// Fails if `len` exceeds the maximum, if another mapping lies behind the array, or if the process has no more
     /// addresses. The array is unchanged then.
     pub fn extend(&self, len: usize) -> io::Result<()> {
-        // Two numbers that a panic cannot leave inconsistent.
+        // The mutex protects two numbers that a panic cannot leave inconsistent.
         let mut bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
-        // Relaxed: it changes only under the lock.
+        // Relaxed: the length changes only under the lock.
         if len <= self.len.load(Relaxed) {
             return Ok(());
         }
@@ -314,8 +314,8 @@ impl Bytes {
     }
 }
 
-/// Takes addresses without memory for an array, at the start of a free window and on a huge page boundary. Takes fewer
-/// if the process has few.
+/// Reserves addresses, without memory, for an array: at the start of a window, and on a huge page boundary if the array
+/// can fill a huge page. Reserves fewer if the process has few addresses left.
 fn hold(most: usize, window: &Window) -> io::Result<(NonNull<u8>, Bytes)> {
     let slack = if most >= HUGE_PAGE_BYTES { HUGE_PAGE_BYTES } else { 0 };
     let mut held = (most / HELD_PART).clamp(LEAST_HELD, MOST_HELD).min(most);
@@ -376,7 +376,7 @@ unsafe fn map_at(start: NonNull<u8>, range: Range<usize>, flag: MapFlags) -> io:
 
 /// Maps `bytes > 0` of zeroed memory, on a huge page boundary if it fills a huge page.
 fn map_zeroed(bytes: usize) -> io::Result<NonNull<u8>> {
-    // Miri supports only whole mappings, and no advice.
+    // Miri can unmap only whole mappings, and does not support `madvise`.
     if bytes < HUGE_PAGE_BYTES || cfg!(miri) {
         return map(bytes);
     }

@@ -46,7 +46,7 @@ pub(crate) fn both<A: Send, B>(
     })
 }
 
-/// Task numbers, each returned once.
+/// Hands out task numbers, each of them once.
 pub(crate) struct Tasks {
     next: AtomicUsize,
     count: usize,
@@ -69,7 +69,7 @@ pub(crate) fn all_cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Returns how many of `threads` to use for `work` units, so that each thread has at least `each` of them.
+/// Returns how many of `threads` to use for `work` units of work, so that each thread gets at least `each` units.
 pub(crate) fn threads_for(threads: usize, work: usize, each: usize) -> usize {
     threads.min(work / each.max(1)).max(1)
 }

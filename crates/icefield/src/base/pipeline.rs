@@ -2,19 +2,19 @@
 //!
 //! Operation `i` passes through up to five stages: `locate` computes its hash and the address of its line, `prefetch`
 //! prefetches the line, `inspect` peeks at the line and prefetches the line that it refers to, `prefetch_record` does
-//! the same once more, and `run` executes the operation. While `i` runs, `locate` and `prefetch` are `ring`
-//! operations ahead, `inspect` is `stage2` ahead, and `prefetch_record` is one burst ahead, so about `ring` line
-//! fills are in flight at any time. The ring never drains in the middle of a batch: a barrier between groups of
-//! operations would halve the speed.
+//! the same for that second line, and `run` executes the operation. While `i` runs, `locate` and `prefetch` are `ring`
+//! operations ahead, `inspect` is `stage2` ahead, and `prefetch_record` is one burst ahead, so about `ring` line fills
+//! are in flight at any time. The ring never drains in the middle of a batch: a barrier between groups of operations
+//! would halve the speed.
 //!
 //! A hint waits until its address is translated, and blocks all hints behind it. With many small pages, the translation
 //! takes as long as the line fill itself, and hints that are one operation apart wait one after the other. Tables in
 //! files therefore run the stages in bursts, with hints directly behind one another: [`rolling_in_bursts`].
 //!
 //! Only `run` makes decisions. Apart from it, only `prefetch_record` may change state: it may take locks. Hints and
-//! peeks see an earlier state of memory, and other operations of the same batch run in between. So an entry should
-//! hold the hash, not a pointer into a table that may be resized, unless the target stays in place then (and even so
-//! the pointer is only a hint).
+//! peeks see an earlier state of memory, and other operations of the same batch run in between. An entry should
+//! therefore hold the hash. It may hold a pointer into the table only if a resize leaves the target in place, and even
+//! then the pointer is only a hint.
 
 use std::mem::MaybeUninit;
 use std::ops::ControlFlow;
@@ -46,10 +46,12 @@ pub trait Stages {
     #[inline(always)]
     fn prefetch(&mut self, _entry: Self::Entry) {}
 
-    /// Peeks at that line and prefetches the line that it refers to; may change the entry for `prefetch_record`.
+    /// Peeks at the prefetched line and prefetches the line that it refers to; may change the entry for
+    /// `prefetch_record`.
     fn inspect(&mut self, entry: &mut Self::Entry);
 
-    /// Peeks at the line that `inspect` prefetched and follows it further, or takes the locks of the next burst.
+    /// Peeks at the line that `inspect` prefetched and prefetches the line that it refers to, or takes the locks of the
+    /// next burst.
     #[inline(always)]
     fn prefetch_record(&mut self, _entry: Self::Entry) {}
 
@@ -116,9 +118,9 @@ pub fn rolling<S: Stages>(count: usize, ring: usize, stage2: usize, stages: S) -
 
 /// Like [`rolling`], but runs `BURST` operations directly one after the other, and then makes the same number of hints
 /// and peeks. There are two uses. In tables on small pages, the addresses of a burst of hints are translated together.
-/// For operations with a locked instruction each, which overlaps with nothing, the latency of hashing or of peeking at
-/// a line between two of them would be fully exposed; in a burst these latencies overlap. `ring` and `stage2` are at
-/// least `BURST`, which is how far `prefetch_record` is ahead.
+/// In operations that execute a locked instruction, that instruction overlaps with nothing, so the latency of hashing
+/// or peeking between two such operations would be fully exposed; in a burst these latencies overlap one another.
+/// `ring` and `stage2` are at least `BURST`, which is how far `prefetch_record` is ahead.
 #[inline(always)]
 pub fn rolling_in_bursts<const BURST: usize, S: Stages>(
     count: usize,
@@ -131,8 +133,8 @@ pub fn rolling_in_bursts<const BURST: usize, S: Stages>(
     let ring = ring.clamp(BURST, MAX_RING);
     let stage2 = stage2.clamp(BURST, ring);
     let mut entries = [const { MaybeUninit::<S::Entry>::uninit() }; MAX_RING];
-    // Entry `i` is written before `inspect(i)` and `run(i)`. Its place is reused by entry i + MAX_RING at the earliest,
-    // after `run(i)`, because ring <= MAX_RING.
+    // Entry `i` is written before `inspect(i)` and `run(i)`. Entry i + MAX_RING is the first to reuse its place, and is
+    // written after `run(i)`, because ring <= MAX_RING.
     for index in 0..count.min(ring) {
         entries[index % MAX_RING].write(stages.locate(index));
     }

@@ -15,13 +15,13 @@
 //!
 //! # Why nothing is reclaimed too early
 //!
-//! The tag of an object that was unlinked and then retired is the epoch *e* that `collect` ends. The object is freed
-//! when, after the barrier, no slot announces an epoch of at most *e*. Consider a reader that holds the object: it
-//! announced *a* and then loaded the object before it was unlinked.
+//! An object is unlinked and then retired. Its tag is the epoch *e* that `collect` ends when it queues the object. The
+//! object is freed when, after the barrier, no slot announces an epoch of at most *e*. Consider a reader that holds the
+//! object: it announced *a* and then loaded the object before it was unlinked.
 //! - *a* ≤ *e*: if the reader had loaded *e* + 1, it would also have seen the unlinking (R1).
-//! - The announcement is seen. The barrier comes after the unlinking. In the reader's own order it comes either after
-//!   the announcement, which makes the announcement visible, or before the reader's load, which would then see the
-//!   unlinking.
+//! - `collect` sees the announcement. Its barrier comes after the unlinking. Among the reader's own accesses, the
+//!   barrier takes effect either after the announcement, which makes the announcement visible, or before the load of
+//!   the object; but then this load would have seen the unlinking.
 //!
 //! # Why every object is reclaimed
 //!
@@ -60,7 +60,7 @@ const BATCH: usize = 64;
 /// From this queue length on, `asked` is set for the threads that hold objects back.
 const LONG_QUEUE: usize = 8 * BATCH;
 
-/// The announcement of a thread that is not inside.
+/// The announcement of a thread that is not pinned.
 const NOWHERE: u64 = 0;
 
 /// The reclamation state of one table. Dropping it reclaims all objects that are still waiting.
@@ -74,8 +74,8 @@ pub struct Reclaimer {
     waiting: Mutex<VecDeque<Tagged>>,
 }
 
-/// The state of one thread. It fills a pair of lines, because the adjacent-line prefetch would otherwise couple the
-/// slots of two threads.
+/// The state of one thread. It fills a pair of lines: with one line each, the adjacent-line prefetch would make two
+/// threads contend.
 #[derive(Default)]
 #[repr(align(128))]
 struct Slot {
@@ -120,7 +120,7 @@ unsafe impl Sync for Slot {}
 
 struct Retired {
     thing: *mut (),
-    /// Frees `thing`, or a part of it.
+    /// Frees `thing`, or a part of it; returns `Continue` if a part is left.
     reclaim: unsafe fn(*mut ()) -> ControlFlow<()>,
 }
 
@@ -128,7 +128,8 @@ struct Retired {
 unsafe impl Send for Retired {}
 
 struct Tagged {
-    /// The epoch in which the object was retired. Readers that announce a later epoch do not hold it.
+    /// The epoch that ended when the object entered the queue. Readers that announce a later epoch do not hold the
+    /// object.
     tag: u64,
     retired: Retired,
 }
@@ -181,9 +182,9 @@ impl Reclaimer {
         Guard { reclaimer: self, slot, thread: PhantomData }
     }
 
-    /// Like [`Reclaimer::pin`], for a few instructions inside a table, during which no guard of this reclaimer is
-    /// created that outlives the section. This is the cheapest protection: about ten instructions, none of them
-    /// locked.
+    /// Like [`Reclaimer::pin`], for a few instructions inside a table. While the section exists, the thread may create
+    /// a guard of this reclaimer only if it already holds one; otherwise [`Reclaimer::pin`] panics. This is the
+    /// cheapest protection: about ten instructions, none of them locked.
     #[inline(always)]
     pub(crate) fn enter(&self) -> Section<'_> {
         let slot = self.slots.mine();
@@ -230,7 +231,7 @@ impl Reclaimer {
         // queue later.
         slot.presence.asked.store(false, Ordering::SeqCst);
         let retired = slot.retired.take();
-        // Fewer objects than a batch: another thread has set `asked`.
+        // With fewer objects than a batch, `asked` was set by another thread, or for the next step of a large object.
         let urgent = slot.flushed.take() || retired.len() < self.batch;
         if self.collect(retired, urgent) {
             // A large object is freed one step at a time. The next step runs when this thread leaves again.
@@ -304,7 +305,7 @@ impl Reclaimer {
     }
 
     /// Frees objects, entirely or in part. Remaining parts return to the queue and may be freed at any time. Returns
-    /// whether there are any.
+    /// whether any part remains.
     fn give_back(&self, free: Vec<Tagged>) -> bool {
         let mut left = Vec::new();
         for Tagged { retired, .. } in free {
@@ -361,7 +362,7 @@ impl Drop for Guard<'_> {
     }
 }
 
-/// A [`Guard`] that does not leave the function that made it.
+/// A [`Guard`] for a few instructions inside a table, from `Reclaimer::enter`.
 #[must_use = "nothing is protected once the section is dropped"]
 pub struct Section<'a> {
     reclaimer: &'a Reclaimer,

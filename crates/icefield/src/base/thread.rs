@@ -75,12 +75,12 @@ pub fn number() -> usize {
 fn take_number() -> usize {
     let number = NUMBERS.lock().unwrap_or_else(PoisonError::into_inner).take();
     NUMBER.set(number);
-    // A thread that is being torn down keeps the number that it takes now: one number is lost for each such thread.
+    // Fails in a thread that is being torn down; the number that such a thread takes is never returned.
     let _ = END.try_with(|_| ());
     number
 }
 
-/// Keeps this thread's number from being reused until [`release`] has been called equally often.
+/// Keeps this thread's number from being reused until [`release`] has been called as often as this.
 #[inline]
 pub(super) fn hold() {
     HOLDS.set(HOLDS.get() + 1);

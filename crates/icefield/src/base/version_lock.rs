@@ -188,8 +188,8 @@ impl<C: LockCell> WriteGuard<C> {
         fence(Ordering::Release);
     }
 
-    /// Admits readers again, which see the changes, while the lock stays held. Does nothing before
-    /// [`WriteGuard::begin_change`].
+    /// Ends the change: readers are admitted again and see it, while the lock stays held. Does nothing unless a change
+    /// is in progress.
     #[inline]
     pub fn end_change(&self) {
         let word = self.word.get();
@@ -211,7 +211,7 @@ impl<C: LockCell> WriteGuard<C> {
         self.word.get() & CHANGING != 0
     }
 
-    /// Returns the locked word.
+    /// Returns the cell that this guard has locked.
     #[inline]
     #[must_use]
     pub fn cell(&self) -> C {

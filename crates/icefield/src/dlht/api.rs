@@ -1,9 +1,10 @@
-//! The public interface: inherent methods, which return plain values, and the common trait, which also returns errors.
+//! The public interface: inherent methods, which return plain values, and the common trait [`Table`], whose methods
+//! return results.
 //!
-//! An in-memory table that may grow refuses almost no call, so a [`crate::Result`] around every value would only be in
-//! the way. The calls of the trait return the few possible refusals as errors: a full table of fixed size, a key held
-//! by a shadow insert, no memory left. The inherent calls of the same names panic then, like the collections of the
-//! standard library.
+//! An in-memory table that may grow refuses almost no call, so a [`crate::Result`] around every value would burden
+//! callers for little benefit. The methods of the trait return the few possible refusals as errors: a full table of
+//! fixed size, a key held by a shadow insert, no memory left. In these cases the inherent methods of the same names
+//! panic, like the collections of the standard library.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -94,7 +95,7 @@ impl<K: Word, V: Word, M: Threading> DlhtTable<K, V, M> {
         self.get_one(key)
     }
 
-    /// Passes the value of `key` to `f`, which may call the table, and returns its result.
+    /// Passes the value of `key` to `f` and returns the result of `f`, which may call the table.
     ///
     /// ```
     /// let table = icefield::Dlht::<u64, u64>::new();
@@ -230,7 +231,7 @@ impl<K: Word, V: Word, M: Threading> DlhtTable<K, V, M> {
         }
     }
 
-    /// Adds `delta` to the value of `key`, wrapping around; an absent key counts as zero. Returns the value before.
+    /// Adds `delta` to the value of `key`, wrapping around; an absent key counts as zero. Returns the previous value.
     ///
     /// ```
     /// let table = icefield::Dlht::<u64, u64>::new();
@@ -283,7 +284,7 @@ impl<K: Word, V: Word, M: Threading> DlhtTable<K, V, M> {
     }
 
     /// Returns an iterator over the records (§3.4.4). It is weakly consistent: it returns every key that is present
-    /// throughout exactly once, also across a resize.
+    /// during the whole iteration exactly once, also across a resize.
     ///
     /// ```
     /// let table = icefield::Dlht::<u64, u64>::new();
@@ -316,7 +317,8 @@ impl<K: Word, V: Word, M: Threading> DlhtTable<K, V, M> {
     }
 
     /// Returns about `n` records from `cursor` on, like [`DlhtTable::iter`], and the cursor of the next page. Cursors
-    /// survive every resize. If the table has changed its hash function since, the page holds all remaining records.
+    /// survive every resize. If the table has changed its hash function since the cursor was returned, the page holds
+    /// all remaining records.
     ///
     /// ```
     /// use icefield::Cursor;
@@ -655,8 +657,8 @@ impl<K: Word, V: Word, M: Threading> Table for DlhtTable<K, V, M>
 where
     Self: Send + Sync,
 {
-    // Single reads and writes are always inlined. In one measured loop inserts were 1.7 times as fast inlined as out of
-    // line, in another as fast (decision 0091).
+    // Single reads and writes are always inlined. In one measured loop, inlined inserts were 1.7 times as fast as
+    // inserts out of line; in another loop, both were equally fast (decision 0091).
     type Key = K;
     type Value = V;
 

@@ -1,7 +1,8 @@
 //! Batches (§3.3): operations in order, one at a time, with the memory latency of the next hundred overlapped.
 //!
-//! A ring entry is a bin of the index that was current when a stretch of the batch began. It stays valid while the
-//! stretch is pinned. If the bin's records have moved meanwhile, its header shows that.
+//! A batch runs in stretches of [`STRETCH`] operations. Each stretch is pinned and uses the index that is current when
+//! it begins. A ring entry is a bin of this index and stays valid for the whole stretch. If the bin's records have
+//! moved meanwhile, its header shows that.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -20,7 +21,7 @@ use crate::base::pipeline::{
 };
 use crate::base::sync::Line;
 
-/// The number of operations by which bins and link buckets are prefetched ahead.
+/// How many operations ahead bins are prefetched, and (`STAGE2`) how many operations ahead link buckets are.
 const RING: usize = MAX_RING;
 const STAGE2: usize = 32;
 /// The number of writes that run directly one after the other.
@@ -50,7 +51,7 @@ impl<M: Threading> Drop for LenDelta<'_, M> {
     }
 }
 
-/// The operation of a batch that runs now.
+/// The operation of a batch that is running.
 pub(super) struct BatchOp<'a, M: Threading> {
     core: &'a Core<M>,
     index: &'a Index,
@@ -196,8 +197,8 @@ impl<M: Threading> Core<M> {
     }
 }
 
-/// Prefetches the first link bucket of a bin that has been prefetched. Most bins have none; bucket 0 is prefetched
-/// then, which is always cached.
+/// Prefetches the first link bucket of a bin that has been prefetched. Most bins have none; for these, bucket 0 is
+/// prefetched, which is always cached.
 #[inline(always)]
 pub(super) fn peek(index: &Index, line: &Line) {
     prefetch_read(index.pool.address(Index::links_of(line).single()));
@@ -273,7 +274,7 @@ where
     }
 }
 
-/// Out of line, so that the loop stays small.
+/// Completes a get that [`Index::get_quick`] cannot answer. Out of line, so that the loop stays small.
 #[inline(never)]
 pub(super) fn get_slowly<M: Threading>(index: &Index, line: &Line, key: u64) -> Option<u64> {
     match index.get_slowly::<M>(line, key) {

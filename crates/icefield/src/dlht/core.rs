@@ -25,7 +25,7 @@ pub(super) struct Core<M: Threading> {
     current: AtomicPtr<Index>,
     pub(super) count: M::Count,
     pub(super) plan: Plan,
-    /// The hash functions of all generations so far. The current one is the last, or will be added soon.
+    /// The hash functions of all generations so far. The current function is the last one, or is about to be added.
     hashers: Mutex<Vec<Hasher>>,
     /// Keeps replaced indexes until no request can reach them.
     reclaimer: M::Reclaimer,
@@ -228,11 +228,11 @@ impl<M: Threading> Core<M> {
         }
     }
 
-    /// Returns the index to which a writer's bin has moved, after writers are admitted there. Helps a little with the
-    /// transfer.
+    /// Returns the index to which a writer's bin has moved, after waiting until it admits writers. Helps a little with
+    /// the transfer.
     fn follow<'g>(&self, index: &'g Index) -> Result<&'g Index> {
         let next = index.next().ok_or(Error::Full)?;
-        // An error here concerns the bin of another thread.
+        // An error concerns only the bins of other threads, so it is ignored.
         let _ = self.help(index, HELP_WHEN_MOVED);
         let mut rounds = 0;
         // Acquire (E3): pairs with `advance`.
@@ -294,7 +294,7 @@ impl<M: Threading> Core<M> {
         }
     }
 
-    /// Moves all records to an index that takes `records` in total, if that is a larger one.
+    /// Moves all records to an index that takes `records` in total, if that index is larger than the present one.
     pub(super) fn reserve(&self, records: u64) -> Result<()> {
         let size = self.plan.size_for(records);
         self.resize(|index| (size.bits > index.size.bits).then_some(size))

@@ -43,8 +43,8 @@ impl Picture {
 impl Index {
     /// Returns the value of `key`, or its absence, if the primary bucket of `line` is sufficient for that and the bin
     /// does not change meanwhile. Otherwise returns `None`, and the caller uses [`Index::get_slowly`]. No branch
-    /// depends on the position of the key. One branch depends on whether the key was found, as the caller's next one
-    /// usually does.
+    /// depends on the position of the key. One branch depends on whether the key was found; usually the caller branches
+    /// on that next as well.
     #[inline(always)]
     pub(super) fn get_quick<M: Threading>(
         isa: impl Isa,
@@ -55,12 +55,13 @@ impl Index {
         M::pause();
         let slots = (header.valid() << PRIMARY_SHIFT) as u32 & PRIMARY_KEYS;
         let found = line.find_keys(isa, key) & slots;
-        // If no key was found, this is the position of another word, which is not used.
+        // If no key was found, this is the position of some other word, whose value is not used.
         let word = (found.trailing_zeros() as usize + 1) & 7;
         // Relaxed, here and for the keys: validated below.
         let value = line.0[word].load(Ordering::Relaxed);
         M::pause();
-        // Acquire (E2): pairs with the Release stores to slots. A reader that saw one sees the header change before it.
+        // Acquire (E2): pairs with the Release stores to slots. A reader that saw such a store also sees the header
+        // change that preceded it.
         fence(Ordering::Acquire);
         let later = Header(line.0[HEADER].load(Ordering::Relaxed));
         let quiet = header.is_quiet_until(later);
@@ -70,14 +71,14 @@ impl Index {
         Self::get_none(quiet, header)
     }
 
-    /// The part of [`Index::get_quick`] for a key that is not in the primary bucket. Out of line, so that hits have
-    /// their own branch instead of a selection among all outcomes.
+    /// The part of [`Index::get_quick`] for a key that is not in the primary bucket, or a bin that has changed. Out of
+    /// line, so that hits have their own branch instead of a selection among all outcomes.
     #[inline(never)]
     fn get_none(quiet: bool, header: Header) -> Option<Option<u64>> {
         (quiet & (header.valid() & LINK_SLOTS == 0)).then_some(None)
     }
 
-    /// Returns the value of `key` in this index, in all cases.
+    /// Returns the value of `key` in this index, or its absence.
     #[inline]
     pub(super) fn get<M: Threading>(&self, line: &Line, key: u64) -> Step<Option<u64>> {
         match Self::get_quick::<M>(Native::default(), line, key) {
@@ -160,7 +161,7 @@ impl Index {
             .is_some_and(|next| next.entry == Entry::Clear && next.open.load(Ordering::Acquire))
     }
 
-    /// Returns the slot with `key` among `slots` (lower bits, as in the header).
+    /// Returns the slot with `key` among `slots` (a mask of the lower bits of slot states).
     #[inline]
     pub(super) fn find<'a>(&'a self, line: &'a Line, slots: u64, key: u64) -> Option<Hit<'a>> {
         let hit = Self::find_primary(line, slots, key);

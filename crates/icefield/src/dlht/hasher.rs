@@ -69,7 +69,7 @@ impl Hasher {
         if self.modulo { hash.reverse_bits() } else { hash }
     }
 
-    /// Returns the bin, of 2^`bits`, at `place` in a scan.
+    /// Returns the number of the bin at position `place` in a scan of 2^`bits` bins.
     pub(super) fn bin_at(&self, place: u64, bits: u32) -> u64 {
         if self.modulo && bits > 0 { place.reverse_bits() >> (64 - bits) } else { place }
     }

@@ -102,7 +102,7 @@ impl Header {
         Self((self.0 | CLAIMED).wrapping_add(ONE_VERSION))
     }
 
-    /// From `Claimed` to `NoTransfer`. The version stays, because the claim has changed it.
+    /// From `Claimed` to `NoTransfer`. The version stays, because the claim has already changed it.
     #[inline(always)]
     pub(super) fn released(self) -> Self {
         Self(self.0 & !CLAIMED)

@@ -52,11 +52,11 @@ pub struct Index {
     pub(super) transfer: Transfer,
 }
 
-/// The progress of the transfer, on other lines than the fields that every request reads.
+/// The progress of the transfer, not on the lines of the fields that every request reads.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct Transfer {
-    /// The first bin that no thread has been assigned to move.
+    /// The first bin that has not been assigned to a thread to be moved.
     pub(super) cursor: AtomicU64,
     /// The number of moved bins.
     pub(super) moved: AtomicU64,
@@ -152,9 +152,9 @@ impl Index {
         }
     }
 
-    /// Performs one step of freeing the memory of an index that requests can no longer reach. Breaks if a snapshot
-    /// still keeps the index. Freeing gigabytes at once would delay one request by the time that a thousand others
-    /// take.
+    /// Performs one step of freeing the memory of an index that requests can no longer reach. Returns `Break` after the
+    /// last step, or if a snapshot still keeps the index. Freeing gigabytes in one step would delay one request by the
+    /// time of a thousand others.
     pub(super) fn dismantle(index: &mut Arc<Index>) -> ControlFlow<()> {
         index.leave();
         let Some(own) = Arc::get_mut(index) else { return ControlFlow::Break(()) };
@@ -174,7 +174,7 @@ impl Index {
 
     #[inline(always)]
     pub(super) fn links_of(line: &Line) -> Links {
-        // Relaxed: callers have seen a header that was stored later, or only need a hint.
+        // Relaxed: callers have seen a header that was stored after the links, or only need a hint.
         Links(line.0[LINKS].load(Ordering::Relaxed))
     }
 

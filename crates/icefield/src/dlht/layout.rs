@@ -15,7 +15,7 @@ use crate::base::sync::{AtomicU64, Line, Lines, Ordering};
 /// Word positions in a primary bucket.
 pub(super) const HEADER: usize = 0;
 pub(super) const LINKS: usize = 1;
-/// The positions of keys in a line: the even words. In a primary bucket, only those after header and links.
+/// Masks of the words of a line that hold keys: the even words; in a primary bucket, only those after header and links.
 pub(super) const PRIMARY_KEYS: u32 = 0b0101_0100;
 pub(super) const LINK_KEYS: u32 = 0b0101_0101;
 /// A header's slot states, shifted left by this, are aligned with the keys of a primary bucket.
@@ -23,7 +23,7 @@ pub(super) const PRIMARY_SHIFT: u32 = 2;
 /// The lower bits of the slot states beyond the primary bucket.
 pub(super) const LINK_SLOTS: u64 = 0x1555_5540;
 
-/// The number of slots in the primary bucket, and in it and the single link bucket.
+/// The number of slots in the primary bucket, and (`SINGLE_SLOTS`) in the primary and the single link bucket together.
 pub(super) const PRIMARY_SLOTS: u32 = 3;
 const SINGLE_SLOTS: u32 = 7;
 
@@ -32,8 +32,8 @@ const _: () = assert!(super::header::SLOTS_PER_BIN == SINGLE_SLOTS + 8);
 const _: () = assert!(align_of::<Line>() == 64);
 const _: () = assert!(PRIMARY_KEYS == 1 << 2 | 1 << 4 | 1 << 6);
 
-/// The three link buckets of a bin: how far a header's slot states must be shifted right to be aligned with the keys of
-/// the bucket, and the number of its first slot.
+/// For each of the three link buckets of a bin: how far a header's slot states must be shifted right to be aligned with
+/// the keys of the bucket, and the number of the bucket's first slot.
 pub(super) const LINK_BUCKETS: [(u32, u32); 3] = [(6, 3), (14, 7), (22, 11)];
 
 /// The two link numbers of a bin, in one word.
@@ -68,7 +68,7 @@ impl Links {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place<'a> {
     line: &'a Line,
-    /// The word of the key, which is even.
+    /// The position of the key's word, which is even.
     word: usize,
 }
 
@@ -89,15 +89,15 @@ impl<'a> Place<'a> {
     }
 }
 
-/// The link buckets of an index. Their number is fixed. Bins take one or two at a time and never return them. A bucket
-/// whose thread lost the race to chain it goes to a stack.
+/// The link buckets of an index. Their number is fixed. Bins take one or two at a time and never return them. If a
+/// thread loses the race to chain a bucket, the bucket goes to a stack, from which it is taken again.
 #[derive(Debug)]
 pub(super) struct Pool {
     buckets: Lines,
     counts: Counts,
 }
 
-/// Words that inserts change, on other lines than those that every request reads.
+/// Words that inserts change, not on the lines of the fields that every request reads.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Counts {
@@ -139,8 +139,8 @@ impl Pool {
         self.buckets.as_ptr().wrapping_add(number)
     }
 
-    /// Returns the place of `slot` in the bin of `line`. Chains link buckets to the bin if it does not have that of the
-    /// slot yet. Returns `None` if no bucket is left.
+    /// Returns the place of `slot` in the bin of `line`. First chains the slot's link bucket to the bin if the bin does
+    /// not have it yet. Returns `None` if no bucket is left.
     #[inline(always)]
     pub(super) fn place<'a, M: Exchange>(&'a self, line: &'a Line, slot: u32) -> Option<Place<'a>> {
         if slot < PRIMARY_SLOTS {
@@ -176,7 +176,7 @@ impl Pool {
     pub(super) fn chain<M: Exchange>(&self, line: &Line, double: bool) -> Option<Links> {
         let number = if double { self.take_two::<M>() } else { self.take_one::<M>() };
         loop {
-            // Acquire (E5): a bucket that another thread gave this bin.
+            // Acquire (E5): pairs with the exchange of a thread that has chained a bucket to this bin.
             let links = Links(line.0[LINKS].load(Ordering::Acquire));
             let present = if double { links.double() } else { links.single() };
             if present != 0 {
@@ -227,7 +227,8 @@ impl Pool {
             if number == 0 {
                 return None;
             }
-            // Relaxed: if another thread has taken the bucket, this value is garbage, and the count has changed.
+            // Relaxed: if another thread has taken the bucket, this value is garbage, but then the count has changed
+            // and the exchange fails.
             let below = self.bucket(number as usize).0[0].load(Ordering::Relaxed);
             let next = (top >> 32).wrapping_add(1) << 32 | below & u64::from(u32::MAX);
             if M::exchange(&self.counts.returned, top, next) {

@@ -25,7 +25,7 @@ impl LinkPool {
         self.pool.take_one::<Shared>()
     }
 
-    /// Returns a bucket that was taken to the pool.
+    /// Gives a bucket that was taken back to the pool.
     pub fn give_back(&self, number: u64) {
         self.pool.give_back::<Shared>(number);
     }

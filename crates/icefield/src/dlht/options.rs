@@ -82,7 +82,7 @@ impl<K: Word, V: Word, M: Threading> DlhtOptions<K, V, M> {
         self
     }
 
-    /// Forbids inserts to grow the table: an insert that finds no room is refused with [`Error::Full`].
+    /// Forbids inserts from growing the table: an insert that finds no room is refused with [`Error::Full`].
     ///
     /// ```
     /// use icefield::{Dlht, Error, Table};
@@ -123,7 +123,7 @@ impl<K: Word, V: Word, M: Threading> DlhtOptions<K, V, M> {
         self
     }
 
-    /// For tests: makes the allocations fail that `faults` selects.
+    /// For tests: the allocations that `faults` selects fail.
     #[cfg(any(test, feature = "sim"))]
     #[doc(hidden)]
     #[must_use]

@@ -9,13 +9,14 @@ use crate::base::hash::Seed;
 use crate::storage::FaultPlan;
 use crate::{Error, Result};
 
-/// An index with fewer bins grows whenever it is full: memory is not a concern yet, and small numbers vary too much.
+/// An index with fewer bins grows whenever it is full: its memory is small, and its fill varies too much by chance to
+/// detect crowding.
 const SMALL_BINS: u64 = 1 << 12;
 /// An index with at least this many bins grows by a factor of two.
 const BIG_BINS: u64 = 1 << 26;
 /// If a full index holds less than this share of its capacity, its keys crowd into few bins.
 const CROWDED: f64 = 0.25;
-/// The largest number of bins, as a logarithm: 4 PiB.
+/// The logarithm of the largest number of bins, which occupy 4 PiB.
 const MAX_BITS: u32 = 46;
 /// Link bucket numbers have 32 bits, and a pair of buckets is identified by the first.
 const MAX_LINKS: f64 = (u32::MAX - 2) as f64;

@@ -11,7 +11,7 @@ use super::index::Index;
 use super::mode::Threading;
 use crate::Result;
 
-/// The number of bits of a position: more than an index can have bins.
+/// Number of bits of a position. An index has fewer bins than there are positions.
 const PLACE_BITS: u32 = 48;
 const END: u64 = 1 << PLACE_BITS;
 /// The other bits of a cursor hold the generation of the hash function.
@@ -21,7 +21,7 @@ const GENERATION_BITS: u32 = 64 - PLACE_BITS;
 struct Rehashed;
 
 impl<M: Threading> Core<M> {
-    /// Adds about `n` records from `cursor` on to `records`, and returns the cursor of the next page.
+    /// Appends about `n` records, starting at `cursor`, to `records`. Returns the cursor of the next page.
     pub(super) fn scan(
         &self,
         cursor: u64,
@@ -52,7 +52,8 @@ impl<M: Threading> Core<M> {
         }
     }
 
-    /// Adds all records from `place` on in the order of a hash function, while they are being moved to another order.
+    /// Adds all records at or after `place` in the order of the hash function `generation`, while records are being
+    /// moved to an index with another order.
     fn scan_between(
         &self,
         index: &Index,
@@ -67,8 +68,8 @@ impl<M: Threading> Core<M> {
         };
         let mut all = Vec::new();
         let mut next = Some(index);
-        // Records move only forward: a record that has left its bin is found in a later index when that is read. It may
-        // also have been read before it left.
+        // Records move only to later indexes. A record that leaves its bin before the bin is read is found in a later
+        // index. A record that leaves its bin afterwards may be read twice; the duplicate is removed below.
         while let Some(index) = next {
             let pictures = (0..index.len()).filter_map(|bin| index.picture::<M>(index.bin(bin)));
             pictures.for_each(|picture| all.extend(picture.records()));
@@ -136,7 +137,7 @@ fn collect<M: Threading>(
             records.extend(picture.records().iter().filter(wanted));
             continue;
         }
-        // A bin leaves only after the next index has been installed.
+        // The records of a bin leave it only after the next index has been installed.
         let Some(next) = index.next() else { continue };
         if next.hasher.generation != index.hasher.generation {
             return Err(Rehashed);

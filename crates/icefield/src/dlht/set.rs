@@ -225,7 +225,7 @@ impl<K: Word> DlhtSet<K> {
         plain(self.core.shrink());
     }
 
-    /// Removes all keys at one moment.
+    /// Removes all keys in one atomic step.
     ///
     /// ```
     /// let set = icefield::DlhtSet::from_iter([1_u32]);
@@ -259,8 +259,8 @@ impl<K: Word> DlhtSet<K> {
         self.core.prefetch(key.to_word());
     }
 
-    /// Returns an iterator over the keys. It is weakly consistent: it returns every key that is present throughout
-    /// exactly once.
+    /// Returns an iterator over the keys. It is weakly consistent: a key that is present during the whole iteration is
+    /// returned exactly once.
     ///
     /// ```
     /// assert_eq!(icefield::DlhtSet::from_iter([1_u32]).iter().collect::<Vec<_>>(), [1]);

@@ -120,8 +120,8 @@ impl<K: Word, V: Word, M: Threading> fmt::Debug for Shadow<'_, K, V, M> {
     }
 }
 
-/// The shadow inserts of batches that have neither committed nor aborted, from [`DlhtTable::shadows`]. Dropping it
-/// aborts all of them; forgetting it holds their keys forever.
+/// The shadow inserts of batches that have neither committed nor aborted, from [`DlhtTable::shadows`]. Dropping this
+/// value aborts all of them; forgetting it holds their keys forever.
 ///
 /// ```
 /// use icefield::{Dlht, NotShadowed, OnFailure, Op};
@@ -163,8 +163,8 @@ impl<'a, K: Word, V: Word, M: Threading> Shadows<'a, K, V, M> {
         self.len() == 0
     }
 
-    /// Makes all records visible that are held now, one after the other in the order of their inserts: other threads
-    /// may see the first before the last. Never needs room: the slots are already reserved.
+    /// Makes the records that are held now visible, one after the other in the order of their inserts: other threads
+    /// may see the first record before the last. Never needs room: the slots are already reserved.
     ///
     /// ```
     /// use icefield::{OnFailure, Op};
@@ -215,7 +215,7 @@ impl<'a, K: Word, V: Word, M: Threading> Shadows<'a, K, V, M> {
     }
 
     fn resolve(&self, new: SlotState) {
-        // Take the records out of the lock first, so that no table operation runs under it.
+        // Take the records and release the lock first, so that no table operation runs under the lock.
         let records = std::mem::take(&mut *self.held.records());
         for (key, _) in records {
             let settled = self.table.core.resolve(key, new);

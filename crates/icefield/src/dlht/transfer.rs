@@ -66,18 +66,19 @@ impl<M: Threading> Core<M> {
         if self.plan.fixed || bytes > self.plan.max_bytes { Err(Error::Full) } else { Ok(()) }
     }
 
-    /// Creates the next index, unless there is one. Returns whether it did. A resize to the same size changes the hash
-    /// function.
+    /// Creates the next index, unless there is one. Returns whether it created one. A resize to the same size changes
+    /// the hash function.
     pub(super) fn make_next(&self, index: &Index, size: Size, entry: Entry) -> Result<bool> {
         let crowded = entry == Entry::Resize && size.bits == index.size.bits;
         let hasher = if crowded { index.hasher.successor() } else { index.hasher };
         Ok(index.install(self.plan.index(size, hasher, entry)?))
     }
 
-    /// Takes the next `bins` bins of `index`, if any are left, and moves those that no other thread moves.
+    /// Assigns the next `bins` bins of `index` to this thread, if any are left, and moves those that no other thread
+    /// has begun to move.
     pub(super) fn help(&self, index: &Index, bins: u64) -> Result<()> {
         let cursor = &index.transfer.cursor;
-        // Relaxed, all: the header of a bin decides which thread moves it.
+        // All accesses to the cursor are Relaxed: the header of a bin decides which thread moves it.
         if cursor.load(Ordering::Relaxed) >= index.len() {
             return Ok(());
         }
@@ -88,7 +89,8 @@ impl<M: Threading> Core<M> {
             match self.move_bin(index, bin) {
                 Ok(count) => moved += count,
                 Err(error) => {
-                    // The remaining bins are assigned again together with this one.
+                    // `move_bin` has reset the cursor to this bin, so the remaining bins are assigned again together
+                    // with it.
                     result = Err(error);
                     break;
                 }
@@ -135,11 +137,11 @@ impl<M: Threading> Core<M> {
         while !index.is_left() {
             let done = self.help(index, CHUNK);
             if let Err(error) = done {
-                // A `clear` has no way back: its bins stay frozen. It copies fewer records than there were, so an
-                // attempt will find memory for them.
+                // A `clear` cannot be undone, because bins that it has frozen stay frozen: it is repeated until there
+                // is memory. It copies shadow inserts only, so it needs less memory than the records did.
                 match index.next() {
                     Some(next) if next.entry != Entry::Clear => {
-                        // Release (E3): the snapshot fails and must not make writers wait.
+                        // Release (E3): a failed snapshot must not make writers wait.
                         next.open.store(true, Ordering::Release);
                         return Err(error);
                     }
@@ -213,7 +215,8 @@ impl<M: Threading> Core<M> {
                 records.push(Moving { key, value, state });
             }
         }
-        // With the same hash function and no fewer bins, only this bin's records go to their bins in the next index.
+        // If the next index has the same hash function and at least as many bins, each of its bins receives records of
+        // one old bin only.
         let alone =
             next.hasher.generation == index.hasher.generation && next.size.bits >= index.size.bits;
         let mut rest = records.as_mut();

@@ -1,4 +1,5 @@
-//! The conversion between types and words: each operation once, with its errors. The public interfaces call these.
+//! Converts between types and words. Each operation is defined here once, with its errors; the public interfaces call
+//! it.
 
 use std::ops::ControlFlow;
 

@@ -43,7 +43,7 @@ pub(super) enum Outcome {
     Inserted,
     /// The key had this value, which was replaced or removed.
     Replaced(u64),
-    /// Nothing changed; the key has this value.
+    /// Nothing changed; the key has this value or, if `None`, is absent.
     Kept(Option<u64>),
     /// Nothing changed; a shadow insert holds the key.
     Shadowed,
@@ -54,7 +54,7 @@ enum Published {
     Yes,
     /// Another thread has inserted the key meanwhile. The slot is free again.
     Forestalled,
-    /// The bin is in transfer, which does not copy the reserved slot.
+    /// The records of the bin have moved to the next index; reserved slots are not copied.
     Moved,
 }
 
@@ -102,7 +102,8 @@ impl Index {
         }
     }
 
-    /// Tries a write with the slot found under `header`. `None`: search again.
+    /// Tries a write, given the slot of the key when the header was `header`. Returns `None` if the caller must search
+    /// again.
     #[inline(always)]
     fn try_store<M: Threading>(
         &self,
@@ -140,7 +141,7 @@ impl Index {
         }
     }
 
-    /// Tries a write whose key was found. `None`: search again.
+    /// Tries a write of a key that was found. Returns `None` if the caller must search again.
     #[inline(always)]
     fn store_over<M: Threading>(
         line: &Line,
@@ -174,8 +175,8 @@ impl Index {
         Some(Outcome::Replaced(present))
     }
 
-    /// Changes the slot that this thread reserved to state `new`, after another change of the bin. If the key is in the
-    /// bin by now, frees the slot instead.
+    /// Changes the slot that this thread reserved to state `new`, after another thread has changed the header. If the
+    /// bin now contains the key, frees the slot instead.
     #[inline(never)]
     fn publish_slowly<M: Threading>(
         &self,
@@ -196,7 +197,7 @@ impl Index {
         }
     }
 
-    /// Removes `key` if its value is `expected`, or in any case if that is `None`. Returns the value found.
+    /// Removes `key` if its value is `expected` or if `expected` is `None`. Returns the value found.
     #[inline(always)]
     pub(super) fn take<M: Threading>(
         &self,
@@ -231,7 +232,8 @@ impl Index {
         }
     }
 
-    /// Tries a removal with the slot found under `header`. `None`: search again.
+    /// Tries a removal, given the slot of the key when the header was `header`. Returns `None` if the caller must
+    /// search again.
     #[inline(always)]
     fn try_take<M: Threading>(
         line: &Line,
@@ -273,7 +275,7 @@ impl Index {
     }
 
     /// Returns the header of a bin that can be written to, or `None` if the records have moved to the next index. Waits
-    /// for the three instructions of an update, and for the transfer of this one bin.
+    /// while an update has claimed the bin (three instructions), and while a thread moves this bin.
     #[inline(always)]
     pub(super) fn settled<M: Threading>(&self, line: &Line) -> Option<Header> {
         let header = Self::header(line);

@@ -37,8 +37,8 @@ impl Exclusion {
     }
 }
 
-/// After this number of rounds a waiting thread sleeps: the holder may be an operation on the whole table, which can take
-/// seconds.
+/// After this number of rounds a waiting thread sleeps: the holder may be an operation on the whole table, which can
+/// last seconds.
 const PATIENCE: u32 = 1 << 10;
 const PAUSE: Duration = Duration::from_micros(50);
 

@@ -21,7 +21,7 @@ pub trait Design: Sized + 'static {
     const ALLOWS_DISK: bool = false;
     /// The options that only this design has.
     type Settings: Clone + Default + fmt::Debug;
-    /// The form of the engine's records, given those of the user's types.
+    /// The form of the engine's records, given the forms of the user's keys and values.
     type Form<K: StoredForm, V: StoredForm>: RecordForm;
     type Engine<R: RecordForm, M: Medium>: Engine<Medium = M>;
 
@@ -40,7 +40,7 @@ pub trait Design: Sized + 'static {
     ) -> Result<(Self::Engine<R, M>, RecoveryReport)>;
 }
 
-/// The writes of one key.
+/// The kinds of writes to one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteKind {
     /// Insert only if absent; the present value is the result.
@@ -69,7 +69,7 @@ impl WriteKind {
 /// returns ends the scan.
 pub type OnDamage<'a, K> = dyn FnMut(Option<K>, Error) -> Result<()> + 'a;
 
-/// One page of records as their caller takes them.
+/// One page of a scan: records in the form that the caller takes, and the start of the next page.
 pub struct Scanned<K, V> {
     pub(crate) records: Vec<(K, V)>,
     pub(crate) next: Option<Cursor>,
@@ -108,16 +108,15 @@ pub trait Mixed<'a> {
     fn value(&self, index: usize) -> Raw<'a>;
     /// Fills in the result of an operation, given the value that its key had before.
     fn fill(&mut self, index: usize, before: Option<<Self::Take as Take>::Out>);
-    /// Returns whether an operation that has run found its key occupied or absent.
+    /// Returns whether an operation that has run failed because its key was occupied or absent.
     fn failed(&self, index: usize) -> bool;
 }
 
-/// The operations on keys. They mean what those of the same names in [`Table`](crate::Table) do.
+/// The operations on keys. Each does the same as the function of that name in [`Table`](crate::Table).
 pub trait Operations {
     fn get<T: Take>(&self, key: &Raw<'_>, take: T) -> Result<Option<T::Out>>;
     fn contains(&self, key: &Raw<'_>) -> Result<bool>;
-    /// Runs one write; the value of a removal is [`Raw::NONE`]. Returns the value before it, if the kind of write has
-    /// that as a result.
+    /// Runs one write; the value of a removal is [`Raw::NONE`]. Returns the previous value if `kind` has a result.
     fn write<T: Take + Copy>(
         &self,
         kind: WriteKind,
@@ -140,8 +139,8 @@ pub trait Operations {
         take: T,
         found: impl FnMut(usize, Option<T::Out>),
     ) -> Result<()>;
-    /// Runs `count` writes of one kind in order; passes the results of [`Operations::write`] to `answer`, in order,
-    /// each once it is durable. For a kind of write without a result, `answer` is not called.
+    /// Runs `count` writes of one kind in order. Passes the result of each, as [`Operations::write`] returns it, to
+    /// `answer` in order, once the write is durable. For a kind of write without a result, `answer` is not called.
     fn write_batch<'k, 'v, T: Take + Copy>(
         &self,
         kind: WriteKind,
@@ -155,8 +154,8 @@ pub trait Operations {
     fn prefetch(&self, key: &Raw<'_>);
 }
 
-/// The operations on a table as a whole. They mean what those of the same names in [`Table`](crate::Table) and
-/// [`Durable`](crate::Durable) do.
+/// The operations on a table as a whole. Each does the same as the function of that name in [`Table`](crate::Table) or
+/// [`Durable`](crate::Durable).
 pub trait Maintenance {
     type Medium: Medium;
 

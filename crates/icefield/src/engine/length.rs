@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64};
 use crate::Result;
 use crate::base::counter::ShardedCounter;
 
-/// One count for each parity of the generation: a writer that `clear` overtakes adds to the count of the old
-/// generation, which is not read any more.
+/// The number of records. There is one count for each parity of the generation, so that a writer that `clear` overtakes
+/// adds to the count of the old generation, which is not read any more.
 pub(crate) struct Length {
     counts: [Count; 2],
     /// Serialises scans that count all records.

@@ -1,4 +1,4 @@
-//! Keys as the operations of an engine take them.
+//! The form in which the operations of an engine take keys.
 
 use crate::types::Raw;
 
@@ -9,8 +9,8 @@ pub(crate) const MAX_BYTES: usize = 16 << 20;
 #[derive(Clone, Copy)]
 pub(crate) struct LookupKey<'a> {
     pub(crate) hash: u64,
-    /// The word of a key that is one, otherwise 0. It is copied because a value behind a reference is loaded again after
-    /// every acquire load.
+    /// The key if it is a word, otherwise 0. A copy, because the compiler would load a word behind the reference again
+    /// after every acquire load.
     pub(crate) word: u64,
     pub(crate) key: &'a Raw<'a>,
 }

@@ -64,8 +64,8 @@ impl Mending {
         }
     }
 
-    /// Extends a file of blocks with zeros to what its allocator has handed out, as far as that is known. Clears the
-    /// allocator's other words.
+    /// Extends a file of blocks with zeros to the length that its allocator has handed out, if that is known. Clears
+    /// the allocator's other words.
     pub(crate) fn lengthen_pool(
         &self,
         storage: &impl Medium,
@@ -85,7 +85,7 @@ impl Mending {
 pub(crate) fn recorded(storage: &impl Medium) -> Option<u64> {
     let (region, identity) = superblock::read(storage).ok()?;
     match superblock::session_end(storage, &region) {
-        // A blind put of Plush does not check whether its key is present.
+        // Plush only estimates the number, because its blind puts do not check whether the key is present.
         Ok(SessionEnd::Clean(records)) if identity.design != "plush" => Some(records),
         _ => None,
     }

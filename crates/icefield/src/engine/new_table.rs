@@ -19,7 +19,8 @@ pub(crate) fn create_at<D: Design, R: RecordForm>(
     D::create(common, settings, storage)
 }
 
-/// Creates a table at `path` for what a salvage of the table on `storage` finds, with room for `records` records.
+/// Creates a table at `path`, with room for `records` records, for those that a salvage of the table on `storage`
+/// finds.
 pub(crate) fn create_for_salvage<D: Design, R: RecordForm>(
     storage: &impl Medium,
     records: u64,

@@ -235,7 +235,7 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
         self.core.change(&[Change::Remove(key.to_word())])
     }
 
-    /// Removes one pair, and only one if it is present several times; returns whether it was present.
+    /// Removes one pair, or one of several equal pairs; returns whether there was one.
     ///
     /// ```
     /// let index = icefield::JoinIndex::in_memory(&[2, 2], &[20, 21])?;
@@ -250,10 +250,10 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
         self.core.change(&[Change::RemovePair(key.to_word(), payload)]).map(|pairs| pairs > 0)
     }
 
-    /// Merges the present generation and its delta store into the next generation. Probes continue meanwhile; other
-    /// changes wait. The report contains whether the merge went bucket by bucket or rebuilt the index. A crash during
-    /// the call leaves the present generation and its delta store. Two generations are on the medium for a moment; the
-    /// space of a large old one may be freed shortly after the call has returned.
+    /// Merges the present generation and its delta store into the next generation. Probes continue meanwhile; changes
+    /// wait. The report's `kind` shows whether the merge copied group by group or rebuilt the index. A crash during the
+    /// call leaves the present generation and its delta store. Both generations take space on the medium until the old
+    /// one is freed; a large one may be freed shortly after the call has returned.
     ///
     /// ```
     /// let index = icefield::JoinIndex::in_memory(&[2, 2], &[20, 21])?;
@@ -387,7 +387,7 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
         self.core.view().frame.storage.path().to_owned()
     }
 
-    /// Returns what opening found.
+    /// Returns the report of the opening, for example whether the index had been closed.
     ///
     /// ```
     /// use icefield::JoinIndex;

@@ -81,7 +81,7 @@ impl Bitmap {
         &self.words
     }
 
-    /// Returns the bits, eight in a byte, in the order of Arrow. Bits beyond the end are zero.
+    /// Returns the bits, eight in a byte, in the bit order of Apache Arrow. Bits beyond the end are zero.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let bytes = self.words.iter().flat_map(|word| word.to_le_bytes());

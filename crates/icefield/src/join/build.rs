@@ -11,8 +11,8 @@
 //!    the one before, which takes twice as long.
 //! 4. *Seal*. Writes wide groups, checksums of all blocks, and the header.
 //!
-//! Beside the file, a build takes the histograms, a buffer of 256 bytes a share for each thread, and for the share that
-//! a thread settles 16 bytes a bucket and 24 a record, at most 24 MiB.
+//! Beside the file, a build takes memory for the histograms; for each thread, 256 bytes a share while it scatters; and
+//! for each thread, 16 bytes a bucket and 24 bytes a record (at most 24 MiB) of the share that it settles.
 
 use std::ops::Range;
 
@@ -57,7 +57,7 @@ impl Places {
         self.counts.iter().sum()
     }
 
-    /// Reduces the number of shares by joining neighbours, a power of two of them.
+    /// Reduces the number of shares to `shares`, a divisor of the present number, by joining neighbours.
     fn coarsen(&mut self, shares: usize) {
         let together = self.shares / shares.max(1);
         self.counts = self.counts.chunks(together).map(|counts| counts.iter().sum()).collect();
@@ -200,8 +200,8 @@ impl<M: Medium> Site<'_, M> {
                 }
                 self.storage.flush(records.as_ptr().cast(), size_of_val(records));
                 if self.storage.fence_syncs() {
-                    // A sync covers everything between the flushed ranges. One sync for both the records and the lines
-                    // would also write other shares again.
+                    // A sync writes everything between the first and the last flushed byte. One sync for both the
+                    // records and the lines would also write the shares between them again.
                     self.storage.try_fence()?;
                 }
                 settler.write_lines(self, region)?;
@@ -304,7 +304,7 @@ impl Settler {
         self.lines.resize(groups, [0; 8]);
     }
 
-    /// Returns the group of a hash in this share, and the bucket.
+    /// Returns the numbers, within this share, of a hash's group and of its bucket.
     #[inline(always)]
     fn place(&self, hash: u64, groups: u64) -> (usize, usize) {
         let group = share_of(hash, groups).wrapping_sub(self.first_group) as usize;
@@ -355,7 +355,8 @@ impl Settler {
     }
 
     /// Moves each record to its bucket, cycle by cycle: the record in hand takes the next place of its bucket, and the
-    /// record that was there is in hand next. The cycle ends with a record that belongs to the place taken from first.
+    /// record that was there is in hand next. The cycle ends with a record that belongs to the place from which the
+    /// first one was taken.
     fn permute<M: Medium>(
         &mut self,
         site: &Site<'_, M>,

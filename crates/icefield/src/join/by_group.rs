@@ -129,7 +129,7 @@ struct Writer<'a, 's, M> {
 }
 
 impl<M: Medium> Writer<'_, '_, M> {
-    /// Writes a share's groups with `changes`. The range of their records is `records`.
+    /// Writes a share's groups with `changes`. `records` is the range of their records in the new generation.
     fn write(
         &mut self,
         groups: Range<u64>,
@@ -251,7 +251,7 @@ fn with_added(records: &[u8], ends: u128, changes: &[Placed], out: &mut Vec<u8>)
         out.extend_from_slice(records.get(copied..end)?);
         out.extend_from_slice(as_bytes(&[[*key, *payload]]));
         copied = end;
-        // This bucket and those behind it end a record later.
+        // This bucket and those behind it end one record later.
         after += ONES << (8 * bucket);
     }
     out.extend_from_slice(records.get(copied..)?);

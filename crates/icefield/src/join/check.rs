@@ -147,7 +147,7 @@ fn check_bucket<M: Medium>(
     Ok(())
 }
 
-/// I5: the delta log has no gap, nothing follows it, and the number of pairs is as counted.
+/// I5: the delta log has no gap, only zeros follow it, and the index has as many pairs as its length says.
 fn check_delta<M: Medium>(
     view: &View<M>,
     writes: bool,
@@ -171,7 +171,7 @@ fn check_delta<M: Medium>(
         Err(error) => return Err(error),
     }
     let mark = watermark(storage, &view.frame.table, sums, view.root.generation)?;
-    // Beside a writer, it may be that of a newer generation.
+    // If another handle is writing, the watermark may belong to a newer generation.
     if mark == Watermark::Odd && view.frame.root()?.generation == view.root.generation {
         faults.push("I5: the watermark is damaged".into());
     }

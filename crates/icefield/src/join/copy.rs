@@ -1,8 +1,8 @@
 //! Backups: a copy of one generation, with a prefix of its log.
 //!
-//! Neither changes: a base is sealed, and a log only grows. So a copy needs no lock; beside a merge, it contains a
-//! generation that was the present one. The superblock and the root words are written anew, because those of the source
-//! may be changing.
+//! The copied parts do not change: a base is sealed, and a log only grows. So a copy needs no lock. A copy made during
+//! a merge contains the generation that was present when the copy began. The superblock and the root words are written
+//! anew, because those of the source may be changing.
 
 use std::path::Path;
 use std::sync::Arc;

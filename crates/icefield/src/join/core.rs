@@ -37,8 +37,8 @@ pub enum OnFull {
     Refuse,
 }
 
-/// Opens the directory of an index again, for an index that was opened without the directory's lock. Uses the directory
-/// that the frame holds open, because its path may name another one by now.
+/// Opens the directory of an index again, if the index was opened without the directory's lock. Uses the directory that
+/// the frame holds open, because the path may name another directory by now.
 pub(super) struct Reopen<M: Medium> {
     /// Finds the present generation.
     pub(super) look: Box<LookAgain<M>>,
@@ -63,7 +63,7 @@ pub(super) struct Core<M: Medium> {
     on_full: OnFull,
 }
 
-/// The state that only the one writer of an index has.
+/// The state that a handle has if it is the index's writer.
 struct Writer<M> {
     view: Arc<View<M>>,
     log: Log,
@@ -74,8 +74,8 @@ struct Writer<M> {
 const CLEARED_BYTES: u64 = 16 << 20;
 
 /// A thread that frees the previous generation. The names of its files are removed already, but the kernel takes long
-/// to free their pages. Calls that need the space, and closing the index, wait for the thread. The number is the id of
-/// the process that started it.
+/// to free their pages. Calls that need the space wait for the thread, and so does closing the index. The number is the
+/// id of the process that started the thread.
 #[derive(Default)]
 struct Clearing(Option<(JoinHandle<()>, u32)>);
 
@@ -286,7 +286,7 @@ impl<M: Medium> Core<M> {
         })
     }
 
-    /// Makes the generation visible that the root words name by now, and removes the old one.
+    /// Makes the generation that the root words name now visible to probes, and removes the old one.
     fn go_on(&self, writer: &mut Writer<M>, next: Next<M>) {
         let Next { view, log } = next;
         self.show(&view);
@@ -335,8 +335,8 @@ impl<M: Medium> Core<M> {
 }
 
 impl<M: Medium> Writer<M> {
-    /// Makes at most a window of changes. Their effects must not depend on one another; those of insertions never do.
-    /// Changes without effect are skipped.
+    /// Makes at most a window of changes. The effect of a change must not depend on the others; that of an insertion
+    /// never does. Changes without effect are skipped.
     fn change(
         &mut self,
         changes: &[Change],
@@ -384,7 +384,7 @@ impl<M: Medium> Drop for Core<M> {
     fn drop(&mut self) {
         let writer = self.writer.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(Writer { view, log, clearing }) = writer {
-            // The thread holds the medium, and so the directory's lock.
+            // Waits for the thread, which holds the medium and so the directory's lock.
             drop(clearing);
             let Frame { storage, table, .. } = &*view.frame;
             if storage.check_writable().is_ok() {

@@ -198,8 +198,8 @@ impl Delta {
         Ok(())
     }
 
-    /// Applies a change; there must be room for an entry. `in_base` is the number of pairs in the base of a key that is
-    /// removed.
+    /// Applies a change; there must be room for an entry. For [`Change::Remove`], `in_base` is the number of the key's
+    /// pairs in the base.
     pub(super) fn apply(&mut self, change: Change, hash: u64, in_base: u64) {
         match change {
             Change::Insert(key, payload) => self.push(hash, key, payload, Effect::Add),
@@ -220,8 +220,8 @@ impl Delta {
         }
     }
 
-    /// Removes pairs of one key, all of which are present. The time is linear in the entries of the key and the pairs. The
-    /// caller has made room for an entry per pair.
+    /// Removes pairs of one key, all of which are present. Takes time linear in the number of the key's entries and of
+    /// the pairs. The caller has made room for an entry per pair.
     pub(super) fn remove_pairs(
         &mut self,
         hash: u64,
@@ -325,7 +325,7 @@ impl DeltaFilter {
 
     pub(super) fn set(&self, hash: u64) {
         // Relaxed, and no read-modify-write: only the holder of the store's lock sets bits, before it adds the entry. A
-        // thread that learnt of the entry from the call that added it sees the bits as well.
+        // thread that has synchronized with the call that added the entry sees the bits as well.
         let word = self.word(hash);
         word.store(word.load(Relaxed) | Self::bits(hash), Relaxed);
     }

@@ -12,7 +12,7 @@ use crate::{Error, Result};
 
 /// The base regions of generations with even and odd numbers.
 pub(super) const BASES: [&str; 2] = ["base-0.ice", "base-1.ice"];
-/// Their delta logs.
+/// The delta logs of generations with even and odd numbers.
 pub(super) const DELTAS: [&str; 2] = ["delta-0.ice", "delta-1.ice"];
 
 /// The unit of checksums and of the areas' alignment.
@@ -33,7 +33,7 @@ pub(super) const NARROW_RECORDS: u64 = 255;
 pub(super) const WIDE_WORDS: usize = BUCKETS + 1;
 /// Bytes that a wide group takes in the wide area.
 pub(super) const WIDE_BYTES: u64 = 192;
-/// A number of records that no index reaches.
+/// An index has fewer records than this: the number of a record has 48 bits.
 pub(super) const MAX_RECORDS: u64 = 1 << 48;
 
 const _: () =
@@ -47,8 +47,8 @@ pub(super) const FIRST_WORD: usize = 0;
 pub(super) const ENDS_WORD: usize = 1;
 /// The first word of a group's filter.
 pub(super) const FILTER_WORD: usize = 3;
-/// Set if the group's ends are in the wide area. The byte above stays zero: it is the end of the bucket before the
-/// first.
+/// Set if the group's ends are in the wide area. The highest byte of the word stays zero: it is read as the end of the
+/// bucket before the first.
 pub(super) const WIDE: u64 = 1 << 48;
 /// The bits of the first record's number.
 pub(super) const FIRST_MASK: u64 = MAX_RECORDS - 1;
@@ -258,18 +258,18 @@ impl Sealed {
     }
 }
 
-/// The present generation, as the root words name it. There are two copies, of a line each.
+/// The root words, which name the present generation. The region `table.ice` holds two copies, of a line each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Root {
-    /// Its number. Its files are those of the number's parity.
+    /// The number of the generation. Its parity selects the files.
     pub(super) generation: u64,
-    /// The checksum of its header.
+    /// The checksum of the generation's header.
     pub(super) header_sum: u64,
     /// Planned filter bits for each key; 0 if there is no filter.
     pub(super) filter_bits: u64,
 }
 
-/// A copy: generation, header's checksum, filter bits, zero, zero, zero, zero, checksum.
+/// A copy of the root words: generation, header's checksum, filter bits, four zeros, checksum.
 type RootCopy = [Cell64; 8];
 const ROOT_COPIES: [u64; 2] = [ROOT_OFFSET, ROOT_OFFSET + 64];
 
@@ -373,7 +373,7 @@ pub(super) fn set_watermark(
     Ok(())
 }
 
-/// Resets the number before another generation is named. The fence also makes the generation's header durable.
+/// Resets the watermark before another generation is named. The fence also makes that generation's header durable.
 pub(super) fn reset_watermark(storage: &impl Medium, table: &Region) -> Result<()> {
     let cell = table.at::<Cell64>(WATERMARK).ok_or_else(|| short(storage, table))?;
     cell.store(storage, 0, Relaxed);

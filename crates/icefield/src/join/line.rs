@@ -34,7 +34,8 @@ impl Line {
     #[inline(always)]
     #[track_caller]
     pub(super) fn find_keys(&self, storage: &impl Medium, isa: impl Isa, key: u64) -> u32 {
-        // The medium's type decides, so that the compiler keeps one of the two ways.
+        // The condition depends only on the type of the medium, so the compiled code contains only one of the two
+        // branches.
         if let Some(words) = Cell64::direct_words(&self.0, storage) {
             return isa.find_keys(words, key);
         }

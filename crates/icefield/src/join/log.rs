@@ -2,8 +2,8 @@
 //!
 //! A record is four words: key, payload, kind, and a checksum over these, the record's number and the generation. A
 //! record counts if its checksum fits and no earlier record is missing. The kind's word also contains the number of
-//! earlier records that were persisted with this one. Any of those may be missing after a crash, so a gap among them is
-//! the end of the log. A gap is damage if a later record proves that the missing record had been durable.
+//! earlier records that the same fence persisted. Any of those may be missing after a crash, so a gap among them is the
+//! end of the log. A gap is damage if a later record proves that the missing record had been durable.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
@@ -166,7 +166,7 @@ pub(super) fn rescue(
     Ok(missing)
 }
 
-/// Returns a record that was begun after the missing one had become durable.
+/// Returns the number of a record that was begun after the missing one had become durable.
 fn witness(
     storage: &impl Medium,
     slots: &[Slot],
@@ -196,7 +196,7 @@ impl Log {
                 cell.store(storage, 0, Relaxed);
             }
             storage.flush(rest.as_ptr().cast(), size_of_val(rest));
-            // P5: no record of a lost window can follow a future record.
+            // P5: the zeros are durable, so that no record of a lost window can follow a future record.
             storage.try_fence()?;
         }
         Ok(Self { region, generation, tail: tail.records })

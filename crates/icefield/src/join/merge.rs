@@ -303,7 +303,7 @@ impl<M: Medium> View<M> {
         self.next(site.build(source)?)
     }
 
-    /// Prepares everything that the generation of `root` needs, then names it: nothing can fail after that.
+    /// Prepares the view and the log of the generation of `root` before naming it, because after that nothing may fail.
     fn next(&self, root: Root) -> Result<Next<M>> {
         let Frame { storage, table, sums, limit, .. } = &*self.frame;
         storage.discard_region(DELTAS[root.slot()])?;

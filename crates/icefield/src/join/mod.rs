@@ -14,14 +14,14 @@
 //! Each item names the section of the paper and our file, then the differences and their reasons.
 //!
 //! - §3 bitmap in DRAM (`layout`): here on the medium and mapped, in the line that also contains the bounds of the
-//!   buckets, so that a key that passes reads no other line for them. It is a blocked Bloom filter of five bits a key
-//!   in 320. (The paper sets one bit in 64 of a bucket, which lets 12 % of absent keys pass at 8 bits a key; here 0.6 %
-//!   pass at 11.)
-//! - §4.1 build, Algorithm 1 (`build`): the first pass counts shares of the hash range, not buckets, so that threads
-//!   need neither counters for all buckets each nor atomic ones. The second pass scatters pairs to shares, which are
-//!   then sorted into buckets one by one in a cache. Each thread persists the keys and payloads that it has written,
-//!   when a piece is complete. Records begin at a block; buckets are packed back to back. There are no validity bits: a
-//!   generation is either sealed or not.
+//!   buckets, so that a key that passes reads no other line for the bounds. It is a blocked Bloom filter: each key sets
+//!   five of 320 bits. (The paper sets one of a bucket's 64 bits, which lets 12 % of absent keys pass at 8 bits a key;
+//!   here 0.6 % pass at 11 bits a key.)
+//! - §4.1 build, Algorithm 1 (`build`): the first pass counts shares of the hash range, not buckets, so that no thread
+//!   needs its own counters for all buckets, and no counter is atomic. The second pass scatters pairs to shares, which
+//!   are then sorted into buckets one by one in a cache. Each thread persists the keys and payloads that it has
+//!   written, when a piece is complete. Records begin at a block; buckets are packed back to back. There are no
+//!   validity bits: a generation is either sealed or not.
 //! - §4.2 probe, Algorithms 2 and 3 (`probe`): a probe reads the base *and* the delta store, because duplicates count.
 //!   It finds all pairs (M:N), with payloads. SIMD compares two lines at a time, records interleaved with payloads.
 //!   Keys that pass the filter are queued without a branch. The filter is bypassed while most keys pass.

@@ -142,10 +142,10 @@ impl<K: Word> JoinOptions<K> {
     }
 
     /// Sets which parts of the files use huge pages. They need kernel support (Linux 6.1 or later, in `tmpfs`) and have
-    /// no effect elsewhere. With huge pages, probes cause fewer TLB misses. Default: files that are built or merged,
-    /// which takes less time than with small pages. `true`: all files, including existing ones at an opening;
-    /// converting a gigabyte takes half a second to two seconds, once, and later openings and other processes profit
-    /// from it. `false`: none.
+    /// no effect elsewhere. With huge pages, probes cause fewer TLB misses. Default: only files that a build or merge
+    /// writes, which is faster with huge pages than with small ones. `true`: all files, including existing ones at an
+    /// opening; converting a gigabyte takes half a second to two seconds, once, and later openings and other processes
+    /// profit from it. `false`: none.
     #[must_use]
     pub fn huge_pages(mut self, huge: impl Into<HugePages>) -> Self {
         self.huge_pages = huge.into();
@@ -177,7 +177,7 @@ impl<K: Word> JoinOptions<K> {
         self
     }
 
-    /// Sets the action of a change when the delta store is full.
+    /// Sets whether a change merges (the default) or fails when the delta store is full.
     #[must_use]
     pub fn on_full(mut self, on_full: OnFull) -> Self {
         self.on_full = on_full;

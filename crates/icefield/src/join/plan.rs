@@ -22,7 +22,7 @@ const GROUP_BITS: u64 = 64 * FILTER_WORDS as u64;
 const BITS: u64 = 11;
 /// Number of records of a group without a filter, where only the length of buckets matters.
 const RECORDS_UNFILTERED: u64 = 40;
-/// The fractions of its planned number of records to which merges may let a group grow, and shrink.
+/// The fractions of the planned number of records to which a group may grow, and shrink, before a merge rebuilds.
 const GROWN: (u64, u64) = (3, 2);
 const SHRUNK: (u64, u64) = (1, 2);
 

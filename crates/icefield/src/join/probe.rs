@@ -24,14 +24,16 @@ use crate::base::pipeline::prefetch_read;
 use crate::storage::Medium;
 use crate::types::Word;
 
-/// Distance, in keys, between the prefetch of a group's line and its test; number of keys handled at a time.
+/// `RING`: distance, in keys, between the prefetch of a group's line and the test of its filter. `BURST`: number of
+/// keys tested at a time.
 const RING: usize = 64;
 const BURST: usize = 8;
 /// Number of keys that have passed and whose buckets are located at a time.
 const OPENED: usize = 8;
 const PASSED: usize = OPENED + BURST;
 const _: () = assert!(PASSED.is_power_of_two() && OPENED >= BURST);
-/// Number of keys that wait for the lines of their buckets, and keys that are then compared at a time.
+/// `QUEUED`: number of keys that wait for the lines of their buckets. `COMPARED`: number of keys then compared at a
+/// time.
 const QUEUED: usize = 48;
 const COMPARED: usize = 8;
 const WAITING: usize = 64;
@@ -48,9 +50,9 @@ const MOST_PASS: usize = 75;
 const BYPASSED: usize = 15;
 const _: () = assert!(TASK.is_multiple_of(SEGMENT) && SEGMENT.is_multiple_of(64));
 
-/// The receiver of results. Each call returns `true` if the other pairs of the key at `position` are not needed.
+/// The receiver of results. Each call returns `true` if no further pairs of the key at `position` are needed.
 pub(super) trait Sink {
-    /// The records of `mask`'s even bits have the key: bit `2 * i` represents record `first + i`.
+    /// Receives records that have the key: record `first + i` for each set bit `2 * i` of `mask`.
     fn hits(
         &mut self,
         storage: &impl Medium,
@@ -60,7 +62,7 @@ pub(super) trait Sink {
         mask: u32,
     ) -> bool;
 
-    /// The key has a pair with this payload.
+    /// Receives the payload of a pair that has the key.
     fn gathered(&mut self, position: usize, payload: u64) -> bool;
 }
 
@@ -263,7 +265,7 @@ struct Prober<'a, M, K, S> {
     areas: Areas<'a>,
     keys: &'a [K],
     sink: S,
-    /// Number of segments left that bypass the filter.
+    /// Number of segments that will still bypass the filter.
     bypass: usize,
     /// Positions of keys that may be in the delta store.
     flagged: Vec<usize>,
@@ -342,7 +344,7 @@ impl<'a, M: Medium, K: Word, S: Sink> Prober<'a, M, K, S> {
     }
 }
 
-/// A segment to probe, with any instruction set.
+/// A segment to probe. The code is compiled for each instruction set.
 struct Run<'r, 'a, M, K, S, const FILTER: bool, const DELTA: bool> {
     prober: &'r mut Prober<'a, M, K, S>,
     segment: Range<usize>,
@@ -405,7 +407,7 @@ struct Segment<'r, 'q, M, K, S, I, const FILTER: bool, const DELTA: bool> {
     passed: [(u64, usize); PASSED],
     /// Number of keys that have passed.
     count: usize,
-    /// Number of sets of eight among them whose buckets have been located.
+    /// Number of sets of eight passed keys whose buckets have been located.
     begun: usize,
     queue: Queue<'q, M, K, S, I>,
     flagged: &'r mut [usize],
@@ -467,7 +469,7 @@ where
         self.ring[index % RING] = (hash, group);
     }
 
-    /// Tests the filter, and records a key that passes without a branch.
+    /// Tests the filter and records a key that passes. No branch depends on the result.
     #[inline(always)]
     fn test(&mut self, index: usize) {
         let (hash, group) = self.ring[index % RING];
@@ -575,7 +577,8 @@ impl<M: Medium, K: Word, S: Sink, I: Isa> Queue<'_, M, K, S, I> {
         let next = last.min(first + 1);
         let one = self.areas.lines[first as usize].find_keys(self.storage, self.isa, key);
         let two = self.areas.lines[next as usize].find_keys(self.storage, self.isa, key);
-        // Keeps the bits of keys, and of the bucket's records. With one line, the second half is beyond the bucket.
+        // Keeps only the even bits, those of keys, of records in the bucket. If the bucket has one line, no bit of
+        // `two` is kept.
         let records = (end - start).min(2 * LINE_RECORDS);
         let bucket = ((1_u32 << (2 * records)) - 1) << (2 * (start % LINE_RECORDS));
         let mask = (one & 0xFF | (two & 0xFF) << 8) & bucket & 0x5555;

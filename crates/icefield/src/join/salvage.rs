@@ -42,8 +42,8 @@ impl<K: Word> JoinOptions<K> {
     /// ```
     ///
     /// # Errors
-    /// Both copies of the superblock are damaged; [`Error::Locked`](crate::Error::Locked) while a process may change
-    /// the index; as [`build`](Self::build).
+    /// An error if both copies of the superblock are damaged; [`Error::Locked`](crate::Error::Locked) while a process
+    /// may change the index; the errors of [`build`](Self::build).
     pub fn salvage(&self, path: impl AsRef<Path>, new: impl AsRef<Path>) -> Result<SalvageReport> {
         let frame = self.frame(Mapped::open_read_only(path, self.mapped())?)?;
         let mut report = SalvageReport::default();
@@ -80,7 +80,7 @@ fn rescue<M: Medium>(frame: &Frame<M>, report: &mut SalvageReport) -> Result<Pai
     let mut pairs = base.map_or_else(Vec::new, |base| whole_pairs(frame, &base, report));
     let changes = changes(frame, generation, report)?;
 
-    // Removals are looked up by key; all other pairs stay as they are.
+    // Pairs of keys that have removals move to `removed_of`, to be found by key; all other pairs stay where they are.
     let mut removed_of: HashMap<u64, Payloads> = HashMap::new();
     for change in changes.iter().filter(|change| !matches!(change, Change::Insert(..))) {
         removed_of.entry(change.key()).or_default();
@@ -104,7 +104,7 @@ fn rescue<M: Medium>(frame: &Frame<M>, report: &mut SalvageReport) -> Result<Pai
                     *count = count.saturating_sub(1);
                 }
             }
-            // Each removal has its key in the map.
+            // Does not occur: the map has the key of each removal.
             (Change::Remove(_) | Change::RemovePair(..), None) => {}
         }
     }
@@ -118,7 +118,7 @@ fn rescue<M: Medium>(frame: &Frame<M>, report: &mut SalvageReport) -> Result<Pai
 }
 
 /// Returns the generation that the root words name, and its base if the header is whole. If both copies of the root
-/// words are damaged, it is the newest sealed generation, named or not; it contains all changes.
+/// words are damaged, returns the newest sealed generation, which contains all changes even if it was never named.
 fn newest<M: Medium>(frame: &Frame<M>, report: &mut SalvageReport) -> Result<(u64, Option<Base>)> {
     let Frame { storage, identity, sums, limit, .. } = frame;
     let mut bases = Vec::new();

@@ -82,7 +82,7 @@ impl<M: Medium> Site<'_, M> {
             lines[*group as usize].store(self.storage, ENDS_WORD, number as u64, Relaxed);
             self.storage.flush_object(&lines[*group as usize]);
             known.forget((Layout::GROUPS_AT + group * GROUP_BYTES) / BLOCK_BYTES);
-            // This thread's next fence makes them durable, at the latest that of P3.
+            // This thread's next fence makes these stores durable; that is the fence of P3 at the latest.
             self.flush(region, at, WIDE_BYTES);
         }
         let sums_sum = self.sum_blocks(region, layout, known)?;

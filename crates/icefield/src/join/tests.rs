@@ -38,7 +38,7 @@ fn skewed_keys_make_wide_groups() {
     }
 }
 
-/// The share has more records than are copied out.
+/// The share has too many records to be settled by copying.
 #[test]
 fn a_share_that_keys_crowd_into_is_settled_in_its_place() {
     const HOT: u64 = 1_100_000;

@@ -21,7 +21,7 @@ use crate::{Error, Result};
 const LEAST_LIMIT: u64 = 1024;
 /// A generation number that no index reaches.
 const MOST_GENERATIONS: u64 = 1 << 62;
-/// Number of changes between the prefetch of a change's lines and the change.
+/// Number of changes by which the prefetch of a change's lines precedes the change.
 const AHEAD: usize = 16;
 /// By default, the delta store may have one record for this number of pairs of the base.
 const DELTA_SHARE: u64 = 4;
@@ -218,7 +218,7 @@ impl<M: Medium> View<M> {
                 effect.pairs = match known {
                     PayloadDelta::Added => 1,
                     PayloadDelta::Hidden(hidden) => {
-                        // The base must have one equal pair more than are hidden.
+                        // The pair is present if the base has more equal pairs than are hidden.
                         let mut left = hidden + 1;
                         self.base.payloads(&self.frame.storage, hash, key, |found| {
                             left -= u64::from(found == payload);
@@ -309,9 +309,9 @@ impl<M: Medium> View<M> {
 #[derive(Clone, Copy)]
 pub(super) struct ChangeEffect {
     pub(super) hash: u64,
-    /// Number of pairs that it adds or removes.
+    /// Number of pairs that the change adds or removes.
     pub(super) pairs: u64,
-    /// Number of pairs in the base of a key that is removed.
+    /// For [`Change::Remove`], the number of the key's pairs in the base.
     pub(super) in_base: u64,
 }
 

@@ -19,8 +19,8 @@ pub(crate) struct ByteWord(AtomicU64);
 unsafe impl Overlay for ByteWord {}
 
 impl ByteWord {
-    // Relaxed, here and in `set`: in a sound file, the Acquire load of the reference that led here makes the bytes
-    // complete. It pairs with the Release store of that reference.
+    // Relaxed, here and in `set`: in a sound file, all of the bytes are visible here, because the reference that led
+    // here was stored with Release and loaded with Acquire.
     #[inline(always)]
     fn get(&self) -> [u8; WORD] {
         self.0.load(Ordering::Relaxed).to_ne_bytes()
@@ -32,7 +32,7 @@ impl ByteWord {
     }
 }
 
-/// Bytes of a mapping, to be copied out or compared. From [`Bytes::shared_bytes`](super::Bytes::shared_bytes).
+/// Bytes of a mapping, to be copied out or compared. [`Bytes::shared_bytes`](super::Bytes::shared_bytes) returns them.
 #[derive(Clone, Copy)]
 pub struct SharedBytes<'a> {
     /// The words that contain the bytes.

@@ -1,4 +1,4 @@
-//! Typed cells: tables access words on a medium only through them.
+//! Typed cells, the only way in which tables access words on a medium.
 //!
 //! On real media each method is the plain atomic instruction; on the simulated one the access is recorded. A cell is
 //! `repr(transparent)` over an atomic, so a `&Cell64` into a mapping stays valid even when other threads or the file
@@ -145,7 +145,7 @@ impl Cell64 {
 }
 
 /// Two durable words that lie in one line and can be loaded as one. They are stored one by one: each store changes one
-/// word, so a crash between two stores leaves a state that some load could have seen.
+/// word, so a crash between two stores leaves a pair that a load could also have returned.
 #[repr(transparent)]
 pub struct Cell128(TwoWords);
 

@@ -23,12 +23,13 @@ use crate::{Error, Result};
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SyncMode {
-    /// After its sync. Concurrent callers share a sync.
+    /// A write is acknowledged after its sync. Concurrent callers share a sync.
     #[default]
     Always,
-    /// At once. A thread that ends with the table syncs it at most this number of milliseconds later.
+    /// A write is acknowledged at once. The table's own thread syncs it at most this number of milliseconds later.
     Every(u64),
-    /// At once. It is synced on request, when the table is closed, and before the table relies on it.
+    /// A write is acknowledged at once. It is synced on request, when the table is closed, and before the table relies
+    /// on it.
     Never,
 }
 
@@ -100,7 +101,7 @@ enum Stage {
 }
 
 impl Committed {
-    /// Returns a future whose outcome is known already.
+    /// Returns a future that is ready at its first poll, with this outcome.
     pub(crate) fn known(outcome: Result<()>) -> Self {
         Self(Stage::Known(outcome))
     }
@@ -146,7 +147,7 @@ impl Group {
         if self.is_settled(ticket) {
             return true;
         }
-        // Cloned and, if not needed, dropped without the lock: both run user code.
+        // Cloning and dropping a waker run user code, so both happen outside the lock.
         let own = waker.clone();
         let mut waiting = lock(&self.waiting);
         // Checked again under the lock: a sync changes the words first and looks for wakers afterwards.
@@ -183,7 +184,7 @@ impl Group {
     /// Marks all tickets below `below` as served. [`Group::wake`] must be called afterwards, by a thread that holds no
     /// lock.
     pub(super) fn serve(&self, below: u64) {
-        // Max: syncs are serialized, but their calls of `serve` may come in another order. Release: publishes that the
+        // `fetch_max`, because calls of `serve` may come in another order than their syncs. Release: publishes that the
         // sync is over.
         self.served.fetch_max(below, Release);
     }
@@ -195,7 +196,7 @@ impl Group {
         self.failed.store(true, Release);
     }
 
-    /// Wakes the futures whose tickets' outcome is known. The caller holds no lock.
+    /// Wakes the futures whose outcome is known. The caller holds no lock.
     pub(super) fn wake(&self) {
         let settled: Vec<_> =
             lock(&self.waiting).extract_if(.., |(ticket, _)| self.is_settled(*ticket)).collect();

@@ -1,4 +1,4 @@
-//! The events that a table's files survive.
+//! The option that selects which events a table's files survive.
 
 use std::fmt;
 

@@ -151,7 +151,7 @@ impl Io {
         Ok(names)
     }
 
-    /// Takes the lock on an open file; fails with `WOULDBLOCK` when it is held.
+    /// Takes the lock on an open file; fails with `WOULDBLOCK` when a conflicting lock is held.
     pub(crate) fn try_lock(&self, file: BorrowedFd<'_>, exclusive: bool) -> Answer<()> {
         self.enter("try_lock")?;
         let how = if exclusive {
@@ -234,7 +234,7 @@ impl Io {
         retry_on_intr(|| rustix::fs::fallocate(file, how, offset, bytes))
     }
 
-    /// Makes a file's content durable, and the part of its status that reading it back needs.
+    /// Makes a file's content durable, with the metadata that is needed to read it, such as its length.
     pub(crate) fn sync_data(&self, file: BorrowedFd<'_>) -> Answer<()> {
         self.enter_sync("sync_data", Synced::File(file.as_raw_fd()))?;
         retry_on_intr(|| rustix::fs::fdatasync(file))
@@ -249,7 +249,7 @@ impl Io {
     pub(crate) fn sync_directory(&self, directory: BorrowedFd<'_>) -> Answer<()> {
         self.enter_sync("sync_directory", Synced::Names)?;
         match retry_on_intr(|| rustix::fs::fsync(directory)) {
-            // Some file systems do not support this call on directories; nothing more can be done there.
+            // Some file systems do not support this call on directories and offer no other way.
             Err(Errno::INVAL) => Ok(()),
             answer => answer,
         }
@@ -444,7 +444,8 @@ impl Io {
         }
     }
 
-    /// Maps a frame for every page of a range, where the kernel can, as a store to each page would.
+    /// Maps a page frame for every page of a range, as a store to each page would. Does nothing where the kernel
+    /// cannot.
     ///
     /// # Errors
     /// `NOSPC` where a store would raise a signal because the file system has no space although the range is reserved:
@@ -465,8 +466,8 @@ impl Io {
         }
     }
 
-    /// Moves the content of a mapped file's range into huge pages, where the kernel can. Small pages in it that have
-    /// no space yet get space by this.
+    /// Moves the content of a mapped file's range into huge pages, where the kernel can. This also
+    /// allocates space for the small pages in the range that have none.
     ///
     /// # Safety
     /// The range is page-aligned and mapped by the caller.
@@ -519,8 +520,8 @@ fn within_size_limit(offset: u64, bytes: u64) -> Answer<()> {
     }
 }
 
-/// Fails with `EXIST`, and unmaps, when the kernel chose another address: kernels before 4.17 treat
-/// [`Placement::IfFree`] as a hint.
+/// Checks that a new mapping lies at `base`; otherwise unmaps it and fails with `EXIST`. Kernels before 4.17 treat
+/// [`Placement::IfFree`] as a hint and may choose another address.
 ///
 /// # Safety
 /// `mapped` is a new mapping of `bytes` bytes.
@@ -554,7 +555,7 @@ pub(crate) enum Keeper {
     Memory,
     /// Another machine or process: the meaning of a sync depends on it.
     Elsewhere(&'static str),
-    /// Any other.
+    /// Any other file system.
     Local,
 }
 

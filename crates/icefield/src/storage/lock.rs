@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use super::{Medium, Volatile32};
 use crate::base::version_lock::LockCell;
 
-/// A volatile cell as the word of a [`crate::base::version_lock`]. Recovery resets it before it is used.
+/// The word of a [`crate::base::version_lock`] in a volatile cell. Recovery resets the cell before the lock is used.
 pub struct PmLock<'a, M> {
     cell: &'a Volatile32,
     storage: &'a M,
@@ -18,7 +18,7 @@ impl<'a, M> PmLock<'a, M> {
         Self { cell, storage }
     }
 
-    /// Returns whether both are the same lock.
+    /// Returns whether the lock's word is `cell`.
     #[inline(always)]
     #[must_use]
     pub fn is(&self, cell: &Volatile32) -> bool {

@@ -1,10 +1,10 @@
 //! A growable range of bytes on a medium. Each byte keeps its address while the table is open.
 //!
-//! A region has one mapping as long as the addresses behind it are free. When they are taken, the medium maps the
-//! whole file a second time, at a larger free range (`Region::add_mapping`). Ranges that end within the length that
-//! the region had then keep their addresses in the older mapping; ranges that end beyond it lie in the newer one. Both
-//! show the same pages. [`Region::at`] compares with `head_len` only, so that the usual case costs as much as a fixed
-//! mapping.
+//! A region has one mapping while it can grow into the addresses behind it. When these are taken, the medium maps the
+//! whole file a second time, at a larger free range (`Region::add_mapping`). Let `from` be the length of the region at
+//! that moment: ranges that end at or before `from` stay in the older mapping, and ranges that end beyond it lie in the
+//! newer one. Both mappings show the same pages. [`Region::at`] compares with `head_len` only, so that the usual case
+//! costs as much as a fixed mapping.
 
 use std::any::Any;
 use std::path::PathBuf;
@@ -30,13 +30,13 @@ pub struct Region {
     _owner: Option<Arc<dyn Any + Send + Sync>>,
 }
 
-/// The largest number of further mappings. Each is planned for at least twice the length that it begins with.
+/// The largest number of further mappings. It suffices, because each is planned for twice its initial length or more.
 const MOST_MAPPINGS: usize = 24;
 
 /// The state that the handles of a region share.
 #[derive(Debug)]
 struct Shared {
-    /// The bytes that may be accessed at `Region::base`: `len`, until there is a further mapping.
+    /// The number of bytes that may be accessed at `Region::base`. Equals `len` until there is a further mapping.
     head_len: AtomicU64,
     /// The bytes that may be accessed. Grows after the space has been reserved, and never shrinks.
     len: AtomicU64,
@@ -162,7 +162,7 @@ impl Region {
 
     #[cold]
     fn place_beyond(&self, offset: u64, end: u64) -> Option<NonNull<u8>> {
-        // The length is read first: the mappings that were made for it are visible then.
+        // The length is read first (Acquire), so that the mappings that were made for it are visible below.
         if end > self.len() {
             return None;
         }

@@ -18,7 +18,7 @@
 //!
 //! # Crashes
 //!
-//! - P1: both copies except their magics are durable. A crash before leaves no magic: there is no table.
+//! - P1: both copies except their magics are durable. A crash before P1 leaves no magic, so there is no table.
 //! - P2, commit point of creation: the magics are durable. A crash between P1 and P2 leaves none, one or both; each
 //!   copy is valid on its own.
 //! - P3: a session's first persist stores `clean = 0` and the next generation. The two words may become durable in
@@ -96,7 +96,7 @@ pub struct Identity {
     pub hash_seed: [u64; 2],
     /// The design's parameters.
     pub params: [u64; 16],
-    /// Distinguishes tables.
+    /// A random identifier that distinguishes this table from all others.
     pub uuid: [u64; 2],
 }
 
@@ -252,7 +252,7 @@ pub fn last_session(storage: &impl Medium, region: &Region) -> Result<u64> {
 pub enum SessionEnd {
     /// By [`end_session`], with this number of records.
     Clean(u64),
-    /// Not yet, or by a crash.
+    /// The session has not ended, or a crash ended it.
     Open,
     /// The words fit no session: they are damaged.
     Odd,
@@ -341,8 +341,8 @@ pub fn resume_session(
     Ok(SessionStart { mended, ..begin_session(storage, region)? })
 }
 
-/// Rewrites damaged copies of the identity and returns whether there were any: a crash between the magics of a
-/// creation leaves one, and so does damage of a copy while the other is intact. Flushed; durable by P3.
+/// Rewrites damaged copies of the identity and returns whether there were any. One copy can be incomplete after a crash
+/// between P1 and P2, or damaged later. The copies are flushed here; the fence of P3 makes them durable.
 fn mend(storage: &impl Medium, region: &Region, identity: &Identity) -> Result<bool> {
     let words = encode(identity)?;
     let mut mended = false;
@@ -367,7 +367,7 @@ pub fn end_session(storage: &impl Medium, region: &Region, records: u64) -> Resu
     let session = session(storage, region)?;
     let generation = session.generation.load(storage, Ordering::Relaxed);
     let clean = clean_word(generation, records.min(MOST_RECORDS));
-    // Relaxed: one word, and all other data is durable.
+    // Relaxed: only this word is stored, and all other data is durable already.
     session.clean.store(storage, clean, Ordering::Relaxed);
     // P4, commit point: the next opening finds that the table was closed, and its record count.
     storage.try_persist(session)?;

@@ -25,7 +25,9 @@ pub type Dash<K, V, P, M = Mapped> = DurableTable<K, V, P, M>;
 ///
 /// A `get` accesses two to three cache lines of the medium (§4.6, Algorithm 3); an insert costs two flushes and two
 /// fences, unless it displaces a record or splits a segment (Algorithm 1); an update or removal costs one of each. In a
-/// batch, 32 operations share two fences. Records by reference add the lines of their keys and values.
+/// batch, 32 operations share two fences. A key or value that is stored by reference adds the lines of its bytes.
+///
+/// Its methods are those of [`DurableTable`], its options [`DashOptions`].
 pub type DashEh<K, V, M = Mapped> = Dash<K, V, Eh, M>;
 
 /// Dash with linear hashing: a durable, concurrent hash table that opens instantly and grows by a segment at a time.
@@ -37,6 +39,8 @@ pub type DashEh<K, V, M = Mapped> = Dash<K, V, Eh, M>;
 /// assert_eq!(table.get(7)?.as_deref(), Some("seven"));
 /// # Ok::<(), icefield::Error>(())
 /// ```
+///
+/// Its methods are those of [`DurableTable`], its options [`DashOptions`].
 pub type DashLh<K, V, M = Mapped> = Dash<K, V, Lh, M>;
 
 /// Options for creating or opening a Dash table.
@@ -94,15 +98,16 @@ impl<K: Key + ?Sized, V: Value + ?Sized> TableOptions<K, V, Lh> {
         self
     }
 
-    /// Sets the number of arrays of one size before the next ones are twice as large, in a new table: a power of two up
-    /// to 64; 8 by default (§5.2). A longer stride wastes less space and needs a longer directory.
+    /// Sets the number of segment arrays of each size in a new table (§5.2): a power of two up to 64; 8 by default.
+    /// After this number of arrays, the next ones are twice as large. A longer stride wastes less space and needs a
+    /// longer directory.
     #[must_use]
     pub fn stride(mut self, arrays: u32) -> Self {
         self.settings.policy.stride = arrays;
         self
     }
 
-    /// Sets the condition for a new table to grow.
+    /// Sets the condition under which a new table grows.
     #[must_use]
     pub fn expansion(mut self, expansion: Expansion) -> Self {
         self.settings.policy.expansion = expansion;

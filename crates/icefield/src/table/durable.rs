@@ -49,7 +49,8 @@ where
 /// The operations, as documented for [`Table`] and [`Durable`]. Each is durable when it returns, unless the
 /// table was opened with a relaxed [`SyncMode`](crate::SyncMode).
 impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V, D, M> {
-    /// Returns the value of `key`. Takes no lock and writes nothing.
+    /// Returns the value of `key`. Takes no lock, and writes nothing except for the recovery of a Dash segment at its
+    /// first access in a session.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if a file is damaged.
@@ -64,9 +65,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
     }
 
     /// Calls `f` with the value of `key` and returns the result, or `None` if the key is absent. No lock is held while
-    /// `f` runs, so `f` may call the table. Dash and IcebergHT pass a copy of a value that is stored by reference (on
-    /// the stack if it is short) and hold back no reclamation meanwhile. Plush passes its bytes in place, and does not
-    /// reuse the chunk that holds them before `f` returns.
+    /// `f` runs, so `f` may call the table. Of a value that is stored by reference, Dash and IcebergHT pass a copy (on
+    /// the stack if it is short), so a slow `f` delays no reclamation. Plush passes the stored bytes in place, and does
+    /// not reuse their chunk before `f` returns.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -129,7 +130,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
         self.write(WriteKind::Insert, key, &V::raw(value))
     }
 
-    /// Inserts `key` or replaces its value, without returning the previous value, which need not be read.
+    /// Inserts `key` or replaces its value. Does not return the previous value, which saves reading it.
     ///
     /// # Errors
     /// As [`try_insert`](Self::try_insert).
@@ -145,8 +146,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
         self.engine.write(WriteKind::Put, &K::raw(key), &V::raw(value), Ignore).map(|_| ())
     }
 
-    /// Replaces the value only if `key` is present; returns the previous value. About one flush, and one
-    /// fence, if the record consists of words.
+    /// Replaces the value only if `key` is present; returns the previous value. Costs about one flush and one fence if
+    /// key and value are words.
     ///
     /// # Errors
     /// As [`try_insert`](Self::try_insert).
@@ -312,9 +313,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
         self.engine.stats()
     }
 
-    /// Returns an iterator over all records. Weakly consistent: it returns every key that is present throughout exactly
-    /// once, also across splits, doublings and migrations. It reads a part of the table at a time, some hundred records
-    /// at most, each part as it was at one moment (IcebergHT: each record).
+    /// Returns an iterator over all records. Weakly consistent: it returns each key that is present during the whole
+    /// iteration exactly once, even across splits, doublings and migrations. It reads the table in parts of at most a
+    /// few hundred records. Each part (in IcebergHT, each record) is a snapshot of one moment.
     ///
     /// ```
     /// let table = icefield::DashEh::<u64, u64>::in_memory()?;
@@ -327,8 +328,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
         Iter::new(self)
     }
 
-    /// Calls `f` with every record until it breaks, as consistent as [`iter`](Self::iter). No lock is held
-    /// while `f` runs.
+    /// Calls `f` with every record until `f` returns `Break`. The records are as consistent as those of
+    /// [`iter`](Self::iter). No lock is held while `f` runs.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -346,8 +347,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
         Table::for_each(self, f)
     }
 
-    /// Returns about `n` records from `cursor` on, as consistent as [`iter`](Self::iter). Cursors stay valid when the
-    /// table grows, shrinks or is reopened.
+    /// Returns about `n` records from `cursor` on, as consistent as those of [`iter`](Self::iter). Cursors stay valid
+    /// when the table grows, shrinks or is reopened.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -380,7 +381,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
         self.engine.clear()
     }
 
-    /// Makes room for `additional` more records, so that the inserts that follow need not.
+    /// Makes room for `additional` more records, so that the table need not grow when they are inserted.
     ///
     /// # Errors
     /// [`Error::NoSpace`]; the room that was already made is kept.
@@ -395,10 +396,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
         self.engine.reserve(additional)
     }
 
-    /// Gives freed space back to the file system, and the capacity that was requested or reserved: Dash merges segments
-    /// while two fit into one (§4.7), IcebergHT halves the table while its buckets have room for the records of two
-    /// (§4), Plush drops stale records and gives up levels. Then the storage of keys and values by reference is
-    /// compacted. Other threads can use the table meanwhile; writers of IcebergHT and Plush wait for parts of the work.
+    /// Returns unused space to the file system, including capacity that was requested or reserved. Dash merges segments
+    /// while the records of two fit into one (§4.7), IcebergHT halves the table while each bucket has room for the
+    /// records of two (§4), Plush drops stale records and removes levels. Then the storage of keys and values by
+    /// reference is compacted. Other threads can use the table meanwhile; writers of IcebergHT and Plush wait for parts
+    /// of the work.
     ///
     /// Dash tables that hold few records also shrink automatically, but not below their requested capacity.
     ///
@@ -434,7 +436,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
         let storage = self.engine.storage();
         storage.check_writable()?;
         let removed = retain(self, f)?;
-        // A sync may have failed since the start, and records that this call read may depend on it.
+        // A sync may have failed during this call, and the records that the call has read may depend on that sync.
         storage.check_writable().map(|()| removed)
     }
 
@@ -457,9 +459,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
         self.engine.get_batch(keys.len(), key, Own::<V>::NEW, |index, value| found[index] = value)
     }
 
-    /// Runs [`insert`](Self::insert) for each record in order; the batch is durable when it returns, and its operations
-    /// share fences. After a crash inside it, any subset of the keys may have been inserted, per key a prefix of its
-    /// operations.
+    /// Runs [`insert`](Self::insert) for each record in order. The operations share fences, and all of them are durable
+    /// when the call returns. After a crash during the call, any subset of the keys may have been inserted; the
+    /// operations on one key survive as a prefix.
     ///
     /// # Errors
     /// As [`try_insert`](Self::try_insert); the operations before the failing one are durable, and their
@@ -623,9 +625,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
         Table::get_async(self, key)
     }
 
-    /// Returns when every earlier operation is durable. Only Plush has calls that need it: those without a log,
-    /// asynchronous ones, and all of them in a relaxed [`SyncMode`](crate::SyncMode). Everything else is durable when
-    /// its call returns.
+    /// Waits until every earlier operation is durable. Only Plush needs it: after writes without a log, after
+    /// asynchronous writes, and after any write in a relaxed [`SyncMode`](crate::SyncMode). All other operations are
+    /// durable when their call returns.
     ///
     /// # Errors
     /// [`Error::Poisoned`] if a sync failed.
@@ -641,7 +643,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
     /// Checks every invariant and checksum, changing no record. Call it on a quiescent table.
     ///
     /// # Errors
-    /// The words that lead to the rest of the table cannot be read.
+    /// Fails if the words that lead to the rest of the table cannot be read.
     ///
     /// ```
     /// assert!(icefield::DashEh::<u64, u64>::in_memory()?.check()?.is_clean());
@@ -686,7 +688,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
         self.engine.backup(path.as_ref())
     }
 
-    /// Returns the table's directory; an invented name for a table in memory.
+    /// Returns the path of the table's directory, or an invented name for a table in memory.
     ///
     /// ```
     /// println!("{}", icefield::DashEh::<u64, u64>::in_memory()?.path().display());
@@ -712,12 +714,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
         Self { engine, recovery, types: PhantomData }
     }
 
-    /// Runs a write whose result is the value before it.
+    /// Runs a write that returns the previous value.
     fn write(&self, kind: WriteKind, key: Arg<'_, K>, value: &Raw<'_>) -> Result<Option<Owned<V>>> {
         self.engine.write(kind, &K::raw(key), value, Own::<V>::NEW)
     }
 
-    /// Runs writes whose results are the values before them.
+    /// Runs a batch of writes that return the previous values.
     fn write_batch(
         &self,
         kind: WriteKind,
@@ -749,7 +751,7 @@ fn arguments<'a, K: Key + ?Sized, V: Value + ?Sized>(
     (|index: usize| K::raw(records[index].0), |index: usize| V::raw(records[index].1))
 }
 
-/// Returns the outcome of an insert that found this value.
+/// Returns the outcome of a `try_insert` that found this value, or no value.
 fn occupied<V: Value + ?Sized>(present: Option<Owned<V>>) -> TryInsert<V> {
     present.map_or(Ok(()), |value| Err(Occupied(value)))
 }

@@ -1,4 +1,4 @@
-//! The shadow inserts of batches: the keys that the caller of a batch holds until it commits or aborts them.
+//! The shadow inserts of batches: the keys that the caller of a batch holds until the caller commits or aborts them.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,7 @@ use crate::{Error, Result};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotShadowed<V> {
-    /// The key is present; holds its value.
+    /// The key is present with this value.
     Occupied(V),
     /// Another shadow insert holds the key.
     Shadowed,
@@ -49,7 +49,7 @@ impl<V: fmt::Debug> std::error::Error for NotShadowed<V> {}
 /// ```
 #[derive(Debug)]
 pub struct HeldKeys {
-    /// The address of the table, which cannot move while this is borrowed.
+    /// The address of the table. The table cannot move, because [`Shadows`](crate::Shadows) borrows it.
     table: usize,
     /// The keys and values, as words.
     records: Mutex<Vec<(u64, u64)>>,

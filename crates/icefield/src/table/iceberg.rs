@@ -16,8 +16,10 @@ use crate::types::{Key, Value};
 /// ```
 ///
 /// A `get` accesses one line of DRAM and one of the medium (§3.2, §5.1); an insert, update or removal writes one line,
-/// with one flush and one fence (§3.2, Algorithms 1 and 2). In a batch, 32 operations share a fence. Records by
-/// reference add the lines of their keys and values, and one fence.
+/// with one flush and one fence (§3.2, Algorithms 1 and 2). In a batch, 32 operations share a fence. A key or value
+/// that is stored by reference adds the lines of its bytes, and one fence for the record.
+///
+/// Its methods are those of [`DurableTable`], its options [`IcebergOptions`].
 pub type Iceberg<K, V, M = Mapped> = DurableTable<K, V, IcebergHt, M>;
 
 /// Options for creating or opening an IcebergHT table.
@@ -31,9 +33,9 @@ pub type Iceberg<K, V, M = Mapped> = DurableTable<K, V, IcebergHt, M>;
 pub type IcebergOptions<K, V> = TableOptions<K, V, IcebergHt>;
 
 impl<K: Key + ?Sized, V: Value + ?Sized> TableOptions<K, V, IcebergHt> {
-    /// Sets the load at which a table doubles, as a part of its slots: above 0, at most 1; 0.85 by default (§4). The
-    /// table does not store it: each opening may choose another value. If the number of records is known in advance,
-    /// 0.95 is a reasonable value; one read in six then searches the back yard.
+    /// Sets the load at which a table doubles, as a fraction of its slots: above 0, at most 1; 0.85 by default (§4).
+    /// The table does not store this value: each opening may choose another one. If the number of records is known in
+    /// advance, 0.95 is a reasonable value; one read in six then searches the back yard.
     ///
     /// ```
     /// let dense = icefield::Iceberg::<u64, u64>::options().max_load(0.95).capacity(1000).in_memory()?;
@@ -65,7 +67,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> TableOptions<K, V, IcebergHt> {
         self
     }
 
-    /// Sets the address space that the table reserves, as the maximum depth; for tests with many tiny tables.
+    /// Sets the maximum depth, and with it the address space that the table reserves; for tests with many tiny tables.
     #[doc(hidden)]
     #[must_use]
     pub fn max_depth(mut self, depth: u32) -> Self {

@@ -15,7 +15,7 @@ fn tiny<K: Key + ?Sized, V: Value + ?Sized>() -> IcebergOptions<K, V> {
     options.blob_chunk_bytes(1 << 10).max_bytes(1 << 20).max_depth(6)
 }
 
-/// Returns the same files as another process would find them.
+/// Returns a medium with the files that another process would find.
 fn reopened(sim: &Sim) -> Sim {
     Sim::from_image(&sim.image(), SimOptions::default())
 }

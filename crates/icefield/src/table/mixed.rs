@@ -1,4 +1,4 @@
-//! Mixed batches as engines see them.
+//! Passes mixed batches to the engines.
 
 use super::op::Op;
 use crate::engine::{Mixed, WriteKind};

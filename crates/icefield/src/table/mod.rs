@@ -1,8 +1,8 @@
 //! The public interface of the tables of records: the traits that all tables implement, and the durable table.
 //!
-//! `traits` are [`Collection`], [`Table`] and [`Durable`]; `durable` is [`DurableTable`], the one implementation for the persistent
-//! designs; `dash`, `iceberg` and `plush` are its aliases for each design, with the calls and options that only that
-//! design has.
+//! `traits` contains [`Collection`], [`Table`] and [`Durable`]. `durable` contains [`DurableTable`], the one
+//! implementation for the persistent designs. `dash`, `iceberg` and `plush` contain its aliases, with the calls and
+//! options that only one design has.
 
 mod dash;
 mod durable;

@@ -59,7 +59,7 @@ pub enum Op<'a, K: Key + ?Sized, V: Value + ?Sized> {
     Shadow(Arg<'a, K>, Arg<'a, V>, &'a HeldKeys, Result<(), NotShadowed<Owned<V>>>),
 }
 
-/// Constructors for operations that have not run yet, and their accessors.
+/// Constructors of operations that have not run yet, and accessors.
 ///
 /// ```
 /// use icefield::{OnFailure, Op};
@@ -133,8 +133,8 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Op<'a, K, V> {
             | Self::Shadow(key, ..) => *key,
         }
     }
-    /// Returns whether the operation found its key occupied (`TryInsert`; `Shadow`, also by another shadow insert) or
-    /// absent (`Get`, `Update`, `Remove`). Meaningful only after the operation has run.
+    /// Returns `true` if a `TryInsert` or `Shadow` found its key occupied (a `Shadow` also by another shadow insert),
+    /// or if a `Get`, `Update` or `Remove` found its key absent. Meaningful only after the operation has run.
     pub fn failed(&self) -> bool {
         match self {
             Self::Get(_, found) | Self::Update(_, _, found) | Self::Remove(_, found) => {
@@ -173,7 +173,7 @@ pub(crate) fn no_shadows<K: Key + ?Sized, V: Value + ?Sized>(ops: &[Op<'_, K, V>
     Ok(())
 }
 
-/// Returns an error that names the argument if the slices differ in length.
+/// Returns an error unless there is one result slot for each operation.
 pub(crate) fn same_length(keys: usize, results: usize) -> Result<()> {
     if keys == results {
         return Ok(());

@@ -19,8 +19,7 @@ use crate::storage::{Durability, HugePages, Mapped, MappedOptions, Medium};
 use crate::types::{Key, Types, Value};
 use crate::{Error, Result};
 
-/// Options for creating or opening a table: a builder, returned by [`DurableTable::options`]. Each design has further
-/// options of its own.
+/// Options for creating or opening a table: a builder, returned by [`DurableTable::options`]. Each design adds options.
 ///
 /// ```
 /// use icefield::{DashEh, Durability};
@@ -67,7 +66,8 @@ impl<K: ?Sized, V: ?Sized, D: Design> fmt::Debug for TableOptions<K, V, D> {
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, D: Design> TableOptions<K, V, D> {
-    /// Sets the number of records that a new table takes before it must grow; by default those of the smallest table.
+    /// Sets the number of records that a new table takes before it must grow; by default the capacity of the smallest
+    /// table.
     ///
     /// ```
     /// use icefield::{Durability, DashEh};
@@ -88,8 +88,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design> TableOptions<K, V, D> {
     }
 
     /// Sets the medium, which determines what the table survives; [`Durability::Auto`] by default. Dash and IcebergHT
-    /// refuse [`Durability::Disk`], because they need the order of stores within a cache line. Plush syncs once a call
-    /// there, or once for up to 512 records of a batch; see [`Plush::sync`](crate::Plush::sync).
+    /// refuse [`Durability::Disk`], because they need the order of stores within a cache line. On disks, Plush syncs
+    /// once per call, or once per 512 records of a batch; see [`Plush::sync`](crate::Plush::sync).
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.common.durability = durability;
@@ -104,12 +104,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design> TableOptions<K, V, D> {
         self
     }
 
-    /// Sets which parts of the files use huge pages. They need kernel support (Linux 6.1 or later, in `tmpfs`)
-    /// and have no effect elsewhere. With huge pages, random access causes fewer TLB misses. Default: newly
-    /// created files, and growth by up to 64 MiB at a time, which takes less time than small pages and their
-    /// first touches. `true`: all files, including existing ones at an opening; converting a gigabyte takes
-    /// half a second to two seconds, once, and later openings and other processes profit from it. `false`:
-    /// none. Tables in memory always ask for huge pages.
+    /// Sets which parts of the files use huge pages. They need kernel support (Linux 6.1 or later, in `tmpfs`) and have
+    /// no effect elsewhere. With huge pages, random access causes fewer TLB misses. By default, newly created files use
+    /// them, and so does growth by up to 64 MiB at a time, because this takes less time than small pages and the page
+    /// faults of their first accesses. With `true`, all files use them, and an opening converts existing files: this
+    /// takes half a second to two seconds per gigabyte, once, and later openings and other processes benefit. With
+    /// `false`, no file uses them. Tables in memory always request huge pages.
     #[must_use]
     pub fn huge_pages(mut self, huge: impl Into<HugePages>) -> Self {
         self.common.huge_pages = huge.into();
@@ -117,8 +117,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design> TableOptions<K, V, D> {
     }
 
     /// Sets whether reads verify the checksum of each key and value by reference that they return, and fail with
-    /// [`Error::Corrupt`] if it is wrong. Default: no; [`check`](DurableTable::check) verifies all of them. Words,
-    /// and in Plush other keys and values of fixed width, have none.
+    /// [`Error::Corrupt`] if it is wrong. Default: no; [`check`](DurableTable::check) verifies all of them. Words have
+    /// no checksum, and neither have other keys and values of fixed width in Plush.
     ///
     /// ```
     /// use icefield::DashEh;
@@ -225,15 +225,16 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design> TableOptions<K, V, D> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::AlreadyExists`], [`Error::NoSpace`], [`Error::Io`], [`Error::InvalidOption`];
-    /// [`Error::Unsupported`] for a durability that the file system does not give.
+    /// [`Error::AlreadyExists`], [`Error::NoSpace`], [`Error::Io`], [`Error::InvalidOption`]; [`Error::Unsupported`]
+    /// for a durability that the file system does not provide.
     pub fn create(self, path: impl AsRef<Path>) -> Result<DurableTable<K, V, D>> {
         let storage = Mapped::create(path, self.mapped()?)?;
         self.create_on(storage)
     }
 
-    /// Opens the table at `path`, however it was left: Dash in constant time whatever its size, Plush by reading its
-    /// recovery logs (§5.4), IcebergHT by reading all of it, on several threads (§6).
+    /// Opens the table at `path`, whether it was closed or its process crashed. Dash opens in constant time whatever
+    /// its size, Plush by reading its recovery logs (§5.4), IcebergHT by reading the whole table on several threads
+    /// (§6).
     ///
     /// Changes survive the end of any process; they survive a power cut only on persistent memory or with
     /// [`Durability::Disk`].
@@ -252,7 +253,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design> TableOptions<K, V, D> {
         self.open_on(storage)
     }
 
-    /// Opens the table at `path`, or creates one if there is nothing or an empty directory.
+    /// Opens the table at `path`, or creates one if `path` does not exist or is an empty directory.
     ///
     /// # Errors
     /// As [`open`](Self::open) and [`create`](Self::create).
@@ -297,8 +298,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design> TableOptions<K, V, D> {
     /// ```
     ///
     /// # Errors
-    /// The superblock is damaged in both copies; as [`open_read_only`](Self::open_read_only) and
-    /// [`create`](Self::create).
+    /// Fails if both copies of the superblock are damaged, and as [`open_read_only`](Self::open_read_only) and
+    /// [`create`](Self::create) do.
     pub fn salvage(self, path: impl AsRef<Path>, new: impl AsRef<Path>) -> Result<SalvageReport> {
         let storage = Mapped::open_read_only(path, self.mapped()?)?;
         let types = Types::of::<K, V>();
@@ -312,7 +313,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design> TableOptions<K, V, D> {
     /// Creates a table in anonymous memory, which is freed when the table is dropped.
     ///
     /// # Errors
-    /// The system has no memory, or [`Error::InvalidOption`].
+    /// [`Error::InvalidOption`]; another error if the system has no memory.
     pub fn in_memory(self) -> Result<DurableTable<K, V, D>> {
         let storage = Mapped::anonymous(self.common.anonymous(D::TITLE, D::ALLOWS_DISK)?)?;
         self.create_on(storage)

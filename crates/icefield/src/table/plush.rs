@@ -17,7 +17,7 @@ use crate::types::{Arg, Key, Own, Owned, Value};
 /// # Ok::<(), icefield::Error>(())
 /// ```
 ///
-/// Keys and values of 16, 32 and 64 bytes are in the table's slots, like words:
+/// Keys and values of 16, 32 and 64 bytes are stored in the table's slots, like words:
 /// ```
 /// let table = icefield::Plush::<u128, [u8; 32]>::in_memory()?;
 /// table.put(1 << 100, [7; 32])?;
@@ -28,6 +28,8 @@ use crate::types::{Arg, Key, Own, Owned, Value};
 /// A `get` reads a filter line for each level, and a bucket where the filter contains the key (§5.2). `put` and
 /// `delete` do not look up their key and cost one flush and one fence; the other writes look it up first (§5.3). In a
 /// batch, 32 operations share a fence; on [`Durability::Disk`](crate::Durability::Disk) up to 512 share a sync.
+///
+/// Its methods are those of [`DurableTable`], its options [`PlushOptions`].
 pub type Plush<K, V, M = Mapped> = DurableTable<K, V, PlushHt, M>;
 
 /// Options for creating or opening a Plush table.
@@ -42,13 +44,13 @@ pub type PlushOptions<K, V> = TableOptions<K, V, PlushHt>;
 
 /// Operations of [`Plush`] only.
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> DurableTable<K, V, PlushHt, M> {
-    /// Does a [`put`](Self::put) without waiting for a sync: the future resolves when the record is durable. Reads see
-    /// the record at once. After a crash before that, each key has the value that it had before the call, or one that
-    /// was written since. Batches of many callers share a sync, which a background thread of the table runs. The write
-    /// itself happens in the call, before the future is polled. About once in some hundred calls it waits for a sync
-    /// all the same, because its part of the table is full.
+    /// Runs a [`put`](Self::put) without waiting for a sync; the returned future resolves when the record is durable.
+    /// The write itself happens in the call, before the future is polled, and reads see the record at once. After a
+    /// crash before the future resolves, the key has the value that it had before the call, or one that was written
+    /// since. A background thread of the table runs the syncs, each for many callers. Once in a few hundred
+    /// calls, the call itself waits for a sync, because its part of the table is full.
     ///
-    /// Where a write to the medium costs next to nothing, the future is ready at once.
+    /// On media other than disks, the future is ready at once.
     ///
     /// # Errors
     /// The future fails as [`try_insert`](Self::try_insert) does, and with [`crate::Error::Poisoned`] when the sync
@@ -76,10 +78,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> DurableTable<K, V, PlushHt, 
         self.engine.put_async(&K::raw(key), &V::raw(value))
     }
 
-    /// Returns a future that resolves when everything is durable that was acknowledged before this call, in whatever
-    /// [`SyncMode`](crate::SyncMode): the form of [`sync`](Self::sync) for callers that must not block. Requests a
-    /// sync, which a background thread of the table runs; callers share it. Records that were put without a log
-    /// become durable by a [`checkpoint`](Self::checkpoint) only.
+    /// Returns a future that resolves when all writes that were acknowledged before this call are durable, in any
+    /// [`SyncMode`](crate::SyncMode). This is the form of [`sync`](Self::sync) for callers that must not block. It
+    /// requests a sync, which a background thread of the table runs and which callers share. Unlike `sync`, it does not
+    /// cover records that were put without a log: these need a [`checkpoint`](Self::checkpoint).
     ///
     /// See [`Committed`] for an example.
     ///
@@ -89,10 +91,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> DurableTable<K, V, PlushHt, 
         self.engine.storage().committed()
     }
 
-    /// Does a [`put`](Self::put) without a log (§5.7): the record is durable after the next
-    /// [`checkpoint`](Self::checkpoint), [`sync`](Self::sync) or clean shutdown, or earlier. After a crash before that,
-    /// each key has one of the values that it has had since the last of these events, or the value that it had then.
-    /// Reads see the record at once.
+    /// Runs a [`put`](Self::put) without a log (§5.7): the record is durable after the next
+    /// [`checkpoint`](Self::checkpoint), [`sync`](Self::sync) or clean shutdown, or earlier. After a crash, each key
+    /// has the value that it had at the last of these events, or one that it has had since. Reads see the record at
+    /// once.
     ///
     /// # Errors
     /// As [`try_insert`](Self::try_insert).
@@ -110,7 +112,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> DurableTable<K, V, PlushHt, 
         self.engine.put_unlogged(&K::raw(key), &V::raw(value))
     }
 
-    /// Makes all records durable that were put without a log before, on `threads` threads. Root entries without such
+    /// Makes all records durable that were put without a log, using `threads` threads. Root entries without such
     /// records remain as they are.
     ///
     /// # Errors
@@ -147,10 +149,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> DurableTable<K, V, PlushHt, 
     /// Returns the first `limit` records from `from` on, in the order of their keys, each key once (§6.6). Requires a
     /// table that is partitioned by [`Partition::Range`](crate::Partition::Range).
     ///
-    /// Weakly consistent, like [`iter`](Self::iter): contains every key that is present throughout, with a value that
-    /// it had during the call. The records of one entry of the last level, or of one leaf where keys crowd, some
-    /// hundred at most, are a consistent snapshot. Takes no lock of the table. For each such part it reads one entry
-    /// of each level.
+    /// Weakly consistent, like [`iter`](Self::iter): the result contains every key that is present during the whole
+    /// call, with a value that the key had during the call. The call reads the table in parts: one entry of the last
+    /// level, or one leaf where keys are concentrated. The records of a part, at most a few hundred, are a consistent
+    /// snapshot. For each part, the call reads one entry of each level; it takes no lock of the table.
     ///
     /// # Errors
     /// [`Error::Unsupported`](crate::Error::Unsupported) when the table is partitioned by hashes; otherwise as
@@ -176,10 +178,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized> TableOptions<K, V, PlushHt> {
     /// Sets the most DRAM that a table's root and filters may take, in bytes; 256 MiB by default.
     ///
     /// The root is sized for [`capacity`](Self::capacity) when the table is created, and keeps its size. It holds an
-    /// eighth to a quarter of the capacity, or half as much where its recovery logs would take more than 64 MiB, at
-    /// 17 bytes a record of words. Filters use the rest of the limit. On disks the root holds the whole capacity, as
-    /// long as its recovery logs, which are written at creation, take at most 64 MiB: until the root is full, puts
-    /// cost one sync a call or batch.
+    /// eighth to a quarter of the capacity, or half of that if its recovery logs would otherwise take more than 64 MiB.
+    /// A record of words takes 17 bytes. Filters use the rest of the limit. On disks the root holds the whole capacity,
+    /// as long as its recovery logs, which are written at creation, take at most 64 MiB: until the root is full, a put
+    /// costs one sync per call or batch.
     ///
     /// ```
     /// let table = icefield::Plush::<u64, u64>::options().dram_limit(1 << 20).in_memory()?;
@@ -195,10 +197,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized> TableOptions<K, V, PlushHt> {
     /// Sets when writes on [`Durability::Disk`](crate::Durability::Disk) are acknowledged; [`SyncMode::Always`] by
     /// default.
     ///
-    /// The other modes weaken the guarantee of a returned call and of a value that was read: after a crash each key
-    /// has one of the values that it has had since the last [`sync`](Plush::sync), or had at that time. Everything
-    /// before that sync, and before a completed background sync, is durable. Set anew at each opening. Other media
-    /// ignore this option: there every call is durable when it returns.
+    /// With the other modes, neither the write of a returned call nor a value that was read is durable at once: after a
+    /// crash, each key has the value that it had at the last [`sync`](Plush::sync), or one that it has had since.
+    /// Everything before that sync, and before a completed background sync, is durable. The table does not store the
+    /// mode, so set it at each opening. On other media this option has no effect: every call is durable when it
+    /// returns.
     ///
     /// ```
     /// use icefield::{Durability, Plush, SyncMode};
@@ -217,12 +220,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized> TableOptions<K, V, PlushHt> {
         self
     }
 
-    /// Sets the number of levels, from the first on, whose filters are in DRAM as well (§6.5). The default is 1 for a
+    /// Sets the number of levels, from the first on, whose filters are also kept in DRAM (§6.5). The default is 1 for a
     /// table created with a [`capacity`](Self::capacity) that its level 1 holds, and 2 for others.
     ///
-    /// A read then accesses the medium only where a filter contains its key. The filters take a byte and a half for
-    /// each record for which the levels have room. Levels for which [`dram_limit`](Self::dram_limit) leaves no room
-    /// have none in DRAM. Set anew at each opening, which reads the filters of these levels.
+    /// On these levels, a read accesses the medium only where a filter contains its key. The filters take one and a
+    /// half bytes for each record for which the levels have room. Levels whose filters exceed
+    /// [`dram_limit`](Self::dram_limit) have none in DRAM. The table does not store this number, so set it at each
+    /// opening, which reads the filters of these levels.
     ///
     /// ```
     /// let with = icefield::Plush::<u64, u64>::options().dram_filters(2).in_memory()?;
@@ -236,8 +240,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized> TableOptions<K, V, PlushHt> {
         self
     }
 
-    /// Sets the number of levels, from the first on, of which a new table gets all buckets at once (§6.5); 0 by
-    /// default. Writes then allocate only below these levels. No space is lost once the levels have been full.
+    /// Sets the number of levels, from the first on, whose buckets a new table allocates all at once (§6.5); 0 by
+    /// default. Writes then allocate buckets only on deeper levels. Once the levels have been full, they take no more
+    /// space than without this option.
     ///
     /// ```
     /// let table = icefield::Plush::<u64, u64>::options().preallocate(1).in_memory()?;
@@ -250,19 +255,19 @@ impl<K: Key + ?Sized, V: Value + ?Sized> TableOptions<K, V, PlushHt> {
         self
     }
 
-    /// Sets the property that places the records of a new table next to one another; [`Partition::Hash`] by default.
+    /// Sets whether a new table places records by hash or by key order; [`Partition::Hash`] by default.
     #[must_use]
     pub fn partition(mut self, partition: Partition) -> Self {
         self.settings.partition = partition;
         self
     }
 
-    /// Sets the keys between which those of a new, range-partitioned table are expected, mostly evenly; by default
-    /// the range of the type, and for bytes that of the first eight.
+    /// Sets the range in which the keys of a new, range-partitioned table are expected to lie, roughly evenly. The
+    /// default is the range of the key type; for bytes, the range of their first eight bytes.
     ///
-    /// Other keys are possible; they belong to the first or the last part of the table. Where keys crowd, as small
-    /// numbers do among all `u64`s, or addresses with a common prefix, that part of the table is split by keys. It
-    /// costs about the same, but its writers exclude one another.
+    /// Keys outside of this range are possible; they belong to the first or the last part of the table. A part in which
+    /// keys are concentrated (small numbers among all `u64`s, or addresses with a common prefix) is split by keys.
+    /// Operations on such a part cost about the same, but its writers exclude one another.
     ///
     /// ```
     /// use icefield::{Partition, Plush};

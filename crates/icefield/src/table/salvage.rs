@@ -11,7 +11,7 @@ use crate::report::SalvageReport;
 use crate::storage::Mapped;
 use crate::types::{RecordForm, Types};
 
-/// Copies everything that can still be read on a medium that was opened for reading to a new table at `new`.
+/// Copies everything that can still be read from `storage`, which was opened read-only, to a new table at `new`.
 pub(crate) fn salvage<D: Design, R: RecordForm>(
     common: Common,
     settings: D::Settings,

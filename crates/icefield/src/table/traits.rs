@@ -13,8 +13,8 @@ use crate::{Error, Result};
 /// [`Iceberg`](crate::Iceberg), [`Plush`](crate::Plush) and [`Dlht`](crate::Dlht).
 ///
 /// Any number of threads may call a table at once. Every operation on a key is linearizable. On a durable table, the
-/// effect of a returned call survives every crash that the medium covers, and so does every result that a call
-/// returned; only relaxed writes, which Plush offers, wait for a sync.
+/// effect of a returned call and the result that it returned survive every crash that the medium covers. The exception
+/// is relaxed writes, which Plush offers: they are durable after a sync.
 ///
 /// The types' inherent methods have the same names, so the trait is needed only for generic code.
 ///
@@ -279,8 +279,8 @@ pub trait Table: Send + Sync {
     /// Returns sizes and counters of the table. Constant time.
     fn stats(&self) -> Stats;
 
-    /// Returns about `n` records from `cursor` on. Weakly consistent: a pass over the whole table returns every key
-    /// that is present throughout exactly once, also across splits.
+    /// Returns about `n` records from `cursor` on. Weakly consistent: a pass over the whole table returns each key that
+    /// is present during the whole pass exactly once, even across splits.
     ///
     /// # Errors
     /// As [`Table::get`].
@@ -294,7 +294,8 @@ pub trait Table: Send + Sync {
         Iter::new(self)
     }
 
-    /// Calls `f` with every record until it breaks, as consistent as [`Table::scan`]. No lock is held while `f` runs.
+    /// Calls `f` with every record until `f` returns `Break`; as consistent as [`Table::scan`]. No lock is held while
+    /// `f` runs.
     ///
     /// # Errors
     /// As [`Table::get`].
@@ -327,7 +328,7 @@ pub trait Table: Send + Sync {
     /// [`Error::NoSpace`]; the room that was already made is kept.
     fn reserve(&self, additional: u64) -> Result<()>;
 
-    /// Frees space that the records do not need, as far as the design can. By default it does nothing.
+    /// Frees space that the records do not need, as far as the design can. The default implementation does nothing.
     ///
     /// # Errors
     /// [`Error::ReadOnly`], [`Error::Io`]; no record is lost.
@@ -586,7 +587,7 @@ impl<T: Table> Collection for T {
     }
 }
 
-/// [`Table::retain`] by the table's other calls.
+/// Implements [`Table::retain`] with `scan` and `compute`.
 pub(crate) fn retain<T: Table + ?Sized>(
     table: &T,
     mut f: impl FnMut(Arg<'_, T::Key>, &T::Value) -> bool,
@@ -638,8 +639,8 @@ pub(crate) fn retain<T: Table + ?Sized>(
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Durable: Table {
-    /// Returns when every earlier operation is durable. Needed only after relaxed writes; any other call is durable
-    /// when it returns.
+    /// Waits until every earlier operation is durable. Needed only after relaxed writes; any other call is durable when
+    /// it returns.
     ///
     /// # Errors
     /// [`Error::Poisoned`] if a sync failed.

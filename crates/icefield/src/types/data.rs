@@ -27,7 +27,7 @@ pub enum Raw<'a> {
 }
 
 impl Raw<'_> {
-    /// The value of an operation that has none.
+    /// Passed as the value to operations that take no value.
     pub(crate) const NONE: Raw<'static> = Raw::Word(0);
 
     /// Returns the word, or 0 for bytes.
@@ -93,7 +93,7 @@ pub trait Data: Sealed + 'static {
     /// The form as a type.
     #[doc(hidden)]
     type Stored: StoredForm;
-    /// `true` if every word, or all bytes of the type's width, are a value.
+    /// `true` if every word, or every byte string of the type's width, is a value.
     #[doc(hidden)]
     const ACCEPTS_ALL: bool = false;
 
@@ -103,7 +103,7 @@ pub trait Data: Sealed + 'static {
     fn arg(owned: &Self::Owned) -> Self::Arg<'_>;
     /// Calls `f` with the stored value; returns `None` if `raw` is not a value of this type (a corrupt file).
     fn view<R>(raw: Raw<'_>, f: impl FnOnce(&Self) -> R) -> Option<R>;
-    /// Calls `f` with a value that is owned.
+    /// Calls `f` with a reference to an owned value.
     #[doc(hidden)]
     fn view_owned<R>(owned: &Self::Owned, f: impl FnOnce(&Self) -> R) -> R;
     /// Returns an owned copy.

@@ -15,7 +15,7 @@ use std::marker::PhantomData;
 pub enum Form {
     /// In the slot, as a 64-bit word.
     Word,
-    /// This number of bytes, always.
+    /// Always this number of bytes.
     Fixed(usize),
     /// Any number of bytes up to the design's limit.
     Variable,
@@ -38,7 +38,7 @@ pub trait StoredForm: 'static {
     const FORM: Form;
     /// `false` if the number of bytes is fixed in each table but known only at run time.
     const IS_KNOWN: bool = true;
-    /// The words of one value, for tables that keep values in words; one word for a reference.
+    /// The words that a value takes in tables that store values as words; one word if the slot holds a reference.
     type Words: WordArray;
     /// The form in tables whose slots have one word for each key and value.
     type InSlot: StoredForm;
@@ -77,7 +77,7 @@ pub struct InAnyBytes;
 impl StoredForm for InAnyBytes {
     const FORM: Form = Form::Variable;
     const IS_KNOWN: bool = false;
-    /// As many as the widest type needs.
+    /// The number of words of the widest type.
     type Words = [u64; 8];
     type InSlot = InBytes;
 }

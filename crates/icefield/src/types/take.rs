@@ -1,4 +1,4 @@
-//! How a caller takes the keys and values that an engine finds: as a copy of its own type, in place, or not at all.
+//! The ways to take keys and values from an engine: as a copy of the caller's type, in place, or not at all.
 
 use std::marker::PhantomData;
 
@@ -17,7 +17,7 @@ pub trait Take {
         "value"
     }
 
-    /// Returns `None` if the bytes are not a value of the expected type.
+    /// Takes the value; returns `None` if the bytes are not a value of the expected type.
     fn take(self, raw: Raw<'_>) -> Option<Self::Out>;
 
     /// Like [`Take::take`], for bytes that have been copied already.
@@ -190,7 +190,7 @@ impl<F: FnOnce(&Raw<'_>)> Take for Visit<F> {
     }
 }
 
-/// The key and value types of a table, as values.
+/// The key and value types of a table, as run-time values.
 #[derive(Clone, Copy)]
 pub struct Types {
     pub(crate) key: Kind,
@@ -203,12 +203,12 @@ impl Types {
     }
 }
 
-/// A type as a value.
+/// A key or value type, as a run-time value.
 #[derive(Clone, Copy)]
 pub struct Kind {
     pub(crate) name: &'static str,
     pub(crate) form: Form,
-    /// Returns whether stored bytes are a value of the type; `None` if all of the type's width are.
+    /// Checks whether stored bytes are a value of the type; `None` if all byte strings of the type's width are.
     is_valid: Option<fn(&Raw<'_>) -> bool>,
 }
 

@@ -170,10 +170,10 @@ fn as_much_is_lost_as_check_finds() {
     }
 }
 
-/// Returns the minimum number of records, of 18,000, that salvage finds without a file or without its last page.
+/// Returns the minimum number of the 18,000 records that salvage finds if a file is missing or lacks its last page.
 fn least(design: &str, file: &str, is_gone: bool) -> u64 {
     match (design, file, is_gone) {
-        // Only a path to the slots is lost, and there are others.
+        // Only one way to find the slots is lost, and there are others.
         (
             "dash-eh" | "dash-lh",
             "directory-0.ice" | "directory-1.ice" | "chains.ice" | "headers.ice",
@@ -267,8 +267,8 @@ fn the_other_files_give_what_they_hold() {
     }
 }
 
-/// A key that damage has turned into no value of its type also has another hash, so that it seems to belong to another
-/// segment. Scans must report it all the same.
+/// Damage can turn a key into bytes that are not a value of its type. These bytes have another hash, so the record
+/// seems to belong to another segment. Scans must report it all the same.
 #[test]
 fn a_scan_reports_a_key_that_is_no_value_of_its_type() {
     const VALUE: u64 = 0x1CEF_1E1D_0000_0001;

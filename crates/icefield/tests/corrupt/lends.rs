@@ -10,7 +10,7 @@ use icefield::{DashEh, DashLh, Durability, Iceberg};
 
 type Check = Result<(), Box<dyn Error>>;
 
-/// Occurs once in the file. With equal letters, a preceding `a` would shift the first match.
+/// Occurs once in the file. If all letters were equal, an `a` in front of the text would shift the first match.
 const FIRST: &str = "baaaaaaaaaaaaaaa";
 const SECOND: &str = "AAAAAAAAAAAAAAAA";
 const OTHER: &str = "\u{10FFFF}\u{10FFFF}\u{10FFFF}\u{10FFFF}";
@@ -46,7 +46,7 @@ fn long_length(table: &Path, _: &str) -> Check {
     Ok(blobs.write(blobs.find(FIRST.as_bytes()) - 16, &40_000_u32.to_le_bytes())?)
 }
 
-/// Sets a reference to the block of another word, or near it.
+/// Makes the second key's slot refer to the block of the first key, or to a place near that block.
 fn refer(table: &Path, slots: &str, change: impl FnOnce(u64) -> u64) -> Check {
     let slots = Damaged::file(table, slots)?;
     let [from, to] = KEYS.map(|key| slots.find(&key.to_le_bytes()) + 8);
@@ -59,8 +59,8 @@ fn one_block_twice(table: &Path, slots: &str) -> Check {
     refer(table, slots, |word| word)
 }
 
-/// Refers to the middle of a block whose content looks like a header: 16 bytes of another record are the length and
-/// owner.
+/// Refers to the middle of a block whose content looks like a block's header there: 16 bytes of another record are read
+/// as a length and an owner.
 fn middle_of_a_block(table: &Path, slots: &str) -> Check {
     let blobs = Damaged::file(table, "blobs.ice")?;
     let content = blobs.find(FIRST.as_bytes());
@@ -68,7 +68,7 @@ fn middle_of_a_block(table: &Path, slots: &str) -> Check {
     refer(table, slots, |word| word + 1)
 }
 
-/// Refers to a block that is free by then.
+/// Refers to a block that was freed before the damage.
 fn a_free_block(table: &Path, slots: &str) -> Check {
     refer(table, slots, |word| word + 4)
 }
@@ -78,7 +78,7 @@ macro_rules! table {
         mod $module {
             use super::*;
 
-            /// Borrows the damaged record while all free space is written to; it must not change.
+            /// Borrows the damaged record while all free space is overwritten. The borrowed bytes must not change.
             fn stays(damage: Damage) -> Check {
                 let directory = tempfile::tempdir()?;
                 let path = directory.path().join("t.ice");
@@ -96,7 +96,7 @@ macro_rules! table {
                 drop(table);
                 damage(&path, $slots)?;
                 let table = options().open(&path)?;
-                // The scan of the blob store reaches the block, and then the reclaimer.
+                // These calls make first the blob store's scan and then the reclaimer reach the block.
                 for key in 100..200 {
                     table.put(key, "dddddddddddddddd")?;
                 }

@@ -1,4 +1,4 @@
-//! The costs of DLHT: locked instructions, and lines by its geometry.
+//! The costs of DLHT: locked instructions, and lines as computed from its geometry.
 
 use std::cell::Cell;
 
@@ -93,8 +93,8 @@ fn dlht_counts_once_a_batch() {
     assert_eq!(mixed, 500 * (2 + 1 + 1) + 2 * (links(&table) - before));
 }
 
-/// Computes the lines that a get of each key reads from the bins of the keys. The number of link buckets confirms the
-/// model.
+/// Computes the lines that a get of each key reads, from the number of keys in each bin. The number of link buckets
+/// confirms the computation.
 #[test]
 fn dlht_gets_touch_the_lines_that_its_header_says() {
     const BITS: u32 = 14;

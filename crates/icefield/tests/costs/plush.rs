@@ -44,8 +44,8 @@ fn a_put_into_a_plush_writes_its_log_record_and_does_not_look() {
     assert!(batch.flushes <= 19 && batch.writes <= 19, "{batch:?}");
 }
 
-/// Returns the cost of puts of 16 + 16 bytes: lines written, flushes and fences without migrations, and media bytes
-/// with them.
+/// Returns the cost of puts of 16-byte keys and values: lines written, flushes and fences of 1,000 puts without
+/// migrations, and the media bytes per put with migrations.
 fn wide_puts<V: Value + ?Sized>(value: Arg<'static, V>) -> ([u64; 3], f64) {
     let key = |n: u64| (u128::from(n) << 64 | u128::from(n)).to_le_bytes();
     let sim = counting();
@@ -76,7 +76,7 @@ fn a_wide_record_of_a_plush_takes_half_the_lines_of_a_reference() {
     let (referred, referred_media) = wide_puts::<[u8]>(&[7; 16]);
     println!("1000 puts: {inline:?}, by reference {referred:?} lines, flushes, fences");
     println!("media bytes a put: {inline_media}, by reference {referred_media}");
-    // (w + 8) / 8 lines each, and the first chunks of the four logs.
+    // A record of w words takes (w + 8) / 8 lines. The first chunks of the four logs take one more each.
     assert_eq!(inline, [1_504, 1_504, 1_004]);
     assert!(referred[0] >= 3_000 && referred[2] >= 2_004, "{referred:?}");
 }
@@ -109,7 +109,7 @@ fn crowded_keys_of_a_plush_with_ranges_cost_what_others_do() {
     }
 }
 
-/// §6.1, with 25.6 bytes per log record: 10 in a media block.
+/// §6.1, with 25.6 bytes per log record, because a media block of 256 bytes holds 10 of them.
 #[test]
 fn media_writes_of_a_plush_follow_its_moves() {
     let made_for = |records| Plush::<u64, u64>::options().capacity(records).hash_seed([1, 2]);
@@ -178,10 +178,10 @@ fn filters_in_dram_save_a_plush_these_lines() {
     }
 }
 
-/// P3, P6, P7 and P8 of the header: eight targets share one fence for each size of runs that is needed, one for runs
-/// and records, and one for the states. An entry of a level has one more when it is empty. If the migration is done
-/// in steps, two targets share their fences. Taking an entry out of a chain, when a level is added, needs four fences
-/// for it and for each of its runs.
+/// P3, P6, P7 and P8 of the header. Eight target entries share their fences: one for each size of runs that is needed,
+/// one for runs and records, and one for the states. A source entry of a level needs one more, which marks the entry
+/// empty. If the migration is done in steps, two targets share their fences. When a level is added, taking an entry out
+/// of a chain needs four fences for the entry and for each of its runs.
 #[test]
 fn a_migration_of_a_plush_has_few_fences() {
     // Without a log, all fences are those of migrations.
@@ -197,8 +197,8 @@ fn a_migration_of_a_plush_has_few_fences() {
     assert!(at_once.1 <= 5.5 && in_steps.1 <= 17.0);
 }
 
-/// Returns the fences of the first migration and the average per migration, in 250,000 puts with `own` fences of
-/// their own each.
+/// Returns the fences of the first migration and the average per migration, in 250,000 puts. The `own` fences that each
+/// put makes without a migration are not counted.
 fn fences_of_migrations(
     own: u64,
     put: impl Fn(&Plush<u64, u64, Sim>, u64) -> icefield::Result<()>,

@@ -1,4 +1,4 @@
-//! Tables that are opened read-only or used in a forked child: their memory, and that no file changes.
+//! Tables that are opened read-only or used in a forked child: how much memory they use, and that no file changes.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ unsafe extern "C" {
 type Check = Result<(), Box<dyn std::error::Error>>;
 
 const KEYS: u64 = 400_000;
-/// The environment variable with the table and its design, for a child that measures itself.
+/// The environment variable that passes a design and a table's path to a child, which measures itself.
 const CHILD: &str = "ICEFIELD_READ_ONLY_CHILD";
 
 fn options<P: Directory>() -> DashOptions<u64, u64, P> {
@@ -76,7 +76,7 @@ fn read_all<P: Directory>(path: &Path) -> Result<u64, Box<dyn std::error::Error>
     Ok(anonymous().saturating_sub(before))
 }
 
-/// The entry of a child process, started by the next test, which measures alone in its process.
+/// The entry of a child process that the next test starts, so that the child measures memory without other tests.
 #[test]
 fn child_that_reads_everything() -> Check {
     let Ok(order) = std::env::var(CHILD) else { return Ok(()) };

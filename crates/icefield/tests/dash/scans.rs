@@ -8,7 +8,8 @@ use icefield::storage::sim::{Sim, SimOptions};
 use icefield::{Cursor, DashOptions, Directory, Eh, Geometry, Lh};
 use icefield_torture::scheduler::{self, Scheduler};
 
-/// All keys have one home bucket: two records fit into its pair, two into the stash, the others into the chain.
+/// All keys have one home bucket. It and its neighbour have room for two records, the stash for two; the chain gets the
+/// rest.
 const KEYS: u64 = 10;
 const GEOMETRY: Geometry = Geometry { buckets: 2, slots: 1, stash: 2 };
 const SEEDS: u64 = 150;
@@ -18,7 +19,7 @@ fn judged<P: Directory>(seed: u64, batch: u64) -> Result<u64, String> {
     let sim = Sim::new(SimOptions {
         seed,
         detecting: true,
-        // As in the scenarios: a directory entry leads to a durable segment.
+        // Exempt as in the scenarios, because a directory entry leads to a durable segment.
         exempt: &["directory-0.ice", "directory-1.ice"],
         give_way: scheduler::tick,
         ..SimOptions::default()

@@ -10,7 +10,7 @@ use icefield::{
 
 const ENDS: [u64; 6] = [0, 1, 2, 1 << 38, 1 << 40, u64::MAX];
 
-/// Accepts success and these errors. There must be no panic, no hang and no other error.
+/// Accepts success and the errors listed here. There must be no panic, no hang and no other error.
 fn judged<T>(what: &str, made: Result<T>) -> Option<T> {
     match made {
         Ok(made) => Some(made),

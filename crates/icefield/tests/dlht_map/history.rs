@@ -291,7 +291,7 @@ impl History<'_> {
     }
 }
 
-/// Returns the decision of `compute` for the present value and a random one.
+/// Returns a closure for `compute` that decides by the present value and `value`.
 fn decision<'v>(value: &'v str) -> impl Fn(Option<&String>) -> Decision<String> + use<'v> {
     move |present| match present {
         Some(present) if present == value => Decision::Remove,

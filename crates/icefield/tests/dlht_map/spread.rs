@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, Hasher};
 
 use icefield::DlhtBuildHasher;
 
-/// The hash function of a history: the default one, one of eight hashes, or always the same.
+/// The hash function of a history: the default one, one with eight different results, or a constant one.
 #[derive(Clone, Copy)]
 pub enum Spread {
     Good(DlhtBuildHasher),

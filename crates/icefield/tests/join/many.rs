@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use icefield::storage::sim::{Sim, SimOptions};
 use icefield::{HashedJoinIndex, JoinIndex, JoinSource};
 
-/// Pairs of one key, 7, with all payloads below the given number.
+/// A source of pairs that all have the key 7, with all payloads below the given number.
 struct OneKey(u64);
 
 impl JoinSource for OneKey {
@@ -59,7 +59,7 @@ fn the_first_match_decides() {
     assert_eq!(index.probe_count(&[7]).unwrap(), PAIRS - 2);
     // The search for an absent pair reads all pairs of the key.
     assert!(lines(&sim, || assert!(!index.remove_pair(7, first).unwrap())) > PAIRS / 5);
-    // A removed key that is inserted and removed again: its pairs in the base are not read again.
+    // When a removed key is inserted and removed again, its pairs in the base are not read again.
     assert_eq!(index.remove(7).unwrap(), PAIRS - 2);
     index.insert(7, 1).unwrap();
     assert!(lines(&sim, || assert_eq!(index.remove(7).unwrap(), 1)) < 10);

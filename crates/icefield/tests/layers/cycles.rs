@@ -1,13 +1,13 @@
 //! Finds import cycles between files.
 //!
-//! Files that import one another are chapters of one another: none can be read, tested or changed without the others.
+//! Files that import one another cannot be read, tested or changed separately.
 
 use std::collections::{BTreeMap, HashMap};
 
 use super::graph::{Graph, Import, cycles};
 use super::source::Source;
 
-/// Returns the imports between the files of each crate: the crates' names, and their imports.
+/// Returns, for each crate, its name and the imports between its files.
 pub fn crates(workspace: &[Source]) -> Vec<(&str, Vec<Import>)> {
     let in_crates = workspace.iter().filter_map(|source| {
         let (name, _) = source.path.strip_prefix("crates/")?.split_once("/src/")?;
@@ -104,7 +104,7 @@ mod planted {
         ] {
             assert_eq!(both(a, b), 1, "{a}");
         }
-        // The name of an item that a macro composes is only where it is used.
+        // If a macro composes the name of an item, the name appears only where the item is used.
         assert_eq!(both("use crate::b::Composed; pub struct A;", "some! {} use super::A;"), 1);
     }
 
@@ -134,7 +134,7 @@ mod planted {
         assert_eq!(files(a, b, c), [""; 0]);
         assert_eq!(files(a, b, "pub struct C; fn f(_: super::B) {}").len(), 1);
         assert_eq!(files(a, b, "pub struct C; use super::B;").len(), 1);
-        // The parent imports what it exports if it uses it.
+        // If the parent also uses an item that it re-exports, it imports the item.
         let used = format!("{a} pub struct A; fn f(_: B) {{}}");
         assert_eq!(files(&used, b, c), [""; 0]);
         assert_eq!(files(&used, "use super::A; pub struct B;", c).len(), 1);

@@ -1,6 +1,6 @@
 //! Finds exported types, functions and methods without an example.
 //!
-//! An example belongs to the type that it documents, or in whose methods it is. It covers the names that it uses as
+//! An example belongs to the type that it documents, or whose method it documents. It covers the names that it uses as
 //! `.name`, as `Type::name`, or as `fn name` in a trait implementation. One example can cover many methods.
 
 use std::collections::{HashMap, HashSet};
@@ -19,8 +19,8 @@ use super::{macros, paths};
 /// The entry for the type itself in the list of its methods.
 const ITSELF: &str = "";
 
-/// Returns the exports of the crate's root without an example. Items that are public only in their modules are for
-/// tests and tools.
+/// Returns the exports of the crate's root that have no example. Items that are public only in their modules are not
+/// checked: they are for tests and tools.
 pub fn faults(sources: &[&Source]) -> Vec<String> {
     let exported = exported(sources);
     assert!(!exported.is_empty(), "the root exports nothing");
@@ -87,7 +87,7 @@ fn exported(sources: &[&Source]) -> HashSet<Name> {
 
 /// A type, a function or a method that is visible outside its module.
 struct Declared {
-    /// The type or trait, or the function.
+    /// The type or trait of a method, or the type or function itself.
     owner: String,
     /// The method, or [`ITSELF`].
     name: String,
@@ -110,7 +110,8 @@ fn survey(source: &Source) -> Survey {
 }
 
 impl Survey {
-    /// Returns the declarations that need an example. Methods in macros count if the macros are those of tables.
+    /// Returns the declarations that need an example. Methods in macros count, except for macros in `base` and
+    /// `storage`.
     fn public<'a>(
         &'a self,
         source: &'a Source,
@@ -137,7 +138,8 @@ impl Survey {
         self.add_examples(&owner, Some(ITSELF), attributes);
     }
 
-    /// Adds a method to `owner`, and its examples. `is_callable` is false for methods that users do not call by it.
+    /// Adds a method to `owner`, and its examples. `is_callable` is false for methods that users do not call on
+    /// `owner`.
     fn add_method(
         &mut self,
         owner: &str,
@@ -244,7 +246,7 @@ fn code_blocks(attributes: &[Attribute]) -> Vec<String> {
             Some(_) if text.starts_with("```") => {
                 blocks.extend(block.take().filter(|(_, is_example)| *is_example));
             }
-            // Lines after `#` are compiled, but not shown.
+            // Lines that begin with `# ` are compiled, but not shown.
             Some((code, _)) => {
                 code.push_str(text.strip_prefix("# ").unwrap_or(text));
                 code.push('\n');
@@ -255,7 +257,7 @@ fn code_blocks(attributes: &[Attribute]) -> Vec<String> {
     blocks.into_iter().map(|(code, _)| code).collect()
 }
 
-/// Returns the text of a doc attribute. One that a macro composes has the text of its parts.
+/// Returns the text of a doc attribute. If a macro composes the attribute, the text is that of its string literals.
 fn documentation(attribute: &Attribute) -> Option<String> {
     match &attribute.meta {
         Meta::NameValue(doc) if doc.path.is_ident("doc") => match &doc.value {
@@ -282,7 +284,7 @@ fn literals(tokens: &TokenStream) -> String {
     parts.collect()
 }
 
-/// Adds the names after `.`, `::` or `fn`. If the tokens of the whole are incomplete, each line is read alone.
+/// Adds the names after `.`, `::` or `fn`. If the whole code cannot be split into tokens, each line is read separately.
 fn called(code: &str, names: &mut HashSet<String>) {
     match TokenStream::from_str(code) {
         Ok(tokens) => called_in(&tokens, names),

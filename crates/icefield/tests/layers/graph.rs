@@ -22,10 +22,10 @@ pub struct Graph<'a> {
 struct Module<'a> {
     source: &'a Source,
     items: &'a [Item],
-    /// The module around it, or itself.
+    /// The number of the enclosing module; for the root, its own number.
     parent: usize,
     names: HashMap<String, Vec<Meaning>>,
-    /// The modules whose names are all imported.
+    /// The modules of which all names are imported (`use path::*`).
     globs: Vec<Vec<String>>,
 }
 
@@ -36,7 +36,7 @@ enum Meaning {
     Import(Vec<String>),
 }
 
-/// The end of a path.
+/// The module or the item that a path leads to.
 #[derive(Clone)]
 enum Target {
     Module(usize),
@@ -49,7 +49,7 @@ pub struct Import {
     pub from: String,
     pub line: usize,
     pub to: String,
-    /// The modules of the file that defines the item.
+    /// The module path of the file that defines the item.
     pub module: Vec<String>,
     pub name: String,
 }
@@ -63,7 +63,7 @@ impl<'a> Graph<'a> {
         graph
     }
 
-    /// Adds a module and those that it declares. `folder` has the files of the latter.
+    /// Adds a module and the modules that it declares. `folder` contains the files of the declared modules.
     fn add(
         &mut self,
         source: &'a Source,
@@ -134,7 +134,7 @@ impl<'a> Graph<'a> {
         })
     }
 
-    /// Returns what `path` leads to from `module`. The result is empty if that is in another crate.
+    /// Returns the modules and items that `path` leads to from `module`; none if they are in another crate.
     fn resolve(
         &self,
         module: usize,
@@ -160,7 +160,7 @@ impl<'a> Graph<'a> {
                     "super" => targets.push(Target::Module(self.modules[module].parent)),
                     name => {
                         let found = self.meanings(module, name, visited);
-                        // An item whose name a macro composes is in no list.
+                        // An item whose name a macro composes is in none of the lists of names.
                         let is_hidden = found.is_empty() && position > 0;
                         targets.extend(found);
                         if is_hidden {
@@ -207,7 +207,7 @@ impl<'a> Graph<'a> {
         targets
     }
 
-    /// Returns the imports of all files, one for each pair of files and item.
+    /// Returns the imports of all files, one for each importing file and imported item.
     pub fn imports(&self) -> Vec<Import> {
         let mut found = Vec::new();
         for (module, Module { source, items, .. }) in self.modules.iter().enumerate() {
@@ -291,7 +291,7 @@ impl<'ast> Visit<'ast> for Finder<'_> {
         }
     }
 
-    /// Modules in the file are visited by themselves.
+    /// Does not enter modules, because each has a separate `Finder`.
     fn visit_item_mod(&mut self, _: &'ast ItemMod) {}
 
     fn visit_item_use(&mut self, import: &'ast ItemUse) {

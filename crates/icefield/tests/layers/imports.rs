@@ -8,7 +8,7 @@ use syn::visit::Visit;
 use super::paths::{leaves, references};
 use super::source::Source;
 
-/// The top-level modules of the library, from the bottom up. Those that are not here are leaves.
+/// The layers, which are top-level modules of the library, from the bottom up.
 pub const BASE: &str = "base";
 pub const STORAGE: &str = "storage";
 const ENGINE: &str = "engine";

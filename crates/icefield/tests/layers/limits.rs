@@ -46,10 +46,10 @@ pub fn macros_beyond(sources: &[&Source], most: usize) -> Vec<String> {
 const USER_TYPES: [&str; 4] = ["Key", "Value", "Data", "Word"];
 const OF_USERS: [&str; 1] = ["types"];
 
-/// Directories that know no user type.
+/// Directories whose files must not name user types.
 pub const WITHOUT_USER_TYPES: &[&str] = &["base", "engine", "storage"];
 
-/// Returns imports of user types under `folders` of the library.
+/// Returns imports of user types in files under `folders` of the library, and user types that no file imports.
 pub fn user_types(imports: &[Import], folders: &[&str]) -> Vec<String> {
     let is_user_type = |import: &&Import| {
         import.module.first().is_some_and(|module| OF_USERS.contains(&module.as_str()))
@@ -73,7 +73,7 @@ pub fn user_types(imports: &[Import], folders: &[&str]) -> Vec<String> {
     faults
 }
 
-/// Returns folders in the rules that have no file: such a rule would hold without a check.
+/// Returns folders in the rules that contain no file: a rule with such a folder would check nothing.
 pub fn missing_folders(sources: &[&Source], folders: &[&str]) -> Vec<String> {
     let is_missing = |folder: &&&str| !sources.iter().any(|source| source.is_under(&[**folder]));
     let missing = folders.iter().filter(is_missing);

@@ -2,7 +2,8 @@
 
 use super::calls::{CALLS, Calls};
 
-/// Returns calls in `found`, type and name of each, that are not in the lists, and calls that are only in the lists.
+/// Returns the calls in `found` (type and name) that are not in the lists, and the listed calls that are not in
+/// `found`.
 pub fn faults(found: &[(String, String)]) -> Vec<String> {
     let of = |owner: &str| {
         let mine = found.iter().filter(|(found, _)| found == owner);

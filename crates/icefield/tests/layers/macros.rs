@@ -1,8 +1,8 @@
 //! The syntax inside macros, which `syn` leaves as tokens.
 //!
-//! The body of a call is parsed as items, statements or expressions. If it is neither, its parts are: what is between
-//! commas, semicolons and arrows, and what is in brackets. The bodies of `macro_rules!` are parsed with a name
-//! instead of each parameter and one turn of each repetition.
+//! The body of a call is parsed as items, statements or expressions. If that fails, its parts are parsed: the tokens
+//! between commas, semicolons and arrows, and the contents of brackets. In the bodies of `macro_rules!`, a name
+//! replaces each parameter, and each repetition occurs once.
 
 use proc_macro2::{Delimiter, Group, Ident, Punct, Spacing, Span, TokenStream, TokenTree};
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ use syn::punctuated::Punctuated;
 use syn::visit::Visit;
 use syn::{Block, Expr, Item, Macro, Path, Stmt, Token};
 
-/// Starts the name that replaces a macro's parameter.
+/// The prefix of the name that replaces a macro's parameter.
 const PARAMETER: &str = "macro_parameter_";
 
 /// Returns the parameter of a macro, `$name`, if `name` replaces it.
@@ -55,7 +55,7 @@ fn visit_tokens<V: for<'any> Visit<'any> + ?Sized>(visitor: &mut V, tokens: &Tok
     }
 }
 
-/// Visits `tokens` if they are items, statements or expressions.
+/// Visits `tokens` if they are items, statements or expressions. Returns whether they are.
 fn visit_whole<V: for<'any> Visit<'any> + ?Sized>(visitor: &mut V, tokens: &TokenStream) -> bool {
     let items = |input: syn::parse::ParseStream<'_>| {
         let mut items: Vec<Item> = Vec::new();
@@ -113,7 +113,7 @@ fn parts(tokens: &TokenStream) -> Vec<TokenStream> {
     parts.into_iter().filter(|part| !part.is_empty()).map(TokenStream::from_iter).collect()
 }
 
-/// Visits the paths of several names in `tokens`, outside of brackets.
+/// Visits the paths in `tokens` that consist of several names, outside of brackets.
 fn visit_paths<V: for<'any> Visit<'any> + ?Sized>(visitor: &mut V, tokens: &TokenStream) {
     let mut run = TokenStream::new();
     for token in
@@ -187,7 +187,7 @@ fn find_parameters(matcher: &TokenStream, found: &mut HashMap<String, String>) {
     }
 }
 
-/// Replaces each parameter by a name, and each repetition by one turn of it.
+/// Replaces each parameter by a name, and each repetition by one occurrence of its content.
 fn one_turn(body: &TokenStream, parameters: &HashMap<String, String>) -> TokenStream {
     let mut turned = TokenStream::new();
     let mut tokens = body.clone().into_iter().peekable();
@@ -230,7 +230,7 @@ fn one_turn(body: &TokenStream, parameters: &HashMap<String, String>) -> TokenSt
 fn stand_in(name: &Ident, kind: &str) -> Vec<TokenTree> {
     let ident = |span: Span| TokenTree::Ident(Ident::new(&format!("{PARAMETER}{name}"), span));
     match kind {
-        // A receiver has no other name.
+        // `self` cannot have another name.
         _ if name == "self" => vec![TokenTree::Ident(name.clone())],
         "vis" | "item" => Vec::new(),
         "block" => vec![TokenTree::Group(Group::new(Delimiter::Brace, TokenStream::new()))],

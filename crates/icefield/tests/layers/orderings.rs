@@ -16,8 +16,8 @@ const STRONG: [&str; 4] = ["Acquire", "Release", "AcqRel", "SeqCst"];
 /// Maximum distance of the comment above the access, in lines.
 const REACH: usize = 12;
 
-/// Returns the accesses in `sources` that are stronger than Relaxed and have no explanation. `sources` are all of a
-/// crate.
+/// Returns the accesses in `sources` that are stronger than Relaxed and have no explanation. `sources` must be all
+/// files of a crate, because the headers of other files may explain an access.
 pub fn faults(sources: &[&Source]) -> Vec<String> {
     let mut faults = Vec::new();
     let tests = |source: &&&Source| source.modules.iter().any(|module| module == "tests");

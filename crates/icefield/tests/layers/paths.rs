@@ -75,7 +75,7 @@ pub fn names(path: &Path) -> Vec<String> {
 
 /// One name that an import brings in.
 pub struct Leaf {
-    /// The path, as written. All names of a module are `*`.
+    /// The path, as written; it ends with `*` if all names of a module are imported.
     pub segments: Vec<String>,
     /// The name in the importing module.
     pub name: String,
@@ -92,7 +92,7 @@ pub fn leaves(tree: &UseTree) -> Vec<Leaf> {
 fn collect(tree: &UseTree, before: &mut Vec<String>, found: &mut Vec<Leaf>) {
     let mut add = |last: &str, name: &str, span| {
         let mut segments = before.clone();
-        // `use some::module::{self}`.
+        // In `use some::module::{self}`, `self` adds nothing to the path.
         if last != "self" || segments.is_empty() {
             segments.push(last.to_owned());
         }

@@ -80,7 +80,8 @@ pub fn line(span: Span) -> usize {
     span.start().line
 }
 
-/// Returns `text` with everything blanked but comments: what no token covers. Documentation is a comment as well.
+/// Returns `text` with everything blanked except the comments, which no token covers. Documentation counts as a
+/// comment.
 fn comments(text: &str, tokens: &TokenStream) -> String {
     let mut code = Vec::new();
     cover(text, tokens, &mut code);

@@ -94,7 +94,7 @@ impl<'ast> Visit<'ast> for Style<'_> {
     }
 }
 
-/// Returns types whose name contains a word for which the glossary has another one.
+/// Returns types whose name contains a word for which the glossary has another term.
 pub fn glossary_faults(source: &Source) -> Vec<String> {
     let mut types = Types(Vec::new());
     types.visit_file(&source.syntax);
@@ -106,8 +106,8 @@ pub fn glossary_faults(source: &Source) -> Vec<String> {
         ("H2", "fingerprint"),
         ("Epoch", "LogEpoch or RecoveryVersion"),
     ];
-    // The lower layers have their own cells. `Block` is absent, because `storage::alloc` hands out blocks to tables as
-    // well.
+    // These words have other meanings in the lower layers. `Block` is absent, because `storage::alloc` hands out blocks
+    // to tables as well.
     const NOT_IN_TABLES: [(&str, &str); 4] =
         [("Item", "record"), ("Cell", "slot"), ("Node", "bucket"), ("Tag", "fingerprint")];
     let in_table = !source.modules.is_empty() && !source.is_under(&[BASE, STORAGE, ERROR, TYPES]);

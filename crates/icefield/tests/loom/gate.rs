@@ -21,7 +21,7 @@ impl Yard {
         Self { gate: Gate::default(), works: zero(), step: zero() }
     }
 
-    // Relaxed, all: the gate must provide the ordering.
+    // All accesses are Relaxed, because the gate must provide the ordering.
     fn load(word: &AtomicU64) -> u64 {
         word.load(Ordering::Relaxed)
     }
@@ -60,9 +60,9 @@ impl Yard {
 
 type Role = fn(&Yard);
 
-/// Lets `roles` race, the last one on the main thread. Every rotation is explored. With three roles, one preemption
-/// is allowed: waiting threads yield, which gives enough interleavings. Afterwards there must have been `works` works
-/// and `steps` steps.
+/// Lets `roles` race, the last one on the main thread. Every rotation is explored. With three roles, one preemption is
+/// allowed: waiting threads yield, which gives enough interleavings. Afterwards, the threads inside must have worked
+/// `works` times, and the closing threads must have made `steps` steps.
 fn race<const ROLES: usize>(mut roles: [Role; ROLES], works: u64, steps: u64) {
     for _ in 0..ROLES {
         roles.rotate_left(1);
@@ -94,7 +94,7 @@ fn nobody_is_inside_while_it_is_closed() {
     race([Yard::enter, Yard::close], 1, 1);
 }
 
-/// A thread that enters again has left before, and may find the gate closed in between.
+/// A thread leaves the gate before it enters again, and may find the gate closed in between.
 #[test]
 fn who_leaves_may_come_again() {
     let twice: Role = |yard| (0..2).for_each(|_| yard.enter());

@@ -1,5 +1,5 @@
 //! IcebergHT's rule for reads without a lock: every result of a read is durable, a value as well as an absence. The
-//! line of fingerprints is the table's own; the slot and the medium are models.
+//! line of fingerprints is the real one; the slot and the medium are models.
 
 use icefield::FrontLine;
 use icefield::base::sync::{AtomicU64, Lines, Ordering, yield_now};
@@ -12,10 +12,10 @@ const FINGERPRINT: u8 = 0x41;
 /// The slot word of an absent key.
 const ABSENT: u64 = 0;
 
-/// A front bucket with one writer. With two writers, loom would order a failed attempt to take the lock after the
-/// other's release of it, although the attempt has read the value that the release overwrites. The slot holds the
-/// number of the change that produced it, so a newer state is larger; it is odd if the key is present. It is one
-/// word, because a slot is loaded as a whole.
+/// A front bucket with one writer. With two writers, loom would order a failed attempt to take the lock after the other
+/// writer's release of the lock, although the attempt has read the value that the release overwrites. The slot holds
+/// the number of the change that produced it, so a newer state is larger; it is odd if the key is present. The slot is
+/// one word, because a slot is loaded as a whole.
 struct Bucket {
     lines: Lines,
     number: u32,
@@ -50,7 +50,7 @@ impl Bucket {
         self.line()
     }
 
-    /// Stores the slot and makes it durable, as the fence does.
+    /// Stores the slot, then makes it durable, as a fence would.
     fn persist(&self, change: u64) {
         // Release (E3).
         self.slot.store(change, Ordering::Release);

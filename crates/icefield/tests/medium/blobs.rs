@@ -33,7 +33,7 @@ fn live_bytes(numbers: impl Iterator<Item = u64>) -> u64 {
 
 /// Small chunks, so that one partly filled chunk for each of the 40 size classes takes little space.
 const CHUNK_BYTES: u32 = 4 << 10;
-/// The size of a table with one record (64 segments in linear hashing), and those chunks.
+/// The size of a table with one record (64 segments in linear hashing), plus the size of these chunks.
 const CONSTANT: u64 = 3 << 20;
 
 macro_rules! table {

@@ -75,7 +75,7 @@ fn copies_beside_writers<T: Durable<Key = u64, Value = [u8]>>(
     assert!(table.check().unwrap().is_clean());
 }
 
-/// Growth, new files, copies and the lock use the directory that was opened.
+/// Growth, new files, copies and the lock stay with the directory that was opened, even if it is moved.
 fn a_table_stays_with_its_directory<T: Durable<Key = u64, Value = [u8]>>(
     create: impl Fn(&Path) -> T,
     open: impl Fn(&Path) -> T,

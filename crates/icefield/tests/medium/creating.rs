@@ -98,7 +98,7 @@ fn leftovers_of_the_dead_go_and_those_of_the_living_stay() {
         (".t.creating-3", &[("lock", "")]),
         (".t.creating-4", &[]),
         (".u.creating-1", &[]),
-        // Directories that no creation makes are kept.
+        // Directories that no creation can have left behind are kept.
         (".t.creating-5", &[("lock", "5\n"), ("notes", "precious")]),
         (".t.creating-6", &[("lock", "7\n"), ("table.ice", "x")]),
         (".t.creating-notes", &[("lock", ""), ("table.ice", "x")]),

@@ -10,7 +10,8 @@ unsafe extern "C" {
     fn _exit(status: i32) -> !;
 }
 
-/// Runs `child` in a forked process. Returns its exit status, or 0 if it takes more than a minute.
+/// Runs `child` in a forked process. Returns its exit status, or 0 if a signal ends it, as the alarm does after a
+/// minute.
 pub fn in_fork(child: impl FnOnce() -> u8) -> i32 {
     // SAFETY: the child calls only code that needs none of the locks that other threads may have held, and never
     // returns.

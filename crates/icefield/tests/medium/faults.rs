@@ -65,8 +65,8 @@ fn back_up(path: &Path, options: MappedOptions) -> icefield::Result<()> {
     Ok(())
 }
 
-/// Opens a table whose unlocking may have failed. Its lock ends with its last descriptor, and a child that another
-/// test is just starting shares that descriptor for a moment.
+/// Opens a table whose unlocking may have failed. The lock ends when the last copy of its descriptor is closed, and a
+/// child that another test is just starting holds a copy for a moment.
 fn open_when_free(path: &Path) -> icefield::Result<Mapped> {
     for _ in 0..200 {
         match Mapped::open(path, process()) {

@@ -11,7 +11,8 @@ use super::*;
 
 /// Exit status of the shell if it may not mount.
 const NO_RIGHTS: i32 = 77;
-/// Number of rounds for each kind of table. Faults on full devices depend on the positions of blocks.
+/// Number of rounds for each kind of table. More rounds find more faults, because these depend on the positions of
+/// blocks.
 const ROUNDS: usize = 1;
 
 const TABLES: [(&str, &str); 8] = [

@@ -57,7 +57,8 @@ fn reservations_are_large_and_bounded() {
 
 #[test]
 fn smaller_reservations_serve_where_addresses_are_few() {
-    // The second reservation of a terabyte fails, and so do all further ones except the last.
+    // The second, third or fourth system call for the region fails once: either a smaller reservation succeeds, or an
+    // error is returned.
     let scratch = scratch();
     for fails in 1..=3 {
         let plan = |nth| MappedOptions {
@@ -184,7 +185,8 @@ fn punching_gives_space_back_and_reads_zero() {
     }
 }
 
-/// A sync writes whole pages: 2 MiB for a word in a huge page, and zeros for a new page.
+/// A sync writes whole pages: 2 MiB for a word in a huge page, and zeros for a page that was only mapped. So regions on
+/// disks use neither huge pages nor pages that are mapped in advance.
 #[test]
 fn pages_that_are_synced_are_small_and_written_when_they_hold_something() {
     let scratch = scratch();
@@ -200,7 +202,7 @@ fn pages_that_are_synced_are_small_and_written_when_they_hold_something() {
     assert_eq!(advices(Durability::Disk), [false, false]);
 }
 
-/// Uses `tmpfs` where the kernel supports this; elsewhere it tests the refusal.
+/// Uses `tmpfs` if there is one. The kernel may provide or refuse huge pages; the content must be the same.
 #[test]
 fn huge_pages_change_no_content() {
     const BYTES: u64 = 6 << 20;

@@ -41,8 +41,8 @@ fn max_bytes_bounds_all_regions_together() {
     assert!(matches!(storage.grow(&region, region.len() + 1), Err(Error::NoSpace { .. })));
 }
 
-/// Holes do not count until they are reserved. Holes of an earlier session count, and reserving them never fails
-/// because of the limit, so that a table over its limit can be opened.
+/// Holes made in this session do not count until they are reserved. Holes of an earlier session count, and reserving
+/// them never fails because of the limit, so that a table over its limit can be opened.
 #[test]
 fn max_bytes_does_not_bound_holes() {
     let scratch = scratch();
@@ -251,7 +251,7 @@ fn free_blocks_in_holes_are_not_handed_out_on_a_full_device() {
     assert_ne!(write(&store).unwrap(), blob);
     assert_eq!(missing_bytes(&copy.join(BLOBS_REGION)), 0);
     fill_up(&filler);
-    // The rest of its chunk can be used.
+    // The rest of the blob's chunk can be used.
     let blocks = 1 + (1..).find(|_| write(&store).is_err()).unwrap();
     assert_eq!(blocks, BlobParams::default().chunk_bytes / 32);
 }

@@ -12,7 +12,7 @@ use icefield_torture::rng::mix;
 
 use super::{Check, TINY};
 
-/// Compares every range with that of a tree after random writes: across levels, tombstones and reopenings, for
+/// Compares every range with that of a `BTreeMap` after random writes: across levels, tombstones and reopenings, for
 /// several key types.
 #[test]
 fn ranges_are_those_of_a_tree() -> Check {

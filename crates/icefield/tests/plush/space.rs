@@ -65,7 +65,7 @@ fn beside_a_reader(
     })
 }
 
-/// Makes two thousand times as many writes as there are records, by new keys for old ones and by updates.
+/// Makes two thousand times as many writes as there are records: once with new keys for old ones, once with updates.
 #[test]
 fn bytes_take_bounded_space() -> Check {
     const LIVE: u64 = 1_000;
@@ -332,7 +332,7 @@ fn a_full_table_takes_batches_of_updates() -> Check {
     Ok(())
 }
 
-/// After crashes of removals without free space, each key is as its last write left it.
+/// After a crash during removals without free space, each key is in the state of its last write.
 #[test]
 fn a_crash_finds_keys_removed_in_place() -> Check {
     let mut images = 0;
@@ -378,8 +378,8 @@ fn a_crash_finds_keys_removed_in_place() -> Check {
     Ok(())
 }
 
-/// Crashes updates without free space, where payloads move without a log record. Each key must have one of its last
-/// two values. Returns the number of images.
+/// Simulates crashes during updates without free space, in which payloads move without a log record. Each key must have
+/// one of its last two values. Returns the number of images.
 fn updates_without_space(seed: u64, more: SimOptions) -> Result<u64, String> {
     type Known = BTreeMap<u64, Vec<u8>>;
     let text = |error: Error| error.to_string();

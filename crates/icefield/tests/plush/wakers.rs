@@ -32,7 +32,7 @@ impl Wake for Acting {
     }
 }
 
-/// Polls futures of a table with wakers that execute `act`, while the root entries of the same keys are written.
+/// Polls futures of a table with wakers that execute `act`, while other writes change and sync the same root entries.
 /// Returns the number of wake-ups.
 fn wake_with(act: impl Fn(&Mutex<Option<Arc<Table>>>) + Send + Sync + Clone + 'static) -> u64 {
     let directory = tempfile::tempdir().expect("a directory");

@@ -164,7 +164,7 @@ impl<const BUG: u32> Small for Mover<BUG> {
             (Some(at), Some(value)) => {
                 storage.store(slot(at) + 1, value);
                 storage.persist(slot(at), 2);
-                // The slot is needed for another record.
+                // Moves the record, as a table does that needs the slot for another record.
                 let copy = write_slot(storage, key, value);
                 storage.store(VALID, moved(storage, None, Some(copy)));
                 storage.persist(VALID, 1);
@@ -601,8 +601,8 @@ impl<const BUG: u32> Small for Wide<BUG> {
     }
 }
 
-/// Publishes by the order of two stores to one line: the value, then the key. Right on persistent memory if the
-/// second is a Release store; wrong on a disk (PM11 again) and wrong with a Relaxed one (PM10).
+/// Publishes by the order of two stores to one line: the value, then the key. Right on persistent memory if the second
+/// store is a Release store. Wrong with a Relaxed store (PM10), and wrong on a disk (PM11 again).
 pub struct SameLine<const RELAXED: bool>;
 
 impl<const RELAXED: bool> Small for SameLine<RELAXED> {
@@ -643,7 +643,7 @@ impl<const RELAXED: bool> Small for SameLine<RELAXED> {
 }
 
 /// A pass validates against a version that writers increment. Wrong: a record of the stash is published before the
-/// version shows the change, as in a table whose own lookups use another word.
+/// version shows the change, as in a table whose lookups validate another word.
 pub struct Stashed<const BUG: u32>;
 
 impl<const BUG: u32> Stashed<BUG> {

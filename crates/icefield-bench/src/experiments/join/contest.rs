@@ -42,8 +42,8 @@ pub(super) fn contest(
     Ok(())
 }
 
-/// Builds a table of `keys`. Returns it with the time from nothing but the keys until all records are durable,
-/// where the medium is durable.
+/// Builds a table of `keys`. Returns it with the time of the whole build, from the creation of files to the moment when
+/// all records are durable (on a durable medium).
 pub(in crate::experiments) fn built(
     session: &Session,
     design: DesignRef,
@@ -178,8 +178,8 @@ impl Contender {
 }
 
 impl Side {
-    /// Probes in turns with the bare loop. Rows that come in some order are probed at once, as in other systems'
-    /// joins.
+    /// Probes in turns with the bare loop. Peers, and rows that are not in random order, are probed in one turn without
+    /// the loop.
     fn probe_warm(
         &mut self,
         session: &Session,
@@ -191,7 +191,8 @@ impl Side {
         let bare = ceiling(Call::Get, medium, batch).filter(|_| in_turns);
         if bare.is_some() && self.arena.is_none() {
             let stats = placed.stats();
-            // Where nothing matches, an index reads its filter only, with the bounds of its buckets.
+            // If nothing matches, the index reads only its lines with filters and bucket bounds, so the loop's memory
+            // has their size.
             let filter = detail(&stats, "groups").filter(|_| probe.selectivity() == Some(0));
             let table = stats.storage_bytes + stats.dram_bytes;
             let bytes = filter.map_or(table, |groups| groups * GROUP_BYTES);

@@ -26,7 +26,7 @@ const USUAL: [&str; 5] = ["join", "dlht", "dash-eh", "cceh-like", "iceberg"];
 const BUILD_ROWS: u64 = 10_000_000;
 /// Percentages of matching rows: the paper's, and 0, which the filter alone answers.
 const SELECTIVITIES: [u32; 6] = [0, 20, 40, 60, 80, 100];
-/// The percentages that claims are about.
+/// The percentages that `--quick` measures, because the papers' claims are about them.
 const QUICK: [u32; 3] = [0, 20, 100];
 /// DLHT's workload A: the number of probing rows per row of the build side; the build side is a quarter of that of
 /// the other joins.
@@ -50,7 +50,7 @@ pub(super) fn selectivities(session: &Session, usual: &[u32]) -> Vec<u32> {
 /// Returns the tables that can join.
 ///
 /// # Errors
-/// There are none.
+/// No table can join these relations.
 fn contenders(session: &Session, relations: &Relations) -> Outcome<Vec<DesignRef>> {
     named(session.designs_or(&USUAL), |design| {
         let is_map = [Call::TryInsert, Call::Get].into_iter().all(|call| design.offers(call));

@@ -35,8 +35,8 @@ impl Probe {
         Self { point: ("selectivity", json!(selectivity)), keys, pairs, shuffled: true }
     }
 
-    /// Checks the answers of `placed` against the relations; those of tables that only count, by the number of
-    /// pairs.
+    /// Checks the answers of `placed` against the relations. For a table that returns no values, only the number of
+    /// pairs is checked.
     pub fn check(&self, session: &Session, placed: &Placed, found: Tally) {
         session.check(placed.design, "join", found, placed.answers().told_of(self.pairs));
     }

@@ -20,7 +20,7 @@ struct Rows {
     all: Vec<u64>,
     /// The number of old rows.
     present: usize,
-    /// The new rows with their payloads.
+    /// The new rows: each key with its payload.
     pairs: Vec<(u64, u64)>,
 }
 
@@ -65,7 +65,7 @@ pub(in crate::experiments) fn run(session: &mut Session) -> Outcome {
     Ok(())
 }
 
-/// Updates a table of the old rows, and an index also by building it anew.
+/// Inserts the new rows into a table of the old ones. An index is also rebuilt from all rows.
 fn measure(
     session: &Session,
     design: DesignRef,
@@ -128,8 +128,8 @@ fn updated(
     Ok(done?)
 }
 
-/// Updates the index while another thread probes old rows, all of which are present. Returns the number of probed
-/// rows, and their rate relative to that before the update.
+/// Updates the index while another thread probes old rows, all of which are present. Returns the number of probed rows,
+/// and the probe rate during the update relative to that before it.
 fn meanwhile(
     session: &Session,
     design: DesignRef,

@@ -8,7 +8,7 @@ use icefield_console::failure::Failure;
 
 /// The most rows of a batch.
 pub const BATCH_ROWS: usize = 1 << 16;
-/// The number of batches that a thread may be ahead.
+/// The number of batches that a thread may decode ahead of the consumer.
 const AHEAD: usize = 2;
 
 /// Rows in the order of their file.
@@ -39,7 +39,7 @@ impl Batch {
 /// A message from a thread.
 pub enum Event {
     Batch(Batch),
-    /// A group is complete; the next one is the next thread's.
+    /// A row group is complete. The next group comes from the next thread.
     GroupEnd,
     Failed(Failure),
 }

@@ -78,7 +78,7 @@ impl CsvRows {
                 Err(failure) => Event::Failed(failure),
             };
             let goes_on = matches!(event, Event::Batch(_));
-            // The receiver is gone when the command has ended.
+            // Sending fails when the command has ended and dropped the receiver.
             if sender.send(event).is_err() || !goes_on {
                 return;
             }

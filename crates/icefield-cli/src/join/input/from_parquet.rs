@@ -86,7 +86,7 @@ impl ParquetFile {
         reopen().map_err(|error| Failure::io(path, &error))?.ok_or_else(changed)
     }
 
-    /// Fails early, with the column's name, where decoding would fail later.
+    /// Fails before the columns are read, with the column's name, if a codec is not supported.
     fn refuse_unknown_codecs(&self, mask: &ProjectionMask) -> Result<(), Failure> {
         for group in self.metadata.metadata().row_groups() {
             for (leaf, column) in group.columns().iter().enumerate() {
@@ -103,8 +103,8 @@ impl ParquetFile {
     }
 }
 
-/// Returns the same columns with plain values instead of dictionary codes; `None` if there are no dictionaries.
-/// Taking single rows from many batches would otherwise merge all their dictionaries each time.
+/// Returns the same columns with plain values instead of dictionary codes; `None` if there are no dictionaries. With
+/// dictionaries, each selection of single rows from many batches would merge all their dictionaries.
 fn without_dictionaries(schema: &SchemaRef) -> Option<SchemaRef> {
     let plain = schema.fields().iter().map(|field| match field.data_type() {
         DataType::Dictionary(_, values) => {
@@ -129,7 +129,7 @@ impl Decoder {
     fn send_all(self, sender: &SyncSender<Event>) {
         for &group in &self.groups {
             match self.send_group(group, sender) {
-                // The receiver is gone when the command has ended.
+                // `false`: the command has ended and dropped the receiver.
                 Ok(true) => {}
                 Ok(false) => return,
                 Err(failure) => return drop(sender.send(Event::Failed(failure))),

@@ -41,7 +41,7 @@ enum Kind {
 }
 
 impl Input {
-    /// Opens a file, by its name's extension or its first bytes; `-` is CSV from standard input.
+    /// Opens a file. Its extension or first bytes determine the format; `-` is CSV from standard input.
     pub fn open(path: &Path) -> Result<Self, Failure> {
         let name = path.to_owned();
         if path == Path::new("-") {
@@ -124,7 +124,7 @@ fn is_parquet(path: &Path, file: &mut File) -> io::Result<bool> {
     match extension.map(str::to_ascii_lowercase).as_deref() {
         Some("parquet" | "pq") => Ok(true),
         Some("csv") => Ok(false),
-        // A pipe cannot be read twice.
+        // Only a regular file can be rewound after its first bytes were read.
         _ if !file.metadata()?.is_file() => Ok(false),
         _ => {
             let mut start = Vec::new();
@@ -138,7 +138,7 @@ fn is_parquet(path: &Path, file: &mut File) -> io::Result<bool> {
 /// The batches of a file.
 pub struct Batches {
     path: PathBuf,
-    /// One for each thread; they take turns, group by group.
+    /// One receiver for each thread. The threads take turns, one row group each.
     lanes: Vec<Receiver<Event>>,
     group: usize,
     groups: usize,
@@ -152,7 +152,7 @@ impl Batches {
             if interrupt.asked() {
                 return Err(interrupted());
             }
-            // A timeout, to react to Ctrl-C while a pipe is silent.
+            // The timeout limits the delay of the check for Ctrl-C while a pipe is silent.
             match self.lanes[self.group % self.lanes.len()].recv_timeout(Duration::from_millis(100))
             {
                 Ok(Event::Batch(mut batch)) => {

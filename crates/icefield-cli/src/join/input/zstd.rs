@@ -80,7 +80,7 @@ impl RowGroups for Group {
     }
 }
 
-/// The only chunk of a column in a row group.
+/// An iterator of one item: the page reader of a column's only chunk in a row group.
 struct Chunk(Option<Box<dyn PageReader>>);
 
 impl Iterator for Chunk {

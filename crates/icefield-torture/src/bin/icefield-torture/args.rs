@@ -137,7 +137,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Returns whether the kind has disks on which writes may be acknowledged before they are durable.
+    /// Returns whether the kind tests tables on disks, where writes may be acknowledged before they are durable.
     pub(super) fn syncs(&self) -> bool {
         match self {
             Self::Crash { common, .. } => matches!(common.model, Medium::Disk),
@@ -164,7 +164,7 @@ impl Kind {
     }
 }
 
-/// A run of no rounds would find nothing and report success.
+/// Rejects 0, because a run of no rounds would find nothing and report success.
 fn at_least_one() -> RangedU64ValueParser<u64> {
     clap::value_parser!(u64).range(1..)
 }

@@ -12,7 +12,7 @@ use super::runs::{
 use icefield_console::failure::{Failure, Outcome};
 use icefield_console::json::Output;
 
-/// One bit in this many of a sealed index is flipped, in one index per thousand damaged ones.
+/// One bit in this many is flipped, in one sealed index for every thousand damaged indexes.
 const FLIP_STRIDE: u64 = 97;
 
 /// Runs `kind` if it exists for the join index.

@@ -39,7 +39,8 @@ impl<'a> Rounds<'a> {
         Ok(Self { common, budget, bar, interrupt: Interrupt::listen()? })
     }
 
-    /// Runs `round` with (seed, rounds) in chunks of `size` until the budget is spent or a violation is found.
+    /// Runs chunks of at most `size` rounds until the budget is spent or a violation is found. `round` gets the first
+    /// seed of a chunk and its number of rounds.
     pub(super) fn each(
         &self,
         size: u64,

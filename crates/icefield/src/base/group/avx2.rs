@@ -39,7 +39,8 @@ impl Avx2 {
     }
 }
 
-/// Every processor with AVX2 has these features, but an emulator or a hypervisor may hide them.
+/// Returns whether BMI1, BMI2 and POPCNT are available. Every processor with AVX2 has them, but an emulator or a
+/// hypervisor may hide them.
 #[inline]
 pub(super) fn has_bit_manipulation() -> bool {
     is_x86_feature_detected!("bmi1")

@@ -1,4 +1,5 @@
-//! Comparisons by integer arithmetic: correct on every processor, and the reference for the tests of the others.
+//! Comparisons by integer arithmetic: correct on every processor, and the reference for the tests of the other
+//! instruction sets.
 
 use super::isa::Isa;
 
@@ -25,8 +26,9 @@ impl Isa for Generic {
 #[inline(always)]
 fn zero_bytes(word: u64) -> u64 {
     let seven_bits = word & !HIGH_BITS;
-    // The high bit of each byte of the sum is set if any of the other seven was; no carry leaves a byte.
+    // The sum sets the high bit of each byte in which any of the seven lower bits is set; no carry leaves a byte.
     let zero = !((seven_bits + !HIGH_BITS) | word) & HIGH_BITS;
-    // Gathers bits 7, 15, .. 63 in the top byte: only one pair of bit and factor lands on each position there.
+    // Gathers bits 7, 15, .. 63 in the top byte: each position there receives the product of exactly one bit and one
+    // bit of the factor.
     (zero >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56
 }

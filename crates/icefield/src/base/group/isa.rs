@@ -16,9 +16,9 @@ pub trait Isa: Copy + Send + Sync + 'static {
     /// before every load that follows an Acquire fence.
     ///
     /// Vectors are loaded from raced memory only by this method, [`Isa::has_bits`] and [`Isa::find_bytes`]. They use
-    /// instructions that are opaque to the compiler, so that the language's rules for plain loads do not apply, on
-    /// processors that load aligned words whole regardless of the width of the load. All other code loads the words one
-    /// by one, like this default implementation.
+    /// inline assembly, to which the language's rules for plain loads do not apply, and only on processors that load
+    /// each aligned word whole regardless of the width of the load. All other code loads the words one by one, like
+    /// this default implementation.
     #[inline(always)]
     fn find_keys(self, line: &[AtomicU64; 8], key: u64) -> u32 {
         // Relaxed: the caller orders the reads and validates the result.
@@ -26,9 +26,9 @@ pub trait Isa: Copy + Send + Sync + 'static {
         equal(0) | equal(2) | equal(4) | equal(6)
     }
 
-    /// Returns whether each of the words 3 to 7 of `line` has the bit that `hash` selects by six of its bits: bits 4 to
-    /// 9 for word 3, bits 10 to 15 for word 4, and so on. Other threads may be storing to the line, as for
-    /// [`Isa::find_keys`].
+    /// Returns whether one bit is set in each of the words 3 to 7 of `line`. Six bits of `hash` give the number of that
+    /// bit: bits 4 to 9 for word 3, bits 10 to 15 for word 4, and so on. Other threads may be storing to the line, as
+    /// for [`Isa::find_keys`].
     #[inline(always)]
     fn has_bits(self, line: &[AtomicU64; 8], hash: u64) -> bool {
         // Relaxed: as in `find_keys`.

@@ -1,9 +1,9 @@
 //! Groups of fingerprints, and lines of 8-byte keys, compared all at once.
 //!
 //! Sixteen bytes are passed as words: the caller loads raced bytes as `AtomicU64`s, and the vector is assembled from
-//! those. (On x86 that takes two moves and an unpack. This library has no mixed-size atomics.) Byte `i` of a group is
-//! byte `i % 8`, counted from the least significant, of word `i / 8`. Whole lines are loaded as vectors, by
-//! instructions that are opaque to the compiler ([`Isa::find_keys`]).
+//! those. (On x86 that takes two moves and an unpack. One atomic load of all 16 bytes is not possible, because Rust
+//! does not allow raced accesses of different sizes.) Byte `i` of a group is byte `i % 8`, counted from the least
+//! significant, of word `i / 8`. Whole lines are loaded as vectors by inline assembly ([`Isa::find_keys`]).
 //!
 //! There is one file for each instruction set, all behind [`Isa`]. `generic` is plain integer arithmetic: Miri runs it,
 //! and the others are tested against it. The instruction set is selected in two ways:

@@ -1,5 +1,5 @@
-//! NEON: every 64-bit Arm processor has it. No instruction gathers a mask, so each lane gets a weight, and a sum across
-//! the vector combines them.
+//! NEON: every 64-bit Arm processor has it. It has no instruction that gathers a mask from the lanes, so each lane gets
+//! a weight, and a sum across the vector combines the weights.
 
 use core::arch::aarch64::{
     uint8x16_t, vaddv_u8, vaddvq_u64, vandq_u8, vandq_u64, vceqq_u8, vceqq_u64, vcombine_u64,

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Keys and seeds are secrets: they allow choosing keys that collide.
+/// `Debug` prints neither the hash's keys nor the seed, because both allow choosing keys that collide.
 #[test]
 fn what_is_printed_tells_no_secret() {
     let hash = Hash::new(HashKind::Strong, [1, 2]);
@@ -216,8 +216,8 @@ fn key_patterns() -> Vec<(String, Pattern)> {
 #[cfg_attr(miri, ignore = "statistics of integers")]
 fn regular_keys_spread_like_random_ones() {
     let keys = 1 << 16;
-    // Position and width in the hash of the directory bits, the bucket in a segment, the fingerprint, and pairs of
-    // them.
+    // Parts of the hash as (position, width): the directory bits, the bucket in a segment, the fingerprint, and pairs
+    // of these.
     let fields = [(52, 12), (56, 8), (40, 12), (24, 12), (8, 12), (0, 8), (0, 12)];
     for seed in SEEDS {
         let hash = Hash::new(HashKind::Strong, seed);
@@ -232,7 +232,7 @@ fn regular_keys_spread_like_random_ones() {
                         counts[(hash >> position) as usize & ((1 << bits) - 1)] += 1
                     });
                     let deviation = deviation(&counts);
-                    // A spread that is too even is as suspicious as one that is too uneven: the next pattern breaks it.
+                    // A spread that is too even is as suspicious as one that is too uneven, so both fail the test.
                     assert!(
                         deviation.abs() < 6.0,
                         "{form}, {name}, bits {position}+{bits}, {seed:x?}: {deviation:.1}"

@@ -133,7 +133,7 @@ fn sections_and_guards_nest() {
     assert_eq!(gone.load(Ordering::Relaxed), 1);
 }
 
-/// A thread that ends while another of its thread-locals still has a guard keeps its slot.
+/// If a thread ends while one of its thread-locals still holds a guard, its slot is not reused.
 #[test]
 fn a_guard_may_outlive_its_threads_number() {
     static TABLE: std::sync::LazyLock<Reclaimer> = std::sync::LazyLock::new(Reclaimer::new);

@@ -21,7 +21,7 @@ mod lines {
 
     /// An array of lines that starts zeroed, on huge pages where the system provides them.
     pub type Lines = ZeroedArray<Line>;
-    /// An array of lines that grows.
+    /// An array of lines that grows in place: its lines keep their addresses.
     pub type GrowingLines = GrowingArray<Line>;
 
     impl Line {

@@ -70,7 +70,7 @@ mod modelled {
     const THREADS: usize = 4;
 
     loom::lazy_static! {
-        /// The number of threads that have a number, from 0 in every execution of a model.
+        /// The number of threads that have taken a number; 0 at the start of every execution of a model.
         static ref TAKEN: AtomicUsize = AtomicUsize::new(0);
     }
 

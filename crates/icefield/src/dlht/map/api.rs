@@ -69,8 +69,8 @@ macro_rules! calls {
                 $map.find($namespace, key, &$map.pin()).is_some()
             }
 
-            /// Passes the value of `key` to `f`, under a guard of this call, and returns its result. `f` may use the
-            /// map.
+            /// Passes the value of `key` to `f`, under a guard that this call takes, and returns the result of `f`. `f`
+            /// may use the map.
             ///
             /// ```
             /// let map = icefield::DlhtMap::from_iter([(1, "one".to_owned())]);
@@ -154,7 +154,7 @@ macro_rules! calls {
                 asked($map.put_one($namespace, key, value, When::Always, &guard));
             }
 
-            /// Like [`insert`](Self::insert), but returns an error instead of panicking, with the record.
+            /// Like [`insert`](Self::insert), but returns an error, with the record, instead of panicking.
             ///
             /// # Errors
             /// Returns [`Error::NoMemory`](crate::Error::NoMemory) if the record or a larger index cannot be allocated;
@@ -273,7 +273,7 @@ macro_rules! calls {
             }
 
             /// Performs an atomic read-modify-write: passes the value to `f`, executes its decision, and returns the
-            /// value before. If another thread changes the key meanwhile, `f` is called again. No lock is held while
+            /// previous value. If another thread changes the key meanwhile, `f` is called again. No lock is held while
             /// `f` runs: it may use the map, but must not change this key on every call.
             ///
             /// ```
@@ -555,7 +555,7 @@ macro_rules! calls {
             }
 
             /// Returns an iterator over the records. It is weakly consistent: it returns every key that is present
-            /// throughout exactly once.
+            /// during the whole iteration exactly once.
             ///
             /// ```
             /// let map = icefield::DlhtMap::from_iter([(1, 10)]);

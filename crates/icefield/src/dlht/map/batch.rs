@@ -1,9 +1,9 @@
 //! Batches (§3.3): operations in order, one at a time, with the latencies of bins and of the records behind them
 //! overlapped.
 //!
-//! While one operation runs, the bins of the next 64 are being fetched. The bins of the next 24 have arrived and are
-//! peeked at, to prefetch the record that the key's word leads to, without checking it. A peek makes no decision: when
-//! an operation runs, it searches again.
+//! While one operation runs, the bins of the next 64 are being fetched. The bins of the next 24 should have arrived;
+//! each is peeked at, to prefetch the record of its operation's key. A peek does not validate what it reads and decides
+//! nothing: when an operation runs, it searches again.
 
 use std::borrow::Borrow;
 use std::cell::{Cell, RefCell};
@@ -29,7 +29,7 @@ use crate::dlht::mode::Shared;
 use crate::dlht::write::{Outcome, Rule};
 use crate::table::same_length;
 
-/// The number of operations by which bins and records are prefetched ahead.
+/// How many operations ahead bins are prefetched, and (`STAGE2`) how many operations ahead records are.
 const RING: usize = 64;
 const STAGE2: usize = 24;
 
@@ -43,7 +43,7 @@ fn hint<K, V>(isa: impl Isa, index: &Index, line: &Line, hash: u64) {
     }
 }
 
-/// The slot access of the operation that runs now.
+/// Access to the slot of the operation that is running.
 pub(super) struct BatchOp<'a> {
     core: &'a Core<Shared>,
     index: &'a Index,
@@ -250,8 +250,8 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
         }));
     }
 
-    /// Runs operations in order until there are no more or one breaks. `hash` is called once for each operation, in
-    /// order and ahead of `run`, until it returns `None`; `count` is an estimate.
+    /// Runs operations in order until `hash` returns `None` or an operation breaks. `hash` is called once for each
+    /// operation, in order and ahead of `run`; `count` is an estimate of the number of operations.
     #[inline]
     pub(super) fn run_all(
         &self,

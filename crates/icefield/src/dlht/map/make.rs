@@ -176,8 +176,8 @@ impl<K, V, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
         plain(self.core.shrink());
     }
 
-    /// Returns statistics of the map. Its memory is that of the index and the records, without the overhead of the
-    /// allocator and without memory that keys and values refer to.
+    /// Returns statistics of the map. The reported memory is that of the index and the records, without the overhead of
+    /// the allocator and without memory that keys and values refer to.
     ///
     /// ```
     /// let map: icefield::DlhtMap<u64, [u8; 100]> = (0..1000).map(|key| (key, [0; 100])).collect();

@@ -39,7 +39,7 @@ use crate::outcome::OnFailure;
 /// ```
 pub struct DlhtMapOp<'q, 'g, K, V, Q: ?Sized = K> {
     ask: Ask<'q, K, V, Q>,
-    /// The value that the key had, after the operation has run.
+    /// The value that the key had; set when the operation runs.
     before: Option<&'g V>,
     ran: bool,
 }
@@ -147,7 +147,7 @@ impl<'q, 'g, K, V, Q: ?Sized> DlhtMapOp<'q, 'g, K, V, Q> {
         self.ran && failed
     }
 
-    /// Returns the record of an operation that has not run, for example because its batch ended before.
+    /// Returns the record of an operation that has not run, for example because its batch ended earlier.
     ///
     /// ```
     /// use icefield::{DlhtMap, DlhtMapOp, OnFailure};
@@ -183,8 +183,8 @@ impl<K, V: fmt::Debug, Q: ?Sized> fmt::Debug for DlhtMapOp<'_, '_, K, V, Q> {
 }
 
 impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K, V, S, A> {
-    /// Runs operations in order, and returns how many operations of the batch have run in the end. Skips those that ran
-    /// in an earlier batch.
+    /// Runs operations in order, and skips those that ran in an earlier batch. Returns how many operations of the batch
+    /// have run, including the skipped ones.
     pub(super) fn execute_all<'g, Q: Hash + Eq + ?Sized>(
         &self,
         namespace: u16,
@@ -196,7 +196,7 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
         K: Borrow<Q> + 'g,
     {
         let (pinned, count, mut ran) = (self.checked(guard), ops.len(), 0);
-        // Operations are hashed ahead of the one that runs.
+        // Borrowed for each access, because `hash` reads operations ahead of the one that runs.
         let ops = RefCell::new(ops);
         let hash = |at: usize| ops.borrow().get(at).map(|op| self.hash_of_op(namespace, op));
         let end = self.run_all(count, hash, |_, turn| {

@@ -7,7 +7,7 @@
 //!
 //! Records are allocated from the map's allocator ([`memory`]) and freed to it, even if another thread reclaims them
 //! later: an object that waits for reclamation carries a clone of the allocator, and all objects have been reclaimed
-//! when the map has been dropped. The default, the global allocator, needs no clones, so this costs nothing. Lists of
+//! when the map has been dropped. The default, the global allocator, needs no clones, so it has no such cost. Lists of
 //! records with equal hashes are also allocated from the allocator; the index is allocated from the system.
 //!
 //! Pinning protects the data that a reader holds (§3.2.3's epochs, but advanced without the client): a replaced or

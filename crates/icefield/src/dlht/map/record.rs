@@ -157,8 +157,8 @@ impl<K, V, A: Allocator> Drop for Fresh<'_, K, V, A> {
 ///
 /// # Safety
 /// The word came from [`word_of`] with the same types, and neither the crowd nor its records have been freed: the
-/// caller has been pinned since before it read the word, or has exclusive access to the table. `'a` ends before that
-/// does.
+/// caller has been pinned since before it read the word, or has exclusive access to the table. `'a` ends no later than
+/// the pin or the exclusive access.
 #[inline(always)]
 unsafe fn crowd_of<'a, K, V, A: Allocator>(
     word: u64,

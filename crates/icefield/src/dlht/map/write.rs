@@ -29,9 +29,9 @@ pub(super) enum When {
 /// The outcome of putting a record.
 pub(super) enum Put<'g, V> {
     Inserted,
-    /// It replaced a record with this value.
+    /// The new record replaced one that had this value.
     Replaced(&'g V),
-    /// Nothing changed; the present value.
+    /// Nothing changed. Contains the present value, if there is one.
     Kept(Option<&'g V>),
 }
 
@@ -97,7 +97,7 @@ impl<K, V> Copy for Seen<K, V> {}
 
 impl<K, V> Seen<K, V> {
     /// # Safety
-    /// It was seen under a guard that lives as long as `'g`.
+    /// The state was seen under a guard that lives as long as `'g`.
     unsafe fn value<'g>(self) -> Option<&'g V>
     where
         K: 'g,

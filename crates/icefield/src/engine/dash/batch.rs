@@ -6,8 +6,8 @@
 //! affected bucket gets its changes under its changing bit, and a second fence makes these durable before readers can
 //! see them.
 //!
-//! An operation that a window cannot do closes the window and runs alone: a displacement, a split, a record for the
-//! chain. A second operation on a key of the window closes it as well.
+//! An operation that needs a displacement, a split or a chained bucket closes the window and runs alone. A second
+//! operation on a key of the window also closes it.
 
 use std::ops::ControlFlow;
 
@@ -25,15 +25,15 @@ use crate::engine::slots::table::{WriteMode, WriteOutcome};
 use crate::storage::Medium;
 use crate::types::{Raw, RecordForm};
 
-/// The distance at which the ring fetches buckets, the distance at which it inspects them to fetch records, and the
-/// number of keys that it handles at a time.
+/// The ring fetches the buckets of an operation `RING` operations ahead, and inspects them to fetch the record `PEEK`
+/// operations ahead. It handles `BURST` keys at a time.
 const RING: usize = 48;
 const PEEK: usize = 16;
 const BURST: usize = 8;
 
 impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
-    /// The first stage: finds a key's buckets. Inlined into the ring, so that its entries are read as they are written:
-    /// word by word. Vector loads would have to wait for the preceding word stores.
+    /// The first stage: finds a key's buckets. Inlined into the ring, so that the entries of the ring are read word by
+    /// word, as they are written. Vector loads would have to wait for the preceding word stores.
     #[inline(always)]
     fn ahead(&self, hash: u64) -> Ahead<'_> {
         Ahead { hash, sighted: self.core.storage.read_unvalidated(|| self.try_locate(hash)) }

@@ -19,7 +19,7 @@ impl Bucket {
         PmLock::new(storage, &self.lock)
     }
 
-    /// Hints that the bucket will be written to: all four lines, one block of the medium.
+    /// Prefetches all four lines of the bucket for writing. They are one block of the medium.
     #[inline]
     pub(super) fn fetch_for_write(&self) {
         prefetch_write(self);
@@ -46,7 +46,7 @@ impl Bucket {
         Meta(self.meta.load(storage, Acquire))
     }
 
-    /// Returns a bit for each slot that holds a record with this fingerprint.
+    /// Returns a bit for each slot that holds a record with the fingerprint of `hash`.
     #[inline]
     pub(super) fn candidates(&self, storage: &impl Medium, hash: u64) -> u32 {
         // Relaxed: racy reads of a seqlock. A wrong fingerprint costs one slot check, or the version check detects it.
@@ -85,17 +85,17 @@ impl Bucket {
     #[inline]
     pub(super) fn store_record(&self, storage: &impl Medium, slot: usize, key: u64, value: u64) {
         let place = &self.slots[slot];
-        // Release (E3): a reader that expects the former record in this slot follows only complete references.
+        // Release (E3): a reader that still expects the slot's former record finds only references to complete blobs.
         place.key.store(storage, key, Release);
         place.value.store(storage, value, Release);
     }
 
-    /// Sets a slot's fingerprint. It lies in the line of the metadata word and is stored before it, so a crash that
-    /// keeps the record keeps the fingerprint.
+    /// Sets a slot's fingerprint. It lies in the line of the metadata word and is stored before that word, so a crash
+    /// that keeps the record keeps the fingerprint.
     #[inline]
     pub(super) fn set_fingerprint(&self, storage: &impl Medium, slot: usize, hash: u64) {
         let (word, shift) = (&self.fingerprints[slot / 8], slot % 8 * 8);
-        // Relaxed: only the holder of the lock stores here; `publish` orders the store.
+        // Relaxed, the loads: only the holder of the lock stores here.
         let others = word.load(storage, Relaxed) & !(0xFF << shift);
         word.store(storage, others | u64::from(fingerprint(hash)) << shift, Release);
     }

@@ -22,10 +22,11 @@ impl<T: Kinds> Core<T> {
         Ok(word.wrapping_sub(1) as u32)
     }
 
-    /// Returns the blocks of a segment's chain. Ends with an error if there are more than were ever allocated: a cycle.
+    /// Returns the blocks of a segment's chain. Ends with an error if there are more blocks than were ever allocated,
+    /// because then the chain is cyclic.
     ///
-    /// Links are read through `read_unvalidated`: they change only around blocks whose records, if any, are durable
-    /// elsewhere, so no result depends on whether a link is durable yet.
+    /// Links are read through `read_unvalidated`: a link changes only to add or remove a block that is empty or whose
+    /// records are durable elsewhere, so no result depends on whether a link is durable yet.
     pub(super) fn chain(&self, segment: u32) -> impl Iterator<Item = Result<(u32, &ChainBlock)>> {
         let peek =
             |link: &Cell64| self.storage.read_unvalidated(|| link.load(&self.storage, Acquire));
@@ -65,7 +66,7 @@ impl<T: Kinds> Core<T> {
             let next = chained.next.load(storage, Relaxed);
             self.chains.free(storage, &self.root()?.chains, (block, id), || {
                 link.store(storage, next, Release);
-                // Durable before the block's `next`, which belongs to the chain until now, becomes a link of the
+                // The link is durable before the block's `next`, until now a link of the chain, becomes a link of the
                 // free list.
                 storage.persist(link);
                 Ok(())
@@ -74,7 +75,7 @@ impl<T: Kinds> Core<T> {
         Ok(())
     }
 
-    /// Claims an empty chained bucket in front of the segment's chain; flushed, not fenced.
+    /// Claims an empty chained bucket whose `next` is the head of the segment's chain. Flushes it without a fence.
     pub(super) fn new_chain_block(&self, segment: u32) -> Result<Claim> {
         let storage = &self.storage;
         let head = self.header(segment)?.chain.load(storage, Relaxed);

@@ -1,9 +1,10 @@
 //! Freed space that operations may still access. It is returned to the file system once all of them have ended.
 //!
-//! A thread that was on the way to a segment when it was freed detects the change, but it may have stored a lock word
-//! there before. A store into a hole would be fatal if the device is full. A hole also reads as zero, so the version of
-//! a lock would repeat. Therefore every operation is pinned, and freed space waits for the operations that were running
-//! when it was freed. The space may be used and freed again meanwhile; only the last time counts.
+//! A thread that looked up a segment before another thread freed it detects the change, but it may already have stored
+//! a lock word there. A store into a hole would be fatal if the device is full. A hole also reads as zero, so the
+//! version of a lock would repeat. Therefore every operation is pinned, and freed space waits for the operations that
+//! were running when it was freed. The space may be used and freed again meanwhile; then it waits for the operations
+//! that were running when it was last freed.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

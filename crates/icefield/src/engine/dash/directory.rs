@@ -52,8 +52,9 @@ pub trait Directory: Sized + Send + Sync + 'static {
     /// The root words cannot be read; no memory.
     fn mend<T: Kinds>(core: &Core<T>, options: Self::Options, mending: &Mending) -> Result<()>;
 
-    /// Returns the present segment of a hash, without a lock. The caller checks it again with [`Directory::is_current`]
-    /// after it has read versions or locked. `None` decides nothing: the caller then uses [`Directory::locate`].
+    /// Returns the present segment of a hash, without a lock. The caller checks the result with
+    /// [`Directory::is_current`] after it has read the buckets' versions or locked them. After `None` the caller uses
+    /// [`Directory::locate`].
     fn try_locate<M: Medium>(&self, storage: &M, hash: u64) -> Option<Located>;
 
     /// Repeats [`Directory::try_locate`] until it returns a segment, or the directory proves to be damaged.
@@ -86,7 +87,7 @@ pub trait Directory: Sized + Send + Sync + 'static {
     }
 
     /// Completes [`Directory::ready`] for a segment that is not ready. Returns `None` if the hash must be looked up
-    /// again. In a session that only reads, no segment counts as touched, so every call takes this path.
+    /// again. In a session that only reads, no segment is marked as ready, so every lookup takes this path.
     ///
     /// # Errors
     /// As [`Directory::ready`].
@@ -163,9 +164,9 @@ pub trait Directory: Sized + Send + Sync + 'static {
         records: impl Fn() -> u64,
     ) -> Result<()>;
 
-    /// Determines the state of a segment that this session has not used, and makes the segment if its split is due.
-    /// `fresh` is false if the session used the segment before it was given up; its locks are valid then. Called once,
-    /// before any thread uses the segment.
+    /// Determines the state of a segment that is not ready, and performs the split that makes the segment if that split
+    /// is due. `fresh` is false if this session used the segment before it left the table; its locks are then valid.
+    /// Called once, before any thread uses the segment.
     ///
     /// # Errors
     /// The files are damaged; no space.
@@ -180,8 +181,9 @@ pub trait Directory: Sized + Send + Sync + 'static {
         Ok(Standing::Whole)
     }
 
-    /// Makes the hashes `pattern..` (`depth` bits) belong to the segment `to` after a committed split. Durable with the
-    /// caller's next fence. Does nothing if the root word alone determines the segment.
+    /// Makes the hashes that share the first `depth` bits of `pattern` belong to segment `to`, after a committed split
+    /// or merge. The change is durable with the caller's next fence. Does nothing if the root word alone determines the
+    /// segment.
     ///
     /// # Errors
     /// The files are damaged.
@@ -197,8 +199,9 @@ pub trait Directory: Sized + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Returns whether the hashes `pattern..` have been merged into the segment to their left, whose state is still
-    /// splitting. Extendible hashing has a separate state for that.
+    /// Returns whether the segment that began at hash `pattern` has been merged into its left neighbour, although the
+    /// state of that neighbour is still splitting. Always `false` in extendible hashing, which has a separate state for
+    /// this.
     fn is_merged(&self, pattern: u64) -> bool {
         let _ = pattern;
         false
@@ -214,8 +217,8 @@ pub trait Directory: Sized + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Merges segments around the one of a hash, if the merged segment would be filled to at most `percent`. Returns
-    /// whether it merged any. The caller holds no lock.
+    /// Merges the segment of a hash with a neighbour (linear hashing: the last segment with its source), if the merged
+    /// segment would be filled to at most `percent`. Returns whether it merged any. The caller holds no lock.
     ///
     /// # Errors
     /// The files are damaged.
@@ -238,7 +241,7 @@ pub trait Directory: Sized + Send + Sync + 'static {
         percent: u64,
     ) -> Result<()>;
 
-    /// Returns freed space to the file system where no operation can access it any more.
+    /// Returns freed space that no operation can access any more to the file system.
     ///
     /// # Errors
     /// The system call failed; the table is unaffected.
@@ -247,11 +250,11 @@ pub trait Directory: Sized + Send + Sync + 'static {
     /// Makes the table large enough for `records` records in total.
     ///
     /// # Errors
-    /// No space. Checked in advance, unless the space disappears meanwhile; what was added until then stays.
+    /// No space. This is checked before anything is added; if space runs out later, the segments added until then stay.
     fn reserve<T: Kinds>(&self, core: &Core<T>, records: u64) -> Result<()>;
 
     /// Empties the table by one durable store, then waits for writers that are still in its old segments. Calls
-    /// `retire` with each old segment, locked.
+    /// `before` with the new generation before that store, and `retire` with each old segment while its locks are held.
     ///
     /// # Errors
     /// No space; nothing has changed.

@@ -1,8 +1,8 @@
 //! Extendible hashing over segments: the directory, its doubling, splits, `clear` (§4.1, §4.7).
 //!
 //! The directory of depth *g* has a fixed place: entries 2^g to 2^(g+1) of a region. So doubling needs no allocation
-//! and leaks nothing. Old directories stay below the present one; together they have its size. Submodules: `grow`
-//! splits segments and doubles the directory; `shrink` merges and halves; `check` checks.
+//! and leaks nothing. The smaller directories stay below the present one; together they are as large as it is.
+//! Submodules: `grow` splits segments and doubles the directory; `shrink` merges and halves; `check` checks.
 
 mod check;
 mod grow;
@@ -44,7 +44,7 @@ pub struct Eh<A = Whole> {
     entries: Mutex<()>,
     doublings: ShardedCounter,
     halvings: ShardedCounter,
-    /// The pair of entries that prevented the last halving of the directory.
+    /// The pair of entries that last prevented a halving of the directory.
     deep: AtomicUsize,
     ablation: PhantomData<fn() -> A>,
 }
@@ -77,7 +77,8 @@ impl<A: Ablation> Eh<A> {
         self.base.entries(storage, root.parity(), 1 << root.depth..2 << root.depth)
     }
 
-    /// Returns whether a segment is in the directory, or will be because its neighbour's split has been committed.
+    /// Returns whether a segment is in the directory, or is the right neighbour of a committed split or merge that is
+    /// not finished.
     fn is_owned<T: Kinds>(&self, core: &Core<T>, id: u32) -> Result<bool> {
         let pattern = core.header(id)?.pattern.load(&core.storage, Acquire);
         let holder = self.locate(core, pattern)?.segment;
@@ -254,7 +255,7 @@ impl<A: Ablation> Directory for Eh<A> {
     }
 
     /// Points the entries of the hashes `pattern..` (`depth` bits) from one segment to another. Entries that name a
-    /// third segment are left: that one has split off since (recovery may run late).
+    /// third segment stay unchanged: recovery may run late, and that segment has split off since.
     fn redirect<T: Kinds>(
         &self,
         core: &Core<T>,

@@ -3,9 +3,9 @@
 //!
 //! A round splits the segments of one depth in hash order, so that every segment covers a contiguous run of hashes, as
 //! in extendible hashing. Scans, cursors and splits therefore work the same way in both. Splitting the run with prefix
-//! *p* of *N* bits makes the segment with number 2^*N* + *p*. A prefix with a leading one is a single number, its
-//! *path*. The segment that covers a run is numbered as when it was split off: its number is the path without its
-//! trailing zeros and without the 1 bit before them.
+//! *p* of *N* bits makes the segment with number 2^*N* + *p*. A prefix with a 1 bit in front of it is a single number,
+//! its *path*. A segment keeps its number when it is split: the number is the path without its trailing zeros and
+//! without the 1 bit before them.
 
 use super::layout::MAX_DEPTH;
 
@@ -100,7 +100,7 @@ fn path(hash: u64, depth: u32) -> u64 {
     (1 << 63 | hash >> 1) >> (63 - depth)
 }
 
-/// Returns the path with one bit more.
+/// Returns the path of the first `depth + 1` bits of a hash.
 #[inline(always)]
 fn path_below(hash: u64, depth: u32) -> u64 {
     path(hash, depth + 1)

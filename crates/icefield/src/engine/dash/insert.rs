@@ -214,8 +214,9 @@ impl<'a, T: Kinds> Locked<'a, T> {
         bucket.write_record(storage, slot, record.key, record.value);
         // P1, as in `insert_at`.
         storage.fence();
-        // Set before the record becomes visible: a scan checks the versions of normal buckets only. It must not return
-        // a record that is not yet durable, or one that the overflow metadata does not yet lead to.
+        // The changing bits are set before the record becomes visible: a scan checks the versions of normal buckets
+        // only. It must not return a record that is not yet durable, or one that the overflow metadata does not yet
+        // lead to.
         self.guards.iter().for_each(Guard::begin_change);
         guard.begin_change();
         bucket.set_fingerprint(storage, slot, hash);
@@ -229,9 +230,9 @@ impl<'a, T: Kinds> Locked<'a, T> {
     /// Displaces records to the next bucket, or to the previous one, so that a slot of one of the two buckets becomes
     /// free, and inserts there. Three flushes and fences per displaced record, two for the new one.
     ///
-    /// From the probing bucket, a record moves to the next bucket if its home is the bucket that it is in. From the
-    /// home bucket, a record moves to the previous bucket if that is its home. In both directions a record moves to its
-    /// other bucket. The paper displaces one record; a few more fill segments further.
+    /// Every record moves to the other of its two buckets. A record whose home is the probing bucket moves to the
+    /// bucket after it. A record in the home bucket whose home is the previous bucket moves there. The paper displaces
+    /// one record; displacing a few more fills segments further.
     #[cold]
     fn displace(&mut self, hash: u64, record: PreparedRecord, steps: usize) -> bool {
         self.displace_from(1, hash, record, steps) || self.displace_from(0, hash, record, steps)
@@ -257,8 +258,8 @@ impl<'a, T: Kinds> Locked<'a, T> {
             }
             number = if from == 1 { geometry.next(number) } else { geometry.previous(number) };
             let bucket = &self.segment.buckets[number];
-            // Algorithm 1 omits these locks. They are only tried: waiting here, out of order, could deadlock. (A failed
-            // try also ends paths that return to the buckets of this insert.)
+            // Algorithm 1 omits these locks. The locks are only tried: waiting for them out of order could deadlock. (A
+            // failed try also ends paths that return to the buckets of this insert.)
             let Some(guard) = bucket.try_lock(&core.storage) else { return false };
             guards.push(guard);
             path.push(number);

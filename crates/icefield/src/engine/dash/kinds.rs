@@ -21,7 +21,7 @@ impl<R: RecordForm, M: Medium, A: Ablation> Kinds for Of<R, M, A> {
     type Ablation = A;
 }
 
-/// Selects the techniques of a table, to measure what each is worth. The choice is made at compile time, so [`Whole`]
+/// Selects the techniques of a table, to measure the effect of each. The choice is made at compile time, so [`Whole`]
 /// tables pay nothing. The file format is the same for all: an ablated table also maintains what it does not use.
 pub trait Ablation: Send + Sync + 'static {
     /// The techniques that the table uses.

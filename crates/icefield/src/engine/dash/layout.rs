@@ -50,8 +50,8 @@ pub(super) struct Header {
     pub(super) pattern: Cell64,
     /// First block of the chain of further stash buckets in `chains.ice`, plus one; 0: none.
     pub(super) chain: Cell64,
-    /// Linear hashing: one more than the generation in which the segment was last made; with any other value the
-    /// segment's chain is ignored. Extendible hashing: 0.
+    /// Linear hashing: one more than the generation in which the segment was last made. If that generation is not the
+    /// present one, the segment's chain is ignored. Extendible hashing: 0.
     pub(super) birth: Cell64,
 }
 
@@ -336,7 +336,7 @@ impl RootWord {
     pub(super) fn index(self, hash: u64) -> u64 {
         self.place(hash) - (1 << self.depth)
     }
-    /// Returns the place of that entry in the region: the directory of a depth begins at 2^depth.
+    /// Returns the place in the region of the directory entry of a hash: the directory of a depth begins at 2^depth.
     #[inline]
     pub(super) fn place(self, hash: u64) -> u64 {
         (1 << 63 | hash >> 1) >> (63 - self.depth)

@@ -3,8 +3,8 @@
 //! The root word (`extent`) holds the number of segments. An expansion only makes sure that the array of the new
 //! segment exists, and stores the root word. The split is due from then on: the first thread that needs the new segment
 //! performs it, from the segment that covered its hashes so far. Until then readers and writers use that segment,
-//! because it still holds the records. For each depth of a segment at most one split is due; the depth in the segment's
-//! link word determines which splits are due.
+//! because it still holds the records. Several splits of a segment may be due, at most one for each depth; the depth in
+//! the segment's link word determines which ones are.
 //!
 //! Segments are not allocated: each number has a place in the file (`arrays`). The contents of a segment are ignored if
 //! the root word does not count it, or if its source has not been split.
@@ -201,13 +201,13 @@ impl Directory for Lh {
         Ok(self.located(hash))
     }
 
-    /// Also checks that the segment is ready: it may have been removed, and its split may be due again.
+    /// Also checks that the segment is ready: it may have been removed and added again, so that its split is due.
     #[inline(always)]
     fn is_current<T: Kinds>(&self, core: &Core<T>, hash: u64, located: Located) -> bool {
         self.located(hash) == located && core.marks.is_ready(located.segment)
     }
 
-    /// Returns the source if the split is due and the session only reads, in which case the split is not made.
+    /// In a session that only reads, which performs no due split, returns the segment that still holds the records.
     #[cold]
     fn arrive<T: Kinds>(
         &self,
@@ -243,7 +243,7 @@ impl Directory for Lh {
         located: Located,
     ) -> Result<Option<Covered>> {
         if core.still.is_some() {
-            // Includes the hashes of segments whose split from it is due.
+            // The range includes the hashes of segments whose split from this segment is due.
             let depth = core.link(located.segment)?.depth;
             return Ok(Some(Covered::new(located, hash, depth)));
         }
@@ -278,7 +278,7 @@ impl Directory for Lh {
             }
         }
         let shall_expand = !is_due && self.shall_expand(core, segment, records)?;
-        // Release these locks first: a thread that blocks expansions may be waiting for them.
+        // Release these locks first: the thread that holds the mutex of expansions may be waiting for them.
         drop(guards);
         if shall_expand {
             self.expand(core)?;
@@ -371,8 +371,8 @@ impl Directory for Lh {
         // This also performs all due splits.
         let old_segments = self.check(core, &mut |_| {})?;
         for &id in &old_segments {
-            // Waits for unfinished splits whose new segments are already in use: they free chained buckets, which the
-            // other set of the allocator would otherwise hand out a second time.
+            // Waits for splits that are not finished although their new segments are already in use. Such a split may
+            // still free chained buckets, which the other set of allocator words would then allocate twice.
             drop(core.lock_all(core.segment(id)?));
         }
         self.base.grow(storage, new.parity(), self.arrays.most())?;

@@ -30,10 +30,10 @@ impl Covered {
     }
 }
 
-/// The state of a segment that has not been used in this session, as its policy determines it.
+/// The state of a segment that is not ready, as its policy determines it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// Unchanged since the last session.
+    /// Part of the table; it needs recovery only.
     Whole,
     /// Made by this call, by a split that was due; it is marked as ready.
     Born,

@@ -300,7 +300,7 @@ impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
             let bytes = core.storage.backup_to(path)?;
             return Ok(BackupReport { bytes, pause: Duration::ZERO });
         }
-        // The locks of buckets are in the files, which the parent uses.
+        // Locking buckets stores to the files, which belong to the parent process.
         refuse_child(&core.storage)?;
         self.directory.without_splits(|| {
             let paused = Instant::now();

@@ -21,8 +21,8 @@ pub(super) const STILL: u8 = 4;
 /// In a session that only reads: the split that makes the segment is due, so its records are in another segment.
 pub(super) const DUE: u8 = 5;
 
-/// The exclusive right to recover a segment: its mark is `RECOVERING`. [`Marks::set`] ends the recovery. If this is
-/// dropped before, another thread can try.
+/// The exclusive right to recover a segment. While it exists, the segment's mark is `RECOVERING`. [`Marks::set`] ends
+/// the recovery. If the right is dropped before that, another thread can recover the segment.
 pub(super) struct Mark<'a> {
     state: &'a AtomicU8,
     before: u8,
@@ -86,7 +86,7 @@ impl Marks {
 }
 
 impl<'a> Mark<'a> {
-    /// Waits for a thread that recovers the segment; returns `None` if the recovery is done.
+    /// Waits while another thread recovers the segment. Returns `None` if the segment needs no recovery.
     ///
     /// # Errors
     /// The process was forked while a thread of its parent recovered the segment: in this process the recovery would
@@ -132,7 +132,8 @@ impl<'a> Mark<'a> {
 
 impl Drop for Mark<'_> {
     fn drop(&mut self) {
-        // Fails if the segment is ready, and perhaps already in use.
+        // Fails if `Marks::set` has ended the recovery; then the mark must not change, because the segment may be in
+        // use.
         let _ = self.state.compare_exchange(RECOVERING, self.before, Release, Relaxed);
     }
 }

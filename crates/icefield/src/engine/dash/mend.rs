@@ -25,8 +25,8 @@ impl<T: Kinds> Core<T> {
     }
 
     /// Returns the depth of a segment without a header: the largest depth at which less than an eighth of its records
-    /// belong to other segments. While a split is due, about half of the records do at the next depth; a few may be
-    /// damaged.
+    /// belong to other segments. If a split is due, about half of the records belong to another segment at the next
+    /// depth. A few records may be damaged.
     pub(super) fn depth_by_records(
         &self,
         id: u32,
@@ -70,7 +70,7 @@ impl<T: Kinds> Core<T> {
         Ok(keeps_chain)
     }
 
-    /// Reports the new headers. `made` has, for each of them, whether its segment kept its chain.
+    /// Reports the new headers. `made` has one value for each: whether its segment kept its chain.
     pub(super) fn tell_mended_headers(&self, made: &[bool], mending: &Mending) -> Result<()> {
         if !made.is_empty() {
             mending.note(format!("{} segment headers rebuilt", made.len()));

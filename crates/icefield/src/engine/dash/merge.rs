@@ -2,7 +2,7 @@
 //!
 //! A merge is a split run backwards. First the left segment's link word is set to splitting. Until the merge is
 //! committed, this is the correct state for recovery: the left segment holds records that its right neighbour holds as
-//! well, and after a crash they are removed from it. Then all records of the right segment are copied into their
+//! well, and recovery removes them from the left one. Then all records of the right segment are copied into their
 //! buckets in the left one. Then the policy commits with one store. A thread that accessed the right segment meanwhile
 //! finds its versions changed and looks up the segment again.
 //!
@@ -23,8 +23,8 @@ use crate::storage::Medium;
 pub(super) const MERGED_PERCENT: u64 = 50;
 /// Maximum load of a segment after a merge by `shrink_to_fit`.
 pub(super) const FITTED_PERCENT: u64 = 85;
-/// A removal checks its segment if it leaves the two buckets less full than this, and if its home bucket is one of
-/// every `LOOK_ONE_IN` (a power of two).
+/// A removal checks whether its segment can be merged if its home bucket is one in `LOOK_ONE_IN` (a power of two), and
+/// if its two buckets are then less full than this.
 const SPARSE_PERCENT: u64 = 25;
 const LOOK_ONE_IN: usize = 16;
 

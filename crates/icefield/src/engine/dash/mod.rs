@@ -3,10 +3,11 @@
 //!
 //! # 1. What and when
 //!
-//! Two tables share one kind of segment: `DashEh` uses extendible hashing (*EH*), `DashLh` uses linear hashing
-//! (*LH*). All code from the segment downwards is common to both; a [`Directory`] maps a hash to a segment. EH splits
-//! the segment that is full; its directory has one or two entries per segment. LH grows by one segment at a time, in a
-//! fixed order. Until its turn comes, a full segment gets a longer stash. The LH directory has a few hundred bytes.
+//! Two tables share one kind of segment: `DashEh` uses extendible hashing (*EH*), `DashLh` uses linear hashing (*LH*).
+//! All code from the segment downwards is common to both; a [`Directory`] maps a hash to a segment. EH splits the
+//! segment that is full; its directory has one or two entries per segment. LH grows by one segment at a time, in a
+//! fixed order. A segment that is full before its turn comes gets a longer stash. The LH directory has a few hundred
+//! bytes.
 //!
 //! Best at: point reads and writes of records that must survive a crash, opening in constant time at any size, tables
 //! that grow. A hit reads two bucket lines and the record's line; a miss reads two lines; reads write nothing. Worst
@@ -48,9 +49,9 @@
 //!   order. Thus every segment covers a contiguous range of hashes, so that scans, cursors and splits work as in EH.
 //!   Two instructions compute the number of a segment from its prefix. The generation of `clear` shares the root word
 //!   with `N` and `Next`: 24, 8 and 32 bits. Only a thread that needs the *new* segment of an expansion must perform
-//!   the split first; until then the old segment holds all records. Before a segment gets a chained bucket, and the
-//!   table another segment, `rebalance_stash` moves stashed records home, displacing others where that helps. Equal
-//!   hashes: if many chained buckets are in use, a segment with a long chain does not make the table grow.
+//!   the split first; until then the old segment holds all records. Before a segment gets a chained bucket, or the
+//!   table gets another segment, `rebalance_stash` moves stashed records home, displacing others where that helps.
+//!   Equal hashes: if many chained buckets are in use, a segment with a long chain does not make the table grow.
 //! - §5.2 hybrid expansion (`arrays`). It needs no allocator: the number of a segment gives its place in the file,
 //!   which is mapped once. The directory entries record which arrays exist and are checked when the table opens.
 //! - Additions (`eh::grow`, `chain`). Many equal hashes: if the directory would become disproportionately large, a
@@ -172,9 +173,9 @@
 //!
 //! In LH the first thread that needs a segment whose split is due, a reader included, performs the split, and other
 //! threads that need the segment wait for it. That thread first performs the splits that are due for the source, at
-//! most one per round; a source always has a lower number with fewer bits set. No thread does this while it holds a
-//! lock: a read inside a batch commits the window first. The space for a split is allocated before the split is due.
-//! `clear` and `backup` wait for splits and block them.
+//! most one per round; the sequence ends, because the number of a source always has fewer bits set. No thread does this
+//! while it holds a lock: a read inside a batch commits the window first. The space for a split is allocated before the
+//! split is due. `clear` and `backup` wait for splits and block them.
 //!
 //! Loops: a lookup repeats only when a writer intervened; an insert repeats only after a split or a longer chain.
 //!
@@ -187,8 +188,8 @@
 //!
 //! # 9. Costs
 //!
-//! Bucket lines read, lines flushed, fences; the directory entry is not counted. `tests/costs.rs` checks this table
-//! against the simulator's counters.
+//! The table counts bucket lines read, lines flushed and fences; it does not count the directory entry.
+//! `tests/costs.rs` checks this table against the simulator's counters.
 //!
 //! | operation | lines read | flushes | fences |
 //! |---|---|---|---|

@@ -17,8 +17,8 @@ use crate::storage::Medium;
 use crate::types::RecordForm;
 use crate::{Error, Result};
 
-/// Maximum number of times that an insert makes room. It is more than the directory can double, with a margin for other
-/// threads that fill the new room first. The limit ends the loop on a damaged table.
+/// Maximum number of times that an insert makes room. The limit ends the loop on a damaged table. It exceeds the number
+/// of times that a directory can double, because other threads may fill the new room first.
 const MAX_ROUNDS: u32 = 512;
 /// Maximum number of times that `shrink_to_fit` waits for other operations to leave the freed space.
 const SHRINK_PATIENCE: u32 = 256;
@@ -64,7 +64,7 @@ impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
         self.lookup_again(probe, take)
     }
 
-    /// Continues a lookup that met a writer, or a segment that is not touched yet.
+    /// Repeats a lookup after a writer intervened or the segment was not ready.
     #[cold]
     fn lookup_again<T>(&self, probe: &LookupKey<'_>, take: impl Fn(u64) -> T) -> Result<Option<T>> {
         if let Some(still) = &self.core.still {
@@ -137,7 +137,7 @@ impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
         loop {
             let located = self.directory.ready(core, hash)?;
             let locked = Locked::new(core, core.segment(located.segment)?, hash);
-            // A split that precedes our locks has moved the key; a later one waits for them.
+            // A split before this thread took the locks may have moved the key; a later split waits for the locks.
             if self.directory.is_current(core, hash, located) {
                 return Ok((located, locked));
             }
@@ -208,7 +208,7 @@ impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
         let core = &self.core;
         core.storage.check_writable()?;
         self.directory.shrink_all(core, &core.pin(), FITTED_PERCENT)?;
-        // Other operations usually end soon.
+        // Freed space is returned once other operations have left it, which is usually soon.
         for round in 0..SHRINK_PATIENCE {
             self.directory.give_back(core)?;
             if core.deferred_free.is_empty() {
@@ -245,8 +245,8 @@ impl<R: RecordForm, P: Directory, M: Medium> SlotTable for Dash<R, P, M> {
         self.lookup(pin, probe, |word| word)
     }
 
-    /// Returns `None` where the lookup would have to wait, or to recover a segment: a due split may need a segment that
-    /// the caller has locked.
+    /// Returns `None` if the lookup would have to wait or to recover a segment: recovery may perform a due split of a
+    /// segment that the caller has locked.
     #[inline]
     fn find_word_at_once(
         &self,

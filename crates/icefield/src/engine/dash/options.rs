@@ -24,7 +24,7 @@ use crate::storage::{Medium, Region};
 use crate::types::{Forms, RecordForm, StoredForm};
 use crate::{Error, Result};
 
-/// Chained buckets are for many equal hashes: a sixteenth of the segments' address space is ample.
+/// Chained buckets get a sixteenth of the segments' address space, which is ample: only many equal hashes need them.
 const CHAIN_SHARE: u64 = 16;
 /// Indices of the superblock parameters that belong to the directory policy.
 const POLICY: std::ops::Range<usize> = 6..9;
@@ -64,7 +64,7 @@ impl<P: Directory> Design for P {
     }
 }
 
-/// The options of one opening.
+/// The common options of a new or opened table, and those of the design.
 struct Opening<P: Directory> {
     common: Common,
     settings: DashSettings<P::Options>,

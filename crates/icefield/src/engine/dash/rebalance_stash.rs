@@ -10,7 +10,7 @@ use super::stash;
 use crate::Result;
 use crate::storage::Persist;
 
-/// Displacements in rounds: those of a round are made together, after those of the previous rounds.
+/// Planned displacements by round. Those of one round are performed together, after those of the earlier rounds.
 type Rounds<'a> = [Vec<Move<'a>>; MAX_MOVES];
 
 impl<T: Kinds> Core<T> {
@@ -32,14 +32,14 @@ impl<T: Kinds> Core<T> {
             self.counts.displacements.add(moves.len() as i64);
         }
         self.bring_home(segment)?;
-        // P11, as after a split.
+        // P11: the originals that `bring_home` removed are durably gone.
         self.storage.fence();
         self.drop_empty_chain(segment)?;
         self.rebuild_overflow(segment)
     }
 
-    /// Plans the displacements that let as many records as possible move home. A move whose target slot another move
-    /// vacates is in a later round. Returns `None` if no record can move home.
+    /// Plans the displacements that let as many records as possible move home. A move into a slot that another move
+    /// vacates is in a later round than that move. Returns `None` if no record can move home.
     fn plan_ways<'a>(&self, segment: Segment<'a>) -> Result<Option<Rounds<'a>>> {
         let (storage, normal) = (&self.storage, self.geometry.buckets as usize);
         let taken = segment.buckets[..normal].iter().map(|bucket| bucket.meta(storage).allocated());
@@ -134,7 +134,8 @@ impl<T: Kinds> Core<T> {
         if !moves.is_empty() {
             self.copy_all(&moves);
             self.publish_all(&moves);
-            // P11: durable by the fence of P16, before the locks are released and the slots used again.
+            // P11: durable by the caller's next fence (after a split, P16), before the locks are released and the slots
+            // used again.
             self.strike_all(&moves);
         }
         Ok(())

@@ -7,7 +7,7 @@
 //!
 //! Recovery of one segment resets its locks, removes duplicates that a displacement or a move from the stash left,
 //! finishes a committed split, and rebuilds the overflow metadata. Each step only repeats work that may already have
-//! been done, so a crash during recovery changes nothing.
+//! been done, so recovery may itself be interrupted by a crash.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -23,7 +23,8 @@ use crate::storage::{Medium, Persist, Properties, refuse_child};
 use crate::{Error, Result};
 
 /// Makes sure that a segment has been recovered in this session; costs one DRAM load if it has been. Returns `false` if
-/// the segment is no longer part of the table. The caller holds no lock of a segment.
+/// the segment is not part of the table, or if the split that makes it is due in a session that only reads. The caller
+/// holds no lock of a segment.
 #[inline]
 pub(super) fn ensure_recovered<T: Kinds>(
     core: &Core<T>,
@@ -99,7 +100,7 @@ fn fetch<T: Kinds>(core: &Core<T>, segment: Segment<'_>) {
     }
 }
 
-/// Checks the metadata once, so that no later code meets slots that the geometry does not have.
+/// Checks the metadata once, so that no later code accesses slots that the geometry does not have.
 fn check_metadata<T: Kinds>(core: &Core<T>, segment: Segment<'_>) -> Result<()> {
     for site in core.sites(segment) {
         let meta = site?.1.meta(&core.storage);
@@ -139,9 +140,9 @@ fn remove_duplicates<T: Kinds>(core: &Core<T>, segment: Segment<'_>) -> Result<(
     Ok(())
 }
 
-/// Calls `found` for each bucket that holds second copies of records, with their slots and the bucket's metadata,
-/// before it checks the next bucket. A record is copied only within its home and probing bucket, or from the stash to
-/// these, with the same two words. So comparing key words is sufficient, and no blob is freed.
+/// Calls `found` for each bucket that holds second copies of records, with the bucket's metadata and the copies' slots,
+/// before it checks the next bucket. Both copies have the same two words. They are in the home and the probing bucket,
+/// or in one of these and the stash. So comparing key words is sufficient, and no blob is freed.
 pub(super) fn copies<T: Kinds>(
     core: &Core<T>,
     segment: Segment<'_>,
@@ -190,7 +191,7 @@ fn copies_in(storage: &impl Medium, original: &Bucket, bucket: &Bucket, suspects
 }
 
 impl<T: Kinds> Core<T> {
-    /// Sets the bits of a segment and admits readers.
+    /// Sets the bits of the home buckets that have stashed records, then marks the segment as readable.
     pub(super) fn let_be(&self, still: &Still, segment: Segment<'_>) -> Result<()> {
         for site in self.sites(segment).skip(self.geometry.buckets as usize) {
             let (_, bucket) = site?;

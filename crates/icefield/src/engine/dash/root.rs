@@ -11,8 +11,8 @@ use crate::{Error, Result};
 
 /// The bit that distinguishes a directory entry from zero.
 const PRESENT: u64 = 1 << 63;
-/// Percentage of the slots that `capacity` and `reserve` plan to use. It is far enough below the load at which segments
-/// split that even the fullest of many thousand segments does not split.
+/// Percentage of the slots that `capacity` and `reserve` plan to use. Segments split at a much higher load, so at this
+/// average load even the fullest of many thousand segments does not split.
 const PLANNED_LOAD_PERCENT: u64 = 75;
 
 /// The state that every policy has: the root word, the directory's files, and a lock for structural changes.

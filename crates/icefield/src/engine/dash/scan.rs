@@ -1,7 +1,7 @@
 //! Iteration: segment by segment in hash order (cursors are hashes), each segment read as one consistent unit.
 //!
-//! Splits refine the ranges of hashes but never move a boundary, so a cursor stays valid when the directory changes. A
-//! record is returned according to its hash, not its place.
+//! Splits refine the ranges of hashes but never move a boundary, so a cursor stays valid when the directory changes.
+//! The hash of a record, not its place, determines which page returns it.
 
 use super::Dash;
 use super::directory::Directory;
@@ -118,8 +118,8 @@ impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
         Ok(self.directory.covered(&self.core, hash, range.located)? == Some(range))
     }
 
-    /// Returns the records of a segment. A record whose key cannot be read, or is not a value of the type that
-    /// `take` expects, gets the hash `first`, so that the page reports it.
+    /// Returns the records of a segment. A record whose key is damaged gets the hash `first`, so that the page reports
+    /// it.
     fn entries(
         &self,
         segment: Segment<'_>,
@@ -137,8 +137,8 @@ impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
                 let (key, value) = bucket.record(&core.storage, slot);
                 let hash = match core.records.hash_of(&core.storage, key) {
                     Err(Error::Corrupt { .. }) => first,
-                    // Records that a split has left behind are intact. Any other record with a foreign hash has a
-                    // damaged key.
+                    // A record of another segment is intact if a split has not removed it yet; otherwise its key is
+                    // damaged.
                     Ok(hash) if !own.contains(&hash) && self.take_key(key, take).is_err() => first,
                     hash => hash?,
                 };

@@ -19,7 +19,7 @@ pub(super) enum Search<T> {
     Again,
 }
 
-/// Returns the bucket of a pair, and its slot, of the first of the [`Core::candidates`].
+/// Returns the first of the [`Core::candidates`]: the index of its bucket in the pair, and its slot.
 #[inline]
 pub(super) fn place_of(candidates: u32) -> (usize, usize) {
     let place = candidates.trailing_zeros() as usize;
@@ -119,8 +119,8 @@ impl<T: Kinds> Core<T> {
         stash::hint(&self.storage, [home, probing], hash)
     }
 
-    /// Returns the bucket of the pair, and its slot, that holds the key. The fingerprints of both buckets are compared
-    /// together, because either bucket may hold the key.
+    /// Returns the index in the pair of the bucket that holds the key, and the key's slot. The fingerprints of both
+    /// buckets are compared together, because either bucket may hold the key.
     #[inline]
     pub(super) fn find_in_pair(
         &self,

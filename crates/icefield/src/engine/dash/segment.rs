@@ -194,7 +194,7 @@ impl<T: Kinds> Core<T> {
         extended.map_err(|source| Error::io(self.storage.path(), source))
     }
 
-    /// Checks, before any of them is made, that the space suffices for `segments` segments, of which `present` exist.
+    /// Checks that the space suffices for `segments` segments, of which `present` exist, before any other is made.
     pub(super) fn check_room(&self, segments: u64, present: u64) -> Result<()> {
         let bytes = self.geometry.segment_bytes();
         let needed = |segments: u64| segments.saturating_mul(bytes + size_of::<Header>() as u64);
@@ -235,7 +235,6 @@ impl<T: Kinds> Core<T> {
     }
 }
 
-/// Marks of segments.
 impl<T: Kinds> Core<T> {
     /// Takes the mark of a segment that is not part of the table and that no operation can access. Returns `None` for
     /// any other segment.

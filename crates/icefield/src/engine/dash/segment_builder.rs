@@ -18,7 +18,7 @@ use crate::storage::{Medium, Persist, Regions};
 /// A new segment that other threads cannot reach yet, with all its buckets locked.
 pub(super) struct NewSegment<'a, M: Medium> {
     pub(super) segment: Segment<'a>,
-    /// `None` for a segment with a fixed place (LH); its header owns a chain from the start.
+    /// `None` for a segment with a fixed place (LH), whose header owns its chain from the start.
     claim: Option<Claim>,
     /// The exclusive right to a segment from the allocator.
     _mark: Option<Mark<'a>>,
@@ -78,7 +78,8 @@ impl<T: Kinds> Core<T> {
             self.free_chain(id)?;
         } else {
             header.chain.store(storage, 0, Release);
-            // Release, P19: first no chain, then birth, then possibly a new chain. All are in one line, in this order.
+            // Release (P19): the empty chain is stored before the birth word, and that before a new chain, if any. All
+            // are in one line, so they become durable in this order.
             header.birth.store(storage, birth, Release);
         }
         self.emptied(self.segment(id)?, fresh, None)
@@ -106,7 +107,7 @@ impl<T: Kinds> Core<T> {
         Ok(NewSegment { segment, claim: None, _mark: mark, guards, chain_claims: Vec::new() })
     }
 
-    /// Returns a chained bucket of a new segment that has room.
+    /// Returns a chained bucket with room in a new segment; adds one if there is none.
     pub(super) fn chained_room(&self, new: &mut NewSegment<'_, T::Medium>) -> Result<&ChainBlock> {
         let (storage, mask) = (&self.storage, self.geometry.slot_mask());
         if let Some((_, block)) = self.chain(new.segment.id).next().transpose()?

@@ -30,7 +30,8 @@ pub(super) enum Plan {
     Remove { site: Site, before: (u64, u64) },
 }
 
-/// A slot of a bucket that the window may not hold: a stashed record is replaced under its home bucket's lock.
+/// The address of a slot. The window may not hold the slot's bucket, because a stashed record is replaced under its
+/// home bucket's lock.
 #[derive(Clone, Copy)]
 pub(super) struct Address(*const Bucket, usize);
 
@@ -69,18 +70,18 @@ pub(super) struct Window<'a, T: Kinds> {
 #[derive(Clone, Copy, Default)]
 pub(super) struct Hold {
     pair: [u16; 2],
-    /// An earlier operation holds the home bucket as well: it may have the same key.
+    /// Set if an earlier operation has locked the home bucket; that operation may have the same key.
     again: bool,
 }
 
 /// The result of an attempt to stage an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Attempt {
-    /// It is in the window.
+    /// The operation is in the window.
     Staged,
-    /// Not possible in this window: another thread or window holds a bucket, or its key is staged already.
+    /// Not possible in this window: another thread or window holds a bucket, or an operation on the same key is staged.
     Later,
-    /// The segment of its key has changed.
+    /// The segment of the operation's key has changed.
     Stale,
     /// Not possible in any window.
     Alone,
@@ -120,7 +121,8 @@ impl<'a, T: Kinds> Window<'a, T> {
         Some(place as u16)
     }
 
-    /// Returns the index of a bucket that could not be locked, or `None` if another thread holds it.
+    /// Returns the index in `held` of a bucket that this window has already locked, or `None` if another thread holds
+    /// it.
     #[cold]
     fn place_of(&self, bucket: &Bucket) -> Option<u16> {
         let place = self.held.iter().rposition(|held| std::ptr::eq(held.bucket, bucket))?;
@@ -187,7 +189,7 @@ impl<'a, T: Kinds> Window<'a, T> {
     /// Returns the plan of an operation whose key is present.
     fn stage_present(&mut self, found: &Found<'a>, pair: [u16; 2], write: Write) -> Option<Plan> {
         let (key, value) = found.bucket.record(&self.core.storage, found.slot);
-        // The place whose version readers of the record validate: its own bucket, or the home bucket of a stashed
+        // The bucket whose version readers of the record validate: its own bucket, or the home bucket of a stashed
         // record.
         let probing = self.held[usize::from(pair[1])].bucket;
         let versioned = pair[usize::from(std::ptr::eq(found.bucket, probing))];
@@ -307,7 +309,8 @@ impl<'a, T: Kinds> Window<'a, T> {
         }
     }
 
-    /// Readers of stashed records, and scans, validate the versions of the home and probing bucket.
+    /// Sets the changing bits of the home and probing bucket, whose versions scans and readers of stashed records
+    /// validate.
     fn begin_pair(&self, staged: &Staged) {
         for place in staged.hold.pair {
             self.held[usize::from(place)].guard.begin_change();

@@ -95,9 +95,9 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
     }
 
-    /// Fetches what a write of this hash accesses, as far as that is known; `None` is a removal. The slot of a present
-    /// key is known only from the fingerprints, unlike the slot for a new one. A write that expects the key to be
-    /// absent is faster without that search.
+    /// Fetches what a write of this hash probably accesses; `mode` is `None` for a removal. Only a search of the
+    /// fingerprints finds the slot of a present key. A write that expects the key to be absent is faster without that
+    /// search.
     #[inline(always)]
     pub(super) fn fetch_for_write(&self, isa: impl Isa, hash: u64, mode: Option<WriteMode>) {
         let inserts = takes_room(mode);
@@ -115,8 +115,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
     }
 
-    /// Does the same as [`Core::fetch_for_write`] for a hash whose fingerprints are cached, except for one slot, which
-    /// it returns.
+    /// Does the same as [`Core::fetch_for_write`] for a hash whose fingerprints are cached, but returns one of the
+    /// slots instead of fetching it.
     #[inline(always)]
     pub(super) fn fetch_all_but_one(
         &self,
@@ -324,8 +324,8 @@ where
         }
     }
 
-    /// Searches those fingerprints, and fetches the slots that will be written: one hint right after the other, so that
-    /// as many of their page walks as possible overlap.
+    /// Searches the fingerprints that `fetch_lines` has fetched, then fetches the slots that will be written: one hint
+    /// right after the other, so that as many of their page walks as possible overlap.
     #[inline(always)]
     fn fetch_slots(&self, isa: impl Isa, start: usize, hashes: &[u64; WINDOW]) {
         let (mut slots, mut found) = ([std::ptr::null(); WINDOW], 0);

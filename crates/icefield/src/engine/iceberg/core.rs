@@ -149,7 +149,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         self.records.pin()
     }
 
-    /// Finds a key under its lock, which is in `line`. During a doubling, the key's buckets have been moved before.
+    /// Finds a key under its lock, which is in `line`. During a doubling, the caller has made sure that the key's
+    /// buckets are MOVED.
     #[inline(always)]
     pub(super) fn find_locked(
         &self,
@@ -334,7 +335,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     }
 }
 
-/// Returns the back bucket of the two, and its slot, of the first of the [`candidates_back`].
+/// Returns the first of the [`candidates_back`]: the index of its bucket among the two, and its slot.
 #[inline(always)]
 pub(super) fn place_of(candidates: u32) -> (usize, u32) {
     let place = candidates.trailing_zeros();

@@ -50,11 +50,11 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         if !self.is_due_by(hash) {
             return;
         }
-        // A thread that holds the mutex is already doubling.
+        // If another thread holds the mutex, it is probably doubling the table already.
         if let Some(_structure) = self.exclusion.try_lock()
             && self.is_due()
         {
-            // The present records keep their slots; the next insert tries again.
+            // After a failure the records keep their slots, and a later insert tries again.
             let _ = self.double();
         }
     }
@@ -121,7 +121,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
         // New slots are zero, which means empty.
         self.reserve_yards(new)?;
-        // Waits for writers that saw the last doubling: they would take the new states for those of their doubling.
+        // Waits for writers that entered during the last doubling: they would mistake the new states for those of that
+        // doubling.
         drop(self.exclusion.close(&self.storage)?);
         self.moves.start(shape.buckets());
         let _closed = self.exclusion.close(&self.storage)?;

@@ -191,7 +191,7 @@ impl Shape {
         possible.then_some(shape)
     }
 
-    /// Returns the next step.
+    /// Returns the shape of the next step, which has this depth and phase.
     #[must_use]
     pub(super) fn then(self, depth: u32, phase: Phase) -> Self {
         Self(u64::from(depth) | (phase as u64) << 8 | ((self.0 >> 16) + 1) << 16)
@@ -278,8 +278,8 @@ impl Shape {
 }
 
 /// Returns the bits that select the back buckets, 32 for each, independent of the front bucket's bits. The lowest bits
-/// of the two halves differ. So a hash has two different back buckets in every table with more than one, and a halving
-/// never joins them: the present back bucket of a record determines its bucket in any larger table.
+/// of the two halves differ. So a hash has two different back buckets in every table with at least two buckets per
+/// yard, and a halving never joins them: the present back bucket of a record determines its bucket in any larger table.
 #[inline]
 fn back_words(hash: u64) -> u64 {
     // The fraction of the square root of two, an arbitrary odd number.
@@ -297,7 +297,8 @@ pub(super) fn back_is_behind(hash: u64, bucket: u64, depth: u32, place: u64) -> 
         .any(|word| word & ((1 << depth) - 1) == bucket && scan_place(word) >= place)
 }
 
-/// Returns the place of a bucket in scan order, and vice versa. A doubling splits a place into two neighbours.
+/// Converts a bucket number to its place in scan order, or such a place to its bucket number. A doubling splits a place
+/// into two neighbours.
 #[inline]
 pub(super) fn scan_place(bucket: u64) -> u64 {
     bucket.reverse_bits()

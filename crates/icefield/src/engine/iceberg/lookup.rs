@@ -64,7 +64,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
 
     /// Returns the value word of a key that is in one of two slots of the yards; the slots may be any guess. While the
     /// shape is stable a key is in at most one slot, wherever that is (I2, I4), so no fingerprint is needed. `None`
-    /// means that [`Core::lookup_on`] must decide, which is always the case if keys are not words.
+    /// means that [`Core::lookup_on`] must decide; the result is always `None` if keys are not words.
     #[inline(always)]
     pub(super) fn lookup_in(&self, slots: [&Slot; 2], hash: u64, key: u64) -> Option<u64> {
         let shape = self.shape();
@@ -210,8 +210,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     }
 
     /// Returns the value word of a slot, if it holds the key. The holder of another key's lock, or a move, may be
-    /// changing the slot. Words that are not durable yet do not affect the result: in that case the slot does not hold
-    /// the key, or the key is in another place.
+    /// changing the slot. Words that are not durable yet do not affect the result: they belong to another key, or the
+    /// key is in another place as well.
     #[inline(always)]
     fn read_shared(&self, slot: &Slot, probe: &LookupKey<'_>) -> Result<Option<u64>> {
         let key = self.storage.read_unvalidated(|| slot.key(&self.storage));

@@ -76,15 +76,15 @@
 //! - *get*, hit: the load of the slot that holds the key. The slot is found by its fingerprint, or in a batch by an
 //!   earlier search of the fingerprints (while the shape is stable a key is in at most one slot). The result is
 //!   returned only after the lock bit has been seen clear, so the loaded words are durable.
-//! - *get*, miss: a moment between its loads at which the key was nowhere. Records never change their level, and a move
-//!   publishes the new place before it removes the old one, which reads search first.
+//! - *get*, miss: a moment between its loads at which the key was nowhere. Records never change their level. A move
+//!   publishes the new place before it removes the old one, and reads search the old place first.
 //! - *insert* of an absent key: the store of the key word. Reads do not find the record before its fingerprint is
 //!   published, unless an old fingerprint leads them to the slot; such a read waits for the lock.
 //! - *update*: the store of the value word.
 //! - *remove*: the store of the empty key word.
 //! - *compute*: as the operation that it decides on; if it changes nothing, as *get*.
 //! - *clear*: the store of the DRAM shape word.
-//! - *scan*: each record of a bucket separately.
+//! - *scan*: a separate moment for each record.
 //! - *len*: none; exact when quiescent.
 //!
 //! # 6. Ordering
@@ -118,7 +118,7 @@
 //! | P9 shape word, stable | the `clear` is finished | a wipe to repeat |
 //! | **P10** shape word, halving | the halving is rolled forward | the table as before |
 //! | P11 copies in the lower buckets | the originals may be removed | a halving to finish; some of the copies |
-//! | P12 removal of the originals | the shape word, and so later doublings | duplicates, which `recover` removes |
+//! | P12 removal of the originals | the table may be stable and double again | duplicates, which `recover` removes |
 //! | P13 shape word, stable | the halving is finished | a halving that has nothing left to do |
 //! | **P14** word of a slot whose blob has moved | the old block may be reused | the old block, as intact as the new one |
 //!
@@ -138,8 +138,8 @@
 //!
 //! # 9. Costs
 //!
-//! Lines of the medium written, flushes, fences, outside doublings. `tests/costs.rs` checks this table against the
-//! simulator's counters.
+//! The table counts lines of the medium read and written, flushes and fences, outside doublings. `tests/costs.rs`
+//! checks this table against the simulator's counters.
 //!
 //! | operation | lines read | lines written | flushes | fences |
 //! |---|---|---|---|---|

@@ -1,5 +1,5 @@
-//! The progress of a doubling: for each bucket of the lower half, whether the records that belong in the upper half have
-//! been moved there.
+//! The progress of a doubling: for each bucket of the lower half, whether its records that belong in the upper half
+//! have been moved there.
 
 use std::io;
 use std::sync::atomic::Ordering::{Relaxed, Release};
@@ -9,9 +9,9 @@ use crate::base::memory::GrowingArray;
 
 /// Some records of the bucket may belong in the upper half.
 pub(super) const UNMOVED: u8 = 0;
-/// A thread is moving them.
+/// A thread is moving the bucket's records that belong in the upper half.
 pub(super) const IN_FLIGHT: u8 = 1;
-/// They have been moved.
+/// The records that belong in the upper half have been moved.
 pub(super) const MOVED: u8 = 2;
 
 /// The progress of a doubling.
@@ -22,7 +22,8 @@ pub(super) struct Moves {
     pub(super) left: AtomicU64,
     /// The next bucket that a write moves in addition to its own.
     pub(super) next: AtomicU64,
-    /// Number of records that are in both of their places, in a session that only reads; each counts once.
+    /// In a session that only reads: number of records that an interrupted step left in two places. `len` counts each
+    /// once.
     pub(super) twice: AtomicU64,
 }
 
@@ -55,7 +56,7 @@ impl Moves {
             states[..half as usize].iter().for_each(|state| state.store(UNMOVED, Relaxed));
         }
         self.left.store(2 * half, Relaxed);
-        // Published by the Release store of the shape word that follows (E4).
+        // Relaxed, all: the Release store of the shape word that follows publishes these stores (E4).
         self.next.store(0, Relaxed);
     }
 }

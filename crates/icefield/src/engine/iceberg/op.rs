@@ -93,8 +93,9 @@ impl<R: RecordForm, M: Medium> SlotTable for Iceberg<R, M> {
         self.core.buckets.front().fault(&self.core.storage, 0, detail)
     }
 
-    /// Fetches everything together and in few instructions and stores. The processor can then run them while the fence
-    /// of the caller's previous write is pending, as long as its queues have room for everything in between.
+    /// Issues all prefetches together, with few instructions and stores. The processor can then run them while the
+    /// fence of the caller's previous write is pending, as long as its queues have room for the instructions in
+    /// between.
     #[inline(never)]
     fn look_ahead(&self, hash: u64, mode: Option<WriteMode>) {
         self.core.fetch_for_write(Native::default(), hash, mode);

@@ -23,8 +23,8 @@ use crate::storage::{Cell128, Medium, Region};
 use crate::types::{Forms, RecordForm, StoredForm};
 use crate::{Error, Result};
 
-/// The overflow yard is for some records in a million, and for many equal hashes: this part of the address space is
-/// ample.
+/// The overflow yard gets 1/64 of the address space, which is ample: it holds a few records in a million, and records
+/// with many equal hashes.
 const OVERFLOW_SHARE: u64 = 64;
 /// Used slots per thousand at which a table doubles (§4).
 const MAX_LOAD: u32 = 850;
@@ -78,7 +78,7 @@ impl Design for IcebergHt {
     }
 }
 
-/// The options of one opening.
+/// The common options of a new or opened table, and those of the design.
 struct Opening {
     common: Common,
     settings: IcebergSettings,
@@ -140,7 +140,7 @@ impl Opening {
         core.reach(shape)?;
         core.shape.store(shape.word(), Release);
         if core.storage.check_writable().is_ok() {
-            // A copy of the files may have left holes.
+            // The files may be copies that have holes.
             core.reserve_yards(shape)?;
         }
         let threads = opened.settings.threads.unwrap_or_else(all_cores);

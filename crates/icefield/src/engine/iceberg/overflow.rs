@@ -1,9 +1,9 @@
 //! The overflow yard (§3.2, level 3): records that have no room in the other two yards.
 //!
-//! On the medium it consists only of slots. The lists, the free slots and the emptiness of lists are in DRAM, and
-//! recovery rebuilds them from the slots. Some bits of the hash select the list, independent of the size of the table,
-//! so doublings do not affect the lists. Because only few records come here, every walk takes a mutex; checking that a
-//! list is empty does not.
+//! On the medium, the yard consists only of slots. The lists of slots, among them the list of free slots, are in DRAM,
+//! and recovery rebuilds them from the slots. Some bits of the hash select the list; they do not depend on the size of
+//! the table, so doublings do not affect the lists. Because few records come here, every walk of a list takes a mutex;
+//! the check that a list is empty takes none.
 
 use std::io;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -26,7 +26,8 @@ pub(super) struct Overflow {
     region: Region,
     /// The first slot of each list, plus one.
     heads: ZeroedArray<AtomicU32>,
-    /// For each slot in a list: the next slot plus one, and in the high half the upper half of its record's hash.
+    /// For each slot in a list: the next slot plus one in the low half, the upper half of its record's hash in the high
+    /// half.
     links: GrowingArray<AtomicU64>,
     walking: [Mutex<()>; STRIPES],
     free: Mutex<Free>,
@@ -90,7 +91,8 @@ impl Overflow {
         self.heads[list_of(hash)].load(Acquire) == 0
     }
 
-    /// Calls `take` with the slots in the list of `hash` whose records may have the hash, until it returns a result.
+    /// Calls `take` with each slot in the list of `hash` whose record may have this hash, until `take` returns a
+    /// result.
     #[cold]
     pub(super) fn find<T>(
         &self,
@@ -149,7 +151,7 @@ impl Overflow {
         head.store(slot + 1, Release);
     }
 
-    /// Removes a slot from its list and frees it. The removal of its record is durable.
+    /// Removes a slot from its list and frees it. The removal of its record is already durable.
     pub(super) fn unlink(&self, slot: u32, hash: u64) {
         {
             let list = list_of(hash);
@@ -180,7 +182,7 @@ impl Overflow {
         for (list, head) in self.heads.iter().enumerate() {
             let _walking = lock(&self.walking[list % STRIPES]);
             if head.load(Relaxed) != 0 {
-                // Release: as where a list gets a record; an empty list publishes nothing.
+                // Release, like all stores of heads, although an empty list publishes nothing.
                 head.store(0, Release);
             }
         }

@@ -1,8 +1,8 @@
 //! Recovery (§6): one pass over all slots rebuilds the DRAM, on several threads; then an interrupted step is finished.
 //!
-//! Stores to the medium only repeat steps that may already have been done, so a crash during recovery changes nothing.
-//! A session that only reads does not finish the step, because that would copy the whole table into private memory: its
-//! reads search both places of a record instead.
+//! Recovery's stores to the medium only repeat steps that may already have been done, so recovery can itself be
+//! interrupted by a crash and start again. A session that only reads does not finish the step, because that would copy
+//! the whole table into private memory; instead, its reads search both places of a record.
 
 use std::array;
 use std::ops::Range;
@@ -19,7 +19,7 @@ use crate::{Error, Result};
 /// Number of buckets that a thread takes at a time. Smaller tables are recovered on the calling thread.
 const BUCKETS_AT_A_TIME: u64 = 1024;
 
-/// The fingerprint of a slot whose key cannot be read: the slot is taken, and only `check` finds it.
+/// The fingerprint of a slot whose key cannot be read. The slot counts as used; scans and `check` report it.
 pub(super) const UNREADABLE: u8 = 1;
 
 /// The pass over some buckets, compiled for each instruction set.
@@ -70,9 +70,10 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(1)
     }
 
-    /// Returns whether the files are mapped privately, so that each store costs memory that the kernel cannot drop.
+    /// Returns whether this session only reads: the table is read-only, or its files are mapped privately, so that each
+    /// store costs memory that the kernel cannot drop.
     pub(super) fn only_reads(&self) -> bool {
-        // In a forked child of a reader, `check_writable` returns `Forked`.
+        // `check_writable` alone is not enough: in a forked child of a reader it returns `Forked`.
         self.storage.is_private() || matches!(self.storage.check_writable(), Err(Error::ReadOnly))
     }
 
@@ -132,8 +133,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Finishes a step in progress, including one that a session has left because it only reads. The caller holds the
     /// structure's mutex.
     pub(super) fn finish_step(&self) -> Result<()> {
-        // Relaxed: under the mutex. A record that is in both places is counted twice here; finishing the step subtracts
-        // one.
+        // Relaxed: the caller holds the mutex. Adds the copies that `leave_unfinished` has subtracted, because
+        // finishing the step subtracts them again.
         self.length.add(0, self.moves.twice.swap(0, Relaxed) as i64);
         let shape = self.shape();
         match shape.phase() {
@@ -144,7 +145,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
     }
 
-    /// Calls `visit` with ranges that together cover all buckets, and adds up the records that it returns.
+    /// Calls `visit` with ranges that together cover all buckets, and adds the numbers of records that it returns to
+    /// the length.
     fn for_all_buckets(
         &self,
         buckets: u64,
@@ -265,7 +267,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             }
         }
         self.wipe_slot(&self.root()?.side, &mut gone);
-        // P8: no slot restores a record once the shape is stable.
+        // P8: the slots are durably empty before the shape is stable, so no record returns after a crash.
         storage.fence();
         for bucket in 0..shape.buckets() {
             self.buckets.line(&self.storage, bucket).forget();

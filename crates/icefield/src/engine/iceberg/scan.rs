@@ -17,7 +17,8 @@ use crate::storage::Medium;
 use crate::types::{RecordForm, Take};
 use crate::{Error, Result};
 
-/// The position of a scan. As a word: the yard in the two highest bits, then the highest bits of the place.
+/// The position of a scan. A cursor word has the yard in its two highest bits, followed by the place without its lowest
+/// bits, or by the slot number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Position {
     /// The front bucket at this place in scan order; the first place includes the side slot.
@@ -28,7 +29,7 @@ enum Position {
     Overflow(u64),
 }
 
-/// Number of low bits of a place that a cursor does not store; a table has at most 2^32 buckets.
+/// Number of low bits of a place that a cursor does not store; they are 0, because a table has at most 2^32 buckets.
 const PLACE_SHIFT: u32 = 2;
 
 impl Position {
@@ -153,8 +154,9 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }))
     }
 
-    /// Keeps only the records that the scan has not read yet, which are those for whose hash `is_ahead` returns true: a
-    /// halving may have joined the bucket at a cursor with buckets that the scan has read.
+    /// Removes records that the scan has already returned from the entries after the first `read` ones: a halving may
+    /// have joined the bucket at the cursor with buckets that the scan has read. `is_ahead` returns whether the scan
+    /// has not yet read the records with a hash.
     fn drop_seen(
         &self,
         entries: &mut Entries,
@@ -237,7 +239,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         self.read_shared_slots(shape, slots.into_iter(), entries)
     }
 
-    /// Reads the records of slots that each change under the lock of their own key.
+    /// Reads the records of slots that share no lock: each slot changes under the lock of its record's key.
     fn read_shared_slots<'a>(
         &self,
         shape: Shape,

@@ -57,7 +57,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(true)
     }
 
-    /// Returns whether every lower bucket has room for its upper one, and the load stays below the threshold.
+    /// Returns whether every lower bucket has room for the records of its upper one, and the load stays below the
+    /// threshold.
     fn fits_half(&self, shape: Shape) -> bool {
         let half = shape.buckets() / 2;
         let most = half * self.buckets.yards().slots() * u64::from(self.max_load) / 1000;
@@ -146,8 +147,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         )
     }
 
-    /// Moves the records of one bucket, which are the slots with a nonzero byte in `above`, to slots with a zero byte
-    /// in `below`. One fence; the removal of the originals is flushed but not fenced.
+    /// Moves the records of one bucket from the slots with a nonzero byte in `above` to slots with a zero byte in
+    /// `below`. Costs one fence; the removal of the originals is flushed but not fenced.
     fn fold<'a>(
         &'a self,
         slots: u32,

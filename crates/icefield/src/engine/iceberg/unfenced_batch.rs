@@ -3,8 +3,8 @@
 //! single one, while the ring prefetches for the following operations.
 //!
 //! A locked instruction does not overlap with other accesses: it waits for all stores before it and delays the loads
-//! after it. So the free locks of a burst of operations are taken one right after the other. An operation whose lock
-//! was not free waits for it in its turn, after it has released all others.
+//! after it. So the batch tries the locks of a burst of operations one right after the other, and holds those that are
+//! free. An operation whose lock was not free waits for it when it runs, after the batch has released all other locks.
 
 use std::ops::ControlFlow;
 
@@ -44,7 +44,7 @@ pub(super) struct Writes<'a, R: RecordForm, M: Medium, F, G, A> {
 struct Stay<'t, R: RecordForm, M: Medium> {
     core: &'t Core<R, M>,
     inside: Option<Inside<'t>>,
-    /// Locks that were free when they were tried, of the operations of the burst that have not run yet.
+    /// The locks that the batch holds for operations of the burst that have not run yet; `None` if a lock was not free.
     held: [Option<FrontLine<'t>>; BURST],
     /// Number of records inserted minus removed during this period.
     growth: i64,
@@ -65,14 +65,16 @@ impl<'t, R: RecordForm, M: Medium> Stay<'t, R, M> {
         }
         let core = self.core;
         let shape = self.inside().shape;
-        // A write to an unmoved bucket waits, and a write of blobs may have to wait.
+        // No lock may be held while a later write waits: for the move of its bucket during a doubling, or for space for
+        // blobs.
         if !shape.is(Phase::Doubling) && core.records.blobs().is_none() {
             let line = core.buckets.line(&core.storage, shape.front(hash));
             self.held[index % BURST] = line.try_lock().then_some(line);
         }
     }
 
-    /// Returns the lock of an operation: taken before, or waited for while no other lock is held.
+    /// Returns the lock of an operation. If it has not been taken before, waits for it, and holds no other lock
+    /// meanwhile.
     #[inline(always)]
     fn lock(&mut self, index: usize, hash: u64) -> Result<Locked<'t, R, M>> {
         let core = self.core;

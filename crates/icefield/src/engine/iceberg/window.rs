@@ -2,10 +2,11 @@
 //!
 //! Each operation of a window locks its front bucket and decides what to do. The window waits only for its first lock.
 //! It tries all other locks, and a failure closes the window. So a thread never waits while it holds a lock, and no
-//! lock order is needed. A batch of one kind of operation tries all locks before its window begins
-//! ([`Writer::take_locks`]); those that were free are held, the others are tried again in their turn. No slot is
+//! lock order is needed. A batch of one kind of operation tries the locks before its window begins, up to the first
+//! that is not free ([`Writer::take_locks`]); the remaining ones are tried when their operations are staged. No slot is
 //! changed before all operations are decided. Then follow the stores, their flushes, one fence (blobs need another one
-//! before it), and finally the fingerprints and the unlocking. A second operation on a key of the window closes it.
+//! before it), and finally the fingerprints and the unlocking. A second operation on a key of the window closes the
+//! window.
 
 use super::Iceberg;
 use super::core::{Core, Located, Place, Search};
@@ -86,7 +87,7 @@ impl Drop for Held<'_> {
     }
 }
 
-/// A small hash set of the buckets that a window may hold; avoids most searches.
+/// A small hash set of the buckets that a window may hold. A bucket that is not in it need not be searched in `held`.
 #[derive(Clone, Copy, Default)]
 struct Marks([u64; 4]);
 
@@ -111,9 +112,10 @@ fn record_of(write: Write) -> Option<PreparedRecord> {
 /// The result of an attempt to stage an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Attempt {
-    /// It is in the window.
+    /// The operation is in the window.
     Staged,
-    /// Not possible in this window: another thread holds its bucket, or its key is staged already.
+    /// The operation is not possible in this window: another thread holds its bucket, its key is staged already, or its
+    /// record was prepared without a key but inserts one.
     Later,
 }
 
@@ -127,11 +129,12 @@ pub(crate) struct Writer<'t, R: RecordForm, M: Medium> {
     /// Set if something has been flushed without a fence after it.
     flushed: bool,
     held: Vec<Held<'t>>,
-    /// The number of operations, from the first one on, whose locks `take_locks` has taken, in their order.
+    /// The number of operations at the start of the window whose locks `take_locks` has taken; `held` has them in
+    /// order.
     ahead: usize,
     marks: Marks,
-    /// Reads of a mixed batch since the window opened. Their number is limited, because other threads' reads of its
-    /// buckets wait.
+    /// Reads of a mixed batch since the window opened. Their number is limited, because other threads' reads of the
+    /// window's buckets wait until it closes.
     reads: usize,
     /// Set while any lock is held; declared after `held` so that the locks are released first.
     inside: Option<Inside<'t>>,
@@ -202,8 +205,8 @@ impl<'t, R: RecordForm, M: Medium> Writer<'t, R, M> {
     }
 
     /// Takes the locks of the first operations of a window that has not begun, one right after the other. A locked
-    /// instruction does not overlap with other accesses, so searches of buckets in between would have to wait for each
-    /// of them. Stops at the first lock that is not free. Takes none during a doubling, because buckets are moved
+    /// instruction does not overlap with other accesses, so a search of a bucket between two of them would wait for the
+    /// first one. Stops at the first lock that is not free. During a doubling it takes none, because buckets are moved
     /// before they are locked.
     #[inline(always)]
     pub(super) fn take_locks(&mut self, hashes: impl Iterator<Item = u64>) {
@@ -243,7 +246,7 @@ impl<'t, R: RecordForm, M: Medium> Writer<'t, R, M> {
         let core = &self.table.core;
         let shape = self.shape();
         if shape.is(Phase::Doubling) {
-            // A thread that is moving a bucket does not wait for any lock that this thread can hold.
+            // No deadlock: a thread that is moving a bucket does not wait for any lock that this thread can hold.
             core.make_way(shape, probe.hash)?;
         }
         let Some(held) = self.hold(shape, probe.hash) else { return Ok(Attempt::Later) };
@@ -351,7 +354,7 @@ impl<'t, R: RecordForm, M: Medium> Writer<'t, R, M> {
         }
     }
 
-    /// Returns whether the key is present or will be; a guess.
+    /// Guesses whether the key is present, or will be once the window is committed.
     fn is_present(&self, isa: impl Isa, probe: &LookupKey<'_>) -> Result<bool> {
         if self.staged.iter().any(|staged| staged.hash == probe.hash) {
             return Ok(true);
@@ -361,7 +364,7 @@ impl<'t, R: RecordForm, M: Medium> Writer<'t, R, M> {
             let bucket = inside.shape.front(probe.hash);
             self.held.iter().find(|held| held.bucket == bucket).map(|held| (inside.shape, held))
         });
-        // A read would wait for a lock that the window holds.
+        // An ordinary read would wait for the lock, which the window itself holds.
         if let Some((shape, held)) = held {
             return Ok(matches!(core.find_locked(isa, shape, held.line, probe)?, Search::Found(_)));
         }

@@ -16,15 +16,17 @@ use crate::types::RecordForm;
 
 /// Number of entries that are sampled to estimate how full a level is.
 const SAMPLES: u64 = 64;
-/// A level is added when the last one holds this many eighths of the records that fit without continued entries. A
-/// level of nearly empty entries would take more space than continuations do, but continuations cost searches more.
+/// A level is added when the last one holds this many eighths of the records that fit without continued entries. With
+/// fewer, a new level of nearly empty entries would take more space than continued entries; with more, continued
+/// entries would slow searches down.
 const DUE_EIGHTHS: u64 = 10;
-/// From this many eighths on, the file of the next level grows ahead of time, by this many bytes for each entry that
-/// overflows because of new keys. Updates alone fill the last level as far, but no further.
+/// When the last level holds this many eighths, the file of the next level grows ahead of time, by `AHEAD_BYTES` for
+/// each entry that overflows because of new keys. Updates do not make it grow: they alone can fill the last level this
+/// far, but no further.
 const AHEAD_EIGHTHS: u64 = 9;
 const AHEAD_BYTES: u64 = 2 << 20;
-/// Maximum number of entries of a chain that an estimate counts. Where chains are longer, keys crowd, and more levels
-/// do not help.
+/// Maximum number of entries of a chain that an estimate counts. Longer chains come from keys with similar hashes, for
+/// which more levels do not help.
 const COUNTED: usize = 3;
 
 impl<R: RecordForm, M: Medium> Core<R, M> {
@@ -38,11 +40,11 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         entries.saturating_mul(self.shape.records() as u64)
     }
 
-    /// Fails when there is no room for `records` in all, before any space is taken.
+    /// Returns an error if the medium has no room for a total of `records` records. Takes no space.
     pub(super) fn check_room(&self, records: u64) -> Result<()> {
         let words = self.measure.widths().words() as u64;
         let record_bytes = |records: u64| records.saturating_mul(words * 8);
-        // If not even the last possible level has entries enough, they are continued.
+        // If even the highest possible number of levels has too few entries, entries are continued.
         let most = self.shape.max_levels();
         let levels = (self.levels.count(&self.storage)..most)
             .find(|&levels| self.capacity_of(levels) >= records);
@@ -67,8 +69,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(())
     }
 
-    /// Touches the DRAM of a new table if `records` will fill its root. Otherwise the first writes would wait for the
-    /// pages.
+    /// Touches the DRAM of a new table if `records` will fill its root, so that the first writes do not wait for pages.
     pub(super) fn populate_for(&self, records: u64) {
         if records >= (self.root.entries() * self.shape.records()) as u64 {
             self.root.populate();
@@ -76,8 +77,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
     }
 
-    /// Reserves the space of the buckets that `records` take, if level 1 will hold them all. Otherwise the first
-    /// writes would wait for the files to grow.
+    /// Reserves the space of the buckets that `records` take, if level 1 will hold them all, so that the first writes
+    /// do not wait for the files to grow.
     pub(super) fn reserve_buckets(&self, records: u64) -> Result<()> {
         if self.levels.count(&self.storage) > 1 {
             return Ok(());
@@ -131,7 +132,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         for root_entry in 0..self.root.entries() {
             let _pin = self.pin();
             let held = self.root.lock(&self.storage, root_entry);
-            // The migration underway and the relief describe the levels before this change.
+            // The unfinished migration and the relief describe the levels before this change, so both are reset.
             self.give_up_underway(&held)?;
             self.root.note_relief(root_entry, Relief::NotYet);
             for index in self.entries_below(root_entry, level) {
@@ -188,8 +189,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(())
     }
 
-    /// Empties the last level, all of whose records are also above it, and removes it. The phase word is that of
-    /// packing, so the blocks of the level are free without any work of their allocators.
+    /// Empties and removes the last level, whose records are all in the entries above as well. In the packing phase its
+    /// blocks become free without calls to their allocators.
     pub(super) fn take_last_level(&self) -> Result<()> {
         let level = self.levels.count(&self.storage);
         for root_entry in 0..self.root.entries() {
@@ -243,7 +244,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(true)
     }
 
-    /// Estimates by samples how many eighths of its records without continuations the last level holds.
+    /// Estimates from samples how many records the last level holds, in eighths of those that fit without continued
+    /// entries.
     fn eighths_full(&self, level: usize) -> Result<u64> {
         let (records, samples) = self.sampled(level)?;
         Ok(records * 8 / (samples * self.shape.records() as u64))
@@ -261,7 +263,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         (1..=self.levels.count(&self.storage)).map(|level| self.records_of_level(level)).sum()
     }
 
-    /// Counts the records of some entries of a level, and these entries.
+    /// Returns the number of records in a sample of a level's entries, and the number of sampled entries.
     fn sampled(&self, level: usize) -> Result<(u64, u64)> {
         let entries = self.shape.entries(level);
         let samples = entries.min(SAMPLES);

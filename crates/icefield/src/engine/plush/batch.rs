@@ -22,14 +22,14 @@ const RING: usize = 32;
 const PEEK: usize = 16;
 const BURST: usize = 8;
 
-/// Number of reads of a batch that share a pin. Bounds how long freed payload chunks wait for it.
+/// Number of reads of a batch that share a pin. Bounds how long freed payload chunks wait for the end of a pin.
 const PINNED: usize = 256;
 
 /// A later operation that is being prefetched.
 #[derive(Clone, Copy)]
 pub(super) struct Ahead<'t> {
     hash: u64,
-    /// `true` if it searches for the key.
+    /// `true` if the operation searches for the key, which a blind write does not.
     looks: bool,
     /// The first entry whose filter contains the key, and the buckets that the filter names.
     likely: Option<(EntryRef<'t>, u16)>,
@@ -134,7 +134,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
     }
 
-    /// The first of some levels whose filter contains the key, and the buckets that the filter names.
+    /// Returns the entry of the first of `levels` whose filter contains the key, and the buckets that the filter names.
     #[inline]
     fn likely(&self, hash: u64, mut levels: Range<usize>) -> Option<(EntryRef<'_>, u16)> {
         levels.find_map(|level| {

@@ -10,10 +10,11 @@
 //! round and the number of records added since, and at two and a half times the bytes at the end of the last round in
 //! any case. A round runs in steps, one for each chunk that writes take. It ends when the log has grown by an eighth;
 //! after that each step frees two chunks more than it fills. So the log takes at most about three times the bytes
-//! needed, plus a constant: some chunks, and 64 bytes for each entry of the last level, because a round reads all of
-//! them. For a table that was just opened nothing is known. Its first round begins at once, and until the round has
-//! ended each step also checks two chunks at an arbitrary place, and frees those of which half is garbage. So
-//! sessions that end before their first round still free as much as they fill.
+//! needed, plus a constant: eight chunks, or 64 bytes for each entry of the last level if that is more, because a round
+//! reads all of them. The needed bytes of a table that was just opened are unknown. Its first round begins as soon as
+//! its log exceeds the constant, and until the round has ended each step also checks two chunks at an arbitrary place,
+//! and frees those of which half is garbage. So sessions that end before their first round still free as much as they
+//! fill.
 
 use std::ops::ControlFlow;
 
@@ -31,13 +32,14 @@ use crate::storage::Medium;
 use crate::types::{Raw, RecordForm};
 use crate::{Error, Result};
 
-/// A round is due when the log takes this many quarters of the bytes needed, estimated by the number of records; or,
-/// in any case, this many quarters of the bytes that were needed at the end of the last round.
+/// A round is due when the log takes `DUE_QUARTERS` quarters of the bytes needed, as estimated from the number of
+/// records, or `LATEST_QUARTERS` quarters of the bytes that were needed at the end of the last round.
 const DUE_QUARTERS: u64 = 7;
 const LATEST_QUARTERS: u64 = 10;
 /// A round ends when the log has grown by an eighth.
 const ROUND_PARTS: u64 = 8;
-/// Garbage that is always tolerated: chunks, and bytes for each range that a round reads.
+/// Garbage that is always tolerated: this many chunks, or this many bytes for each range that a round reads if that is
+/// more.
 const TOLERATED_CHUNKS: u64 = 8;
 const TOLERATED_PER_RANGE: u64 = 64;
 /// Number of chunks that a step gains, and maximum number that it frees.
@@ -47,13 +49,13 @@ const MOST_FREED: usize = 8;
 const PATIENCE: u32 = 1000;
 /// Number of steps that one write takes at most.
 const MOST_STEPS: u32 = 8;
-/// Number of chunks that a step checks before the first round has ended, and a percentage: it frees the chunks of whose
-/// bytes at most this part is needed.
+/// Number of chunks that a step checks before the first round has ended. The step frees a chunk if at most `LOOK_WORTH`
+/// percent of its bytes are needed.
 const LOOKS: usize = 2;
 const LOOK_WORTH: u64 = 50;
 
-/// Turns errors that leave a chunk unchanged into success: no space, which the following write reports if it is short
-/// of space, too; or damage, which reads of the damaged records report.
+/// Turns errors into success after which the chunk merely stays as it is. Lack of space is reported by the following
+/// write, if that needs space too; damage is reported by reads of the damaged records.
 fn unless_it_can_stay(freed: Result<()>) -> Result<()> {
     match freed {
         Err(Error::NoSpace { .. } | Error::Corrupt { .. }) => Ok(()),
@@ -118,7 +120,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(one_word(payloads.write(&self.storage, probe.hash, (key, value), Purpose::Write)?))
     }
 
-    /// Ends the pending state of the payload of these words: a slot refers to it, or none ever will.
+    /// Counts the payload of these words as no longer pending: a slot refers to it, or none ever will.
     #[inline]
     pub(super) fn finish_payload(&self, value: R::ValueWords) {
         if let Some(payloads) = self.payloads() {
@@ -171,7 +173,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         self.shape.entries(self.levels.count(&self.storage))
     }
 
-    /// Bytes of garbage that are no reason for a round.
+    /// Returns the number of bytes of garbage that never cause a round.
     fn tolerated(&self, payloads: &PayloadLog) -> u64 {
         (TOLERATED_CHUNKS * payloads.chunk_size()).max(TOLERATED_PER_RANGE * self.ranges())
     }
@@ -283,7 +285,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         collection.known = Some(Known { bytes, records, usage, estimate });
     }
 
-    /// Frees the emptiest of the chosen chunks, until two are gained.
+    /// Frees the emptiest of the chosen chunks until the log takes two chunks less, or until `MOST_FREED` are freed.
     fn free_some(&self, payloads: &PayloadLog, collection: &mut Collection) -> Result<()> {
         let before = payloads.usage(&self.storage).chunks;
         for _ in 0..MOST_FREED {
@@ -317,8 +319,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(())
     }
 
-    /// Frees chunks when there is no space. Returns whether it freed any. The caller holds no lock. The chunks can be
-    /// written again once all currently pinned readers have left.
+    /// Frees chunks because the medium is full. Returns whether it freed any. The caller holds no lock. The chunks can
+    /// be written again once all currently pinned readers have left.
     pub(super) fn collect_in_need(&self) -> Result<bool> {
         let Some(payloads) = self.payloads() else { return Ok(false) };
         let mut collection = payloads.lock_collection(&self.storage);
@@ -366,7 +368,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         payloads.give_back(&self.storage, 0).map(|_| ())
     }
 
-    /// Gives the space of free chunks back when levels have no space. Returns whether any chunk had space.
+    /// Gives the space of free chunks back to the file system, for levels that lack space. Returns whether any had
+    /// space.
     pub(super) fn lend_space(&self) -> Result<bool> {
         match self.payloads() {
             Some(payloads) => payloads.give_back(&self.storage, SPARE),
@@ -383,10 +386,10 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
 
     /// Frees a chunk that a round has chosen.
     ///
-    /// A damaged record stays where it is, with its chunk: if the chunk were freed, the record would seem to have
-    /// been replaced. A record that a crash left torn looks like a damaged one. So a chunk is kept if its last whole
-    /// record is not the last one that is referred to, and a chunk with gaps between its records waits for a round
-    /// that notes all references into it.
+    /// A damaged record stays where it is, with its chunk: if the chunk were freed, the record would seem to have been
+    /// replaced. A record that a crash left torn looks like a damaged one, but nothing refers to it. So a chunk is kept
+    /// if a reference points beyond its last whole record. A chunk with gaps between its records waits for a round that
+    /// notes all references into it, and is kept if one of them points into a gap.
     fn free(
         &self,
         payloads: &PayloadLog,
@@ -420,7 +423,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         self.for_each_record(records, |(word, _)| {
             self.retire_payload(word).map(ControlFlow::Continue)
         })?;
-        // The records that replaced the others may have been acknowledged before they were durable.
+        // Makes the records durable that replaced the others: they may have been acknowledged before they were durable.
         self.storage.fence_deferred()?;
         payloads.release(&self.storage, guard, chunk)?;
         guard.flush();
@@ -462,7 +465,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             self.make_log_ready(log)?;
             let held = self.hold(probe.hash);
             if self.root.has_unlogged(held.entry) {
-                // The record that replaced it must be durable, too.
+                // The record that replaced this payload may be unlogged. The migration makes it durable.
                 self.migrate_root(&held)?;
                 continue;
             }
@@ -472,7 +475,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
                 None => true,
             };
             if settled {
-                // Y4: a reader that searched for newer records before they came must not take this one for stale.
+                // Y4: the validation of readers fails that searched for newer records before these came. Otherwise such
+                // a reader would skip this record as stale, and would not find the newer one.
                 held.begin_change();
                 return Ok(());
             }

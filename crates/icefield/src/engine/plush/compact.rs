@@ -1,6 +1,6 @@
 //! Compaction in place (past the paper): an entry of the last level drops its stale records, so that updates and
-//! removals do not fill the table. Where a migration brings updates, the entry merges them at once: an entry of
-//! fifteen records needs no second bucket for fifteen newer ones.
+//! removals do not fill the table. An entry merges the updates that a migration brings at once: an entry of fifteen
+//! records needs no second bucket for fifteen newer versions of them.
 //!
 //! The new contents of the entry go into a journal first. Once the journal is durable, the entry may be in any state:
 //! opening repeats the compaction.
@@ -44,7 +44,7 @@ pub(super) enum Absorbed {
     Yes,
     /// Too few of all the records are stale.
     Worthless,
-    /// The records do not fit, or the entry is continued.
+    /// The records do not fit, a merge saves no space, or the entry is continued.
     Impossible,
 }
 
@@ -70,8 +70,8 @@ pub(super) struct Split<'a> {
 type LiveOf<'a, R> = (EntryRef<'a>, Sifted<MovingOf<R>>);
 
 impl<R: RecordForm, M: Medium> Core<R, M> {
-    /// Drops the stale records of an entry of the last level, and of those that continue it, if that is worth it.
-    /// Returns whether it was.
+    /// Drops the stale records of an entry of the last level, and of the entries that continue it, if they are as many
+    /// as `worth` requires. Returns whether they were.
     pub(super) fn compact(
         &self,
         held: &Held<'_, M>,
@@ -81,8 +81,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         self.compact_hidden(held, first, &[], worth)
     }
 
-    /// Does the same as [`Core::compact`], given the records of the entries above for its hashes, newest first. There
-    /// must be no older records below that its removals hide.
+    /// Does the same as [`Core::compact`], given the records of the entries above for its hashes, newest first. The
+    /// levels below must have no older records that the removals in the chain hide.
     fn compact_hidden(
         &self,
         held: &Held<'_, M>,
@@ -183,8 +183,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(Sifted { needed, dropped })
     }
 
-    /// Merges newer records that arrive at an entry of the last level with the entry's records, unless it is
-    /// continued, if that is worth it. If they were appended instead, they would take more runs.
+    /// Merges newer records that arrive at an entry of the last level with the entry's records, if that is worth it and
+    /// the entry is not continued. If the arriving records were appended instead, they would take more runs.
     pub(super) fn absorb(
         &self,
         held: &Held<'_, M>,
@@ -234,7 +234,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Drops the stale records in the levels below a root entry: records that newer ones hide, and removals. Needs no
     /// space. Returns whether there were any.
     pub(super) fn compact_below(&self, held: &Held<'_, M>) -> Result<bool> {
-        // A migration underway relies on its copies below, which are dropped here. It starts again.
+        // An unfinished migration relies on its copies below, which may be dropped here, so it must start again.
         self.give_up_underway(held)?;
         let (step, place) = (self.shape.step(0), self.shape.place_below(0));
         let mut newer = vec![Vec::new(); 1 << step];
@@ -299,7 +299,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(())
     }
 
-    /// Replaces the records of an entry by `records`. With `split`, another leaf has the others from then on.
+    /// Replaces the records of an entry by `records`. With `split`, the new leaf has the other records from then on.
     pub(super) fn rewrite(
         &self,
         held: &Held<'_, M>,
@@ -350,7 +350,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         if let Some((other, size)) = other {
             self.store_state(other, State { size, epoch: LogEpoch::NONE });
         }
-        // P11: the entry does not need its journal any more.
+        // P11: the new records are durable before the journal ends.
         self.storage.try_fence()
     }
 

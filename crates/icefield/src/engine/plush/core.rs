@@ -87,7 +87,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         if self.measure.is_inline() { None } else { self.payloads.as_ref() }
     }
 
-    /// Pins: payload chunks that can be reached now are not written again.
+    /// Pins the thread: while the guard exists, payload chunks that can be reached now are not written again.
     #[inline]
     pub(super) fn pin(&self) -> Option<Guard<'_>> {
         self.payloads().map(PayloadLog::pin)
@@ -316,7 +316,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         if found.is_some() {
             return Ok(found);
         }
-        // The filter of an entry that was emptied ahead of time still contains the keys that have left.
+        // Level 1 is skipped if it has no records that the root entry lacks: the filter of an entry of level 1 that was
+        // emptied ahead of time still contains the keys that have left.
         let from = if self.root.is_sole(entry) { 2 } else { 1 };
         for level in from..=self.levels.count(&self.storage) {
             let first = self.level_entry(level, self.shape.index(level, probe.hash))?;

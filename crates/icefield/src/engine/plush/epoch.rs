@@ -42,7 +42,7 @@ impl LogEpoch {
         if self.0 <= Self::FIRST.0 { Self(MASK) } else { Self(self.0 - 1) }
     }
 
-    /// Returns whether it is later than another one. Every epoch is later than `NONE`.
+    /// Returns whether this epoch is later than `other`. Every epoch is later than `NONE`.
     #[inline]
     pub(super) fn is_after(self, other: Self) -> bool {
         let ahead = self.0.wrapping_sub(other.0) & MASK;

@@ -4,8 +4,8 @@
 //! A hash selects one of the six lines, six of its 32 half words (rows), and a rotation for each of them. A row has
 //! one bit for each bucket, starting at the rotation. So a search reads one line and needs no loop over buckets.
 //! Because of the rotations, a bucket with many keys of one line sets bits all over the line instead of filling only
-//! its own. At twelve bits a record a full entry has a false positive for one absent key of seventeen, a half full
-//! one for one of 500.
+//! its own. With twelve bits for each record, a full entry has a false positive for one absent key in 17, a half full
+//! entry for one in 500.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -81,7 +81,7 @@ impl Image {
         Self([u64::MAX; FILTER_WORDS])
     }
 
-    /// The filter of an entry that keeps its records.
+    /// The filter that an entry has now, for an entry that keeps its records.
     pub(super) fn of(storage: &impl Medium, entry: &Entry) -> Self {
         Self::from_words(|word| entry.filter[word].load(storage, Relaxed))
     }
@@ -109,7 +109,7 @@ impl Image {
     pub(super) fn store(&self, storage: &impl Medium, entry: &Entry) {
         for (cell, &word) in entry.filter.iter().zip(&self.0) {
             if cell.load(storage, Relaxed) != word {
-                // Relaxed (E3): a reader that uses it validates by the lock word afterwards.
+                // Relaxed (E3): a reader that uses the word validates by the lock word afterwards.
                 cell.store(storage, word, Relaxed);
             }
         }

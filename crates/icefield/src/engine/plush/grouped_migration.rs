@@ -12,7 +12,7 @@ use crate::Result;
 use crate::storage::Medium;
 use crate::types::RecordForm;
 
-/// Root entries that are locked besides those of a window, and root entries that are examined for this.
+/// Maximum number of root entries that are locked in addition to those of a window, and that are examined for this.
 const TOGETHER: usize = 32;
 const LOOKED_AT: usize = 1024;
 /// The parts into which the following constants divide a root entry's room.
@@ -27,8 +27,8 @@ const ROOT_DUE: usize = 15;
 const ROOT_READY: usize = 14;
 
 impl<R: RecordForm, M: Medium> Core<R, M> {
-    /// Makes room below root entries that have just received records, and in them, if one of them needs it soon. The
-    /// caller is pinned.
+    /// Makes room in and below root entries that have just received records, if one of them needs it soon. The caller
+    /// is pinned.
     pub(super) fn step_together(&self, helds: &[&Held<'_, M>]) {
         // Not all steps below report a failed sync.
         if self.storage.check_writable().is_err() {
@@ -96,7 +96,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         work(&own.chain(&others).collect::<Vec<_>>())
     }
 
-    /// Takes all remaining steps below some root entries.
+    /// Runs all migrations that remain below some root entries.
     fn relieve(&self, helds: &[&Held<'_, M>]) {
         let mut left = helds.to_vec();
         while !left.is_empty() {
@@ -105,7 +105,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
                 match self.next_below(held) {
                     Ok(Next::Migrate(underway)) => migrations.push((held, underway)),
                     Ok(Next::Done(relief)) => self.root.note_relief(held.entry, relief),
-                    // As for the root entries in `step_together`.
+                    // A step that fails here fails again when a root entry is full, as in `step_together`.
                     Err(_) => self.root.note_relief(held.entry, Relief::Room),
                 }
             }

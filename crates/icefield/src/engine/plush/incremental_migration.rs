@@ -1,14 +1,14 @@
 //! Migrating ahead (past the paper): migrations run in steps while the root entry above still has room, so that no
 //! write waits for a whole cascade of migrations, and single writes do not even wait for a whole migration.
 //!
-//! The records of level 1 for a root entry must leave before the next migration of that entry, and they are known
-//! since the last one. So each write to the entry, once a quarter of its room is used, takes one step. A step is a
-//! part of the migration of one entry: the first one on the way down below which no entry overflows. These migrations
-//! would run anyway; they only run sooner, and fill as much of each entry. After that the records of the root entry
-//! itself move. If they have one target in level 1, they move there a quarter at a time when level 1 has no other
-//! records. If they have several targets, they begin to depart when the root entry is nearly full: the first step
-//! sorts them by target, each later step moves those for the next targets, and the last one removes them from the
-//! root entry.
+//! The records of level 1 for a root entry must leave before the next migration of that entry, and they have been known
+//! since its last one. So each write to the entry, once a quarter of its room is used, takes one step. A step is a part
+//! of the migration of one entry: on the way down from level 1, the first entry whose records overflow no entry of the
+//! next level. These migrations would run anyway; they only run sooner, and fill as much of each entry. After that the
+//! records of the root entry itself move. If they have one target in level 1, they move there a quarter at a time when
+//! level 1 has no other records. If they have several targets, they begin to depart when the root entry is nearly full:
+//! the first step sorts them by target, each later step moves those for the next targets, and the last one removes them
+//! from the root entry.
 //!
 //! An entry keeps all its records until the last part of them has moved; until then the upper copy of a record hides
 //! the lower one. In between no other records come to the entry or leave it, because the next migration of the root
@@ -42,7 +42,7 @@ pub(super) enum Pace {
 pub(super) enum Next {
     /// The migration that comes first.
     Migrate(Underway),
-    /// No migration is left; with the state of level 1.
+    /// No migration is left. The relief is the state of level 1.
     Done(Relief),
 }
 
@@ -93,7 +93,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     fn departure_is_due(&self, held: &Held<'_, M>, size: usize) -> bool {
         let room = self.shape.records();
         if self.shape.step(0) > 0 {
-            // The sort is one step more.
+            // Besides `STEPS` steps for the targets, there is one for the sort.
             return size + (STEPS + 1).min(room / PARTS) >= room
                 || self.root.departing(held.entry).is_some();
         }
@@ -160,7 +160,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             let size = self.state(entry)?.size;
             let overflows = |count| size + count > self.shape.records();
             // An empty entry has no records that could leave first. If a continued entry above has more records for it
-            // than fit, they arrive in portions. The records are merged before they are counted again, because stale
+            // than fit, they arrive in portions. `leaving` merges the records before the second count, because stale
             // ones do not arrive.
             if overflows(count)
                 && (size > 0 || self.next_of(entry)?.is_some())

@@ -22,7 +22,7 @@ pub(super) struct Journals<R> {
     room: usize,
 }
 
-/// A journal in its place.
+/// A journal on the medium.
 pub(super) struct JournalRef<'a, R> {
     head: &'a Journal,
     /// The words of the records, one record after the other.

@@ -20,13 +20,13 @@ pub(super) const MAX_RECORDS: usize = SLOTS * MAX_BUCKETS;
 pub(super) const ENTRY_BYTES: u64 = size_of::<Entry>() as u64;
 /// Number of runs of buckets of an entry, which have 1, 1, 2, 4 and 8 buckets.
 pub(super) const RUNS: usize = 5;
-/// Sizes of runs. Each size has its own blocks, allocator and region.
+/// Number of different sizes of runs. Each size has its own blocks, allocator and region.
 pub(super) const CLASSES: usize = 4;
-/// More levels would be wider than [`MAX_PREFIX`].
+/// Maximum number of levels. With a fan-out of 16, more levels would be wider than [`MAX_PREFIX`].
 pub(super) const MAX_LEVELS: usize = 8;
 /// The widest level: 2^30 entries hold 2^38 records.
 pub(super) const MAX_PREFIX: u32 = 30;
-/// Journals: the number of entries that can be compacted at the same time.
+/// Number of journals, and so of entries that can be compacted or split at the same time.
 pub(super) const JOURNALS: usize = 4;
 /// Binary logarithm of the greatest number of recovery logs.
 pub(super) const MAX_LOG_BITS: u32 = 6;
@@ -92,8 +92,8 @@ impl Widths {
     }
 }
 
-/// Sixteen records: first the first words of all records, which are those of their keys, then the other words of
-/// each. A search reads only the former.
+/// Sixteen records: the first words of all records, which belong to their keys, then the other words of each record. A
+/// search reads only the first words of records with other keys.
 #[derive(Clone, Copy)]
 pub(super) struct Bucket<'a> {
     pub(super) heads: &'a [Cell64; SLOTS],
@@ -157,8 +157,8 @@ pub(super) struct Entry {
 pub(super) const FILTER_WORDS: usize = 48;
 pub(super) const LINE_WORDS: usize = 8;
 
-/// The head of a compaction in progress: the new contents of an entry. The records' words follow, one record after
-/// the other. Valid if `seal` is the checksum of the rest.
+/// The head of a journal: the new contents of an entry that is compacted or split. The records' words follow, one
+/// record after the other. Valid if `seal` is the checksum of the rest.
 #[repr(C, align(64))]
 pub(super) struct Journal {
     pub(super) seal: Cell64,
@@ -217,8 +217,8 @@ const _: () = assert!(offset_of!(Root, together) == 16);
 const _: () = assert!(offset_of!(Root, runs) == 64 && offset_of!(Root, chains) == 64 + 4 * 320);
 const _: () = assert!(size_of::<Root>() as u64 <= crate::storage::superblock::ROOT_BYTES);
 
-/// The number of records of an entry. The upper 48 bits: the epoch of the root entry up to which the records of the
-/// recovery log have arrived here, in level 1 only.
+/// The state word of an entry. The lower 16 bits are the number of its records. The upper 48 bits, used in level 1
+/// only, are the epoch of the root entry up to which the records of the recovery log have arrived here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct State {
     pub(super) size: usize,
@@ -237,7 +237,7 @@ impl State {
     }
 }
 
-/// The operation on the table as a whole, and which of their two sets of words the allocators use.
+/// The operation in progress on the table as a whole, and which of their two sets of words the allocators use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     Stable {
@@ -310,8 +310,8 @@ pub struct Shape {
     pub root_bits: u32,
     /// Binary logarithm of the number of level 1 entries for each root entry.
     pub first_bits: u32,
-    /// Binary logarithm of the number of entries for each entry of the level above: the fan-out, and the buckets of
-    /// an entry.
+    /// Binary logarithm of the number of entries for each entry of the level above (the fan-out), and of the number of
+    /// buckets of an entry.
     pub fan_bits: u32,
     /// Slots of a bucket that are used, 1 to 16.
     pub slots: u32,
@@ -395,7 +395,7 @@ impl Shape {
         (1..=MAX_LEVELS).take_while(|&level| self.prefix(level) <= MAX_PREFIX).count()
     }
 
-    /// Number of entries of all levels above one.
+    /// Number of entries of the levels above `level`, without the root.
     #[inline]
     pub(super) fn entries_above(self, level: usize) -> u64 {
         (1..level).map(|level| self.entries(level)).sum()
@@ -414,7 +414,7 @@ impl Shape {
         self.prefix(level + 1) - self.prefix(level)
     }
 
-    /// Returns a function from a hash to its place among the entries below its entry of a level.
+    /// Returns a function that maps a hash to a place among the entries directly below the hash's entry of `level`.
     #[inline]
     pub(super) fn place_below(self, level: usize) -> impl Fn(u64) -> usize {
         let (shift, mask) = (63 - self.prefix(level + 1), (1 << self.step(level)) - 1);

@@ -16,8 +16,7 @@ pub(super) struct Leaves(Box<[RwLock<Shard>]>);
 pub(super) struct Shard {
     /// By the number of the first leaf, which is an entry of a level.
     pub(super) chains: HashMap<u32, Chain>,
-    /// The number of chains forgotten. When it has changed, leaves that were read from the medium before may be
-    /// outdated.
+    /// Incremented when chains are forgotten. Leaves that were read from the medium before that may be outdated.
     pub(super) forgotten: u64,
 }
 

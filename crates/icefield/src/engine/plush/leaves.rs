@@ -50,8 +50,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(self.placement.ranges().is_some() && self.next_of(first)?.is_some())
     }
 
-    /// Returns the leaf of a chain for a key, and the lower bound of the next leaf. The caller is pinned. If it also
-    /// holds the lock of the root entry, the bounds of the chain are loaded from here on.
+    /// Returns the leaf of a chain for a key, and the lower bound of the next leaf. The caller is pinned. If the caller
+    /// also holds the lock of the root entry, the bounds of the chain are in DRAM afterwards.
     pub(super) fn leaf_of<'a>(
         &'a self,
         first: EntryRef<'a>,
@@ -136,7 +136,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     }
 
     /// Copies records of different keys, at most as many as an entry holds, to their leaves, durably. They stay above
-    /// as well, where each record hides its copy. Returns whether all were copied. They were not if a leaf of the last
+    /// as well, where each record hides its copy. Returns `false` if not all were copied, because a leaf of the last
     /// level (`level`) would have to be split and a level has been added instead.
     pub(super) fn scatter(
         &self,
@@ -144,7 +144,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         (level, first): (usize, EntryRef<'_>),
         records: &[MovingOf<R>],
     ) -> Result<bool> {
-        // Stale records were dropped before. Until all records have arrived, those that have are copies.
+        // The caller has dropped stale records. Until all records have arrived, those that have arrived count as
+        // copies.
         let mut left = self.sorted(records)?;
         while !left.is_empty() {
             let shares = self.shares(first, &left)?;
@@ -266,8 +267,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             return Ok(false);
         }
         let sorted = self.sorted(&needed)?;
-        // If the arriving records follow all others, these stay where they are, so that ascending keys fill their
-        // leaves.
+        // If the arriving records follow all records of the leaf, the latter stay where they are, so that ascending
+        // keys fill their leaves.
         let half = sorted.len() / 2;
         if half == 0 {
             return Err(self.levels.region().fault(

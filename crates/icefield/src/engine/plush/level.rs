@@ -14,7 +14,7 @@ use crate::storage::alloc::{Claim, Freed, free_all};
 use crate::storage::{Medium, not_poisoned};
 use crate::types::RecordForm;
 
-/// Claims of runs that entries refer to but may lose in a crash, by class.
+/// Claims, by class, of runs to which entries refer, but may not refer durably yet.
 pub(super) type Provided = [Vec<Claim>; CLASSES];
 
 impl<R: RecordForm, M: Medium> Core<R, M> {
@@ -79,7 +79,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Fences the references to runs, and ends the claims.
     pub(super) fn settle_runs(&self, provided: &Provided) -> Result<()> {
         if provided.iter().any(|claims| !claims.is_empty()) {
-            // P3: the references are durable, as with P6.
+            // P3: the references are durable. (In a migration, the fence of P6 makes them durable.)
             self.end_runs(provided, self.storage.try_fence())?;
         }
         Ok(())
@@ -196,8 +196,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(())
     }
 
-    /// Adds records that a continuing entry receives, behind `size` others, to the filter of the first entry of its
-    /// chain. Flushed.
+    /// Adds the records that a continuing entry gets behind its first `size` ones to the filter of the first entry of
+    /// the chain. Flushed.
     pub(super) fn announce(&self, first: EntryRef<'_>, size: usize, records: &[MovingOf<R>]) {
         let mut filter = self.filter_of(first);
         for (at, moving) in (size..).zip(records) {
@@ -213,7 +213,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         let slots = heads.iter().zip(rests.chunks_exact(self.measure.widths().words() - 1));
         for ((head, rest), Moving { record, .. }) in slots.zip(records) {
             self.measure.each_word(record, |at, word| match at {
-                // Relaxed (E3): the lock word publishes it to readers.
+                // Relaxed (E3): the lock word publishes the head to readers.
                 0 => head.store(&self.storage, word, Relaxed),
                 // Release (E3): the payload behind a reference was written before.
                 _ => rest[at - 1].store(&self.storage, word, Release),
@@ -279,7 +279,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     pub(super) fn owns_run(&self, tag: u32, class: usize, block: u32) -> Result<bool> {
         let entry = self.entry(EntryId::unpack(tag))?.entry;
         let mut runs = (0..entry.runs.len()).filter(|&run| class_of(run) == class);
-        // The block of a damaged intent may be any number.
+        // Not `block + 1`, which could overflow: the block of a damaged intent may be any number.
         Ok(runs
             .any(|run| entry.runs[run].load(&self.storage, Acquire).checked_sub(1) == Some(block)))
     }
@@ -290,7 +290,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(entry.next.load(&self.storage, Acquire).checked_sub(1) == Some(block))
     }
 
-    /// Continues an entry by an empty one, inserted before those that continued it.
+    /// Inserts an empty continuing entry after an entry, before those that continue it already.
     pub(super) fn extend(&self, last: EntryRef<'_>) -> Result<()> {
         let words = &self.root_words()?.chains;
         let claim = self.chains.claim(&self.storage, words, last.id.pack())?;
@@ -308,7 +308,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         // P4: the empty entry is durable before anything refers to it.
         let linked = self.storage.try_fence().and_then(|()| {
             last.entry.next.store(&self.storage, claim.block + 1, Release);
-            // P5: it is part of the chain.
+            // P5: the empty entry is part of the chain.
             self.storage.try_persist(&last.entry.next)
         });
         match &linked {

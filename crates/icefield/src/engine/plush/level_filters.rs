@@ -50,13 +50,13 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         if let Some(words) = self.top_filters.of(entry.id) {
             self.storage.sim_yield_point();
             for (copy, &word) in words.iter().zip(image.words()) {
-                // Relaxed (E3): a reader that uses it validates by the lock word afterwards.
+                // Relaxed (E3): a reader that uses the word validates by the lock word afterwards.
                 copy.store(word, Relaxed);
             }
         }
     }
 
-    /// Clears the copy of an entry that has no records any more. Readers wait.
+    /// Clears the copy of the filter of an entry that has no records any more. Readers wait.
     pub(super) fn forget_filter(&self, entry: EntryRef<'_>) {
         if let Some(words) = self.top_filters.of(entry.id) {
             // Relaxed (E3): as in `store_filter`.
@@ -64,7 +64,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
     }
 
-    /// Reads the copies from the medium: seven lines of each entry with records, one of each other entry.
+    /// Reads the filters that DRAM holds copies of: seven lines of each entry with records, one line of each other
+    /// entry.
     pub(super) fn load_top_filters(&self) -> Result<()> {
         for level in 1..=self.levels.count(&self.storage).min(self.top_filters.levels()) {
             for index in 0..self.shape.entries(level) {

@@ -85,7 +85,7 @@ impl Levels {
     /// Grows the file by a part of the next level.
     pub(super) fn grow_ahead(&self, storage: &impl Medium, bytes: u64) {
         let next = self.bytes_of(self.count(storage) + 1).min(self.region.len() + bytes);
-        // Without space there will be no level, and adding it reports the error.
+        // A lack of space is reported when the level is added.
         let _ = storage.grow(&self.region, next);
     }
 }

@@ -80,8 +80,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok((newest.records, dropped))
     }
 
-    /// Calls `tell` with each record and with whether it is the newest of its key. It is not if `newest` holds its
-    /// key already, or a record before it has the same key.
+    /// Calls `tell` with each record and with whether it is the newest of its key. A record is not the newest if its
+    /// payload was freed, if `newest` holds its key already, or if a record before it has the same key.
     #[inline(always)]
     pub(super) fn each_newest(
         &self,
@@ -142,8 +142,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(())
     }
 
-    /// Moves the `portion` oldest records of a root entry that are not in level 1 yet. For the log they have not
-    /// arrived until all records of the entry have.
+    /// Moves the `portion` oldest records of a root entry that are not in level 1 yet. Their log records are needed
+    /// until all records of the entry have moved.
     pub(super) fn migrate_portion(&self, held: &Held<'_, M>, portion: usize) -> Result<()> {
         let from = self.root.moved(held.entry);
         self.distribute(&mut [self.of_root(held, from..from + portion, 0..1, None)?])?;
@@ -202,7 +202,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         epoch: Option<LogEpoch>,
     ) -> Result<MigrationOf<'h, R, M>> {
         if self.payloads().is_some() {
-            // Before a level refers to payloads, those of records that were acknowledged early must be durable, too.
+            // Levels refer to durable payloads only. Payloads of records that were acknowledged early may not be
+            // durable yet.
             self.storage.fence_deferred()?;
         }
         let first = (held.entry as u64) << self.shape.step(0);
@@ -308,7 +309,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             chains.push(self.chain_of(self.level_entry(*level, *index)?)?);
             held.begin_change();
         }
-        // If all records were stale, no fence came before this.
+        // If all records were stale, no fence has come before that would have reported a failed sync.
         not_poisoned(&self.storage)?;
         // Oldest first, so that a remaining record never hides a newer one below.
         for nth in 0..chains.iter().map(Vec::len).max().unwrap_or(0) {

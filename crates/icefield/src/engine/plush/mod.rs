@@ -49,8 +49,8 @@
 //!   records with keys or values of variable length are in this log. With fixed-width types an update is one record
 //!   in a slot, and nothing is collected.
 //! - §5.1 upsert (`op`), migration (`migrate`, Listing 2). Eight targets share their fences, including those for new
-//!   runs. In a step of a migration two targets do; on disks all targets of up to 33 root entries do, or of those of
-//!   a batch and 32 more.
+//!   runs. A step of a migration has fewer targets, two at first, which share them. On disks all targets of up to 33
+//!   root entries share them, or the targets of a batch's root entries and of 32 more.
 //! - §5.2 lookup (`core`): optimistic, validated by a version per root entry, for hits and misses alike (Listing 3
 //!   validates hits). A reader waits while sizes are stored, so that it sees nothing that a crash could undo.
 //! - §5.3 delete. A tombstone is dropped when no older record of its key can be below it: when its entry of the last
@@ -213,8 +213,8 @@
 //!
 //! - A part of one migration, some 30 to 60 records: of an entry below its root entry, ahead of time, or of the root
 //!   entry's own records, which an earlier write has sorted.
-//! - A whole migration when few writes are left before the root entry is full, in batches, and without a log, where
-//!   many writes share it.
+//! - A whole migration when few writes are left before the root entry is full; also in batches and without a log, where
+//!   many writes share the migration.
 //! - On disks, the migrations of up to 32 other root entries as well, which share the syncs.
 //! - A cascade through the levels only where updates forced a root entry to migrate early for its log, or where most
 //!   of a table's entries overflow together in more than three levels.

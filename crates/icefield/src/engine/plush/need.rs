@@ -1,15 +1,15 @@
 //! Writes without free space: removals in place, and room for other writes from stale records.
 //!
-//! A removal must succeed when no file can grow, because only removals make room. It needs no record of its own: a
-//! record becomes a removal by its bit, in the entry of a level and, for the root, in the log record. All records of
-//! the key get the bit, durably, the oldest first. So a crash leaves the key as it was, or removed, and the copies
-//! that a migration has left above or below agree.
+//! A removal must succeed when no file can grow, because only removals make room. It needs no new record: a record
+//! becomes a removal by its bit, in the entry of a level and, for the root, in the log record. All records of the key
+//! get the bit, durably, the oldest first. So a crash leaves the key as it was, or removed, and the copies that a
+//! migration has left above or below agree.
 //!
 //! A write that finds no space is tried again after each of three attempts to make room, the cheap ones first. The
-//! first gives back the space of free payload chunks, which levels may lack; otherwise it compacts the write's part
-//! of the levels and collects some payload chunks; otherwise it compacts all levels. The second compacts all levels.
-//! The third gives back the space of the chunks that were collected. If the attempts fail, they are not repeated
-//! before a part of the records has changed.
+//! first gives back the space of free payload chunks, which levels may lack; if there is none, it compacts the write's
+//! part of the levels and collects some payload chunks; if that frees nothing, it compacts all levels. The second
+//! compacts all levels. The third gives back the space of the chunks that were collected. If the attempts fail, they
+//! are not repeated before a part of the records has changed.
 //!
 //! A payload whose chunk is to be freed moves by a new record of its key. The root may have no room for that record,
 //! and the levels no room for the records of the root. Then the references to the payload are changed instead, in the
@@ -29,7 +29,7 @@ use crate::storage::{Medium, not_poisoned};
 use crate::types::RecordForm;
 use crate::{Error, Result};
 
-/// A failed attempt is repeated when this many records have changed, or one in this many.
+/// A failed attempt is repeated when `FEW_CHANGES` records have changed, or one in `CHANGES_PART` if that is more.
 const FEW_CHANGES: u64 = 64;
 const CHANGES_PART: u64 = 64;
 
@@ -66,7 +66,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             0 => self.lend_space()? || self.make_room_below(hash)? || self.make_room_anywhere()?,
             // The first attempt may only have dropped copies that the failed write had left in the levels.
             1 => self.make_room_anywhere()?,
-            // The space of chunks that were collected, once their readers have left.
+            // Gives back the space of chunks that were collected, once their readers have left.
             2 => self.lend_space()?,
             _ => false,
         };

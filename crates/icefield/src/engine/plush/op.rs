@@ -94,8 +94,8 @@ pub(super) enum Attempt<T> {
 }
 
 impl<R: RecordForm, M: Medium> Core<R, M> {
-    /// Writes one record, if `mode` applies to the present value. The record is durable on return. The caller is
-    /// pinned.
+    /// Writes one record, if `mode` applies to the present value. On return, the record is durable, unless `mode` or
+    /// the table's sync mode leaves that to the next sync. The caller is pinned.
     pub(super) fn write(
         &self,
         probe: &LookupKey<'_>,
@@ -149,7 +149,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             return Ok(Attempt::Done(Wrote { before, done: false }));
         }
         let record = mode.record(self.key_words(probe), value);
-        // Overlaps with the write of the log record: another thread may have these lines.
+        // Starts to fetch these lines, which another core may have, while the log record is written.
         self.root.prefetch_push(held.entry, 0);
         Ok(match self.log(held, record)? {
             Attempt::Done(place) => {
@@ -246,7 +246,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         self.logs.finish(place);
     }
 
-    /// Makes a durable record visible.
+    /// Makes a logged record visible.
     #[inline]
     pub(super) fn admit(&self, held: &Held<'_, M>, hash: u64, record: RecordOf<R>, place: Place) {
         self.root.note_chunk(held.entry, place.chunk());

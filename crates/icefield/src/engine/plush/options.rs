@@ -42,8 +42,8 @@ const ROOT_SHARES: [u64; 2] = [8, 16];
 /// On disks the root of a new table holds the whole capacity, as long as its recovery logs take at most this many
 /// bytes. A record that stays in the root needs one sync a batch; one that moves on needs several.
 const LOG_BYTES: u64 = 64 << 20;
-/// Number of records that the recovery logs hold for each record of the root, so that a chunk's records have moved on
-/// when the chunk is begun anew (§4.2).
+/// The recovery logs hold this many records for each record of the root, so that most records of a chunk have left the
+/// root by the time the chunk is begun anew (§4.2).
 const LOG_SHARE: u32 = 2;
 
 /// Plush as a design, the third parameter of [`DurableTable`](crate::DurableTable).
@@ -114,7 +114,7 @@ impl Design for PlushHt {
     }
 }
 
-/// The options of one opening.
+/// The common options of a new or opened table, and those of the design.
 struct Opening {
     common: Common,
     settings: PlushSettings,
@@ -186,7 +186,7 @@ impl Opening {
         let session = superblock::resume_session(&core.storage, &table, &identity)?;
         let records = match session.was_clean {
             true => session.records,
-            // The records of the logs are in the estimate.
+            // The balance counts the records that recovery has replayed from the logs.
             false => core.records_of_levels()?.saturating_add_signed(core.tallies.balance()),
         };
         core.tallies.reset(records);
@@ -239,7 +239,7 @@ impl Opening {
     fn planned_shape(&self, widths: Widths, is_disk: bool) -> Shape {
         let usual = Shape::default();
         let capacity = self.common.capacity;
-        // Half of the bytes, because the number of entries is a power of two.
+        // Half of the bytes, because the number of entries is rounded up to a power of two.
         let logged = LOG_BYTES / 2 / widths.log_bytes(LOG_SHARE);
         let [share, smaller] = ROOT_SHARES.map(|share| capacity / share);
         let in_root = match is_disk {
@@ -257,14 +257,14 @@ impl Opening {
             let records = u64::from(LOG_SHARE) * MAX_RECORDS as u64;
             (records << (root_bits - log_bits)) / u64::from(usual.log_chunks)
         };
-        // A disk writes at one place at a time.
+        // One log is enough on a disk, which writes at one place at a time.
         let fewest = if is_disk { 0 } else { usual.log_bits };
         let fits = |&log_bits: &u32| log_records(log_bits) <= u64::from(MAX_LOG_RECORDS);
         let most = MAX_LOG_BITS.min(root_bits);
         let log_bits = (fewest.min(root_bits)..most).find(fits).unwrap_or(most);
         let log_records = log_records(log_bits).min(MAX_LOG_RECORDS.into()) as u32;
-        // Level 1 holds the whole capacity, if it then has few enough entries for each root entry: no record moves
-        // twice.
+        // Level 1 holds the whole capacity, so that no record moves twice, unless it would need too many entries for
+        // each root entry.
         let in_root = (MAX_RECORDS as u64) << root_bits;
         let first_bits = match is_disk {
             true => usual.first_bits,
@@ -275,8 +275,8 @@ impl Opening {
         Shape { root_bits, first_bits, log_bits, log_records, ..usual }
     }
 
-    /// The number of levels whose filters are in DRAM: that of the paper's measurements (§6.5), or only the level
-    /// that holds the capacity of the table.
+    /// The number of levels whose filters are in DRAM: two, as in the paper's measurements (§6.5), or one if level 1
+    /// was made to hold the capacity of the table.
     fn levels_on_top(&self, shape: Shape) -> usize {
         self.settings.dram_filters.unwrap_or(if shape.first_bits > 0 { 1 } else { 2 })
     }

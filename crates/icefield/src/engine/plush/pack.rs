@@ -17,7 +17,7 @@ use crate::storage::superblock::ROOT_OFFSET;
 use crate::storage::{Cell64, Medium, Region};
 use crate::types::RecordForm;
 
-/// The treatment of the last level by a packing.
+/// Says whether packing keeps or removes the last level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Last {
     Stays,
@@ -37,7 +37,7 @@ impl Used {
         Self { blocks: vec![false; pool.room() as usize], count: 0 }
     }
 
-    /// Returns whether the block lies in the file and was not added before.
+    /// Adds a block. Returns whether the block lies in the file and was not added before.
     fn add(&mut self, block: u32) -> bool {
         self.count += 1;
         let place = self.blocks.get_mut(block as usize);
@@ -66,7 +66,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             let detail = "the phase word is impossible";
             return Err(self.table.fault(&self.storage, ROOT_OFFSET, detail));
         };
-        // Before any change: a table with damaged references remains as it is.
+        // Checked before any change, so that a table with damaged references remains as it is.
         self.used_blocks()?;
         for (pool, words) in self.pools(words) {
             pool.allocator().end_intents(&self.storage, words)?;
@@ -236,10 +236,10 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             {
                 let to = self.entry(EntryId::Chained(hole))?;
                 self.copy_entry(next.entry, to.entry);
-                // P18: as above.
+                // P18, as in `pack_all`.
                 self.storage.try_fence()?;
                 before.entry.next.store(&self.storage, hole + 1, Release);
-                // P19: as above.
+                // P19, as in `pack_all`.
                 self.storage.try_persist(&before.entry.next)?;
                 next = to;
             }

@@ -172,7 +172,7 @@ impl Ranges {
     fn place_of_rank(self, rank: u64) -> u64 {
         let rank = rank.clamp(self.first, self.last) - self.first;
         let scaled = u128::from(rank << self.shift) * u128::from(self.factor);
-        // Less than 2^96, because the factor is at most 2^96 divided by the largest rank plus one.
+        // Less than 2^96, because the factor is at most 2^96 divided by one more than the largest shifted rank.
         ((scaled >> 64) as u64) << 32
     }
 

@@ -20,11 +20,11 @@
 //!   it leaves.
 //! - Y4: a reader that finds the epoch incremented also finds the newer record of that key, or its validation fails:
 //!   the version of the root entry changes in between (`collect`).
-//! - Y5: of a freed run, the first chunk is taken before the others, or together with them: as long as a crash can
-//!   show it as used, its record is whole. Therefore chunks are taken from the lowest on. The words of the other
-//!   chunks of the run still say that they continue it, and these chunks are free if the first one is. When the first
-//!   one is used again alone, a crash may show it as a run with them. Giving space back first makes the words of all
-//!   free chunks durable, so that a run whose first chunk has lost its space may be taken from any of its chunks.
+//! - Y5: the first chunk of a freed run is taken before the others, or together with them, so that its record is whole
+//!   as long as a crash can show the chunk as used. Therefore chunks are taken from the lowest on. The words of the
+//!   other chunks of the run still say that they continue it, and these chunks are free if the first one is. When the
+//!   first one is used again alone, a crash may show it as a run with them. Giving space back first makes the words of
+//!   all free chunks durable, so that a run whose first chunk has lost its space may be taken from any of its chunks.
 //! - Y6: borrowed bytes are never written, whatever the files contain. DRAM holds for each chunk how far it is
 //!   written ([`ChunkState::limit`]). A reference is valid only with the chunk's present epoch, and only below that
 //!   limit, from its first byte to its last. Below the limit nothing is written before the chunk is taken again,
@@ -180,7 +180,7 @@ impl PayloadLog {
         self.region.len() + self.map.len()
     }
 
-    /// Pins: chunks that can be reached now are not written again.
+    /// Pins the thread: while the guard exists, chunks that can be reached now are not written again.
     #[inline]
     pub(super) fn pin(&self) -> Guard<'_> {
         self.reclaimer.pin()
@@ -238,10 +238,10 @@ impl PayloadLog {
         let sum = checksum(word, hash, lengths, &record[HEAD_BYTES..]);
         record[16..24].copy_from_slice(&sum.to_le_bytes());
         let at = self.offset_of(place);
-        // SAFETY: the range was handed out to this thread alone, out of a chunk that no pinned reader can have a reference
-        // into from its former use (Y3), and it is not below the chunk's limit (Y6).
+        // SAFETY: the range was handed out to this thread alone, out of a chunk that no pinned reader can have a
+        // reference into from its former use (Y3), and it is not below the chunk's limit (Y6).
         unsafe { storage.write_bytes(&self.region, at, &record) };
-        // Before the flush: a locked instruction behind it would wait for the lines.
+        // Before the flush, because a locked instruction after the flush would wait for the flushed lines.
         self.complete(storage, place, bytes);
         storage.flush_range(&self.region, at, record.len() as u64);
         Ok(word)
@@ -276,7 +276,7 @@ impl PayloadLog {
         self.chunks.set(storage, chunk, ChunkState { limit, ..state });
     }
 
-    /// Ends the pending state of a record of the chunk: a slot refers to it, or none ever will.
+    /// Counts a record of the chunk as no longer pending: a slot refers to the record, or none ever will.
     #[inline]
     pub(super) fn finish(&self, chunk: u32) {
         if let Some(chunk) = self.chunks.get(chunk) {
@@ -385,8 +385,8 @@ impl PayloadLog {
         Ok(Stored { head, content, key })
     }
 
-    /// Returns whether the bytes of a chunk from a place to `end` are written. They may be above the limit, while
-    /// other threads write before them.
+    /// Returns whether the bytes of a chunk from a place to `end` are written. Written bytes are above the limit while
+    /// other threads still write records before them.
     #[cold]
     fn is_written(&self, storage: &impl Medium, place: PayloadRef, end: u64) -> bool {
         let space = lock(storage, &self.space);

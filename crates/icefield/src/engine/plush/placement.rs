@@ -4,7 +4,7 @@ use super::partition::Ranges;
 use crate::base::hash::Hash;
 use crate::types::{Form, Raw, RecordForm};
 
-/// How the value that is used as the hash of a key is computed.
+/// Computes the value that is used as the hash of a key.
 pub(super) struct Placement {
     hash: Hash,
     /// Present when the table is partitioned by ranges.

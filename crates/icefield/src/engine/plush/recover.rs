@@ -12,7 +12,7 @@ use crate::storage::Medium;
 use crate::storage::superblock::ROOT_OFFSET;
 use crate::types::RecordForm;
 
-/// Bytes of logs for which another thread is started.
+/// Number of bytes of logs for each thread that replays them.
 const REPLAY_BYTES: u64 = 1 << 20;
 
 impl<R: RecordForm, M: Medium> Core<R, M> {
@@ -69,7 +69,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     }
 
     /// Stores whether payloads become durable together with log records from here on. Durable by the caller's next
-    /// fence: before the first such record, or after all of them are durable and those without a payload are holes.
+    /// fence. If `together`, that fence precedes the first such record; otherwise all such records are durable before,
+    /// and those without a payload are holes.
     pub(super) fn tell_together(&self, together: bool) -> Result<()> {
         let cell = &self.root_words()?.together;
         if cell.load(&self.storage, Acquire) != u64::from(together) {
@@ -113,7 +114,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(resolved)
     }
 
-    /// Sets each root entry's epoch to the one after those that have arrived below; to none if none has.
+    /// Sets each root entry's epoch to the one after the latest that has arrived in level 1, or to `NONE` if none has.
     fn adopt_epochs(&self) -> Result<()> {
         let step = self.shape.step(0);
         for entry in 0..self.root.entries() {
@@ -128,7 +129,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(())
     }
 
-    /// Sets the first epoch for root entries of which neither the levels nor the logs have one.
+    /// Sets the first epoch for root entries for which neither the levels nor the logs have an epoch.
     fn begin_epochs(&self) {
         for entry in 0..self.root.entries() {
             if self.root.epoch(entry) == LogEpoch::NONE {
@@ -229,7 +230,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         if let Some(payloads) = &self.payloads {
             payloads.release_all(&self.storage)?;
         }
-        // P14: no entry brings a record back once the phase is stable.
+        // P14: all entries are durably empty before the phase becomes stable, so that none of them brings a record
+        // back.
         let fenced = self.storage.try_fence();
         for entry in 0..self.root.entries() {
             self.root.empty(entry);
@@ -237,7 +239,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
         self.tallies.reset(0);
         self.tallies.add_writes(1);
-        // The table is empty even if the fence failed, once the phase word is durable.
+        // Even if the fence failed, the table is empty, because the phase word (clearing) is durable.
         fenced
     }
 

@@ -42,7 +42,8 @@ pub(super) struct RecoveryLogs<R> {
     logs: Box<[Log]>,
 }
 
-/// Two processor lines, which the hardware prefetches together: every write to a log changes them.
+/// Aligned to two processor lines, because the hardware prefetches such pairs, and every write to a log changes its
+/// words.
 #[repr(align(128))]
 struct Log {
     /// [`Filling`].
@@ -111,8 +112,8 @@ impl Place {
         Self((log as u64) << u32::BITS | filling.pack() & u64::from(u32::MAX))
     }
 
-    /// Adds `count` places from this one on to the spans. Extends the log's last span, whose index is `last`, if they
-    /// follow it.
+    /// Adds `count` places from this one on to the spans. Extends the log's last span, whose index is `last`, if the
+    /// places follow that span.
     #[inline(always)]
     pub(super) fn note(&self, count: u32, spans: &mut Vec<Span>, last: &mut usize) {
         let Filling { handed_out: first, chunk, .. } = self.filling();
@@ -426,8 +427,8 @@ impl<R: RecordForm> RecoveryLogs<R> {
     #[inline]
     fn is_at_last(&self, storage: &impl Medium, log: usize, handed_out: u32) -> bool {
         let own = &self.logs[log];
-        // Acquire (E9), all: as in `begin_chunk`. If a thread begins a chunk in between, the chunk before it is full
-        // anyway.
+        // Acquire (E9), all: as in `begin_chunk`. If another thread begins a chunk between the loads, the first load
+        // was of the chunk before, which is full.
         self.filling(storage, log).handed_out >= handed_out
             && own.turn.load(Acquire) == own.ready.load(Acquire)
     }
@@ -440,7 +441,7 @@ impl<R: RecordForm> RecoveryLogs<R> {
         storage: &impl Medium,
         log: usize,
     ) -> Option<MutexGuard<'_, ()>> {
-        // On disks, moving the records that are still needed takes syncs.
+        // On disks a chunk is not prepared ahead of time, because moving the records that are still needed takes syncs.
         let ahead = self.shape.log_chunks >= CHUNKS_AHEAD && !storage.fence_syncs();
         let all = self.shape.log_records;
         let due = if ahead { all / 2 } else { all };
@@ -549,7 +550,7 @@ impl<R: RecordForm> RecoveryLogs<R> {
         self.change(storage, log, reference, is_meant, |word| word & FLAG | payload & !FLAG)
     }
 
-    /// Changes a word of the records of a log for which `is_meant` holds, without the flag. The records must be of a
+    /// Changes a word, but not its flag, in those records of a log for which `is_meant` holds. The records must be of a
     /// root entry that the caller has locked, and of epochs that this entry still needs, so that their chunks stay.
     fn change(
         &self,
@@ -655,7 +656,7 @@ fn flush(storage: &impl Medium, words: &[Cell64]) {
     storage.flush(words.as_ptr().cast(), size_of_val(words));
 }
 
-/// Sets the flags of a record that was not completely written back to those of the turn before.
+/// Restores the flags of the turn before in a record that was not written completely.
 fn turn_back(storage: &impl Medium, slot: &[Cell64], flag: u64) {
     let mut turned = false;
     for cell in slot {

@@ -20,11 +20,11 @@ use crate::types::RecordForm;
 /// The work that remains in level 1 before an entry's next migration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Relief {
-    /// There may be some.
+    /// Work may remain.
     NotYet = 0,
-    /// None.
+    /// No work remains, or a step of it has failed.
     Room = 1,
-    /// None, and level 1 has no records that the entry does not have itself.
+    /// No work remains, and level 1 has no records that the entry does not have itself.
     Empty = 2,
 }
 
@@ -33,7 +33,7 @@ pub(super) enum Relief {
 pub(super) struct Underway {
     pub(super) level: usize,
     pub(super) index: u64,
-    /// The next of the entries below.
+    /// The next target: its place among the entries below.
     pub(super) place: usize,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Underway {
 pub(super) struct Departing {
     /// Number of these records. Later records belong to the next epoch, which the entry is in.
     pub(super) records: usize,
-    /// The next of the entries of level 1.
+    /// The next target: its place among the entries of level 1 for this root entry.
     pub(super) place: usize,
 }
 
@@ -71,7 +71,7 @@ struct Head {
     unlogged: AtomicBool,
     /// [`Relief`].
     relieved: AtomicU8,
-    /// Number of first records that are also in level 1.
+    /// Number of records, from the first one on, that are also in level 1.
     moved: AtomicU16,
     /// [`Departing`]; 0 records if there is none.
     departing: AtomicU16,
@@ -253,7 +253,7 @@ impl<R: RecordForm> RootTable<R> {
         self.heads[entry].epoch.store(epoch.bits(), Release);
     }
 
-    /// Returns whether an entry has records in the oldest chunk of its log.
+    /// Returns whether an entry needs the records that it has in `chunk`, the oldest chunk of its log.
     #[inline]
     pub(super) fn needs_chunk(&self, entry: usize, chunk: usize) -> bool {
         // Acquire (E5): pairs with the Release in `empty` and `drop_first`; the entry's former records are durable
@@ -304,7 +304,7 @@ impl<R: RecordForm> RootTable<R> {
         self.heads[entry].relieved.store(relief as u8, Release);
     }
 
-    /// Number of first records of an entry that are also in level 1.
+    /// Number of records of an entry, from the first one on, that are also in level 1.
     #[inline]
     pub(super) fn moved(&self, entry: usize) -> usize {
         // Relaxed: called under the lock.
@@ -377,7 +377,7 @@ impl<R: RecordForm> RootTable<R> {
         self.measure.each_word(record, |word, content| match word {
             // Relaxed (E4): published by the size.
             0 => slot[0].store(content, Relaxed),
-            // Release (E3): a reader that loaded the size before an earlier record left may read this slot.
+            // Release (E3): a reader that loaded the size before the slot's former record left may read this slot.
             _ => slot[word].store(content, Release),
         });
     }

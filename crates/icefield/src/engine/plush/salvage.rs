@@ -52,7 +52,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         self.empty_bereft(levels as usize, &there, mending)
     }
 
-    /// Empties the entries that have lost buckets: the zeros that replace them were never written.
+    /// Empties the entries that have lost buckets, because the zeros that replace the buckets are not their records.
     fn empty_bereft(&self, levels: usize, there: &[u64; CLASSES], mending: &Mending) -> Result<()> {
         let mut emptied = 0;
         for level in 1..=levels {
@@ -84,8 +84,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(())
     }
 
-    /// Moves the records of a full root entry aside. If levels are lost, it is unknown which of the records have
-    /// arrived below.
+    /// Moves the records of a full root entry aside. If levels are lost, it is unknown which log records have arrived
+    /// below, and more records are replayed than the entry holds.
     pub(super) fn spill(&self, mended: &Mended, entry: usize) {
         let mut spilled = lock(&self.storage, &mended.spilled);
         for record in (0..self.root.size(entry)).map(|at| self.root.record(entry, at)) {

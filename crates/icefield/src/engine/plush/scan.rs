@@ -53,7 +53,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     }
 
     /// The records of the range of a hash whose keys are at least `key`, up to the end of one leaf of each level. The
-    /// place of `key` is in the hash. Also returns the key or the hash at which the rest begins.
+    /// place of `key` is the upper half of `hash`. Also returns the key or the hash at which the rest begins.
     fn range_from(&self, hash: u64, key: &[u8]) -> Result<(Vec<RecordOf<R>>, Next)> {
         let entry = self.root_entry(hash);
         loop {

@@ -9,9 +9,9 @@ use crate::engine::exclusion::lock;
 use crate::storage::Medium;
 
 pub(super) struct Tallies {
-    /// Records added less records merged away, since the last exact count.
+    /// The estimated number of records: the number at the opening, plus records added, less records merged away.
     records: ShardedCounter,
-    /// The number of changes at the last exact count, and the count.
+    /// The number of changes at the last exact count, and the result of that count.
     exact: [AtomicU64; 2],
     /// Records written.
     writes: ShardedCounter,
@@ -36,8 +36,8 @@ impl Tallies {
         }
     }
 
-    /// Locks the number of changes at the last attempt to make room, which is `None` if it succeeded. One thread makes
-    /// room at a time.
+    /// Locks `in_vain`: the number of changes at the last attempt to make room, or `None` if that attempt succeeded.
+    /// The lock also ensures that only one thread makes room at a time.
     pub(super) fn lock_in_vain(&self, storage: &impl Medium) -> MutexGuard<'_, Option<u64>> {
         lock(storage, &self.in_vain)
     }
@@ -66,8 +66,8 @@ impl Tallies {
         self.compactions.add(1);
     }
 
-    /// Returns the records added less the records merged away, without the last exact count. Below zero when records
-    /// were counted as merged away that an earlier session added.
+    /// Returns the estimate as a signed number. Before [`Tallies::reset`] it lacks the records of earlier sessions, and
+    /// is negative if more records were merged away than added.
     pub(super) fn balance(&self) -> i64 {
         self.records.sum()
     }

@@ -83,7 +83,7 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
         core.with_room(probe.hash, || core.put_unlogged(&probe, value))
     }
 
-    /// Makes all records durable that were put without a log before, on `threads` threads.
+    /// Makes all records that were put without a log durable, on `threads` threads.
     pub(crate) fn checkpoint(&self, threads: usize) -> Result<()> {
         self.core.storage.check_writable()?;
         let _pass = self.core.exclusion.enter();

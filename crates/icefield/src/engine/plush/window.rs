@@ -4,9 +4,9 @@
 //! and commits when one of them is taken. So a thread never waits while it holds a lock, and no lock order is needed.
 //! The commit takes all places in a log at once, writes all log records (after a fence for the payloads, if there are
 //! any), flushes each line once, fences, and appends the records to their root entries. Records for which a full log
-//! has no place go to the next window, which is committed as well before any result is returned. This is possible for
-//! blind writes only. Other writes have already returned whether they change anything, so they take their places at
-//! once.
+//! has no place go to the next window, which is committed as well before any result is returned. Only blind writes can
+//! be moved. The result of any other write is known when it is staged and holds only while its root entry stays locked,
+//! so it takes its place in the log at that time.
 
 use std::collections::VecDeque;
 
@@ -46,19 +46,19 @@ struct Write<R: RecordForm> {
 
 /// The window's part of a log.
 struct Share {
-    /// Records without a place.
+    /// Number of staged records without a place.
     due: u32,
-    /// Places without a record; none between commits.
+    /// Places taken for records that have not been written yet; empty between commits.
     places: Places,
-    /// Index of the log's last span.
+    /// Index of the log's last span in the window's `spans`.
     last_span: usize,
 }
 
 impl Share {
     const NONE: Self = Self { due: 0, places: Places::NONE, last_span: usize::MAX };
 
-    /// Returns the next place in the log. Takes places for all records of the window that need one at once; `None`
-    /// when the log is full.
+    /// Returns the next place in the log; `None` if the log is full. If no place is left over, first takes places for
+    /// all records of the window that need one.
     #[inline(always)]
     fn place<R: RecordForm, M: Medium>(
         &mut self,
@@ -93,13 +93,13 @@ enum Step {
 /// The open window of a batch.
 pub(super) struct Window<'t, R: RecordForm, M: Medium> {
     core: &'t Core<R, M>,
-    /// Operations that the window may hold, and operations staged.
+    /// Maximum number of operations in the window; `staged` is their present number.
     room: usize,
     staged: usize,
     /// Results of operations that look up the present value; blind ones have none.
     answers: Vec<Answer<R::ValueWords>>,
     writes: Vec<Write<R>>,
-    /// By log.
+    /// One share for each log.
     shares: Box<[Share]>,
     /// Writes that got no place in a full log, for the next window; empty between commits.
     left: VecDeque<Write<R>>,
@@ -109,13 +109,13 @@ pub(super) struct Window<'t, R: RecordForm, M: Medium> {
     spans: Vec<Span>,
     /// Inside the gate while the window holds a lock. Declared after `held`, so that the locks are released first.
     pass: Option<Pass<'t>>,
-    /// Pinned from the first operation until the results are returned, so that the payloads they refer to stay.
-    /// Renewed between windows, so that freed chunks return.
+    /// Pinned from the first operation until the results are returned, so that the payloads that they refer to stay.
+    /// Pinned anew for each window, so that freed chunks can be reused.
     pin: Option<Guard<'t>>,
 }
 
 impl<R: RecordForm, M: Medium> Drop for Window<'_, R, M> {
-    /// Gives back the places and payloads of operations that were not committed, which only a panic leaves behind.
+    /// Gives back the places and payloads of operations that were not committed. Only a panic leaves such operations.
     fn drop(&mut self) {
         for write in self.writes.drain(..).chain(self.left.drain(..)) {
             write.place.into_iter().for_each(|place| self.core.waste(place));
@@ -294,7 +294,7 @@ impl<'t, R: RecordForm, M: Medium> Window<'t, R, M> {
             }
         };
         if mode.looks() || *staged > 0 {
-            // In the other case, the batch's pipeline has prefetched the slot.
+            // Otherwise, the batch's pipeline has already prefetched the slot.
             core.root.prefetch_push(held.entry, *staged);
         }
         let record = mode.record(core.key_words(probe), value);
@@ -341,7 +341,7 @@ impl<'t, R: RecordForm, M: Medium> Window<'t, R, M> {
         if writes.is_empty() {
             return Ok(());
         }
-        // Its result is checked below: places that were handed out must be written in any case.
+        // The result is checked at the end: places that were handed out must be written in any case.
         let fenced = core.fence_payloads();
         self.shares.iter_mut().for_each(|share| share.last_span = usize::MAX);
         let (mut logged, mut is_left) = (Ok(()), false);
@@ -423,7 +423,7 @@ impl<'t, R: RecordForm, M: Medium> Window<'t, R, M> {
         let core = self.core;
         let mut spans = std::mem::take(&mut self.spans);
         let mut writes = std::mem::take(&mut self.writes);
-        // A batch continues after a window whose sync failed.
+        // Each window checks this, because a batch continues after a window whose sync failed.
         let writable = core.storage.check_writable();
         let logged = writable.and_then(|()| self.log_all(&mut writes, &mut spans));
         let (mut written, mut records) = (0, 0);

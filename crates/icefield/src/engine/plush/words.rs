@@ -1,5 +1,5 @@
-//! Records as words: those of key and value themselves if both types have a fixed width; otherwise the key's hash and
-//! a reference into the payload log.
+//! Records as words: the words of the key and of the value if both types have a fixed width; otherwise the key's hash
+//! and a reference into the payload log.
 
 use std::marker::PhantomData;
 
@@ -60,7 +60,7 @@ impl<R: RecordForm> Measure<R> {
         self.widths().inline
     }
 
-    /// The record whose words `word` returns by their numbers.
+    /// Returns the record whose words are `word(0)`, `word(1)` and so on.
     #[inline(always)]
     pub(super) fn record(self, dead: bool, mut word: impl FnMut(usize) -> u64) -> RecordOf<R> {
         let Widths { key: keys, value: values, .. } = self.widths();
@@ -72,7 +72,7 @@ impl<R: RecordForm> Measure<R> {
         Record { key, value, dead }
     }
 
-    /// The key words of the record whose words `word` returns by their numbers.
+    /// Returns the key of the record whose words are `word(0)`, `word(1)` and so on.
     #[inline(always)]
     pub(super) fn key(self, mut word: impl FnMut(usize) -> u64) -> R::KeyWords {
         let mut key = R::KeyWords::ZERO;
@@ -138,7 +138,7 @@ pub(super) fn first<A: WordArray>(words: &A) -> u64 {
     words.as_ref()[0]
 }
 
-/// A single word; the others have no meaning.
+/// Returns words of which only the first has a meaning.
 #[inline(always)]
 pub(super) fn one_word<A: WordArray>(word: u64) -> A {
     let mut words = A::ZERO;
@@ -182,7 +182,7 @@ pub(super) fn bytes_of<'a>(raw: &'a Raw<'_>, buffer: &'a mut [u8; 8]) -> &'a [u8
     raw.bytes()
 }
 
-/// The inverse of [`bytes_of`]; `None` for bytes that are not a word where one is expected.
+/// The inverse of [`bytes_of`]. Returns `None` if `form` is a word and the bytes are not.
 pub(super) fn raw_of(form: Form, bytes: &[u8]) -> Option<Raw<'_>> {
     match form {
         Form::Word => bytes.try_into().ok().map(|word| Raw::Word(u64::from_le_bytes(word))),

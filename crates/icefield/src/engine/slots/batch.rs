@@ -109,8 +109,8 @@ pub(crate) trait BatchTable: SlotTable {
         })
     }
 
-    /// Writes the blobs of a record while bucket locks may be held. The blob store may call the table about old blocks
-    /// only when no lock is held; when it has to, `unlock_all` releases the locks first.
+    /// Writes the blobs of a record, possibly while bucket locks are held. If there is no space, releases the locks by
+    /// `unlock_all` and tries again: without locks, the blob store may call the table to find blocks that are free.
     fn prepare_beside(
         &self,
         probe: &LookupKey<'_>,
@@ -130,7 +130,7 @@ pub(crate) trait BatchTable: SlotTable {
         records.prepare(storage, self, probe, value, needs_key)
     }
 
-    /// Takes the value that a write found.
+    /// Passes the value that a write found to `take`.
     fn value_before<T: Take>(&self, wrote: WriteOutcome, take: T) -> Result<Option<T::Out>> {
         match wrote {
             WriteOutcome::Replaced(word) | WriteOutcome::Occupied(word) => {
@@ -174,7 +174,7 @@ pub(crate) trait BatchTable: SlotTable {
     }
 
     /// Reads a key while the batch has a window open. Other threads may be waiting for locks of the window, so this
-    /// read must not wait for them: it returns `None` instead.
+    /// read does not wait for locks of other threads: it returns `None` instead.
     fn get_at_once<T: Take>(
         &self,
         probe: &LookupKey<'_>,
@@ -239,8 +239,8 @@ impl<S: BatchTable> Operations for S {
         if kind.has_result() { self.value_before(wrote, before) } else { Ok(None) }
     }
 
-    /// Calls `decide` without a lock, then applies its decision if the value word is still the same. For words this
-    /// compares values, for references identity: the pin keeps a reference from being reused.
+    /// Calls `decide` without a lock, then applies its decision if the value word is still the same. The same word
+    /// means the same value, also for references: the pin keeps a reference from being reused.
     fn compute<T: Keep>(
         &self,
         key: &Raw<'_>,

@@ -4,8 +4,8 @@
 //! This module holds everything that tables with such slots (Dash and IcebergHT) share, wherever their slots lie. Plush
 //! stores its records in another form and does not use this module.
 //!
-//! [`Records`] hashes, compares, stores and drops records. The modules below: `table`, the operations on one key;
-//! `batch`, batches, and [`Operations`](crate::engine::Operations) for every table with slots.
+//! [`Records`] hashes, compares, stores and drops records. Module `table` contains the operations on one key. Module
+//! `batch` contains batches, and implements [`Operations`](crate::engine::Operations) for every table with slots.
 
 pub(crate) mod batch;
 pub(crate) mod table;
@@ -28,8 +28,8 @@ const SHORT_BYTES: usize = 512;
 /// The words of a new record. Its blobs have been written to the medium, but no slot refers to them yet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PreparedRecord {
-    /// 0, which is not a valid reference, if a key by reference has not been written because its slot is expected to
-    /// hold it.
+    /// 0, which is not a valid reference, if the key is stored by reference and has not been written, because its slot
+    /// is expected to refer to it already.
     pub(crate) key: u64,
     pub(crate) value: u64,
 }
@@ -40,13 +40,13 @@ pub(crate) struct Records<R> {
     /// `None` if both types are words.
     blobs: Option<BlobStore>,
     reclaimer: Arc<Reclaimer>,
-    /// Operations pin even if both types are words, because the table reclaims more than records.
+    /// `true` if operations pin even if both types are words, because the table reclaims more than records.
     always_pinned: bool,
     verifies: bool,
     form: PhantomData<fn() -> R>,
 }
 
-/// Keeps memory from being reclaimed while it is held (an epoch guard). Empty for words, unless the table always pins.
+/// An epoch guard: keeps memory from being reclaimed. Empty if both types are words, unless the table always pins.
 pub struct EpochGuard<'a>(Option<Guard<'a>>);
 
 impl EpochGuard<'_> {
@@ -184,8 +184,9 @@ impl<R: RecordForm> Records<R> {
         self.store()?.vouch(storage, None, BlobRef::from_word(word), copy)
     }
 
-    /// Passes the bytes behind a slot's word to `take`, or the word itself; `None` if they are not a value of its type.
-    /// Under an [`EpochGuard`] or the bucket's lock. If `pin` is given, it is dropped before `take` gets a copy.
+    /// Passes a slot's word, or the bytes behind it, to `take`; returns `None` if they are not a valid value of its
+    /// type. The caller holds an [`EpochGuard`] or the bucket's lock. If `pin` is given, it is dropped before `take` is
+    /// called.
     #[inline]
     fn take<T: Take>(
         &self,
@@ -228,7 +229,8 @@ impl<R: RecordForm> Records<R> {
         Ok(())
     }
 
-    /// Returns whether a slot's key word is that of the probed key. Under an [`EpochGuard`] or the bucket's lock.
+    /// Returns whether a slot's key word denotes the probed key. The caller holds an [`EpochGuard`] or the bucket's
+    /// lock.
     #[inline]
     pub(crate) fn matches(
         &self,
@@ -286,8 +288,8 @@ impl<R: RecordForm> Records<R> {
         self.store()?.owner_of(storage, BlobRef::from_word(word))
     }
 
-    /// Reads a slot's record completely and returns its hash, if every checksum fits and belongs to that key. Under an
-    /// [`EpochGuard`] or the bucket's lock.
+    /// Reads a slot's whole record and returns the hash of its key. Returns an error unless every checksum fits and
+    /// belongs to that key. The caller holds an [`EpochGuard`] or the bucket's lock.
     pub(crate) fn verify(&self, storage: &impl Medium, key: u64, value: u64) -> Result<u64> {
         let hash = match Self::KEY_IS_WORD {
             true => self.hash.word(key),
@@ -335,7 +337,7 @@ impl<R: RecordForm> Records<R> {
         self.take(storage, pin, (Self::VALUE_IS_WORD, word), take)
     }
 
-    /// Returns whether two slots' words are those of the same key.
+    /// Returns whether the key words of two slots denote the same key.
     pub(crate) fn is_same_key(&self, storage: &impl Medium, one: u64, other: u64) -> Result<bool> {
         if Self::KEY_IS_WORD {
             return Ok(one == other);
@@ -394,7 +396,8 @@ impl<R: RecordForm> Records<R> {
         Ok(blob.word() | Self::tag(probe.hash))
     }
 
-    /// Returns whether the key of a record has not been written. No slot can take such a record as a new one.
+    /// Returns whether the key of a record has not been written. Such a record can replace a value, but not be
+    /// inserted.
     #[inline(always)]
     pub(crate) fn lacks_key(&self, record: &PreparedRecord) -> bool {
         !Self::KEY_IS_WORD && record.key == 0
@@ -454,8 +457,8 @@ impl<R: RecordForm> Records<R> {
         }
     }
 
-    /// Frees a key that no slot refers to any more, durably, after all current readers have unpinned. Under the
-    /// bucket's lock.
+    /// Frees a key after all current readers have unpinned. No slot refers to it any more, and that state is durable.
+    /// The caller holds the bucket's lock.
     #[inline]
     pub(crate) fn retire_key(&self, pin: &EpochGuard<'_>, word: u64) {
         if !Self::KEY_IS_WORD

@@ -86,8 +86,8 @@ pub(crate) trait SlotTable: Owner + Sized {
     /// Removes a key; returns its former value word, which is valid while `pin` is held.
     fn remove_probed(&self, pin: &EpochGuard<'_>, probe: &LookupKey<'_>) -> Result<Option<u64>>;
 
-    /// Removes a key if its value word is still `before`. If `before` is `None`, returns whether the key is still
-    /// absent.
+    /// Removes a key if its value word is still `before`; returns whether it was. If `before` is `None`, only returns
+    /// whether the key is still absent.
     fn remove_still(
         &self,
         pin: &EpochGuard<'_>,
@@ -95,7 +95,7 @@ pub(crate) trait SlotTable: Owner + Sized {
         before: Option<u64>,
     ) -> Result<bool>;
 
-    /// Takes the value behind a word. If `pin` is given, it is dropped before `take` gets a copy.
+    /// Passes the value behind a word to `take`. If `pin` is given, it is dropped before `take` is called.
     #[inline]
     fn take_value<T: Take>(
         &self,
@@ -109,7 +109,7 @@ pub(crate) trait SlotTable: Owner + Sized {
             .ok_or_else(|| self.fault_in_slot(format!("a stored value is not a valid {expected}")))
     }
 
-    /// Takes the key behind a word.
+    /// Passes the key behind a word to `take`.
     fn take_key<T: Take>(&self, word: u64, take: T) -> Result<T::Out> {
         let expected = take.type_name();
         self.records()
@@ -117,7 +117,7 @@ pub(crate) trait SlotTable: Owner + Sized {
             .ok_or_else(|| self.fault_in_slot(format!("a stored key is not a valid {expected}")))
     }
 
-    /// Takes the value of a key.
+    /// Passes the value of a key to `take`; returns `None` if the key is absent.
     #[inline]
     fn get_probed<T: Take>(&self, probe: &LookupKey<'_>, take: T) -> Result<Option<T::Out>> {
         let pin = self.records().pin();
@@ -127,7 +127,8 @@ pub(crate) trait SlotTable: Owner + Sized {
         }
     }
 
-    /// Returns the key's hash, the key and the value of a slot; an error unless they are values of the table's types.
+    /// Returns the key's hash, the key and the value of a slot. Returns an error if one of them is invalid for its
+    /// type.
     fn valid(&self, (key, value): (u64, u64), types: &Types) -> Result<(u64, Item, Item)> {
         let key = self.take_key(key, CopiedAs(types.key))?;
         let value = self.take_value(None, value, CopiedAs(types.value))?;
@@ -161,8 +162,8 @@ pub(crate) trait SlotTable: Owner + Sized {
         }
     }
 
-    /// Writes one record. Blobs are written before any lock is taken. A lookup without locks first finds out which are
-    /// needed: a key that is present has been written already.
+    /// Writes one record. Blobs are written before any lock is taken. A lookup without locks first finds out which
+    /// blobs are needed: the blob of a present key exists already.
     #[inline]
     fn write_probed(
         &self,

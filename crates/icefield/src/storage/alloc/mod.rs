@@ -14,24 +14,24 @@
 //!   the list.
 //! - A3: an intent that has ended may reappear after a crash, until the next change of the list is announced, which
 //!   makes earlier ends durable. Blocks leave their owners only by being freed. So until then such an intent names a
-//!   block that its owner still has, or one of the first of the list: changes announced before put no more blocks in
-//!   front of it than there are intents.
+//!   block that its owner still has, or a block near the head of the list: the changes announced before put at most as
+//!   many blocks in front of it as there are intents.
 //!
 //! # Crashes
 //! Allocation: P1 the intent (block, tag) is durable; P2 the block is off the list. Then the owner links the block
 //! durably, and [`Allocator::commit`] ends the intent, or [`Allocator::abandon`] puts the block back. Freeing: P1
 //! intent; the owner unlinks; P2 the block's next word; P3 the list's head; the intent ends. [`Allocator::recover`]
-//! queries the owner about each block that an intent names. Owned blocks are left alone. A block at or above `bump`,
-//! or among the first of the list, is not out (A2). All other blocks go back on the list. Recovery only repeats these
-//! steps, so a crash during recovery needs no further treatment.
+//! queries the owner about each block that an intent names. Owned blocks are left alone. A block at or above `bump`, or
+//! among the first of the list, has not been handed out (A2). All other blocks go back on the list. Recovery only
+//! repeats these steps, so a crash during recovery needs no further treatment.
 //!
 //! An owner may link new blocks before `bump` is durable, if a fence makes both durable before it
-//! [commits](Allocator::commit). A crash before that fence leaves one of four states. Neither is durable: the block is
-//! not out. Only `bump` is durable: the block goes on the list. Both are durable: the block is owned. Only the link is
-//! durable: an owned block lies at or above `bump`. Therefore recovery first [raises](Allocator::raise) `bump` above
-//! such blocks. This puts other blocks below `bump`, too, which had been handed out before. Their intents have not
-//! ended, because a thread makes a higher `bump` durable before it ends an intent; so they are settled like all
-//! others.
+//! [commits](Allocator::commit). A crash before that fence leaves one of four states. Neither is durable: the block has
+//! not been handed out. Only `bump` is durable: the block goes on the list. Both are durable: the block is owned. Only
+//! the link is durable: an owned block lies at or above `bump`. Therefore recovery first [raises](Allocator::raise)
+//! `bump` above such blocks. This also puts blocks without owners below `bump`, which had been handed out before. Their
+//! intents have not ended, because a thread makes a higher `bump` durable before it ends an intent; so recovery settles
+//! these blocks like all others.
 //!
 //! After a failed sync, blocks are neither claimed nor freed. The owner of an intent forgets it in DRAM, so that no
 //! thread waits for it. Its word stays: no other intent is stored over it, and the next opening settles it.
@@ -118,7 +118,7 @@ pub trait Blocks {
     /// # Errors
     /// The block lies outside its region.
     fn next(&self, block: u32) -> Result<u64>;
-    /// Stores and flushes that word.
+    /// Stores and flushes the next word of a block.
     ///
     /// # Errors
     /// As for [`Blocks::next`].
@@ -131,7 +131,7 @@ pub trait Blocks {
 }
 
 /// Makes the first `count` blocks of a region usable, for [`Blocks::reserve`], and some more so that growth costs few
-/// system calls: an eighth in a small file, a thirty-second in a large one. A table that shrinks keeps them.
+/// system calls: an eighth more in a small file, a thirty-second in a large one. A table that shrinks keeps the space.
 ///
 /// # Errors
 /// [`Error::NoSpace`]; the region has not changed.
@@ -173,9 +173,9 @@ pub struct Allocator {
 struct DramState {
     /// The index of the set in use.
     set: usize,
-    /// One bit for each intent: in use.
+    /// One bit for each intent, set while the intent is in use.
     busy: u32,
-    /// One bit for each intent: changed since the intents were last flushed.
+    /// One bit for each intent, set if the intent has changed since the intents were last flushed.
     changed: u32,
 }
 
@@ -196,7 +196,7 @@ impl DramState {
         self.changed |= 1 << claim.intent;
     }
 
-    /// Ends intents. Durable before the next change (A3).
+    /// Ends intents. The ends become durable before the next change of the list (A3).
     fn end(&mut self, storage: &impl Medium, words: &Words, claims: &[Claim]) {
         for claim in claims {
             words.intents[claim.intent].store(storage, 0, Release);
@@ -242,7 +242,7 @@ impl Allocator {
         Self { state: Mutex::new(DramState { set, busy: 0, changed: 0 }) }
     }
 
-    /// Returns the number of blocks ever handed out in the present set: all blocks in use lie below.
+    /// Returns the number of blocks ever handed out in the present set: all blocks in use have smaller numbers.
     pub fn used(&self, storage: &impl Medium, words: &Words) -> u64 {
         let set = &words.sets[self.lock().set];
         // Read without validation: another thread's new block may not be durable yet. The count of blocks reveals
@@ -379,16 +379,16 @@ impl Allocator {
             state.begin(storage, words, claim, tag);
         }
         state.flush_intents(storage, words);
-        // P1: recovery will find that the blocks may be out.
+        // P1: from here on, recovery examines the blocks.
         let announced = storage.try_fence();
-        // P2: the blocks are out.
+        // P2: the blocks have been handed out.
         let taken = announced.and_then(|()| {
             if listed {
                 set.free.store(storage, free, Release);
                 return storage.try_persist(&set.free);
             }
-            // Made durable by the owner's fence before it links the blocks or ends the intents. Until then they are
-            // above `bump`, so they are not out.
+            // A fence of the owner makes `bump` durable before the intents end. A crash before that fence may leave the
+            // blocks at or above the durable `bump`, as if they had not been handed out.
             set.bump.store(storage, bump, Release);
             storage.flush_object(&set.bump);
             Ok(())
@@ -443,8 +443,8 @@ impl Allocator {
         free_all(storage, &[Freed { allocator: self, words, blocks, owned: vec![owned] }], unlink)
     }
 
-    /// Prepares the other set so that all blocks but `keep` are free in it. Flushed; the owner fences before it
-    /// switches durably and calls [`Allocator::switch`].
+    /// Prepares the other set so that all blocks but `keep` are free in it. The stores are flushed; the owner fences
+    /// before it switches durably and calls [`Allocator::switch`].
     pub fn prepare_switch(&self, storage: &impl Medium, words: &Words, keep: Option<u32>) {
         self.prepare(storage, words, 0, keep.map_or(0, |block| u64::from(block) + 1));
     }
@@ -457,7 +457,7 @@ impl Allocator {
 
     fn prepare(&self, storage: &impl Medium, words: &Words, bump: u64, skip: u64) {
         let mut state = self.lock();
-        // A3: in the other set, no block that an intent names has an owner.
+        // A3: flushes earlier ends, because in the other set no block that an intent names has an owner.
         state.flush_intents(storage, words);
         let set = &words.sets[1 - state.set];
         set.bump.store(storage, bump, Release);
@@ -503,7 +503,7 @@ pub struct Freed<'a, B> {
 
 /// Unlinks blocks from their owners by `unlink`, which flushes its stores, and puts them on the lists of their
 /// allocators, with three fences for all. Readers that may still access a block must expect to find another owner's
-/// data in it. All callers name allocators in the same order.
+/// data in it. All callers list allocators in the same order, which prevents deadlocks.
 ///
 /// # Errors
 /// A block lies outside its region, `unlink` or a sync failed.
@@ -551,7 +551,7 @@ fn put_back<B: Blocks>(
     storage.try_fence()
 }
 
-/// Stores intents for all blocks as soon as there are free ones for all: a waiting caller holds none.
+/// Stores intents for all blocks once there are enough free intents. A caller that waits for them holds none.
 fn announce<B>(storage: &impl Medium, frees: &[Freed<'_, B>]) -> Result<Vec<Vec<Claim>>> {
     let mut rounds = 0;
     loop {

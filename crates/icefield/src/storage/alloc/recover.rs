@@ -36,7 +36,7 @@ impl Allocator {
         Ok(())
     }
 
-    /// Settles the blocks that a crash left between the list and the owners. Constant work. Returns the number of
+    /// Settles the blocks that a crash left between the list and the owners, in constant time. Returns the number of
     /// intents.
     ///
     /// # Errors

@@ -60,8 +60,8 @@ pub(crate) fn store_fence() {
     unsafe { asm!("dsb sy", options(nostack, preserves_flags)) };
 }
 
-/// Returns whether [`load128`] is one load: on processors with the second extension of the large-system atomics. As on
-/// x86-64, neither Miri nor ThreadSanitizer observes the loads of the instructions.
+/// Returns whether [`load128`] is one load: on processors with the second extension of the large-system atomics.
+/// Returns `false` under Miri and ThreadSanitizer, which do not observe the loads of inline assembly.
 #[inline(always)]
 pub(crate) fn loads_whole() -> bool {
     !cfg!(any(miri, icefield_sanitize)) && is_aarch64_feature_detected!("lse2")

@@ -65,16 +65,16 @@ impl Instruction {
     }
 }
 
-/// Returns when every write-back that this thread started has reached the persistence domain, with respect to its
-/// later stores.
+/// Orders this thread's write-backs before its later stores. When a later store becomes visible, every write-back that
+/// this thread started before has reached the persistence domain.
 #[inline(always)]
 pub(crate) fn store_fence() {
     // SAFETY: `sfence` is in the base instruction set of this architecture and accesses no memory.
     unsafe { _mm_sfence() };
 }
 
-/// Returns whether [`load128`] is one load. Intel and AMD guarantee that for aligned loads on every processor with
-/// AVX. Neither Miri nor ThreadSanitizer observes the loads of the instructions.
+/// Returns whether [`load128`] is one load. Intel and AMD guarantee that for aligned loads on every processor with AVX.
+/// Returns `false` under Miri and ThreadSanitizer, which do not observe the loads of inline assembly.
 #[inline(always)]
 pub(crate) fn loads_whole() -> bool {
     !cfg!(any(miri, icefield_sanitize)) && is_x86_feature_detected!("avx")

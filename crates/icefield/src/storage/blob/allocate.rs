@@ -12,7 +12,7 @@ use crate::Result;
 use crate::storage::Medium;
 use crate::storage::mutex::lock;
 
-/// The space that a reference names, after its ownership has been taken.
+/// The space of a blob that has been taken from its owner.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Held {
     Block { chunk: u32, block: u32 },
@@ -75,7 +75,7 @@ impl Shared {
         start + u64::from(block) * u64::from(self.classes.size(class))
     }
 
-    /// Gives the stripe a chunk with room, and the caller the first block of it.
+    /// Assigns a chunk with room to the stripe; returns the byte offset of a block of this chunk, for the caller.
     #[cold]
     fn refill<M: Medium>(&self, storage: &M, class: usize, stripe: &Stripe) -> Result<u64> {
         let pool = &self.pools[class];

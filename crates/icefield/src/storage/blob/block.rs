@@ -102,7 +102,7 @@ impl Header {
     #[inline]
     #[track_caller]
     pub fn len(&self, storage: &impl Medium) -> usize {
-        // Relaxed: the table's load of the reference was the Acquire.
+        // Relaxed: the table has loaded the reference with Acquire.
         self.shape.load(storage, Ordering::Relaxed) as u32 as usize
     }
 
@@ -114,7 +114,8 @@ impl Header {
         self.owner.load(storage, Ordering::Relaxed)
     }
 
-    /// Returns whether the block was never written: the checksum of the empty blob of owner 0 is not 0.
+    /// Returns whether the block was never written. No written header is zero: the checksum of the empty blob of owner
+    /// 0 is not 0.
     #[track_caller]
     pub fn is_blank(&self, storage: &impl Medium) -> bool {
         self.shape.load(storage, Ordering::Relaxed) == 0 && self.owner(storage) == 0

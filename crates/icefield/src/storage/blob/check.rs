@@ -1,4 +1,4 @@
-//! The store's part of a table's `check`.
+//! The blob store's part of a table's `check`.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -12,15 +12,15 @@ use super::space::map_word;
 use crate::storage::Medium;
 use crate::storage::mutex::lock;
 
-/// For each chunk at which an extent begins, according to the map: the extent, and which of its blocks the table
+/// Each chunk at which an extent begins according to the map, with the extent and the set of its blocks that the table
 /// refers to.
 type Layout = BTreeMap<u32, (Extent, Bitmap)>;
 
 impl BlobStore {
-    /// Compares the store with `live`: every reference that the table holds, with the owner it was written for. The
-    /// result is meaningful only while nothing else runs. Reads every blob; keeps one bit for each block in DRAM.
+    /// Compares the store with `live`: all references that the table holds, each with the owner of its blob. The
+    /// result is meaningful only while no other operation runs. Reads every blob; keeps one bit for each block in DRAM.
     ///
-    /// Verifies I1 to I5 of this module's header.
+    /// Verifies the invariants I1 to I5 (see the header of `blob`).
     pub fn check<M: Medium>(
         &self,
         storage: &M,
@@ -95,7 +95,7 @@ impl BlobStore {
             let (extent, referred) = layout.get_mut(&number)?;
             let size = match *extent {
                 Extent::Small(class) => shared.classes.size(class),
-                // The one block of a run begins at its first byte.
+                // A run holds one block, which begins at the run's first byte.
                 Extent::Large(_) => shared.params.chunk_bytes,
             };
             let whole = inside.is_multiple_of(size)
@@ -124,7 +124,7 @@ impl BlobStore {
         }
     }
 
-    /// I5: owned blocks in DRAM are referenced; free ones are not.
+    /// I5: blocks that are owned according to DRAM are referenced; free blocks are not.
     fn check_dram(&self, number: u32, extent: Extent, referred: &Bitmap, report: &mut BlobReport) {
         let shared = &self.shared;
         let length = if let Extent::Large(chunks) = extent { chunks } else { 1 };

@@ -1,12 +1,12 @@
-//! The state of each chunk in DRAM: which blocks are owned and which are free.
+//! The state that DRAM holds of each chunk: which blocks are owned and which are free.
 
 use std::sync::{Mutex, OnceLock};
 
-/// A set of block numbers, with a hint at its lowest member.
+/// A set of block numbers. `low` shortens the search for the lowest member.
 #[derive(Debug)]
 pub(super) struct Bitmap {
     words: Box<[u64]>,
-    /// Members are below this.
+    /// All members are below this number.
     bound: u32,
     members: u32,
     /// No word before this one has a member.
@@ -89,8 +89,8 @@ impl Bitmap {
     }
 }
 
-/// A chunk of equal blocks. A block is *owned* (handed out, or found live), or *free*, or neither: not yet examined,
-/// or waiting for readers to leave. Only owned blocks can be discarded or retired.
+/// A chunk of equal blocks. A block is *owned* (allocated in this session, or found live by the scan), or *free*, or
+/// neither: not examined yet, or waiting for readers to leave. Only owned blocks can be discarded or retired.
 #[derive(Debug)]
 pub(super) struct SmallChunk {
     pub class: usize,
@@ -124,7 +124,7 @@ impl SmallChunk {
         Self { free: Bitmap::full(blocks), ..Self::unexamined(class, blocks) }
     }
 
-    /// Hands out a block.
+    /// Allocates the lowest free block. Returns `None` if the chunk is closed or has no free block.
     #[inline]
     pub fn take(&mut self) -> Option<u32> {
         if self.closed {
@@ -148,13 +148,13 @@ pub(super) enum Chunk {
     /// Not scanned yet, or never used.
     #[default]
     Unscanned,
-    /// Belongs to this session, and no block begins here: free, about to be used, or inside a large run.
+    /// Scanned, or first used in this session, and no block begins here: free, about to be used, or inside a large run.
     Vacant,
     Small(Box<SmallChunk>),
     /// The first chunk of a run that holds one blob.
     Large {
         chunks: u32,
-        /// As for a small block.
+        /// The block was allocated in this session, or found live by the scan.
         owned: bool,
     },
 }
@@ -173,7 +173,7 @@ pub(super) struct ChunkTable {
 }
 
 impl ChunkTable {
-    /// Returns a table without any state.
+    /// Returns a table in which every chunk is [`Chunk::Unscanned`]; allocates only the top of the tree.
     pub fn new() -> Self {
         Self { top: blank(TOP_BITS) }
     }

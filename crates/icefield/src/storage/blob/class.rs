@@ -1,14 +1,14 @@
-//! Size classes, and the word that the chunk map keeps of each chunk.
+//! Size classes, and the word that the chunk map holds for each chunk.
 
 use super::block::{HEADER_BYTES, UNIT_BYTES, fold};
 
 /// The smallest block: a header and an equal number of content bytes.
 const MIN_BLOCK_BYTES: u32 = 32;
 
-/// The space that a content takes.
+/// The kind and amount of space that a blob occupies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Extent {
-    /// One block of this class, by its index.
+    /// One block of the size class with this index.
     Small(usize),
     /// This number of whole chunks.
     Large(u32),
@@ -22,8 +22,8 @@ pub(super) struct Classes {
 }
 
 impl Classes {
-    /// Returns the sizes for chunks of `chunk_bytes` (a power of two): every 16 bytes up to 128, then four a doubling
-    /// up to a quarter of a chunk, then a third and a half of one.
+    /// Returns the sizes for chunks of `chunk_bytes` (a power of two): multiples of 16 bytes up to 128, then four
+    /// sizes per doubling up to a quarter of a chunk, then a third and a half of a chunk.
     pub fn new(chunk_bytes: u32) -> Self {
         let mut sizes = Vec::new();
         let mut size = MIN_BLOCK_BYTES;
@@ -61,11 +61,12 @@ impl Classes {
         if class < self.sizes.len() {
             return Extent::Small(class);
         }
-        // No overflow: an allocated content has at most MAX_BLOB_BYTES, and a header's length is below 2^32.
+        // No overflow: a content to be written has at most MAX_BLOB_BYTES, and a length read from a header is below
+        // 2^32.
         Extent::Large(bytes.div_ceil(u64::from(self.chunk_bytes)) as u32)
     }
 
-    /// Returns the word for chunk `number` when it begins `extent`.
+    /// Returns the map word of chunk `number` if `extent` begins there.
     pub fn encode(&self, number: u32, extent: Extent) -> u64 {
         match extent {
             Extent::Small(class) => seal(number, SMALL, self.sizes[class]),
@@ -73,8 +74,8 @@ impl Classes {
         }
     }
 
-    /// Returns the extent that chunk `number` begins according to `word`: `Ok(None)` for none, `Err` for a word that
-    /// no store wrote.
+    /// Returns the extent that begins at chunk `number` according to its map word. `Ok(None)`: no extent begins there;
+    /// `Err`: no store wrote this word for this chunk.
     pub fn decode(&self, number: u32, word: u64) -> Result<Option<Extent>, Damaged> {
         if word == FREE {
             return Ok(None);
@@ -100,7 +101,7 @@ impl Classes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Damaged;
 
-/// A chunk that begins nothing: free, or the interior of a large run.
+/// The word of a chunk at which no extent begins: it is free, or inside a large run.
 pub(super) const FREE: u64 = 0;
 const SMALL: u64 = 1;
 const LARGE: u64 = 2;
@@ -108,15 +109,15 @@ const KIND_MASK: u64 = 0xFF;
 const VALUE_SHIFT: u32 = 8;
 const CHECK_SHIFT: u32 = 48;
 
-/// Returns the map's word for chunk `number` that begins blocks of `value` bytes, or one block over `value` chunks:
-/// for tests that damage the map and then correct the check bits.
+/// Returns the map word of chunk `number` for blocks of `value` bytes or, if `is_large`, for one block of `value`
+/// chunks. For tests that write wrong words with correct check bits.
 #[must_use]
 pub fn map_word(number: u32, is_large: bool, value: u32) -> u64 {
     seal(number, if is_large { LARGE } else { SMALL }, value)
 }
 
-/// Packs kind and value with 16 check bits, which also bind the word to its chunk: if a damaged word were accepted as
-/// another size, the scan would free parts of live blocks.
+/// Packs kind and value with 16 check bits, which depend on the chunk number too. They are needed because the scan
+/// frees space by these words: if it accepted a damaged size, it would free parts of live blocks.
 fn seal(number: u32, kind: u64, value: u32) -> u64 {
     let plain = kind | u64::from(value) << VALUE_SHIFT;
     let check = fold(plain ^ 0x9E37_79B9_7F4A_7C15, u64::from(number) ^ 0xD1B5_4A32_D192_ED03)

@@ -4,15 +4,15 @@
 //! blocks each. [`BlobStore::compact`] empties the emptiest chunks of each class into the fullest, until every class
 //! has only as many chunks as its blobs need. A run of chunks holds one blob and is never moved.
 //!
-//! A move writes a copy of the blob, which is durable (P3) before the table makes the slot refer to it. That change is
-//! durable, and made under the locks of the key ([`Owner::relink`]), before the old block is retired. After any crash
-//! the slot refers to one of two equal blocks, and the other is free.
+//! A move writes a copy of the blob, which is durable (P3) before the table makes the slot refer to it. The table
+//! changes the slot under the locks of the key ([`Owner::relink`]), and the change is durable before the old block is
+//! retired. After any crash the slot refers to one of two equal blocks, and the other block is free.
 //!
 //! - The copy is complete: a block is copied after the table has found a slot that refers to it. From then on the
-//!   block does not change, because the guard was pinned before, and a chunk that is being emptied hands out no
-//!   blocks.
-//! - The copy is the present content: the table changes the slot only if it still refers to the block. No other blob
-//!   can have been written to the block meanwhile, for the same two reasons.
+//!   block does not change, for two reasons: the guard was pinned earlier, and a chunk that is being emptied allocates
+//!   no blocks.
+//! - The copy is the present content: the table changes the slot only if it still refers to the block. The block
+//!   cannot have been reused meanwhile, for the same two reasons.
 //! - A damaged block is not moved: its copy would get a valid checksum.
 
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use crate::storage::mutex::lock;
 
 /// The largest number of blobs that are copied between two fences.
 const MOVED_TOGETHER: usize = 64;
-/// The number of times that `compact` checks whether readers have left that may reference freed blocks.
+/// The number of times that `compact` checks whether the readers that may reference freed blocks have left.
 const PATIENCE: u32 = 256;
 
 /// A copy that no slot refers to yet.
@@ -42,8 +42,8 @@ struct Copied {
 
 impl BlobStore {
     /// Moves the blobs of each class into as few chunks as they need, and gives the space of the other chunks back.
-    /// Reads and writes continue meanwhile. Blocks that readers hold for long are given back by a later call. The
-    /// caller must not hold a lock of the table.
+    /// Reads and writes continue meanwhile. If readers still reference a block when the call ends, a later call gives
+    /// it back. The caller must not hold a lock of the table.
     ///
     /// # Errors
     /// [`crate::Error::Poisoned`] when a fence failed; errors of the table.
@@ -68,7 +68,7 @@ impl BlobStore {
         Ok(())
     }
 
-    /// Moves the blobs of a chunk to the last of `targets` with room. A chunk that keeps some blobs is used again.
+    /// Moves the blobs of a chunk to the last of `targets` with room. A chunk that keeps some blobs allocates again.
     fn empty<M: Medium>(
         &self,
         storage: &M,
@@ -98,7 +98,7 @@ impl BlobStore {
         (number, class, from): (u32, usize, u32),
         targets: &mut Vec<u32>,
     ) -> Result<Option<u32>> {
-        // Pinned before the owned blocks are listed: these do not change until the guard is dropped.
+        // Pinned before the owned blocks are listed, so that their contents do not change until the guard is dropped.
         let guard = self.reclaimer.pin();
         let blocks = self.shared.owned_blocks(number, class, from);
         let next = blocks.get(MOVED_TOGETHER - 1).map(|block| block + 1);
@@ -122,7 +122,7 @@ impl BlobStore {
             match linked {
                 Ok(true) => self.retire(&guard, blob),
                 Ok(false) => self.discard(copy),
-                // It is undefined which of the two the slot refers to after a crash, so both stay.
+                // After a crash the slot may refer to either block, so neither is freed.
                 Err(error) => result = Err(error),
             }
         }
@@ -157,7 +157,7 @@ impl BlobStore {
     fn wait_for_readers<M: Medium>(&self, storage: &M) {
         let gone = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&gone);
-        // Relaxed, both: the flag orders nothing; it only ends the wait.
+        // Relaxed, both: no other data depends on the flag; it only ends the wait.
         self.after_readers(move |_| told.store(true, Ordering::Relaxed));
         for round in 0..PATIENCE {
             storage.sim_yield_point();
@@ -194,7 +194,7 @@ impl Shared {
         }
     }
 
-    /// Stops handing out blocks of a chunk.
+    /// Stops allocation from a chunk.
     fn close(&self, number: u32, class: usize) {
         let closed = self.pools[class].detach(number);
         self.change_small(number, class, |small| {
@@ -203,7 +203,7 @@ impl Shared {
         });
     }
 
-    /// Lets a chunk that still has owned blocks hand out blocks again. A chunk without owned blocks becomes vacant
+    /// Allows allocation again from a chunk that still has owned blocks. A chunk without owned blocks becomes vacant
     /// when readers have left.
     fn reopen(&self, number: u32, class: usize) {
         self.change_small(number, class, |small| small.closed = small.owned.len() == 0);
@@ -217,7 +217,7 @@ impl Shared {
         });
     }
 
-    /// Takes a block of the last of `chunks` that has a free one. Removes chunks without free blocks from the list.
+    /// Allocates a block in the last of `chunks` that has a free one. Removes chunks without free blocks from the list.
     fn take_from(&self, class: usize, chunks: &mut Vec<u32>) -> Option<u64> {
         while let Some(&number) = chunks.last() {
             if let Some(offset) = self.take_of(number, class) {
@@ -231,7 +231,8 @@ impl Shared {
 
     /// Gives the pages of all free chunks back to the file system.
     fn punch_free<M: Medium>(&self, storage: &M) {
-        // Under the lock, so that no chunk is taken meanwhile; a later taker reserves the space of its chunk.
+        // Under the lock, so that no chunk is taken meanwhile. A thread that takes a chunk later reserves its space
+        // again.
         let space = lock(&self.space);
         let chunk_bytes = u64::from(self.params.chunk_bytes);
         let unused = (space.fresh, space.end - space.fresh);

@@ -2,12 +2,12 @@
 //!
 //! # Ownership
 //!
-//! A table keeps a word in its slot, a [`BlobRef`]; the bytes live here. **Reachability is ownership**: a block is
-//! allocated if and only if a slot of the table refers to it. Neither a free list nor an allocation bit is durable.
-//! Allocating and freeing therefore cost no flush and no fence (except one of each for a *chunk* that begins a new
-//! use), and no crash can leak a block or give one to two owners: after a crash the slots alone determine which blocks
-//! are allocated. The price: the store finds the free space of former sessions only by querying the table. A lazy,
-//! bounded *scan* does this while writes continue.
+//! A slot of the table holds one word, a [`BlobRef`]; the bytes are in the store. **Reachability is ownership**: a
+//! block is allocated if and only if a slot of the table refers to it. Neither a free list nor an allocation bit is
+//! durable. Allocating and freeing therefore cost no flush and no fence (except one of each when a *chunk* is put to a
+//! new use), and no crash can leak a block or give one to two owners: after a crash the slots alone determine which
+//! blocks are allocated. The price: the store finds the free space of former sessions only by querying the table. A
+//! lazy, bounded *scan* does this while writes continue.
 //!
 //! # Layout
 //!
@@ -15,12 +15,12 @@
 //! blobs.ice    chunks of 64 KiB (BlobParams), back to back from byte 0
 //!   block      { len: u32, checksum: u32, owner: u64, content: [u8; len] }   16-byte aligned, `block::Header`
 //! blobmap.ice  one 8-byte word for each chunk
-//!   FREE  = 0                                  begins nothing: free, never used, or inside a large run
+//!   FREE  = 0                                  no block begins here: free, never used, or inside a large run
 //!   SMALL = { kind: u8 = 1, size: u32, check: u16 }    equal blocks of `size` bytes
-//!   LARGE = { kind: u8 = 2, chunks: u32, check: u16 }  one block over so many chunks
+//!   LARGE = { kind: u8 = 2, chunks: u32, check: u16 }  one block of `chunks` chunks
 //! ```
-//! Sizes (`class.rs`): 32, 48, .. 128, then four a doubling up to a quarter of a chunk (waste <= 25 %), then a
-//! third and a half of one. Longer blobs take whole contiguous chunks (waste <= 50 %, at most one chunk). The owner
+//! Sizes (`class.rs`): 32, 48, .. 128, then four sizes per doubling up to a quarter of a chunk (waste <= 25 %), then a
+//! third and a half of a chunk. Longer blobs take whole contiguous chunks (waste <= 50 %, at most one chunk). The owner
 //! word is the hash of the key that the blob belongs to: the scan finds the bucket by it, and a split finds the new
 //! segment without hashing the key again.
 //!
@@ -59,7 +59,7 @@
 //! stores by atomic words, too. Whatever a file holds, every access to a region is in bounds and atomic: no two
 //! accesses race, and a reader holds its own copy. T1 to T5 guarantee that this copy is the right one in a sound
 //! file; memory safety does not depend on them. References do not influence which blocks are handed out: free space
-//! is recorded in DRAM and found by map words alone, each of which is read once.
+//! is recorded in DRAM and found only by means of map words, each of which is read once.
 //!
 //! # Operations and crashes
 //!
@@ -68,26 +68,26 @@
 //! the fence has made block and record durable together. `retire`: a crash at any time after the durable unlinking
 //! finds no slot that refers to the block. A block is never written while a slot, in memory or on the medium,
 //! refers to it (T2). The map:
-//! - P1 A chunk's word is durable before a slot refers to a block in it: the thread that takes the chunk flushes
-//!   the word before it flushes a block, and fences if other threads will take blocks too (a large run has only one
-//!   block, which the caller's fence covers). After a crash before that point the chunk is still free, whatever it
-//!   contains; stale headers are blocks that no slot refers to.
+//! - P1 A chunk's word is durable before a slot refers to a block in it: the thread that takes the chunk flushes the
+//!   word before it flushes a block, and fences at once if other threads will allocate from the chunk (a large run has
+//!   only one block, so the caller's fence suffices). After a crash before that point the chunk is still free, whatever
+//!   it contains; stale headers are blocks that no slot refers to.
 //! - P2 A chunk (or run) that is given back gets FREE words, which are durable before it is used again. Otherwise
 //!   an old LARGE word could span chunks that have been given blocks since, and the scan would skip those blocks,
 //!   or free them.
 //! - P3 Copies that `compact` makes are durable before slots refer to them.
-//! - Interior words need no store: free chunks have FREE words by P2, and fresh chunks have never had others.
+//! - The words inside a run need no store: free chunks have FREE words by P2, and fresh chunks have never had others.
 //!
-//! `open` walks the map back from its end over at most one step of growth (4096 chunks) and one run, to find the
-//! chunks that were never used. All others are *unscanned*: nothing is allocated in them, and the scan examines
-//! each of them once, in order (the *sweep*), from a start that differs from session to session. Each fresh chunk
-//! makes eight unscanned ones due, opening makes eight due, and each write ([`BlobStore::prepare`]) examines up to
-//! 256 blocks while any are due. So a region grows by about an eighth more than its live blobs need before
-//! everything has been scanned, and no operation waits long. When a class has no known room, the next writes search
-//! unscanned chunks of that class first (the *hunt*), youngest first, at most eight for each chunk used up and up
-//! to 256 blocks a write: a session continues in the half-filled chunks of the previous one, and a thousand
-//! sessions of one write each do not cost a chunk each. Further crashes change nothing: the scan makes no durable
-//! stores except P2's words.
+//! `open` walks the map back from its end over at most one step of growth (4096 chunks) and one run, to find the chunks
+//! that were never used. All others are *unscanned*: nothing is allocated in them, and the scan examines each of them
+//! once, in order (the *sweep*), from a start that differs from session to session. Taking a fresh chunk makes eight
+//! unscanned chunks due, opening makes eight due, and each write ([`BlobStore::prepare`]) examines up to 256 blocks
+//! while any are due. So a region grows by about an eighth more than its live blobs need before everything has been
+//! scanned, and no operation waits long. When a class has no known room, the next writes search unscanned chunks of
+//! that class first (the *hunt*), youngest first: at most eight chunks for each chunk used up, and at most 256 blocks
+//! per write. Thus a session continues in the half-filled chunks of the previous one, and a thousand sessions of one
+//! write each do not cost a chunk each. Further crashes change nothing: the scan makes no durable stores except P2's
+//! words.
 //!
 //! Holes: the store may punch reclaimed chunks, and a copy of the file may have more holes. Space is reserved
 //! before a chunk is reused and before the scan frees blocks in it, so a full device is an error from `write`, not
@@ -125,13 +125,15 @@
 //! | call | lines written | flushes | fences |
 //! |---|---|---|---|
 //! | `write` | those of header and content | the same, once each | 0 (the caller's) |
-//! | `write`, when a chunk begins a new use | 1 map word more | 1 more | 1, for a large run 0 |
+//! | `write`, when a chunk is put to a new use | 1 map word more | 1 more | 1, for a large run 0 |
 //! | `read` | 0 (reads the header's line and what the caller copies) | 0 | 0 |
 //! | `discard`, `retire` | 0 | 0 | 0 |
-//! | a chunk given back | 1 map word | 1 | 1 for all that ripened together |
+//! | a chunk given back | 1 map word | 1 | 1 for all given back together |
 //! | a blob moved | those of header and content, a slot | the same, once each | 1 (the table's), 1 for up to 64 |
 //!
-//! DRAM: two bits for each block of the scanned chunks, 24 bytes for each chunk of an accessed group of 1024.
+//! DRAM: two bits for each block of the scanned chunks, 24 bytes for each chunk in those groups of 1024 chunks that
+//! have been accessed.
+//!
 //! Time: `write` is one uncontended lock, one pass of the checksum (8 GB/s on our machines), the copy and the
 //! flushes; `retire` is one lock and one small allocation (the reclaimer's). Examining a block costs the scan one
 //! line, plus what the table's `is_live` reads; a write examines at most 512 blocks (256 each for hunt and sweep),
@@ -295,12 +297,12 @@ impl BlobStore {
     }
 
     /// Returns the content of `blob`, to be copied out or compared. It is the content that was written if two
-    /// conditions hold: the reference was loaded from a published slot (T3), and the load was covered by a guard
-    /// pinned before it, or by the lock of its key, held until the copy is made. Otherwise, or in a damaged file,
-    /// it may be anything.
+    /// conditions hold: the reference was loaded from a published slot (T3), and from before this load until the
+    /// copy is made, the caller held a guard or the lock of the key. Otherwise, or in a damaged file, the content is
+    /// arbitrary.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when the reference, or the length it leads to, is impossible.
+    /// [`Error::Corrupt`] when the reference, or the length in the blob's header, is impossible.
     #[inline]
     #[track_caller]
     pub fn read<M: Medium>(&self, storage: &M, blob: BlobRef) -> Result<SharedBytes<'_>> {
@@ -309,7 +311,7 @@ impl BlobStore {
         if len > MAX_BLOB_BYTES {
             return Err(self.shared.fault(offset, "the blob's length is impossible"));
         }
-        // A small block lies in one chunk; a longer one must be the run that the map records.
+        // A small block lies in one chunk. A longer blob must be the run that the map records.
         let chunk_bytes = u64::from(self.shared.params.chunk_bytes);
         let end = (offset & (chunk_bytes - 1)) + HEADER_BYTES + len as u64;
         if end > chunk_bytes && !self.shared.is_run_of(storage, offset, len) {
@@ -365,7 +367,7 @@ impl BlobStore {
         Some(std::ptr::from_ref(self.header(blob.offset()?)?).cast())
     }
 
-    /// Frees a blob at once. It was returned by [`BlobStore::write`] and no slot was ever published with it.
+    /// Frees a blob at once. [`BlobStore::write`] must have returned it, and no published slot may have referred to it.
     pub fn discard(&self, blob: BlobRef) {
         if let Some(held) = self.shared.disown(blob) {
             self.shared.release(held);
@@ -377,7 +379,7 @@ impl BlobStore {
     pub fn retire(&self, guard: &Guard<'_>, blob: BlobRef) {
         if let Some(held) = self.shared.disown(blob) {
             guard.retire(release_later(&self.shared, held));
-            // Megabytes should not wait for a batch to fill.
+            // A run may have megabytes, so it does not wait until the reclaimer's batch is full.
             if matches!(held, Held::Run { .. }) {
                 guard.flush();
             }
@@ -403,8 +405,8 @@ impl BlobStore {
         }
     }
 
-    /// Returns the number of bytes in blocks that slots refer to, as far as is known. Unscanned chunks count in
-    /// full, unless the map marks them free.
+    /// Returns the number of bytes in blocks that slots refer to, as far as the store has examined them. Unscanned
+    /// chunks count in full, unless the map marks them free.
     pub fn bytes_in_use<M: Medium>(&self, storage: &M) -> u64 {
         let stats = self.stats();
         if stats.unscanned_bytes == 0 {

@@ -9,16 +9,16 @@ pub trait Owner {
     /// *while holding the locks that keep the answer true*: those under which a record with this `owner` would be
     /// linked, moved or unlinked. Slots are compared by [`BlobRef::same_block`].
     ///
-    /// `owner` may be garbage: then no slot refers to the block. When the table cannot decide (a damaged segment), it
-    /// does not call `mark`, and the block is left alone for this session. Before it calls `mark(false)` the unlinking
-    /// must be durable; the locks ensure this if writers hold them over their fence.
+    /// In a block that was never written, `owner` is arbitrary; then no slot refers to the block. When the table cannot
+    /// decide (a damaged segment), it does not call `mark`, and the block is left alone for this session. Before it
+    /// calls `mark(false)` the unlinking must be durable; the locks ensure this if writers hold them over their fence.
     ///
     /// The store calls this without holding any of its short locks; `mark` takes one of them.
     fn is_live(&self, owner: u64, blob: BlobRef, mark: &mut dyn FnMut(bool));
 
     /// Makes the slot that refers to `blob`, if there is one, refer to `copy`, which is durable. Keeps the tag of the
-    /// reference; the change is durable before another thread acts on it. Returns whether there was such a slot. Works
-    /// under the locks of [`Owner::is_live`], like every change of a slot.
+    /// reference; the change is durable before another thread acts on it. Returns whether there was such a slot. Like
+    /// every change of a slot, this one is made under the locks that [`Owner::is_live`] describes.
     ///
     /// # Errors
     /// The fence failed, or the table cannot decide. It is then undefined which block the slot refers to after a

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use crate::base::thread;
 use crate::storage::mutex::lock;
 
-/// The largest number of chunks over which contending threads of a class spread.
+/// The largest number of chunks from which contending threads allocate blocks of one class at the same time.
 const MAX_STRIPES: usize = 8;
 
 /// The chunk that some threads allocate from: its number plus one, 0 for none.
@@ -20,7 +20,8 @@ pub(super) struct Pool {
     stripes: [Stripe; MAX_STRIPES],
     /// The number of stripes in use, less one. Grows on contention, so that a small store keeps few chunks open.
     contended: AtomicUsize,
-    /// Chunks that had room when they were listed. Hints: the chunk's state, under its lock, decides.
+    /// Chunks that had room when they were listed. These are hints: only a chunk's state, read under its lock, is
+    /// exact.
     pub(super) room: Mutex<Vec<u32>>,
     /// Held by the thread that fetches a chunk for a stripe.
     pub(super) refill: Mutex<()>,
@@ -34,7 +35,7 @@ pub(super) struct Pool {
 const HUNT_CHUNKS: u32 = 8;
 
 impl Pool {
-    /// Returns the pool of a class that may have chunks with room from former sessions.
+    /// Returns a pool that first hunts for chunks with room from former sessions.
     pub fn hungry() -> Self {
         Self { appetite: AtomicU32::new(HUNT_CHUNKS), ..Self::default() }
     }
@@ -42,7 +43,7 @@ impl Pool {
     /// Returns the number of chunks to search.
     #[inline]
     pub fn appetite(&self) -> u32 {
-        // Relaxed, here and below: hints. The chunks are found under locks.
+        // Relaxed, here and below: a hint. The chunks themselves are accessed under locks.
         self.appetite.load(Ordering::Relaxed)
     }
 
@@ -57,7 +58,7 @@ impl Pool {
         self.set_appetite(0);
     }
 
-    /// Returns whether some listed chunk may have room. Chunks of stripes are not listed.
+    /// Returns whether some listed chunk may have room. Chunks that stripes allocate from are not listed.
     pub fn has_room(&self) -> bool {
         !lock(&self.room).is_empty()
     }
@@ -84,7 +85,7 @@ impl Pool {
     }
 
     pub fn widen(&self) {
-        // Relaxed, and an increment may be lost: a tuning value.
+        // Relaxed, and an increment may be lost: the value only affects speed.
         let contended = self.contended.load(Ordering::Relaxed);
         self.contended.store((contended + 1).min(MAX_STRIPES - 1), Ordering::Relaxed);
     }

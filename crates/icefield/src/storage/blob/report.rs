@@ -1,6 +1,6 @@
 //! The result of a check of the store.
 
-/// The largest number of faults that are described; further ones are only counted.
+/// The largest number of faults that a report describes. It only counts further faults.
 const FAULTS_TOLD: usize = 100;
 
 /// The result of [`BlobStore::check`](super::BlobStore::check).

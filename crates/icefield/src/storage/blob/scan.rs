@@ -1,6 +1,6 @@
 //! The scan: finds out, in bounded steps, which blocks of former sessions are still owned.
 //!
-//! There are two ways through the unscanned chunks, which share one lock and have a budget each. The *sweep* passes
+//! Two searches examine the unscanned chunks. They share one lock, and each has its own budget. The *sweep* visits
 //! every chunk once and finds free ones. The *hunt* looks for chunks of one class, the youngest first, when that class
 //! needs room. The hunt selects chunks by SMALL words, which never lie inside a run (I1); the sweep skips the chunks
 //! that the hunt has taken.
@@ -21,9 +21,9 @@ use crate::Result;
 use crate::storage::Medium;
 use crate::storage::mutex::lock;
 
-/// The largest number of blocks that one call of [`BlobStore::prepare`] examines in the sweep, and in the hunt.
+/// The largest number of blocks that one call of [`BlobStore::prepare`] examines in the sweep, and again in the hunt.
 const BLOCKS_PER_CALL: u32 = 256;
-/// The largest number of map words that a hunt passes for each chunk that it is to search.
+/// The largest number of map words that a hunt reads to find one chunk of its class.
 const WORDS_PER_HUNT: u32 = 1024;
 
 /// The table's answer about a block.
@@ -37,7 +37,7 @@ enum Verdict {
 
 impl Shared {
     /// Returns a scan of the chunks below `end`. The sweep's start differs from session to session, so that a store
-    /// that is always opened for a few operations only is scanned completely in the end.
+    /// that is always opened for a few operations only is eventually scanned completely.
     pub(super) fn scanner<M: Medium>(&self, storage: &M, end: u32) -> Mutex<Scanner> {
         let some = fold(self.params.session ^ 0x2545_F491_4F6C_DD1D, 0x9E6C_63D0_876A_68EE)
             % u64::from(end.max(1));
@@ -48,8 +48,8 @@ impl Shared {
         Mutex::new(Scanner { ranges, swept: None, hunts })
     }
 
-    /// Returns the first chunk from `number` on that is not inside a run; `None` when a damaged word makes that
-    /// undecidable.
+    /// Returns the first chunk from `number` on that is not inside a run; `None` when this cannot be
+    /// determined because a word is damaged.
     fn border<M: Medium>(&self, storage: &M, number: u32, end: u32) -> Option<u32> {
         let mut before = (number.saturating_sub(self.longest_run())..number).rev();
         match before.find_map(|near| Some((near, self.word_at(storage, near)?.transpose()?))) {
@@ -87,9 +87,9 @@ impl Shared {
         chunks.sum()
     }
 
-    /// Begins to examine a chunk: from now on it belongs to the session, with no block known to be owned. In a file
-    /// that was copied with holes, free blocks may lie in them; a chunk for which no space can be reserved is left
-    /// alone.
+    /// Begins to examine a chunk: it is no longer unscanned, and none of its blocks is known to be owned. In a file
+    /// that was copied with holes, free blocks may lie in holes, so space is reserved first. If that fails, the chunk
+    /// stays as it is.
     fn begin<M: Medium>(&self, storage: &M, number: u32, class: usize) -> Option<Examination> {
         let chunk_bytes = u64::from(self.params.chunk_bytes);
         storage.reserve(&self.blobs, u64::from(number) * chunk_bytes, chunk_bytes).ok()?;
@@ -100,7 +100,7 @@ impl Shared {
 
     /// Subtracts `chunks` from the unscanned ones and from those that are due.
     fn count_scanned(&self, chunks: u32) {
-        // Relaxed, all: hints and statistics; only the holder of the scanner lowers them.
+        // Relaxed, all: hints and statistics; only the thread that holds the scanner's lock lowers them.
         let left = self.unscanned.load(Ordering::Relaxed).saturating_sub(chunks);
         self.unscanned.store(left, Ordering::Relaxed);
         let pay = |due: u32| Some(if left == 0 { 0 } else { due.saturating_sub(chunks) });
@@ -164,7 +164,7 @@ impl BlobStore {
         while budget > 0 && shared.scan_due.load(Ordering::Relaxed) > 0 {
             match self.sweep(storage, table, &mut scanner, budget) {
                 Some(examined) => budget = budget.saturating_sub(examined),
-                // The sweep is complete; the hunts hold the remaining chunks.
+                // The sweep is complete: hunts are examining the chunks that are left.
                 None => shared.scan_due.store(0, Ordering::Relaxed),
             }
         }
@@ -172,8 +172,8 @@ impl BlobStore {
     }
 
     /// Scans everything that is left and flushes the reclaimer, for a table that got [`crate::Error::NoSpace`] and is
-    /// about to try again. Blocks that readers still hold do not come back. The caller must not hold a lock of the
-    /// table.
+    /// about to try again. Blocks that readers may still reference are not freed. The caller must not hold a lock of
+    /// the table.
     ///
     /// # Errors
     /// [`crate::Error::Poisoned`] when a fence failed.
@@ -283,8 +283,8 @@ impl BlobStore {
         self.shared.count_scanned(1);
     }
 
-    /// Returns whether a run that the map claims ends by `end`, has FREE words inside, and contains no chunk that the
-    /// session has used.
+    /// Returns whether the run that a map word describes is plausible: it ends at or before `end`, the words inside it
+    /// are FREE, and this session has used none of its chunks.
     fn is_run<M: Medium>(&self, storage: &M, start: u32, chunks: u32, end: u32) -> bool {
         let inside = |number| {
             map_word(&self.shared.map, number)

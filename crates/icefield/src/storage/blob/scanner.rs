@@ -3,18 +3,18 @@
 /// The scan's progress. Chunks at and after `end` were first used in this session.
 #[derive(Debug, Default)]
 pub(super) struct Scanner {
-    /// The ranges that the sweep has yet to pass, the next one last.
+    /// The ranges of chunks that the sweep has not visited yet. The next range is the last element.
     pub(super) ranges: Vec<(u32, u32)>,
     /// The small chunk that the sweep is examining.
     pub(super) swept: Option<Examination>,
-    /// One for each class.
+    /// One hunt for each class, by its index.
     pub(super) hunts: Vec<Hunt>,
 }
 
 /// The hunt for room in one class.
 #[derive(Debug)]
 pub(super) struct Hunt {
-    /// The hunt has passed the words from this one on.
+    /// The hunt moves down the map. It has read the words from this number on.
     pub(super) next: u32,
     pub(super) at: Option<Examination>,
 }

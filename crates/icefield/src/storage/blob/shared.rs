@@ -1,4 +1,4 @@
-//! The state of a store, which its calls share with the closures of the reclaimer.
+//! The state of a store that is shared with the closures it passes to the reclaimer.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicUsize};
@@ -12,21 +12,21 @@ use crate::Error;
 use crate::base::counter::ShardedCounter;
 use crate::storage::region::Region;
 
-/// The part of the store that the reclaimer's closures need too. DRAM only, besides the regions.
+/// The part of the store that the reclaimer's closures use too. All of it except the regions lies in DRAM.
 pub(super) struct Shared {
     pub(super) params: BlobParams,
     pub(super) classes: Classes,
     pub(super) blobs: Region,
     pub(super) map: Region,
     pub(super) chunks: ChunkTable,
-    /// One for each class.
+    /// One pool for each class, by its index.
     pub(super) pools: Vec<Pool>,
     pub(super) space: Mutex<Space>,
     /// Runs that no thread can reference any more, but whose map words are not FREE yet.
     pub(super) ripe: Mutex<Vec<(u32, u32)>>,
     pub(super) ripe_runs: AtomicUsize,
     pub(super) unscanned: AtomicU32,
-    /// Unscanned chunks that `prepare` is to scan.
+    /// The number of unscanned chunks that the next calls of `prepare` scan.
     pub(super) scan_due: AtomicU32,
     pub(super) used_bytes: ShardedCounter,
 }

@@ -1,4 +1,4 @@
-//! The unused chunks: the free runs and the never used tail. The words of the map.
+//! The unused chunks (the free runs, and the tail that was never used), and access to the words of the map.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,8 +6,8 @@ use super::params::BlobParams;
 use crate::storage::cell::Cell64;
 use crate::storage::region::Region;
 
-/// The region never grows by more chunks at once, unless one blob or `growth_chunks` needs more. This also bounds the
-/// walk of `open`.
+/// The largest number of chunks by which the region grows at once, unless one blob or `growth_chunks` requires more. It
+/// also bounds the walk of `open`.
 pub(super) const MAX_GROWTH_CHUNKS: u32 = 4096;
 /// Bytes of the map per chunk.
 pub(super) const WORD_BYTES: u64 = size_of::<Cell64>() as u64;
@@ -23,8 +23,8 @@ pub(super) struct FreeRuns {
 }
 
 impl FreeRuns {
-    /// Adds a run and joins it with its neighbours. Returns `false`, without a change, when a part of it is already
-    /// free.
+    /// Adds a run and joins it with its neighbours. Returns `false` and changes nothing when a part of the run is
+    /// already free.
     pub fn put(&mut self, start: u32, length: u32) -> bool {
         let (mut first, mut end) = (start, start + length);
         let before =
@@ -46,7 +46,7 @@ impl FreeRuns {
         true
     }
 
-    /// Takes `length` chunks from the shortest run that has them.
+    /// Takes `length` chunks from the shortest run that is long enough.
     pub fn take(&mut self, length: u32) -> Option<u32> {
         let &(run_length, start) = self.by_length.range((length, 0)..).next()?;
         self.forget(start, run_length);
@@ -96,7 +96,7 @@ impl FreeRuns {
 /// The unused chunks.
 #[derive(Debug, Default)]
 pub(super) struct Space {
-    /// Found by the scan, or given back since. Their words are durably FREE.
+    /// The chunks found free by the scan, and those given back since. Their words are durably FREE.
     pub runs: FreeRuns,
     /// Chunks from here to `end` were never used.
     pub fresh: u32,

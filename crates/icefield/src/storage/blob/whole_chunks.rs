@@ -1,4 +1,4 @@
-//! Whole chunks: taking and giving back runs of them, and growth.
+//! Whole chunks: takes runs of chunks, gives them back, and grows the regions.
 
 use std::sync::atomic::Ordering;
 
@@ -20,12 +20,12 @@ impl Shared {
         MAX_BLOB_BYTES as u32 / self.params.chunk_bytes + 1
     }
 
-    /// Returns whether the block at byte `offset` is a run for a content of `content` bytes.
+    /// Returns whether a run that fits `content` bytes of content begins at byte `offset`, according to the map.
     #[cold]
     pub(super) fn is_run_of<M: Medium>(&self, storage: &M, offset: u64, content: usize) -> bool {
         let chunk_bytes = u64::from(self.params.chunk_bytes);
         let number = u32::try_from(offset / chunk_bytes).unwrap_or(u32::MAX);
-        // Relaxed: the word was durable, and so stored, before the reference that led here (P1).
+        // Relaxed: the word was stored before the reference that led here was published (P1).
         let word =
             map_word(&self.map, number).map_or(FREE, |word| word.load(storage, Ordering::Relaxed));
         let extent = self.classes.decode(number, word).ok().flatten();
@@ -37,7 +37,7 @@ impl Shared {
     pub(super) fn find_fresh<M: Medium>(&self, storage: &M, end: u32) -> u32 {
         let stop = end.saturating_sub(MAX_GROWTH_CHUNKS + self.longest_run());
         for number in (stop..end).rev() {
-            // Relaxed: written by a former session, or never.
+            // Relaxed: only former sessions have written these words.
             let word = map_word(&self.map, number)
                 .map_or(FREE, |word| word.load(storage, Ordering::Relaxed));
             match self.classes.decode(number, word) {
@@ -51,7 +51,7 @@ impl Shared {
         if stop == 0 { 0 } else { (stop + self.longest_run()).min(end) }
     }
 
-    /// Takes `count` contiguous chunks for one use, reserves space on the medium for them, and writes that use into
+    /// Takes `count` contiguous chunks for `extent`, reserves space on the medium for them, and writes the extent into
     /// the map. The map word is durable after this thread's next fence.
     pub(super) fn take_chunks<M: Medium>(
         &self,
@@ -61,7 +61,8 @@ impl Shared {
     ) -> Result<u32> {
         self.settle_ripe(storage)?;
         let start = self.choose_chunks(storage, count)?;
-        // Any range except the newest growth may be a hole: this store punched it, or the file was copied with holes.
+        // The range may be a hole unless it was just added: the store may have punched it, or the file was copied with
+        // holes.
         let chunk_bytes = u64::from(self.params.chunk_bytes);
         let reserved = storage.reserve(
             &self.blobs,
@@ -85,7 +86,7 @@ impl Shared {
         let found = space.runs.take(count);
         // Relaxed, all: hints for `prepare`.
         let due = match found {
-            // Scans ahead of need: a fresh chunk is taken only after scanning eight chunks found no free one.
+            // Makes chunks due while a few are still free, so that the scan can find more before a fresh one is taken.
             Some(_) if space.runs.chunks() < LOW_CHUNKS => {
                 SCAN_PER_CHUNK.saturating_sub(self.scan_due.load(Ordering::Relaxed))
             }
@@ -106,7 +107,7 @@ impl Shared {
         Ok(start)
     }
 
-    /// Grows the regions for `count` fresh chunks and, where there is space, for more: growing is a system call.
+    /// Grows the regions for `count` fresh chunks and, where there is space, for more, to save system calls.
     fn grow<M: Medium>(&self, storage: &M, space: &mut Space, count: u32) -> Result<()> {
         let chunk_bytes = u64::from(self.params.chunk_bytes);
         let needed = u64::from(space.fresh) + u64::from(count);
@@ -141,12 +142,12 @@ impl Shared {
     pub(super) fn ripen(&self, start: u32, length: u32) {
         let mut ripe = lock(&self.ripe);
         ripe.push((start, length));
-        // Relaxed: a hint; the lock orders the list.
+        // Relaxed: a hint; the list itself is accessed under its lock.
         self.ripe_runs.store(ripe.len(), Ordering::Relaxed);
     }
 
-    /// Moves the ripe runs to the free ones: marks them FREE in the map and punches those that exceed the reserve of
-    /// free space.
+    /// Moves the ripe runs to the free runs: marks them FREE in the map, and punches them if enough other space is free
+    /// (see `punch_if_plenty`).
     pub(super) fn settle_ripe<M: Medium>(&self, storage: &M) -> Result<()> {
         // Relaxed: as in `ripen`.
         if self.ripe_runs.load(Ordering::Relaxed) == 0 {

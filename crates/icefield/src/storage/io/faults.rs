@@ -28,7 +28,7 @@ pub enum FaultMode {
     ForGood,
 }
 
-/// The call that is hit, and the effect.
+/// The call at which a fault happens, and its effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultAt {
     /// The number of the call, from 1.
@@ -69,7 +69,7 @@ impl FaultPlan {
         Self { at: Some(at), ..Self::default() }
     }
 
-    /// Returns a plan in which every call with one of these names fails, as on a system without them.
+    /// Returns a plan in which every call with one of these names fails, as on a system that does not support it.
     #[must_use]
     pub fn refusing(sites: &'static [&'static str], errno: Errno) -> Self {
         Self { refused: Some((sites, errno)), ..Self::default() }
@@ -108,11 +108,11 @@ impl FaultPlan {
 
     /// Ends the fault: every later call is made as usual.
     pub fn heal(&self) {
-        // Relaxed, here and below: it publishes no other data.
+        // Relaxed, here and below: the flag publishes no other data.
         self.healed.store(true, Ordering::Relaxed);
     }
 
-    /// Does the same as [`FaultPlan::enter`] for a sync.
+    /// Like [`FaultPlan::enter`], for a sync, which is also passed to the watcher.
     pub(crate) fn enter_sync(&self, site: &'static str, synced: Synced) -> Result<(), Errno> {
         self.enter(site, true)?;
         match &self.watcher {

@@ -1,10 +1,11 @@
-//! The plan of faults of a build without the feature `sim`: there is none, and the code that consults it is gone.
+//! `FaultPlan` in builds without the feature `sim`: it has no values, so the compiler removes the code that consults
+//! it.
 
 use rustix::io::Errno;
 
 use super::synced::Synced;
 
-/// A plan that cannot be made.
+/// A plan of faults. Without the feature `sim`, no value of this type exists.
 #[derive(Debug)]
 pub enum FaultPlan {}
 

@@ -1,8 +1,8 @@
 //! Copies a table's directory into a new one, which appears under its path when it is complete.
 //!
 //! Where the file system can share blocks, the copy costs next to nothing; elsewhere only data outside holes is
-//! copied. In both cases the copy's holes are reserved afterwards: otherwise a store into one could meet a full
-//! device.
+//! copied. In both cases the copy's holes are reserved afterwards: otherwise a store into a hole could find the
+//! device full.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -32,15 +32,15 @@ use crate::{Error, Result};
 const CHUNK_BYTES: usize = 1 << 20;
 
 impl Mapped {
-    /// Copies the table's files into a new table directory at `path` and returns the number of bytes copied. Nothing
-    /// is left at `path` when it fails. The copy holds the present content of the files: the caller ensures that no
+    /// Copies the table's files into a new table directory at `path` and returns the number of bytes copied. On failure
+    /// nothing is left at `path`. The copy holds the present content of the files: the caller ensures that no
     /// thread changes them meanwhile.
     ///
     /// # Errors
     /// [`crate::Error::AlreadyExists`] when anything but an empty directory, or an incomplete creation in one, is at
     /// `path`; [`crate::Error::NoSpace`], [`crate::Error::Io`].
     pub fn backup_to(&self, path: impl AsRef<Path>) -> Result<u64> {
-        // A forked child does not share the parent's table any more, and does not lock out the parent's writers.
+        // Refused in a forked child: the parent may change the files, and the child cannot exclude its writers.
         if let Err(error @ Error::Forked) = self.check_writable() {
             return Err(error);
         }
@@ -125,8 +125,8 @@ impl Mapped {
     ) -> Result<u64> {
         let fault = |errno| error(&target.path().join(name), errno, bytes);
         if name == TABLE_REGION {
-            // This file is the last: it makes the copy a table, even one created in place. All names are durable
-            // before it.
+            // This file is created last, because it turns the directory into a table even if the copy is made in place.
+            // The names of all other files become durable first.
             self.io.sync_directory(target.file()).map_err(fault)?;
         }
         let to = self.io.open_file(target.file(), name, Access::Create).map_err(fault)?;
@@ -148,8 +148,7 @@ impl Mapped {
                 break;
             }
             chunk.clear();
-            // Relaxed: the caller excludes changes meanwhile, and the hints that readers may change are ignored in the
-            // copy.
+            // Relaxed: the caller excludes changes meanwhile. Readers may change hints, which the copy ignores.
             chunk.extend(
                 cells.iter().flat_map(|cell| cell.load(self, Ordering::Relaxed).to_le_bytes()),
             );
@@ -163,9 +162,9 @@ impl Mapped {
     }
 }
 
-/// Copies the first bytes of a file, by sharing blocks if they are the `whole` file and the file system can.
+/// Copies the first `bytes` bytes of a file. If these are the `whole` file, shares blocks where the file system can.
 fn copy_file(io: &Io, from: &OwnedFd, to: &OwnedFd, bytes: u64, whole: bool) -> Result<u64, Errno> {
-    // After any refusal the bytes are copied.
+    // If blocks cannot be shared, the bytes are copied.
     if whole && io.share_blocks(from.as_fd(), to.as_fd()).is_ok() {
         reserve(io, to, bytes)?;
         return Ok(bytes);

@@ -1,4 +1,4 @@
-//! The bound on all regions of a table together.
+//! The bound on the total size of a table's regions.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -10,14 +10,14 @@ use super::dirty::{Dirty, Work};
 use crate::storage::commit::SyncMode;
 use crate::storage::mutex::lock;
 
-/// The thread. It is started when it is first needed, and ends when this is dropped.
+/// The handle of the committer thread. The thread starts when it is first needed, and ends when the handle is dropped.
 #[derive(Debug)]
 pub(super) struct Committer {
     dirty: Arc<Dirty>,
     thread: Mutex<Option<JoinHandle<()>>>,
     /// The longest time that a deferred range waits for a sync that no caller requests.
     longest: Option<Duration>,
-    /// The process that created this. A forked child of it does not have the thread, and must not use its locks.
+    /// The process that created the handle. A forked child has no such thread, and must not use its locks.
     process: u32,
 }
 

@@ -16,9 +16,9 @@ use crate::Error;
 use crate::storage::io::{Access, Io};
 use crate::storage::superblock::{self, TABLE_REGION};
 
-/// The number of names tried for a hidden directory: other processes may be creating the same table.
+/// The number of names tried for a hidden directory. Other processes that create the same table may use some of them.
 pub(super) const HIDDEN_NAMES: u32 = 100;
-/// File names have at most 255 bytes; this many of a hidden name come from the table's name.
+/// The largest number of bytes of the table's name in a hidden name: file names have at most 255 bytes.
 const HIDDEN_NAME_PART: usize = 200;
 /// Fresh file systems have this directory in their root; a root without other entries counts as empty.
 const LOST_AND_FOUND: &str = "lost+found";
@@ -52,7 +52,7 @@ pub(super) fn make_hidden(
         answer => answer?,
     }
     match fill_hidden(io, parent, hidden_name) {
-        // Another creator's cleanup found the directory before it was locked.
+        // Another creator removed or locked the directory, as a leftover, before it was locked here.
         Err(Errno::NOENT | Errno::WOULDBLOCK) => Ok(None),
         Err(errno) => {
             if let Ok(directory) = Io::default().open_directory_at(parent, hidden_name) {

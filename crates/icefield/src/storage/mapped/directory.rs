@@ -1,4 +1,4 @@
-//! A table's directory: created or opened, locked, published, cleaned up.
+//! A table's directory: its creation or opening, its lock, its publication, and the cleanup after failures.
 //!
 //! # Creation
 //!
@@ -40,7 +40,7 @@ use crate::storage::mutex::lock;
 use crate::storage::superblock::{self, TABLE_REGION};
 use crate::{Error, Result};
 
-/// Above the longest table file that a creation makes on any machine. A longer file is damaged.
+/// The largest accepted length of the first table file. No creation makes a longer one, so a longer file is damaged.
 const MOST_TABLE_BYTES: u64 = 1 << 20;
 
 /// A locked directory. Dropping it releases the lock.
@@ -122,7 +122,7 @@ impl Directory {
             Content::Other => return Err(Error::AlreadyExists { path }),
         };
         let lock_file = match lock_file {
-            // Another creator was faster, or has given up meanwhile.
+            // Another creator made the lock file first, or has failed and removed its files.
             Err(Errno::EXIST | Errno::NOENT) => return Err(Error::AlreadyExists { path }),
             answer => answer.map_err(fault)?,
         };
@@ -130,8 +130,8 @@ impl Directory {
             Err(Errno::WOULDBLOCK) => return Err(locked(io, &path, &lock_file)),
             answer => answer.map_err(fault)?,
         }
-        // From here on no other creator changes the directory. Before, another creator may have completed its table, or
-        // removed its files.
+        // From here on no other creator changes the directory. Before the lock was taken, another creator may have
+        // completed its table or removed its files.
         let is_ours = io.status(lock_file.as_fd()).map_err(fault)?.st_nlink == 1;
         let found = content(io, &file).map_err(|errno| error(&path, errno, 0))?;
         if !is_ours || found != Content::Creation {

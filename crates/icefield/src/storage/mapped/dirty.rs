@@ -1,11 +1,11 @@
 //! The ranges that `Durability::Disk` has yet to sync.
 //!
-//! Each thread's flushes are recorded as one hull per region; its fence syncs them. Concurrent fences share a sync:
-//! the thread that holds the commit lock syncs everything queued by then, and the others find their ticket served.
-//! Syncs never overlap, because the kernel reports a failed write-back only once per open file: a second thread in
-//! `msync` could get success.
+//! Each thread's flushes are recorded as one range per region, the hull of the flushed ranges; its fence syncs them.
+//! Concurrent fences share a sync: the thread that holds the commit lock syncs everything queued by then, and the
+//! others find their ticket served. Syncs never overlap, because the kernel reports a failed write-back only once per
+//! open file: a second thread in `msync` could get success.
 //!
-//! A fence that may come later leaves its ranges in the queue; the next sync by any thread includes them.
+//! A fence that may be deferred leaves its ranges in the queue; the next sync by any thread includes them.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -19,7 +19,7 @@ use super::region_file::RegionFile;
 use crate::storage::commit::Group;
 use crate::storage::mutex::lock;
 
-/// One hull for each region with flushed ranges.
+/// For each region with flushed ranges, the smallest range that contains them.
 #[derive(Debug, Default)]
 struct Hulls(Vec<(Arc<RegionFile>, Range<u64>)>);
 
@@ -44,13 +44,13 @@ impl Hulls {
 
 #[derive(Debug, Default)]
 struct Queue {
-    /// Flushed, not yet fenced.
+    /// The ranges that each thread has flushed but not fenced.
     noted: HashMap<ThreadId, Hulls>,
-    /// Fenced, not yet synced.
+    /// The ranges that were fenced and not synced yet.
     waiting: Hulls,
     /// The ticket of the next sync.
     ticket: u64,
-    /// The ticket of the sync that covers all deferred ranges, and the time of the first one that is not synced.
+    /// The ticket of the sync that covers all deferred ranges. `since` is the time of the first unsynced deferral.
     left: Option<u64>,
     since: Option<Instant>,
     /// A caller waits for a sync that the committer must do.
@@ -76,7 +76,7 @@ pub(super) struct Dirty {
     queue: Mutex<Queue>,
     /// Notified when there is work for the committer.
     work: Condvar,
-    /// Held during a sync. The first ticket that is not served yet, and the error that ended all syncs.
+    /// Held during a sync. Holds the first ticket that is not served yet, and the error after which syncs ended.
     commit: Mutex<(u64, Option<Errno>)>,
     group: Arc<Group>,
 }
@@ -106,7 +106,8 @@ impl Dirty {
         if self.group.has_failed() { Err(Errno::IO) } else { Ok(()) }
     }
 
-    /// Leaves the ranges that the calling thread has recorded to the next sync. Fails when there will be none.
+    /// Leaves the ranges that the calling thread has recorded to the next sync. Fails when no further sync will be
+    /// made.
     pub(super) fn leave_own(&self) -> Result<(), Errno> {
         let mut queue = lock(&self.queue);
         let Some(hulls) = queue.noted.remove(&std::thread::current().id()) else {

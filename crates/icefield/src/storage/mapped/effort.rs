@@ -1,4 +1,4 @@
-//! The work that a flush and a fence make, depending on the durability.
+//! The work that a flush and a fence do, depending on the durability.
 
 use crate::storage::arch::Instruction;
 use crate::storage::durability::Durability;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Disjoint ranges that do not touch: the end of each, by its start.
+/// Disjoint ranges that do not touch. Maps the start of each range to its end.
 #[derive(Debug, Default)]
 pub(super) struct Holes(BTreeMap<u64, u64>);
 
@@ -65,7 +65,7 @@ impl Holes {
 mod tests {
     use super::*;
 
-    /// Compares with one flag for each byte.
+    /// Compares `Holes` with an array of one flag for each byte.
     #[test]
     fn ranges_are_what_bytes_would_be() {
         let (mut holes, mut flags) = (Holes::default(), [false; 64]);

@@ -53,7 +53,7 @@ impl Medium for Mapped {
 
     fn close(&self) {
         if self.effort == Effort::Sync && self.check_writable().is_ok() {
-            // The error is handled below.
+            // A failure poisons the medium, which is handled below.
             let _ = self.synced(self.dirty.sync_all());
         }
         Persist::fence(self);

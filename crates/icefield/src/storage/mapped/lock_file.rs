@@ -26,7 +26,7 @@ pub(super) const CREATING: &str = "creating";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     Read,
-    /// Reading a table whose files no writer changes in place; takes no lock.
+    /// Reading while a writer may be active: no writer changes the table's files in place. Takes no lock.
     ReadBeside,
     Write,
 }

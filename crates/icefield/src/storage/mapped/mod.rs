@@ -17,8 +17,8 @@
 //! - `backup`: copying a directory.
 //! - `room`: how much space and memory is available.
 //!
-//! A word call costs the plain atomic instruction. A flush on a medium that needs none costs one perfectly predictable
-//! branch.
+//! A load or store of a word costs the plain atomic instruction. A flush on a medium that needs none costs one
+//! perfectly predictable branch.
 //!
 //! # Crashes
 //!
@@ -36,10 +36,10 @@
 //!
 //! Space is reserved before it is published, so a full device is an error from `grow`. The space of a table that was
 //! copied with holes (`cp` makes them of reserved space) is reserved again when it is opened for writing: a file with
-//! less space than length has holes. Three cases are not covered: holes smaller than what the file system counts
-//! besides (metadata, space behind the end); file systems that cannot reserve; and those that write every block to a
-//! new place (btrfs, ZFS, or XFS where a backup shares blocks), where a reservation guarantees nothing. A store into
-//! such a hole on a full device faults likewise.
+//! less space than length has holes. Three cases are not covered: holes smaller than the space that the file system
+//! counts besides the content (metadata, space behind the end); file systems that cannot reserve; and those that write
+//! every block to a new place (btrfs, ZFS, or XFS where a backup shares blocks), where a reservation guarantees
+//! nothing. A store into such a hole on a full device faults likewise.
 
 mod accesses;
 mod backup;
@@ -268,8 +268,8 @@ impl Mapped {
         })
     }
 
-    /// Fails in a forked child, whose changes of the files would mix with those of its parent. A reader's pages are
-    /// private.
+    /// Fails in a forked child, whose changes of the files would mix with those of its parent. Does not fail for a
+    /// reader, whose pages are private.
     fn refuse_child(&self) -> Result<()> {
         match self.permit.refusal() {
             Some(Refusal::Forked) if !self.read_only() => Err(Error::Forked),

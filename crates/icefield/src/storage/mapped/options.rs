@@ -39,12 +39,13 @@ pub struct MappedOptions {
 pub enum HugePages {
     /// None.
     Never,
-    /// Whole huge pages with which files are created and by which they grow: that takes less time than small pages and
-    /// their first accesses do. At most 64 MiB at a time in a file that is in use, because its writers wait for it.
+    /// The whole huge pages in the space with which a file is created and by which it grows. They take less time than
+    /// small pages with their first accesses. A file in use grows by at most 64 MiB of them, because its writers wait.
     #[default]
     Growth,
-    /// As `Growth`, and at an opening all present content. That takes half a second for a gigabyte, and several times
-    /// as long where memory is fragmented or in use; later openings, and other processes, benefit from it.
+    /// As `Growth`, and each opening also moves all present content into huge pages. That takes half a second for a
+    /// gigabyte, and several times as long where memory is fragmented or in use; later openings, and other processes,
+    /// benefit from it.
     All,
 }
 

@@ -77,8 +77,8 @@ impl Persist for Mapped {
 
     #[inline(always)]
     fn try_fence(&self) -> Result<()> {
-        // SeqCst: a killed process leaves all its stores so far, so it suffices that the compiler keeps the order of
-        // stores.
+        // SeqCst: all stores that a process has executed survive when it is killed, so it suffices that the compiler
+        // keeps their order.
         compiler_fence(Ordering::SeqCst);
         if self.is_free {
             return Ok(());
@@ -111,19 +111,17 @@ impl Persist for Mapped {
 
     fn committed(&self) -> Committed {
         match self.check_writable() {
-            // On a read-only medium no fence can be pending.
-            Ok(()) | Err(Error::ReadOnly) => {}
-            // Forked: the syncing thread is the parent's. Poisoned: it makes no further syncs.
+            Ok(()) => {}
+            // No fence can be pending on a read-only medium.
+            Err(Error::ReadOnly) => return Committed::known(Ok(())),
+            // Forked: only the parent has the thread that syncs. Poisoned: no further syncs are made.
             refused => return Committed::known(refused),
         }
         if self.effort != Effort::Sync {
             return Committed::known(Ok(()));
         }
-        if let Err(error) = self.check_writable() {
-            return Committed::known(Err(error));
-        }
         if self.committer.start().is_err() || self.committer.is_current() {
-            // Either no thread can be started, or this is the syncing thread, in a waker: sync on this thread.
+            // Either the committer cannot be started, or a waker on it made this call: sync on this thread.
             return Committed::known(self.fence_deferred());
         }
         match self.dirty.ask() {

@@ -1,4 +1,4 @@
-//! The files of a table as plain files: their length and space, reservation, and zeros in holes.
+//! Operations on a table's files without their mappings: length and space, reservation, and zeros in holes.
 
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};

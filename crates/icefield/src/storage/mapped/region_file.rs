@@ -29,8 +29,8 @@ use crate::storage::region::Region;
 
 /// The bound of a region whose table specifies none.
 const DEFAULT_BOUND: u64 = 1 << 40;
-/// The largest number of new bytes that are mapped, or put into huge pages, at once in a file that is in use: growing
-/// must not take much longer because of it.
+/// The largest number of new bytes that one growth of a file in use maps or puts into huge pages: this must not make
+/// the growth much longer.
 const MAPPED_AT_ONCE: u64 = 64 << 20;
 /// With less free space than this, a file system may fail at a first store to a reserved page.
 const NEARLY_FULL: u64 = 1 << 30;
@@ -120,7 +120,7 @@ impl RegionFile {
         self.file.as_ref()
     }
 
-    /// Returns the offset of a range in the region; `None` if the range is elsewhere.
+    /// Returns the offset of a range in the region; `None` if the range does not lie in it.
     pub(super) fn offset_of(&self, start: *const u8, bytes: usize) -> Option<u64> {
         lock(&self.reservations).iter().find_map(|reservation| reservation.offset_of(start, bytes))
     }
@@ -250,10 +250,10 @@ impl RegionFile {
         }
     }
 
-    /// Maps reserved pages. That is cheaper than a fault for each, and where a first store would find no space for the
-    /// file's metadata (ext4 splits extents then), it returns an error instead of raising a signal. Two kinds of pages
-    /// are left to their first stores, unless the file system is nearly full: those of a long range, and those that a
-    /// fence would write before they hold anything.
+    /// Maps reserved pages, for two reasons: one call is cheaper than a fault for each page, and it returns an error
+    /// where a first store would raise a signal because there is no space for the file's metadata (ext4 splits extents
+    /// at that store). Unless the file system is nearly full, pages are left to their first stores if the range is
+    /// long, or if fences sync pages and would write them while they are still empty.
     fn map_pages(
         &self,
         setting: &Setting<'_>,
@@ -268,10 +268,10 @@ impl RegionFile {
         Ok(())
     }
 
-    /// Extends a file by the huge pages that lie wholly between two lengths, where the kernel can. A huge page of
-    /// which only the last small page has space costs only its zeroing. One that has space for all 512 small pages is
-    /// copied, after that space was found page by page. Failures are ignored here: the usual allocation that follows
-    /// reports them.
+    /// Extends a file by the huge pages that lie wholly between two lengths, where the kernel can. Allocates
+    /// only the last small page of each, because the kernel then makes the huge page by zeroing it. If all 512 small
+    /// pages were allocated, that would be done page by page, and the huge page would be a copy of them. Failures are
+    /// ignored here: the usual allocation that follows reports them.
     fn extend_by_huge_pages(&self, io: &Io, file: &OwnedFd, len: u64, target: u64) {
         let page = page_size() as u64;
         let (start, end) = (round_up(len, HUGE_PAGE), target / HUGE_PAGE * HUGE_PAGE);
@@ -339,8 +339,8 @@ impl RegionFile {
 }
 
 /// Returns how much of a region with `len` bytes and bound `most` is mapped at first, at least [`LEAST_RESERVATION`].
-/// A shared file or memory: twice its length, which costs only addresses. Memory, which cannot be mapped a second
-/// time: at least a 32nd of `most`, up to 64 MiB. A private mapping: an eighth more than its length.
+/// A shared file or memory: twice its length, which costs only addresses. For memory, which cannot be mapped a second
+/// time, also at least a 32nd of `most`, up to 64 MiB. A private mapping: an eighth more than its length.
 fn first_bytes(backing: Backing, len: u64, most: u64) -> u64 {
     let (more, least) = match backing {
         Backing::Private => (len / 8, LEAST_RESERVATION),

@@ -12,7 +12,7 @@ use crate::storage::region::Region;
 use crate::{Error, Result};
 
 impl Mapped {
-    /// Returns the region `name`. Runs `prepare` on its file when that is mapped for the first time.
+    /// Returns the region `name`. Runs `prepare` on the file when the file is mapped for the first time.
     fn map_region(
         &self,
         name: &'static str,

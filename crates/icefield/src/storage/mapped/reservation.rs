@@ -1,7 +1,7 @@
 //! Addresses of regions.
 //!
-//! A reservation maps slightly more than its region has, and is extended in place ([`crate::base::addresses`]): a
-//! region never moves. Where the next addresses are taken, a file is mapped a second time, in a larger window
+//! A reservation maps more bytes than its region has, and is extended in place ([`crate::base::addresses`]), so that a
+//! region never moves. If the addresses behind it are taken, the file is mapped a second time, in a larger window
 //! (`region_file`).
 
 use std::ops::Range;
@@ -140,7 +140,7 @@ impl Reservation {
         self.bytes.load(Ordering::Relaxed) as u64
     }
 
-    /// Returns the offset of a range in the reservation; `None` if the range is elsewhere.
+    /// Returns the offset of a range in the reservation; `None` if the range does not lie in it.
     pub(super) fn offset_of(&self, start: *const u8, bytes: usize) -> Option<u64> {
         let offset = start.addr().checked_sub(self.base.addr().get())?;
         (offset.checked_add(bytes)? as u64 <= self.bytes()).then_some(offset as u64)
@@ -206,7 +206,7 @@ impl Reservation {
         unsafe { self.io.sync_mapping(self.base.add(start as usize), (end - start) as usize) }
     }
 
-    /// Requests huge pages for the first `len` bytes, as soon as these fill one: a small table must not take 2 MiB for
+    /// Requests huge pages for the first `len` bytes, if they fill at least one: a small table must not take 2 MiB for
     /// each region.
     pub(super) fn advise_huge_pages(&self, len: u64) {
         let end = round_up(len, HUGE_PAGE).min(self.bytes());
@@ -277,7 +277,7 @@ mod tests {
             Reservation::map(io, Content::Zeros, len, wanted, most)
                 .map(|reservation| reservation.bytes())
         };
-        // The fault hits the window, or no call.
+        // With 1 the fault hits the reservation of the window; with 99 it hits no call.
         for nth in [1, 99] {
             assert_eq!(map(&plan(nth, FaultMode::Once), 1, 1 << 30), Ok(wanted));
         }

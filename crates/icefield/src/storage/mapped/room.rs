@@ -1,8 +1,8 @@
 //! Available space and memory. Large requests, and requests of files that were refused space recently, are checked
 //! against it before any space is taken.
 //!
-//! A result is valid only at the moment of the check. Space is still reserved file by file when it is taken, and a
-//! refusal then is an error as usual.
+//! A result is valid only at the moment of the check, and the check reserves nothing: a later reservation of space can
+//! still fail, and returns the usual error.
 
 use std::fs;
 use std::os::fd::BorrowedFd;
@@ -15,7 +15,7 @@ use rustix::process::{Resource, geteuid, getrlimit};
 
 /// Smaller requests are not checked against the free space, unless the file was refused space recently.
 pub(super) const MOST_UNASKED: u64 = 1 << 20;
-/// A refusal with more free space than this is not remembered. A full file system may report some free space: ext4
+/// If more space than this was free, a refusal is not remembered. A full file system may report some free space: ext4
 /// keeps up to 4,096 blocks back.
 const KEPT_BACK: u64 = 64 << 20;
 /// The time for which a refusal is remembered. It is limited because a file system may free space without reporting it.
@@ -51,8 +51,9 @@ struct Refused {
 }
 
 impl Refusal {
-    /// Returns whether a request is certain to fail: less space is free, or a request that was not larger failed while
-    /// at least this much was free. This avoids the request, which on a full ext4 waits for a commit of its journal.
+    /// Returns whether a request is certain to fail: less than `bytes` is free, or a recent request that was not larger
+    /// failed although no less space was free than now. This avoids the request, which on a full ext4 waits for a
+    /// commit of its journal.
     pub(super) fn is_certain(&mut self, file: BorrowedFd<'_>, bytes: u64) -> bool {
         let asks = self.asks || bytes >= MOST_UNASKED;
         self.left = if asks { of_file_system(file) } else { None };
@@ -124,7 +125,7 @@ fn of_group(line: &str) -> Option<u64> {
         .ancestors()
         .take_while(|directory| directory.starts_with(mount))
         .filter_map(|directory| {
-            // A missing limit is a word, or a number that no machine reaches.
+            // For a group without a limit, the file contains a word, or a number that no machine reaches.
             let left = number(directory, most)?.saturating_sub(number(directory, used)?);
             Some(left.saturating_add(reclaimable(directory)))
         })

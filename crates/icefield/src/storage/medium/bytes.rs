@@ -6,7 +6,7 @@ use crate::storage::region::Region;
 
 /// Bulk bytes of a region: all data that does not lie in cells.
 pub trait Bytes: Sealed {
-    /// Copies `src` to byte `offset` of `region`, in no order: until a fence any subset of the words may be durable.
+    /// Copies `src` to byte `offset` of `region`. The words have no order: until a fence any subset may be durable.
     ///
     /// # Safety
     /// No other thread reads or writes the range meanwhile, and no reference from [`Bytes::read_bytes`] to it exists.
@@ -56,8 +56,8 @@ pub trait Bytes: Sealed {
         Some(SharedBytes::new(words, bytes))
     }
 
-    /// Stores `src` from `offset` on, a multiple of 8, word by word in no order, and zeros in the rest of the last
-    /// word: until a fence any subset of the words may be durable. A thread that loads them meanwhile gets a mixture.
+    /// Stores `src` at `offset`, a multiple of 8, and fills the last word with zeros. The words are stored one by one
+    /// in no order: until a fence any subset may be durable, and a thread that loads them meanwhile gets a mixture.
     ///
     /// # Panics
     /// The range lies outside the region.

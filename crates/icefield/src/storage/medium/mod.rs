@@ -28,8 +28,8 @@ pub use words::Words;
 
 /// An opened table directory on some medium. Only [`crate::storage::Mapped`] and the simulator, `Sim`, implement it.
 ///
-/// Besides its roles, a medium has the calls that begin and end its use by a table, those that copy its files, and
-/// those that are composed of the roles' calls.
+/// Its roles are supertraits. The trait adds the calls that begin and end the use by a table, the calls that copy the
+/// files, and combinations of the roles' calls.
 pub trait Medium:
     Regions + Words + Bytes + Persist + Properties + SimHooks + Send + Sync + Sized + 'static
 {
@@ -83,8 +83,8 @@ pub trait Medium:
     }
 
     /// Returns the medium for the exclusive use of one table. References that a table lends into its files are valid
-    /// only if its own calls alone change them. So a medium is refused whose regions are in use, or on which another
-    /// table is open.
+    /// only if no other code changes the files. The call therefore refuses a medium whose regions are in use, or on
+    /// which another table is open.
     ///
     /// # Errors
     /// [`Error::InvalidOption`] names the conflict.

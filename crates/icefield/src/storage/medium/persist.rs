@@ -19,8 +19,8 @@ pub trait Persist: Properties {
         self.flush(byte, 1);
     }
 
-    /// Returns when every line that this thread has flushed is durable. For tables that refuse `Disk`, where a fence
-    /// can fail; tables that support it call [`Persist::try_fence`].
+    /// Returns when every line that this thread has flushed is durable. A fence can fail on `Disk` only:
+    /// code that supports it calls [`Persist::try_fence`], or [`Properties::check_writable`] after the fence.
     #[track_caller]
     fn fence(&self);
 

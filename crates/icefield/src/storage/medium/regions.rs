@@ -8,7 +8,7 @@ use crate::storage::region::Region;
 pub trait Regions: Sealed {
     /// Maps the region `name`, creating an empty one when the directory has none, and reserves address space for
     /// `max_bytes`. The same name gives the same region. If the file was copied with holes and is opened for writing,
-    /// space for every byte is reserved first, so that no store can meet a full device.
+    /// space for every byte is reserved first, so that no store can find the device full.
     ///
     /// # Errors
     /// The file cannot be opened, sized or mapped; [`crate::Error::NoSpace`] when its holes cannot be filled.

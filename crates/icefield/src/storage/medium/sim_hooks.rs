@@ -14,7 +14,7 @@ pub trait SimHooks: Sealed {
         }
     }
 
-    /// Called before a table reads or changes words in DRAM that threads share beside the medium. Does nothing except
+    /// Called before a table reads or changes words that threads share in DRAM, outside the medium. Does nothing except
     /// in the simulator, where another thread may run at this point, as at every access to the medium.
     #[inline(always)]
     fn sim_yield_point(&self) {}
@@ -25,7 +25,7 @@ pub trait SimHooks: Sealed {
     fn forget_reads(&self) {}
 
     /// Runs `look`, whose loads do not influence the result of a call. They only decide, for example, what to prefetch
-    /// or whether to tidy up afterwards. Used by the simulator's detector only.
+    /// or whether to do maintenance afterwards. Used by the simulator's detector only.
     #[inline(always)]
     fn read_unvalidated<T>(&self, look: impl FnOnce() -> T) -> T {
         look()

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use super::sealed::Sealed;
 use crate::storage::arch::{self, TwoWords};
 
-/// Loads and stores of words. These calls are for the cells of [`crate::storage::cell`]; tables use those. They are
-/// `#[track_caller]` so that the simulator can name, skip and reorder each site in the code.
+/// Loads and stores of words. Only the cells of [`crate::storage::cell`] make these calls; tables use the cells. They
+/// are `#[track_caller]` so that the simulator can name, skip and reorder each site in the code.
 pub trait Words: Sealed {
     /// True if words may also be loaded past this trait, for example several at once by a vector instruction. False on
     /// a medium that observes each load.

@@ -1,4 +1,4 @@
-//! Words and bytes of the simulated medium: each access in a fast form and in an observed form.
+//! Words and bytes of the simulated medium. Each access has a fast form and an observed form.
 
 use std::panic::Location;
 use std::ptr::NonNull;
@@ -12,7 +12,7 @@ use crate::storage::medium::{Bytes, Words};
 use crate::storage::region::Region;
 
 impl Sim {
-    /// Makes a load under the lock, so that the state that is recorded for it is the state that it saw.
+    /// Performs a load under the lock, so that no store can come between the load and its record.
     #[cold]
     fn watched_load<R>(
         &self,
@@ -219,7 +219,7 @@ impl Bytes for Sim {
                 .add(offset)
                 .copy_from_nonoverlapping(NonNull::from(src).cast(), src.len());
         };
-        // The lock is needed in any case: an image must not copy half a write.
+        // Without recording the lock is needed too: an image must not contain half a write.
         let mut state = self.state();
         if modes & (mode::RECORD | mode::COUNT) == 0 {
             return copy();

@@ -1,4 +1,4 @@
-//! The detector for durable linearizability: finds threads that have read a word that a crash could still take back.
+//! The detector for durable linearizability: finds threads that have relied on a word that a crash could still revert.
 
 use std::panic::Location;
 
@@ -6,7 +6,7 @@ use super::line::LineId;
 use super::state::{Observed, State};
 use crate::storage::arch::LINE_BYTES;
 
-/// A violation: an operation returned, or stored, after it had read a word that a crash could still take back.
+/// A violation: an operation returned, or stored, after it had read a word that a crash could still revert.
 #[derive(Clone, Debug)]
 pub struct ReadAhead {
     /// The region that holds the word.

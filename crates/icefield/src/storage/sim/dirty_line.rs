@@ -54,7 +54,8 @@ impl DirtyLine {
         line
     }
 
-    /// Fills in `states`, unless there are too many. With `moved`, only those that include the newest store.
+    /// Fills `states`, or leaves it empty if there are too many. With `moved`, only with those that include the newest
+    /// store.
     pub(super) fn enumerate(&mut self, model: Model, moved: bool) {
         self.states.clear();
         let complete = match model {
@@ -73,7 +74,8 @@ impl DirtyLine {
         self.states.len() <= STATES_MAX
     }
 
-    /// For each number of leading Release stores: every subset of the stores that are independent.
+    /// Enumerates, for each possible end of the certainly present part of the log, all subsets of the independent
+    /// stores.
     fn enumerate_prefixes(&mut self, moved: bool) -> bool {
         let newest = self.entries.len() - 1;
         for cut in self.cuts() {

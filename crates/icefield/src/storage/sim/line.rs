@@ -2,7 +2,7 @@
 
 use crate::storage::arch::LINE_BYTES;
 
-/// No entry.
+/// The index that stands for no entry.
 pub(super) const NONE: u32 = u32::MAX;
 
 /// A cache line of a region.
@@ -21,9 +21,9 @@ impl LineId {
 /// The order of a store relative to the earlier ones to its line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StoreKind {
-    /// None: the compiler may swap it with its neighbours.
+    /// No order: the compiler may swap the store with its neighbours.
     Relaxed,
-    /// Release or stronger: after every earlier atomic store.
+    /// Release or stronger: the store comes after every earlier atomic store to the line.
     Release,
     /// Part of a bulk write: unordered until it is persisted.
     Bulk,
@@ -52,7 +52,7 @@ impl Entry {
         line[at..at + bytes].copy_from_slice(&self.value.to_le_bytes()[..bytes]);
     }
 
-    /// Returns which of the line's eight words it changes.
+    /// Returns the index of the word, of the line's eight words, that the store changes.
     pub(super) fn word(&self) -> usize {
         usize::from(self.offset) / 8
     }

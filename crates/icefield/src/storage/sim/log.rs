@@ -138,7 +138,7 @@ impl State {
         }
     }
 
-    /// Does the work of a recorded store besides its log entry.
+    /// Does the rest of the work for a store that is in the log: detection, mutation and the event.
     fn after_store(
         &mut self,
         slot: usize,
@@ -268,8 +268,8 @@ impl State {
         self.left_out.iter().any(|&(_, id, seq)| self.is_pending(id, seq))
     }
 
-    /// Returns whether a write-back that the mutation left out on the calling thread is still missing, so that a fence
-    /// by it is about to make up for the omission.
+    /// Returns whether a write-back that the mutation left out on the calling thread is still missing, so that the
+    /// thread's next fence makes up for the omission.
     pub(super) fn makes_up(&mut self) -> bool {
         let thread = self.thread();
         self.left_out.iter().any(|&(by, id, seq)| by == thread && self.is_pending(id, seq))
@@ -327,7 +327,7 @@ impl State {
         }
     }
 
-    /// Drops pending stores of a range whose pages were punched, and zeroes it everywhere.
+    /// Drops pending stores of a range whose pages were punched, and zeroes its persistent bytes and its shadow.
     pub(super) fn punch(&mut self, slot: usize, offset: usize, bytes: usize) {
         if !self.recording {
             return;

@@ -39,7 +39,7 @@ impl Sim {
             // SAFETY: inside the arena, aligned; bulk writes happen under the lock that the caller holds, and every
             // other store is atomic.
             let word = unsafe { &*start.add(at).cast::<AtomicU64>() };
-            // Relaxed: the caller's threads are ordered with their own stores.
+            // Relaxed: the caller orders this copy after the stores that it must contain.
             copy.extend_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
         }
         for at in len / 8 * 8..len {

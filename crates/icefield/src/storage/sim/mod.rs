@@ -12,7 +12,7 @@
 //!   independent.
 //! - [`Model::Disk`]: each 8-byte word has any of its versions since the last sync, independently of all other words.
 //! - Volatile words hold garbage in every image, whether after a crash or not.
-//! - A fence that may come later leaves its lines to the next `fence_deferred`.
+//! - A fence that may be deferred (`fence_later`) leaves its lines to the next `fence_deferred`.
 //! - A region's length is durable when `grow` returns, and so are punched pages.
 //!
 //! [`CrashPoint`] provides the images; [`Sim::on_event`] provides the moments. The simulator keeps a shadow of every
@@ -73,7 +73,7 @@ pub const HANG: &str = "hang: the operation exceeded its step budget";
 /// The beginning of the panic message when the mapping was changed without the medium's calls.
 pub const UNRECORDED: &str = "unrecorded store";
 
-/// Bits of `Inner::modes`: the work of the fast paths besides the access itself.
+/// Bits of `Inner::modes`: the work that an access has to do besides the access itself.
 mod mode {
     pub(super) const RECORD: u32 = 1;
     pub(super) const COUNT: u32 = 2;
@@ -293,8 +293,8 @@ impl Sim {
         self.state().is_left_out()
     }
 
-    /// Ends an operation of the calling thread. Returns the words that it has read, or read before a store, and that a
-    /// crash could still take back. Needs `detecting`.
+    /// Ends an operation of the calling thread. Returns the words that the operation read and that a crash can
+    /// still revert, or could revert when the operation stored something (`strict_stores`). Needs `detecting`.
     #[must_use]
     pub fn op_returned(&self) -> Vec<ReadAhead> {
         if self.modes() & mode::DETECT == 0 { Vec::new() } else { self.state().op_returned() }
@@ -332,13 +332,13 @@ impl Sim {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // A panic of the code under test leaves no incomplete change that an image could show.
+        // Poisoning is ignored: a panic of the code under test leaves no incomplete change that an image could show.
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     #[inline(always)]
     fn modes(&self) -> u32 {
-        // Relaxed: set once before the medium is shared, or a hint (`YIELD`).
+        // Relaxed: `YIELD` is a hint, and the other bits are set before the medium is shared.
         self.0.modes.load(Ordering::Relaxed)
     }
 }

@@ -56,7 +56,7 @@ impl fmt::Display for Site {
 #[derive(Clone, Debug, Default)]
 pub struct SiteLog(Arc<Mutex<Hits>>);
 
-/// By the address of the location and the kind: the site and the number of times that it was reached.
+/// Maps a location's address and a kind to the site, with the number of times that it was reached.
 type Hits = HashMap<(usize, SiteKind), (Site, u64)>;
 
 impl SiteLog {
@@ -70,7 +70,7 @@ impl SiteLog {
     #[must_use]
     pub fn sites(&self) -> Vec<(Site, u64)> {
         let mut merged = BTreeMap::new();
-        // A position in the code has several addresses when it was compiled several times.
+        // Code that was compiled several times has several `Location` addresses for one position.
         for (site, count) in self.0.lock().unwrap_or_else(PoisonError::into_inner).values() {
             *merged.entry(*site).or_insert(0) += count;
         }
@@ -78,7 +78,7 @@ impl SiteLog {
     }
 }
 
-/// A change of the effect of one site. All media that it is given to share it.
+/// A change of the effect of one site. All media that get the mutation share it.
 #[derive(Debug)]
 pub struct Mutation {
     site: Site,
@@ -112,7 +112,7 @@ impl Mutation {
     }
 }
 
-/// The medium's part: the log of sites and the mutation.
+/// The part of a medium's state that mutation uses: the log of sites, and the mutation.
 #[derive(Default)]
 pub(super) struct Mutator {
     pub(super) sites: Option<SiteLog>,
@@ -129,12 +129,12 @@ impl Mutator {
             .is_some_and(|mutation| mutation.site.kind == kind && mutation.site.is_at(at))
     }
 
-    /// Returns whether the store happens too early.
+    /// Returns whether the mutation makes the store happen too early.
     pub(super) fn store(&self, at: &'static Location<'static>) -> bool {
         self.hit(at, SiteKind::Store)
     }
 
-    /// Returns whether the flush has no effect; `effective` is true if it would have one without the mutation.
+    /// Returns whether the mutation cancels the flush. `effective`: the flush has an effect without the mutation.
     pub(super) fn flush(&self, at: &'static Location<'static>, effective: bool) -> bool {
         let skip = self.hit(at, SiteKind::Flush);
         if skip && effective {
@@ -143,7 +143,7 @@ impl Mutator {
         skip
     }
 
-    /// Returns whether the fence has no effect; `effective` as in `flush`.
+    /// Returns whether the mutation cancels the fence; `effective` as in `flush`.
     pub(super) fn fence(&self, at: &'static Location<'static>, effective: bool) -> bool {
         let skip = self.hit(at, SiteKind::Fence);
         if skip && effective {

@@ -37,7 +37,7 @@ pub struct SimOptions {
     /// The way to yield: the scheduler's yield, or a test's own choice of the thread that runs next.
     pub give_way: fn(),
     /// Refuse changes, as a table that is opened for reading only does. Stores made by opening and reading stay in
-    /// this medium, as they stay in private pages there.
+    /// this medium, as they stay in private pages on the real one.
     pub read_only: bool,
     /// The log of the sites in the code.
     pub sites: Option<SiteLog>,

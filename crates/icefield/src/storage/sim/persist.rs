@@ -1,4 +1,4 @@
-//! Flushes, fences and the life of the simulated medium.
+//! Flushes and fences of the simulated medium, and the calls that begin and end its use by a table.
 
 use std::panic::Location;
 use std::path::Path;

@@ -12,7 +12,7 @@ use crate::storage::region::Region;
 use crate::{Error, Result};
 
 impl Sim {
-    /// Returns a slot for a new region: one of a discarded region without handles, or the next one.
+    /// Returns a slot for a new region: that of a discarded region without handles, or else the next unused slot.
     fn new_slot(&self, state: &mut State, name: &'static str) -> usize {
         let Some((slot, used)) = state.abandoned() else { return state.add_region(name) };
         // SAFETY: inside the slot, and no region over it exists.

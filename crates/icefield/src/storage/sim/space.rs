@@ -19,7 +19,7 @@ use crate::storage::arch::LINE_BYTES;
 /// The choice of one image of a crash point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pick {
-    /// One of an enumerable space.
+    /// The image with this number, if the images can be enumerated.
     Nth(u64),
     /// No pending store survived.
     AllOld,
@@ -158,7 +158,7 @@ impl CrashSpace<'_> {
 /// Converts a pick into one content for each line.
 struct Choice {
     pick: Pick,
-    /// The rest of the pick's number, or the state of the generator.
+    /// The part of the pick's number that is not decoded yet, or the state of the generator.
     left: u64,
     chosen: usize,
     seed: u64,

@@ -20,7 +20,7 @@ use crate::storage::region::Region;
 /// The average number of mapped bytes that are compared with the shadow at each fence.
 const SHADOW_BYTES_PER_FENCE: usize = 1 << 17;
 
-/// The hook that examines crash points: each is a state, the event, and the lines that a mutation has reordered.
+/// The hook that examines crash points. It gets the state, the event, and the lines that a mutation has reordered.
 pub(super) type Observer = Box<dyn FnMut(&State, Event, Option<Reordered>) + Send>;
 
 /// The hook that is called for each line that is accessed.
@@ -84,7 +84,7 @@ pub(super) struct Observed {
 /// The activity of one thread since its last fence.
 pub(super) struct Thread {
     pub(super) id: ThreadId,
-    /// The lines flushed, each with the number of its newest store then.
+    /// The lines flushed, each with the number of its newest store at the time of the flush.
     pub(super) flushed: Vec<(LineId, u64)>,
     /// Words read before they were persistent.
     pub(super) observed: Vec<Observed>,
@@ -109,7 +109,7 @@ pub(super) struct State {
     pub(super) threads: Vec<Thread>,
     /// Lines whose fence was deferred to the next `fence_deferred`.
     pub(super) left: Vec<(LineId, u64)>,
-    /// Lines that would be durable, or flushed, without the mutation, each with the thread that left that out.
+    /// Lines that would be durable, or flushed, without the mutation; each with the thread of the cancelled call.
     pub(super) left_out: Vec<(usize, LineId, u64)>,
     pub(super) sync: SyncMode,
     pub(super) free_fences: bool,

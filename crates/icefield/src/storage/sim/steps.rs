@@ -5,16 +5,16 @@ use std::sync::atomic::Ordering;
 use super::{HANG, Sim, image, mode};
 use crate::storage::medium::SimHooks;
 
-/// Number of steps of other threads that a thread waits for: about those of a longer operation.
+/// The number of steps of other threads that `stand_back` waits for: about as many as a longer operation takes.
 const STEPS_APART: u64 = 500;
-/// The largest number of yields meanwhile.
+/// The largest number of yields in one call of `stand_back`.
 const WAITS_APART: u32 = 2_000;
 
 impl Sim {
     /// Counts one step towards the budget, and yields sometimes.
     #[inline(always)]
     pub(super) fn step(&self) -> u32 {
-        // Relaxed, and not one atomic step: a lost count is harmless.
+        // Relaxed, and a separate load and store: a lost count is harmless.
         let steps = self.0.steps.load(Ordering::Relaxed) + 1;
         self.0.steps.store(steps, Ordering::Relaxed);
         if steps > self.0.step_budget.load(Ordering::Relaxed) {
@@ -52,8 +52,8 @@ impl Sim {
         }
     }
 
-    /// Lets the other threads run for about one operation, or until they seem to wait: they may rely on lines that the
-    /// mutation has left out while these are still missing.
+    /// Lets the other threads run for about one operation, or until they seem to wait. So they can rely on lines whose
+    /// write-back the mutation has left out, before this thread makes up for it.
     #[cold]
     pub(super) fn stand_back(&self) {
         // Relaxed: an estimate.

@@ -312,7 +312,7 @@ fn exempt_regions_may_be_read_ahead() {
     in_turn(|| store(&sim, &region, 0, 1), second, || ());
 }
 
-/// Data, then its publication on another line: two stores, two flushes, two fences.
+/// Stores and persists a data word, then two publication words on another line: three stores, two flushes, two fences.
 fn publish(sim: &Sim, region: &Region) {
     store(sim, region, 0, 1);
     sim.flush_object(cell(region, 0));
@@ -359,7 +359,7 @@ fn mutations_add_exactly_the_images_that_the_site_forbids() {
     assert_eq!(mutated(SiteKind::Flush, 0), (with(&early), 1));
     assert_eq!(mutated(SiteKind::Fence, 0), (with(&early), 1));
     assert_eq!(mutated(SiteKind::Store, 0).0, right, "nothing stands before it");
-    // The first publication word before the fence; the second word also before the first.
+    // The first publication word moves before the fence; the second moves before the fence and before the first word.
     assert_eq!(mutated(SiteKind::Store, 1).0, with(&[[0, 1, 0]].into()));
     assert_eq!(mutated(SiteKind::Store, 2).0, with(&[[0, 0, 1], [1, 0, 1]].into()));
     assert_eq!(
@@ -426,7 +426,7 @@ fn punched_pages_are_zero_for_good() {
 fn recycled_memory_is_clean() {
     let pool = Pool::default();
     let options = || SimOptions { pool: pool.clone(), ..SimOptions::default() };
-    // One word is volatile, and of half the size: atomics of two sizes must not be mixed.
+    // Word 8 is left out: it is used as a volatile word of 32 bits, and atomics of two sizes must not be mixed.
     let durable = || (0..1024).filter(|&word| word != 8);
     for _ in 0..3 {
         let (sim, region) = sim_with(options(), 8192);

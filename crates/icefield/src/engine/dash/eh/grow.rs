@@ -14,7 +14,7 @@ use crate::engine::dash::split::MAX_CHAIN_TO_SPLIT;
 use crate::storage::Persist;
 
 /// Maximum number of directory entries per segment; a split that needs a larger directory lengthens a chain instead.
-/// Random hashes stay below 4; many equal hashes would double the directory without end.
+/// With random hashes the ratio stays below 4; many equal hashes would double the directory without end.
 const MAX_ENTRIES_PER_SEGMENT: u64 = 16;
 
 impl<A: Ablation> Eh<A> {

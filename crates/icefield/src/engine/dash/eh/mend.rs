@@ -17,7 +17,7 @@ struct Claim {
     /// The number of bits of `pattern` that its hashes share.
     depth: u32,
     pattern: u64,
-    /// Set if another segment has its records as well.
+    /// Set if the left neighbour may hold the segment's records as well.
     leaves: bool,
     id: u32,
 }

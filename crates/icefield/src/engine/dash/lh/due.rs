@@ -19,7 +19,8 @@ impl Lh {
         ensure_recovered(core, self, self.id(extent, child)).map(|_| ())
     }
 
-    /// Returns the link word of a segment that has been touched, after checking it against the segment's number.
+    /// Returns the link word of a segment that this session has recovered, after checking it against the segment's
+    /// number.
     fn link<T: Kinds>(&self, core: &Core<T>, extent: Extent, index: u64) -> Result<Link> {
         let id = self.id(extent, index);
         let (link, pattern) =
@@ -37,8 +38,8 @@ impl Lh {
         Ok(link)
     }
 
-    /// Splits the source of segment `index` if it has exactly the depth at which that split is due. Returns whether it
-    /// did.
+    /// Splits the source of segment `index` if the source has exactly the depth at which that split is due. Returns
+    /// whether it was split.
     fn give_birth<T: Kinds>(
         &self,
         core: &Core<T>,

@@ -47,7 +47,8 @@ impl Lh {
         let _alone = self.expanding.lock().unwrap_or_else(PoisonError::into_inner);
         let old = self.extent();
         let Some(new) = old.grown() else { return Ok(false) };
-        // After a crash the source's link word may still belong to a contraction of the same segment (`is_merged`).
+        // Recover the source first: after a crash its link word may still describe a contraction that removed the same
+        // segment (`is_merged`).
         ensure_recovered(core, self, self.id(old, extent::source(old.count())))?;
         let (array, within) = self.arrays.array_of(old.count());
         if within == 0 {

@@ -55,7 +55,7 @@ impl Lh {
             if index >= self.arrays.first() {
                 least = extent::birth_depth(index);
                 let source = core.link(self.id(extent, extent::source(index)));
-                // The final depth is stored at the end of a split, after its commit point.
+                // A split stores the final depth at its end, after its commit point.
                 let depth = |link: Link| link.depth + u32::from(link.state == State::Splitting);
                 if source.map_or(0, depth) < least {
                     continue;

@@ -95,10 +95,11 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(())
     }
 
-    /// The entries that receive records of a migration, or only its epoch.
+    /// Returns the targets of a migration: the entries that receive records, or only its epoch.
     fn places_of(&self, migration: &mut MigrationOf<'_, R, M>) -> Result<Vec<usize>> {
         let Migration { level, first, places, groups, epoch, dropped, .. } = migration;
-        // A record whose payload was freed is in no group. Its entry gets the epoch all the same.
+        // A record whose payload was freed is in no group, but its entry must get the epoch. So with payloads all
+        // entries do.
         let tells_all = epoch.is_some_and(|epoch| {
             epoch.is_round() || groups.left.len() == 1 || self.payloads.is_some()
         });
@@ -123,7 +124,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             let Migration { level, first, .. } = migrations[number];
             self.prefetch_entry(level, first + place as u64);
         }
-        // First, because further migrations would evict the entries from the medium's buffer.
+        // Makes room for all groups first, because further migrations would evict the entries from the medium's buffer.
         for &(number, place) in places {
             let migration = &mut migrations[number];
             loop {
@@ -142,7 +143,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             let added = groups.portion(place, self.shape).len();
             if epoch.is_some() || added > 0 {
                 let first = self.level_entry(*level, first + place as u64)?;
-                // The leaves hold these records already.
+                // If no records are left to append, only the epoch is stored, and that is in the first entry.
                 let tail = if added == 0 { first } else { self.tail_of(first)? };
                 let size = self.state(tail)?.size;
                 let epoch = epoch.unwrap_or(self.state(first)?.epoch);
@@ -287,7 +288,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(())
     }
 
-    /// The entry of a chain that takes records.
+    /// Returns the last entry of a chain, which takes further records.
     pub(super) fn tail_of<'a>(&'a self, first: EntryRef<'a>) -> Result<EntryRef<'a>> {
         match self.next_of(first)? {
             None => Ok(first),
@@ -397,7 +398,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             && (first + known(others)) * UPDATES_PART >= records.len()
     }
 
-    /// Adds a level below a full last-level entry, or an entry behind it. `grows`: the records are of new keys.
+    /// Adds a level below a full last-level entry, or an entry behind it. `grows` says that the records have new keys.
     fn extend_or_deepen(
         &self,
         held: &Held<'_, M>,

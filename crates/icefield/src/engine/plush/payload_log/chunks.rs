@@ -47,7 +47,7 @@ impl PayloadRef {
 pub(super) struct ChunkWord {
     pub(super) epoch: u64,
     pub(super) used: bool,
-    /// It belongs to the chunk before it.
+    /// The chunk belongs to the same run as the chunk before it.
     pub(super) continues: bool,
 }
 
@@ -100,7 +100,7 @@ impl ChunkState {
 pub(super) struct Chunk {
     /// [`ChunkState`].
     pub(super) state: AtomicU64,
-    /// Records to which no slot refers yet.
+    /// Number of records to which no slot refers yet.
     pub(super) pending: AtomicU32,
 }
 
@@ -126,7 +126,7 @@ impl Chunks {
         self.0.get(segment)?.get()?.get(at)
     }
 
-    /// Adds the chunks below a number.
+    /// Ensures that the states of the first `chunks` chunks exist.
     pub(super) fn extend(&self, chunks: u32) {
         let Some(last) = chunks.checked_sub(1) else { return };
         for (segment, chunks) in self.0.iter().enumerate().take(Self::place(last).0 + 1) {

@@ -31,7 +31,7 @@ pub(in crate::engine::plush) struct Known {
 
 /// A round in progress.
 pub(in crate::engine::plush) struct Round {
-    /// The hash from which on nothing is counted yet.
+    /// The hash at which the next range to be counted begins.
     pub(in crate::engine::plush) next: u64,
     /// Records counted.
     pub(in crate::engine::plush) records: u64,

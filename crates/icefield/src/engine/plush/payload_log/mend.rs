@@ -11,7 +11,8 @@ use crate::storage::Medium;
 
 /// Number of records of a chunk that are examined. The first one has the chunk's epoch, unless a crash lost it.
 const LOOKED_AT: usize = 8;
-/// Failed searches over all epochs after which only epochs of other chunks are tried: each computes a million hashes.
+/// Number of failed searches over all epochs, of a million hashes each, after which only epochs of other chunks are
+/// tried.
 const MOST_FAILURES: usize = 2000;
 /// Zeros are skipped in steps of this many bytes.
 const ZEROS: u64 = 4096;
@@ -77,7 +78,7 @@ impl PayloadLog {
         record.is_of(epoch).then(|| record.bytes.div_ceil(self.chunk_bytes) as u32)
     }
 
-    /// The epoch of a chunk by its first records, and the number of chunks that its first record spans.
+    /// Returns the latest epoch among a chunk's first records, and the number of chunks that the record with it spans.
     fn find(&self, storage: &impl Medium, chunk: u32, search: &mut Search) -> Option<(u64, u32)> {
         let (mut found, mut offset, mut looked_at) = (None, 0, 0);
         while offset < self.chunk_bytes && looked_at < LOOKED_AT {

@@ -64,7 +64,7 @@ impl PayloadLog {
                 Found::Spent => {}
             }
         }
-        // A session that writes less than a chunk also takes one step.
+        // Even a session that writes less than a chunk takes one step.
         self.taken.store(1, Relaxed);
         *self.lock_collection(storage) = Collection::of_unknown(seed);
         Ok(())
@@ -168,7 +168,7 @@ impl PayloadLog {
         Ok(start)
     }
 
-    /// Allocates the space of free chunks, which may be holes, also of a former session.
+    /// Allocates the space of free chunks, which this session or a former one may have given back.
     fn fill_holes(
         &self,
         storage: &impl Medium,
@@ -206,7 +206,7 @@ impl PayloadLog {
         storage.grow(&self.map, u64::from(chunks) * WORD_BYTES)?;
         self.chunks.extend(chunks);
         space.chunks = chunks;
-        // The chunks are free until the caller has stored their words. If that fails, other records may have them.
+        // The chunks are free until the caller has stored their words. If that fails, other records may take them.
         space.whole.extend(start..chunks);
         Ok(start)
     }
@@ -260,7 +260,7 @@ impl PayloadLog {
         // If the first chunk of a run is never taken again, the others are not either.
         if epoch < LAST_EPOCH {
             let returned = Arc::clone(&self.returned);
-            // A thread that holds this mutex only removes chunks from the list.
+            // No deadlock: a thread that holds this mutex only removes chunks from the list.
             guard.retire(move || unwaiting(&returned).extend(chunk..chunk + run));
         }
         Ok(())
@@ -302,7 +302,8 @@ impl PayloadLog {
         for &chunk in &space.whole {
             storage.flush_object(self.word(storage, chunk)?);
         }
-        // Y1: if a crash showed a chunk as used, or the first one of its run, its records would be missing.
+        // Y1: the words are durable before the space is given back. Otherwise a crash could show a chunk, or the first
+        // chunk of its run, as used although its records are gone.
         storage.try_fence()?;
         for run in idle.chunk_by(|a, b| a + 1 == *b) {
             let [from, to] = [run[0], run[0] + run.len() as u32]

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// Number of free chunks that are reserved for the collection. Without one, the collection could not move any record
-/// when there is no space.
+/// Number of free chunks that are reserved for the collection. Without one, the collection could not move any record if
+/// the medium is full.
 pub(in crate::engine::plush) const SPARE: usize = 1;
 
 /// The use of the chunks.
@@ -16,7 +16,7 @@ pub(super) struct Space {
     pub(super) whole: BTreeSet<u32>,
     /// Free chunks whose space was given back, or is known to be missing.
     pub(super) punched: BTreeSet<u32>,
-    /// Full chunks; of a run only the first.
+    /// Full chunks. Of a run, which is several consecutive chunks, only the first is listed.
     pub(super) full: BTreeSet<u32>,
     /// Number of chunks of each run of more than one.
     pub(super) runs: BTreeMap<u32, u32>,

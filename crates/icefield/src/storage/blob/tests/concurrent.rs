@@ -1,17 +1,18 @@
-//! Readers, writers and the scan at once.
+//! Readers, writers and the scan run at the same time.
 
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use super::*;
 
 const SLOTS: usize = 24;
-/// Sessions, steps of each writer in a session, and the least number of reads in all. Fewer under Miri, which is slow.
+/// The numbers of sessions, of steps of each writer in a session, and of reads at least. Smaller under Miri, which is
+/// slow.
 const SESSIONS: u64 = if cfg!(miri) { 2 } else { 30 };
 const STEPS: u64 = if cfg!(miri) { 20 } else { 300 };
 const MIN_READS: u64 = if cfg!(miri) { 10 } else { 1_000 };
 const WRITERS: u64 = 3;
 
-/// Content that can be verified without a model: the first eight bytes are the seed of the rest.
+/// Content that can be verified without a model: the first eight bytes are the seed of the other bytes.
 fn marked(seed: u64) -> Vec<u8> {
     let mut bytes = content(seed, 8 + (seed % 700) as usize);
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
@@ -94,7 +95,7 @@ fn a_retire_that_comes_late_finds_nothing() {
     std::thread::scope(|scope| {
         let scan = || {
             toy.store.make_room(&*storage, &toy).unwrap();
-            // The remover is still pinned, so the block must not be handed out however many blocks are allocated.
+            // The remover's guard is still pinned, so no allocation may return the block.
             (0..SLOTS)
                 .filter(|&slot| slot != 3)
                 .for_each(|slot| toy.put(slot, &content(9, 100)).unwrap());

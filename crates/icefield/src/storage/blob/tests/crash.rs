@@ -8,7 +8,7 @@ use crate::storage::sim::{
 };
 
 const SLOTS: usize = 6;
-/// The largest number of images of one crash point; spaces up to twice that size are enumerated.
+/// The number of images sampled at one crash point. If at most twice this number exist, all of them are checked.
 const IMAGES: u64 = 12;
 
 /// The content that must survive a crash at this moment.
@@ -93,8 +93,8 @@ fn look_at(point: &CrashPoint<'_>, promise: &Mutex<Promise>, pool: &Pool, seed: 
     }
 }
 
-/// Runs one session of a few operations on `image`, and checks images at every crash point. Returns a crash image of
-/// its middle.
+/// Runs one session of a few operations on `image`, and checks images at every crash point. Returns a crash image taken
+/// in the middle of the session.
 fn session(
     image: &Image,
     promise: &Arc<Mutex<Promise>>,
@@ -159,8 +159,8 @@ fn session(
     }))
 }
 
-/// Runs three sessions, the second and third on crash images of the one before. Returns the number of images, or the
-/// fault.
+/// Runs three sessions; the second and the third start from a crash image of the previous one. Returns the number of
+/// images checked, or the fault.
 fn history(
     seed: u64,
     pool: &Pool,

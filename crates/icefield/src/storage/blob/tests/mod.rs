@@ -40,7 +40,7 @@ pub(super) fn content(seed: u64, len: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Slot `i` holds a blob with owner `i`.
+/// A table in which slot `i` holds a blob with owner `i`.
 pub(super) struct Toy<M: Medium> {
     pub storage: Arc<M>,
     pub store: BlobStore,
@@ -77,7 +77,7 @@ impl<M: Medium> Toy<M> {
         Ok(Self { storage, store, reclaimer, slots: region, locks })
     }
 
-    /// One line each, so that a crash leaves any combination of slots.
+    /// Each slot has a line to itself, so that a crash can leave any combination of old and new slots.
     fn slot(&self, i: usize) -> &Cell64 {
         self.slots.at((i * LINE_BYTES) as u64).expect("inside")
     }
@@ -149,7 +149,7 @@ impl<M: Medium> Toy<M> {
     /// Scans everything and checks that each chunk is accounted for: only referenced blocks are owned, all others are
     /// free.
     pub fn check_nothing_lost(&self) {
-        // Twice: the dead blocks that the first call finds are given back by its end.
+        // Twice: the first call frees the dead blocks that it finds only at its end.
         self.store.make_room(&*self.storage, self).expect("room");
         self.store.make_room(&*self.storage, self).expect("room");
         self.check();
@@ -178,7 +178,7 @@ impl<M: Medium> Toy<M> {
     }
 }
 
-/// Checks that every chunk is used or free, every block owned or free, and that owned blocks have `live_bytes`.
+/// Checks that every chunk is used or free, every block is owned or free, and owned blocks have `live_bytes` in all.
 fn account(shared: &Shared, live_bytes: u64) {
     assert_eq!(shared.unscanned.load(Ordering::Relaxed), 0);
     assert_eq!(shared.used_bytes.sum(), live_bytes as i64);

@@ -1,4 +1,4 @@
-//! One thread, compared with a plain map.
+//! One thread uses the store; its results are compared with those of a plain map.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use super::super::space::map_word;
 use super::*;
 use crate::storage::{Mapped, MappedOptions, Regions, superblock};
 
-/// Returns a length: mostly small, of every class, sometimes larger than a chunk.
+/// Returns a random length: mostly small, over all classes, and sometimes longer than a chunk.
 fn length(choices: &mut Choices) -> usize {
     match choices.below(20) {
         0 => 0,
@@ -250,7 +250,7 @@ fn plenty_of_free_space_goes_back_to_the_file_system() {
     }
 }
 
-/// Bytes of chunks that are used.
+/// Returns the number of bytes in chunks that are used.
 fn used_chunk_bytes(toy: &Toy<Plain>) -> u64 {
     let stats = toy.store.stats();
     let shared = &toy.store.shared;
@@ -334,7 +334,7 @@ fn a_run_over_chunks_in_use_is_refused() {
         word(inside).store(&*storage, FREE, Ordering::Relaxed);
     }
     let toy = Toy::open(Arc::clone(&storage), TINY, 40).unwrap();
-    // In use although its word is FREE: as after all its blocks were given back and others taken.
+    // The session uses this chunk although its word is FREE.
     *lock(toy.store.shared.chunks.get(number + 2)) = Chunk::Vacant;
     toy.store.make_room(&*storage, &toy).unwrap();
     assert!(matches!(*lock(toy.store.shared.chunks.get(number)), Chunk::Unscanned));

@@ -38,7 +38,7 @@ impl RegionFile {
             return Ok(());
         }
         let fault = |errno| Failure::from(error(&self.path, errno, 0));
-        // Relaxed: a thread that stores to the range later has learnt from this thread that it is free.
+        // Relaxed: a thread that stores to the range later is ordered after this thread, which freed the range.
         self.has_holes.store(true, Ordering::Relaxed);
         let given_back = match (&self.file, self.backing) {
             (Some(file), Backing::Shared | Backing::SharedSync) => {
@@ -65,7 +65,7 @@ impl RegionFile {
         Ok(())
     }
 
-    /// Reserves space again for a range that may have been punched, or copied with holes.
+    /// Reserves space again for a range that may contain holes, from punching or from a copy of the file.
     pub(in crate::storage::mapped) fn reserve(
         &self,
         setting: &Setting<'_>,
@@ -116,7 +116,7 @@ impl RegionFile {
         let (Some(file), Backing::Shared | Backing::SharedSync) = (&self.file, self.backing) else {
             return Ok(());
         };
-        // Relaxed: this thread has learnt from the one that punched the range that it is free.
+        // Relaxed: this thread is ordered after the one that punched the range and made it available.
         if range.is_empty() || !self.has_holes.load(Ordering::Relaxed) {
             return Ok(());
         }

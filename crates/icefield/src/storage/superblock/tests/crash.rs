@@ -9,7 +9,7 @@ use crate::storage::sim::{
     CrashPoint, Image, Model, Mutation, Pick, Sim, SimOptions, Site, SiteKind, SiteLog,
 };
 
-/// Spaces up to this size are enumerated; larger ones are sampled.
+/// If a crash point has at most this number of images, all are checked; otherwise, a sample.
 const ENUMERATED: u64 = 512;
 const SAMPLES: u64 = 32;
 
@@ -154,6 +154,6 @@ fn every_flush_and_fence_is_needed() {
             None => {}
         }
     }
-    // Two flushes and two fences of sealing, two of each of a session, and the order of the magic.
+    // Creation needs two flushes, two fences and the order of the magic; a session needs two flushes and two fences.
     assert!(needed >= 9, "{needed} of {:?}", log.sites());
 }

@@ -128,7 +128,7 @@ fn names_have_their_bounds() {
     assert_eq!(read(&storage).unwrap().1, longest);
     let too_long = Identity { design: "d".repeat(97), ..identity() };
     assert!(matches!(seal(&storage, &region, &too_long), Err(Error::InvalidOption { .. })));
-    // A length that extends beyond the place of its name, under a valid checksum.
+    // A name length that exceeds the space reserved for the name, under a valid checksum.
     let first = copies(&storage, &region).unwrap()[0];
     let mut bytes = load(&storage, first);
     bytes[LENGTHS_AT] = 200;
