@@ -1,6 +1,6 @@
 //! Peers under measurement: competitors behind the interface of `icefield-peers`.
 //!
-//! A peer gets the same keys in the same order, in arrays as long as our batches: one key per call under `none`.
+//! A peer gets the same keys in the same order, in arrays as long as our batches: one key per call with `--batch none`.
 //! How it processes an array is up to the peer. A mixed batch is passed on by kind, one array for each.
 //!
 //! A peer lives either in memory or in files; those in files run on `--medium disk` only. A peer in files has two

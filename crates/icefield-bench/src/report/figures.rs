@@ -113,8 +113,8 @@ const SWEEPS: [&str; 12] = [
     "phase",
 ];
 
-/// Plots throughput over the field in which the rows differ: the point of a sweep, the batch, the number of
-/// records, else threads.
+/// Plots throughput over a field that the experiment determines: the point of a sweep, the batch, the number of
+/// records, the table or the loop; otherwise threads.
 fn speed(rows: &[&Row]) -> Plot {
     let differ = |of: &dyn Fn(&Row) -> String| {
         rows.iter().map(|row| of(row)).collect::<BTreeSet<_>>().len() > 1

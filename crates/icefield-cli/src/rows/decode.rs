@@ -10,7 +10,7 @@ use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use super::row::Input;
 use icefield_console::failure::Failure;
 
-/// Formats without rows, by their first bytes, and the advice for a file of each.
+/// Formats that cannot be loaded, by their first bytes, and the advice for a file of each.
 const OTHERS: &[(&[u8], &str)] = &[
     (
         b"PAR1\x15",

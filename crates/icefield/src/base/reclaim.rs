@@ -335,7 +335,7 @@ impl Drop for Reclaimer {
     }
 }
 
-/// Protects all objects that the thread has reached: none is reclaimed while the guard lives.
+/// Protects all objects that the thread reaches while the guard lives: none is reclaimed before the guard is dropped.
 #[must_use = "nothing is protected once the guard is dropped"]
 pub struct Guard<'a> {
     reclaimer: &'a Reclaimer,

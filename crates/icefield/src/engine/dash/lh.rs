@@ -431,7 +431,7 @@ impl Directory for Lh {
 
     fn spare<T: Kinds>(&self, core: &Core<T>) -> Result<(Vec<u32>, u64)> {
         let extent = self.extent();
-        // Counts both places of the first array.
+        // The first array has two places in the file of segments, and this counts both.
         let end = self.arrays.first() + self.segments(core);
         let spare =
             (0..end as u32).filter(|&id| self.index(extent, id).is_none() || core.marks.is_due(id));

@@ -85,7 +85,7 @@ impl<T: Kinds> Core<T> {
         self.emptied(self.segment(id)?, fresh, None)
     }
 
-    /// Locks a segment without an owner and removes its records; nothing of this is durable yet.
+    /// Locks a segment that has no owner, and removes its records. The removals are not durable yet.
     fn emptied<'a>(
         &'a self,
         segment: Segment<'a>,

@@ -182,7 +182,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         while let Some(next) = self.next_of(first)? {
             let State { epoch, .. } = self.state(next)?;
             self.store_state(next, State { size: 0, epoch });
-            // P8: the records are in the first entry.
+            // P8: the size 0 is durable before the entry leaves the chain. Its records are in the first entry by now.
             self.storage.try_fence()?;
             self.unchain(first, next)?;
         }
@@ -219,7 +219,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         for entry in entries {
             self.wipe_entry(entry.id, empty)?;
         }
-        // Before P21: a level that is added later finds these entries empty.
+        // The entries are durably empty before P21 removes their level: a level that is added later finds them empty.
         self.storage.try_fence()
     }
 

@@ -298,8 +298,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(())
     }
 
-    /// Checks the next full chunks, and frees those of which half is garbage. For a table that was just opened: the
-    /// session may end before its first round does.
+    /// Checks the next full chunks, and frees those of which half is garbage. Used until the first round after the open
+    /// ends, because the session may end before that.
     fn look(&self, payloads: &PayloadLog, collection: &mut Collection) -> Result<()> {
         for _ in 0..LOOKS {
             let Some(chunk) = payloads.full_from(&self.storage, collection.look_at) else { break };

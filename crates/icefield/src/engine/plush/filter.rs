@@ -1,11 +1,11 @@
 //! The partitioned Bloom filter of an entry (§4.1), bit-sliced: the buckets that may hold a key are the conjunction
-//! of six half words of one line.
+//! of six rows of one line. A row has 16 bits, so a line has 32 of them.
 //!
-//! A hash selects one of the six lines, six of its 32 half words (rows), and a rotation for each of them. A row has
-//! one bit for each bucket, starting at the rotation. So a search reads one line and needs no loop over buckets.
-//! Because of the rotations, a bucket with many keys of one line sets bits all over the line instead of filling only
-//! its own. With twelve bits for each record, a full entry has a false positive for one absent key in 17, a half full
-//! entry for one in 500.
+//! A hash selects one of the six lines, six of its rows, and a rotation for each of them. A row has one bit for each
+//! bucket, starting at the rotation. So a search reads one line and needs no loop over buckets. Because of the
+//! rotations, a bucket with many keys of one line sets bits all over the line instead of filling only its own. With
+//! twelve bits for each record, a full entry has a false positive for one absent key in 17, a half full entry for one
+//! in 500.
 
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -24,8 +24,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         self.settle_runs(&provided)
     }
 
-    /// Gives each entry the runs for its number of records. Flushed; completed by [`Core::settle_runs`], or by
-    /// [`Core::end_runs`] after a fence. Runs of a class share their fences.
+    /// Gives each entry the runs that its number of records needs. All runs of one size class share their fences. The
+    /// stores are flushed; [`Core::settle_runs`] completes them, or [`Core::end_runs`] after a fence.
     pub(super) fn provide<'a>(
         &self,
         needs: impl Iterator<Item = (EntryRef<'a>, usize)> + Clone,

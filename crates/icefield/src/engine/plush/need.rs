@@ -107,7 +107,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
         // A batch continues after a call whose sync failed.
         self.storage.check_writable()?;
-        // Readers wait: a crash may still leave the key.
+        // Readers wait until the marks are durable: after a crash before that, the key may be present.
         held.begin_change();
         let marked = self.mark_levels(&held, probe).and_then(|levels| {
             let root = self.mark_root(&held, probe)?;

@@ -63,7 +63,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         if self.root_words()?.together.load(&self.storage, Acquire) == 0 {
             return Ok(true);
         }
-        // A record that has arrived had its payload, which may have been freed since.
+        // A record that was migrated to a level had its payload then. The payload may have been freed since.
         Ok(self.has_arrived(self.hash_of(record), epoch)?
             || payloads.fault(&self.storage, record.reference()).is_none())
     }

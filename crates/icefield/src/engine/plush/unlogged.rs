@@ -21,8 +21,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         self.fits(probe, value)?;
         let value = self.write_payload(probe, value)?;
         if self.payloads.is_some() {
-            // A thread that moves the record later fences only its own lines; it calls `fence_deferred` for the lines
-            // of this record.
+            // Another thread may migrate the record. Its own fence does not cover lines that this thread flushed, so
+            // it calls `fence_deferred`, which covers those of `fence_later`.
             self.storage.fence_later().inspect_err(|_| self.finish_payload(value))?;
         }
         let record = RecordOf::<R> { key: self.key_words(probe), value, dead: false };
