@@ -25,7 +25,7 @@ mod installed {
     }
 
     impl Installed {
-        /// Returns the directories of its headers and of its libraries, in addition to the usual ones.
+        /// Returns the directories to search for the headers and for the library, in addition to the usual ones.
         pub fn places(&self) -> (Vec<PathBuf>, Vec<PathBuf>) {
             println!("cargo::rerun-if-env-changed={}", self.variable);
             if let Some(dir) = std::env::var_os(self.variable) {
@@ -95,7 +95,7 @@ mod cpp {
         },
     ];
 
-    /// The functions of `icefield_peer.h`, which each shim exports with a prefix of its own.
+    /// The functions of `icefield_peer.h`, which each shim exports with its own prefix.
     const FUNCTIONS: [&str; 7] =
         ["create", "destroy", "insert", "get", "update", "remove", "insdel"];
 
@@ -138,8 +138,8 @@ mod kv {
         variable: "ICEFIELD_ROCKSDB_DIR",
     };
 
-    /// RocksDB's functions are declared in `src/kv/rocksdb_c.rs`; preprocessing its header only checks that it is
-    /// installed.
+    /// RocksDB's header is preprocessed only to check that RocksDB is installed: its functions are declared in
+    /// `src/kv/rocksdb_c.rs`.
     pub fn build() {
         println!("cargo::rerun-if-changed=src/kv/rocksdb.c");
         let (headers, libraries) = ROCKSDB.places();

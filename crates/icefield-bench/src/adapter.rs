@@ -10,7 +10,7 @@ use crate::prelude::*;
 use crate::stats::Histogram;
 use crate::table::updates;
 
-/// Buffers of a run, which a call fills and the next one reuses.
+/// Buffers that a call fills. Later calls of the same run reuse them.
 #[derive(Default)]
 pub(crate) struct Scratch<K: Key> {
     keys: Vec<K>,
@@ -22,7 +22,7 @@ pub(crate) struct Scratch<K: Key> {
     pub words: Vec<u64>,
 }
 
-/// The interface between the loops and a table. Each call adds its answer to a tally.
+/// The interface between the loops and a table. Each call adds its answers to the tally `t`.
 pub(crate) trait Adapter {
     /// The type of the keys in the buffers of [`Scratch`].
     type Key: Key + Default;
@@ -39,7 +39,7 @@ pub(crate) trait Adapter {
         t: &mut Tally,
     ) -> Result<()>;
 
-    /// Makes a batch of calls of several kinds in order. A table without such batches gets the calls one by one.
+    /// Makes a batch of calls of several kinds in order. By default, the calls are made one by one.
     fn mixed(&self, ops: &[Mixed], s: &mut Scratch<Self::Key>, t: &mut Tally) -> Result<()> {
         ops.iter().try_for_each(|op| self.single(op.call, op.key, s, t))
     }
@@ -51,18 +51,18 @@ pub(crate) trait Adapter {
         self.one(Call::Remove, key, s, t)
     }
 
-    /// Makes [`Call::InsDel`] for a batch of keys.
+    /// Makes [`Call::InsDel`] for a batch of keys: inserts all keys, then removes all of them.
     fn insdel_many(&self, keys: &[u64], s: &mut Scratch<Self::Key>, t: &mut Tally) -> Result<()> {
         self.many(Call::TryInsert, keys, s, t)?;
         self.many(Call::Remove, keys, s, t)
     }
 
-    /// Returns the number of keys to pass at once.
+    /// Returns the number of keys to pass in one call.
     fn chunk(&self, batch: Batch) -> usize {
         batch.size()
     }
 
-    /// Returns the error of a failed call whose own return type has no error.
+    /// Returns an error if an earlier call failed whose return type has no error.
     fn failure(&self) -> Result<()> {
         Ok(())
     }
@@ -96,7 +96,7 @@ pub(crate) trait Adapter {
 
     fn run(&self, call: Call, keys: &[u64], batch: Batch) -> Result<Tally> {
         let (mut s, mut t) = (Scratch::default(), Tally::default());
-        /// A loop for each call, in which the call is a constant.
+        /// Expands to one loop for each call, so that the call is a constant in its loop.
         macro_rules! each {
             ($($one:ident)*) => {
                 match call {
@@ -121,8 +121,9 @@ pub(crate) trait Adapter {
         self.failure().map(|()| t)
     }
 
-    /// Makes [`Call::PutHeavy`] for a batch: the reads, then the updates. The split is branch-free, because the kind
-    /// of each operation is unpredictable. `mixed` and the transactions measure mixed batches.
+    /// Makes [`Call::PutHeavy`] for a batch: first all reads, then all updates. The keys are separated without
+    /// branches, because the kind of each operation is unpredictable. Batches that mix the two kinds are measured by
+    /// `mixed` and by the transaction benchmarks.
     fn put_heavy(&self, keys: &[u64], s: &mut Scratch<Self::Key>, t: &mut Tally) -> Result<()> {
         let mut split = std::mem::take(&mut s.words);
         split.resize(2 * keys.len(), 0);
@@ -174,7 +175,7 @@ fn plain(call: Call, key: u64) -> Call {
     }
 }
 
-/// Passes each plain call that an operation consists of to `each`.
+/// Calls `each` for every plain call that the operation `op` consists of.
 #[inline(always)]
 pub(crate) fn expand(op: Mixed, mut each: impl FnMut(Call, u64)) {
     if op.call == Call::InsDel {
@@ -225,7 +226,7 @@ macro_rules! bench_table {
 }
 
 bench_table!(Shared<A>, A: Send Sync, this => this.0, this.0.index());
-// A single-threaded table, behind a lock that is taken once per array of keys.
+// A single-threaded table behind a lock, which each call of `BenchTable` takes once for its whole array of keys.
 bench_table!(Mutex<A>, A: Send, this => this.lock().unwrap_or_else(PoisonError::into_inner), {
     let _ = this;
     None
@@ -345,7 +346,7 @@ adapter!([T: Table<Key = u64, Value = u64>] Words<T>, u64, word, words, fallible
 adapter!([T: Table<Key = u128, Value = u64>] Wide<T>, u128, wide, wides, fallible);
 adapter!([] Single, u64, word, words, infallible);
 
-/// Appends the operations of a call. Matches on the call only once, because the branch is unpredictable in a mixed
+/// Appends the operations of a call. The only match is on the call, because this branch is unpredictable in a mixed
 /// batch.
 #[inline(always)]
 fn push<K>(calls: &mut Vec<Op<'static, K, u64>>, Mixed { call, key: word }: Mixed, key: K)

@@ -120,8 +120,8 @@ pub struct Args {
     /// Measure once, with at most 4 million keys, 1 million operations and three points per sweep
     #[arg(long)]
     pub quick: bool,
-    /// The program and the first arguments that start this command in a child process, for `recovery` and
-    /// `join-share`; empty means this program.
+    /// The program, and the arguments before the command's own, with which `recovery` and `join-share` start child
+    /// processes. If empty, they start this program.
     #[arg(skip)]
     pub program: Vec<OsString>,
 }
@@ -142,7 +142,7 @@ impl Args {
         if self.small_pages { HugePages::Never } else { HugePages::Growth }
     }
 
-    /// Returns the program and the first arguments that start this command in a child process.
+    /// Returns the program and its first arguments for a child process; see [`Args::program`].
     pub(crate) fn this_program(&self) -> Outcome<Vec<OsString>> {
         if !self.program.is_empty() {
             return Ok(self.program.clone());
@@ -153,7 +153,7 @@ impl Args {
     }
 }
 
-/// The options without a program around them.
+/// A parser for the options alone, without a program's name and help.
 #[derive(clap::Parser)]
 struct Only {
     #[command(flatten)]
@@ -177,8 +177,8 @@ pub enum Batch {
     Stream,
 }
 
-/// Operations per call under [`Batch::Stream`]: enough to hide the filling of the ring, few enough for the L1
-/// cache.
+/// Operations per call under [`Batch::Stream`]. They are enough to make the time to fill the table's prefetch ring
+/// negligible, and few enough for their arguments to stay in the L1 cache.
 const STREAM_CHUNK: usize = 1024;
 
 impl Batch {

@@ -1,5 +1,5 @@
-//! A simulated cache for machines whose hardware counters are not accessible: a first and a last level, each
-//! set-associative with LRU replacement. It does no prefetching, and sees only the accesses passed to it.
+//! A simulated cache for machines whose hardware counters are not accessible. It has a first and a last level, each
+//! set-associative with LRU replacement. It counts only the accesses passed to it and does no prefetching.
 
 const LINE_BYTES: u64 = 64;
 
@@ -68,7 +68,7 @@ impl Caches {
     }
 }
 
-/// Sets of lines, each in the order of use, most recent first.
+/// A cache level: sets of lines. The lines of a set are in the order of their last use, the most recent first.
 struct Level {
     sets: Vec<Vec<u64>>,
     ways: usize,
@@ -83,7 +83,7 @@ impl Level {
     /// Returns whether the line is cached, and caches it.
     fn holds(&mut self, line: u64) -> bool {
         let count = self.sets.len() as u64;
-        // Folds in the upper half, because lines of different regions differ there.
+        // The upper half of the line number takes part, because lines of different regions differ there.
         let set = &mut self.sets[((line ^ line >> 32) % count) as usize];
         let found = set.iter().position(|known| *known == line);
         match found {

@@ -1,4 +1,4 @@
-//! The choice of tables by the options, and of the bare loop that bounds a call.
+//! Selects tables from the options, and the bare loop that bounds the speed of a call.
 
 use crate::designs::DESIGNS;
 use crate::limit::{Loop, Pace};
@@ -56,7 +56,7 @@ pub(crate) fn chosen_designs(args: &Args) -> Outcome<Vec<DesignRef>> {
     args.tables.iter().map(find).collect()
 }
 
-/// Returns the pace of a bare loop that hides latency as a table does under `batch`.
+/// Returns the pace of a bare loop: the loop hides memory latency in the same way as a table does under `batch`.
 pub(crate) fn pace(batch: Batch) -> Pace {
     match batch {
         Batch::None => Pace::Single,
@@ -65,7 +65,7 @@ pub(crate) fn pace(batch: Batch) -> Pace {
     }
 }
 
-/// Returns the loop that bounds `call` on `medium`; `None` where a bare loop gives no meaningful bound.
+/// Returns the bare loop whose speed bounds that of `call` on `medium`; `None` if no loop is a meaningful bound.
 pub(crate) fn ceiling(call: Call, medium: Medium, batch: Batch) -> Option<Loop> {
     match (call, medium) {
         (_, Medium::Disk | Medium::Sim) => None,

@@ -4,9 +4,9 @@
 //! batch, medium, distribution). Rows with equal parameters, such as the points of a sweep, are paired in file
 //! order. Three kinds of figures are compared:
 //!
-//! - **Speed.** As a share of the ceiling, where both rows have one, because a slower machine slows both; else in
-//!   operations per second. The noise band is the larger of the two rows' spread over their repeats and
-//!   [`LEAST_NOISE`]. A difference outside the band is a change.
+//! - **Speed.** If both rows have a ceiling, speeds are compared as shares of it, because a slower machine slows both;
+//!   otherwise in operations per second. The noise band is the largest of [`LEAST_NOISE`] and the spread of each row's
+//!   repeats. A difference outside the band is a change.
 //! - **Counts** of lines, flushes, fences and blocks are free of noise: any difference beyond rounding is a change.
 //! - **Space**: bytes per record, likewise.
 
@@ -21,7 +21,7 @@ use crate::Outcome;
 use crate::results::read;
 use crate::row::{PM_FIELDS, Row};
 
-/// The least noise band: two runs do not agree better than this, even if their repeats do.
+/// The least noise band. Two runs may differ by this share even if the repeats within each run agree better.
 const LEAST_NOISE: f64 = 0.05;
 /// The noise band of counts, which are means over operations, rounded to four decimals.
 const COUNT_NOISE: f64 = 0.002;
@@ -76,7 +76,7 @@ impl fmt::Display for Change {
     }
 }
 
-/// The changes between two runs, and the rows that only one of them has.
+/// The changes between two runs, and the rows that are in only one of them.
 #[derive(Debug, Default)]
 pub(crate) struct Comparison {
     changes: Vec<Change>,

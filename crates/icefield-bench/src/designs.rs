@@ -1,9 +1,8 @@
 //! Every table that can be measured. A new one is a [`Design`] here and a line in [`DESIGNS`].
 //!
-//! Among them are forms of Dash-EH without some of its techniques, to measure the gain from each technique (Dash Figs 9
-//! to 11 and 13), and a replacement for the paper's baseline. Each form is the same table, compiled without a technique
-//! in its searches and in its choice of buckets. Writers still maintain fingerprints and overflow metadata, so inserts
-//! are not compared.
+//! Some designs are forms of Dash-EH that lack a technique, to measure its gain (Dash Figs 9 to 11 and 13). One of them
+//! replaces the paper's baseline, CCEH. Each form is the same table, compiled without the technique in its searches and
+//! in its choice of buckets. Writers still maintain fingerprints and overflow metadata, so inserts are not compared.
 
 use std::sync::Mutex;
 
@@ -51,14 +50,14 @@ macro_rules! at {
     };
 }
 
-/// Compares keys without fingerprints, and follows references without comparing their hash bits.
+/// Compares keys without fingerprints, and reads keys stored by reference without comparing hash bits first.
 pub(crate) struct NoFingerprints;
 /// Searches the stash whenever a key is in neither bucket.
 pub(crate) struct NoOverflow;
 /// Searches without fingerprints and without overflow metadata.
 pub(crate) struct NoFilters;
-/// Searches lock their buckets, as writers do. They write the lines that reader-writer locks would write, but
-/// exclude each other in a bucket.
+/// Searches lock their buckets, as writers do. Like reader-writer locks, this writes to the lines that hold the locks,
+/// but searches in the same bucket exclude each other.
 pub(crate) struct ReadLocks;
 /// A record has a single possible bucket.
 pub(crate) struct HomeOnly;
@@ -94,7 +93,7 @@ pub(crate) const WIDE_BYTES: usize = 16;
 const DASH_COSTS: &[(usize, usize, usize)] = &[
     // The first lines of two buckets, and the record's line.
     (3, 0, 0),
-    // No fingerprint matches in 99 of 100 cases.
+    // No fingerprint matches in 99 of 100 cases, so no record is read.
     (2, 0, 0),
     // The record, then the metadata.
     (2, 2, 2),
@@ -107,7 +106,8 @@ const DASH_COSTS: &[(usize, usize, usize)] = &[
     (3, 1, 1),
 ];
 
-/// Returns Dash that grows by `P`. It relies on the order of stores within a line, which a disk does not keep.
+/// Returns a design of Dash whose directory is `P`. Disks are not supported, because Dash relies on the order of stores
+/// within a line, which a disk does not preserve.
 const fn dash<P: Directory>(name: &'static str) -> Design {
     let maker = Maker::Ours { create: create_dash::<P>, open: open_dash::<P>, build: None };
     Design {
@@ -120,7 +120,7 @@ const fn dash<P: Directory>(name: &'static str) -> Design {
     }
 }
 
-/// Returns Dash-EH without some techniques, with keys of either size. It has no documented costs.
+/// Returns a form of Dash-EH that lacks some techniques, with keys of 8 or 16 bytes. It has no documented costs.
 const fn ablated<A: Ablation>(name: &'static str) -> Design {
     Design {
         is_usual: false,
@@ -193,21 +193,22 @@ static ICEBERG: Design = iceberg(&[Medium::Pmem, Medium::Memory, Medium::Process
 pub(crate) static ICEBERG_IN_MEMORY: Design =
     iceberg(&[Medium::Memory, Medium::Pmem, Medium::Process, Medium::Sim]);
 
-/// Returns IcebergHT. It relies on the order of stores within a line, which a disk does not keep.
+/// Returns a design of IcebergHT. Disks are not supported, because IcebergHT relies on the order of stores within a
+/// line, which a disk does not preserve.
 const fn iceberg(media: &'static [Medium]) -> Design {
     let maker = Maker::Ours { create: create_iceberg, open: open_iceberg, build: None };
     Design {
         media,
         offers_yards: true,
         recovers_on_threads: true,
-        // The costs in the header of `icefield::iceberg`, plus the line of fingerprints in DRAM. The fingerprints of
-        // the back buckets take an eighth of that memory and are not counted.
+        // The costs in the header of `icefield::iceberg`, plus the line of front-yard fingerprints in DRAM. The
+        // fingerprints of the back yard take an eighth of the memory of those of the front yard and are not counted.
         costs: &[
             // The fingerprints, and the record's line.
             (2, 0, 0),
-            // No fingerprint matches in seven of ten cases.
+            // No fingerprint matches in seven of ten cases, so no record is read.
             (1, 0, 0),
-            // The fingerprints; the record.
+            // One line of fingerprints is read, and the record's line is written.
             (1, 1, 1),
             (1, 1, 1),
             // The update of one word in place.
@@ -245,12 +246,12 @@ static PLUSH: Design = Design {
     offers_levels: true,
     // The costs in the header of `icefield::plush` for a table with two levels, plus the lines of the root entry.
     costs: &[
-        // The root entry's line and fingerprints; two filters, a state word, and the bucket.
+        // Read: the root entry's line and fingerprints, two filters, a state word, and the bucket.
         (7, 0, 0),
-        // No filter contains the key.
+        // No filter contains the key, so no bucket is read.
         (4, 0, 0),
         (4, 1, 1),
-        // The log record; a blind put does not search.
+        // Only the log record is written; a blind put does not search the levels.
         (2, 1, 1),
         (7, 1, 1),
         // Both writes; the remove finds the insert's record in the root.
@@ -308,7 +309,7 @@ const fn dlht(name: &'static str, create: fn(&Place, Setup) -> Made) -> Design {
         media: &[Medium::Memory],
         is_usual: false,
         pages: Pages::Huge,
-        // As in the section on costs of `icefield::dlht`: each call reads one line, and a write changes that line.
+        // The costs in the header of `icefield::dlht`: each call reads one line, and a write changes that line.
         costs: &[(1, 0, 0), (1, 0, 0), (1, 1, 0), (1, 1, 0), (1, 1, 0), (1, 1, 0), (1, 1, 0)],
         ..Design::new(name, Maker::Ours { create, open, build: None })
     }
@@ -340,8 +341,8 @@ static DLHT_SET: Design = Design {
 /// Keys and values of any size, in separately allocated records.
 static DLHT_MAP: Design = Design {
     holds: map::holds,
-    // Calls that find the key also read a line of the record. New records lie in recently freed memory and are not
-    // counted.
+    // Calls that find the key also read a line of its record. Writing a new record is not counted, because it lies in
+    // recently freed memory, which is usually cached.
     costs: &[(2, 0, 0), (1, 0, 0), (1, 1, 0), (1, 1, 0), (2, 1, 0), (1, 1, 0), (2, 1, 0)],
     ..dlht("dlht-map", |_, setup| map::create(setup))
 };

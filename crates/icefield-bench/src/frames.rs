@@ -1,19 +1,19 @@
-//! Page frames for memory that has been touched, so that the measurement pays for none of them.
+//! Gives page frames to touched memory, so that no measurement includes the time to provide them.
 
 use procfs::process::{MMPermissions, MMapPath, MemoryMap, MemoryPageFlags, PageInfo, Process};
 use rustix::mm::{Advice, madvise};
 
 use crate::Outcome;
 
-/// Larger mappings are reservations, of which a table uses a small part.
+/// Only smaller mappings are filled. A larger one is a reservation, of which a table uses a small part.
 const LARGEST: u64 = 4 << 30;
 
 /// Gives a frame to each touched page of this process's private memory, including memory that libraries have
 /// mapped.
 ///
-/// Pages that have only been read share one frame of zeros. The first write to such a page costs the clearing of a
-/// page: 0.2 ms for a huge page here, 2 ms where the host had to provide the memory first. Untouched pages, such as
-/// most of a table's reservations, stay without frames.
+/// Pages that have only been read share one frame of zeros. The first write to such a page must clear a page, which
+/// takes 0.2 ms for a huge page here, 2 ms if the host must provide the memory first. Untouched pages, such as most of
+/// a table's reservations, get no frames.
 pub(crate) fn fill() -> Outcome {
     let process = Process::myself()?;
     let (mut pages, size) = (process.pagemap()?, rustix::param::page_size());

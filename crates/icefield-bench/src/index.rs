@@ -1,4 +1,4 @@
-//! A join index under measurement. It is built from all its records at once; a probe counts the pairs of a key.
+//! A join index under measurement. It is built from all its records at once; a probe counts the pairs of each key.
 
 use std::any::Any;
 
@@ -12,7 +12,7 @@ pub(crate) static JOIN: Design = Design {
     media: &[Medium::Pmem, Medium::Memory, Medium::Process, Medium::Disk, Medium::Sim],
     is_usual: false,
     calls: Some(&[]),
-    // The files of even and odd generations.
+    // Two files each for base and delta store: those of even and of odd generations.
     regions: regions! {
         "table.ice" "root", "base-0.ice" "base", "base-1.ice" "base", "delta-0.ice" "delta",
         "delta-1.ice" "delta",

@@ -44,7 +44,7 @@ impl Tally {
     }
 }
 
-/// Returns the answers of all threads.
+/// Returns the sum of the answers of all threads.
 ///
 /// # Errors
 /// The error of the first thread that failed.

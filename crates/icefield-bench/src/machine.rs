@@ -36,7 +36,7 @@ impl Machine {
         self.run_between(threads, |_| (), work, |_| ())
     }
 
-    /// Does the same as [`Machine::run`], with untimed work before and after.
+    /// Does the same as [`Machine::run`], but each thread also does untimed work before and after.
     pub fn run_between<R: Send>(
         &self,
         threads: usize,
@@ -74,8 +74,8 @@ impl Machine {
         (time, results.into_iter().map(|(.., result)| result).collect())
     }
 
-    /// Runs `work`, which starts its own threads, on a thread that is bound to the cores of `threads` pinned
-    /// threads. Its children inherit the binding. Returns the time and the result.
+    /// Runs `work`, which starts its own threads. They inherit a binding to the cores on which [`Machine::run`] would
+    /// pin `threads` threads. Returns the time and the result.
     pub fn run_whole<R: Send>(
         &self,
         threads: usize,
@@ -96,7 +96,7 @@ impl Machine {
         self.bind(thread..thread + 1);
     }
 
-    /// Binds this thread to the cores of the pinned threads numbered `threads`.
+    /// Binds this thread to the cores of the pinned threads whose numbers are `threads`.
     fn bind(&self, threads: std::ops::Range<usize>) {
         if self.cores.is_empty() {
             return;

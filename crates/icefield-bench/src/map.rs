@@ -1,5 +1,5 @@
-//! DLHT's map and set under measurement. For the map, each 64-bit word is turned into a key or value of any size, in
-//! separate records.
+//! DLHT's map and set under measurement. For the map, each 64-bit word is converted to a key or value of the measured
+//! size, in a separately allocated record.
 
 use std::hash::Hash;
 
@@ -31,18 +31,18 @@ impl<const N: usize> MapKey for [u64; N] {
     }
 }
 
-/// A map from `K` to values of `N` words. The first word of a value is the word that the value is derived from. The
-/// others are zero, so the sum of all words is the first one.
+/// A map from `K` to values of `N` words. The first word of a value is the word from which the value is derived. The
+/// others are zero, so the sum of all words is equal to the first one.
 struct Map<K, const N: usize, A: RecordAllocator> {
     map: DlhtMap<K, [u64; N], DlhtBuildHasher, A>,
     /// True if gets read the whole value and not only its first word.
     whole: bool,
 }
 
-/// The measured sizes of values, with keys of eight bytes; and of keys, with values of eight bytes.
+/// The measured sizes: of values, with keys of eight bytes, and of keys, with values of eight bytes.
 pub(crate) const VALUE_BYTES: [usize; 8] = [8, 16, 32, 64, 128, 256, 512, 1024];
 pub(crate) const KEY_BYTES: [usize; 4] = [8, 16, 32, 64];
-/// The size of the values in maps that use the C library's allocator.
+/// The size of the values in the comparison of the program's allocator with the C library's.
 pub(crate) const ALLOCATED_BYTES: usize = 32;
 
 /// Returns the function that creates a map of these records, if there is one.

@@ -1,5 +1,5 @@
-//! The destinations of results: JSON lines, a directory of results, a table on standard output; and progress on a
-//! terminal.
+//! The destinations of results: JSON lines, a directory of results, a table on standard output; and the display of
+//! progress on a terminal.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -37,7 +37,7 @@ impl Lines {
         Ok(Self { path, writer })
     }
 
-    /// Writes a line and flushes it, so that readers see it at once.
+    /// Writes a line and flushes the writer, so that readers of the file see the line at once.
     fn put(&mut self, line: &str) -> Outcome {
         let written = writeln!(self.writer, "{line}").and_then(|()| self.writer.flush());
         written.map_err(|error| Error::file(&self.path, error))
@@ -85,7 +85,7 @@ impl Output {
         Ok(())
     }
 
-    /// Writes a result and flushes it, so that readers see it at once.
+    /// Writes a result at once, so that readers of the file see it before the run is complete.
     pub fn row(&mut self, row: Row) -> Outcome {
         let line = serde_json::to_string(&row).map_err(not_json)?;
         for lines in [&mut self.json, &mut self.jsonl].into_iter().flatten() {
@@ -136,7 +136,7 @@ impl Output {
         io::stdout().write_all(table.as_bytes()).map_err(stdout_fault)
     }
 
-    /// Shows the current activity on a terminal; the next call overwrites it.
+    /// Shows the current activity on a terminal. The next call overwrites the text.
     pub fn progress(&self, text: &str) {
         if self.progress {
             // A failed progress line must not stop the measurement.
@@ -151,15 +151,15 @@ impl Output {
     }
 }
 
-/// Creates a file under its partial name, under which readers find the rows before the run is complete. Pipes, devices
-/// and descriptors are opened as they are.
+/// Creates a file under its partial name, at which readers find the rows while the run continues. Pipes, devices and
+/// open descriptors are written directly.
 fn create(path: &Path, begun: &mut Vec<PathBuf>) -> Outcome<File> {
     let is_odd = path.metadata().is_ok_and(|metadata| !metadata.is_file());
     let is_descriptor = ["/dev/fd", "/dev/stdout", "/dev/stderr", "/proc"];
     let made = if is_odd || is_descriptor.iter().any(|prefix| path.starts_with(prefix)) {
         File::options().append(true).open(path)
     } else {
-        // Follow links: the file that they point to is replaced.
+        // Follows links, so that the file they point to is replaced.
         let place = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let made = File::create(partial(&place));
         begun.push(place);
@@ -168,21 +168,21 @@ fn create(path: &Path, begun: &mut Vec<PathBuf>) -> Outcome<File> {
     made.map_err(|error| Error::file(path, error))
 }
 
-/// Returns the name of a file until it is complete.
+/// Returns the name that a file has until it is complete.
 fn partial(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".partial");
     name.into()
 }
 
-/// Writes a file whole: readers find the former content or the new one.
+/// Replaces a file as a whole: readers find either the former content or the new one.
 pub(crate) fn replace(path: &Path, text: &str) -> Outcome {
     let partial = partial(path);
     let written = std::fs::write(&partial, text).and_then(|()| std::fs::rename(&partial, path));
     written.map_err(|error| Error::file(path, error))
 }
 
-/// Fails if results would overwrite an input: a file of results, or the results in a directory.
+/// Fails if the results would overwrite an input: a file of results, or [`RESULTS`] in a directory.
 fn refuse_reads(json: &Path, reads: &[PathBuf]) -> Outcome {
     let id = |path: &Path| path.metadata().ok().map(|found| (found.dev(), found.ino()));
     let written = id(json).filter(|_| json.is_file());
@@ -193,7 +193,7 @@ fn refuse_reads(json: &Path, reads: &[PathBuf]) -> Outcome {
     }
 }
 
-/// Returns the columns: [`FIELDS`], with a column for each field of `pm`.
+/// Returns the names of the columns: [`FIELDS`], with `pm` replaced by a column for each of its fields.
 fn columns() -> Vec<String> {
     let of = |field: &&str| match *field {
         "pm" => PM_FIELDS.map(|count| format!("pm.{count}")).to_vec(),
@@ -202,10 +202,11 @@ fn columns() -> Vec<String> {
     FIELDS.iter().flat_map(of).collect()
 }
 
-/// Fields that the printed table leaves out: equal in all rows, or the spread of `mops`.
+/// Fields without a column in the printed table. `experiment` is equal in all its rows, and the figures of `extra`
+/// follow the columns as text.
 const NOT_PRINTED: &[&str] = &["experiment", "peer", "mops_min", "mops_max", "extra"];
 
-/// Returns a row's cells by column: nested counts as `pm.NAME`, `extra` as JSON.
+/// Returns a row's cells by the name of their column: a count of `pm` as `pm.NAME`, `extra` as JSON.
 fn cells(row: &Row) -> Outcome<HashMap<String, String>> {
     let mut cells = HashMap::new();
     let fields: Map<String, Value> =
@@ -222,7 +223,7 @@ fn cells(row: &Row) -> Outcome<HashMap<String, String>> {
     Ok(cells)
 }
 
-/// Serialization fails only for maps whose keys are not strings; a row has none.
+/// Converts an error of serialization. It occurs only for maps whose keys are not strings, which no row has.
 fn not_json(error: serde_json::Error) -> Error {
     Error::failed(format!("a result is not JSON: {error}"))
 }
@@ -253,7 +254,7 @@ fn table_text(rows: &[Row]) -> Outcome<String> {
     Ok(table)
 }
 
-/// Formats the experiment's own figures in short. Most nested figures are left out; the JSON output has them.
+/// Formats the experiment's own figures briefly. Most nested figures are left out; the JSON output has them.
 fn extra_text(row: &Row) -> String {
     let short = |(name, value): (&String, &Value)| match value {
         _ if name == "backing" => None,

@@ -1,7 +1,7 @@
-//! Peers under measurement: competitors behind the interface of `icefield-peers`.
+//! Peers under measurement: competitors, called through the interface of `icefield-peers`.
 //!
-//! A peer gets the same keys in the same order, in arrays as long as our batches: one key per call with `--batch none`.
-//! How it processes an array is up to the peer. A mixed batch is passed on by kind, one array for each.
+//! A peer gets the same keys in the same order, in arrays as long as our batches; with `--batch none`, an array has one
+//! key. How a peer processes an array is up to it. A mixed batch is passed on as one array for each kind of operation.
 //!
 //! A peer lives either in memory or in files; those in files run on `--medium disk` only. A peer in files has two
 //! modes: with `--sync always`, the writes of a call are durable when it returns; with any weaker setting it runs
@@ -17,13 +17,14 @@ use crate::adapter::{Adapter, Scratch, Shared, expand};
 use crate::designs::DESIGNS;
 use crate::prelude::*;
 
-/// Returns the competitors that `--peers` and `--peer-lib` name: on a disk those in files, else those in memory.
+/// Returns the competitors that `--peers` and `--peer-lib` name. On a disk these are competitors in files, otherwise
+/// competitors in memory.
 pub(crate) fn chosen(args: &Args) -> Outcome<Vec<DesignRef>> {
     let refused = |option, detail: String| Err(crate::Error::option(option, detail));
     let mut kinds = built_in();
     let known: Vec<String> = kinds.iter().map(|kind| kind.name().to_owned()).collect();
     let wanted = match args.peers.as_slice() {
-        // The experiment `all` includes all peers.
+        // For the experiment `all`, the default is all peers.
         [] if args.experiment == "all" => vec!["all".to_owned()],
         asked => asked.to_vec(),
     };
@@ -155,7 +156,7 @@ impl Adapter for PeerTable {
         Ok(())
     }
 
-    /// A failed call ends the measurement as a failure of our own tables does.
+    /// Reports the failure of a peer's call, which ends the measurement as an error of our own tables does.
     fn failure(&self) -> Result<()> {
         match self.peer.failure() {
             Some(why) => {

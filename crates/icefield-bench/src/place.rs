@@ -10,7 +10,7 @@ use crate::{Error, Outcome};
 
 const PREFIX: &str = "icefield-bench-";
 
-/// A directory of this run, removed with its content on drop. If that fails, the next run removes the rest.
+/// A directory of this run, removed with its content on drop. If the removal fails, the next run removes the directory.
 #[derive(Debug)]
 pub(crate) struct Scratch(TempDir);
 
@@ -24,7 +24,7 @@ impl Scratch {
         Ok(Self(tempfile::Builder::new().prefix(&prefix).tempdir_in(parent).map_err(fault)?))
     }
 
-    /// Returns a path inside, which is unused if `number` is new.
+    /// Returns a path inside the directory. It is unused if `number` has not been used before.
     pub fn entry(&self, number: u64) -> PathBuf {
         self.0.path().join(number.to_string())
     }

@@ -8,7 +8,7 @@ use crate::{Error, Outcome};
 /// The file of results in a directory of results.
 pub(crate) const RESULTS: &str = "results.jsonl";
 
-/// Fields of `extra` in files of former versions, and their present names.
+/// Fields of `extra` that former versions wrote under another name, and their present names.
 const RENAMED: [(&str, &str); 3] = [
     ("pm_bytes", "storage_bytes"),
     ("removed_pm_bytes", "removed_storage_bytes"),

@@ -1,4 +1,4 @@
-//! One result: a line of JSON, a line of CSV, a line of the printed table.
+//! One result, which is written as a line of JSON and of CSV, and printed as a line of a table.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -20,12 +20,12 @@ macro_rules! row {
         #[serde(default)]
         pub(crate) struct Row {
             $($(#[$doc])* pub $field: $kind,)*
-            /// Measured values, one per repeat. [`Row::settle`] replaces them by their medians.
+            /// The values measured in each repeat, by name. [`Row::settle`] replaces them by their medians.
             #[serde(skip)]
             pub samples: BTreeMap<&'static str, Vec<f64>>,
         }
 
-        /// The fields of a line of results, in the order of the columns; `pm` and `extra` have fields of their own.
+        /// The fields of a line of results, in the order of the columns; `pm` and `extra` consist of further fields.
         ///
         /// ```
         /// assert!(icefield_bench::FIELDS.contains(&"limit_ratio"));
@@ -69,8 +69,8 @@ row! {
     extra: Map<String, Value>,
 }
 
-/// The fields of `pm`: lines read and stored to, flushes, fences, and blocks of 256 bytes that the medium read and
-/// wrote, behind its write-combining buffer.
+/// The fields of `pm`: lines read, lines stored to, flushes, fences, and the blocks of 256 bytes that the medium read
+/// and wrote after its buffer had combined writes.
 pub(crate) const PM_FIELDS: [&str; 6] =
     ["line_reads", "line_writes", "flushes", "fences", "media_reads", "media_writes"];
 
@@ -81,7 +81,7 @@ impl Row {
         Self { op: experiment.clone(), experiment, table, ..Self::default() }
     }
 
-    /// Sets the setting in which the row is measured.
+    /// Sets the fields that describe how the row was measured.
     pub fn at(&mut self, threads: usize, batch: Batch, keys: u64, ops: u64) {
         (self.threads, self.batch) = (Some(threads), Some(batch));
         (self.keys, self.ops) = (Some(keys), Some(ops));
@@ -100,22 +100,22 @@ impl Row {
         all.into_iter().for_each(|(name, value)| self.extra(name, value));
     }
 
-    /// Adds the value of one repeat: `mops` is the throughput, other names are those of figures in `extra`.
+    /// Adds the value of one repeat. The name `mops` means the throughput; other names are those of figures in `extra`.
     pub fn sample(&mut self, name: &'static str, value: f64) {
         self.samples.entry(name).or_default().push(value);
     }
 
-    /// Returns the median of the samples so far.
+    /// Returns the median of the samples that were added under `name` so far.
     pub fn median(&self, name: &str) -> Option<f64> {
         self.samples.get(name).and_then(|values| median(values))
     }
 
-    /// Removes the samples of a name that is not a figure of the row.
+    /// Removes the samples of a name that is not to become a figure of the row.
     pub fn forget(&mut self, name: &str) {
         self.samples.remove(name);
     }
 
-    /// Sets the median and the range of throughput, and all other sampled figures to their medians.
+    /// Sets the throughput's median and range, and the medians of all other samples.
     pub fn settle(&mut self) {
         for (name, values) in std::mem::take(&mut self.samples) {
             let middle = median(&values).map(rounded);
@@ -137,14 +137,14 @@ impl Row {
         self.batch.map(|batch| batch.to_string()).unwrap_or_default()
     }
 
-    /// Returns `1 thread`, `2 threads`.
+    /// Returns the number of threads in words: `1 thread`, `2 threads`.
     pub fn told_threads(&self) -> String {
         let threads = self.threads.unwrap_or(1);
         format!("{threads} thread{}", if threads == 1 { "" } else { "s" })
     }
 
-    /// Returns a number that the row holds: a field, a field of `pm`, or a figure of the experiment; `OUTER/INNER`
-    /// is a field of a figure.
+    /// Returns a number by its name: a field, a field of `pm`, or a figure of the experiment. `OUTER/INNER` names a
+    /// field inside a figure.
     pub fn figure(&self, name: &str) -> Option<f64> {
         match name {
             "threads" => self.threads.map(|threads| threads as f64),
@@ -164,7 +164,7 @@ impl Row {
         }
     }
 
-    /// Returns the field `name` of `extra` as text: the point of a sweep.
+    /// Returns the field `name` of `extra` as text. It names the row's position in a sweep.
     pub fn point(&self, name: &str) -> Option<String> {
         self.extra.get(name).map(text)
     }
@@ -174,7 +174,7 @@ impl Row {
         Some(self.mops? / self.limit_ratio.filter(|ratio| *ratio > 0.0)?)
     }
 
-    /// Returns whether the table had given a wrong answer before this row was written.
+    /// Returns whether the table had given a wrong answer by the time this row was written.
     pub fn is_wrong(&self) -> bool {
         self.extra.get("wrong_answers").is_some_and(|wrong| wrong == &Value::Bool(true))
     }

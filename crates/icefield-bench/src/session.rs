@@ -27,7 +27,8 @@ pub(crate) struct Session {
     pub machine: Machine,
     /// The tables to measure: ours, then the peers.
     pub designs: Vec<DesignRef>,
-    /// The number of leading `designs` that take part in the whole session.
+    /// The number of tables of the whole session, which are the first ones in `designs`. Later ones belong to an
+    /// experiment.
     chosen: usize,
     peers: Vec<DesignRef>,
     pub space: KeySpace,
@@ -41,7 +42,7 @@ pub(crate) struct Session {
     /// The capacity of a table as a multiple of its number of keys.
     pub room: f64,
     pub records: Records,
-    /// The number of records loaded into the last table of ours.
+    /// The number of records in our table that was loaded last.
     loaded: Cell<Option<u64>>,
     /// The tables that gave a wrong answer.
     wrong: RefCell<BTreeSet<&'static str>>,
@@ -289,8 +290,8 @@ impl Session {
         Ok(Placed { table: design.create(&place, setup)?, design, place, dir })
     }
 
-    /// Returns the setup of a table for `capacity` records. Options that some experiments sweep get their first
-    /// value.
+    /// Returns the setup of a table for `capacity` records. Of options with several values, which some experiments
+    /// sweep, it has the first value.
     pub fn setup(&self, capacity: u64) -> Setup {
         Setup {
             fixed_size: self.fixed_size,
@@ -300,9 +301,9 @@ impl Session {
         }
     }
 
-    /// Creates a table and loads the number of keys from the options, or with `--fill` that share of its resize point.
-    /// Returns the number of records. The resize point of a peer is unknown, so a peer holds as many records as our
-    /// last table.
+    /// Creates a table and loads it with the number of keys from the options; with `--fill`, up to that share of its
+    /// resize point. Returns the number of records. The resize point of a peer is unknown, so with `--fill` a peer gets
+    /// as many records as our last table.
     pub fn create_loaded(&self, design: DesignRef) -> Outcome<(Placed, u64)> {
         let medium = self.medium(design);
         let mut keys = self.keys(medium);
@@ -320,8 +321,8 @@ impl Session {
         Ok((placed, keys))
     }
 
-    /// Creates an empty table that at least `keys` records fill to the share `fill` of its slots, or of its resize
-    /// point if it cannot fill all slots. Also returns the exact number of these records.
+    /// Creates an empty table in which `keys` records, or a few more, are the share `fill` of its slots; if it cannot
+    /// fill all slots, of its resize point. Also returns the exact number of these records.
     pub fn create_for_fill(
         &self,
         design: DesignRef,
@@ -348,7 +349,7 @@ impl Session {
         let (_, parts) = self.run(table, threads, |thread| {
             let part = part(count, thread, threads);
             let mut found = Tally::default();
-            // In steps, so that the array of keys stays small for a table of any size.
+            // Generates the keys in steps, so that their array stays small for a table of any size.
             for step in part.clone().step_by(LOAD_STEP) {
                 let end = (step + LOAD_STEP).min(part.end);
                 let keys = space.keys(range.start + step as u64..range.start + end as u64);
@@ -373,8 +374,8 @@ impl Session {
         self.machine.run_between(threads, enter, work, leave)
     }
 
-    /// Looks up every key once, in a table that holds none of them. This maps the table's pages. Then gives frames to
-    /// the touched pages of memory.
+    /// Prepares an empty table for measurement: looks up every key once, which maps the table's pages, and gives page
+    /// frames to all touched memory. The table must hold none of the keys.
     pub fn touch(&self, table: &dyn BenchTable, keys: &[u64]) -> Outcome {
         self.timed(table, Call::GetMiss, keys, (self.machine.cores(), Batch::Stream))?;
         frames::fill()
@@ -407,8 +408,8 @@ impl Session {
         Ok(time)
     }
 
-    /// Runs the operations of each thread and checks the answers: each key must be present or absent as its operation
-    /// requires. Returns the time.
+    /// Runs the operations of each thread and checks the answers. They are correct if each key is present or absent as
+    /// its operation requires. Returns the time.
     pub fn measured_mixed(
         &self,
         placed: &Placed,
@@ -456,7 +457,7 @@ impl Session {
         }
     }
 
-    /// Records that `design` left an impossible state; see [`Session::check`].
+    /// Records that an impossible state was found in a table of `design`; continues as [`Session::check`] does.
     pub fn blame(&self, design: DesignRef, what: &str) {
         self.wrong.borrow_mut().insert(design.name);
         self.output.warn(&format!("WRONG ANSWERS from {}: {what}", design.name));
@@ -476,7 +477,7 @@ impl Session {
         rows.into_iter().try_for_each(|row| self.put(row))
     }
 
-    /// Returns memory of the same kind and size as that of a table on `medium`.
+    /// Returns memory for bare loops, of the same kind and size as that of a table on `medium`.
     pub fn arena(&self, medium: Medium, bytes: u64, pages: Pages) -> Outcome<(Arena, RemovedDir)> {
         self.progress("touching memory for the ceiling");
         Ok(match medium.durability() {

@@ -19,9 +19,9 @@ use crate::stats::Histogram;
 /// The operation that a phase applies to each key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Call {
-    /// The key is present.
+    /// Looks up a key that is present.
     Get,
-    /// The key is absent.
+    /// Looks up a key that is absent.
     GetMiss,
     TryInsert,
     Insert,
@@ -34,7 +34,7 @@ pub(crate) enum Call {
     PutHeavy,
 }
 
-/// Returns whether [`Call::PutHeavy`] updates `key`. Keys are random, so half of them are updated.
+/// Returns whether [`Call::PutHeavy`] updates `key`. It updates half of all keys, because keys are random.
 #[inline]
 pub(crate) fn updates(key: u64) -> bool {
     key & 1 == 1
@@ -55,7 +55,7 @@ impl Call {
         matches!(self, Self::TryInsert | Self::Insert | Self::Put)
     }
 
-    /// Returns the correct answers of a phase over `keys`, in which each key is present or absent as the call requires.
+    /// Returns the correct answers of a phase over `keys`. Each key must be present or absent as the call requires.
     pub fn expected(self, keys: &[u64]) -> Tally {
         let values = Tally::of_values(keys);
         match self {
@@ -80,7 +80,7 @@ impl Mixed {
     }
 }
 
-/// The calls of a table that return values.
+/// Which calls of a table return values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answers {
     /// Every get, update and removal returns the value.
@@ -101,7 +101,7 @@ impl Answers {
         }
     }
 
-    /// Returns the answers `found` as this table gives them: without values if it stores keys only.
+    /// Returns `found` in the form in which this table answers: without the sum of values if it stores keys only.
     pub fn told_of(self, found: Tally) -> Tally {
         if self == Self::Hits { Tally { sum: 0, ..found } } else { found }
     }
@@ -131,7 +131,7 @@ pub(crate) trait BenchTable: Send + Sync {
 
     fn answers(&self) -> Answers;
 
-    /// Called when this thread, number `index`, starts to use the table, and when it has finished.
+    /// Called when the thread with this number begins to use the table (`begins` is true), and when it has finished.
     fn thread(&self, index: usize, begins: bool);
 
     fn stats(&self) -> Stats;
@@ -140,14 +140,14 @@ pub(crate) trait BenchTable: Send + Sync {
     fn index(&self) -> Option<&JoinIndex<u64>>;
 }
 
-/// Returns one of a design's own counts.
+/// Returns a count from the design's own statistics, by its name.
 pub(crate) fn detail(stats: &Stats, name: &str) -> Option<u64> {
     stats.details.iter().find(|(known, _)| *known == name).map(|(_, count)| *count)
 }
 
 pub(crate) type Made = Result<Box<dyn BenchTable>>;
 
-/// Builds a table of all its records at once, with a number of threads.
+/// The type of a function that builds a table of all its records at once, with a number of threads.
 pub(crate) type Build = fn(&Place, Setup, &[u64], usize) -> Made;
 
 /// The functions that make the tables of a design.
@@ -155,9 +155,10 @@ pub(crate) enum Maker {
     Ours {
         /// Creates an empty table.
         create: fn(&Place, Setup) -> Made,
-        /// Opens the existing table, with that number of recovery threads if [`Design::recovers_on_threads`].
+        /// Opens the existing table. The number is that of recovery threads; it counts only if
+        /// [`Design::recovers_on_threads`].
         open: fn(&Place, usize) -> Made,
-        /// Set if tables are built of all their records at once.
+        /// Set if tables of this design are built from all their records at once.
         build: Option<Build>,
     },
     Peer {
@@ -173,23 +174,23 @@ pub(crate) struct Design {
     /// The name used in options and results.
     pub name: &'static str,
     pub maker: Maker,
-    /// The media that it supports, its usual one first.
+    /// The media that its tables support, the usual one first.
     pub media: &'static [Medium],
-    /// True if it is measured when `--tables` is not given.
+    /// True if its tables are measured when `--tables` is not given.
     pub is_usual: bool,
     /// True if its tables are single-threaded, so that only one thread is measured.
     pub is_for_one_thread: bool,
     /// True if the hash function is an option.
     pub offers_hashes: bool,
-    /// True if it has levels, and options for the first of them.
+    /// True if its tables have levels, with options for the first levels.
     pub offers_levels: bool,
-    /// True if it has front and back buckets of selectable size.
+    /// True if its tables have front and back buckets of selectable size.
     pub offers_yards: bool,
     /// True if its tables return space to the file system when records are removed.
     pub gives_space_back: bool,
     /// True if the number of recovery threads is an option.
     pub recovers_on_threads: bool,
-    /// The calls that our tables support, if not all.
+    /// The calls that its tables support; `None` if they support all.
     pub calls: Option<&'static [Call]>,
     /// Returns whether its tables can store these records.
     pub holds: fn(Records) -> bool,
@@ -201,7 +202,7 @@ pub(crate) struct Design {
     pub regions: &'static [(&'static str, &'static str)],
 }
 
-/// Lists regions, each with the name of its lines in results.
+/// Lists the regions of a design; each is followed by the name of its lines in results.
 macro_rules! regions {
     ($($region:literal $structure:literal,)*) => { &[$(($region, $structure)),*] };
 }
@@ -210,7 +211,7 @@ pub(crate) use regions;
 pub(crate) type DesignRef = &'static Design;
 
 impl Design {
-    /// Returns a design of maps from word to word, whose usual medium is persistent memory.
+    /// Returns a design of tables that map words to words and whose usual medium is persistent memory.
     pub const fn new(name: &'static str, maker: Maker) -> Self {
         Self {
             name,
@@ -305,7 +306,7 @@ impl Design {
         Some(Cost { reads, writes, fences })
     }
 
-    /// Returns the name in results of the lines of `region`.
+    /// Returns the name that results use for the lines of `region`.
     pub fn structure(&self, region: &str) -> &'static str {
         self.regions.iter().find(|(name, _)| *name == region).map_or("other", |(_, name)| name)
     }
@@ -362,7 +363,7 @@ impl Placed {
 pub(crate) struct Records {
     pub key_bytes: usize,
     pub value_bytes: usize,
-    /// True if gets read the whole value and not only its first word.
+    /// True if gets read the whole value instead of only its first word.
     pub whole: bool,
     /// True if records come from the C library's allocator, through the table's allocator parameter, instead of from
     /// the program's.
@@ -377,7 +378,7 @@ impl Records {
 /// Options for the first levels of a table with levels.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Levels {
-    /// The number of levels with their filters in DRAM too.
+    /// The number of levels that have a copy of their filters in DRAM.
     pub dram_filters: usize,
     /// The number of levels that have all their buckets from the start.
     pub preallocated: usize,
@@ -389,7 +390,7 @@ pub(crate) struct Setup {
     pub capacity: u64,
     pub stash_buckets: Option<u32>,
     pub yards: Option<Yards>,
-    /// True if the table grows only when all its slots are used, if it offers this.
+    /// True if the table grows only when all its slots are used. Tables without this option ignore it.
     pub filled_up: bool,
     pub hash: Hashing,
     pub link_ratio: Option<f64>,

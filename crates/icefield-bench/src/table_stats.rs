@@ -5,7 +5,7 @@ use icefield::Stats;
 use crate::row::{Row, rounded};
 use crate::table::{BenchTable, detail};
 
-/// Returns whether the table is moving records because it grows; `None` where the design does not report it.
+/// Returns whether the table is moving records because it is growing; `None` if its statistics do not include this.
 pub(crate) fn is_moving(table: &dyn BenchTable) -> Option<bool> {
     let stats = table.stats();
     detail(&stats, "transferring").or(detail(&stats, "is_doubling")).map(|moving| moving == 1)

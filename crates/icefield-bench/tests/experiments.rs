@@ -1,8 +1,8 @@
-//! Every experiment, small, through the library: rows have the documented fields, counts match the designs, and no
-//! table gives a wrong answer.
+//! Small runs of every experiment through the library. Rows must have the documented fields, counts must match the
+//! designs, and no table may give a wrong answer.
 //!
-//! No measured time is judged. This test program has no harness, so that it can be its own child process:
-//! `recovery` starts it as `experiments bench recovery-child ...`, and `join-share` likewise.
+//! Measured times are not checked. This program does not use the test harness, so that it can be its own child process:
+//! `recovery` starts it as `experiments bench recovery-child ...`, and `join-share` starts it in the same way.
 
 #![allow(clippy::unwrap_used, reason = "a test program: to panic is to fail")]
 
@@ -225,7 +225,7 @@ fn growth_tells_load_factors() {
         tables.iter().map(|row| extra(row, "stash_buckets")).collect::<Vec<_>>(),
         [2.0, 4.0]
     );
-    // Each technique adds to the load factor of a segment of any size.
+    // Adding a technique never lowers the load factor of segments, whatever their size.
     assert_eq!(ladder.len(), 5 * 8);
     for size in ladder.chunks(5) {
         let loads: Vec<f64> = size.iter().map(|row| extra(row, "split_load_factor")).collect();
@@ -261,7 +261,8 @@ fn filters_spare_lines() {
     for key_bytes in [8, 16] {
         assert!((2.0..2.4).contains(&bucket("dash-eh", "get-miss", key_bytes)));
         assert!((2.0..3.1).contains(&bucket("dash-eh", "get", key_bytes)));
-        // Such a search reads nearly all lines of both buckets, and those of the stash.
+        // A search without fingerprints reads nearly all lines of both buckets, and without overflow metadata also the
+        // stash's.
         assert!((6.5..9.0).contains(&bucket("dash-eh-no-fingerprints", "get-miss", key_bytes)));
         assert!(bucket("dash-eh-no-filters", "get-miss", key_bytes) > 8.0);
         assert!(bucket("dash-eh-no-overflow", "get-miss", key_bytes) >= 4.0);
@@ -318,7 +319,7 @@ fn page_faults_are_counted() {
     let states: Vec<_> =
         rows.iter().map(|row| (&row["extra"]["pages"], &row["extra"]["start"])).collect();
     assert_eq!(states.len(), 4, "{states:?}");
-    // A table that grows on small pages touches new pages.
+    // A table that grows on small pages causes page faults.
     assert!(extra(&rows[0], "page_faults") > 0.001, "{:?}", rows[0]);
 }
 
@@ -412,8 +413,8 @@ fn recovery_is_independent_of_size() {
         assert!(extra(&rows[0], "full_speed_ms") > 0.0);
         extra(&rows[0], "first_answer_lines")
     };
-    // The two counts differ only by the random fill of segments, which averages out over the thousands of a larger
-    // table.
+    // The two counts differ only because segments are filled randomly. Over the thousands of segments of a larger table
+    // this averages out.
     let (small, large) = (lines(20_000), lines(160_000));
     assert!((small / large - 1.0).abs() < 0.2, "{small} lines, {large} lines");
 }
@@ -424,7 +425,7 @@ fn processes_share_an_index() {
     assert_eq!((extra(one, "processes"), extra(eight, "processes")), (1.0, 8.0));
     let bytes = number(one, "bytes_per_key") * 400_000.0;
     for row in [one, eight] {
-        // Files consist of whole pages.
+        // The two sizes differ slightly, because files consist of whole pages.
         let mapped = extra(row, "index_pss_bytes");
         assert!((0.9..1.1).contains(&(mapped / bytes)), "{mapped} of {bytes} bytes: {row:?}");
         assert!(extra(row, "pss_bytes") > mapped, "{row:?}");
@@ -484,7 +485,7 @@ fn results_go_to_a_directory() {
     assert_eq!(rows[1]["batch"], 16);
     assert!(csv.starts_with("experiment,table,op,"));
     let page = std::fs::read_to_string(dir.path().join("new/report.html")).unwrap();
-    // Results come first; claims without rows in this run are left out.
+    // On the page, results come before the facts of the machine. Claims without rows in this run are left out.
     let place = |part: &str| page.find(part).unwrap_or_else(|| panic!("{part} is missing: {page}"));
     assert!(place("id=\"get\"") < place("id=\"machine\""));
     assert!(!page.contains("<td>SPAR-HT</td>"), "{page}");

@@ -1,5 +1,5 @@
-//! The experiments about joins, small: every table has every phase, all count the same pairs, and the rows have
-//! their fields.
+//! Small runs of the experiments about joins. Every table must have every phase, all must count the same pairs, and the
+//! rows must have their fields.
 
 #![allow(clippy::unwrap_used, reason = "a test program: to panic is to fail")]
 
@@ -59,7 +59,7 @@ fn an_index_reads_as_many_lines_as_it_says() {
         assert_eq!(extra(row, "filter_bits"), 11.0);
         assert!(extra(row, "filter_pass_rate") < 0.02, "{row:?}");
     }
-    // Nothing matches, so only the filter is read.
+    // Nothing matches, so the index reads only its filter, and the bare loop uses memory of the filter's size.
     let filter = extra(&rows[2], "ceiling_bytes");
     assert!(filter < extra(&rows[5], "ceiling_bytes") / 4.0, "{filter} bytes");
 }
@@ -79,7 +79,7 @@ fn each_line_item_has_its_order() {
     let tables = ["join", "dlht", "dash-eh", "cceh-like", "iceberg"];
     let all = rows(Args { keys: Some(15_000), ..of("join", &tables) });
     let of = |op| all.iter().filter(move |row| row["op"] == op);
-    // Only DLHT lives in memory. It is measured one by one and in streams.
+    // Only DLHT is a table in memory. It is measured one by one and in streams.
     assert_eq!(of("workload-a").count(), 2 * 3);
     assert!(of("workload-a").all(|row| row["table"] == "dlht" && number(row, "keys") == 3_750.0));
     let rows: Vec<_> = of("tpch").collect();

@@ -1,5 +1,5 @@
-//! The experiments on tables in memory, small: answers are correct, ceilings match the batch, rows have their
-//! fields.
+//! Small runs of the experiments on tables in memory. Answers must be correct, ceilings must match the batch, and the
+//! rows must have their fields.
 
 #![allow(clippy::unwrap_used, reason = "a test program: to panic is to fail")]
 
@@ -33,7 +33,7 @@ fn throughput_of_every_mode_and_batch() {
         args.batch = vec![Batch::None, Batch::Of(32), Batch::Stream];
         args.threads = vec![1, 2];
         let rows = rows(args);
-        // The set does not support updates; the single-threaded table runs with one thread only.
+        // The set does not support updates, and the single-threaded table runs with only one of the numbers of threads.
         let tables = if experiment == "putheavy" { 3 + 2 } else { 4 + 3 };
         assert_eq!(rows.len(), 3 * tables);
         for row in rows {
@@ -124,7 +124,7 @@ fn skew_is_swept() {
     let percents: Vec<_> = rows.iter().step_by(3).map(|row| extra(row, "hot_percent")).collect();
     assert_eq!(percents, [0.0, 20.0, 40.0, 60.0, 80.0, 90.0, 100.0]);
     assert_eq!(rows[20]["dist"], "hot:1000:100");
-    // Mixed batches of a map keep their order too: all pairs on the same few keys succeed.
+    // Batches of several kinds keep their order in a map too: all inserts and removals of the same few keys succeed.
     let map = vec!["dlht-map".to_owned()];
     let rows = self::rows(Args { tables: map, threads: vec![1], ..dlht("skew") });
     assert!(rows.iter().all(|row| row["extra"].get("wrong_answers").is_none()));
@@ -155,8 +155,8 @@ fn records_have_any_size() {
     let of_map = |rows: &[Map<String, Value>]| {
         rows.iter().filter(|row| row["table"] == "dlht-map").cloned().collect::<Vec<_>>()
     };
-    // Three rows for each size. At eight bytes the first word is the whole value, so there are only two, and tables of
-    // words are measured too.
+    // Three rows for each size, except eight bytes. There the first word is the whole value, so the map has two rows,
+    // and the tables of words have rows too.
     assert_eq!((values.len(), of_map(&values).len()), (3 * 7 + 2 + 2, 3 * 7 + 2));
     let sizes = |rows: &[Map<String, Value>], field| {
         let mut sizes: Vec<_> = of_map(rows).iter().map(|row| extra(row, field)).collect();

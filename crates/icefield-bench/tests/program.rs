@@ -1,4 +1,4 @@
-//! The command line of `icefield-bench`: its output, the arguments it rejects, its exit status.
+//! The command line of `icefield-bench`: its output, its exit status, and the arguments that it rejects.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -10,7 +10,7 @@ fn run(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_icefield-bench")).args(args).output().unwrap()
 }
 
-/// Checks that the program exits with `status` and a message.
+/// Checks that the program exits with `status` and prints a message.
 fn fails(status: i32, args: &[&str]) {
     let ran = run(args);
     let message = String::from_utf8(ran.stderr).unwrap();

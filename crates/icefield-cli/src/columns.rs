@@ -1,5 +1,5 @@
-//! The columns of the file that a table was loaded from. They are stored as `columns.json` in the table's
-//! directory, and `export` restores them. `load` removes the file when it adds rows with other columns.
+//! The columns of the file from which a table was loaded. They are stored as `columns.json` in the table's directory,
+//! and `export` writes the same columns again. `load` removes this file when it adds rows with other columns.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -66,8 +66,8 @@ impl Columns {
         }
     }
 
-    /// Stores the columns with an empty table before their rows are loaded. Removes the file of a table that has
-    /// records of other columns.
+    /// Stores the columns in the directory of an empty table, before their rows are loaded. If the table is not empty
+    /// and its records come from other columns, removes the file.
     pub fn keep(&self, table: &Path, is_empty: bool) -> Result<(), Failure> {
         let path = table.join(NAME);
         let present = Self::read(table)?;
@@ -87,8 +87,8 @@ impl Columns {
         Ok(())
     }
 
-    /// Writes the columns for a copy of a table. If they cannot be read, the copy has none, and a note says so; its
-    /// records are complete.
+    /// Writes the columns into the copy of a table. If they cannot be read, the copy's records are complete, but the
+    /// copy has no columns, and a note reports this.
     pub fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
         match Self::read(from) {
             Ok(Some(columns)) => columns.write(&to.join(NAME)),
@@ -109,8 +109,8 @@ impl Columns {
     }
 }
 
-/// Returns the text of a file that a command stores in a table's directory. Fails for anything but a regular file:
-/// reading a pipe would block.
+/// Returns the text of a small file that a command stored in a table's directory. Fails for anything but a regular
+/// file, because reading a pipe would block.
 pub fn read_small(path: &Path) -> io::Result<String> {
     const MOST_BYTES: u64 = 64 << 20;
     let nonblocking = OFlags::NONBLOCK.bits().cast_signed();

@@ -105,7 +105,7 @@ pub fn make(
     Ok(AnyTable::create(path, &new.design, key_type, value_type, &options)?)
 }
 
-/// Prints the new table, and a note on what its durability does not cover.
+/// Prints the new table, and a note about the failures that its durability does not cover.
 pub fn announce(table: &AnyTable, out: &mut Output) -> Result<(), Failure> {
     let durability = table.stats().durability.unwrap_or_default();
     let path = shown_path(table.path());
@@ -124,7 +124,7 @@ pub fn announce(table: &AnyTable, out: &mut Output) -> Result<(), Failure> {
     out.line(line)
 }
 
-/// Returns the warning about a durability, if there is one.
+/// Returns the warning that a new table of this durability needs, if there is one.
 pub fn warning(durability: Durability) -> Option<&'static str> {
     match durability {
         Durability::Pmem | Durability::Disk => None,

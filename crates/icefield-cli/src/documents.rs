@@ -61,7 +61,7 @@ pub fn man(args: &ManArgs, command: clap::Command) -> Outcome {
     Ok(true)
 }
 
-/// Writes the page of a command and those of its subcommands. Returns the number of pages.
+/// Writes the man page of a command and those of its subcommands. Returns the number of pages.
 fn pages(command: &clap::Command, dir: &Path) -> Result<u64, Failure> {
     let name = command.get_display_name().unwrap_or_else(|| command.get_name());
     let page = clap_mangen::Man::new(command.clone());

@@ -84,10 +84,10 @@ pub fn run(args: &Args) -> Outcome {
     })
 }
 
-/// The format of the rows.
+/// The form in which rows are written.
 struct Shape {
     types: Types,
-    /// The columns of a row; `None` for the columns key and value.
+    /// The columns of each row; `None` means the two columns key and value.
     columns: Option<Columns>,
     format: Format,
     dialect: Dialect,
@@ -275,7 +275,7 @@ impl Shape {
         Ok(others.into_iter().fold(line, |line, (name, raw)| line.raw(&name, raw)))
     }
 
-    /// Returns the members of a value that is an object of columns; none if the value is a column itself.
+    /// Returns the members of a value that is a JSON object of columns; none if the value is a single column.
     fn members<'a>(
         &self,
         columns: &Columns,

@@ -1,10 +1,10 @@
-//! Infers the types of a table from the first rows loaded into it.
+//! Infers the key and value types of a new table from the first rows to be loaded into it.
 
 use crate::rows::Row;
 use crate::text::TextType;
 
-/// Returns the narrowest key and value types that represent every text of the sample exactly: integers, then (for
-/// values only) numbers and booleans, else text.
+/// Returns the narrowest key and value types that represent every text of the sample exactly. Integers come first, then
+/// (for values only) numbers and booleans, then text.
 pub fn types(sample: &[&Row]) -> (&'static str, &'static str) {
     let keys = || sample.iter().map(|row| row.key.as_slice());
     let values = || sample.iter().map(|row| row.value.as_slice());
@@ -17,17 +17,17 @@ pub fn types(sample: &[&Row]) -> (&'static str, &'static str) {
 }
 
 fn integer<'a>(texts: impl Iterator<Item = &'a [u8]> + Clone) -> Option<&'static str> {
-    // `007` and `+7` are texts: as integers they would be printed differently.
+    // `007` and `+7` are texts, because as integers they would be printed as `7`.
     ["u64", "i64"].into_iter().find(|name| fits(name, texts.clone()))
 }
 
 fn number<'a>(texts: impl Iterator<Item = &'a [u8]> + Clone) -> Option<&'static str> {
-    // Words such as `inf` are texts.
+    // Words such as `inf`, which parse as numbers, are texts.
     let is_number = |text: &[u8]| text.iter().all(|byte| b"0123456789.-e".contains(byte));
     (texts.clone().all(is_number) && fits("f64", texts)).then_some("f64")
 }
 
-/// Returns whether there are texts and the type represents each exactly.
+/// Returns whether there is at least one text, and the type represents every text exactly.
 fn fits<'a>(name: &str, texts: impl Iterator<Item = &'a [u8]> + Clone) -> bool {
     let text_type = TextType::new(name, false);
     non_empty(texts.clone()) && texts.into_iter().all(|text| text_type.parse_exactly(text).is_ok())

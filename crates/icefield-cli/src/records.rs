@@ -104,7 +104,7 @@ pub fn get(args: &GetArgs) -> Outcome {
         let keys = types.keys(&args.keys)?;
         let found = match table.get_batch(&slices(&keys)) {
             Ok(found) => found.into_iter().map(Ok).collect(),
-            // A damaged record fails the batch; read the others one by one.
+            // A damaged record fails the whole batch, so the keys are read one by one.
             Err(Error::Corrupt { .. }) => keys.iter().map(|key| table.get(key)).collect(),
             Err(error) => return Err(error.into()),
         };
@@ -157,7 +157,7 @@ pub fn put(args: &PutArgs) -> Outcome {
 
 /// Number of keys of a file that are removed in one batch.
 const BATCH: usize = 1024;
-/// The number of lines of a file that are reported individually: absent keys, and lines that are not keys.
+/// The number of lines of a file that are reported individually, because their key is absent or they are not a key.
 const TOLD: u64 = 10;
 
 /// Runs `del`.
@@ -203,8 +203,8 @@ struct Del<'a> {
 
 impl Del<'_> {
     fn keys(&mut self, keys: &[Vec<u8>]) -> Result<(), Failure> {
-        // Presence is checked before the removal, because the removal of a damaged record cannot return its value. A
-        // repeated key counts once. No other process changes the table in between.
+        // Presence is checked before the removal, because the removal of a damaged record cannot report whether it was
+        // present. A repeated key counts once. Between the two steps, no other process can change the table.
         let mut seen = HashSet::new();
         let mut present = Vec::with_capacity(keys.len());
         for key in keys {
@@ -236,7 +236,7 @@ impl Del<'_> {
         Ok(())
     }
 
-    /// Removes the keys of a file. Returns the number of lines that are not keys.
+    /// Removes the keys listed in a file. Returns the number of lines that are not keys.
     fn lines(&mut self, mut lines: KeyLines) -> Result<u64, Failure> {
         let (mut keys, mut malformed) = (Vec::new(), 0);
         while let Some(line) = lines.next()? {
@@ -270,7 +270,7 @@ struct KeyLines {
     number: u64,
 }
 
-/// The longest line: the longest key that tables accept (16 MiB), with two hexadecimal digits per byte.
+/// The longest line: a key of the greatest length that tables accept (16 MiB), as two hexadecimal digits per byte.
 const LONGEST_KEY_BYTES: u64 = 33 << 20;
 
 impl KeyLines {

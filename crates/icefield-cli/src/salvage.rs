@@ -113,7 +113,7 @@ fn is_taken(new: &Path) -> bool {
     }
 }
 
-/// Runs the salvage on a second thread, which dies with the process after Ctrl-C.
+/// Runs the salvage on a second thread. After Ctrl-C the thread is not stopped; it ends with the process.
 fn run_interruptibly(
     table: &Path,
     new: &Path,
@@ -172,7 +172,7 @@ fn tell(
     out: &mut Output,
 ) -> Result<(), Failure> {
     let SalvageReport { records, lost, damaged, .. } = report;
-    // The damaged records are a subsequence of the losses.
+    // The damaged records are a subsequence of the losses, in the same order, so one pass matches them.
     let mut those = damaged.iter().peekable();
     for loss in lost.iter().take(TOLD) {
         let key = those.next_if(|record| record.to_string() == *loss).map(|record| &record.key);

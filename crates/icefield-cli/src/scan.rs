@@ -70,7 +70,7 @@ pub fn run(args: &Args) -> Outcome {
     })
 }
 
-/// Reports a damaged record, as text too if `aloud`.
+/// Reports a damaged record, in the JSON output and, if `aloud` is true, also as text.
 pub fn tell_damage(
     damage: &AnyDamage,
     types: &Types,

@@ -42,8 +42,7 @@ pub fn run(args: &Args) -> Outcome {
         let before = space(&path)?;
         let sign = progress::waiting("shrinking");
         let shrunk = table.shrink_to_fit();
-        // Some designs defer the release of space until no reader can reach it; closing the table releases it at
-        // the latest.
+        // Some designs release space only when no reader can reach it any more. Closing the table releases all of it.
         drop(table);
         sign.finish_and_clear();
         shrunk?;

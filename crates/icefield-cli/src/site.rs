@@ -1,5 +1,5 @@
-//! The hidden directory in which an index or a salvaged table is built until it is complete, including the files
-//! that the command stores with it.
+//! The hidden directory in which an index or a salvaged table is built. It also holds the files that the command stores
+//! with the table.
 //!
 //! The directory `.NAME.building-XXXXXX`, beside the target, holds the table during the build. The library builds
 //! the table in it, then the command writes and syncs its own files. Finally one rename moves the table to its
@@ -22,10 +22,10 @@ use crate::columns;
 use crate::join_index::stamp;
 use icefield_console::failure::Failure;
 
-/// The table's name in the hidden directory.
+/// The name of the table inside the hidden directory.
 const TABLE: &str = "table";
-/// The number of attempts to create a hidden directory, if other processes remove it as a leftover before it is
-/// locked.
+/// The number of attempts to create a hidden directory. An attempt fails if another process removes the directory as a
+/// leftover before this process has locked it.
 const ATTEMPTS: u32 = 100;
 
 /// A hidden directory beside the target; removed on drop with its remaining content.
@@ -75,12 +75,13 @@ impl Site {
         self.hidden.path().join(TABLE)
     }
 
-    /// Moves the table to the target. An empty directory there is replaced, an index only if `replace`.
+    /// Moves the table to the target. Replaces an empty directory there; replaces an index only if `replace` is true.
     pub fn publish(self, replace: bool) -> Result<(), Failure> {
         let rename = |flags| renameat_with(CWD, self.path(), CWD, &self.target, flags);
         match rename(RenameFlags::NOREPLACE) {
             Err(Errno::EXIST) if replace => rename(RenameFlags::EXCHANGE),
-            // A plain rename replaces only an empty directory. Some file systems support only plain renames.
+            // A plain rename replaces an empty directory and nothing else. Some file systems support only plain
+            // renames.
             Err(Errno::EXIST) => rename(RenameFlags::empty()),
             Err(Errno::INVAL | Errno::NOSYS) if !replace || !self.target.exists() => {
                 rustix::fs::rename(self.path(), &self.target)
@@ -106,7 +107,7 @@ impl Site {
     }
 }
 
-/// Locks a directory; `None` when another process has locked or removed it.
+/// Locks a directory. Returns `None` if another process has locked or removed it.
 fn locked(path: &Path) -> io::Result<Option<File>> {
     let directory = match File::open(path) {
         Ok(directory) => directory,
@@ -114,7 +115,7 @@ fn locked(path: &Path) -> io::Result<Option<File>> {
         Err(error) => return Err(error),
     };
     match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
-        // Only the holder of the lock removes the directory. So if it exists now, it stays.
+        // Only a process that holds the lock removes the directory. So if the directory exists now, it remains.
         Ok(()) => Ok(path.exists().then_some(directory)),
         Err(Errno::WOULDBLOCK) => Ok(None),
         Err(errno) => Err(errno.into()),
@@ -129,7 +130,7 @@ fn remove_leftovers(parent: &Path, prefix: &OsStr) -> io::Result<()> {
         if !is_hidden || !entry.file_type()?.is_dir() {
             continue;
         }
-        // A directory that cannot be locked or removed stays; it does no harm.
+        // A directory that cannot be locked or removed remains, which does no harm.
         if let Ok(Some(_lock)) = locked(&entry.path())
             && is_of_build(&entry.path()).unwrap_or(false)
         {
@@ -139,8 +140,7 @@ fn remove_leftovers(parent: &Path, prefix: &OsStr) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns whether a hidden directory holds only the output of a build: a table of plain files, which may be
-/// incomplete.
+/// Returns whether a hidden directory holds only what a build creates: a table of plain files, which may be incomplete.
 fn is_of_build(hidden: &Path) -> io::Result<bool> {
     for table in fs::read_dir(hidden)? {
         let table = table?;

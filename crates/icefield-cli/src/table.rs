@@ -1,4 +1,5 @@
-//! Shared by the commands on one table: its path, the text form of its types, parsing of arguments.
+//! The parts that all commands on one table use: the table's path, the text form of its types, the parsing of
+//! arguments.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +16,7 @@ pub struct TableArg {
     pub table: PathBuf,
 }
 
-/// The durability of a table, and on a disk the time at which its writes are acknowledged.
+/// The failures that a table's writes survive, and on a disk the time at which writes are acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keeping {
     /// The failures that writes survive.
@@ -77,9 +78,9 @@ pub struct Types {
     pub key: TextType,
     /// The values.
     pub value: TextType,
-    /// True if the text of each key that is read must be reproduced exactly.
+    /// True if a key is accepted only if its text is the one that would be written for it.
     pub exact_keys: bool,
-    /// True if the text of each value that is read must be reproduced exactly.
+    /// True if a value is accepted only if its text is the one that would be written for it.
     pub exact_values: bool,
 }
 

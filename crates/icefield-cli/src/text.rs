@@ -1,7 +1,7 @@
 //! Conversion of keys and values between text and the bytes that [`icefield::AnyTable`] takes.
 //!
-//! [`TextType::parse`] reads the text written by [`TextType::text`] as the same bytes, so exporting and loading a
-//! table gives an equal table. `bytes` are written as they are, or as hexadecimal digits with `--hex`.
+//! [`TextType::parse`] converts the text that [`TextType::text`] returned back to the same bytes, so exporting and
+//! loading a table gives an equal table. `bytes` are written unchanged, or with `--hex` as hexadecimal digits.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -34,7 +34,7 @@ enum Kind {
     Str,
     /// An array of this length.
     Array(usize),
-    /// A word type defined by a program: shown as its 64-bit word.
+    /// A word type that a program defines. Its values are shown as 64-bit words.
     Foreign,
 }
 
@@ -90,12 +90,12 @@ impl TextType {
         matches!(self.kind, Kind::Bytes | Kind::Str) && !self.hex
     }
 
-    /// Returns whether the text of the value `bytes` is UTF-8.
+    /// Returns whether the text of the value that is stored as `bytes` is UTF-8.
     pub fn is_utf8(&self, bytes: &[u8]) -> bool {
         self.kind != Kind::Bytes || self.hex || std::str::from_utf8(bytes).is_ok()
     }
 
-    /// Parses a text as [`TextType::parse`] does, and fails if the value's text would differ from it.
+    /// Parses a text as [`TextType::parse`] does. Fails if the parsed value would be written as a different text.
     pub fn parse_exactly(&self, text: &[u8]) -> Result<Vec<u8>, String> {
         let bytes = self.parse(text)?;
         if self.takes_any_text() || *self.text(&bytes) == *text {
@@ -174,7 +174,8 @@ impl TextType {
         }
     }
 
-    /// Parses the bytes of an array, raw or as hexadecimal digits after `0x`; the length distinguishes the two.
+    /// Parses the bytes of an array, which are given raw or as hexadecimal digits after `0x`. The length distinguishes
+    /// the two.
     fn array(&self, text: &[u8], len: usize) -> Option<Vec<u8>> {
         match text.strip_prefix(b"0x") {
             Some(digits) if digits.len() == 2 * len => from_hex(digits),
@@ -183,7 +184,8 @@ impl TextType {
         }
     }
 
-    /// Returns text that [`TextType::parse`] reads back. It is UTF-8, except for `bytes` without `--hex`.
+    /// Returns the text that [`TextType::parse`] converts back to `bytes`. It is UTF-8, except for the type `bytes`
+    /// without `--hex`.
     pub fn text<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
         match self.kind {
             Kind::Bytes if !self.hex => Cow::Borrowed(bytes),
@@ -191,7 +193,8 @@ impl TextType {
         }
     }
 
-    /// Returns [`TextType::text`] as UTF-8: `bytes` that are not UTF-8 become hexadecimal digits.
+    /// Returns [`TextType::text`] as a UTF-8 string. Values of the type `bytes` that are not UTF-8 become hexadecimal
+    /// digits.
     fn plain(&self, bytes: &[u8]) -> String {
         match self.kind {
             Kind::U8 => u8::from_le_bytes(prefix(bytes)).to_string(),
@@ -203,8 +206,8 @@ impl TextType {
             Kind::I16 => i16::from_le_bytes(prefix(bytes)).to_string(),
             Kind::I32 => i32::from_le_bytes(prefix(bytes)).to_string(),
             Kind::I64 => i64::from_le_bytes(prefix(bytes)).to_string(),
-            // The debug format is the shortest text that reads back, with an exponent for very large and very small
-            // numbers.
+            // The debug format writes the shortest text that parses to the same number, with an exponent if the number
+            // is very large or very small.
             Kind::F32 => format!("{:?}", f32::from_le_bytes(prefix(bytes))),
             Kind::F64 => format!("{:?}", f64::from_le_bytes(prefix(bytes))),
             Kind::Bool => (bytes.first() == Some(&1)).to_string(),
@@ -220,7 +223,7 @@ impl TextType {
         }
     }
 
-    /// Returns text for one line of a listing, without characters that a terminal acts on.
+    /// Returns the text for one line of a listing, without characters that a terminal would interpret.
     pub fn listed(&self, bytes: &[u8]) -> String {
         let text = self.plain(bytes);
         if !text.contains(acts) {
@@ -244,8 +247,8 @@ impl TextType {
         name
     }
 
-    /// Returns a JSON value: a number or boolean if JSON has it, otherwise the text as a string. `bytes` that are not
-    /// UTF-8 become an object with their hexadecimal digits, which `load` does not read.
+    /// Returns a JSON value: a number or a boolean if the value is one in JSON, otherwise a string. Values of the type
+    /// `bytes` that are not UTF-8 become an object with their hexadecimal digits, which `load` does not read.
     pub fn json(&self, bytes: &[u8]) -> String {
         let text = self.plain(bytes);
         match self.kind {
@@ -258,12 +261,12 @@ impl TextType {
     }
 }
 
-/// Returns N of `[u8; N]`.
+/// Returns N from the name `[u8; N]`.
 fn array_len(name: &str) -> Option<usize> {
     name.strip_prefix("[u8; ")?.strip_suffix(']')?.parse().ok()
 }
 
-/// Returns the first bytes as an array; a table never returns fewer than the type has.
+/// Returns the first bytes as an array. A table never returns fewer bytes than the type has.
 fn prefix<const N: usize>(bytes: &[u8]) -> [u8; N] {
     let mut array = [0; N];
     let len = bytes.len().min(N);
@@ -275,7 +278,7 @@ fn number<T: FromStr>(text: &[u8]) -> Option<T> {
     std::str::from_utf8(text).ok()?.trim().parse().ok()
 }
 
-/// Returns whether a text that is parsed as infinity names it (`inf`), and is not a number that is too large.
+/// Returns whether a text that was parsed as infinity is a name of it (`inf`), not a number that is too large.
 fn names_infinity(text: &[u8]) -> bool {
     text.iter().any(|byte| byte.eq_ignore_ascii_case(&b'n'))
 }
@@ -322,7 +325,7 @@ pub fn to_hex(bytes: &[u8]) -> String {
     text
 }
 
-/// Returns the start of an input for a message, without characters that a terminal acts on.
+/// Returns the start of an input for a message, without characters that a terminal would interpret.
 fn shortened(text: &[u8]) -> String {
     const SHOWN: usize = 40;
     let text = String::from_utf8_lossy(text);

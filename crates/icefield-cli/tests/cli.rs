@@ -1,4 +1,4 @@
-//! Every command of the binary: its output, the arguments it rejects, its exit status.
+//! Every command of the program: its output, its exit status, and the arguments that it rejects.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -227,7 +227,7 @@ fn csv_loads_by_column_name() {
     let loaded = place.ok(&["load", "prices.ice", "orders.csv", "--key", "id", "--value", "price"]);
     assert_eq!(loaded, "3 rows loaded\n");
     assert_eq!(place.ok(&["get", "prices.ice", "2"]), "20\n");
-    // Without `--value`, the value is a JSON object of all columns but the key, and an object is not a u32.
+    // Without `--value`, the value is a JSON object of all columns but the key, and the table's values are of type u32.
     assert!(place.fails(2, &["load", "prices.ice", "orders.csv"]).contains("--value"));
     assert!(
         place
@@ -249,7 +249,7 @@ fn ndjson_loads_from_a_pipe() {
         ["load", "t.ice", "-", "--format", "ndjson", "--create", "--key", "id", "--value", "n"];
     let ran = place.run_with_input(&args, rows);
     assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""), "{}", ran.out);
-    // The values become strings, because 2 as a float would be printed as 2.0.
+    // The values are stored as strings, because as a float 2 would be printed as 2.0.
     assert!(ran.out.contains("dash-eh<i64, str>"), "{}", ran.out);
     assert_eq!(place.ok(&["get", "t.ice", "-1", "2"]), "-1\t1.5\n2\t2\n");
 }
@@ -260,7 +260,7 @@ fn load_creates_nothing_unasked() {
     place.file("orders.csv", ORDERS);
     place.fails(2, &["load", "t.ice", "orders.csv"]);
     assert!(!place.path("t.ice").exists());
-    // With --create, the second run continues with the table of the first.
+    // With --create, the second run adds to the table that the first run created.
     place.ok(&["load", "t.ice", "orders.csv", "--create"]);
     place.ok(&["load", "t.ice", "orders.csv", "--create"]);
     assert!(place.ok(&["check", "t.ice"]).contains("3 records"));
@@ -431,10 +431,10 @@ fn stat_tells_what_there_is() {
 fn a_table_in_use_names_its_user() {
     let place = Place::new();
     filled(&place, 10);
-    // A load that waits for rows holds the table's lock.
+    // A load that waits for rows keeps the table locked.
     let mut load = place.command(&["load", "t.ice", "-"]).stdin(Stdio::piped()).spawn().unwrap();
     let holder = load.id().to_string();
-    // Waits for the process's id in the lock file. Opening the table as a reader could lock out the load instead.
+    // Waits until the lock file contains the process's id. Opening the table here could make the load fail instead.
     let lock = place.path("t.ice").join("lock");
     let held = (0..2000).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(10));

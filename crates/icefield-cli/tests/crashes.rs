@@ -1,4 +1,4 @@
-//! Commands that are killed, interrupted, or run out of disk space: the table they leave opens and answers.
+//! Commands that are killed, interrupted, or run out of disk space. The table that they leave must open and answer.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -36,7 +36,7 @@ fn kills_leave_an_openable_table_or_none() {
         let table = format!("{round}.ice");
         let args = ["load", &table, "rows.csv", "--create", "--batch", "64"];
         let mut child = place.command(&args).stdout(Stdio::null()).spawn().unwrap();
-        // The first kills come before the table exists, the last ones near the end of the load.
+        // Kills are spread from before the table exists to near the end of the load.
         sleep(whole * round / ROUNDS);
         child.kill().unwrap();
         child.wait().unwrap();
@@ -49,7 +49,8 @@ fn kills_leave_an_openable_table_or_none() {
         assert_eq!(line["clean"], true, "round {round}: {line}");
         let records = line["records"].as_u64().unwrap();
         partial += u64::from(records > 0 && records < 100_000);
-        // Batches become durable in order, so the records are the first rows of the file, except within one batch.
+        // Batches become durable in order, so the table holds the first rows of the file, apart from those of the last
+        // batch.
         let keys: Vec<String> =
             (0..records.saturating_sub(64)).step_by(100).map(|key| key.to_string()).collect();
         if !keys.is_empty() {
@@ -87,7 +88,7 @@ fn ctrl_c_ends_after_the_batch_and_tells_what_is_durable() {
     place.ok(&["create", "t.ice", "--value", "str"]);
     let args = ["load", "t.ice", "-", "--batch", "100", "--json", "load.ndjson"];
     let mut child = place.command(&args).stdin(Stdio::piped()).spawn().unwrap();
-    // The pipe stays open: without Ctrl-C the command would wait for more rows.
+    // The pipe stays open, so the command waits for more rows until Ctrl-C.
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(rows(3050).as_bytes()).unwrap();
     stdin.flush().unwrap();
@@ -112,7 +113,7 @@ fn ctrl_c_takes_the_tours_directory_away() {
         sleep(Duration::from_millis(delay_ms));
         signal(&child, Signal::INT);
         let ran = finish(child);
-        // Before the handler is installed, the signal simply kills the process.
+        // A signal that arrives before the handler is installed kills the process.
         assert!(matches!(ran.status, Some(130 | 0) | None), "{ran:?}");
         assert_eq!(std::fs::read_dir(place.dir()).unwrap().count(), 0, "after {delay_ms} ms");
     }

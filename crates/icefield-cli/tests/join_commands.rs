@@ -1,4 +1,4 @@
-//! `icefield join`: indexes of CSV and Parquet files, and joins through them, against nested loops.
+//! `icefield join`: builds indexes of CSV and Parquet files, joins through them, and compares with nested loops.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -90,7 +90,7 @@ fn integers_of_all_kinds_join_by_value() {
     assert!(joins == 64 && pairs > 100);
 }
 
-/// The type of a CSV file without keys is unknown: a column of any type can be joined with its index.
+/// A CSV file without keys has an unknown key type: a column of any type can be joined with its index.
 #[test]
 fn an_index_of_no_keys_joins_with_everything() {
     let place = Place::new();
@@ -117,7 +117,7 @@ fn an_index_of_no_keys_joins_with_everything() {
         ok(&place, &["stat", "i.ice"]);
         fs::remove_dir_all(place.path("i.ice")).unwrap();
     }
-    // An explicit type is kept.
+    // An index that was built with an explicit key type keeps this type even without keys.
     build(&place, &["none.csv", "--on", "k", "--index", "i.ice", "--key-type", "integer"]);
     let refused = place.fails(1, &["join", "run", "texts.csv", "--index", "i.ice"]);
     assert!(refused.contains("integers are expected"), "{refused}");
@@ -364,7 +364,7 @@ fn other_commands_know_an_index() {
     fs::write(&base, bytes).unwrap();
     let damaged = place.run(&["check", "b.ice"]);
     assert!(damaged.status == Some(1) && damaged.out.contains("DAMAGED"), "{}", damaged.out);
-    // The command that `salvage` prints as advice works, whichever file is damaged.
+    // `salvage` advises to rebuild the index. The command that it prints works, whichever file is damaged.
     for damaged in ["base-1.ice", "table.ice"] {
         let file = place.path("b.ice").join(damaged);
         fs::write(&file, vec![7; fs::metadata(&file).unwrap().len() as usize]).unwrap();
@@ -413,7 +413,7 @@ fn rows_come_through_pipes_and_links() {
     assert_eq!(fs::read_to_string(place.path("target.csv")).unwrap(), "k,v\n1,x\n2,y\n");
     joined(&place, &["a.csv", "--index", "i.ice", "--semi", "-o", "/dev/null"]);
     assert!(!Path::new("/dev/null").is_file());
-    // Without a known extension, the first bytes of a file determine its format.
+    // If a file has no known extension, its first bytes determine its format.
     let narrow: ArrayRef = Arc::new(UInt8Array::from(vec![2, 2]));
     parquet(&place, "unnamed", vec![("k", narrow)]);
     assert_eq!(count(&place, &["unnamed", "--index", "i.ice"]), 2);
@@ -483,7 +483,7 @@ fn interrupted_work_leaves_nothing() {
     place.file("a.csv", "k\n1\n");
     build(&place, &["a.csv", "--on", "k"]);
     let before = names(&place);
-    // A silent pipe: the command waits for rows.
+    // No rows arrive from the pipe, so the command waits.
     let args = ["join", "run", "-", "--index", "a.ice", "--semi", "-o", "out.csv"];
     let mut child = place.command(&args).stdin(std::process::Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();

@@ -1,11 +1,11 @@
 //! Files that a command writes.
 //!
-//! A file gets its name when it is complete. It is written unnamed (or, where the file system has no unnamed files,
-//! under a hidden name in the same directory) and then renamed. A command that fails, is interrupted or is killed
-//! leaves the old file unchanged. Pipes, devices and standard output are written directly.
+//! A file gets its final name when it is complete. Until then it is unnamed (or, if the file system does not support
+//! this, has a hidden name in the same directory). A command that fails, is interrupted or is killed leaves the old
+//! file unchanged. Pipes, devices and standard output are written directly.
 //!
-//! An output must not be a file that the same command reads, by any path or link, nor a file of a table that it
-//! reads.
+//! An output must not be a file that the same command reads, under any path or link, nor a file of a table that the
+//! command reads.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, Permissions};
@@ -22,7 +22,7 @@ use crate::terminal::shown_path;
 
 /// An output that is being written.
 pub struct Destination {
-    /// The name in messages.
+    /// The output's name in messages.
     name: PathBuf,
     file: File,
     state: State,
@@ -31,21 +31,21 @@ pub struct Destination {
 enum State {
     /// A pipe, a device or an open file: written directly, without a rename.
     AsItIs,
-    /// An unnamed file, and its future path.
+    /// An unnamed file, and the path that it will get.
     Unnamed(PathBuf),
-    /// A file with a hidden name, and its future path.
+    /// A file with a hidden name, and the path that it will get.
     Hidden(TempPath, PathBuf),
 }
 
 impl Destination {
-    /// Starts an output at `path`, or at standard output for `-`. The command reads `reads`: files, directories of
-    /// tables, and `-` for standard input.
+    /// Starts an output at `path`, or at standard output for `-`. `reads` are the inputs of the command: files,
+    /// directories of tables, and `-` for standard input.
     pub fn create(path: &Path, reads: &[&Path]) -> Result<Self, Failure> {
         refuse_reads(path, reads)?;
         let made = if is_stdout(path) {
             io::stdout().as_fd().try_clone_to_owned().map(|file| (File::from(file), State::AsItIs))
         } else if is_as_it_is(path) {
-            // Appends, so that earlier output to a redirected file stays.
+            // Appends, so that earlier output to the same redirected file is not overwritten.
             File::options().append(true).open(path).map(|file| (file, State::AsItIs))
         } else {
             begin(path)
@@ -74,7 +74,8 @@ impl Destination {
         self.file.sync_all()?;
         match self.state {
             State::Hidden(hidden, _) => hidden.persist(&place)?,
-            // `linkat` does not replace an existing file, so the file gets a hidden name first and is then renamed.
+            // `linkat` does not replace an existing file. So the file gets a hidden name first, and is then renamed to
+            // its path.
             _ => tempfile::Builder::new()
                 .prefix(&hidden_prefix(&place))
                 .make_in(parent(&place), |hidden| {
@@ -98,8 +99,8 @@ impl Write for Destination {
     }
 }
 
-/// Returns whether a path means standard output. The output is written through the inherited descriptor, so that
-/// other writers of the same file append after it.
+/// Returns whether a path means standard output. Such output is written through the inherited descriptor, so that other
+/// writers that share the descriptor continue after it.
 pub fn is_stdout(path: &Path) -> bool {
     ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"].iter().any(|name| path == Path::new(name))
 }
@@ -112,11 +113,11 @@ fn is_as_it_is(path: &Path) -> bool {
 }
 
 fn begin(path: &Path) -> io::Result<(File, State)> {
-    // Follow links: the file that they point to is replaced.
+    // Follows links, so that the file they point to is replaced.
     let place = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let permissions = match place.metadata() {
         Ok(metadata) => Permissions::from_mode(metadata.mode() & 0o777),
-        // The mode of a new file, before the umask.
+        // The mode of a new file. The umask restricts it.
         Err(_) => Permissions::from_mode(0o666),
     };
     let unnamed = File::options()
@@ -178,7 +179,7 @@ pub fn refuse_reads(output: &Path, reads: &[&Path]) -> Result<(), Failure> {
                         || found.is_some_and(|found| holds(read, found))
                 }
                 Ok(file) => Some(id(&file)) == found,
-                // `read` is another output, which does not exist yet.
+                // `read` may be another output of this command that does not exist yet, so paths are compared.
                 Err(_) => place.is_some() && resolved(read) == place,
             }
         };
@@ -202,13 +203,13 @@ fn id(metadata: &Metadata) -> (u64, u64) {
     (metadata.dev(), metadata.ino())
 }
 
-/// Returns whether a directory contains a file, under any name.
+/// Returns whether a directory contains a file, under any of the file's names.
 fn holds(directory: &Path, file: (u64, u64)) -> bool {
     let Ok(entries) = fs::read_dir(directory) else { return false };
     entries.flatten().any(|entry| entry.path().metadata().is_ok_and(|found| id(&found) == file))
 }
 
-/// Resolves links in a path, whose last component need not exist.
+/// Resolves the links in a path. The last component of the path need not exist.
 fn resolved(path: &Path) -> Option<PathBuf> {
     path.canonicalize().ok().or_else(|| {
         let directory = parent(path).canonicalize().ok()?;

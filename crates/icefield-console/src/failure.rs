@@ -22,14 +22,14 @@ pub enum Failure {
     Problem(String),
     /// The library returned an error.
     Table(Error),
-    /// The reader of the output closed it: end without a message.
+    /// The reader of the output has closed it. The command ends without a message.
     BrokenPipe,
-    /// Ctrl-C; the text describes the work done before.
+    /// The command was interrupted by Ctrl-C. The text describes the work done before.
     Interrupted(String),
 }
 
 impl Failure {
-    /// Wraps a system error about `path`; a path that does not exist is an error of the command line.
+    /// Wraps a system error about `path`. A path that does not exist counts as an error of the command line.
     pub fn io(path: &Path, source: &io::Error) -> Self {
         let path = shown_path(path);
         match source.kind() {
@@ -74,7 +74,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Writes the library's message, and its cause if the message does not contain it.
+/// Writes the library's message, followed by the cause if the message does not contain it.
 fn write_chain(f: &mut fmt::Formatter<'_>, error: &Error) -> fmt::Result {
     let text = error.to_string();
     f.write_str(&text)?;

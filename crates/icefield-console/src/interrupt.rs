@@ -17,7 +17,8 @@ impl Interrupt {
     pub fn listen() -> Result<Self, Failure> {
         let flag = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
-            // Order matters: the handler that ends the process must see the flag as it was before this signal.
+            // Handlers run in the order of registration. The handler that ends the process comes first, so that it
+            // tests the flag before the first signal sets it.
             flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&flag))
                 .and_then(|_| flag::register(signal, Arc::clone(&flag)))
                 .map_err(|error| Failure::Problem(format!("cannot listen for Ctrl-C: {error}")))?;

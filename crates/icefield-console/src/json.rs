@@ -76,7 +76,7 @@ impl Output {
         !matches!(self.json, Json::Nowhere)
     }
 
-    /// Writes a JSON line, if they are requested.
+    /// Writes a JSON line if JSON output is requested.
     pub fn line(&mut self, line: Line) -> Result<(), Failure> {
         let line = line.end();
         let line = shown_json(&line);
@@ -114,8 +114,8 @@ fn stdout() -> Box<dyn Write> {
     }
 }
 
-/// Runs a command with its output; a failure is also written as a JSON line. An output must not be one of the files
-/// and tables that the command reads.
+/// Runs a command with its output. If the command fails, the error is also written as a JSON line. No output, including
+/// a redirected standard output, may be one of `reads`, the files and tables that the command reads.
 pub fn with_output(
     args: &JsonArgs,
     reads: &[&Path],
@@ -128,7 +128,7 @@ pub fn with_output(
         Err(Failure::BrokenPipe) => outcome,
         Ok(_) => out.finish().and(outcome),
         Err(failure) => {
-            // Report the command's failure, whatever happens to its JSON line.
+            // Return the command's failure even if its JSON line cannot be written.
             let line = out.line(Line::new().field("error", &failure.to_string()));
             drop(line.and_then(|()| out.finish()));
             Err(failure)

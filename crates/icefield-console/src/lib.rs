@@ -43,7 +43,7 @@ fn refuse(refusal: &clap::Error) -> ExitCode {
     if refusal.use_stderr() && std::env::args_os().any(|arg| arg.to_string_lossy().contains(acts)) {
         json::warn(refusal.render().to_string().trim_end());
     } else {
-        // The message may have no reader; the error is ignored.
+        // Ignore an error: the output may be closed.
         let _ = refusal.print();
     }
     ExitCode::from(u8::try_from(refusal.exit_code()).unwrap_or(2))

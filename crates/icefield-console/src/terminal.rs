@@ -10,7 +10,7 @@ pub fn acts(c: char) -> bool {
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Escapes all characters that a terminal acts on; for a name or value inside a line.
+/// Escapes all characters that a terminal acts on, in a name or value that is printed within a line.
 pub fn shown(text: &str) -> Cow<'_, str> {
     escaped(text, |_| false)
 }
@@ -25,12 +25,13 @@ pub fn shown_lines(text: &str) -> Cow<'_, str> {
     escaped(text, |c| matches!(c, '\n' | '\t'))
 }
 
-/// Escapes all characters that a terminal acts on in JSON, where they occur only in strings.
+/// Escapes all characters that a terminal acts on in a JSON text. They occur only inside its strings, so the result is
+/// equivalent JSON.
 pub fn shown_json(json: &str) -> Cow<'_, str> {
     if !json.contains(acts) {
         return Cow::Borrowed(json);
     }
-    // All of them are in the basic multilingual plane, so each is one escape.
+    // All these characters are in the basic multilingual plane, so each fits into one `\u` escape.
     Cow::Owned(json.chars().fold(String::new(), |mut text, c| {
         match acts(c) {
             true => text.push_str(&format!("\\u{:04x}", u32::from(c))),

@@ -44,7 +44,7 @@ pub(crate) struct Loaded {
 /// assert!(icefield_peers::load("/no/such/library.so".as_ref()).is_err());
 /// ```
 pub fn load(path: &Path) -> Result<Box<dyn Kind>, Error> {
-    // Makes the path absolute: the loader would search the system's libraries for a bare name.
+    // Make the path absolute: the loader would search the system's library directories for a bare file name.
     let file = path.canonicalize().map_err(|error| not_loaded(path, &error))?;
     // SAFETY: the library's initialisers run code that the user chose to run by naming the library.
     let library = unsafe { Library::new(&file) }.map_err(|error| not_loaded(path, &error))?;
@@ -78,7 +78,7 @@ fn not_loaded(path: &Path, error: &dyn std::error::Error) -> Error {
     Error::NotLoaded { path: path.to_owned(), detail: error.to_string() }
 }
 
-/// Returns the library's name for itself; empty if it is null or not UTF-8.
+/// Returns the name that the library gives itself, or an empty string if it is null or not UTF-8.
 fn own_name(name: NameFn) -> String {
     // SAFETY: the header requires a string that stays valid, or null.
     let text = unsafe { name() };

@@ -275,14 +275,14 @@ struct Shard(RwLock<HashTable<(u64, u64)>>);
 
 impl Sharded {
     fn create(capacity: usize) -> Self {
-        // Five percent more: shards do not fill evenly.
+        // Reserve five percent more, because keys are not spread evenly over the shards.
         let each = capacity / SHARDS + capacity / SHARDS / 20 + 8;
         let shard = |_| Shard(RwLock::new(HashTable::with_capacity(each)));
         let hash = Hash::new(HashKind::Strong, random_seed());
         Self { hash, shards: (0..SHARDS).map(shard).collect() }
     }
 
-    /// Returns the hash of `key` and its shard, which is selected by bits that the tables hardly use.
+    /// Returns the hash of `key` and its shard, which is selected by bits of the hash that hashbrown hardly uses.
     #[inline(always)]
     fn shard(&self, key: u64) -> (u64, &RwLock<HashTable<(u64, u64)>>) {
         let hash = self.hash.word(key);

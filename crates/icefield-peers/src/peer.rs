@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// The operations of a table, not all of which every table supports.
+/// An operation of a table. Not every table supports all operations.
 ///
 /// ```
 /// use icefield_peers::{Operation, built_in};
@@ -57,10 +57,10 @@ pub struct Found {
     pub sum: u64,
 }
 
-/// A table under measurement. Any number of threads may call it at once. Calls that [`Kind::offers`] denies do
-/// nothing.
+/// A table under measurement. Any number of threads may call it at once. Calls for which [`Kind::offers`] returns
+/// `false` do nothing.
 pub trait Peer: Send + Sync {
-    /// Called when this thread, number `_index`, starts to use the table, and when it has finished.
+    /// Called by thread number `_index` before its first use of the table, with `_begins` set, and after its last one.
     fn thread(&self, _index: usize, _begins: bool) {}
 
     /// Stores each value, whether its key is present or not. Returns the number of values stored. The slices have
@@ -85,7 +85,7 @@ pub trait Peer: Send + Sync {
     /// Inserts and then removes each key. Returns the number of keys for which both succeeded.
     fn insdel(&self, keys: &[u64]) -> u64;
 
-    /// Returns the error of the first call that failed. A failed call counts nothing.
+    /// Returns the error of the first call that failed. A failed call returns a count of 0.
     fn failure(&self) -> Option<&str> {
         None
     }

@@ -38,7 +38,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// Returns a random action, frequent ones more often. A write gets the value `value`.
+    /// Returns a random action; common calls are more likely. A write gets the value `value`.
     pub fn any(rng: &mut Rng, value: u64) -> Self {
         // Values are numbered in the order of their creation, so one of the last few may be present.
         let current = value.saturating_sub(1 + rng.below(6));
@@ -187,7 +187,8 @@ impl BatchKind {
         Self::Execute(OnFailure::Stop),
     ];
 
-    /// Converts `action` into one that this kind of batch supports, with the same value.
+    /// Returns the operation that replaces `action` in a batch of this kind. If it is a different write, it writes
+    /// `value`.
     #[must_use]
     pub fn action(self, action: Action, value: u64) -> Action {
         match self {

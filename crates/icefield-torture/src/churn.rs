@@ -141,7 +141,7 @@ fn in_words(error: Error) -> String {
     error.to_string()
 }
 
-/// Returns one of the two values of a key; an update writes either.
+/// Returns one of the two values of a key. An update writes one of them, chosen at random.
 fn value_of(key: u64, updated: bool) -> u64 {
     2 * key + u64::from(updated)
 }

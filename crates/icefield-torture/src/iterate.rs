@@ -26,8 +26,8 @@ pub const PASSES: u64 = 6;
 /// The simulated medium yields the processor once in this many events.
 const YIELD_ONE_IN: u32 = 20;
 
-/// Number of rounds of a hundred writes after which a writer stops. All writers of a table together usually make a
-/// dozen before the scanner finishes.
+/// Number of rounds of a hundred writes after which a writer stops. All writers of a table together usually need a
+/// dozen rounds before the scanner finishes.
 const MOST_ROUNDS: u64 = 300;
 
 /// Results of scans with concurrent writes.

@@ -32,7 +32,8 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// Returns whether a shadow insert caused the answer or was the operation.
+    /// Returns whether the operation was a shadow insert, its commit or abort, or a call that was refused because of
+    /// one.
     #[must_use]
     pub fn is_of_shadow(&self) -> bool {
         !matches!(self, Self::Reply(_))

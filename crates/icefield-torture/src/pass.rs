@@ -110,7 +110,8 @@ where
                 let key = T::Key::own(T::Key::raw(key));
                 let record = key.and_then(|key| numbers::<T>(&key, &value.own_ref()));
                 let mut asked = asked.borrow_mut();
-                // `retain` repeats the call for a key that another thread has just changed; the last call counts.
+                // `retain` calls its closure again for a key that another thread has just changed. Only the last call
+                // counts.
                 let again = |last: &mut Option<(u64, u64)>| {
                     last.zip(record).is_some_and(|(last, record)| last.0 == record.0)
                 };

@@ -156,9 +156,9 @@ pub static UNEVEN: [(&str, ModelInMemory); 3] = [
 pub struct Mixed {
     /// The design.
     pub table: &'static str,
-    /// With byte keys and word values.
+    /// [`model::scenario`] with byte keys and word values.
     pub byte_keys: ModelInMemory,
-    /// With word keys and byte values.
+    /// [`model::scenario`] with word keys and byte values.
     pub byte_values: ModelInMemory,
 }
 

@@ -1,5 +1,5 @@
-//! A scheduler for deterministic interleavings: one thread runs at a time and hands over at moments drawn from a
-//! seed.
+//! A scheduler for deterministic interleavings: one thread runs at a time, and passes the turn to another at moments
+//! drawn from a seed.
 //!
 //! On few processors, real threads rarely overlap inside operations of a microsecond, and the operating system
 //! decides when. Here the seed determines a fine interleaving. A thread that is suspended while it holds an operating
@@ -23,7 +23,7 @@ const SPINS: u32 = 200;
 const TICKS_IN_OPERATION: u64 = 3;
 /// Maximum ticks to each further hand-over, for long operations and those that wait for a lock.
 const TICKS_AFTERWARDS: u64 = 100;
-/// No thread holds the turn.
+/// The value of `holder` while no thread holds the turn.
 const NOBODY: usize = usize::MAX;
 
 thread_local! {

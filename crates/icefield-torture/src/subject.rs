@@ -28,7 +28,7 @@ pub trait Subject: Durable<Key: Sample, Value: Sample> + Sized + 'static {
     /// Returns the table's error.
     fn create_tiny(sim: Sim, variant: u64) -> Result<Self>;
 
-    /// Puts a record that is durable after the next `sync`. `way` selects one of the table's calls that do so.
+    /// Puts a record by a call whose write need not be durable before the next `sync`. `way` selects the call.
     /// # Errors
     /// Returns the table's error.
     fn put_relaxed(
@@ -130,8 +130,9 @@ impl Sample for u64 {
     }
 }
 
-/// No bytes for 0, one byte below 256, otherwise the number followed by bytes that depend on it: mostly few,
-/// sometimes hundreds, rarely thousands, so that inline, small and multi-block records all occur.
+/// The sample of 0 is empty, and that of a number below 256 is one byte. Any other sample is the number followed by
+/// bytes that depend on it: mostly few, sometimes hundreds, rarely thousands, so that inline, small and multi-block
+/// records all occur.
 impl Sample for [u8] {
     fn sample(n: u64) -> Vec<u8> {
         if n < 256 {

@@ -21,8 +21,8 @@ const SIM_BYTES: u64 = 1 << 23;
 
 /// Implements the traits for a persistent table, given its name, its exempt regions, and the options of a variant: tiny
 /// for the simulated medium and larger for files. An opened table keeps the geometry of its creation, whatever the
-/// options say. Designs that support disks also give their relaxed put, the name of the option for it, and their own
-/// pass over all records.
+/// options say. For designs that support disks, the relaxed put, the name of the sync option, and the design's own pass
+/// over all records are given, too.
 macro_rules! subjects {
     (
         $table:ident, name: $name:literal, exempt: $exempt:expr, tiny: $tiny:expr, larger: $larger:expr,
@@ -215,8 +215,8 @@ fn iceberg_options<K: Key + ?Sized, V: Value + ?Sized>(
     options.hash_seed(hash_seed(variant)).blob_chunk_bytes(1 << 10).max_load(load)
 }
 
-/// Returns Plush shapes with entries so small that migrations, compactions, new levels, chains and the log's next
-/// rounds are a few writes away.
+/// Returns Plush shapes with entries so small that migrations, compactions, new levels, chains and further turns of the
+/// log are a few writes away.
 fn plush_shape(variant: u64) -> Shape {
     let [root_bits, first_bits, fan_bits, slots, log_bits, log_chunks, log_records] = [
         [0, 0, 1, 1, 0, 2, 3],
@@ -261,17 +261,18 @@ fn plush_options<K: Key + Sample + ?Sized, V: Value + ?Sized>(
         4 => options.partition(Partition::Range),
         _ => options,
     };
-    // Most tables start with the default epoch, some shortly before the log epochs wrap around at 2^48 or reach 2^20.
+    // Half of the variants start with the default epoch, the others shortly before the log epochs wrap around at 2^48
+    // or reach 2^20.
     let options = match variant % 4 {
         2 => options.first_epoch((1 << 48) - 1 - variant / 4 % 16),
         3 => options.first_epoch((1 << 20) - 1 - variant / 4 % 16),
         _ => options,
     };
-    // DRAM filters for none, some or all of the levels; some variants preallocate all buckets.
+    // Use DRAM filters for none, some or all of the levels. Some variants also preallocate all buckets.
     options.dram_filters(variant as usize % 3).preallocate(usize::from(variant % 13 == 12))
 }
 
-/// Puts a record that is durable after the next `sync`, by one of the calls that do so.
+/// Puts a record, by one of the calls whose write need not be durable before the next `sync`.
 fn put_relaxed<K: Key + Sample + ?Sized, V: Value + Sample + ?Sized>(
     table: &Plush<K, V, Sim>,
     key: Arg<'_, K>,

@@ -18,11 +18,11 @@ pub(crate) enum Bug {
     None,
     /// `update` inserts when the key is absent.
     UpdateInserts,
-    /// `execute` does not stop.
+    /// `execute` does not stop after a failure.
     NeverStops,
     /// A scan skips the last record.
     ScanLoses,
-    /// `insert` lets another thread run between its read and its write.
+    /// `insert` is not atomic: it lets another thread run between its read and its write.
     LostUpdate,
 }
 
@@ -147,7 +147,7 @@ impl Table for Toy {
 
     fn scan(&self, cursor: Cursor, n: usize) -> Result<Page<u64, u64>> {
         let map = self.map();
-        // A cursor is one more than the last key returned. The greatest key comes first, under cursor 0.
+        // A cursor is the next key plus one, wrapping around: the greatest key comes first, at cursor 0.
         let order = |key: u64| key.wrapping_add(1);
         let mut keys: Vec<u64> =
             map.keys().copied().filter(|&key| order(key) >= cursor.0).collect();

@@ -1,4 +1,4 @@
-//! Streams of key indices: the record, out of `keys`, that each operation uses.
+//! Streams of key indices, each of which selects the record for one operation.
 //!
 //! Indices are `0..keys`. Popular ones are scattered over the range, so that no table profits from their locality; only
 //! [`Distribution::Latest`] prefers adjacent indices.
@@ -123,8 +123,8 @@ fn scatter(rank: u64, keys: u64) -> u64 {
 #[derive(Clone, Copy, Debug)]
 struct Zipf {
     exponent: f64,
-    /// The values of the integral between which ranks are drawn: `upper` is half a rank past the last rank, `lower` is
-    /// where the first rank begins.
+    /// The values of the integral between which ranks are drawn: `upper` is its value half a rank past the last rank,
+    /// `lower` is its value at the start of the first rank.
     upper: f64,
     lower: f64,
     /// Candidates this close to their rank are accepted without evaluating the density.

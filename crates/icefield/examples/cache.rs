@@ -1,4 +1,4 @@
-//! A cache of expensive answers that is still filled after a restart, on any disk.
+//! A cache of expensive answers that keeps its contents across restarts, on any disk.
 //!
 //! ```sh
 //! cargo run --release -p icefield --example cache
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use icefield::{Durability, Plush, SyncMode};
 
-/// Answers by question. A value is the second at which it becomes stale, then the answer.
+/// Answers by question. A value holds the second at which the answer becomes stale, followed by the answer.
 struct Cache {
     answers: Plush<str, [u8]>,
     keep: Duration,
@@ -56,7 +56,7 @@ impl Cache {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // Not in the temporary directory: on some systems it is in memory, where no sync makes files survive a power cut.
+    // Avoid the temporary directory: on some systems it is in memory, where no sync makes files survive a power cut.
     let directory = tempfile::tempdir_in(".")?;
     let path = directory.path().join("answers.ice");
     for run in ["cold", "warm"] {

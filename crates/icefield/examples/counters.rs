@@ -77,7 +77,7 @@ fn converse(counters: &Counters, mut connection: &TcpStream) -> io::Result<()> {
 
 fn answer(counters: &Counters, line: &str) -> Result<u64, Failure> {
     match line.split_whitespace().collect::<Vec<_>>()[..] {
-        // Durable when it returns, so a crash cannot revoke the answer to the client.
+        // The addition is durable when `fetch_add` returns, so a crash cannot revoke the answer to the client.
         ["add", name, number] => {
             let number = number.parse()?;
             Ok(counters.fetch_add(name, number)?.wrapping_add(number))

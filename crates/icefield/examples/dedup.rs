@@ -10,7 +10,7 @@ use std::{env, iter};
 
 use icefield::Iceberg;
 
-/// Lines that share one wait for the medium. A larger batch would only delay the first line.
+/// Number of lines that share one wait for the medium. A larger batch would only delay the first line.
 const BATCH: usize = 512;
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -1,4 +1,4 @@
-//! The same join every night: orders with their customers, by an index that is built only in the first night.
+//! The same join every night: orders with their customers, by an index that is built only on the first night.
 //!
 //! ```sh
 //! cargo run --release -p icefield --example nightly_join

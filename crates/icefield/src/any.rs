@@ -162,7 +162,8 @@ impl AnyTable {
     /// Creates a table at `path`, where nothing may exist yet. The types are named as in the table above.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] if the design or a type does not exist; otherwise as the design's own `create`.
+    /// [`Error::InvalidOption`] if the design or a type does not exist; otherwise the errors of the design's own
+    /// `create`.
     #[inline]
     pub fn create(
         path: impl AsRef<Path>,
@@ -194,8 +195,8 @@ impl AnyTable {
         Self::open_with(path, &AnyOptions::default())
     }
 
-    /// Opens the table as [`AnyTable::open`] does, with options: another durability than
-    /// [`Durability::Auto`](crate::Durability::Auto), a limit on the table's bytes.
+    /// Opens the table as [`AnyTable::open`] does, with options, for example another durability than
+    /// [`Durability::Auto`](crate::Durability::Auto) or a limit on the table's size.
     ///
     /// # Errors
     /// As [`AnyTable::open`]; [`Error::Unsupported`] if [`Durability::Disk`](crate::Durability::Disk) is requested and
@@ -230,7 +231,7 @@ impl AnyTable {
         Self::open_read_only_with(path, &AnyOptions::default())
     }
 
-    /// Opens the table as [`AnyTable::open_read_only`] does, with options: reads that verify checksums.
+    /// Opens the table as [`AnyTable::open_read_only`] does, with options, for example to verify checksums on reads.
     ///
     /// ```
     /// use icefield::{AnyOptions, AnyTable};
@@ -298,7 +299,8 @@ impl AnyTable {
     /// Returns the value of `key`.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] if the bytes are not a valid key; as [`Table::get`](crate::Table::get).
+    /// [`Error::InvalidOption`] if the bytes are not a valid key; otherwise the errors of
+    /// [`Table::get`](crate::Table::get).
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.key.check(KEY, key)?;
         self.value_out(self.table.get(&self.key.raw(key))?)
@@ -349,7 +351,7 @@ impl AnyTable {
     /// Inserts `key` only if it is absent; otherwise returns the present value.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] if the bytes are not a valid key or value; as
+    /// [`Error::InvalidOption`] if the bytes are not a valid key or value; otherwise the errors of
     /// [`Table::try_insert`](crate::Table::try_insert).
     pub fn try_insert(&self, key: &[u8], value: &[u8]) -> Result<TryInsert<[u8]>> {
         let present = self.write(WriteKind::TryInsert, key, value)?;
@@ -383,7 +385,8 @@ impl AnyTable {
     /// Removes `key`; returns its value.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] if the bytes are not a valid key; as [`Table::remove`](crate::Table::remove).
+    /// [`Error::InvalidOption`] if the bytes are not a valid key; otherwise the errors of
+    /// [`Table::remove`](crate::Table::remove).
     pub fn remove(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.key.check(KEY, key)?;
         let key = self.key.raw(key);
@@ -412,7 +415,7 @@ impl AnyTable {
         self.table.capacity()
     }
 
-    /// Returns sizes and counters of the table. Constant time.
+    /// Returns sizes and counters of the table, in constant time.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.table.stats()
@@ -487,7 +490,7 @@ impl AnyTable {
     /// ```
     ///
     /// # Errors
-    /// As [`AnyTable::get`]; `f` has been called for the keys before the failure, and for no other.
+    /// As [`AnyTable::get`]; `f` has been called for the keys before the failing one only.
     pub fn get_batch_with(
         &self,
         keys: &[&[u8]],
@@ -505,8 +508,8 @@ impl AnyTable {
         shown
     }
 
-    /// Runs [`AnyTable::insert`] for each record in order; all are durable when the call returns. Nothing is inserted
-    /// if any record has bytes that are not a valid key or value.
+    /// Runs [`AnyTable::insert`] for each record in order. All are durable when the call returns, except in a relaxed
+    /// [`SyncMode`](crate::SyncMode). Nothing is inserted if any record has bytes that are not a valid key or value.
     ///
     /// # Errors
     /// As [`AnyTable::insert`]; the operations before the failing one are durable.
@@ -572,7 +575,7 @@ impl AnyTable {
         self.table.path()
     }
 
-    /// Returns what opening found and did.
+    /// Returns the recovery report of the table's opening.
     #[must_use]
     pub fn recovery(&self) -> RecoveryReport {
         self.recovery.clone()

@@ -191,8 +191,8 @@ impl Error {
 const ADVICE: &str =
     "; `icefield check` lists every fault, `icefield salvage` copies the readable records";
 
-/// Returns a message without [`ADVICE`], for reports that list damage: these reports are the output of the commands
-/// that it recommends.
+/// Returns a message without [`ADVICE`], for reports that list damage: these reports are the output of the very
+/// commands that [`ADVICE`] recommends.
 pub(crate) fn without_advice(words: impl fmt::Display) -> String {
     let mut words = words.to_string();
     if let Some(at) = words.find(ADVICE) {

@@ -144,7 +144,7 @@ impl SalvageReport {
         self.lost.push(without_advice(words));
     }
 
-    /// Adds a record that is left out.
+    /// Adds a damaged record that is not copied.
     pub(crate) fn damaged(&mut self, mut record: DamagedRecord) {
         record.reason = without_advice(record.reason);
         self.lost.push(record.to_string());

@@ -157,7 +157,7 @@ const FORMS: [NumberedType; 3] = [
     ("str", |number| format!("number {number}").into_bytes()),
 ];
 
-/// Each pair of forms may be compiled to a different engine.
+/// Each pair of forms may be compiled to a different engine, so the test covers every pair.
 #[test]
 fn every_pair_of_forms_has_every_call() {
     let directory = place();

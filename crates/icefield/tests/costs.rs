@@ -1,4 +1,4 @@
-//! Checks the costs table in each table's header against the simulator's counters, and for tables in memory against a
+//! Compares the costs that each table's header states with the simulator's counters, and for tables in memory with a
 //! count of locked instructions.
 
 mod costs {
@@ -264,7 +264,7 @@ fn an_iceberg_shares_no_fence_that_costs_nothing() {
 }
 
 /// Compares the fractions of the records in the front yard and in the overflow yard, at 95 % fill, for the bucket sizes
-/// of Table 6. The smaller the back buckets, the more records must overflow, as in the paper.
+/// of Table 6. As in the paper, more records overflow if the back buckets are smaller.
 #[test]
 fn levels_of_an_iceberg_fill_as_the_paper_says() {
     let share = |front: u32, back: u32| {

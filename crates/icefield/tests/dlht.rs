@@ -211,7 +211,7 @@ fn scans_need_no_memory_between_two_hash_functions() {
     let options = Dlht::<u64, u64>::options().hash(DlhtHash::Modulo).hash_seed([1, 2]);
     let options = options.link_ratio(0.0).geometry(12, 1).faults(Arc::clone(&faults));
     let table = options.build().expect("small");
-    // One bin is crowded and is transferred; the others get more records than the next index can hold.
+    // One bin is crowded and is transferred; the other bins get more records than the next index can hold.
     const BINS: u64 = 1 << 12;
     const CROWDED: u64 = 2000;
     let mut right: Vec<(u64, u64)> = (50..100).map(|bin| (bin, bin + 1)).collect();
@@ -295,7 +295,7 @@ fn shadows_are_operations_of_batches() {
         }
     }
     assert_eq!((shadows.len(), table.len(), table.iter().count()), (199, 201, 201));
-    // The keys are locked against the same batch again, and against all other inserts.
+    // Shadow inserts of a later batch, and all other inserts, find these keys locked.
     let others = table.shadows();
     let mut again = [Op::put(3000, 1), Op::shadow(7, 0, &others), Op::put(3001, 1)];
     assert_eq!(table.execute(&mut again, OnFailure::Stop), 2);
@@ -303,7 +303,7 @@ fn shadows_are_operations_of_batches() {
     let mut inserts = [Op::get(5), Op::try_insert(7, 0)];
     let refused = Table::execute(&table, &mut inserts, OnFailure::Continue);
     assert!(matches!(refused, Err(Error::Shadowed)));
-    // One is committed separately, another aborted, and the rest is committed after a resize.
+    // One key is committed separately, another is aborted, and the rest is committed after the table has grown.
     shadows.take(7).expect("held").commit();
     assert!(shadows.take(7).is_none() && table.get(7) == Some(70));
     drop(shadows.take(8).expect("held"));
@@ -338,7 +338,7 @@ fn shadows_of_another_table_are_refused() {
     assert!(matches!(refused, Err(Error::InvalidOption { option: "shadows", .. })), "{refused:?}");
     assert_eq!((table.len(), other.len(), shadows.len()), (1, 0, 0));
     assert_eq!((table.try_insert(2, 2), other.try_insert(2, 2)), (Ok(()), Ok(())));
-    // A table without shadow inserts executes nothing of such a batch.
+    // A table without shadow inserts refuses such a batch before any operation runs.
     let dash = DashEh::<u64, u64>::in_memory().expect("memory");
     let refused = dash.execute(&mut ops, OnFailure::Continue);
     assert!(matches!(refused, Err(Error::Unsupported(_))), "{refused:?}");

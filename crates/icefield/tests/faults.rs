@@ -86,7 +86,7 @@ const LATE: SyncMode = SyncMode::Every(3_600_000);
 fn every_sync_of_plush(records: Records) {
     let scenario = scenarios("plush", records).expect("a design").syncs;
     every_sync(scenario, SyncMode::Always, 0..4);
-    // In the histories of these seeds, writes after the failure would overwrite a journal and an intent.
+    // With these seeds, writes that continued after the failed sync would overwrite a journal and an intent.
     every_sync(scenario, SyncMode::Always, 601..604);
     every_sync(scenario, LATE, 0..2);
 }

@@ -120,7 +120,7 @@ fn in_bucket(file: &File, at: u64, hash: u64, (key, value): (u64, u64)) -> Optio
     Some(slot)
 }
 
-/// Linear hashing with a first array of 4 segments and two arrays of each size.
+/// Reads a table of linear hashing with a first array of 4 segments and two arrays of each size.
 #[test]
 fn every_record_of_linear_hashing_is_where_the_document_says() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -281,7 +281,8 @@ fn every_wide_record_of_a_plush_is_where_the_document_says() {
     plush_is_as_documented(&path, [2 | 16 << 8, 2 | 32 << 8, 2 | 4 << 8], &records);
 }
 
-/// Finds records by their hashes as the document describes. `types` are the parameters for types and widths.
+/// Finds records by their hashes as the document describes. `types` are the superblock's parameters for types and
+/// widths.
 fn plush_is_as_documented(path: &Path, types: [u64; 3], records: &[(u64, Vec<u64>)]) {
     let words = records[0].1.len() as u64;
     let [root, levels, log] =
@@ -318,7 +319,7 @@ fn plush_is_as_documented(path: &Path, types: [u64; 3], records: &[(u64, Vec<u64
         let copies = logged.iter().filter(|(_, epoch)| *epoch > arrived(hash));
         let copies = copies.filter(|(copy, _)| copy == content);
         let copies = copies.count();
-        // Two copies exist where a migration has moved a part of an entry.
+        // A record is found twice if a migration that has not finished has already moved it.
         assert!(matches!(found + copies, 1 | 2), "record {number} is in {found} + {copies} places");
         in_levels += u64::from(found > 0);
         in_log += u64::from(found == 0);

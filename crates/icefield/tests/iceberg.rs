@@ -47,7 +47,7 @@ fn reads_of_batches_wait_for_nobody_while_they_hold_locks() -> Check {
     let run = |thread: u64| -> icefield::Result<u64> {
         let mut read = 0;
         for round in 0..rounds {
-            // One thread writes the keys that the other reads.
+            // Each thread writes the keys that the other one reads.
             let key = |n: u64| (n * 7 + round * 31) % (KEYS / 2) * 2;
             let ops = (0..32)
                 .flat_map(|n| [Op::put(key(n) + thread, round), Op::get(key(n) + 1 - thread)]);

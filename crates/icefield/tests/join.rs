@@ -87,8 +87,8 @@ fn failing_calls_lose_nothing() {
     println!("{:?}", shown(join::faults(1, scratch.path()).and_then(|counts| counts.judged(1))));
 }
 
-/// The entry of a child process. The next test starts this program again with orders; without orders this test does
-/// nothing.
+/// The entry of a child process. The next test starts this program again, with orders in an environment variable.
+/// Without orders, this test does nothing.
 #[test]
 fn child_entry() {
     let Some(orders) = std::env::var(ORDERS_VARIABLE).ok() else { return };
@@ -275,7 +275,7 @@ fn without_a_filter_and_with_much_of_it() {
         let options = JoinIndex::<u64>::options().filter_bits_per_key(bits).threads(2);
         let index = options.build_in_memory(&there, &there).unwrap();
         assert_eq!(index.probe_count(&probes).unwrap(), 15_000, "{bits} bits");
-        // Most keys pass, so probes stop using the filter.
+        // Most keys pass the filter, so probes stop using it.
         assert_eq!(index.probe_count(&there.repeat(4)).unwrap(), 120_000, "{bits} bits");
     }
 }

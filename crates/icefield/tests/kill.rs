@@ -9,8 +9,8 @@ use icefield_torture::kill::{Counts, ORDERS_VARIABLE};
 use icefield_torture::scenarios::{Records, SCENARIOS, Scenarios, scenarios};
 use icefield_torture::scratch::Scratch;
 
-/// The entry of a child process. The other tests start this program again with orders; without orders this test does
-/// nothing.
+/// The entry of a child process. The other tests start this program again, with orders in an environment variable.
+/// Without orders, this test does nothing.
 #[test]
 fn child_entry() {
     let Some(orders) = std::env::var(ORDERS_VARIABLE).ok() else { return };

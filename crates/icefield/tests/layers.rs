@@ -167,7 +167,7 @@ fn rules_name_folders_that_exist() {
     assert_none(&FINDINGS.folders);
 }
 
-/// Every design with a name in files must be in the scenarios that set, for each design, how often they run.
+/// Each of these tests lists the designs that it runs on, so a new design must be added to every list.
 #[test]
 fn every_design_is_in_every_scenario() {
     for scenario in

@@ -51,8 +51,8 @@ fn every_history_has_an_order() {
 }
 
 /// Threads that take turns fill and clear a table of linear hashing. The table was once cleared before a split had
-/// ended: the split returned a chained bucket to the allocator's next set, which then handed it out twice. Without the
-/// wait for splits, some of these tables are damaged.
+/// ended: the split then returned a chained bucket to the set of free buckets that is used after the clear, and the
+/// allocator handed the bucket out twice. Without the wait for splits, some of these tables are damaged.
 #[test]
 fn a_clear_waits_for_splits() {
     let pool = Pool::new(3);
@@ -97,9 +97,9 @@ fn watched<T: Subject>(seed: u64, pool: &Pool, options: &SimOptions) -> Result<C
     })
 }
 
-/// Disables each fence in `file`, until the histories detect one. Without the fence that makes a write durable, a
-/// concurrent writer that finds the record, or finds it missing, returns too early. (In Plush the histories cannot
-/// detect this, because the latest writes are in DRAM.)
+/// Disables the fences in `file`, one at a time, until the histories detect a missing one. Without the fence that makes
+/// a write durable, a concurrent writer that finds the record, or finds it missing, returns too early. (In Plush the
+/// histories cannot detect this, because the latest writes are in DRAM.)
 #[track_caller]
 fn writers_are_caught<T: Subject>(file: &str) {
     const SEEDS: std::ops::Range<u64> = 1..60;

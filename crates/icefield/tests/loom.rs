@@ -169,9 +169,9 @@ fn a_miss_that_is_not_validated_is_wrong() {
     race([KEY, NO_KEY], [displace, reader], |_| ());
 }
 
-/// Word 0 is the state of the slot, word 1 the slot. One writer frees the slot. The next writer fills the slot before
-/// it begins a change, because no reader uses a free slot. A reader that still considered the slot used must detect
-/// this (E3 in the lock's header; without that fence this model fails).
+/// Word 0 is the state of the slot, word 1 its content. One writer frees the slot. The next writer fills the slot
+/// before it begins a change, because no reader uses a free slot. A reader that still considered the slot used must
+/// detect this (E3 in the lock's header; without that fence this model fails).
 #[test]
 fn a_free_slot_may_be_filled_without_stopping_readers() {
     const OLD: u64 = 10;
@@ -198,8 +198,8 @@ fn a_free_slot_may_be_filled_without_stopping_readers() {
     race([USED, OLD], [remover, inserter, reader], |bucket| assert_eq!(bucket.load(0), FREE));
 }
 
-/// A writer prepares under the writer bit, then begins the change. A reader that started in between must see none of
-/// the change or all of it.
+/// A writer stores the record under the writer bit, then begins the change. A reader that started in between must see
+/// none of the change or all of it.
 #[test]
 fn a_reader_may_start_under_the_writer_bit() {
     let writer = |bucket: &Bucket| {

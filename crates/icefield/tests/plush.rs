@@ -141,7 +141,7 @@ fn stale_records_take_bounded_space() -> Check {
 }
 
 /// Between one new level and the next, updates take about three times the space of the records. In this test the factor
-/// is a little larger, because files grow in eighths.
+/// is a little larger, because files grow by an eighth at a time.
 #[test]
 fn updates_take_bounded_space_at_every_stage() -> Check {
     let shape = Shape { root_bits: 2, log_bits: 0, log_records: 1 << 10, ..Shape::default() };
@@ -247,8 +247,8 @@ fn unlogged_records_are_durable_after_a_checkpoint() -> Check {
     Ok(())
 }
 
-/// The estimate continues from its value at the clean shutdown. After a crash it comes from a sample, so that
-/// `reserve` does not start from 0.
+/// The estimate of the record count continues from its value at the clean shutdown. After a crash it comes from a
+/// sample, so that `reserve` does not start from 0.
 #[test]
 fn the_estimate_outlives_its_session() -> Check {
     let options = || SimOptions { recording: false, ..SimOptions::default() };
@@ -315,8 +315,8 @@ fn shrinking_drops_what_is_stale() -> Check {
     Ok(())
 }
 
-/// Puts `writes` records. Returns the numbers of writes that moved no record, at most 64 records, and more; and the
-/// number of writes that started more than one migration.
+/// Puts `writes` records. Returns the numbers of writes that moved no record, 1 to 64 records, and more than 64; and
+/// the number of writes that started more than one migration.
 fn writes_by_moves(
     table: &Plush<u64, u64>,
     writes: u64,
@@ -383,7 +383,7 @@ fn records_may_depart_while_others_come_and_all_are_cleared() -> Check {
         let sim = Sim::new(SimOptions { recording: false, ..SimOptions::default() });
         let table = options.clone().create_on(sim.clone())?;
         (0..keys).try_for_each(|key| table.put(key, key))?;
-        // The image is that of a crash: the table is still open.
+        // The table is still open, so the image is that of a crash.
         let options = SimOptions { recording: false, ..SimOptions::default() };
         let reopened =
             Plush::<u64, u64>::options().open_on(Sim::from_image(&sim.image(), options))?;
@@ -397,7 +397,7 @@ fn records_may_depart_while_others_come_and_all_are_cleared() -> Check {
                 departing += u64::from((1..keys).contains(&detail(table, "moves")));
                 table.clear()?;
                 assert_eq!((table.len()?, table.get(3)?), (0, None));
-                // Starts with other keys than those that have just migrated.
+                // The first puts are of other keys than those that have just migrated.
                 (0..keys).rev().skip(round).try_for_each(|key| table.put(key, key))?;
                 (0..keys).try_for_each(|key| table.put(key, key))?;
             }
@@ -422,7 +422,7 @@ fn log_epochs_wrap_around() -> Check {
                 for key in 0..20 {
                     table.put((key * 7 + round) % 50, round)?;
                 }
-                // The image is that of a crash: the table is not closed.
+                // The table is not closed, so the image is that of a crash.
                 let image = sim.image();
                 sim = Sim::from_image(
                     &image,

@@ -75,7 +75,7 @@ struct Hit {
     advice: &'static str,
 }
 
-/// Returns the words of a text, by its lines and their numbers. Code in quotes is one word without letters.
+/// Returns the words of a text, given its lines with their numbers. Code in quotes is one word without letters.
 fn words<'a>(lines: impl Iterator<Item = (usize, &'a str)>) -> Vec<Word> {
     let mut words: Vec<Word> = Vec::new();
     let mut begins = true;
@@ -115,7 +115,7 @@ fn words<'a>(lines: impl Iterator<Item = (usize, &'a str)>) -> Vec<Word> {
     words
 }
 
-/// Returns the phrases of the lists above.
+/// Returns the places where a phrase of the lists above occurs.
 fn hits(words: &[Word]) -> Vec<Hit> {
     let mut hits = Vec::new();
     for (index, word) in words.iter().enumerate() {

@@ -28,7 +28,7 @@ fn fails<T: Small>(model: Model, word: &str) {
     fails_with::<T>(model, false, word);
 }
 
-/// With `threads`, only several threads can expose the bug; otherwise a short history of one thread must expose it.
+/// With `threads`, the bug needs several threads; otherwise a short history of one thread must expose it.
 #[track_caller]
 fn fails_with<T: Small>(model: Model, threads: bool, word: &str) {
     let options =
@@ -99,7 +99,7 @@ fn pm7_missing_fences_and_creation() {
 
 #[test]
 fn pm8_a_reader_ahead_of_the_medium() {
-    // Either the detector or a crash that reverts a returned value can come first.
+    // Either the detector, or a crash that reverts a returned value, can find the bug first.
     fails_with::<Eager<1>>(Model::Pmem, true, "threads");
 }
 

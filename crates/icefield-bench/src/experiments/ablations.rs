@@ -1,8 +1,8 @@
 //! The gain from single techniques: Dash-EH compared with forms that lack one (`locks`, Dash Fig 13; `filters`, Dash
 //! Figs 9 and 10), and Plush with and without filters in DRAM and preallocated buckets (`filters`, Plush Fig 9).
 //!
-//! The forms are timed in turns, within one run. Lines are counted on the simulated medium, in smaller tables of the
-//! same load factor.
+//! The forms run in turns within one measurement, so that disturbances affect all of them. Lines are counted on the
+//! simulated medium, in smaller tables of the same load factor.
 
 use std::time::Duration;
 
@@ -39,15 +39,15 @@ pub(super) fn filters(session: &mut Session) -> Outcome {
     if !dash && !levels {
         return Err(Error::option("tables", "none of these tables has filters to switch off"));
     }
-    // Measures all forms, even if `--tables` names only some: each is compared with the complete one.
+    // Measures all forms, even if `--tables` names only some, because each form is compared with the complete one.
     for key_bytes in [8, WIDE_BYTES].into_iter().filter(|_| dash) {
         compare(session, &FILTERS, key_bytes)?;
     }
     if levels { filters_of_levels(session) } else { Ok(()) }
 }
 
-/// Measures a table with levels without options, then with each option added to those before. The options apply to the
-/// first level, which holds as many records as the capacity of the table.
+/// Measures tables with levels first without the options for levels, then with one option, then with both. The options
+/// apply to the first level, which holds as many records as the capacity of the table.
 fn filters_of_levels(session: &mut Session) -> Outcome {
     for (preallocated, dram_filters, name) in
         [(0, 0, "none"), (1, 0, "prealloc"), (1, 1, "prealloc+dramfilter")]
@@ -96,7 +96,7 @@ fn compare(session: &mut Session, designs: &[DesignRef], key_bytes: usize) -> Ou
     Ok(())
 }
 
-/// Creates a table of each design and loads the same records into all. Their number is at least `keys`, and gives the
+/// Creates a table of each design and loads the same records into all of them: at least `keys`, and as many as give the
 /// first table the fill that the options request.
 fn load(
     session: &Session,
@@ -114,7 +114,7 @@ fn load(
     Ok((tables, count.unwrap_or(keys)))
 }
 
-/// Returns a row for each table, with the throughputs of one call.
+/// Measures one call on each table and returns a row for each, with its throughputs.
 fn race(
     session: &Session,
     tables: &[Placed],

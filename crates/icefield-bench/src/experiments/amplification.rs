@@ -1,9 +1,10 @@
 //! The accesses of each call to persistent memory, counted exactly on the simulated medium (Plush Fig 6, Iceberg
 //! 5.2).
 //!
-//! An insert that meets a split pays for moving half a segment, and every write during a doubling for moving a few
-//! buckets. Such calls are counted separately, as are inserts that displace records or do not use the first place.
-//! The row's own figures are means over all calls that met neither a split nor a doubling.
+//! An insert that splits a segment also pays for moving half of its records; every write during a doubling also pays
+//! for moving a few buckets. Such calls are counted separately, as are inserts that displace records or use a place
+//! other than the first choice. The row's own figures are means over all calls during which no split or doubling
+//! occurred.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +26,7 @@ const MEETINGS: [(&str, &[&str]); 6] = [
     ("back", &["back_inserts"]),
 ];
 
-/// The classes of calls during a growth.
+/// The classes of calls that move records because the table grows.
 const DOUBLING: &str = "doubling";
 const SPLIT: &str = "split";
 
@@ -123,7 +124,7 @@ pub(super) fn run(session: &mut Session) -> Outcome {
     Ok(())
 }
 
-/// Grows a table by `try_insert`, or fills one of the right size, then makes every other call on it.
+/// Grows a table by `try_insert`, or fills one of the right size. Then makes every other call on the table.
 fn one_table(session: &mut Session, design: DesignRef, batch: Batch) -> Outcome {
     let keys = session.keys(Medium::Sim);
     let (placed, keys) = match session.args.fill {
@@ -178,7 +179,7 @@ fn met(before: &Stats, after: &Stats) -> &'static str {
     MEETINGS.iter().find(|(_, names)| happened(names)).map_or(DIRECT, |(meeting, _)| meeting)
 }
 
-/// The figures of a shape: what one call writes.
+/// The counts that make up the shape of a call: what the call writes.
 const SHAPE: [&str; 3] = ["line_writes", "flushes", "fences"];
 
 /// The costs of all calls of one class.
@@ -187,7 +188,7 @@ struct Class {
     calls: u64,
     ops: u64,
     cost: Cost,
-    /// The number of calls by their lines written, flushes and fences.
+    /// The number of calls for each shape, that is for each combination of the counts in [`SHAPE`].
     shapes: BTreeMap<[u64; 3], u64>,
 }
 
@@ -212,7 +213,7 @@ impl Class {
         merged
     }
 
-    /// Returns a histogram such as `{"2": 1000, "5": 3}`: from a count per call to the number of calls. Large
+    /// Returns a histogram such as `{"2": 1000, "5": 3}`: 1000 calls have the count 2, three calls the count 5. Large
     /// counts are rounded up to powers of two.
     fn counted(&self, figure: usize) -> Value {
         const EXACT: u64 = 128;
@@ -233,7 +234,8 @@ impl Class {
         json!({ "line_writes": line_writes, "flushes": flushes, "fences": fences, "share": share })
     }
 
-    /// Means per call, that is per batch where operations are batched.
+    /// Returns the counts as means per call, that is per batch where operations are batched; `pm` and `lines` are means
+    /// per operation.
     fn summary(&self) -> Value {
         let (call, op) = (self.cost.pm.over(self.calls), self.cost.over(self.ops));
         json!({
@@ -253,7 +255,7 @@ fn describe(row: &mut Row, classes: &BTreeMap<&str, Class>, inserts: bool) {
     let all = Class::merge(classes.values());
     let at_rest = classes.iter().filter(|(meeting, _)| !matches!(**meeting, DOUBLING | SPLIT));
     let at_rest = Class::merge(at_rest.map(|(_, class)| class));
-    // In tiny runs every call may meet a split.
+    // In tiny runs every call may meet a split. Then all calls are typical.
     let typical = if at_rest.calls == 0 { &all } else { &at_rest };
     typical.cost.over(typical.ops).describe(row);
     row.extra("usual", typical.usual());

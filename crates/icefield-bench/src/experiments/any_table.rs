@@ -1,5 +1,5 @@
-//! `any-table`: the calls of `AnyTable` beside those of the typed tables, on the same engines and the same records. A
-//! program that learns its types at run time pays the difference.
+//! `any-table`: compares the calls of `AnyTable` with those of the typed tables, on the same engines and the same
+//! records. The difference is what a program pays for choosing its types at run time.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -36,9 +36,9 @@ fn name_of(key: u64) -> String {
     format!("{key:016x}")
 }
 
-/// A table of words or of strings. Each record has its key as its value too.
+/// A table of words or of strings. The value of each record is equal to its key.
 trait Subject {
-    /// Runs calls with each of the keys; returns how many reads found their key.
+    /// Makes the calls `calls` for each key. Returns the number of reads that found their key.
     fn run(&self, calls: Calls, words: &[u64], names: &[String]) -> Result<usize>;
 }
 
@@ -162,7 +162,7 @@ impl Subject for Any {
     }
 }
 
-/// A design's typed table and its table of any types, with the same records.
+/// A typed table and an [`AnyTable`] of the same design, with the same records.
 struct Pair {
     design: DesignRef,
     typed: Box<dyn Subject>,
@@ -198,7 +198,7 @@ fn compare(
     let names: Vec<String> = words.iter().copied().map(name_of).collect();
     let pair = pair(session, design, durability, keys, of_words)?;
     for subject in [&pair.typed, &pair.any] {
-        // Puts the records one by one: calls in batches skip the keys after the last whole batch.
+        // Puts the records one by one, because calls in batches skip the keys after the last whole batch.
         subject.run(Calls::Put, &words, &names)?;
     }
     // Rounded down to whole batches.

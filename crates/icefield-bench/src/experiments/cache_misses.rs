@@ -1,10 +1,10 @@
 //! Misses of the first-level and the last-level cache in a join (SPAR Fig 9).
 //!
-//! Misses are counted by the processor's counters, over everything the process does while it probes; and by simulated
-//! caches, for machines that give no access to the counters. The simulated caches see each access to the medium, but no
-//! accesses to keys, stacks or a table's data in DRAM, and do no prefetching. Their miss rates are therefore relative
-//! to fewer accesses than the processor counts, while misses per row are comparable. Their last level is sized so that
-//! the ratio of record bytes to cache bytes is the paper's.
+//! Misses are counted twice. The processor's counters include everything that the process does while it probes.
+//! Simulated caches serve machines that give no access to the counters. They see each access to the medium, but no
+//! accesses to keys, stacks or a table's data in DRAM, and do no prefetching. Misses per row are comparable between the
+//! two; miss rates are not, because the simulation counts fewer accesses. The simulated last level is sized so that the
+//! ratio of record bytes to cache bytes is the paper's.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -55,7 +55,7 @@ fn hardware() -> io::Result<[Counter; 4]> {
     ])
 }
 
-/// Returns the count so far; an estimate where the processor has too few counters for all events at once.
+/// Returns the count so far. It is an estimate if the processor has too few counters for all events at once.
 fn count_of(counter: &mut Counter) -> io::Result<f64> {
     let data = counter.read_full()?;
     let times = data.time_enabled().zip(data.time_running()).filter(|(_, ran)| !ran.is_zero());
@@ -71,7 +71,7 @@ fn contenders(session: &Session, simulated: bool) -> Outcome<Vec<DesignRef>> {
     })
 }
 
-/// Probes tables on their own media, counted by the processor.
+/// Probes tables on their own media; the processor counts the misses.
 fn on_hardware(session: &mut Session) -> Outcome {
     let failed = |error| Error::failed(format!("a counter cannot be read: {error}"));
     let keys = session.space.keys(0..session.keys_or(BUILD_ROWS));

@@ -1,5 +1,5 @@
-//! Child processes of this program: they run a hidden experiment, report that they are ready, and are then killed or
-//! end with their standard input.
+//! Child processes of this program. A child runs a hidden experiment and reports that it is ready. It ends when the
+//! parent kills it or closes its standard input.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -47,7 +47,7 @@ pub(super) fn wait_until_ready(child: &mut Child) -> Outcome {
     }
 }
 
-/// Called in the child: requests a SIGKILL when the parent dies, because the child would otherwise run forever.
+/// Called in the child: asks the system to kill the child when the parent dies, because it would otherwise run forever.
 pub(super) fn end_with_parent() -> Outcome {
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| {
         Error::failed(format!("cannot request a signal at the end of the parent: {error}"))

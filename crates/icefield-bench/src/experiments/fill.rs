@@ -4,7 +4,7 @@ use crate::prelude::*;
 
 const STEPS: u64 = 20;
 
-/// The calls at each fill: inserts up to it, then reads.
+/// The calls at each step: inserts up to the next fill, then reads.
 const CALLS: [(&str, Call); 3] =
     [("mops", Call::TryInsert), ("get_mops", Call::Get), ("get_miss_mops", Call::GetMiss)];
 

@@ -8,8 +8,8 @@ use crate::table_stats::load_factor_of;
 
 const SAMPLES: u64 = 1_000;
 
-/// The number of records before the first sample. The first sample also waits until the table has grown, because a
-/// table of a few segments is not representative.
+/// The number of records before the first load factor is sampled. Sampling also starts only after the table has grown,
+/// because the load factor of a table with a few segments is not representative.
 const SETTLED: u64 = 20_000;
 
 pub(super) fn load_factor(session: &mut Session) -> Outcome {
@@ -19,7 +19,8 @@ pub(super) fn load_factor(session: &mut Session) -> Outcome {
     let designs = session.ours_on(medium)?;
     for design in designs.iter().copied() {
         for stash in if asked.is_empty() { &[2, 4] } else { asked.as_slice() } {
-            // One by one, as in the paper: a batch may close a window instead of displacing records.
+            // By default one by one, as in the paper: a batch may end its window of operations early instead of
+            // displacing records.
             for batch in session.batches(&[Batch::None]) {
                 grow_sampled(session, (design, medium), *stash, batch)?;
             }
@@ -82,10 +83,11 @@ const SIZES: [u32; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 const BUCKETS: u32 = 4;
 const SLOTS: u32 = 14;
 
-/// The least number of filled segments; their means are compared.
+/// The least number of segments to fill; the mean load factors of the filled segments are compared.
 const SEGMENTS: u64 = 128;
 
-/// A technique, added to those before it: its name, the number of stash buckets, the function that fills segments.
+/// A technique, which is added to those before it: its name, the number of stash buckets, and the function that fills
+/// segments.
 type Rung = (&'static str, u32, fn(Geometry, &[u64]) -> icefield::Result<Stats>);
 
 const fn rung<A: Ablation>(name: &'static str, stash: u32) -> Rung {
@@ -104,7 +106,7 @@ const LADDER: [Rung; 5] = [
 fn fill_with_each_technique(session: &mut Session) -> Outcome {
     for kib in session.points(&[], &SIZES) {
         let slots = u64::from(kib * BUCKETS * SLOTS);
-        // Twice the slots: most segments of the last doubling are split too.
+        // Twice as many records as the segments have slots, so that most of them fill up and split.
         let count = (2 * SEGMENTS * slots).max(session.keys_or(200_000).min(200_000));
         let keys = session.space.keys(0..count);
         for (technique, stash, fill) in LADDER {

@@ -1,7 +1,7 @@
 //! The time of each call while all threads work and tables split (DLHT Fig 15, Plush Fig 7).
 //!
-//! For tables that report when their records move, the inserts between the first and the last moved bucket are also
-//! reported separately.
+//! Some tables report when they move their records. For these, the inserts between the first and the last moved bucket
+//! are also reported separately.
 
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ use crate::prelude::*;
 use crate::stats::{Histogram, histogram};
 use crate::table_stats::is_moving;
 
-/// The calls, in an order in which each leaves the table in the state that the next one needs.
+/// The calls. Each leaves the table in the state that the next call needs.
 pub(super) const CALLS: [(&str, Call); 7] = [
     ("get", Call::Get),
     ("get-miss", Call::GetMiss),
@@ -20,7 +20,7 @@ pub(super) const CALLS: [(&str, Call); 7] = [
     ("remove", Call::Remove),
 ];
 
-/// Number of inserts between two checks of whether the table is moving records.
+/// The number of inserts after which the table's statistics are read again, to learn whether it is moving records.
 const LOOK: usize = 64;
 
 /// Times of calls: those while the table was at rest, and those while it moved its records.
@@ -98,7 +98,8 @@ fn timed_calls(
     Ok((tally, times))
 }
 
-/// Returns the keys of a phase: reads, updates and removals use loaded keys, each kind of insert has new keys.
+/// Returns the keys of a phase: loaded keys for reads, updates and removals, and different new keys for each kind of
+/// insert.
 pub(super) fn phase_keys(
     session: &Session,
     call: Call,

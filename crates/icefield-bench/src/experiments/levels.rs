@@ -1,4 +1,4 @@
-//! The levels that hold the records of a nearly full table, by bucket sizes (Iceberg Tables 4 and 6).
+//! The number of records in each level of a nearly full table, by bucket sizes (Iceberg Tables 4 and 6).
 
 use icefield::Yards;
 
@@ -10,7 +10,7 @@ const PAPER: [(u32, u32); 6] = [(64, 8), (64, 6), (64, 4), (32, 8), (32, 6), (32
 /// The load factor without `--fill`.
 const FILL: f64 = 0.95;
 
-/// The number of records without `--keys`: enough that a handful of them are in the overflow yard.
+/// The number of records without `--keys`. Of ten million, at least a few are in the overflow yard.
 const KEYS: u64 = 10_000_000;
 
 pub(super) fn run(session: &mut Session) -> Outcome {
@@ -37,14 +37,14 @@ fn one_size(session: &mut Session, design: DesignRef, medium: Medium, yards: Yar
     (row.batch, row.keys) = (Some(Batch::Stream), Some(records));
     describe_space(&mut row, &*placed);
     row.extra("yards", format!("{}/{}", yards.front, yards.back));
-    // No record was removed or moved, so the counts of inserts are the counts of records.
+    // No record was removed or moved, so the number of inserts into a yard is the number of its records.
     let stats = placed.stats();
     let [back, overflow] =
         ["back_inserts", "overflow_inserts"].map(|name| detail(&stats, name).unwrap_or(0));
     let share = |count: u64| count as f64 / records as f64;
     row.extra("front_yard", rounded(share(records.saturating_sub(back + overflow))));
     row.extra("back_yard", rounded(share(back)));
-    // Unrounded: the share may be in the millionths.
+    // Not rounded, because the share may be in the millionths.
     row.extra("overflow", share(overflow));
     row.extra("overflow_records", overflow);
     session.put(row)

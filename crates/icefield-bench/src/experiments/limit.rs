@@ -26,7 +26,7 @@ const LOOPS: &[(Loop, Option<Batch>)] = &[
     (Loop::SequentialWrite, None),
 ];
 
-/// Kinds of memory: the size of pages, the medium, and the advice to the kernel.
+/// Kinds of memory: the name of the page size, the medium, and the pages to request from the kernel.
 const KINDS: [(&str, Medium, Pages); 3] = [
     ("4 KiB", Medium::Memory, Pages::Small),
     ("2 MiB", Medium::Memory, Pages::Huge),
@@ -39,7 +39,7 @@ pub(super) fn run(session: &mut Session) -> Outcome {
         if asked.is_some_and(|asked| asked != medium) {
             continue;
         }
-        // 32 bytes per key: the footprint of a table of that many records.
+        // A table of that many records takes about 32 bytes per key.
         let bytes = session.keys_or(32_000_000) * 32;
         let (arena, _dir) = match medium {
             Medium::Memory => (Arena::anonymous(bytes, advice)?, RemovedDir(None)),

@@ -1,8 +1,8 @@
-//! A lock manager over a set (DLHT Fig 17): a successful insert takes a lock, a removal releases it.
+//! A lock manager over a set (DLHT Fig 17). A successful insert takes a lock; the removal of the key releases it.
 //!
-//! Each transaction requests a batch of locks in the order of their keys and releases those that it got. A lock that is
-//! held is refused; transactions do not wait. Afterwards, threads contend for a small number of locks and record the
-//! owner of each, to check that no lock is ever held twice.
+//! Each transaction requests a batch of locks in the order of their keys and releases those that were granted. A
+//! request for a lock that is held fails at once. Afterwards, threads contend for a small number of locks and record
+//! the owner of each, to check that no lock is ever held twice.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -39,7 +39,7 @@ pub(super) fn run(session: &mut Session) -> Outcome {
             });
             let got: u64 = parts.iter().sum();
             (ops, granted) = (ops + wanted.len() as u64, granted + got);
-            // Each granted lock was also released.
+            // Operations are all requests, plus one release for each granted lock.
             row.sample("mops", mops(wanted.len() + got as usize, time));
         }
         if !locks.is_empty() {
@@ -114,7 +114,8 @@ fn is_exclusive(session: &Session, threads: usize, batch: Batch) -> bool {
         wanted.chunks_mut(batch.size()).for_each(<[u64]>::sort_unstable);
         transactions(&locks, &wanted, batch, |key, taken| {
             let (before, after) = if taken { (0, me) } else { (me, 0) };
-            // Relaxed: a lock that excludes other threads also orders; this check looks for one that does not.
+            // Relaxed: if the locks exclude other threads, they also order these accesses; if not, this check detects
+            // it.
             if owners[key as usize].swap(after, Relaxed) != before {
                 faults.fetch_add(1, Relaxed);
             }

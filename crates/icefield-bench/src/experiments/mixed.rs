@@ -1,6 +1,5 @@
-//! Operations of several kinds: inserts of new keys mixed with reads of present ones, by the share of inserts (Dash
-//! Fig 8), and the YCSB mixes (DLHT Fig 18; Iceberg 7.2 with writes that insert, so that tables double during the
-//! run).
+//! Operations of several kinds. `mixed` inserts new keys and reads present ones, by the share of inserts (Dash Fig 8).
+//! The YCSB mixes follow DLHT Fig 18, or Iceberg 7.2 if their writes insert, so that tables double during the run.
 //!
 //! Workload E of YCSB, which scans, is left out. A read-modify-write is a get and an update of the same key in one
 //! batch, and counts as one operation.
@@ -30,7 +29,7 @@ struct Mix {
     writes: f64,
     write: Write,
     dist: Distribution,
-    /// The calls that tables must support.
+    /// The calls that a table must support to take part.
     calls: &'static [Call],
     /// The field of `extra` that identifies the mix.
     point: (&'static str, Value),

@@ -42,7 +42,7 @@ struct Experiment {
     run: fn(&mut Session) -> Outcome,
 }
 
-/// Registers experiments by name: each with its description, and the function that runs it.
+/// Registers experiments by name, each with its description and the function that runs it.
 macro_rules! experiments {
     ($(#[doc = $what:literal] $name:literal: $run:path,)*) => {
         /// All experiments, in the order of `list` and `all`.
@@ -148,11 +148,11 @@ experiments! {
     "space": space::run,
 }
 
-/// The experiments that most claims are about. Even `all --quick` measures them with competitors, with each number
-/// of threads, and one key at a time.
+/// The experiments that most claims are about. `all` measures them, even with `--quick`, with competitors, with each
+/// number of threads, and both one key at a time and in streams.
 const HEADLINES: [&str; 5] = ["get", "insert", "put", "populate", "insdel"];
 
-/// Further experiments whose claims need each number of threads.
+/// Further experiments that `all --quick` measures with each number of threads, because their claims need it.
 const BY_THREADS: [&str; 3] = ["join", "recovery", "checkpoint"];
 
 /// Sets the options of one experiment of `all`, where the user gave none.

@@ -1,8 +1,8 @@
-//! The load factor at which an index must grow, and the lines that a get reads then (DLHT 5.1.5).
+//! The load factor at which an index must grow, and the number of lines that a get reads at that moment (DLHT 5.1.5).
 //!
-//! The limit follows from the Poisson distribution: with a perfect hash function the number of records per bin
-//! varies randomly, and the link buckets are used up when enough bins have more than three records. Lines are
-//! counted over the bins of the actual keys.
+//! The expected load factor follows from the Poisson distribution: with a perfect hash function the number of records
+//! per bin varies randomly, and the link buckets are used up when enough bins have more than three records. The lines
+//! per get are computed from the number of actual keys in each bin.
 
 use icefield::base::hash::{Hash, HashKind};
 
@@ -60,7 +60,8 @@ fn grow(session: &mut Session, design: DesignRef, ratio: f64) -> Outcome {
         session.check_call(&placed, Call::TryInsert, &new, found);
         let now = describe(&*placed, inserted + step);
         if now.bins != last.bins {
-            // `last` is the state before this step, so at most a thousandth of a record per bin is missing.
+            // `last` describes the index before this step. At most the records of this step are missing, a thousandth
+            // of a record per bin.
             resizes.push(Full { records: inserted, ..last });
             session.progress(&format!("occupancy {}: {inserted} of {keys}", design.name));
         }
@@ -103,8 +104,8 @@ fn describe_full(row: &mut Row, full: &Full, resizes: &[Full]) {
     row.extra("paper_occupancy", PAPER);
 }
 
-/// Returns the mean number of link buckets that a bin uses when bins have `mean` records on average. A bin uses one
-/// link bucket from four records on, and three from eight on.
+/// Returns the mean number of link buckets per bin when bins have `mean` records on average. A bin with four to seven
+/// records uses one link bucket, a bin with eight or more uses three.
 fn links_used(mean: f64) -> f64 {
     let (mut term, mut used) = ((-mean).exp(), 0.0);
     for records in 1..64 {
@@ -126,8 +127,8 @@ fn poisson(full: &Full) -> f64 {
     Full { records, ..*full }.occupancy()
 }
 
-/// Returns the mean number of lines that a get reads, of a present key and of an absent one: the line of the bin, and
-/// those of its link buckets that the search reaches.
+/// Returns the mean number of lines that a get reads, for a present key and for an absent one: the bin's line, and
+/// those of the link buckets that the search reads.
 fn lines(session: &Session, full: &Full) -> (f64, f64) {
     let seed = session.args.seed;
     let hash = Hash::new(HashKind::Strong, [seed, !seed]);

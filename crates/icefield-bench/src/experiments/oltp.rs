@@ -1,8 +1,9 @@
 //! Shared by the transaction benchmarks: rows with an embedded lock, in a table of words.
 //!
-//! A row is a word: a lock bit, a version that every write changes, and 48 bits of data. A transaction locks the
-//! rows that it writes, in the order in which its benchmark lists tables and keys, which rules out deadlocks. It
-//! reads other rows twice without a lock: if no word changed in between, the reads are a consistent snapshot.
+//! A row is a word: a lock bit, a version that every write changes, and 48 bits of data. A transaction locks the rows
+//! that it writes. Every benchmark does so in a fixed order of tables and keys, which rules out deadlocks. Rows that a
+//! transaction only reads are read twice without a lock: if no word changed in between, the reads are a consistent
+//! snapshot.
 
 use icefield::{Computed, Decision, Dlht};
 
@@ -50,7 +51,7 @@ impl Rows {
         &self.0
     }
 
-    /// Stores a row before the clock starts.
+    /// Stores a row. Called before the clock starts.
     pub fn load(&self, key: u64, data: i64) {
         self.0.put(key, word_of(0, data));
     }
@@ -153,11 +154,11 @@ pub(super) trait Benchmark: Sync {
     /// Draws `count` transactions.
     fn draw(&self, session: &Session, seed: u64, count: u64) -> Vec<Self::Transaction>;
 
-    /// Runs a transaction and returns the change of all money; `None` if it did not commit.
+    /// Runs a transaction and returns the change of the sum of all balances; `None` if the transaction did not commit.
     fn run(&self, transaction: Self::Transaction) -> Option<i64>;
 
-    /// Returns a description of a partial transaction, if there is one, after transactions on `threads` threads that
-    /// changed all money by `net`.
+    /// Checks for partial transactions after a run on `threads` threads that changed the sum of all balances by `net`.
+    /// Returns a description of the fault, if there is one.
     fn fault(&mut self, session: &Session, threads: usize, net: i64) -> Outcome<Option<String>>;
 
     /// Writes a row for each number of threads.

@@ -1,5 +1,5 @@
-//! The cost of page faults in an insert (Dash Fig 15): into a table that grows and touches new pages, and into one
-//! of the final size with all pages present; with small pages and with huge ones.
+//! The cost of page faults in an insert (Dash Fig 15). A table that grows touches new pages; a table of the final size
+//! has all pages present. Both are measured with small pages and with huge ones.
 
 use std::time::Duration;
 

@@ -11,7 +11,7 @@ const KEY_BYTES: usize = 16;
 /// The paper's length of values, and its percentages of writes.
 const VALUE_BYTES: usize = 1_000;
 const WRITE_PERCENT: [usize; 3] = [10, 50, 90];
-/// The sizes of records in the second sweep, in which half of the operations write.
+/// The sizes of records in the second sweep, in which half of the operations are writes.
 const RECORD_BYTES: [usize; 6] = [32, 64, 128, 256, 512, 2_048];
 /// The number of records without `--keys`.
 const USUAL_KEYS: u64 = 1_000_000;
@@ -110,7 +110,7 @@ fn of_size(
 /// Returns reads and writes of present keys in random order, `percent` of them writes.
 fn steps(session: &Session, keys: u64, ops: usize, percent: usize, round: u64) -> Vec<Step> {
     let drawn = session.space.draw(session.args.dist, keys, ops, session.args.seed + round);
-    // A stride that is coprime to 100 mixes the two kinds evenly.
+    // 37 has no common factor with 100, so this sequence mixes reads and writes evenly.
     (0..).zip(drawn).map(|(at, key): (usize, u64)| (at * 37 % 100 < percent, key)).collect()
 }
 

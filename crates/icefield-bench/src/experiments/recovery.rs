@@ -1,4 +1,5 @@
-//! From a killed process to the first answer and to full speed (Dash Table 1 and Fig 14, Plush Fig 11, Iceberg 6).
+//! The time from a killed process to the first answer and to full speed (Dash Table 1, Fig 14, Plush Fig 11, Iceberg
+//! 6).
 //!
 //! A child process loads a table and then inserts and removes keys until it is killed. This process opens the
 //! table. Lines read before the first answer are counted on the simulated medium, which gets a copy of the killed
@@ -112,12 +113,12 @@ fn reopen(
     let (full_speed, mops) = full_speed(&mut stamps);
     row.sample("full_speed_ms", full_speed);
     row.sample("mops", mops);
-    // The curve is that of the last opening.
+    // The curve of the last reopening replaces those of earlier ones.
     row.extra("curve", json!(curve(&stamps)));
     Ok(placed)
 }
 
-/// Returns a number of reads after which the speed is stable.
+/// Returns the number of reads to measure, enough for the speed to become stable.
 fn watched_reads(keys: u64) -> usize {
     (2 * keys as usize).clamp(WATCHED * 100, 20_000_000)
 }
@@ -127,9 +128,10 @@ fn milliseconds(time: Duration) -> f64 {
 }
 
 /// Returns two figures: the time after opening, in milliseconds, at which the speed first reached 90 % of the full
-/// speed; and the full speed, in million reads per second, which is that of the second half of the stamps.
+/// speed; and the full speed, in million reads per second, which is the speed over the second half of `stamps`. A stamp
+/// is the time at which a batch of reads was completed, with the number of reads.
 fn full_speed(stamps: &mut [(Duration, usize)]) -> (f64, f64) {
-    /// Completions over which a speed is computed.
+    /// The number of completed batches over which a speed is computed.
     const WINDOW: usize = 32;
     stamps.sort_unstable();
     let speed = |from: usize, to: usize| {
@@ -207,14 +209,14 @@ pub(super) fn child(args: &Args) -> Outcome {
 /// Number of keys that the child generates at a time.
 const CHILD_STEP: u64 = 1 << 16;
 
-/// The number of first reads whose costs are compared. They differ, because the recovery work depends on the segment of
-/// the key.
+/// The number of first reads whose costs are compared. Their costs differ, because a read may first have to recover the
+/// segment of its key.
 const QUESTIONS: u64 = 1001;
 
-/// Opens a copy of the files on the simulated medium and reads keys from all over the table. Where opening leaves
-/// recovery work to the first access to a segment, only those accesses count: they cost far more than others.
-/// Reports the accesses to the medium until the first answer: those of opening, plus the median of the first reads
-/// of a segment.
+/// Opens a copy of the files on the simulated medium and reads keys from all over the table. Reports the accesses to
+/// the medium until the first answer: those of opening, plus the median over the reads that cost at least half as much
+/// as the dearest one. Where opening defers the recovery of segments to their first use, these are the reads that
+/// recover one.
 fn describe_first_answer(
     session: &Session,
     design: DesignRef,
@@ -265,7 +267,7 @@ mod tests {
 
     #[test]
     fn full_speed_is_where_the_slow_start_ends() {
-        // 100 slow completions of 1 ms each, then fast ones of 0.1 ms.
+        // 100 slow completions at intervals of 1 ms, then fast ones at intervals of 0.1 ms.
         let mut time = Duration::ZERO;
         let mut stamps: Vec<_> = (0..2_000)
             .map(|i| {

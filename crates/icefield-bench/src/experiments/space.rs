@@ -1,4 +1,4 @@
-//! `space`: the share of records in a table's bytes (Iceberg Table 3), during growth, after updates and after
+//! `space`: the records' share of all bytes of a table (Iceberg Table 3), during growth, after updates and after
 //! removals.
 
 use std::sync::atomic::AtomicBool;
@@ -14,11 +14,12 @@ const FULL: f64 = 0.95;
 
 const RECORD_BYTES: u64 = 16;
 
-/// The number of sizes at which a growing table is measured, each twice the previous one. They span a factor of
-/// sixteen, so that a table whose levels grow by sixteen is measured at every stage of a level.
+/// The number of sizes at which a growing table is measured; each size is twice the previous one. The largest is
+/// sixteen times the smallest, so a table whose levels grow by a factor of sixteen is measured at every stage of a
+/// level.
 const DOUBLINGS: u32 = 5;
 
-/// The number of updates of all records after each of the five doublings: twenty rounds in all.
+/// The number of times that all records are updated after each of the five doublings: twenty in all.
 const ROUNDS: usize = 4;
 
 pub(super) fn run(session: &mut Session) -> Outcome {

@@ -8,7 +8,7 @@ use crate::args::Hashing;
 use crate::map;
 use crate::prelude::*;
 
-/// The paper's batch sizes, and the ring.
+/// The paper's batch sizes, and a stream.
 const BATCHES: [Batch; 11] = [
     Batch::None,
     Batch::Of(1),
@@ -44,7 +44,7 @@ fn in_batches(
     Ok(())
 }
 
-/// Measures reads in streams and, unless the options name batches, one by one.
+/// Measures reads in streams, and also one by one unless the options name batches.
 fn reads(session: &mut Session, point: &[(&'static str, Value)]) -> Outcome {
     at_point(session, &[&GET], point)?;
     if session.args.batch.is_empty() {
@@ -62,7 +62,7 @@ pub(super) fn batch_size(session: &mut Session) -> Outcome {
 /// The number of records in the smallest table of `index-size`, which fits into the L2 cache.
 const SMALLEST: u64 = 8_000;
 
-/// The least number of operations: a table that is read in a millisecond is read several times.
+/// The least number of operations. Tables that can be read in a millisecond are read several times.
 const LEAST_OPS: u64 = 1_000_000;
 
 /// `index-size` (Fig 11): eight times as many records at each step, up to `--keys`.
@@ -83,8 +83,8 @@ pub(super) fn index_size(session: &mut Session) -> Outcome {
     Ok(())
 }
 
-/// `value-size` (Fig 9): gets that read the first word of a value, gets that read all of it, and inserts with
-/// removals. Sums are checked, so every measured get includes the read. Tables of words take part at eight bytes.
+/// `value-size` (Fig 9): gets that read the first word of a value, gets that read the whole value, and inserts with
+/// removals. The sum of the values is checked, so a get cannot omit the read. Tables of words take part at eight bytes.
 pub(super) fn value_size(session: &mut Session) -> Outcome {
     for value_bytes in session.points(&[], &map::VALUE_BYTES) {
         let size = ("value_bytes", json!(value_bytes));
@@ -126,12 +126,12 @@ pub(super) fn single_thread(session: &mut Session) -> Outcome {
     Ok(())
 }
 
-/// The capacity of the tables of `features`, as a multiple of the number of keys. A link bucket stays with its bin.
-/// Inserts and removals over all bins therefore need a link bucket for every bin that ever overflows, and a table
-/// of fixed size cannot grow to get them.
+/// The capacity of the tables of `features`, as a multiple of the number of keys. A bin keeps its link bucket after
+/// removals. Inserts and removals over all bins therefore need a link bucket for every bin that ever overflows, and a
+/// table of fixed size cannot grow to get more.
 const ROOM: f64 = 1.75;
 
-/// `features` (Fig 14): switchable features. `none` is what the paper calls its default.
+/// `features` (Fig 14): resizing and strong hashing, each on or off. `none` is what the paper calls its default.
 pub(super) fn features(session: &mut Session) -> Outcome {
     let (asked, fixed, room) = (session.args.hash, session.fixed_size, session.room);
     session.room = ROOM;
@@ -174,8 +174,8 @@ pub(super) fn skew(session: &mut Session) -> Outcome {
     Ok(())
 }
 
-/// Inserts and removals of the same few keys by all threads. Threads interfere, so a call may find its key in
-/// either state; the check is that no key is left at the end.
+/// Inserts and removals of the same few keys by all threads. Threads interfere, so a call may find its key present or
+/// absent. With several threads, only the number of records at the end is checked: it must be that before the run.
 fn skewed_insdel(session: &mut Session, percent: u64) -> Outcome {
     for (threads, batch) in session.settings(&[Batch::Stream]) {
         let mut designs = session.contenders(&[Call::InsDel], threads)?;
@@ -189,7 +189,7 @@ fn skewed_insdel(session: &mut Session, percent: u64) -> Outcome {
             row.at(threads, batch, keys, 2 * ops);
             row.dist = Some(dist.to_string());
             for round in 0..session.repeat() as u64 {
-                // Draws from the same distribution over as many other keys, none of which is present.
+                // Draws from the same distribution, over an equal number of further keys, none of which is present.
                 let mut stream = Stream::new(dist, keys, session.args.seed + round);
                 let pairs: Vec<Mixed> = (0..ops)
                     .map(|_| Mixed::new(Call::InsDel, session.space.key(keys + stream.draw())))

@@ -1,9 +1,9 @@
 //! TATP over four tables (DLHT Fig 19): subscribers, access information, special facilities, call forwardings.
 //!
 //! A call forwarding is added by a shadow insert under the lock of its special facility, whose row counts its
-//! forwardings, so readers see both changes or neither. `UPDATE_SUBSCRIBER_DATA` increments a counter in both rows
-//! that it changes. The check at the end therefore detects partial transactions: each facility must have as many
-//! forwardings as its row says, and each subscriber as many updates as its facilities.
+//! forwardings, so readers see both changes or neither. `UPDATE_SUBSCRIBER_DATA` increments a counter in both rows that
+//! it changes. The check at the end therefore detects partial transactions: each facility must have as many forwardings
+//! as its row counts, and each subscriber's row must count as many updates as the rows of its facilities.
 
 use icefield_torture::tatp::{Tatp, Transaction, types_of};
 
@@ -16,7 +16,7 @@ const SUBSCRIBERS: u64 = 1_000_000;
 const ACCESS: u64 = 1;
 const FACILITIES: u64 = 2;
 
-/// The data of a subscriber's row: a location, and above it a count of updates that wraps around.
+/// The data of a subscriber's row: the location in the low bits, and above it a count of updates that wraps around.
 const LOCATION_BITS: u32 = 32;
 const UPDATES_MASK: i64 = 0x7FFF;
 
@@ -35,7 +35,7 @@ struct Exchange {
     forwardings: Rows,
 }
 
-/// Returns the key of a subscriber's row of one type; types start at 1.
+/// Returns the key of a row that belongs to a subscriber and has one of several types, numbered from 1.
 fn typed(subscriber: u32, kind: u8) -> u64 {
     u64::from(subscriber) << 2 | u64::from(kind - 1)
 }
@@ -104,7 +104,8 @@ impl Exchange {
         let key = forwarding(facility, start);
         match self.forwardings.table().try_insert_shadow(key, destination) {
             Ok(shadow) => {
-                // Under the facility's lock: a thread that reads the new count finds the forwarding.
+                // Commits while the facility is locked, so that a thread that reads the new count also finds the
+                // forwarding.
                 shadow.commit();
                 self.facilities.commit(special, special.data() + 1);
                 Some(())
@@ -140,7 +141,7 @@ impl Benchmark for Exchange {
         (0..count).map(|_| source.draw()).collect()
     }
 
-    /// Runs a transaction; `None` if it did not find its rows. Misses are part of the benchmark.
+    /// Runs a transaction. Returns `None` if a row is absent, which the benchmark includes by design.
     fn run(&self, transaction: Transaction) -> Option<i64> {
         let found = match transaction {
             Transaction::GetSubscriberData { subscriber } => {

@@ -39,21 +39,21 @@ const PUTHEAVY: Spec = spec("putheavy", Call::PutHeavy, Start::Loaded);
 const DELETE: Spec = spec("delete", Call::Remove, Start::Loaded);
 const ALL: [Spec; 8] = [GET, GET_MISS, INSERT, PUT, POPULATE, INSDEL, PUTHEAVY, DELETE];
 
-/// The number of keys that a table, and then each loop, processes per turn.
+/// The number of keys per turn. In each turn the table processes them, and then each bare loop.
 const TURN_KEYS: usize = 50_000;
 
 const MOST_TURNS: usize = 32;
 
-/// The approximate bytes per key of a grown table. They size the memory of the loops when the table is still small or
-/// does not report its size.
+/// The approximate bytes per key of a grown table. They determine the size of the loops' memory when the table is still
+/// small or does not report its size.
 const GROWN_BYTES_PER_KEY: u64 = 32;
 
-/// The variation of a [`Spec`] that an experiment measures.
+/// Selects what an experiment measures of a [`Spec`].
 pub(super) struct Sweep<'a> {
     pub settings: Vec<Setting>,
-    /// The parameters of this point of a sweep, for the row's `extra`.
+    /// The position in a sweep, written to the row's `extra`.
     pub point: &'a [(&'static str, Value)],
-    /// Selects the tables that take part, among those that support the call.
+    /// Returns whether a table takes part, among those that support the call.
     pub admits: fn(DesignRef) -> bool,
 }
 
@@ -66,7 +66,7 @@ impl Sweep<'_> {
 }
 
 pub(super) fn run(session: &mut Session) -> Outcome {
-    // `ycsb-load` has no operations of its own: loading the table for YCSB is what `populate` measures.
+    // `ycsb-load` has no `Spec`, because loading a table for YCSB is what `populate` measures.
     let spec = ALL.iter().find(|spec| spec.name == session.experiment).unwrap_or(&POPULATE);
     let sweep = Sweep::new(session);
     run_sweep(session, spec, &sweep)

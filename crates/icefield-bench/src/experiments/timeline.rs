@@ -4,10 +4,10 @@
 //! nine tenths of its resize point before the clock starts and then grows to one and a half times that point, so the
 //! timeline covers the time before, during and after the transfer.
 //!
-//! Stalls of gets are measured in the thread's own processor time: on a shared machine, wall time includes waiting
-//! for a processor. Even so, the kernel and the host can delay a thread, above all while another one touches fresh
-//! memory. A control measures this: an additional thread, on a reader's core, that only counts. It reads its clock
-//! as often as readers do, so its longest round bounds the stalls that the table does not cause.
+//! Stalls of gets are measured in the thread's own processor time, because on a shared machine wall time includes
+//! waiting for a processor. Even so, the kernel and the host can delay a thread, above all while another thread touches
+//! fresh memory. A control measures these delays: an additional thread, on a reader's core, that only counts. It reads
+//! its clock as often as readers do, so its longest round bounds the stalls that are not caused by the table.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -25,8 +25,8 @@ const SLICES: usize = 50;
 /// Number of inserts between two clock readings.
 const INSERTS: usize = 1024;
 
-/// The number of steps that the control counts between two clock readings. They take a microsecond, like a batch of
-/// gets.
+/// The number of steps that the control counts between two clock readings. They take about a microsecond, as a batch of
+/// gets does.
 const COUNTED: u64 = 1024;
 
 /// The share of the resize point that is loaded before the clock starts.
@@ -36,13 +36,13 @@ const LOADED: f64 = 0.9;
 enum Role {
     Reads,
     Inserts,
-    /// The control: does not use the table.
+    /// The control, which does not use the table.
     Counts,
 }
 
 impl Role {
-    /// Returns the role of a thread: the readers come first, then the inserting threads, then the control, which has
-    /// number `threads`. If no core is left for the control, it shares one with a reader.
+    /// Returns the role of a thread: first the readers, then the inserting threads, then the control, which has the
+    /// number `threads`. If no core is left for the control, it shares a core with a reader.
     fn of(thread: usize, threads: usize) -> Self {
         match thread {
             _ if thread < threads - threads / 2 => Self::Reads,
@@ -52,7 +52,7 @@ impl Role {
     }
 }
 
-/// Operations that ended at a time after the start, and whether records were moving then.
+/// A number of operations, the time after the start at which they ended, and whether records were moving then.
 #[derive(Clone, Copy)]
 struct Stamp {
     at: Duration,
@@ -123,7 +123,8 @@ fn grow(
     (threads, batch): Setting,
     round: u64,
 ) -> Outcome<(Placed, u64, Vec<Seen>)> {
-    // Sized for half of the records. The inserts add six tenths of the capacity, so the table grows during the run.
+    // The table is sized for half of the records. The inserts add six tenths of its capacity, so the table grows during
+    // the run.
     let sized = session.setup(session.keys(Medium::Memory).div_ceil(2));
     let placed = session.create(design, Medium::Memory, sized)?;
     let table = &*placed.table;
@@ -145,7 +146,7 @@ fn grow(
         }
         Role::Inserts => {
             let seen = insert(table, &new[part(new.len(), thread - readers, writers)], began);
-            // Also counts down after a failure, because readers wait for this.
+            // Also decremented after a failure, because readers wait until the count is zero.
             writing.fetch_sub(1, Relaxed);
             seen
         }
@@ -184,7 +185,7 @@ fn read(
 ) -> Result<Seen> {
     let mut seen = Seen::new(Role::Reads, 1 << 16);
     let batch = if size == 1 { Batch::None } else { Batch::Of(size) };
-    // Reads at least one array: all inserts may be finished before this thread starts.
+    // Reads at least one batch, even if all inserts are finished before this thread starts.
     for keys in keys.chunks(size).cycle() {
         let before = thread_time();
         let found = table.run(Call::Get, keys, batch)?;
@@ -221,7 +222,7 @@ impl Seen {
     fn stamp(&mut self, began: Instant, ops: usize, moving: bool) {
         let (at, role) = (began.elapsed(), self.role);
         match self.stamps.last_mut() {
-            // Merges reads into stamps of a thousand operations, which are precise enough.
+            // Merges successive reads until a stamp has a thousand operations, which is precise enough.
             Some(last) if role == Role::Reads && last.ops < INSERTS => {
                 last.ops += ops;
                 last.at = at;
@@ -280,7 +281,7 @@ impl Timeline {
         let mean = |slices: &[usize]| {
             (!slices.is_empty()).then(|| slices.iter().sum::<usize>() as f64 / slices.len() as f64)
         };
-        // The first slice includes the start of the threads.
+        // Skips the first slice, in which the threads start.
         let before = mean(counts.get(1..first)?)?;
         let during = mean(&counts[first..=last])?;
         (before > 0.0).then_some(during / before)

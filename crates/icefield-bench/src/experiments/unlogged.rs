@@ -1,5 +1,5 @@
-//! Plush without its log (Plush 6.5): the gain for a bulk load, and the cost of the checkpoint that makes it
-//! durable.
+//! Plush without its log (Plush 6.5): how much faster a bulk load is, and the cost of the checkpoint that makes the
+//! records durable.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::prelude::*;
 
 type Table = Plush<u64, u64>;
 
-/// The two ways to put a record: with the log, each is durable at once; without, all are durable after a checkpoint.
+/// The two ways to put a record. With the log, each record is durable at once; without it, after a checkpoint.
 const LOADS: [&str; 2] = ["put", "put_unlogged"];
 
 fn logged(table: &Table, key: u64) -> Result<()> {
@@ -39,7 +39,7 @@ impl Run {
         row
     }
 
-    /// Puts all keys into a new table. Returns it, its directory, and the time.
+    /// Puts all keys into a new table. Returns the table, its directory, and the time.
     fn filled<P: Fn(&Table, u64) -> Result<()> + Sync>(
         &self,
         session: &Session,

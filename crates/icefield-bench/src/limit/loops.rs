@@ -17,8 +17,7 @@ pub(crate) enum Pace {
     Single,
     /// Prefetches for this number of accesses, then the accesses.
     Batch(usize),
-    /// A rolling ring of this length: each access is prefetched that many accesses ahead, and the ring never
-    /// drains.
+    /// Prefetches each line this number of accesses ahead, in a ring that is never empty.
     Ring(usize),
 }
 
@@ -117,7 +116,7 @@ fn chase(lines: &[Line], ops: usize, random: &mut Xoshiro) -> u64 {
     next
 }
 
-/// Branches on the lowest bit of `word`, a sum of random words, so the branch is unpredictable.
+/// Branches on the lowest bit of `word`. The word is a sum of random words, so the branch is unpredictable.
 #[inline]
 fn branch_on(word: u64) -> u64 {
     if word & 1 == 0 { black_box(word) } else { word.rotate_left(7) }
@@ -193,7 +192,8 @@ fn sequential(lines: &[Line], ops: usize, random: &mut Xoshiro, act: impl Fn(&Li
     sum
 }
 
-/// Does the same as `paced`, with `reads` lines per operation. A ring keeps its length: at most 64 lines are in flight.
+/// Makes the accesses of `paced`, with `reads` lines per operation. Batches become longer by that factor. A ring keeps
+/// its length: at most 64 lines are in flight.
 fn shape_read(lines: &[Line], ops: usize, random: &mut Xoshiro, reads: usize, pace: Pace) -> u64 {
     let pace = match pace {
         Pace::Batch(size) => Pace::Batch(size * reads),
@@ -202,8 +202,9 @@ fn shape_read(lines: &[Line], ops: usize, random: &mut Xoshiro, reads: usize, pa
     paced(lines, ops * reads, random, pace, |line| line.0[0].load(Relaxed))
 }
 
-/// Runs windows of operations. Each window prefetches lines (for a batch its own, for a ring those of the next window),
-/// reads its own lines, then stores to and flushes the lines of each fence.
+/// Runs windows of operations. Each window first prefetches lines (under `Batch` its own, under `Ring` those of the
+/// next window, under `Single` none) and reads its own lines. For each fence, it then stores to and flushes a part of
+/// the lines.
 fn shape_write(arena: &Arena, ops: usize, random: &mut Xoshiro, cost: Cost, pace: Pace) -> u64 {
     let lines = arena.lines();
     let touched = cost.reads.max(cost.writes);
@@ -212,7 +213,7 @@ fn shape_write(arena: &Arena, ops: usize, random: &mut Xoshiro, cost: Cost, pace
         Pace::Batch(size) => size.min(WINDOW),
         Pace::Ring(_) => WINDOW,
     };
-    // Order: line `i` of every operation of the window, then line `i + 1` of every operation.
+    // The lines of a window: first line 0 of every operation, then line 1 of every operation, and so on.
     let mut current: Vec<&Line> = (0..window * touched).map(|_| pick(lines, random)).collect();
     let mut ahead = current.clone();
     let hint =

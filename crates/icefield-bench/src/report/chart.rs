@@ -1,7 +1,7 @@
 //! Charts as SVG, whose colours follow the page or the reader's light or dark mode.
 //!
-//! The drawing library supports fixed colours only. Each role is drawn in a distinct placeholder colour, which is
-//! then replaced by a CSS variable.
+//! The drawing library supports only fixed colours. Each role of a colour is drawn in its own placeholder colour, which
+//! is then replaced by a CSS variable.
 
 use maud::{PreEscaped, html};
 use plotters::coord::Shift;
@@ -12,7 +12,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::{Error, Outcome};
 
-/// The size in pixels: about the width of a column on the page, or of a phone.
+/// The size in pixels. It is about the width of a column on the page, or of a phone.
 const SIZE: (u32, u32) = (600, 340);
 const FONT: i32 = 17;
 /// The approximate width of a character.
@@ -26,7 +26,7 @@ const CEILING: RGBColor = RGBColor(3, 3, 3);
 /// The number of colours for series; more would be hard to distinguish.
 pub(super) const SERIES: usize = 10;
 
-/// A style sheet with the colours of both modes, which readers with colour blindness can distinguish.
+/// A style sheet with the colours of light and dark mode. Readers with colour blindness can distinguish them.
 pub(super) const COLOURS: &str = "\
 :root{--ink:#1b1f24;--faint:#d8dee4;--paper:#ffffff;--ceiling:#6e7781;--s0:#0b63c5;--s1:#d1495b;--s2:#2a9d6f;\
 --s3:#b7791f;--s4:#7b4fc9;--s5:#0e8a9a;--s6:#9a3b8f;--s7:#6b6b00;--s8:#a0522d;--s9:#50617a}\
@@ -58,15 +58,15 @@ pub(super) struct Chart {
     pub places: Vec<String>,
     /// The name of each series, with its points.
     pub series: Vec<(String, Points)>,
-    /// The upper bound of values at each position; drawn as a separate line.
+    /// The upper bound of the values at each position, drawn as a separate line, with its name.
     pub ceiling: Option<(String, Points)>,
-    /// A period to shade.
+    /// A period that the chart shades.
     pub marked: Option<(f64, f64)>,
     pub style: Style,
     pub logarithmic: bool,
 }
 
-/// Returns the points of values at named positions, some of which have none.
+/// Returns the points of the values at positions 0, 1, 2, ..., without the positions that have no value.
 pub(super) fn points(values: impl IntoIterator<Item = Option<f64>>) -> Points {
     let values = values.into_iter().enumerate();
     values.filter_map(|(at, value)| Some((at as f64, value?))).collect()
@@ -77,12 +77,12 @@ impl Chart {
         !self.points().any(|(_, value)| value > 0.0)
     }
 
-    /// Returns whether the names of positions do not fit side by side.
+    /// Returns whether the names of the positions are too long to fit side by side.
     fn is_crowded(&self) -> bool {
         self.places.len() * (self.longest_place() + 1) * LETTER > SIZE.0 as usize - UP_AREA as usize
     }
 
-    /// Returns the length in characters.
+    /// Returns the length in characters of the longest name of a position.
     fn longest_place(&self) -> usize {
         self.places.iter().map(|place| place.chars().count()).max().unwrap_or(0)
     }
@@ -106,7 +106,7 @@ impl Chart {
         canvas(|root| self.draw(root, 0.0..most * 1.06, (0.0, most * 1.06)))
     }
 
-    /// Draws everything; `floor` and `top` are the edges of the vertical axis.
+    /// Draws the whole chart. `floor` and `top` are the ends of the vertical axis.
     fn draw<Y>(&self, root: &Area<'_>, up: Y, (floor, top): (f64, f64)) -> Drawn
     where
         Y: AsRangedCoord<Value = f64>,
@@ -169,7 +169,7 @@ impl Chart {
     }
 }
 
-/// The end of a line, with the line's name and number.
+/// The end of a line in the chart, with the line's name and number.
 struct LineEnd {
     name: String,
     number: usize,
@@ -179,7 +179,7 @@ struct LineEnd {
 
 /// The longest name beside a line, in characters.
 const LONGEST_LABEL: usize = 20;
-/// The least distance between two names.
+/// The least vertical distance between two names.
 const LABEL_HEIGHT: i32 = FONT;
 
 impl LineEnd {
@@ -197,7 +197,7 @@ fn label(name: &str) -> String {
     short
 }
 
-/// Returns the space for the names of lines on the right.
+/// Returns the width of the space for the names of lines, on the right.
 fn label_area<'a>(names: impl Iterator<Item = &'a str>) -> u32 {
     let longest = names.map(|name| label(name).chars().count()).max();
     longest.map_or(8, |letters| (letters * LETTER + 14) as u32)
@@ -210,7 +210,7 @@ fn label_ends(root: &Area<'_>, mut ends: Vec<LineEnd>) -> Drawn {
     for at in 1..ends.len() {
         ends[at].y = ends[at].y.max(ends[at - 1].y + LABEL_HEIGHT);
     }
-    // Move them up again, from the bottom, in case the last ones left the picture.
+    // Moves names up again, starting with the lowest, in case the last ones are below the picture.
     let mut below = lowest + LABEL_HEIGHT;
     for end in ends.iter_mut().rev() {
         end.y = end.y.min(below - LABEL_HEIGHT);
@@ -245,8 +245,8 @@ fn canvas(draw: impl FnOnce(&Area<'_>) -> Drawn) -> Outcome<String> {
     Ok(svg)
 }
 
-/// Returns a document to be viewed alone: a title, the chart, and a legend of names with the roles of their
-/// colours, on a background.
+/// Returns a separate document, on a background: a title, the chart, and a legend, which has a name for each role of a
+/// colour.
 pub(super) fn standalone(svg: &str, title: &str, legend: &[(String, &str)]) -> String {
     const LINE: usize = 26;
     let (width, height) = (SIZE.0 as usize, SIZE.1 as usize);
@@ -278,7 +278,7 @@ pub(super) fn standalone(svg: &str, title: &str, legend: &[(String, &str)]) -> S
     picture.into_string()
 }
 
-/// Returns a frame with space for a chart, and below it for vertical labels of `letters` characters.
+/// Returns the frame of a chart, with space below it for vertical labels of `letters` characters.
 fn frame<'a, 'b>(root: &'a Area<'b>, letters: usize) -> ChartBuilder<'a, 'b, SVGBackend<'b>> {
     let mut frame = ChartBuilder::on(root);
     frame

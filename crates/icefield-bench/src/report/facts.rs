@@ -60,8 +60,8 @@ impl RunFacts {
         replace(&dir.join(RUN), &text)
     }
 
-    /// Reads the facts beside the results. Returns empty facts if there is no file, for example because results were
-    /// collected by hand.
+    /// Reads the facts beside the results. Returns empty facts if the file does not exist, for example because the
+    /// results were collected by hand.
     ///
     /// # Errors
     /// The file cannot be read or parsed.

@@ -31,7 +31,7 @@ impl Figure {
         Ok(Some(Self { svg: chart.svg()?, title: chart.title, series, ceiling }))
     }
 
-    /// Returns each role of a colour with its name.
+    /// Returns the names in the legend, each with the role of its colour.
     pub fn legend(&self) -> Vec<(String, &str)> {
         let series = self.series.iter().enumerate();
         let series = series.map(|(number, name)| (format!("s{}", number % SERIES), name.as_str()));
@@ -40,7 +40,7 @@ impl Figure {
             .collect()
     }
 
-    /// Returns the figure as a separate document; `of` is its subject.
+    /// Returns the figure as a separate document. Its title starts with `of`, the figure's subject.
     pub fn document(&self, of: &str) -> String {
         let told = self.title.split(',').next() == Some(of);
         let of = if told { String::new() } else { format!("{of}: ") };
@@ -97,7 +97,7 @@ impl Plot {
     }
 }
 
-/// The fields of `extra` that name the point of a sweep.
+/// The fields of `extra` that may name the position of a row in a sweep.
 const SWEEPS: [&str; 12] = [
     "hot_percent",
     "value_bytes",
@@ -113,8 +113,8 @@ const SWEEPS: [&str; 12] = [
     "phase",
 ];
 
-/// Plots throughput over a field that the experiment determines: the point of a sweep, the batch, the number of
-/// records, the table or the loop; otherwise threads.
+/// Plots throughput over the field in which the rows differ: the position in a sweep, the batch, the number of records,
+/// the table or the loop; otherwise over the number of threads.
 fn speed(rows: &[&Row]) -> Plot {
     let differ = |of: &dyn Fn(&Row) -> String| {
         rows.iter().map(|row| of(row)).collect::<BTreeSet<_>>().len() > 1
@@ -137,13 +137,13 @@ fn speed(rows: &[&Row]) -> Plot {
         _ => true,
     };
     let style = if named || !several { Style::Bars } else { Style::Lines };
-    // The label is short for bare loops, because their long names need the space.
+    // For bare loops the label is short, because their long names need the space.
     let up = if across == "loop" { "million a second" } else { "million operations a second" };
     Plot { across, figure: "mops", up, style, logarithmic: false }
 }
 
-/// Returns a chart for each combination of call, batch and number of threads. The field on the horizontal axis does not
-/// separate charts.
+/// Returns a chart for each combination of call, batch and number of threads, except that the field on the horizontal
+/// axis does not separate charts.
 fn by_point(rows: &[&Row], plot: &Plot) -> Vec<Chart> {
     let apart = |row: &Row| {
         let mut words = match plot.across {
@@ -203,7 +203,7 @@ fn chart(title: String, rows: &[&Row], plot: &Plot) -> Chart {
     let series = names.into_iter().take(SERIES).map(one).collect();
     let speed = plot.figure == "mops" && plot.across != "loop";
     let limit = most(None, &Row::ceiling_mops);
-    // If rows have different media, the highest ceiling is drawn, under the name of its loop.
+    // If the rows have several ceilings, the highest is drawn, with the name of its loop.
     let fastest =
         rows.iter().max_by(|a, b| a.ceiling_mops().partial_cmp(&b.ceiling_mops()).unwrap_or(Equal));
     let named = fastest.and_then(|row| row.ceiling.clone());
@@ -255,7 +255,7 @@ fn costs(rows: &[&Row]) -> Vec<Chart> {
     by_title(rows, title, |row| counts.map(|name| row.figure(name)).to_vec(), &chart)
 }
 
-/// Returns a chart for each title, made from the template `chart`, with a series of `values` for each row.
+/// Copies the template `chart` for each title among the rows. Each row adds a series, the result of `values`.
 fn by_title(
     rows: &[&Row],
     title: impl Fn(&Row) -> String,

@@ -1,9 +1,8 @@
-//! The headline claims of the five papers, and the judgement of each by results: by figures of rows, and by ratios
+//! The headline claims of the five papers, and a judgement of each claim by figures of the results, or by ratios
 //! between rows of one run.
 //!
-//! A claim that compares with another table is judged against its substitute in the run: the fastest competitor, or
-//! our own ablated form. Absolute speeds are not judged, because they depend on the paper's machine. The claims are
-//! data, in `claims.json`.
+//! The papers compare with other tables. In the run, the fastest competitor or our own ablated form takes their place.
+//! Absolute speeds are not judged, because they depend on the paper's machine. The claims are data, in `claims.json`.
 
 use std::collections::BTreeMap;
 
@@ -25,8 +24,8 @@ pub(super) struct Claim {
     pub command: String,
     #[serde(default)]
     figures: Vec<Figure>,
-    /// The measurement in words: `{0}`, `{1}` stand for the figures; `{table}` and `{threads}` for the table and the
-    /// threads of the row with which the first figure was compared.
+    /// The measurement in words. `{0}`, `{1}`, ... are replaced by the figures, `{table}` and `{threads}` by the table
+    /// and the number of threads of the row with which the first figure is compared, or else of the figure's own row.
     #[serde(default)]
     text: String,
     /// The measurement to report if this machine cannot measure the claim itself.
@@ -43,22 +42,22 @@ struct Measurement {
 /// The result of judging a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Finding {
-    /// The claim holds; with the measurement.
+    /// The claim holds. The text is the measurement.
     Holds(String),
-    /// The claim does not hold; with the measurement.
+    /// The claim does not hold. The text is the measurement.
     Fails(String),
-    /// This machine cannot measure the claim; with the reason, and the measurement made in its place.
+    /// This machine cannot measure the claim. The text has the reason, and the measurement made in its place.
     NotHere(String),
     /// The run lacks the rows.
     NotRun,
 }
 
-/// A selection of rows: those whose fields are equal to the given ones.
+/// A selection of rows by the values of their fields.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Pick {
     experiment: String,
-    /// `None` selects any table that is a competitor, or any of ours, depending on `peer`.
+    /// `None` selects every competitor if `peer` is set, and otherwise every table of ours.
     table: Option<String>,
     peer: bool,
     ops: Vec<String>,
@@ -79,17 +78,17 @@ enum Fold {
     MostThreads,
 }
 
-/// A number from rows, and its bounds.
+/// A number computed from rows, and its bounds.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Figure {
     of: Pick,
     name: String,
-    /// The figure is divided by that of the best of these rows, with equal threads and records.
+    /// Divides the figure by that of the best of these rows with the same number of threads and of records.
     over: Option<Pick>,
-    /// The figure is divided by another figure of the same row.
+    /// Divides the figure by this other figure of the same row.
     by: Option<String>,
-    /// Default: the least value if `over` is set, otherwise the largest.
+    /// Selects one of several values. By default the least if `over` is set, otherwise the largest.
     fold: Option<Fold>,
     scale: Option<f64>,
     at_least: Option<f64>,
@@ -112,8 +111,8 @@ impl Claim {
     }
 }
 
-/// Returns `text` with the figures filled in, and whether all are within their bounds; `None` if a figure is not in the
-/// rows.
+/// Returns `text` with the figures filled in, and whether all figures are within their bounds; `None` if the rows lack
+/// a figure.
 fn measured(figures: &[Figure], text: &str, rows: &[Row]) -> Option<(String, bool)> {
     let found: Vec<_> = figures.iter().map(|figure| figure.find(rows)).collect::<Option<_>>()?;
     let (_, first) = found.first()?;
@@ -146,7 +145,7 @@ impl Pick {
 }
 
 impl Figure {
-    /// Returns the figure, with the row that it is compared with, or else its own row.
+    /// Returns the figure, and the row with which it is compared; if there is none, the figure's own row.
     fn find<'a>(&self, rows: &'a [Row]) -> Option<(f64, &'a Row)> {
         let mut found: Vec<_> = rows
             .iter()

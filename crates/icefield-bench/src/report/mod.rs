@@ -1,4 +1,4 @@
-//! `report.html`: a page that shows, claim by claim, what the papers promise and what this machine measured.
+//! `report.html`: a page that shows, claim by claim, what the papers state and what this machine measured.
 //!
 //! The page is self-contained: it loads no script, font or picture, and follows the reader's light or dark mode. It
 //! is generated from `results.jsonl` and `run.json` of a directory when a run ends, or later by `icefield-bench

@@ -89,7 +89,7 @@ fn facts(run: &RunFacts) -> Markup {
     }
 }
 
-/// Returns the table of claims that the run has rows for, if there are any.
+/// Returns the table of the claims for which the run has rows; `None` if there are none.
 fn claims_table(rows: &[Row]) -> Option<Markup> {
     let all = claims();
     let (mut judged, mut commands) = (Vec::new(), Vec::new());
@@ -156,7 +156,7 @@ fn section(
 }
 
 fn picture(name: &str, figure: &Figure) -> Markup {
-    // A screen reader gets the title only: the numbers at the axes are in the table.
+    // A screen reader reads only the title, because the numbers of the axes are also in the table.
     let title = html! { (figure.title) }.into_string();
     let role = format!("<svg role=\"img\" aria-label=\"{title}\" ");
     let svg = figure.svg.replacen("<svg ", &role, 1);
@@ -176,7 +176,7 @@ fn picture(name: &str, figure: &Figure) -> Markup {
 
 type Text = (&'static str, fn(&Row) -> String);
 
-/// The columns of the rows behind the figures: the first ones as text, the others as numbers.
+/// The columns of the table below the figures. The first ones are texts, the others numbers.
 const TEXTS: [Text; 4] = [
     ("table", |row| row.table.clone()),
     ("call", |row| row.op.clone()),
@@ -197,7 +197,7 @@ const NUMBERS: [(&str, &str); 11] = [
     ("fences", "fences"),
 ];
 
-/// Returns the rows behind the figures as a table; the experiment's own figures come last.
+/// Returns the rows on which the figures are based, as a table. The last column has the experiment's own figures.
 fn figures_as_text(rows: &[&Row]) -> Markup {
     let mut numbers = NUMBERS.to_vec();
     numbers.retain(|(_, name)| rows.iter().any(|row| row.figure(name).is_some()));

@@ -6,7 +6,7 @@
 use icefield_bench::{Args, FIELDS, run};
 use serde_json::{Map, Value};
 
-/// Lists the fields of `extra`.
+/// The README of this crate, which lists the fields of `extra`.
 const README: &str = include_str!("../../README.md");
 
 /// Returns arguments small enough for a test.
@@ -22,14 +22,14 @@ pub fn small(experiment: &str) -> Args {
     args
 }
 
-/// Runs `args`, whose tables must answer correctly, and reads the rows back.
+/// Runs `args`, checks that no table answered wrongly, and returns the rows.
 pub fn rows(args: Args) -> Vec<Map<String, Value>> {
     let (sound, rows) = judged_rows(args);
     assert!(sound, "a table answered wrongly");
     rows
 }
 
-/// Returns whether every answer was correct, and the rows.
+/// Runs `args`. Returns whether every answer was correct, and the rows.
 pub fn judged_rows(mut args: Args) -> (bool, Vec<Map<String, Value>>) {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("rows");

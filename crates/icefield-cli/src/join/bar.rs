@@ -1,4 +1,4 @@
-//! The progress bar of both subcommands.
+//! The progress bar of `build-index` and `run`.
 
 use indicatif::ProgressBar;
 

@@ -2,7 +2,7 @@
 
 use icefield_console::failure::Failure;
 
-/// Wraps an error of Arrow that valid calls should not cause.
+/// Wraps an error of Arrow that should not occur.
 pub fn internal(error: impl std::fmt::Display) -> Failure {
     Failure::Problem(format!("cannot continue: {error}"))
 }

@@ -94,7 +94,7 @@ pub fn run(args: &Args) -> Outcome {
         let input = Input::open(&args.file)?;
         let column = input.column(&args.on)?;
         let site = Site::new(&target)?;
-        // Until here Ctrl-C simply ends the process: nothing is half done.
+        // Until here, Ctrl-C ends the process by default, which is safe because the build has not begun.
         let interrupt = Interrupt::listen()?;
         let keys = read(args, input, column, &interrupt)?;
         let stamp = Stamp::new(&args.file, before, &args.on, keys.key_type, keys.rows)?;
@@ -117,7 +117,7 @@ pub fn run(args: &Args) -> Outcome {
     })
 }
 
-/// Returns the directory of the index, with links followed.
+/// Returns the directory for the index, with symbolic links resolved.
 fn target(args: &Args) -> Result<PathBuf, Failure> {
     let target = args.index.clone().unwrap_or_else(|| args.file.with_extension("ice"));
     if !target.is_symlink() {
@@ -143,8 +143,7 @@ fn state(file: &Path) -> Result<FileState, Failure> {
     FileState::of(file).map_err(|error| Failure::io(file, &error))
 }
 
-/// Checks what exists at the target. An index that is to be replaced stays locked against changes while the
-/// returned value lives.
+/// Checks what exists at the target. If an index is to be replaced, the returned value keeps it locked against changes.
 fn occupied(target: &Path, replace: bool) -> Result<Option<Mapped>, Failure> {
     if target.symlink_metadata().is_err() {
         return Ok(None);
@@ -170,8 +169,8 @@ fn exists(target: &Path) -> Failure {
     ))
 }
 
-/// Locks the index at `target`, which will be replaced; fails when another process is changing it. Returns `None` if
-/// the superblock is damaged or missing, because then no process can open the index.
+/// Locks the index at `target`, which will be replaced. Fails if another process is changing the index. Returns `None`
+/// if the superblock is damaged or missing, because then no process can open the index.
 fn hold(target: &Path) -> Result<Option<Mapped>, Failure> {
     match Mapped::open(target, MappedOptions::default()) {
         Err(Error::Corrupt { .. } | Error::NotFound { .. }) => Ok(None),
@@ -243,7 +242,7 @@ impl Reader<'_> {
         Ok(KeyColumn { key_type, rows: self.batches.rows(), keys })
     }
 
-    /// Reads keys as texts. Their type is known only when all have been read.
+    /// Reads the keys as texts first, because their type is known only after the last one.
     fn guessed(&mut self) -> Result<KeyColumn, Failure> {
         let (mut guess, mut all) = (Guess::new(), Vec::new());
         while let Some(batch) = self.next()? {
@@ -286,7 +285,7 @@ impl Reader<'_> {
     }
 }
 
-/// Fails if the conversion made a key null, because it is an integer that is too large.
+/// Fails if the conversion to keys turned a value into null, which happens to integers that are too large.
 fn refuse_lost(file: &Path, batch: &Batch, keys: &ArrayRef) -> Result<(), Failure> {
     let column = batch.records.column(0);
     if keys.null_count() == column.logical_null_count() {

@@ -1,4 +1,4 @@
-//! Key columns: the Arrow types that can be keys, and the conversion of their arrays to words.
+//! Key columns: the Arrow types that can be keys, and how arrays of them are converted for the index.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::join_index::key_type::{KeyType, Stored, Values};
 use icefield_console::failure::Failure;
 
 impl KeyType {
-    /// The key type of a CSV file that has no keys.
+    /// The key type of a CSV file in which no row has a key.
     const UNKNOWN: Self = Self { values: Values::Unknown, stored: Stored::Signed };
 
     /// Returns whether a column of `values` can be joined with an index of this type.
@@ -21,7 +21,7 @@ impl KeyType {
         self.values == Values::Unknown || self.values == values
     }
 
-    /// Strings.
+    /// The key type of strings.
     pub const TEXTS: Self = Self { values: Values::Texts, stored: Stored::Hashes };
 
     /// Returns the key type of a column, or the reason why it cannot be a key.
@@ -52,7 +52,7 @@ impl KeyType {
         Ok(Self { values, stored: Stored::Signed })
     }
 
-    /// Returns the Arrow type as which texts of dates and times are parsed; `None` for all other kinds.
+    /// Returns the Arrow type with which texts are parsed as dates or times; `None` for all other kinds of values.
     fn calendar(self) -> Option<DataType> {
         let timestamp = |unit| Some(DataType::Timestamp(unit, None));
         let instant = |unit| Some(DataType::Timestamp(unit, Some("+00:00".into())));
@@ -71,8 +71,8 @@ impl KeyType {
         }
     }
 
-    /// Converts a column for the index: to `Int64`, `UInt64` or `LargeBinary`. Nulls stay null. Integers outside the
-    /// index's type become null, because they equal none of its keys.
+    /// Converts a column to the arrays that the index takes: `Int64`, `UInt64` or `LargeBinary`. Nulls stay null.
+    /// Integers outside the index's type also become null, because they are equal to none of its keys.
     pub fn keys(self, column: &ArrayRef) -> Result<ArrayRef, Failure> {
         if self.values == Values::Unknown {
             return Ok(Arc::new(Int64Array::new_null(column.len())));
@@ -88,8 +88,8 @@ impl KeyType {
         }
     }
 
-    /// Does the same as [`keys`](Self::keys) for texts. The inner error is the position of the first text that is
-    /// not of the type.
+    /// Does the same as [`keys`](Self::keys) for a column of texts. The inner error is the position of the first text
+    /// that is not a value of the key type.
     pub fn keys_of_texts(self, column: &ArrayRef) -> Result<Result<ArrayRef, usize>, Failure> {
         if matches!(self.values, Values::Texts | Values::Unknown) {
             return self.keys(column).map(Ok);
@@ -126,7 +126,7 @@ impl KeyType {
         }
     }
 
-    /// Returns the keys of a batch, converted from its column at `place`.
+    /// Returns the keys of a batch, converted from the batch's column at `place`.
     pub fn keys_of_batch(
         self,
         batch: &Batch,
@@ -163,7 +163,7 @@ fn timestamps(unit: TimeUnit, has_zone: bool) -> Values {
     }
 }
 
-/// Casts the values to another type; values without an equivalent become null.
+/// Casts the values to another type. Values that the type cannot represent become null.
 fn cast(column: &ArrayRef, data_type: &DataType) -> Result<ArrayRef, Failure> {
     let options = CastOptions { safe: true, ..CastOptions::default() };
     cast_with_options(column, data_type, &options).map_err(internal)
@@ -214,12 +214,12 @@ impl Guess {
                 Err(_) if text.parse::<u64>().is_ok() => self.has_large = true,
                 Err(_) => self.has_texts = true,
             }
-            // A text such as 007 is not an integer, because the integer would be printed as 7.
+            // A text such as 007 is not stored as an integer, because it would be printed as 7.
             self.has_texts |= !is_plain(text);
         }
     }
 
-    /// Returns the type for the keys examined: texts, unless all are integers that fit one type.
+    /// Returns the key type for the keys examined so far: texts, unless all are integers that fit one type.
     pub fn key_type(self) -> KeyType {
         if !self.has_keys {
             return KeyType::UNKNOWN;
@@ -228,7 +228,7 @@ impl Guess {
         if self.has_texts || fit_no_type { KeyType::TEXTS } else { self.integers() }
     }
 
-    /// Returns the type for the keys examined, given that all must be integers.
+    /// Returns the integer type that fits the keys examined so far, if the user requires integers.
     pub fn integers(self) -> KeyType {
         let unsigned = self.has_large && !self.has_negative;
         let stored = if unsigned { Stored::Unsigned } else { Stored::Signed };

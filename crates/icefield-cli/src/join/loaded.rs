@@ -8,7 +8,7 @@ use super::input::Batches;
 use icefield_console::failure::Failure;
 use icefield_console::interrupt::Interrupt;
 
-/// Maps row numbers to batches.
+/// Maps row numbers to batches, by the first row of each batch.
 #[derive(Debug, Default)]
 pub struct Starts(Vec<u64>);
 
@@ -18,14 +18,14 @@ impl Starts {
         self.0.push(first_row);
     }
 
-    /// Returns the batch of a row and the position in it, which may be past its end.
+    /// Returns the batch of a row and the row's position in the batch. The position may be past the batch's end.
     fn place(&self, row: u64) -> Option<(usize, usize)> {
         let batch = self.0.partition_point(|&start| start <= row).checked_sub(1)?;
         Some((batch, usize::try_from(row - self.0[batch]).ok()?))
     }
 }
 
-/// Keys that are bytes, to verify the matches of an index of their hashes.
+/// The keys of the indexed file if they are bytes. The index has only their hashes, so matches are verified with them.
 #[derive(Debug, Default)]
 pub struct ByteKeys {
     starts: Starts,
@@ -43,7 +43,7 @@ impl ByteKeys {
         Ok(())
     }
 
-    /// Returns whether the key of that row is `key`.
+    /// Returns whether the key of the row `row` is `key`.
     pub fn is(&self, row: u64, key: &[u8]) -> bool {
         self.starts.place(row).is_some_and(|(batch, at)| {
             let keys = &self.batches[batch];

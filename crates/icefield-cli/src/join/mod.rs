@@ -4,8 +4,8 @@
 //!
 //! - [`input`] reads columns of a file as Arrow arrays, batch by batch, in threads that read ahead.
 //! - [`key`] determines which columns can be keys and which of them can be joined. It converts keys to `Int64`,
-//!   `UInt64` or `LargeBinary` arrays, in which a null matches nothing. So integers of all types are compared by
-//!   value, and a negative one never equals one above `i64::MAX`.
+//!   `UInt64` or `LargeBinary` arrays, in which a null matches nothing. Therefore integers of all types are compared by
+//!   value, and a negative one is never equal to one above `i64::MAX`.
 //! - [`index`] builds an index: it reads the key column into memory and passes it to the library, with the row numbers
 //!   as payloads. [`site`](crate::site) manages the hidden directory of the build. [`stamp`](crate::join_index::stamp)
 //!   stores beside the index: the file, its state, the column and its type.
@@ -17,9 +17,10 @@
 //!
 //! # Memory use
 //!
-//! Building: the key column, 8 bytes per row; for CSV also its texts until all are known to be integers; for keys that
-//! are bytes, their length and 32 bytes per row. Probing: a few batches of 65536 rows for each reading thread, the
-//! pairs of a part of a batch (four million, or those of one key), and columns of the indexed file as described above.
+//! Building an index holds in memory the key column, 8 bytes per row; for CSV also the keys' texts until all are known
+//! to be integers; for keys that are bytes, the bytes and 32 more per row. Probing holds a few batches of 65536 rows
+//! for each reading thread, the pairs of a part of a batch (four million, or those of one key), and columns of the
+//! indexed file as described above.
 
 mod bar;
 mod failures;

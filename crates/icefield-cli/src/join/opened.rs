@@ -19,14 +19,15 @@ pub type HashBytes = Box<dyn Fn(&[u8]) -> u64 + Send + Sync>;
 /// A function that returns whether a row has a key.
 pub type Verify = Box<dyn Fn(&[u8], u64) -> bool + Send + Sync>;
 
-/// The number of lists that collect pairs. The position of a key selects the list, so threads seldom contend for one.
+/// The number of lists that collect pairs. The position of a key in its batch selects the list, so threads seldom wait
+/// for each other.
 const LISTS: usize = 64;
 
-/// A row of the probing file, and one of the indexed file.
+/// A pair of rows: one of the probing file, by its position in the batch, and one of the indexed file.
 pub type Pair = (u32, u64);
 
-/// An open index. Keys are passed as returned by [`KeyType::keys`](crate::join_index::key_type::KeyType::keys):
-/// null matches nothing.
+/// An open index. Its methods take keys as [`KeyType::keys`](crate::join_index::key_type::KeyType::keys) returns them;
+/// a null matches nothing.
 pub enum Opened {
     /// An index of `i64`.
     Signed(JoinIndex<i64>),
@@ -37,7 +38,7 @@ pub enum Opened {
 }
 
 impl Opened {
-    /// Opens the index; `keys` are those of the indexed file, if they are bytes.
+    /// Opens the index. If the keys are bytes, `keys` are those of the indexed file, which verify matches.
     pub fn open(
         path: &Path,
         stamp: &Stamp,
@@ -60,7 +61,7 @@ impl Opened {
         })
     }
 
-    /// Returns the number of pairs of all the keys.
+    /// Returns the number of all pairs that the keys have.
     pub fn count(&self, keys: &ArrayRef) -> Result<u64, Failure> {
         Ok(match self {
             Self::Signed(index) => index.probe_count(&valid::<Int64Type>(keys).0)?,
@@ -69,7 +70,7 @@ impl Opened {
         })
     }
 
-    /// Returns which keys have a pair, and the number of their pairs.
+    /// Returns which of the keys have a pair, and the number of all their pairs.
     pub fn matched(&self, keys: &ArrayRef) -> Result<(BooleanArray, u64), Failure> {
         let ((found, pairs), rows): ((Bitmap, u64), Vec<u32>) = match self {
             Self::Signed(index) => {
@@ -154,14 +155,14 @@ fn valid_bytes(keys: &ArrayRef) -> (Vec<&[u8]>, Vec<u32>) {
     valid.map(|at| (keys.value(at), at as u32)).unzip()
 }
 
-/// Keys in words, as the source from which an index is built: all keys that are not null, with their row numbers.
+/// The keys of a file as words, from which an index is built: all keys that are not null, with their row numbers.
 pub struct WordKeys {
     batches: Vec<(u64, ArrayRef)>,
     stopped: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
 impl WordKeys {
-    /// Returns an empty source, whose reads fail once `stopped` returns `true`.
+    /// Returns an empty source. Once `stopped` returns `true`, reading from the source fails.
     pub fn new(stopped: Arc<dyn Fn() -> bool + Send + Sync>) -> Self {
         Self { batches: Vec::new(), stopped }
     }

@@ -31,8 +31,8 @@ enum Rows {
 }
 
 impl RowFile {
-    /// Starts writing rows of `schema` to `path`; `-` is CSV on standard output. The output must not be one of
-    /// `reads`.
+    /// Starts writing rows of `schema` to `path`. For `-`, they are written as CSV to standard output. The output must
+    /// not be one of `reads`.
     pub fn create(path: &Path, schema: &SchemaRef, reads: &[&Path]) -> Result<Self, Failure> {
         let parquet = is_parquet(path);
         if !parquet {
@@ -67,7 +67,7 @@ impl RowFile {
         self.written
     }
 
-    /// Completes the file and moves it to its name.
+    /// Completes the file and moves it to its final name.
     pub fn finish(self) -> Result<(), Failure> {
         let name = &self.name;
         let file = match self.rows {
@@ -130,7 +130,7 @@ fn write_csv(name: &Path, writer: &mut CsvWriter, records: &RecordBatch) -> Resu
     Ok(())
 }
 
-/// Converts timestamps to UTC: printing them in their zone would need a time zone database.
+/// Converts timestamps to UTC, because printing them in their time zone would need a time zone database.
 fn in_utc(column: &ArrayRef) -> Result<ArrayRef, Failure> {
     match column.data_type() {
         DataType::Timestamp(unit, Some(_)) => {

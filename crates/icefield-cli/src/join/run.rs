@@ -81,7 +81,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// Returns the paths that the command reads, as far as they are known in advance.
+    /// Returns the paths that the command will read, as far as they are known before it starts.
     fn reads(&self) -> Vec<PathBuf> {
         let stamp = Stamp::read(&self.index).ok().flatten();
         let source = self.source.clone().or_else(|| Some(stamp?.file));
@@ -113,7 +113,7 @@ impl Wanted {
     }
 }
 
-/// The number of pairs found at a time, unless a single key has more.
+/// The number of pairs that are held in memory at a time. A single key with more pairs exceeds it.
 const PAIRS: u64 = 1 << 22;
 /// The number of pairs written at a time.
 const WRITTEN: usize = 1 << 13;
@@ -144,11 +144,11 @@ pub fn run(args: &Args) -> Outcome {
         let on = args.on.as_ref().unwrap_or(&stamp.column);
         let key = input.column(on)?;
         refuse_other_values(&input, key, &stamp, args)?;
-        // Until here Ctrl-C simply ends the process: nothing is half done.
+        // Until here, Ctrl-C ends the process by default, which is safe because nothing has been written.
         let interrupt = Interrupt::listen()?;
         let plan = Plan::make(args, &stamp, source, &input, key, &interrupt)?;
         let started = Instant::now();
-        // Rows must not overwrite the file of the JSON lines either.
+        // The output must not overwrite the file of `--json` either.
         let reads: Vec<&Path> = reads.iter().copied().chain(args.json.json.as_deref()).collect();
         let tally = plan.run(input, &reads, &interrupt)?;
         tell(args, &tally, started.elapsed().as_secs_f64(), out)?;
@@ -160,7 +160,7 @@ pub fn run(args: &Args) -> Outcome {
 fn stamp(index: &Path) -> Result<Stamp, Failure> {
     let path = index.display();
     if join_index::open(index)?.is_none() {
-        // The directory holds another kind of table, or none. Opening it as a table reports which.
+        // The directory holds another kind of table, or no table. Opening it as a table returns the fitting error.
         let table = icefield::AnyTable::open_read_only(index)?;
         return Err(Failure::Usage(format!(
             "{path}: a {} table, not a join index; build one with `icefield join build-index`",
@@ -204,9 +204,9 @@ fn refuse_other_values(
 #[derive(Default)]
 struct Tally {
     rows: u64,
-    /// Rows that have a pair; set only if the command counts pairs.
+    /// The number of rows that have a pair; set only if the command counts pairs.
     matched: u64,
-    /// Pairs, or rows written.
+    /// The number of pairs, or of rows written.
     found: u64,
 }
 
@@ -225,7 +225,7 @@ struct Plan<'a> {
     work: Work,
     /// The columns to read from the probing file.
     columns: Vec<usize>,
-    /// The position of the key among them.
+    /// The position of the key column among `columns`.
     key: usize,
     /// The schema of the result.
     schema: SchemaRef,
@@ -378,7 +378,8 @@ fn places(chosen: &[Chosen], side: Side, more: Option<usize>) -> Vec<usize> {
     places
 }
 
-/// Reads the needed part of the indexed file: the chosen columns, with their positions, and keys that are bytes.
+/// Reads the chosen columns of the indexed file and its key column. Returns these columns, their positions in the file,
+/// and, if the keys are bytes, the keys.
 fn load(
     args: &Args,
     stamp: &Stamp,
@@ -387,7 +388,7 @@ fn load(
     interrupt: &Interrupt,
 ) -> Result<(LoadedColumns, Vec<usize>, ByteKeys), Failure> {
     let key = input.column(&stamp.column)?;
-    // The key column is read too, so that rows are counted even if no column is chosen.
+    // The key column is read even if no column is chosen, so that the rows are counted.
     let places = places(chosen, Side::Right, Some(key));
     let key = places.binary_search(&key).map_err(|_| internal("the key column was not read"))?;
     let (path, has_types) = (input.path().to_owned(), input.has_types());

@@ -1,4 +1,4 @@
-//! Selection of the columns of both sides that a join returns.
+//! Selects the columns of both sides that a join returns.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,16 +26,16 @@ impl Side {
     }
 }
 
-/// A column of the result.
+/// A column that the join returns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chosen {
     /// The side that it comes from.
     pub side: Side,
-    /// Its position in that file.
+    /// The column's position in its file.
     pub column: usize,
 }
 
-/// The columns to choose from.
+/// The files of both sides, from whose columns the user chooses.
 pub struct Sides<'a> {
     /// The probing file and its columns.
     pub left: (&'a Path, &'a Schema),
@@ -51,7 +51,7 @@ impl Sides<'_> {
         }
     }
 
-    /// Finds the columns that the user names, and the names that they get in the result.
+    /// Finds the columns that the user names. Returns them, and the schema with their names in the result.
     pub fn choose(&self, wanted: &[String]) -> Result<(Vec<Chosen>, SchemaRef), Failure> {
         let mut chosen = Vec::new();
         for name in wanted {
@@ -113,7 +113,7 @@ impl Sides<'_> {
             .collect()
     }
 
-    /// Returns the rest of `name` after `left.` or `right.`, or after the name of the side's file and a dot.
+    /// Returns `name` without its prefix for this side: `left.` or `right.`, or the name of the side's file and a dot.
     fn without_prefix<'n>(&self, side: Side, name: &'n str) -> Option<&'n str> {
         let stem = |side| self.of(side).0.file_stem().and_then(|stem| stem.to_str());
         let after = |prefix: &str| name.strip_prefix(prefix)?.strip_prefix('.');
@@ -131,8 +131,8 @@ impl Sides<'_> {
         Failure::Usage(format!("--select: no column `{name}`; {left}; {right}"))
     }
 
-    /// Returns the schema of the result: columns have their own names, with the side's name added where two are
-    /// equal.
+    /// Returns the schema of the result. Columns keep their names, except that the side's name is added to names that
+    /// occur twice.
     fn schema(&self, chosen: &[Chosen]) -> SchemaRef {
         let field = |one: &Chosen| Arc::clone(&self.of(one.side).1.fields()[one.column]);
         let fields: Vec<FieldRef> = chosen.iter().map(field).collect();

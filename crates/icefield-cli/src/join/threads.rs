@@ -2,7 +2,7 @@
 
 use std::num::NonZeroUsize;
 
-/// Parses a number of threads, with a limit that exceeds any machine's.
+/// Parses a number of threads. The limit exceeds the number of threads of any machine.
 pub fn threads(text: &str) -> Result<usize, String> {
     const MOST: usize = 1 << 10;
     match text.parse() {

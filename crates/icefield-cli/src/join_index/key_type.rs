@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Values {
-    /// The kind of a CSV file without keys, which is unknown. Joins with every column, and gives no pairs.
+    /// The unknown kind of the keys of a CSV file without keys. Can be joined with every column, and gives no pairs.
     Unknown,
     /// Integers of any width, signed or unsigned.
     Integers,

@@ -21,7 +21,7 @@ use stamp::Stamp;
 /// The design named in the superblock.
 const DESIGN: &str = "join";
 
-/// The operations on an index that do not depend on its key type.
+/// The operations on an index that are the same for all key types.
 pub trait Inspect {
     /// Calls [`JoinIndex::stats`].
     fn stats(&self) -> Result<JoinStats>;
@@ -57,7 +57,7 @@ impl<K: Word> Inspect for JoinIndex<K> {
     }
 }
 
-/// The operations on an index, selected by the name of its key type.
+/// The operations that depend on the key type of an index, selected by the type's name.
 #[derive(Clone, Copy)]
 pub struct Kind {
     /// The key type's name.
@@ -91,13 +91,13 @@ const KINDS: [Kind; 11] = [
     Kind::of::<KeyHash>(),
 ];
 
-/// Returns the kind of the index at `path`; `None` if there is a table of another design, or no table.
+/// Returns the kind of the index at `path`; `None` if `path` holds a table of another design, or no table.
 pub fn kind(path: &Path) -> std::result::Result<Option<Kind>, Failure> {
     let options = MappedOptions { beside_writer: true, ..MappedOptions::default() };
     let read = Mapped::open_read_only(path, options).and_then(|storage| superblock::read(&storage));
     let key_type = match read {
         Ok((_, identity)) if identity.design == DESIGN => identity.key_type,
-        // The caller then opens the path as another table, which reports the reason.
+        // The caller then opens the path as a table of another design, and that call returns the fitting error.
         _ => return Ok(None),
     };
     match KINDS.into_iter().find(|kind| kind.key_type == key_type) {
@@ -109,14 +109,14 @@ pub fn kind(path: &Path) -> std::result::Result<Option<Kind>, Failure> {
     }
 }
 
-/// Opens the index at `path`; `None` if there is a table of another design, or no table.
+/// Opens the index at `path`; `None` if `path` holds a table of another design, or no table.
 pub fn open(path: &Path) -> std::result::Result<Option<Box<dyn Inspect>>, Failure> {
     let kind = kind(path)?;
     Ok(kind.map(|kind| (kind.open)(path)).transpose()?)
 }
 
-/// Returns advice with the command that rebuilds the index at `path`; `None` if the index was not built from a file.
-/// Works for a damaged index too. Salvaged pairs alone would not be an index of that file.
+/// Returns advice with the command that rebuilds the index at `path`, which may be damaged; `None` if the index was not
+/// built from a file. An index of the salvaged pairs alone would not be an index of that file.
 pub fn rebuild(path: &Path) -> Option<String> {
     let stamp = Stamp::read(path).ok().flatten()?;
     let word = |path: &Path| shell_word(&path.to_string_lossy());

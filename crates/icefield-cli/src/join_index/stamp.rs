@@ -1,7 +1,7 @@
 //! The stamp of an index: which file it was built from, and how to detect that the file has changed.
 //!
-//! The stamp is `source.json` in the index's directory. It is written and synced before the directory gets its name
-//! (see [`site`](crate::site)), so every index has its own stamp.
+//! The stamp is `source.json` in the index's directory. It is written and synced before the directory gets its final
+//! name (see [`site`](crate::site)), so every index under its final name has its stamp.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -19,8 +19,8 @@ use icefield_console::failure::Failure;
 pub const NAME: &str = "source.json";
 /// The version of its format.
 const VERSION: u32 = 1;
-/// The number of bytes at the start of a file, and at its end, that the checksum covers. A Parquet file has its
-/// footer at the end, with the sizes and bounds of its contents.
+/// The checksum covers this number of bytes at the start of a file, and as many at its end. The end of a Parquet file
+/// is its footer, which has the sizes and bounds of the file's contents.
 const CHECKED_BYTES: u64 = 1 << 20;
 
 /// The state of a file, by which a change is detected.
@@ -80,7 +80,7 @@ pub struct Stamp {
     pub column: String,
     /// Its type.
     pub key: KeyType,
-    /// The number of rows in the file; those with a key are in the index.
+    /// The number of rows in the file. The index contains only those that have a key.
     pub rows: u64,
     /// The seed of the hash function for keys that are bytes.
     pub hash_seed: [u64; 2],

@@ -1,8 +1,8 @@
 //! `icefield load`: loads the rows of a file or a pipe into a table.
 //!
-//! One thread reads and converts rows ([`reader`]); the main thread puts them into the table in batches, each durable
-//! before the next begins. After a crash or Ctrl-C at any time, the table holds every batch counted so far. Running the
-//! same command again completes the load, because the same rows give the same records.
+//! One thread reads and converts rows ([`reader`]). The main thread puts them into the table in batches, and each batch
+//! is durable before the next begins. After a crash or Ctrl-C at any time, the table holds every batch counted so far.
+//! Running the same command again completes the load, because the same rows give the same records.
 
 mod reader;
 
@@ -130,8 +130,8 @@ pub fn run(args: &Args) -> Outcome {
         }
         let format = args.format.unwrap_or_else(|| Format::of_file(&args.file));
         let dialect = args.dialect.of(format, &args.file)?;
-        // Without --create the table is opened first, so that a wrong path is reported before the first row of a pipe
-        // arrives.
+        // Without --create the table is opened first, so that a wrong path is reported even before a pipe delivers its
+        // first row.
         let table = if args.create { None } else { Some(args.table.open(args.new.durability)?) };
         let input = Counted::open(&args.file)?;
         let (consumed, total) = (Arc::clone(&input.read), input.total);
@@ -153,12 +153,13 @@ pub fn run(args: &Args) -> Outcome {
                 types.value.name()
             )));
         }
-        // Texts must match inferred types exactly, even if an earlier run with the same arguments created the table.
+        // If types are inferred, every text must match its type exactly, even if an earlier run with the same arguments
+        // created the table.
         types.exact_keys = args.create && args.key_type.is_none();
         types.exact_values = args.create && args.value_type.is_none();
         let records = table.len()?;
         columns::Columns::of(&rows).keep(table.path(), records == 0)?;
-        // Until here Ctrl-C simply ends the process: nothing is half done.
+        // Until here, Ctrl-C ends the process by default, which is safe because no row has been loaded.
         let interrupt = Interrupt::listen()?;
         let events = reader::spawn(rows, sample, types, args.batch as usize, args.strict)?;
         let bar = progress::over_bytes(total);
@@ -197,7 +198,7 @@ impl Counted {
 impl Read for Counted {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let bytes = self.input.read(buffer)?;
-        // Relaxed: the count is for a progress bar and orders no other memory.
+        // Relaxed: the count is only for a progress bar and orders no other memory accesses.
         self.read.fetch_add(bytes as u64, Ordering::Relaxed);
         Ok(bytes)
     }
@@ -247,7 +248,7 @@ fn open_or_create(
     Ok((table, sample))
 }
 
-/// Returns the failure when no row of the sample is good enough to infer types.
+/// Returns the failure for a sample that has no usable row from which types can be inferred.
 fn no_types(sample: Vec<RowResult>) -> Failure {
     let what = "so the types of the table cannot be inferred";
     match sample.into_iter().next() {
@@ -277,11 +278,11 @@ fn refuse_other_types(args: &Args, table: &AnyTable) -> Result<(), Failure> {
 /// Counts of the load so far.
 #[derive(Debug, Default)]
 struct Tally {
-    /// Rows that are durable.
+    /// The number of rows that are durable.
     loaded: u64,
-    /// Rows that were skipped because they are malformed.
+    /// The number of rows that were skipped because they are malformed.
     rejected: u64,
-    /// Rows that were skipped because their keys were present.
+    /// The number of rows that were skipped because their keys were present.
     kept: u64,
 }
 
@@ -304,7 +305,7 @@ struct Load<'a> {
     args: &'a Args,
     bar: ProgressBar,
     consumed: Arc<AtomicU64>,
-    /// Records before the load.
+    /// The number of records before the load.
     records: u64,
     tally: Tally,
     out: &'a mut Output,
@@ -316,7 +317,7 @@ impl Load<'_> {
             if interrupt.asked() {
                 return Ended::Interrupted;
             }
-            // The timeout limits the delay of the check for Ctrl-C while a pipe is silent.
+            // The timeout bounds the time until Ctrl-C is noticed while no data arrives from a pipe.
             match events.recv_timeout(Duration::from_millis(100)) {
                 Ok(Event::Batch(batch)) => match self.batch(batch) {
                     Ok(None) => {}
@@ -330,7 +331,7 @@ impl Load<'_> {
         }
     }
 
-    /// Makes a batch durable. Returns the reason if loading ends after this batch.
+    /// Makes a batch durable. If loading must end after this batch, returns the reason.
     fn batch(&mut self, mut batch: Batch) -> Result<Option<Ended>, Failure> {
         let mut ended = self.leave_out_duplicates(&mut batch.records)?;
         let pairs: Vec<(&[u8], &[u8])> = batch
@@ -345,7 +346,7 @@ impl Load<'_> {
             Err(error) => return Err(error.into()),
         }
         for bad in &batch.bad {
-            // With --strict, reading ends at the first malformed row, so there is at most one.
+            // With --strict, reading ends at the first malformed row, so a batch has at most one.
             self.reject(bad)?;
             go_on &= !self.args.strict;
         }
@@ -357,8 +358,8 @@ impl Load<'_> {
         Ok(ended)
     }
 
-    /// Removes records whose keys are present, unless they are to replace the old value. No other process changes
-    /// the table in between.
+    /// Removes records whose keys are present in the table or earlier in the batch, unless they are to replace the old
+    /// value. Between this check and the puts, no other process can change the table.
     fn leave_out_duplicates(
         &mut self,
         records: &mut Vec<Record>,
@@ -388,8 +389,8 @@ impl Load<'_> {
         Ok(None)
     }
 
-    /// Puts the records of a batch one by one, because some are too long for the table. Records that the failed batch
-    /// has stored are put again, which changes nothing.
+    /// Puts the records of a batch one by one, because the batch failed: some records are too long for the table.
+    /// Records that the failed batch did store are put again, which changes nothing.
     fn one_by_one(&mut self, records: &[Record]) -> Result<bool, Failure> {
         for record in records {
             match self.table.put(&record.key, &record.value) {

@@ -18,7 +18,7 @@ pub struct Record {
     pub value: Vec<u8>,
 }
 
-/// Rows that become durable together, and the malformed rows between them.
+/// Rows that become durable together, and the malformed rows found among them.
 #[derive(Default)]
 pub struct Batch {
     /// The converted rows.
@@ -35,14 +35,14 @@ pub enum Event {
     Failed(Failure),
 }
 
-/// The number of batches that may wait, which limits how far the reader is ahead of the table.
+/// The number of batches that may wait in the channel, which limits how far the reader is ahead of the table.
 const AHEAD: usize = 4;
-/// A batch is full when its records have this number of bytes, even if they are few.
+/// A batch is full when its records have this number of bytes, whatever their number.
 const BATCH_BYTES: usize = 4 << 20;
 
-/// Starts the thread. It converts the rows of `sample`, which have been read already, then those of `rows`. With
-/// `strict` it ends after the first malformed row. The thread is not joined: it may be blocked in a read from a silent
-/// pipe when the command ends.
+/// Starts the thread. It first converts the rows of `sample`, which have been read already, then those of `rows`. With
+/// `strict` it ends after the first malformed row. The thread is never joined, because when the command ends, the
+/// thread may still wait for data from a pipe.
 pub fn spawn(
     rows: Rows,
     sample: Vec<RowResult>,
@@ -112,7 +112,7 @@ impl Reader {
         })
     }
 
-    /// Sends the batch; returns `false` if the receiver is gone.
+    /// Sends the batch. Returns `false` if the receiver was dropped.
     fn send(&self, batch: &mut Batch) -> bool {
         self.sender.send(Event::Batch(std::mem::take(batch))).is_ok()
     }

@@ -1,5 +1,5 @@
-//! Converts the bytes of an input to text: decompressed, in UTF-8, without a byte-order mark. The first bytes of an
-//! input determine its encoding; its name does not.
+//! Converts the bytes of an input to text: decompressed, in UTF-8, without a byte-order mark. Compression and encoding
+//! are determined by the first bytes of the input, not by its name.
 
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 
@@ -10,7 +10,7 @@ use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use super::row::Input;
 use icefield_console::failure::Failure;
 
-/// Formats that cannot be loaded, by their first bytes, and the advice for a file of each.
+/// Formats that cannot be loaded: the first bytes by which each is recognized, and advice on how to convert the file.
 const OTHERS: &[(&[u8], &str)] = &[
     (
         b"PAR1\x15",
@@ -31,7 +31,7 @@ const OTHERS: &[(&[u8], &str)] = &[
 ];
 const GZIP: &[u8] = b"\x1F\x8B";
 const ZSTD: &[u8] = b"\x28\xB5\x2F\xFD";
-/// The number of bytes by which formats are recognized.
+/// The number of bytes that are read to recognize a format.
 const HEAD_BYTES: usize = 16;
 
 /// Returns the text of an input.
@@ -81,7 +81,7 @@ fn begun(mut input: Input) -> io::Result<(Vec<u8>, Input)> {
 struct Zstd {
     input: BufReader<Input>,
     decoder: FrameDecoder,
-    /// True inside a frame.
+    /// True while a frame is being decompressed.
     is_open: bool,
 }
 
@@ -145,7 +145,7 @@ impl Read for Zstd {
 struct Utf16 {
     input: BufReader<Input>,
     big_endian: bool,
-    /// A code unit that was read ahead.
+    /// A code unit that was read in advance.
     next: Option<u16>,
     /// Decoded text that has not been read yet.
     text: Cursor<Vec<u8>>,

@@ -22,7 +22,7 @@ impl Format {
     }
 }
 
-/// Returns the extension of a file's name in lower case, without that of a compression.
+/// Returns the extension of a file's name in lower case. The extension of a compression is ignored.
 pub fn ending(name: &Path) -> Option<String> {
     let extension = |name: &Path| Some(name.extension()?.to_str()?.to_ascii_lowercase());
     match extension(name)?.as_str() {

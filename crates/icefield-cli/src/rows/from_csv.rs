@@ -9,9 +9,11 @@ use icefield_console::failure::Failure;
 use icefield_console::json::{Line, quoted};
 use icefield_console::terminal::{shell_word, shown};
 
-/// The longest row of CSV: the longest key and value that tables accept (16 MiB each), with two characters per byte.
+/// The longest row of CSV: key and value of the greatest length that tables accept (16 MiB each), as two characters per
+/// byte.
 const LONGEST_ROW_BYTES: usize = 68 << 20;
-/// The most fields in a row of CSV: the parser stores a word for each, however short it is.
+/// The most fields in a row of CSV. The limit bounds memory, because the parser stores a word for each field, even an
+/// empty one.
 const MOST_FIELDS: usize = 1 << 20;
 
 /// The rows of a CSV input.
@@ -53,7 +55,7 @@ impl CsvRows {
         }
         let schema = settle(&names, asked)?;
         let position = |column: &String| names.iter().position(|name| name == column);
-        // `settle` returns only existing columns, so a column that is set is found.
+        // `settle` returns only names of existing columns, so `position` finds every name that is set.
         let key = schema.key.as_ref().and_then(position);
         let value = schema.value.as_ref().and_then(position);
         let null = dialect.null.clone();
@@ -77,7 +79,7 @@ impl CsvRows {
     fn row(&self, record: &csv::ByteRecord) -> Result<Row, BadRow> {
         let line = record.position().map_or(0, csv::Position::line);
         let bad = |reason| BadRow { line, reason };
-        // The parser reports no open quote: it takes everything up to the end of the input as one field.
+        // The parser does not report an open quote. It returns everything up to the end of the input as one field.
         if self.reader.get_ref().ended_in_quotes() {
             return Err(bad(OPEN_QUOTE.to_owned()));
         }
@@ -136,7 +138,7 @@ fn names_of(header: &csv::ByteRecord) -> Result<Vec<String>, Failure> {
     names.map_err(|what| Failure::Problem(format!("line 1: the header has {what}")))
 }
 
-/// Rejects a header that looks like several columns separated by another delimiter.
+/// Rejects a header of one column whose name looks like several names separated by another delimiter.
 fn refuse_other_delimiter(names: &[String]) -> Result<(), Failure> {
     let [name] = names else { return Ok(()) };
     let Some(other) = [';', '\t', '|', ','].into_iter().find(|&other| name.contains(other)) else {
@@ -150,7 +152,7 @@ fn refuse_other_delimiter(names: &[String]) -> Result<(), Failure> {
     )))
 }
 
-/// Returns the I/O error inside an error of the parser.
+/// Returns the I/O error that an error of the parser contains, or wraps the error.
 pub fn io_error(error: csv::Error) -> io::Error {
     match error.into_kind() {
         csv::ErrorKind::Io(error) => error,
@@ -166,7 +168,7 @@ pub struct Watched {
     place: Place,
     /// Bytes read so far.
     consumed: u64,
-    /// The line on which the current row begins, and the bytes and field ends read since then.
+    /// The current row: the line on which it begins, and the bytes and field ends read since then.
     line: u64,
     row_bytes: usize,
     row_fields: usize,
@@ -174,7 +176,7 @@ pub struct Watched {
     lines: u64,
 }
 
-/// The message for a row with a quote that is still open at the end.
+/// The message for a row with a quote that is still open at the end of the input.
 pub const OPEN_QUOTE: &str =
     "a quote is never closed, so the rest of the input belongs to this row";
 
@@ -216,7 +218,7 @@ impl Watched {
     }
 }
 
-/// The state of the scan after the last byte.
+/// The state of the scanner after the last byte.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     FieldStart,

@@ -13,8 +13,8 @@ use icefield_console::failure::Failure;
 use icefield_console::json::Line;
 use icefield_console::terminal::shown;
 
-/// The longest line of JSON: the longest key and value that tables accept (16 MiB each) with six characters for each
-/// byte (`\u0001`), and 1 MiB for names and other columns.
+/// The longest line of JSON: key and value of the greatest length that tables accept (16 MiB each), as six characters
+/// per byte (`\u0001`), and 1 MiB for names and other columns.
 const LONGEST_LINE_BYTES: usize = 193 << 20;
 
 /// The rows of a JSON input.
@@ -29,7 +29,7 @@ pub struct JsonRows {
 /// A line with its number, from 1. The inner error is a malformed line; the outer error ends reading.
 type LineResult = io::Result<Result<(u64, String), BadRow>>;
 
-/// The first JSON object must come within this number of lines, and about this number of bytes.
+/// The first JSON object must begin within this number of lines and about this number of bytes.
 const FIRST_OBJECT_WITHIN: usize = 1000;
 const FIRST_OBJECT_WITHIN_BYTES: usize = 1 << 20;
 
@@ -39,7 +39,8 @@ impl JsonRows {
         let mut lines = Lines { input: BufReader::with_capacity(1 << 16, input), number: 0 };
         let mut pending = VecDeque::new();
         let (mut names, mut bytes, mut first_fault) = (Vec::new(), 0, None);
-        // The first object names the columns. Lines before it that are not objects are reported later, in order.
+        // The first object names the columns. Earlier lines, which are not objects, are kept and reported in order by
+        // `next`.
         while names.is_empty()
             && pending.len() < FIRST_OBJECT_WITHIN
             && bytes < FIRST_OBJECT_WITHIN_BYTES
@@ -68,7 +69,7 @@ impl JsonRows {
             )));
         }
         if names.is_empty() {
-            // An input without lines has no rows, so any names of columns are correct.
+            // An input without lines has no rows, so the names of its columns do not matter.
             names = vec![asked.key.clone().unwrap_or_else(|| "key".to_owned())];
             names.extend(asked.value.clone().or_else(|| Some("value".to_owned())));
         }
@@ -111,7 +112,7 @@ impl Lines {
         }
     }
 
-    /// Reads a line and stores at most the limit and one byte of it. Returns its length in the input.
+    /// Reads a line. Stores at most one byte more than the limit, and returns the line's full length.
     fn read_line(&mut self, bytes: &mut Vec<u8>) -> io::Result<u64> {
         let limit = LONGEST_LINE_BYTES as u64 + 1;
         let mut read = self.input.by_ref().take(limit).read_until(b'\n', bytes)? as u64;
@@ -172,7 +173,7 @@ fn object(members: &[(String, &RawValue)], key: Option<&str>) -> Result<Vec<u8>,
     Ok(object.end().into_bytes())
 }
 
-/// Returns a member's text: the content of a string, any other value as written.
+/// Returns the text of the member `column`: the content of a string, or any other value as written.
 fn member(members: &[(String, &RawValue)], column: &str) -> Result<Vec<u8>, String> {
     let mut found = members.iter().filter(|(name, _)| name == column).map(|(_, raw)| raw.get());
     let name = shown(column);

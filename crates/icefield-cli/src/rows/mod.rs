@@ -1,7 +1,7 @@
 //! Rows of CSV and newline-delimited JSON, as the texts of a key and a value.
 //!
-//! The key and value columns are selected once, from the header of CSV or the first object of JSON. The length of a row
-//! is limited to what the longest key and value need as text, which bounds the memory use.
+//! The key and value columns are selected once, from the header of CSV or the first object of JSON. A row may be as
+//! long as the text of the longest key and value; this limit bounds the memory use.
 
 mod decode;
 mod dialect;
@@ -70,7 +70,7 @@ impl Rows {
         self.schema.key.as_deref()
     }
 
-    /// Returns the name of the value column; `None` if the value is all the others.
+    /// Returns the name of the value column; `None` if the value is a JSON object of all columns but the key.
     pub fn value_column(&self) -> Option<&str> {
         self.schema.value.as_deref()
     }
@@ -87,7 +87,8 @@ impl Iterator for Rows {
     }
 }
 
-/// Reads `data` as rows up to the end or an error. Returns the number of rows, good and bad. For `fuzz/`.
+/// Reads `data` as rows, up to the end or to an error. Returns the number of rows, including malformed ones. For
+/// `fuzz/`.
 #[must_use]
 pub fn read_all(data: Vec<u8>, is_json: bool) -> u64 {
     let format = if is_json { Format::Ndjson } else { Format::Csv };

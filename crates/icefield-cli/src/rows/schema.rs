@@ -1,4 +1,4 @@
-//! Selection of the key and value columns.
+//! Selects the key and value columns.
 
 use icefield_console::failure::Failure;
 use icefield_console::terminal::shown;
@@ -24,8 +24,8 @@ pub struct Schema {
     pub(super) value: Option<String>,
 }
 
-/// Selects the columns. The key is the row number if requested, else the named column, else `key`, else the first;
-/// the value is the named column, else the only other one, else all others as JSON.
+/// Selects the columns. The key is the row number if requested, else the named column, else the column `key`, else the
+/// first. The value is the named column, else the only other column, else a JSON object of all others.
 pub fn settle(names: &[String], asked: &Columns) -> Result<Schema, Failure> {
     if names.is_empty() {
         return Err(Failure::Problem(
@@ -53,7 +53,7 @@ pub fn settle(names: &[String], asked: &Columns) -> Result<Schema, Failure> {
             others.next().filter(|_| others.next().is_none()).cloned()
         }
     };
-    // A stored column must have a unique name.
+    // A column that is stored must have a unique name.
     let stored = names.iter().filter(|name| {
         value.is_none() || Some(*name) == key.as_ref() || Some(*name) == value.as_ref()
     });

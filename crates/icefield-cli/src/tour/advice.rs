@@ -6,7 +6,7 @@ use super::results::{Row, grouped, milliseconds};
 use icefield_console::failure::Failure;
 use icefield_console::json::Output;
 
-/// A need of users, with the figure by which tables are compared.
+/// A need of users, and the figure by which tables are compared for it.
 struct Wish {
     what: &'static str,
     of_durable: bool,
@@ -68,13 +68,13 @@ const WISHES: &[Wish] = &[
 ];
 
 impl Wish {
-    /// Returns whether `a` is better than `b`, beyond the noise.
+    /// Returns whether `a` is better than `b` by more than the noise.
     fn prefers(&self, a: &Row, b: &Row) -> bool {
         let (a, b) = ((self.figure)(a), (self.figure)(b));
         if self.less { b.is_above(a) } else { a.is_above(b) }
     }
 
-    /// Returns the table with the best median, and all tables that are not worse beyond the noise.
+    /// Returns the table with the best median, and all tables that differ from it by no more than the noise.
     fn winners<'a>(&self, able: &[&'a Row]) -> Vec<&'a Row> {
         let median = |row: &Row| (self.figure)(row).median * if self.less { -1.0 } else { 1.0 };
         let mut by_median = able.to_vec();
@@ -84,7 +84,7 @@ impl Wish {
     }
 }
 
-/// Prints the best tables for each need, by kind of values.
+/// Prints the best tables for each need, separately for each kind of values.
 pub fn print(out: &mut Output, rows: &[Row], join: &Join) -> Result<(), Failure> {
     out.say("\nRecommended tables, by these figures:")?;
     let mut kinds: Vec<&str> = rows.iter().map(|row| row.design.values).collect();

@@ -1,4 +1,5 @@
-//! The core of the tour: a process that loads a table is killed, and every acknowledged record must survive.
+//! The core of the tour: a process that loads a table is killed, and every acknowledged record must be present
+//! afterwards.
 
 use std::fs::File;
 use std::io;
@@ -31,7 +32,8 @@ where
         table.put(order.key, T::Value::of(order))?;
         acknowledged.write_all_at(&count.to_le_bytes(), 0).map_err(io)?;
     }
-    // Waits, so that a late kill still finds the table open. If the parent is dead, the child ends after this time.
+    // Waits, so that the parent can still kill a process that has the table open. If the parent is dead, the child ends
+    // after this time.
     thread::sleep(PATIENCE);
     Ok(())
 }
@@ -62,7 +64,7 @@ where
     let stored = usize::try_from(acknowledged).unwrap_or(usize::MAX).min(stage.orders.len());
     let (before, after) = stage.orders.split_at(stored);
     let lost = missing(stage, design, &table, before)?;
-    // The order in flight may be present or absent; later ones must be absent.
+    // The order whose put was in progress may be present or absent; later orders must be absent.
     let found = table.len()?;
     if !(acknowledged..=acknowledged + 1).contains(&found) {
         faults.push(format!("{found} orders after the crash, {acknowledged} acknowledged"));
@@ -154,7 +156,7 @@ impl Killed {
 
 impl Drop for Killed {
     fn drop(&mut self) {
-        // An error means that it is dead already.
+        // An error means that the child is already dead.
         let _ = self.kill();
     }
 }

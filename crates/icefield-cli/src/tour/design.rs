@@ -30,11 +30,12 @@ pub struct Design {
     pub outlives: Option<Outlives>,
 }
 
-/// The crash test of a table that outlives its process.
+/// The crash test of a table whose records survive its process.
 pub struct Outlives {
-    /// Kills a process that loads a table, and checks the table. The last argument is the table's number in the tour.
+    /// Starts a process that loads a table, kills it, and checks the table. The last argument is the table's number in
+    /// the tour.
     pub crash: fn(&Stage<'_>, &Design, usize) -> Result<Crash, Failure>,
-    /// The work of the process that is killed.
+    /// The work of the process that will be killed.
     pub child: fn(&ChildArgs) -> Result<(), Failure>,
 }
 

@@ -9,8 +9,8 @@ use super::design::{Design, Outlives, Shown};
 use super::measure;
 use super::orders::Stored;
 
-/// Implements [`Shown`] for the persistent tables. Their functions to create and open have equal signatures, but no
-/// common trait.
+/// Implements [`Shown`] for the persistent tables. A macro, because their functions to create and open tables have
+/// equal signatures but no common trait.
 macro_rules! shown {
     ($($table:ident: $name:literal),*) => {
         $(impl<V: Value + ?Sized> Shown for $table<u64, V> {
@@ -29,7 +29,7 @@ macro_rules! shown {
 }
 shown!(DashEh: "dash-eh", DashLh: "dash-lh", Iceberg: "iceberg", Plush: "plush");
 
-/// Returns every table of keys and values.
+/// Returns every table of the tour that stores keys and values.
 pub fn designs() -> Vec<Design> {
     let mut designs = lasting();
     designs.push(Design {

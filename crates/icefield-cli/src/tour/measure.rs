@@ -12,7 +12,7 @@ use super::stage::Stage;
 use icefield_console::failure::Failure;
 use icefield_console::progress;
 
-/// A figure that was measured several times.
+/// The range and the median of a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
     pub least: f64,
@@ -20,9 +20,9 @@ pub struct Spread {
     pub most: f64,
 }
 
-/// The least ratio between two figures that differ beyond the noise, in addition to the spread of their measurements.
+/// Two figures differ beyond the noise if their measured ranges are apart by at least this ratio.
 const MARGIN: f64 = 1.05;
-/// The largest assumed ratio between a figure that was measured once and its true value.
+/// The largest assumed ratio between a figure that is measured only once and its true value.
 const ONCE: f64 = 1.5;
 
 impl Spread {
@@ -42,7 +42,7 @@ impl Spread {
         Self { least: value / ONCE, median: value, most: value * ONCE }
     }
 
-    /// Returns whether this spread is above `other`, beyond the noise.
+    /// Returns whether this figure is above `other` by more than the noise.
     pub fn is_above(self, other: Self) -> bool {
         self.least > other.most * MARGIN
     }
@@ -58,7 +58,7 @@ pub struct Speeds {
 }
 
 impl Speeds {
-    /// Returns the spreads over runs with the same table.
+    /// Returns the range and median of each figure over several runs of the same table.
     pub fn of(runs: &[Speed]) -> Self {
         let spread = |figure: fn(&Speed) -> f64| Spread::of(runs.iter().map(figure).collect());
         Self {
@@ -79,9 +79,9 @@ pub struct Speed {
     pub batched_puts: f64,
     /// Lookups, one by one.
     pub gets: f64,
-    /// Bytes per order: on the medium, or in memory.
+    /// Bytes per order: on the medium, or in memory if the table has no medium.
     pub bytes_per_key: f64,
-    /// The durability, if the table has one.
+    /// The durability of the table; `None` for a table in memory.
     pub durability: Option<Durability>,
 }
 
@@ -90,7 +90,7 @@ pub const BATCH: usize = 32;
 /// Number of orders between two clock readings, with an update of the progress bar and a check for Ctrl-C.
 const STEP: usize = 1024;
 
-/// Measures tables created by `make`.
+/// Measures the speed of tables that `make` creates.
 pub fn speed<T: Table<Key = u64>>(
     stage: &Stage<'_>,
     name: &str,
@@ -138,8 +138,8 @@ where
     orders.iter().map(|order| (order.key, T::Value::of(order))).collect()
 }
 
-/// Runs `work` over all `things` in steps and returns things per second. The progress bar and the check for Ctrl-C
-/// are not timed.
+/// Runs `work` over all `things` in steps. Returns the number of things per second. The progress bar and the check for
+/// Ctrl-C are outside the measured time.
 pub fn timed<T>(
     stage: &Stage<'_>,
     title: &str,

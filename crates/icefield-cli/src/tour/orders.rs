@@ -43,7 +43,8 @@ impl Stored for [u8] {
     }
 }
 
-/// Returns the order key of each line item of the first orders, whose keys are `orders`: one to seven line items each.
+/// Returns the order key of each line item of the orders whose keys are `orders`. These must be the first orders; each
+/// has one to seven line items.
 pub fn line_items(orders: &[u64]) -> Vec<u64> {
     let mut count = OrderGenerator::create_line_count_random();
     let lines_of = |&order: &u64| {
@@ -54,7 +55,7 @@ pub fn line_items(orders: &[u64]) -> Vec<u64> {
     orders.iter().flat_map(lines_of).collect()
 }
 
-/// Generates the orders of a scale factor.
+/// Generates all orders of a scale factor.
 pub fn generate(scale: f64) -> Result<Vec<Order>, Failure> {
     let count = OrderGenerator::calculate_row_count(scale, 1, 1);
     let bar = progress::over_records("making orders", count.unsigned_abs());

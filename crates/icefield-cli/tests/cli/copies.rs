@@ -1,4 +1,4 @@
-//! Commands that copy a whole table, intact or damaged: backup, salvage, shrink.
+//! Commands on a whole table, intact or damaged: backup, salvage, shrink.
 
 use serde_json::json;
 

@@ -2,7 +2,7 @@
 
 use crate::support::Place;
 
-/// Creates a table of three records, and damages a value so that it is not UTF-8.
+/// Creates a table of three records, and damages one value so that it is not UTF-8.
 fn damaged(place: &Place, design: &str) {
     let words: Vec<String> = ["first", "second", "third"]
         .map(|word| format!("a value of its own, the {word} one"))
@@ -11,7 +11,7 @@ fn damaged(place: &Place, design: &str) {
     for (key, word) in (1..).zip(&words) {
         place.ok(&["put", "t.ice", &key.to_string(), word]);
     }
-    // Damage every copy: some designs store a value in a log too.
+    // Damages every copy of the value, because some designs store a value in a log too.
     let mut places = 0;
     for entry in std::fs::read_dir(place.path("t.ice")).unwrap() {
         let path = entry.unwrap().path();

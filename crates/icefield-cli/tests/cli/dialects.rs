@@ -47,7 +47,7 @@ fn rows_that_replace_others_are_told() {
     let (status, out, err) = load("numbers.ice", &["--key-row-number"]);
     assert_eq!((status, out.as_str(), err.as_str()), (Some(0), "3 rows loaded", ""));
     assert_eq!(place.ok(&["get", "numbers.ice", "3"]), "{\"year\":\"2013\",\"flight\":\"UA3\"}\n");
-    // Loading again uses the same numbers.
+    // A second load assigns the same row numbers.
     assert!(load("numbers.ice", &["--key-row-number"]).1.contains("3 of them replaced"));
     assert!(load("x.ice", &["--key-row-number", "--key", "year"]).0 == Some(2));
 }
@@ -189,7 +189,7 @@ fn a_file_comes_back_with_its_columns() {
     let json = std::fs::read_to_string(place.path("orders.ndjson")).unwrap();
     assert!(json.contains("{\"name\":\"ann\",\"id\":1,\"price\":\"1.50\""), "{json}");
     assert!(place.ok(&["export", "t.ice", "--raw"]).starts_with("key,value\n"));
-    // Copies have the columns too.
+    // Backups and salvaged tables have the columns too.
     place.ok(&["backup", "t.ice", "copy.ice"]);
     place.ok(&["salvage", "t.ice", "rescued.ice"]);
     for copy in ["copy.ice", "rescued.ice"] {
@@ -201,7 +201,7 @@ fn a_file_comes_back_with_its_columns() {
     assert_eq!(sorted(&place.ok(&["export", "two.ice"])), ["name,id", "ann,1", "bob,2", "c,3"]);
     place.ok(&["load", "numbers.ice", "orders.csv", "--create", "--key-row-number"]);
     assert_eq!(sorted(&place.ok(&["export", "numbers.ice"])), sorted(text));
-    // JSON keeps the additional members of later objects.
+    // For JSON, members that only later objects have are kept.
     let rows = "{\"id\":1,\"a\":{\"b\":[1]},\"d\":0}\n{\"id\":2,\"c\":1.50,\"a\":null}\n";
     place.file("more.ndjson", rows);
     place.ok(&["load", "more.ice", "more.ndjson", "--create"]);
@@ -224,7 +224,7 @@ fn records_of_other_columns_are_told_by_key() {
     assert_eq!((ran.status, ran.out.as_str()), (Some(1), "out.csv: 2 records, 2 left out\n"));
     assert!(ran.err.contains("record 3: ") && ran.err.contains("record 4: "), "{}", ran.err);
     place.ok(&["export", "t.ice", "--raw"]);
-    // Loading rows with other columns removes the description of the columns.
+    // Loading rows with other columns removes the stored columns.
     place.file("other.csv", "id,a\n5,x\n");
     let ran = place.run(&["load", "t.ice", "other.csv"]);
     assert!(ran.status == Some(0) && ran.err.contains("other columns"), "{ran:?}");
@@ -245,7 +245,7 @@ fn one_row_cannot_take_all_memory() {
     assert!(lines.contains(&json!({"key": 3, "value": "c"})));
 }
 
-/// Each byte of the longest key and value may take six characters.
+/// Loads the longest key and value with each byte written as six characters.
 #[test]
 fn the_longest_record_is_loaded_from_escapes() {
     let place = Place::new();

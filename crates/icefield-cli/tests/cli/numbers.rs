@@ -2,7 +2,7 @@
 
 use crate::support::Place;
 
-/// Returns the exit status. Fails the test on a panic, a hang or an arithmetic error.
+/// Runs a command and returns its exit status. Fails the test on a panic, a hang or an arithmetic error.
 fn ends(place: &Place, args: &[&str]) -> Option<i32> {
     let ran = place.run(args);
     assert!(matches!(ran.status, Some(0..=2)), "{args:?}: {ran:?}");

@@ -1,4 +1,4 @@
-//! Outputs of commands: never an input, complete or absent, harmless to a terminal.
+//! Outputs of commands: they never overwrite an input, are complete or absent, and cannot control a terminal.
 
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -13,7 +13,7 @@ fn table(place: &Place) {
     place.ok(&["load", "t.ice", "rows.csv", "--create"]);
 }
 
-/// Returns the names in the test's directory, including hidden ones.
+/// Returns the names of all files in the test's directory, including hidden ones.
 pub fn names(place: &Place) -> Vec<String> {
     let entries = std::fs::read_dir(place.dir()).unwrap();
     let mut names: Vec<String> =
@@ -59,7 +59,7 @@ fn no_command_writes_to_what_it_reads() {
         "1 rows loaded\n"
     );
 
-    // Standard input and output are open files, as in redirections by a shell.
+    // Standard input and output are files that are already open, as for redirections by a shell.
     let input = || std::fs::File::open(&rows).unwrap();
     let mut command =
         place.command(&["load", "t.ice", "-", "--format", "ndjson", "--json", "rows.ndjson"]);
@@ -90,7 +90,7 @@ fn files_appear_complete_and_keep_their_permissions() {
     assert_eq!(old.metadata().unwrap().mode() & 0o777, 0o600);
     assert!(place.path("link.csv").is_symlink());
     place.fails(2, &["export", "t.ice", "nowhere/out.csv"]);
-    // A failure leaves the old file unchanged, and no other file.
+    // A command that fails leaves the old file unchanged and no other file behind.
     let before = names(&place);
     std::fs::write(place.path("t.ice/table.ice"), [0x5A; 8192]).unwrap();
     assert_ne!(place.run(&["export", "t.ice", "out.csv"]).status, Some(0));
@@ -104,7 +104,7 @@ fn an_interrupted_command_leaves_no_part_of_a_file() {
     table(&place);
     place.file("out.csv", "old\n");
     let before = names(&place);
-    // A pipe with no data keeps the load alive until it is killed.
+    // The load waits for rows from an empty pipe until a signal ends it.
     for signal in [rustix::process::Signal::INT, rustix::process::Signal::KILL] {
         let mut command = place.command(&["load", "t.ice", "-", "--json", "out.csv"]);
         let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
@@ -114,7 +114,7 @@ fn an_interrupted_command_leaves_no_part_of_a_file() {
         let ran = finish(child);
         match signal {
             rustix::process::Signal::INT => {
-                // The report of the interrupted load is in the file, which is complete.
+                // After Ctrl-C, the file is complete and contains the report of the interrupted load.
                 assert_eq!(ran.status, Some(130), "{ran:?}");
                 let told = std::fs::read_to_string(place.path("out.csv")).unwrap();
                 assert!(told.contains("interrupted"), "{told}");
@@ -138,7 +138,7 @@ fn pipes_and_devices_are_written_as_they_are() {
         assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""), "{output}");
         assert!(ran.out.starts_with("key,value\n") && ran.out.contains("3,three\n"), "{}", ran.out);
     }
-    // A redirection in append mode keeps appending.
+    // Output to a file that was opened in append mode is appended.
     let log = place.file("log.csv", "first\n");
     for output in ["-", "/dev/stdout"] {
         let file = std::fs::File::options().append(true).open(&log).unwrap();
@@ -186,7 +186,7 @@ fn nothing_that_a_file_says_acts_on_a_terminal() {
     ] {
         harmless(&place.run(args));
     }
-    // Output that is not a terminal has the stored bytes unchanged.
+    // Output that does not go to a terminal consists of the stored bytes, unchanged.
     let stored = place.ok(&["get", "t.ice", evil]);
     assert_eq!(stored, format!("{evil}\n"));
     place.ok(&["export", "t.ice", "again.csv"]);

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::outputs::names;
 use crate::support::{Place, finish, handles_ctrl_c, json_lines};
 
-/// Returns the file of a table that stores the values.
+/// Returns the file in which a table stores its values.
 fn bytes_file(place: &Place) -> PathBuf {
     let mut files =
         ["blobs.ice", "payload.ice"].map(|name| place.path("m.ice").join(name)).into_iter();
@@ -98,7 +98,7 @@ fn as_many_records_are_left_out_as_check_finds() {
             }
             std::fs::write(&file, &bytes).unwrap();
             let faults = place.json(&["check", "m.ice"])[0]["faults"].clone();
-            // Skips the fault about the number of records, which an unreadable value causes too.
+            // Skips the fault about the number of records, because an unreadable value causes this fault too.
             let is_of_a_record =
                 |fault: &&Value| !fault.as_str().unwrap().contains("records were found");
             let faults = faults.as_array().unwrap().iter().filter(is_of_a_record).count();
@@ -158,7 +158,7 @@ fn salvage_writes_over_nothing() {
     let full = place.fails(1, &["salvage", "m.ice", "new.ice", "--keep-damaged", "/dev/full"]);
     assert!(full.contains("/dev/full"), "{full}");
     assert_eq!(names(&place).len(), 4);
-    // An empty directory counts as absent; leftovers of a killed salvage are removed.
+    // An empty directory may be in place of the new table. Leftovers of a killed salvage are removed.
     std::fs::create_dir(place.path("new.ice")).unwrap();
     let killed = place.path(".new.ice.building-killed/table");
     std::fs::create_dir_all(&killed).unwrap();
@@ -188,7 +188,7 @@ fn an_interrupted_salvage_makes_no_table() {
             assert_eq!(names(&place), before, "{ran:?}");
             continue;
         }
-        // The salvage ended before the signal arrived.
+        // The salvage had ended before the signal arrived.
         assert_eq!(ran.status, Some(0), "{ran:?}");
         assert!(place.ok(&["check", &new]).contains("200000 records, no faults"));
         std::fs::remove_dir_all(place.path(&new)).unwrap();
@@ -206,8 +206,8 @@ fn pairs(place: &Place, name: &str) -> Vec<(u64, u64)> {
     pairs
 }
 
-/// Creates an index of 3,004 pairs through the library: a base with two pairs per key, and eight changes, which add
-/// four pairs.
+/// Creates an index of 3,004 pairs through the library. The base has two pairs per key, and the delta store has eight
+/// changes, which add four pairs.
 fn index(place: &Place) {
     let (keys, rows): (Vec<u64>, Vec<u64>) = (0..3000).map(|row| (row / 2, row)).unzip();
     // The seed determines which pairs are in the last block of the base, which is shorter than the others.
@@ -221,7 +221,7 @@ fn index(place: &Place) {
     assert!(index.remove_pair(5000, 9003).unwrap());
 }
 
-/// Returns the position of these words in a file of the index.
+/// Returns the position of `words` in a file of the index.
 fn position(place: &Place, file: &str, words: &[u64]) -> usize {
     let bytes = std::fs::read(place.path("i.ice").join(file)).unwrap();
     let wanted: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -272,7 +272,7 @@ fn pairs_of_a_join_index_without_a_file_are_rescued() {
     let rescued: Vec<_> = rescued.into_iter().filter(|&pair| pair != (8, 9002)).collect();
     assert_eq!(pairs(&place, "log.ice"), rescued);
 
-    // Without the log, salvage returns removed pairs of the base too; this index has none.
+    // Without the log, salvage also returns pairs of the base that were removed; in this index none were.
     std::fs::remove_file(place.path("i.ice/delta-1.ice")).unwrap();
     let ran = place.run(&["salvage", "i.ice", "base-alone.ice"]);
     assert!(ran.status == Some(1) && ran.out.contains("delta-1.ice: 8 changes"), "{ran:?}");

@@ -81,7 +81,7 @@ fn damaged_zstd_is_an_error() {
     build(&place, &["b.csv", "--on", "k", "--index", "b.ice"]);
     let mut failed = 0;
     for bytes in ZSTD {
-        // Damages one byte of the pages at a time. The footer at the end of the file is not damaged.
+        // Damages one byte of the pages at a time. The footer at the end of the file stays intact.
         for at in (4..bytes.len() - 1000).step_by(97) {
             let mut bytes = bytes.to_vec();
             bytes[at] ^= 0xFF;

@@ -1,4 +1,4 @@
-//! Relations in files, their joins by `icefield join`, and nested loops as a reference.
+//! Writes relations to files, joins them with `icefield join`, and computes the same joins by nested loops.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -88,8 +88,8 @@ fn nested_loop(left: &[Vec<String>], right: &[Vec<String>]) -> Vec<(usize, usize
     pairs
 }
 
-/// Checks every kind of join of two files against nested loops. The left file has columns k and a, the right one k and
-/// b.
+/// Checks every kind of join of two files against nested loops. The left file has the columns k and a, the right one k
+/// and b.
 pub fn check_all(place: &Place, left: &str, right: &str, rows: [&[Vec<String>]; 2]) -> usize {
     let [left_rows, right_rows] = rows;
     let _ = fs::remove_dir_all(place.path("x.ice"));

@@ -1,4 +1,4 @@
-//! Runs the binary.
+//! Runs the program `icefield` in tests.
 
 #![allow(dead_code, reason = "each test file uses its part")]
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
@@ -58,7 +58,7 @@ impl Place {
         let mut child = self.command(args).stdin(Stdio::piped()).spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
         let input = input.to_owned();
-        // A command that ends before it has read all input breaks the pipe, which is not an error of the test.
+        // A command that ends before it has read all input breaks the pipe. The test must not fail because of this.
         let writer = std::thread::spawn(move || drop(stdin.write_all(input.as_bytes())));
         let output = finish(child);
         writer.join().unwrap();
@@ -80,7 +80,7 @@ impl Place {
         ran.err
     }
 
-    /// Runs a command with `--json -` and returns the lines; other output fails the test.
+    /// Runs a command with `--json -` and returns its JSON lines. Any other output fails the test.
     pub fn json(&self, args: &[&str]) -> Vec<Value> {
         let mut args = args.to_vec();
         args.extend(["--json", "-"]);

@@ -11,10 +11,10 @@ use heed::{
 use super::store::{Outcome, Store};
 use crate::{Found, Writes};
 
-/// The address space for the file; no storage is allocated before it is written.
+/// The size of the file's mapping. Storage is allocated only for pages that are written.
 const MAP_BYTES: usize = 64 << 30;
 
-/// The most concurrent readers.
+/// The maximum number of concurrent readers.
 const READERS: u32 = 1024;
 
 /// A word in native byte order, which LMDB compares as an integer.
@@ -61,7 +61,7 @@ impl Store for Lmdb {
         let mut options = EnvOpenOptions::new();
         options.map_size(MAP_BYTES).max_readers(READERS).max_dbs(1);
         if writes == Writes::Relaxed {
-            // SAFETY: a system crash corrupts the files, but they are not read again.
+            // SAFETY: without syncs a system crash may corrupt the files, but they are not read after a crash.
             unsafe { options.flags(EnvFlags::NO_SYNC) };
         }
         // SAFETY: the files belong to this run, and no other process changes them while they are mapped.

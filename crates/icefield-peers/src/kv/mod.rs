@@ -1,8 +1,8 @@
 //! Key-value stores in files, for comparison with tables on a disk: redb, LMDB and RocksDB.
 //!
-//! An array of keys is one transaction, so a batch is one commit. In a store with a single writer, one writing call
-//! runs at a time. A call that fails, for example on a full disk, has no effect and counts nothing. A read of absent
-//! keys counts nothing either; to distinguish the two, [`Peer::failure`] returns the first error.
+//! Each call is one transaction for its whole array of keys, with one commit. In a store with a single writer, one
+//! writing call runs at a time. A call that fails, for example on a full disk, has no effect and returns a count of 0.
+//! A read of absent keys also returns 0; [`Peer::failure`], which returns the first error, distinguishes the two cases.
 
 use std::marker::PhantomData;
 use std::path::Path;
@@ -92,7 +92,7 @@ impl<S: Store> Peer for Opened<S> {
         self.answer(self.store.remove(keys))
     }
 
-    /// Two transactions: in a single one, the removals would cancel the inserts, and nothing would be written.
+    /// Runs two transactions: within a single one, the removals would cancel the inserts, and nothing would be written.
     fn insdel(&self, keys: &[u64]) -> u64 {
         self.insert(keys, keys).min(self.remove(keys))
     }

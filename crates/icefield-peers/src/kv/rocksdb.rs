@@ -1,8 +1,8 @@
 //! RocksDB, through its C interface: a log-structured merge tree with a write-ahead log and any number of writers.
 //!
-//! Options are the defaults, except those that its documentation recommends for point lookups, and no compression
-//! of the 16-byte records. Puts are write batches. Calls that read before they write are optimistic transactions,
-//! which run again after a conflict; this costs puts nothing.
+//! The options are the defaults, with two exceptions: those that RocksDB's documentation recommends for point lookups
+//! are set, and compression is off, because records have only 16 bytes. Puts are write batches. Calls that read before
+//! they write are optimistic transactions, which are repeated after a conflict. They add no cost to puts.
 
 use std::ffi::{CStr, CString, c_char};
 use std::os::unix::ffi::OsStrExt;
@@ -37,7 +37,8 @@ unsafe impl Sync for RocksDb {}
 
 impl Drop for RocksDb {
     fn drop(&mut self) {
-        // SAFETY: made by `open`, with no transaction left; null where `open` failed half-way.
+        // SAFETY: the pointers come from `open`, and no transaction is left. If `open` failed, the pointers that it did
+        // not set are null.
         unsafe {
             if !self.column.is_null() {
                 c::rocksdb_column_family_handle_destroy(self.column);
@@ -70,7 +71,7 @@ fn told(error: *mut c_char) -> Option<String> {
     }
     // SAFETY: a string that RocksDB has allocated for the caller.
     let text = unsafe { CStr::from_ptr(error) }.to_string_lossy().into_owned();
-    // SAFETY: as above; it has been read.
+    // SAFETY: as above; the text has been copied.
     unsafe { c::rocksdb_free(error.cast()) };
     Some(text)
 }

@@ -29,7 +29,8 @@ opaque!(
 
 pub const NO_COMPRESSION: c_int = 0;
 
-// SAFETY: as declared in the header, with `const` where it has it. `errors` are null, or freed with `rocksdb_free`.
+// SAFETY: the declarations equal those of the header, including `const`. An error is null, or the caller frees it with
+// `rocksdb_free`.
 unsafe extern "C" {
     pub fn rocksdb_options_create() -> *mut Options;
     pub fn rocksdb_options_destroy(options: *mut Options);

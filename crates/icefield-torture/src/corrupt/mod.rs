@@ -211,7 +211,8 @@ fn salvage<T: FileSubject>(
     }
     match probe(|| T::open_at(new, FileOptions::default()), known, seed, || ()) {
         Outcome::Unnoticed => Ok(true),
-        // The damage changed the type names in the files, so the new table has the changed names, too.
+        // The damage changed the type names in the files. The new table has the changed names, too, so it is intact but
+        // does not open with the original types.
         Outcome::Refused if is_clean(new) => Ok(true),
         found @ (Outcome::Panicked(_) | Outcome::Hung(_)) => Err(found),
         found => Err(Outcome::WrongRead(format!("the salvaged table: {found:?}"))),

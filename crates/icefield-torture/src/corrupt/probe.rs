@@ -1,4 +1,4 @@
-//! Uses a damaged table by all its calls, and detects violations.
+//! Makes every kind of call on a damaged table, and detects violations.
 
 use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,7 +17,7 @@ const MAX_PAGES: usize = 20_000;
 /// The contents of the table before the damage.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Known {
-    /// The values that were written, or drawn for a removal, by key.
+    /// The values of each key: those that were written, and the unused ones that were drawn for removals.
     pub written: HashMap<u64, HashSet<u64>>,
 }
 
@@ -117,8 +117,8 @@ impl<T: Durable<Key: Sample, Value: Sample>> Probe<'_, T> {
         }
     }
 
-    /// Byte strings have a checksum, so damaged ones must not be returned. Words have none: a damaged word is just
-    /// another value.
+    /// Records a violation if `value` is a byte string that was never written: byte strings have a checksum. Words have
+    /// none, so a damaged word is just another value.
     fn look_at_value(&mut self, value: &<T::Value as Data>::Owned) {
         if T::Value::FORM == Form::Variable && T::Value::number(value).is_none() {
             self.foreign = Some(format!("the value {value:?} was never written"));

@@ -24,7 +24,7 @@ pub(super) struct Blobs {
     reclaimer: Arc<Reclaimer>,
 }
 
-/// The map as the owner that the store's scan queries. The caller holds the map's lock.
+/// Reports to the store's scan which blobs the map refers to. The caller holds the map's lock.
 struct Slots<'a>(&'a Frame);
 
 impl Owner for Slots<'_> {
@@ -60,8 +60,8 @@ fn content(value: u64) -> Vec<u8> {
 }
 
 impl Blobs {
-    /// Writes a blob after another thread, which does not fence. If the other thread claimed the chunk, this thread's
-    /// fence must make the claim durable.
+    /// Writes a blob. Before that, another thread writes a blob and does not fence. If that thread claimed the chunk,
+    /// this thread's fence must make the claim durable.
     fn write(&self, frame: &Frame, key: u64, bytes: &[u8]) -> Result<BlobRef> {
         let storage = &frame.storage;
         self.store.prepare(storage, &Slots(frame), bytes.len())?;

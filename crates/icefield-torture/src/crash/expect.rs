@@ -15,9 +15,11 @@ pub(super) struct Expect {
     pub(super) values: Vec<Option<u64>>,
     /// The index in `values` at which each key's values end.
     pub(super) ends: Vec<usize>,
-    /// All keys must be in the same state: either none has its last value, or every key has it (a `clear` in flight).
+    /// Set for a `clear` in flight: either every key has the last of its allowed values, or every key has an earlier
+    /// one.
     pub(super) together: bool,
-    /// The closed state that the recovery report must show; `None` while the table is being opened or closed.
+    /// Whether the recovery report must show a clean shutdown. `None` while the table is being opened or closed: both
+    /// are allowed.
     pub(super) closed: Option<bool>,
     /// The table may not exist yet.
     pub(super) may_be_missing: bool,
@@ -122,15 +124,15 @@ impl Expect {
         !self.together || all(before) || all(|allowed, value| allowed.last() == Some(value))
     }
 
-    /// Returns the expectation for a crash in a recovery that has returned the values `got` of the first keys.
+    /// Returns the expectation for a crash during recovery, after reads of the first keys have returned `got`.
     pub(super) fn told(&self, got: &[Option<u64>]) -> Self {
         // A table that has returned a value is open.
         let closed = if got.is_empty() { None } else { Some(false) };
         let mut expect = Self { together: self.together, closed, ..Self::default() };
         for at in 0..self.ends.len() {
             match got.get(at) {
-                // With `together`, the position of the last value matters, so the other values are replaced, not
-                // dropped.
+                // With `together`, `agree` treats the last allowed value differently. Every value therefore keeps its
+                // position, and disallowed ones are replaced.
                 Some(&value) if self.together => {
                     let allowed = self.allowed(at).iter().copied();
                     expect.push(

@@ -18,8 +18,8 @@ use crate::pool::lock;
 use crate::reference::Reference;
 use crate::rng::mix;
 
-/// Maximum number of aftermaths in a history. An aftermath is a few steps, executed when a step has returned and an
-/// effect that the mutation left out is still missing. These steps try to expose the missing effect.
+/// Maximum number of aftermaths in a history. An aftermath is a few steps that run if the effect of a flush or fence
+/// that the mutation disabled is still missing when a step has returned. These steps try to expose the missing effect.
 const AFTERMATHS: u64 = 3;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,7 +27,7 @@ pub(super) struct Counts {
     pub(super) operations: u64,
     pub(super) points: u64,
     pub(super) states: u64,
-    /// Steps after which an effect that the mutation left out was still not durable.
+    /// Steps that returned although stores were not durable, because the mutation had disabled their flush or fence.
     pub(super) lasting: u64,
 }
 
@@ -73,10 +73,10 @@ impl Bench {
     /// Checks whether `point` has images that no other point has, or that must meet stricter demands.
     pub(super) fn wants(&self, point: &CrashPoint<'_>) -> bool {
         let kind = point.event().kind;
-        // Stores and flushes remove no image: the next fence, growth or return has the same ones.
+        // Stores and flushes only add images, so the next fence, growth or return still has all images of this point.
         let passing = matches!(kind, EventKind::Store | EventKind::Flush) && !point.is_reordered();
-        // Without pending stores the point has the same images as the last one. The return of a call is an exception,
-        // because the demands are stricter then.
+        // Without pending stores the point has the same images as the previous one. They are checked again only when a
+        // call returns, because the demands are stricter then.
         let stale = !point.is_open() && kind != EventKind::Asked;
         let early = self.awaited.as_ref().is_some_and(|(mutation, before)| {
             let takes_back = mutation.site().kind == SiteKind::Store || point.is_left_out();
@@ -297,7 +297,7 @@ impl<'a, M: Machine> Run<'a, M> {
         let mut bench = self.bench();
         let variation = mix(self.seed);
         let judged = bench.court.judge::<M>(&image, &bench.expect, variation, 1);
-        // The next opening removes the mark of a closed table.
+        // The next opening removes the mark of a closed table, so until it ends both closed states are allowed.
         bench.expect.closed = None;
         judged.map(|_| ()).map_err(|what| format!("after a clean shutdown: {what}"))
     }

@@ -273,8 +273,8 @@ impl Court {
     }
 }
 
-/// Checks that both copies of the superblock are intact. They must be, after any session for writing has opened the
-/// table: the opening repairs a torn copy.
+/// Checks that both copies of the superblock are intact. They must be intact once a writable session has opened the
+/// table, because the opening repairs a torn copy.
 pub(crate) fn named_twice(sim: &Sim) -> Result<(), String> {
     let Ok((region, _)) = superblock::read(sim) else { return Ok(()) };
     let faults = superblock::check(sim, &region).map_err(|error| error.to_string())?;
@@ -321,7 +321,7 @@ fn use_it<M: Machine>(sim: &Sim, table: &M) -> Result<(), String> {
     Ok(())
 }
 
-/// Takes some images at the fences of a recovery, each with the number of keys that had been returned by then.
+/// Takes some images at the fences and call returns of a recovery, each with the number of keys read before it.
 fn collect(
     point: &CrashPoint<'_>,
     told: usize,

@@ -22,7 +22,8 @@ struct Root {
     entries: [Entry; ENTRIES],
 }
 
-/// The key plus one, or 0 if the entry is free; and the store's word for the value, or 0 if the key is absent.
+/// An entry of the map: `key` is the key plus one, or 0 if the entry is free; `word` is the store's word for the value,
+/// or 0 if the key is absent.
 #[repr(C)]
 pub(super) struct Entry {
     key: Cell64,

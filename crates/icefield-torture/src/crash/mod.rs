@@ -8,7 +8,7 @@
 //!   of a prefix of the operations on it; a `clear` takes effect for all keys or for none.
 //! - No record is duplicated or invented.
 //! - The table's own check is clean, and its recovery report states correctly whether it was closed.
-//! - A crash during recovery changes nothing.
+//! - After a crash during recovery, the next recovery has a correct result, too.
 //!
 //! Where writes are acknowledged before they are durable, a key may also have any value that it had since the last
 //! sync. If a crash point has few images, all are checked; otherwise a sample is. Other histories crash in the middle

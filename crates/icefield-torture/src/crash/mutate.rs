@@ -52,14 +52,14 @@ impl Default for MutateOptions {
 /// Results of a mutation run.
 #[derive(Clone, Debug, Default)]
 pub struct MutateReport {
-    /// Sites that count: `caught` and `redundant` together.
+    /// Number of sites in `caught` and `redundant`. The sites in `unordered` and `idle` are not counted.
     pub sites: u64,
     /// Sites whose mutation a scenario detected.
     pub caught: u64,
     /// Flushes and fences whose mutation no scenario detected: untested or redundant.
     pub redundant: Vec<Site>,
-    /// Stores whose mutation no scenario detected: their order after the fence before them, or within their line, is
-    /// not needed.
+    /// Stores whose mutation no scenario detected: they need not become durable after the stores before the preceding
+    /// fence, or after earlier stores to the same line.
     pub unordered: Vec<Site>,
     /// Sites at which the mutation never changed anything (a store without a fence before it, a flush of a clean
     /// line).
@@ -70,14 +70,14 @@ pub struct MutateReport {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Judged {
     pub(crate) states: u64,
-    /// Calls after which an effect that the mutation left out was still not durable.
+    /// Calls that returned although stores were not durable, because the mutation had disabled their flush or fence.
     pub(crate) lasting: u64,
 }
 
 /// Histories of something that can crash, with one site of its code mutated.
 pub(crate) trait Histories {
-    /// Runs the history of a seed and checks only crash points whose images the mutation may have changed. Without
-    /// samples it checks none.
+    /// Runs the history of a seed and checks only crash points whose images the mutation may have changed. If
+    /// `options.samples` is 0, it checks none.
     fn one(seed: u64, options: &CrashOptions) -> Result<Judged, Failure>;
     /// Runs a history of several threads. A thread yields to the others while an effect that the mutation left out is
     /// missing. The default runs no history.
@@ -207,12 +207,13 @@ fn is_noticed<H: Histories>(options: &MutateOptions, mutation: &Arc<Mutation>) -
     if mutation.site().kind == SiteKind::Store {
         return false;
     }
-    // Some sites are reached only by the recovery of certain images.
+    // Some sites are reached only by the recovery of certain images, so this run checks all crash points, and crashes
+    // again during every recovery.
     let every = CrashOptions { recover_one_in: 1, enough: 1, ..mutated.clone() };
     if H::all(&every).violations > 0 {
         return true;
     }
-    // Some mutations are detected only by threads that meet within a call, each time differently.
+    // Some mutations are detected only if calls of several threads overlap in a certain way, which differs by seed.
     if judge(&mutated, options.histories, |seed| H::together(seed, &mutated)) {
         return true;
     }

@@ -20,8 +20,8 @@ pub enum Step {
     },
     /// Closes the table cleanly and opens it again.
     Reopen,
-    /// Simulates a power failure at the `at`th event inside the step, or after it, and continues from one of the
-    /// images.
+    /// Simulates a power failure at the `at`th event inside the step, or at the step's return if that comes first, and
+    /// continues from one of the images.
     CrashIn {
         step: Box<Step>,
         at: u64,
@@ -72,8 +72,8 @@ impl<'a> Draw<'a> {
         (0..length).map(|at| self.step(at < growing)).collect()
     }
 
-    /// Draws steps that another thread may execute right after a call with a missing effect, to expose it: they
-    /// remove what the call has written, or write enough to change the structure of the table.
+    /// Draws an aftermath: steps that another thread could execute right after a call whose flush or fence is missing.
+    /// To expose that, they remove what the call has written, or write enough to change the table's structure.
     pub(super) fn aftermath(&mut self) -> Vec<Step> {
         let rounds = match self.rng.below(4) {
             0 if !self.simple => return vec![Step::Clear],

@@ -20,7 +20,7 @@ struct Write {
     key: u64,
     value: Option<u64>,
     called: u64,
-    /// The time by which it had certainly taken effect: its return, or the return of a read that saw it.
+    /// The time by which the write had certainly taken effect: its return, or the return of a read that saw it.
     done: Option<u64>,
     /// The call returned without effect.
     void: bool,
@@ -94,7 +94,7 @@ impl Ledger {
         }
     }
 
-    /// Marks a call that did not run, because its batch ended before it.
+    /// Marks the write of a call that did not run, because its batch stopped at an earlier call.
     fn never_ran(&mut self, write: Option<usize>) {
         if let Some(at) = write {
             self.writes[at].void = true;

@@ -1,7 +1,7 @@
-//! Lets the Nth allocation of an index or of its link buckets fail, once or from then on, for every N, while a table
-//! grows through several sizes, is cleared, shrunk, and captured by snapshots. Only an insert or a change of the whole
-//! table that needs the memory may fail. No record may be lost or duplicated, and once there is memory again the table
-//! must grow.
+//! Lets the Nth allocation of an index or of its link buckets fail, for every N: either that one only, or all later
+//! ones too. Meanwhile a table grows through several sizes, is cleared, shrunk, and captured by snapshots. Only an
+//! insert or a change of the whole table that needs the memory may fail. No record may be lost or duplicated, and once
+//! there is memory again the table must grow.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -85,7 +85,7 @@ fn had_memory<A>(what: &str, result: Result<A, Error>) -> Result<Option<A>, Stri
     }
 }
 
-/// The life of a table under a plan of failing allocations.
+/// A trial: one table, used while a plan makes allocations fail.
 struct Trial {
     seed: u64,
     plan: Arc<FaultPlan>,
@@ -209,7 +209,8 @@ impl Trial {
         if table.capacity() <= capacity {
             return Err(format!("the table does not grow beyond {capacity} records"));
         }
-        // `reserve` finishes every transfer.
+        // `reserve` completes every transfer of records to a new index, so that the checks below see no transfer in
+        // progress.
         Table::reserve(table, 1).map_err(|error| format!("reserve at the end: {error}"))?;
         if self.ledger.errors != refused {
             return Err("inserts are refused although there is memory".to_owned());

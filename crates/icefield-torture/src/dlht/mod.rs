@@ -1,4 +1,4 @@
-//! DLHT in the scenarios: tables in memory. The threads of some of them take turns inside their operations.
+//! DLHT in the scenarios: tables in memory. In some scenarios, the threads take turns inside their operations.
 
 mod alone;
 mod faults;

@@ -48,7 +48,7 @@ fn compare(what: &str, mut records: Vec<(u64, u64)>, right: &Reference) -> Resul
     Err(format!("{what}: {records:?} instead of {:?}", right.sorted()))
 }
 
-/// A batch with shadow inserts, other calls while they are held, and their end.
+/// A transaction: a batch with shadow inserts, other calls while they are held, and their commits or aborts.
 struct Transaction<'a, M: Threading> {
     table: &'a DlhtTable<u64, u64, M>,
     right: &'a mut Reference,

@@ -9,8 +9,8 @@ use crate::call::{BatchKind, Call, Reply, ask, ask_batch};
 use crate::reference::Reference;
 use crate::subject::{FOREIGN, Sample};
 
-/// Checks whether an error is a valid result of a call or a batch. For a call, it gets the values that the key may
-/// have.
+/// Checks whether an error is a valid result of a call or a batch. The first argument is the call with the values that
+/// its key may have, or `None` for a batch.
 pub(crate) type Refusal = fn(Option<(Call, &BTreeSet<Option<u64>>)>, &Error) -> bool;
 
 /// The acknowledged state, and the keys whose value is uncertain after a failed batch, each with its possible values.
@@ -50,7 +50,7 @@ impl Ledger {
     }
 
     /// Checks that the reply is correct for at least one of the values that the key may have. From then on, the key may
-    /// have the values to which these lead.
+    /// have the values that the call gives it, starting from one of these.
     fn expect(&mut self, call: Call, reply: &Reply) -> Result<(), String> {
         let before = self.allowed(call.key);
         let after: BTreeSet<Option<u64>> = before

@@ -1,6 +1,7 @@
-//! Lets the Nth system call of the persistent layer fail, once or from then on, for every N, while a table is
-//! created, loaded beyond its first size, copied, closed and opened again. Each time the caller must get an error and
-//! no panic, acknowledged writes must be present, failed operations must have no effect, and no lock may stay set.
+//! Lets the Nth system call of the persistent layer fail, for every N: either that one only, or all later ones too.
+//! Meanwhile a table is created, loaded beyond its first size, copied, closed and opened again. Each time the caller
+//! must get an error and no panic, acknowledged writes must be present, failed operations must have no effect, and no
+//! lock may stay set.
 
 pub(crate) mod ledger;
 mod trial;
@@ -24,7 +25,7 @@ pub const NAME: &str = "faults";
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The error codes of failing calls.
 const ERRORS: [Errno; 2] = [Errno::IO, Errno::NOSPC];
-/// Upper bound on the system calls of a trial, for the search for the last one.
+/// Upper bound on the number of system calls of a trial. The search for the last one ends there.
 const MAX_CALLS: u64 = 100_000;
 
 /// Results of a run in which system calls fail.

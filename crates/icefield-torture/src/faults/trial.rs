@@ -1,4 +1,4 @@
-//! The life of a table under a plan of failing system calls.
+//! A trial: one table, used while a plan makes system calls fail.
 
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
@@ -139,7 +139,7 @@ impl<T: FileSubject> Trial<T> {
         self.ledger.compare(&table)
     }
 
-    /// A failed creation must not prevent the next one.
+    /// Creates the table again: a failed creation must not prevent the next one.
     fn create_again(&self) -> Result<(), String> {
         let how = FileOptions { faults: None, ..self.how.clone() };
         T::create_at(&self.path, how)

@@ -1,4 +1,5 @@
-//! Damage that follows the format: references and lengths are wrong, but valid, and the checksums are correct.
+//! Damage that follows the file format: references and lengths are well-formed but wrong, and the checksums are
+//! correct.
 
 use icefield::payload_checksum;
 use icefield::storage::blob::{header_words, map_word};
@@ -113,7 +114,8 @@ fn block_bytes(map: &[u8], chunk: usize, place: usize) -> Option<usize> {
     }
 }
 
-/// Writes a header for `len` bytes to the block at `place`. Its checksum is correct if the file has these bytes.
+/// Writes a header for `len` bytes to the block at `place`. Its checksum is correct unless the bytes would extend
+/// beyond the end of the file.
 fn write_header(blobs: &mut [u8], place: usize, owner: u64, len: usize) {
     let content = blobs.get(place + 16..place.saturating_add(16).saturating_add(len));
     let [shape, owner] = match content {
@@ -214,8 +216,8 @@ fn forge_map_word(
 
 const HEAD_BYTES: usize = 24;
 
-/// Returns chunk, epoch and position of a reference into the payload log. In words of logs, the highest bit has
-/// another use.
+/// Returns chunk, epoch and position of a reference into the payload log. The highest bit is ignored, because it has
+/// another meaning in words of logs.
 fn payload_place(word: u64, chunk: usize) -> (usize, u64, usize) {
     let word = word & !(1 << 63);
     let number = (word >> 36) as usize;
@@ -227,7 +229,8 @@ fn payload_word(epoch: u64, place: usize, chunk: usize, like: u64) -> u64 {
     number << 36 | (epoch & 0xF_FFFF) << 16 | (place % chunk / 8) as u64 | like & 1 << 63
 }
 
-/// Writes lengths to the record at `place`. Its checksum is correct if the file has these bytes.
+/// Writes lengths to the record at `place`. Its checksum is correct unless the record would extend beyond the end of
+/// the file.
 fn write_head(log: &mut [u8], place: usize, word: u64, hash: u64, key: usize, value: usize) {
     let lengths = u64::from(key as u32) | (value as u64) << 32;
     let word = word & !(1 << 63);

@@ -261,7 +261,7 @@ fn probe<T: Durable<Key: Sample, Value: Sample>>(
     Outcome { opened, lends, changed, ending }
 }
 
-/// The use of a table.
+/// Uses a table with the given keys. Calls `begin` before each operation.
 struct Using<'a> {
     keys: &'a [u64],
     begin: &'a dyn Fn(),
@@ -276,7 +276,7 @@ impl Using<'_> {
         self.lend(table, &self.some_keys(), false);
     }
 
-    /// Borrows values while the table is changed in every way.
+    /// Borrows values while every kind of call changes the table.
     fn change_and_look<T: Durable<Key: Sample, Value: Sample>>(&self, table: &T) {
         // On half of the tables, the first call is a write, which makes the blob store scan for its free blocks.
         if self.draw(2) == 0 {

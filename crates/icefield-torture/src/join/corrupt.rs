@@ -148,7 +148,7 @@ pub fn corrupt_files(seed: u64, mutations: u64, place: &Path) -> Result<Counts, 
     Ok(counts)
 }
 
-/// A wrong result is no violation if the checksums were forged: such an index may contain other pairs than before.
+/// Accepts a wrong result if the checksums were forged, because such an index may contain other pairs than before.
 fn judged(outcome: Outcome, forged: bool) -> Outcome {
     match outcome {
         Outcome::WrongRead(_) if forged => Outcome::Noticed,
@@ -238,7 +238,7 @@ pub struct Flips {
 pub fn every_flip(seed: u64, stride: u64) -> Result<Flips, Failure> {
     let fail = |what: String| Failure::new("flip", seed, what);
     let pool = Pool::default();
-    // Even variants have no changes.
+    // Indexes of even variants have only sealed pairs.
     let variant = 2 * (seed % 4);
     let (base, pairs) = made_image(seed, variant, &pool).map_err(fail)?;
     let mut flips = Flips::default();

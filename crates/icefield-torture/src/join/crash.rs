@@ -1,6 +1,6 @@
-//! Crash images of every crash point of builds, changes, merges and openings. Each image must open as the state
-//! before or after the step in flight (for a batch, after any prefix of it), and be clean. The same holds for the
-//! images of a crash during that opening. Some steps end in a crash, and the history continues from its image.
+//! Crash images of every crash point of builds, changes, merges and openings. Each image must open, be clean, and hold
+//! the pairs from before or after the step in flight (for a batch, the pairs after any prefix of it). The same holds
+//! for images of a crash during that opening. Some steps end in a crash, and the history continues from its image.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -20,7 +20,8 @@ use crate::rng::{Rng, mix};
 
 /// Number of keys of a history.
 const KEYS: u64 = 9;
-/// Maximum numbers of pairs in a built index. The largest exceeds the bucket ends that fit into a group's line.
+/// Maximum numbers of pairs in a built index. With the largest, a group may have more than 255 records, whose bucket
+/// ends do not fit into its line.
 const PAIRS: [u64; 4] = [12, 40, 90, 320];
 /// One step in this many ends in a crash.
 const CRASH_ONE_IN: u64 = 6;
@@ -36,8 +37,8 @@ struct Watch {
     pool: Pool,
     sites: Option<SiteLog>,
     mutation: Option<Arc<Mutation>>,
-    /// The number of times that the mutation had been applied before. Crash points before its next application are
-    /// skipped.
+    /// The number of times that the mutation had been applied before this history. Crash points before its next
+    /// application are skipped.
     awaited: Option<u64>,
     /// The states that an image may have.
     allowed: Vec<Pairs>,
@@ -207,7 +208,8 @@ impl Watch {
         sim.crash_point(collect);
         drop(opened);
         let left_open = std::mem::take(&mut *lock(&left));
-        // The opening removes the mark of a closed index.
+        // The opening removes the mark of a closed index: during it both closed states are allowed, afterwards only the
+        // open one.
         let before = self.closed;
         let ends = [(before.filter(|&closed| !closed), left_opening), (Some(false), left_open)];
         let judged = ends.into_iter().try_for_each(|(closed, images)| {
@@ -251,7 +253,7 @@ pub(super) struct Done {
     operations: u64,
     points: u64,
     pub(super) states: u64,
-    /// Steps after which an effect that the mutation left out was still not durable.
+    /// Steps that returned although stores were not durable, because the mutation had disabled their flush or fence.
     pub(super) lasting: u64,
 }
 
@@ -363,7 +365,7 @@ impl<'a> Run<'a> {
     fn reopen(&mut self) -> Result<(), String> {
         self.trace.push("closed, and opened again".to_owned());
         let image = self.close()?;
-        // The opening removes the mark of a closed index.
+        // The opening removes the mark of a closed index, so until it ends both closed states are allowed.
         self.watch().closed = None;
         self.start_on(&image)
     }

@@ -45,7 +45,7 @@ impl Areas {
     }
 }
 
-/// Returns an extreme or neighbouring value to replace `old`.
+/// Returns a value to replace `old`: an extreme value or a neighbour of `old`.
 fn odd_value(old: u64, rng: &mut Rng) -> u64 {
     let others = [
         0,

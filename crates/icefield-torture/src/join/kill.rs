@@ -169,12 +169,13 @@ fn one_index(
             continue;
         }
         let found = judge(seed, &path, &allowed)?;
-        // The next round needs a state that a number of steps reproduces: none or all of the step in flight.
+        // The next child recomputes the pairs from the number of completed steps. That works only if none or all of the
+        // step in flight took effect.
         if found != pairs {
             pairs = found;
             done = begun;
             if allowed.last() != Some(&pairs) {
-                // A part of a batch took effect, which no number of steps reproduces: start anew.
+                // Only a part of a batch took effect, so the pairs cannot be recomputed: start with a new index.
                 std::fs::remove_dir_all(&path).map_err(io)?;
                 (pairs, done) = (base(seed), 0);
             }
@@ -236,7 +237,7 @@ fn run_child(
 
 /// Opens the index that a dead child has left, and returns its pairs.
 fn judge(seed: u64, path: &Path, allowed: &[Pairs]) -> Result<Pairs, String> {
-    // First as a reader that changes nothing, then as the next writer.
+    // Open the index first as a reader, which changes nothing, then as a writer.
     let mut found = Pairs::default();
     for write in [false, true] {
         let index = options(seed).open(path).map_err(|error| format!("does not open: {error}"))?;

@@ -124,7 +124,7 @@ fn run<M: Medium>(
             counts.reopens += 1;
             drop(index.take());
             let again = place(None)?;
-            // Earlier generations are already counted.
+            // Subtract the merges of earlier sessions, which are already counted.
             counts.merges -= again.generation() - 1;
             pairs.compare(&again)?;
             index = Some(again);

@@ -48,13 +48,13 @@ const STAGE_PATIENCE: Duration = Duration::from_secs(2);
 pub struct Counts {
     /// Children started.
     pub rounds: u64,
-    /// Children that died by SIGKILL; the others finished before.
+    /// Children that SIGKILL ended. The others exited before.
     pub killed: u64,
     /// Children that died at a chosen system call.
     pub killed_at_call: u64,
     /// Operations that children had acknowledged; all were found.
     pub acked: u64,
-    /// Deaths by the child's stage.
+    /// Number of deaths in each stage of a child.
     pub stages: BTreeMap<&'static str, u64>,
 }
 

@@ -60,7 +60,7 @@ pub(super) fn step(seed: u64, thread: usize, n: u64) -> Step {
 /// The values that each key may have after a child's death.
 #[derive(Debug, Default)]
 pub(super) struct Expected {
-    /// The values of every key that was ever written; `None` where it may be absent.
+    /// The allowed values of every key that was ever written; they include `None` if the key may be absent.
     pub allowed: BTreeMap<u64, BTreeSet<Option<u64>>>,
     /// Number of acknowledged operations.
     pub acknowledged: u64,
@@ -100,7 +100,7 @@ impl Expected {
         }
     }
 
-    /// Records a step in flight: of each key, any prefix of its operations may have taken effect.
+    /// Records a step in flight: for each key, any prefix of the step's operations on it may have taken effect.
     fn perhaps(&mut self, state: &mut Reference, step: &Step) {
         for &call in &step.calls {
             let before = state.get(call.key);

@@ -79,8 +79,8 @@ impl<'a, T: Table<Key: Sample, Value: Sample>> Actor<'a, T> {
         Ok(answered)
     }
 
-    /// Converts a pass into one read per key of the history. A key can be returned more than once, if it was removed
-    /// and inserted again; then it has several reads.
+    /// Converts a pass into one read per key of the history. If a key was removed and inserted again, the pass can
+    /// return it more than once. Then it has several reads.
     fn pass(&self, pass: Pass) -> Result<Vec<Answered>, String> {
         let seen = see(self.table, pass, self.pass, self.durable)?;
         let read =

@@ -1,10 +1,11 @@
 //! Threads run small random histories on a few hot keys of a tiny table that concurrently splits and moves records.
 //! Each history is checked for linearizability.
 //!
-//! A batch counts as its operations, in batch order, each within the interval of the batch. `clear` counts as a removal
-//! of each key. A pass over all records counts as a read of each key, because a pass need not be a consistent snapshot.
-//! `len` is compared when no thread writes. Where a table has shadow inserts, every second history includes them
-//! ([`Held`]). On some tables the simulator also looks for results that a crash could revert.
+//! A batch counts as a sequence of its operations, in batch order. Each takes effect between the call and the return of
+//! the batch. `clear` counts as a removal of each key. A pass over all records counts as a read of each key, because a
+//! pass need not be a consistent snapshot. `len` is compared when no thread writes. Where a table has shadow inserts,
+//! every second history includes them ([`Held`]). On some tables the simulator also looks for results that a crash
+//! could revert.
 
 mod actor;
 mod held;
@@ -34,8 +35,8 @@ use stage::{Stage, record};
 pub const NAME: &str = "linear";
 /// Number of histories on one table: enough for a tiny one to grow through several sizes.
 const HISTORIES_PER_TABLE: u64 = 32;
-/// Minimum share of operations on hot keys that overlap another operation on the same key, for the histories to
-/// count.
+/// Minimum share of operations on hot keys that overlap another operation on the same key. With less,
+/// [`Counts::meaningful`] returns an error.
 pub const MIN_OVERLAP: f64 = 0.9;
 /// Number of histories in a row: the threads run them in succession, with a barrier after each.
 const HISTORIES_IN_A_ROW: u64 = 8;
@@ -55,7 +56,7 @@ pub struct Counts {
     /// Operations of the threads on hot keys, in histories in which threads take turns. In other histories the
     /// overlap depends on the operating system.
     pub hot: u64,
-    /// Number of those that overlapped another thread's operation on the same key.
+    /// Number of the operations in `hot` that overlapped another thread's operation on the same key.
     pub overlapping: u64,
     /// Tables that grew during their histories.
     pub grown_tables: u64,
@@ -63,8 +64,8 @@ pub struct Counts {
     pub stalls: u64,
     /// Histories checked again with two answers exchanged.
     pub swapped: u64,
-    /// Number of those that were rejected. An exchange can be harmless, for example between two overlapping calls of
-    /// one kind.
+    /// Number of the histories in `swapped` that the checker rejected. An exchange can be harmless, for example between
+    /// two overlapping calls of one kind.
     pub swapped_rejected: u64,
     /// Results of histories with shadow inserts.
     pub shadows: ShadowCounts,
@@ -87,7 +88,7 @@ pub struct ShadowCounts {
     pub refused: u64,
     /// Exchanges of answers that involve a shadow insert.
     pub swapped: u64,
-    /// Number of those that were rejected.
+    /// Number of the exchanges in `swapped` after which the checker rejected the history.
     pub swapped_rejected: u64,
 }
 
@@ -147,7 +148,8 @@ impl Counts {
     /// Checks that the histories exercised the table enough.
     ///
     /// # Errors
-    /// Returns an error if there was too little overlap or no growth, or if the checker rejected nothing.
+    /// Returns an error if no history was run, if there was too little overlap, too few shadow inserts or no growth, or
+    /// if the checker rejected nothing.
     pub fn meaningful(&self, seed: u64) -> Result<(), Failure> {
         let fail = |what: String| Err(Failure::new(NAME, seed, what));
         if self.histories == 0 {

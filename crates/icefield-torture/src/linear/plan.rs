@@ -142,7 +142,8 @@ impl Draw<'_> {
     }
 
     /// Returns a batch on hot keys and the thread's own keys. In histories with shadow inserts, batches that may insert
-    /// become mixed batches: if a batch of another kind is refused, the number of executed operations is unknown.
+    /// become mixed batches: if a shadow insert makes a batch of another kind fail, the number of executed operations
+    /// is unknown.
     fn batch(&mut self, filler: u64) -> Move {
         let kind = *self.rng.pick(&BatchKind::ALL);
         let calls: Vec<Call> = (0..2 + self.rng.below(3))
@@ -159,7 +160,7 @@ impl Draw<'_> {
         }
     }
 
-    /// Adds some shadow inserts to the batch, and replaces puts by inserts, which return an answer.
+    /// Replaces some calls of the batch by shadow inserts, and puts by inserts, which return an answer.
     fn mixed(&mut self, on_failure: OnFailure, calls: &[Call]) -> Move {
         let asked = |call: &Call| match call.action {
             _ if self.rng.one_in(3) => (call.key, self.shadow()),

@@ -138,7 +138,7 @@ impl<T: Table<Key: Sample, Value: Sample>> Stage<T> {
             // SeqCst: the stamps are the real-time order that the checker uses.
             let began = self.clock.fetch_add(1, Ordering::SeqCst);
             let answers = actor.make(step).and_then(|answers| match step {
-                // What a `clear` has read does not affect its answer.
+                // A `clear` returns nothing that depends on the words it has read, so these need not be durable.
                 Move::Clear => Ok(answers),
                 _ => self.is_durable().map(|()| answers),
             });
@@ -162,7 +162,7 @@ impl<T: Table<Key: Sample, Value: Sample>> Stage<T> {
         }
     }
 
-    /// A `clear` removes every key, including those of the other histories in the row.
+    /// Records a `clear` as a removal of every key, including those of the other histories in the row.
     fn cleared(&self, event: impl Fn(Answered) -> Event) {
         for (plan, events) in self.plans.iter().zip(&self.events) {
             let removed =

@@ -16,8 +16,8 @@ use crate::rng::Rng;
 const PAGE: usize = 4096;
 /// A file without table contents.
 const LOCK_FILE: &str = "lock";
-/// In a sampled image, one page in this many is in a random state. The other pages are in their first, second or third
-/// state, the same for all.
+/// In a sampled image, one page in this many is in a random state. All other pages have the same choice: their first,
+/// second or third state.
 const ODD_ONE_IN: u64 = 3;
 
 type Page = [u8; PAGE];

@@ -19,7 +19,7 @@ use crate::subject::Sample;
 const CALLS: u64 = 60;
 /// Number of keys of a history.
 const KEYS: u64 = 40;
-/// One history in this many has calls on the whole table, which are then one tenth of its calls.
+/// One history in this many has calls on the whole table. In these histories, they are one tenth of all calls.
 const WHOLE_ONE_IN: u64 = 3;
 /// Number of calls after the failure.
 const AFTER: u64 = 4;

@@ -77,7 +77,7 @@ macro_rules! engine {
 pub(super) struct Known {
     name: &'static str,
     allows_disk: bool,
-    /// The forms of keys and values select the engine.
+    /// The functions select the engine by the forms in which keys and values are kept.
     create: fn([Kept; 2], Common, &Path) -> Result<Untyped>,
     open: fn([Kept; 2], Common, Mapped) -> Result<Untyped>,
     salvage: fn([Kept; 2], Common, Mapped, &Path, &Types) -> Result<SalvageReport>,
@@ -166,7 +166,7 @@ pub(super) fn open(path: &Path, read_only: bool, options: &AnyOptions) -> Result
         return Err(refusal_of_disks(&format!("{}: {}", path.display(), known.name)));
     }
     let [key, value] = types(&identity);
-    // Only new tables have a capacity.
+    // The option `capacity` applies only to new tables.
     let common = Common { capacity: 0, ..common(&key, &value, options) };
     let (table, recovery) = (known.open)(kept(&key, &value), common, storage)?;
     Ok(Opened { table, recovery, design: known.name, key, value })

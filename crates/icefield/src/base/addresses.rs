@@ -29,7 +29,7 @@ pub(crate) struct Window {
 
 impl Window {
     pub(crate) fn next() -> Self {
-        // Relaxed, here and below: the count orders nothing.
+        // Relaxed, here and in `drop`: no other access is ordered by the count.
         Self { bytes: window_for(WINDOWS.fetch_add(1, Ordering::Relaxed)) }
     }
 

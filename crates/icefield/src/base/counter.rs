@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use super::sync::PerThread;
 
-/// The sum of one thread's additions. It fills a pair of lines: with one line each, the adjacent-line prefetch would
-/// make two threads contend.
+/// The sum of one thread's additions. It fills two lines, because processors prefetch lines in pairs: two threads with
+/// one line each would contend for the pair.
 #[derive(Default)]
 #[repr(align(128))]
 struct Part(AtomicI64);
@@ -31,11 +31,11 @@ impl ShardedCounter {
         Self { start, parts: PerThread::default() }
     }
 
-    /// Adds `delta`. Wraps on overflow, which would take 2^63 operations.
+    /// Adds `delta`. Wraps on overflow; additions of 1 reach it only after 2^63 calls.
     #[inline]
     pub fn add(&self, delta: i64) {
         let part = &self.parts.mine().0;
-        // Relaxed, both: only this thread stores its part, and a count orders nothing.
+        // Both relaxed: only this thread stores its part, and no other access is ordered by the count.
         part.store(part.load(Ordering::Relaxed).wrapping_add(delta), Ordering::Relaxed);
     }
 

@@ -21,8 +21,8 @@ use std::sync::PoisonError;
 
 use super::sync::{self, AtomicBool, AtomicU32, Barrier, Mutex, MutexGuard, Ordering, PerThread};
 
-/// The number of times that a thread has entered the gate and not left it yet. It fills a pair of lines: with one line
-/// each, the adjacent-line prefetch would make two threads contend.
+/// The number of times that a thread has entered the gate and not left it yet. It fills two lines, because processors
+/// prefetch lines in pairs: two threads with one line each would contend for the pair.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Presence(AtomicU32);
@@ -119,8 +119,8 @@ impl Gate {
         }
     }
 
-    /// Closes the gate and waits until all threads have left, so the calling thread must not be inside. The stores of
-    /// all threads are visible then.
+    /// Closes the gate and waits until all threads have left, so the calling thread must not be inside. On return, the
+    /// stores that the threads made inside are visible to the caller.
     ///
     /// # Errors
     /// Fails if the system refuses the barrier, for example in a sandbox that was set up after the gate was created.
@@ -128,7 +128,7 @@ impl Gate {
     pub fn close(&self) -> io::Result<Closed<'_>> {
         // The mutex protects no data that a panic could leave inconsistent.
         let alone = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
-        // SeqCst (G2): ordered with the barrier.
+        // SeqCst (G2): the heavy barrier below orders this store before the loads of `inside`.
         self.closed.store(true, Ordering::SeqCst);
         let closed = Closed { gate: self, _alone: alone };
         if !self.barrier.heavy() {

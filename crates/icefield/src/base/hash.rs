@@ -4,8 +4,8 @@
 //! diffuses as well as many rounds of shifts and additions, and costs one multiplication. Differences from that family:
 //! - Every constant is derived from the whole seed. If the seed is unknown, no input is known to make a factor zero,
 //!   and no two inputs are known to collide.
-//! - A word costs two multiplications: first `(x ^ k0) * k1`, then the product of its two halves, masked by `k2` and
-//!   `k3`. The first spreads `x` over 128 bits, the second mixes every bit into every bit.
+//! - A word costs two multiplications: first `(x ^ k0) * k1`, then the product of the two halves of that result, which
+//!   are xored with `k2` and `k3`. The first spreads `x` over 128 bits, the second mixes every bit into every bit.
 //! - Bytes are read 16 at a time; for more than 64 bytes, four independent chains run in parallel.
 //!
 //! This is not a cryptographic hash: it resists inputs that were chosen without knowledge of the seed and of hash
@@ -28,11 +28,11 @@ pub enum HashKind {
     /// The keyed function described in this module.
     #[default]
     Strong = 1,
-    /// Bits 58 to 62 of every hash are zero, for tests of segments whose records are not separated by several
-    /// successive splits.
+    /// For tests: bits 58 to 62 of every hash are zero, so several successive splits of a segment leave its records
+    /// together.
     #[cfg(any(test, feature = "sim"))]
     Crowded = 0xFFFE,
-    /// Every key has hash 0, for tests of tables whose keys all have the same hash.
+    /// For tests: every key has hash 0.
     #[cfg(any(test, feature = "sim"))]
     Constant = 0xFFFF,
 }
@@ -64,7 +64,7 @@ pub fn random_seed() -> [u64; 2] {
     [RandomState::new().hash_one(0_u64), RandomState::new().hash_one(1_u64)]
 }
 
-/// The fraction of pi: constants without a hidden purpose.
+/// The fractional digits of pi, which visibly were not chosen for a hidden purpose.
 const PI: [u64; 8] = [
     0x243F_6A88_85A3_08D3,
     0x1319_8A2E_0370_7344,
@@ -133,7 +133,7 @@ impl Hash {
     #[must_use]
     pub fn bytes(&self, bytes: &[u8]) -> u64 {
         let [k0, _, _, _, k4, k5] = self.keys;
-        // The length is scrambled by a key, so that no content can compensate for it.
+        // The length is multiplied by a key, so that no content can cancel its effect.
         let start = k4.wrapping_add(k5.wrapping_mul(bytes.len() as u64));
         let (state, [low, high]) =
             if bytes.len() <= 16 { (start, short_tail(bytes)) } else { self.absorb(start, bytes) };

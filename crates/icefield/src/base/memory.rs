@@ -159,7 +159,7 @@ pub struct GrowingArray<T: Zeroable> {
     most: usize,
     /// Locked while the array grows.
     bytes: Mutex<Bytes>,
-    /// True if the array uses huge pages as far as it fills them.
+    /// True if the array requests huge pages once it fills one.
     is_huge: bool,
     _window: Option<Window>,
 }
@@ -179,7 +179,7 @@ unsafe impl<T: Zeroable + Send> Send for GrowingArray<T> {}
 unsafe impl<T: Zeroable + Sync> Sync for GrowingArray<T> {}
 
 impl<T: Zeroable> GrowingArray<T> {
-    /// Creates an empty array that can grow to `most` elements, on huge pages as far as it fills them.
+    /// Creates an empty array that can grow to `most` elements, on huge pages once it fills one.
     ///
     /// # Errors
     /// Fails if the size overflows, or if the system has no addresses left.

@@ -74,13 +74,14 @@ pub struct Reclaimer {
     waiting: Mutex<VecDeque<Tagged>>,
 }
 
-/// The state of one thread. It fills a pair of lines: with one line each, the adjacent-line prefetch would make two
-/// threads contend.
+/// The state of one thread. It fills two lines, because processors prefetch lines in pairs: two threads with one line
+/// each would contend for the pair.
 #[derive(Default)]
 #[repr(align(128))]
 struct Slot {
     presence: Presence,
-    /// The announcement of a section inside another section or a guard. The reclaimer does not read it.
+    /// The announcement of a [`Section`] inside another section or a guard. The reclaimer does not read it, because the
+    /// outer announcement already protects the objects.
     inner: Presence,
     /// The number of guards that the thread holds.
     depth: Cell<usize>,
@@ -245,7 +246,7 @@ impl Reclaimer {
         let mut things = slot.retired.borrow_mut();
         things.push(retired);
         if things.len() >= self.batch {
-            // Relaxed: this thread itself reads it when it leaves, and holds these objects back until then.
+            // Relaxed: this thread itself reads it when it leaves, and is pinned until then.
             slot.presence.asked.store(true, Ordering::Relaxed);
         }
     }
@@ -387,8 +388,8 @@ impl Drop for Section<'_> {
 }
 
 impl Section<'_> {
-    /// Retires a large object that is freed in steps, as soon as no reader can hold it. `step` runs until it returns
-    /// `Break`, once each time that some thread leaves. It must neither panic nor wait.
+    /// Retires a large object that is freed in steps. Once no reader can hold the object, `step` runs each time that a
+    /// thread leaves and processes the queue, until it returns `Break`. It must neither panic nor wait.
     pub(crate) fn retire_in_steps<F>(&self, step: F)
     where
         F: FnMut() -> ControlFlow<()> + Send + 'static,
@@ -415,8 +416,8 @@ impl Guard<'_> {
     /// Runs `reclaim` after every thread that is pinned now has left, at the latest when the reclaimer is dropped.
     /// The resources that it frees must already be unreachable for threads that pin from now on.
     ///
-    /// Costs one allocation. `reclaim` runs on the thread that leaves last or retires next, after that thread has
-    /// left. It must neither panic nor wait.
+    /// Costs one allocation. `reclaim` runs on a thread that has just left: the last of the threads pinned now, or the
+    /// next thread that has retired a batch. It must neither panic nor wait.
     #[inline]
     pub fn retire(&self, reclaim: impl FnOnce() + Send + 'static) {
         // SAFETY: a `'static` closure borrows nothing that the reclaimer could outlive.
@@ -436,8 +437,8 @@ impl Guard<'_> {
     }
 
     /// Declares that the thread no longer holds any object that it reached before, and announces the current epoch.
-    /// Does nothing while the thread has another guard. For threads that keep one guard for many requests: this costs
-    /// one store, dropping the guard and pinning again costs two.
+    /// Does nothing while the thread has another guard. This is for threads that keep one guard for many requests: it
+    /// costs one store, while dropping the guard and pinning again costs two.
     pub fn renew(&mut self) {
         if self.slot.depth.get() == 1 {
             let presence = &self.slot.presence;

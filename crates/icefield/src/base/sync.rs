@@ -18,17 +18,17 @@ pub use line::{GrowingLines, Line, Lines};
 pub use per_thread::PerThread;
 
 /// True if this build checks a model. The sections of a reclaimer announce nothing then, and nothing is reclaimed
-/// before the model ends. The reclaimer has its own model; in others it would only multiply the executions to explore.
+/// before the model ends. The reclaimer has its own model; in other models it would only add executions to explore.
 pub(crate) const MODELLED: bool = cfg!(loom);
 
-/// Rounds of waiting that spin, before the thread yields to the scheduler.
+/// The number of rounds of a wait that spin. In later rounds the thread yields to the scheduler.
 #[cfg(not(loom))]
 const SPIN_ROUNDS: u32 = 64;
-/// In a model no time passes: every round lets another thread run.
+/// In a model, spinning lets no time pass, so every round yields to another thread.
 #[cfg(loom)]
 const SPIN_ROUNDS: u32 = 0;
 
-/// Waits briefly for another thread; `rounds` counts the calls during one wait so far, from 0.
+/// Waits briefly for another thread. `rounds` is the number of earlier calls during the same wait.
 #[inline]
 pub fn wait(rounds: u32) {
     if rounds < SPIN_ROUNDS {

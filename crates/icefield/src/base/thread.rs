@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 /// The process-wide allocation of numbers. It is global because threads outlive tables, so no table can own it.
 static NUMBERS: Mutex<Numbers> = Mutex::new(Numbers { fresh: 0, returned: BinaryHeap::new() });
 
-/// The thread has no number yet, or has returned it.
+/// The value of `NUMBER` in a thread that has no number yet or has returned it.
 const NONE: usize = usize::MAX;
 
 struct Numbers {
@@ -27,7 +27,7 @@ impl Numbers {
     }
 }
 
-/// A pointer that a thread caches for one owner, so that no look-up is needed.
+/// A pointer that a thread caches for one owner (a `PerThread`), to save the owner a look-up.
 #[derive(Clone, Copy)]
 struct Memory {
     owner: u64,
@@ -80,7 +80,7 @@ fn take_number() -> usize {
     number
 }
 
-/// Keeps this thread's number from being reused until [`release`] has been called as often as this.
+/// Keeps this thread's number from being reused until [`release`] has been called once for each call of `hold`.
 #[inline]
 pub(super) fn hold() {
     HOLDS.set(HOLDS.get() + 1);

@@ -9,7 +9,8 @@
 //! A reader takes the version, reads the data with `Relaxed` atomic loads, and then checks that the version is
 //! unchanged. If it has changed, the data is discarded and the reader starts again. **Misses are validated exactly
 //! like hits.** Readers ignore WRITER: a holder may prepare words that readers do not follow yet (free slots) for as
-//! long as it likes. Readers wait only while CHANGING is set, from [`WriteGuard::begin_change`] to the unlock.
+//! long as it likes. Readers wait only while CHANGING is set, from [`WriteGuard::begin_change`] to the unlock or to
+//! [`WriteGuard::end_change`].
 //!
 //! # Ordering
 //!
@@ -17,12 +18,12 @@
 //!   any of those changes executes an Acquire fence in [`validate`] and therefore sees CHANGING or a later version,
 //!   so it fails.
 //! - E2. Unlocking stores the incremented version with Release after the last change. A reader's Acquire load in
-//!   [`read_begin`] obtains the version together with all data that it covers. It also pairs with the Acquire of the
-//!   next writer.
+//!   [`read_begin`] obtains the version together with all data that it covers. The Release store also pairs with the
+//!   Acquire of the next writer.
 //! - E3. A Release fence follows the acquisition of the lock. Consider a reader that saw a word which a holder wrote
 //!   *without* `begin_change`, into a slot that had become free but that the reader still considered in use. The
 //!   fence makes the reader see the version under which the slot became free, so it fails. Without the fence, the
-//!   holder would have seen that version, but the reader of its word might not.
+//!   holder has seen that version, but a reader that sees the holder's word might not see it.
 //!
 //! # Progress
 //!
@@ -55,7 +56,7 @@ pub trait LockCell: Copy {
         success: Ordering,
         failure: Ordering,
     ) -> Result<u32, u32>;
-    /// Waits briefly for another thread; `rounds` counts the calls during one wait so far.
+    /// Waits briefly for another thread. `rounds` is the number of earlier calls during the same wait.
     fn wait(self, rounds: u32) {
         sync::wait(rounds);
     }
@@ -188,7 +189,7 @@ impl<C: LockCell> WriteGuard<C> {
         fence(Ordering::Release);
     }
 
-    /// Ends the change: readers are admitted again and see it, while the lock stays held. Does nothing unless a change
+    /// Ends the change but keeps the lock: readers are admitted again and see the change. Does nothing unless a change
     /// is in progress.
     #[inline]
     pub fn end_change(&self) {

@@ -132,7 +132,7 @@ impl<K: Word, V: Word, M: Threading> DlhtTable<K, V, M> {
         plain(self.try_insert_one(key, value))
     }
 
-    /// Inserts or replaces; returns the previous value.
+    /// Inserts `key` or replaces its value; returns the previous value.
     ///
     /// ```
     /// let table = icefield::Dlht::<u64, u64>::new();
@@ -144,7 +144,7 @@ impl<K: Word, V: Word, M: Threading> DlhtTable<K, V, M> {
         plain(self.insert_one(key, value))
     }
 
-    /// Inserts or replaces, without returning the previous value.
+    /// Inserts `key` or replaces its value, without returning the previous value.
     ///
     /// ```
     /// let table = icefield::Dlht::<u64, u64>::new();
@@ -247,7 +247,7 @@ impl<K: Word, V: Word, M: Threading> DlhtTable<K, V, M> {
         computed.before().unwrap_or(V::ZERO)
     }
 
-    /// Returns the number of records: exact when quiescent. Constant time.
+    /// Returns the number of records, in constant time. The number is exact if no other thread writes meanwhile.
     ///
     /// ```
     /// let table = icefield::Dlht::<u64, u64>::new();
@@ -259,7 +259,7 @@ impl<K: Word, V: Word, M: Threading> DlhtTable<K, V, M> {
         self.core.len()
     }
 
-    /// Returns whether the table is empty: exact when quiescent.
+    /// Returns whether the table is empty. The answer is exact if no other thread writes meanwhile.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -295,7 +295,7 @@ impl<K: Word, V: Word, M: Threading> DlhtTable<K, V, M> {
         DlhtIter { table: self, page: Vec::new().into_iter(), next: Some(Cursor::START) }
     }
 
-    /// Calls `f` for every record that [`DlhtTable::iter`] would return, until it breaks. No lock is held meanwhile.
+    /// Calls `f` for each record of [`DlhtTable::iter`], until `f` returns `Break`. No lock is held while `f` runs.
     ///
     /// ```
     /// use std::ops::ControlFlow;
@@ -567,7 +567,7 @@ impl<K: Word, V: Word, M: Threading> DlhtTable<K, V, M> {
         self.core.prefetch(key.to_word());
     }
 
-    /// Prefetches, yields to the executor once, then returns the value of `key`.
+    /// Prefetches the bin of `key`, yields to the executor once, then returns the value.
     ///
     /// ```
     /// # fn block_on<F: Future>(future: F) -> F::Output {

@@ -1,8 +1,8 @@
 //! Batches (§3.3): operations in order, one at a time, with the memory latency of the next hundred overlapped.
 //!
-//! A batch runs in stretches of [`STRETCH`] operations. Each stretch is pinned and uses the index that is current when
-//! it begins. A ring entry is a bin of this index and stays valid for the whole stretch. If the bin's records have
-//! moved meanwhile, its header shows that.
+//! A batch runs in stretches of [`STRETCH`] operations. During a stretch the thread holds one guard, and uses the index
+//! that was current when the stretch began. A ring entry is a bin of this index and stays valid for the whole stretch.
+//! If the bin's records have moved meanwhile, its header shows that.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -21,7 +21,7 @@ use crate::base::pipeline::{
 };
 use crate::base::sync::Line;
 
-/// How many operations ahead bins are prefetched, and (`STAGE2`) how many operations ahead link buckets are.
+/// Bins are prefetched `RING` operations ahead of their use, and link buckets `STAGE2` operations ahead.
 const RING: usize = MAX_RING;
 const STAGE2: usize = 32;
 /// The number of writes that run directly one after the other.
@@ -51,7 +51,7 @@ impl<M: Threading> Drop for LenDelta<'_, M> {
     }
 }
 
-/// The operation of a batch that is running.
+/// The operation that a batch is executing.
 pub(super) struct BatchOp<'a, M: Threading> {
     core: &'a Core<M>,
     index: &'a Index,
@@ -77,7 +77,7 @@ impl<M: Threading> BatchOp<'_, M> {
         Ok(outcome)
     }
 
-    /// A shadow insert, which is counted when it commits.
+    /// Performs a shadow insert, which is counted when it commits.
     #[inline]
     pub(super) fn shadow(&self, value: u64) -> Result<Outcome> {
         let (rule, new) = (Rule::IfAbsent, SlotState::Shadow);
@@ -124,7 +124,7 @@ struct Writes<'a, M: Threading, O> {
     tally: &'a LenDelta<'a, M>,
     start: usize,
     operations: &'a mut O,
-    /// The result of the batch, if it has ended.
+    /// The result of the batch, if an operation has ended it early.
     end: &'a mut Option<Result<()>>,
 }
 

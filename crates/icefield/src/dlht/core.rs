@@ -45,7 +45,7 @@ impl<M: Threading> Core<M> {
         })
     }
 
-    /// While the guard lives, every index that is reached from [`Core::current`] is kept.
+    /// Returns a guard. No index that is reached from [`Core::current`] is freed before the guard is dropped.
     #[inline(always)]
     pub(super) fn pin(&self) -> M::Guard<'_> {
         M::pin(&self.reclaimer)
@@ -208,7 +208,7 @@ impl<M: Threading> Core<M> {
         Outcome::Kept(None)
     }
 
-    /// Settles a shadow insert: its slot becomes `new`. Returns whether there was one.
+    /// Ends a shadow insert: sets the state of its slot to `new`. Returns whether `key` had a shadow insert.
     pub(super) fn resolve(&self, key: u64, new: SlotState) -> bool {
         let guard = self.pin();
         let mut index = self.current(&guard);
@@ -232,7 +232,7 @@ impl<M: Threading> Core<M> {
     /// the transfer.
     fn follow<'g>(&self, index: &'g Index) -> Result<&'g Index> {
         let next = index.next().ok_or(Error::Full)?;
-        // An error concerns only the bins of other threads, so it is ignored.
+        // An error concerns only bins that this request does not need, so it is ignored.
         let _ = self.help(index, HELP_WHEN_MOVED);
         let mut rounds = 0;
         // Acquire (E3): pairs with `advance`.
@@ -255,12 +255,12 @@ impl<M: Threading> Core<M> {
         Ok(index)
     }
 
-    /// The number of records: exact when quiescent.
+    /// Returns the number of records, which is exact if no other thread writes meanwhile.
     pub(super) fn len(&self) -> u64 {
         u64::try_from(M::sum(&self.count)).unwrap_or(0)
     }
 
-    /// The number of records that fit before the table must grow.
+    /// Returns the number of records that fit before the table must grow.
     pub(super) fn capacity(&self) -> u64 {
         let guard = self.pin();
         let mut index = self.current(&guard);

@@ -36,7 +36,7 @@ pub(super) enum SlotState {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BinState {
-    /// The normal state.
+    /// The bin admits reads and writes.
     NoTransfer,
     /// A thread is replacing a value. Only this thread may change the header.
     Claimed,
@@ -61,13 +61,13 @@ impl Header {
         }
     }
 
-    /// The `Valid` and `Shadow` slots, each as the lower bit of its state.
+    /// Returns a mask of the `Valid` and `Shadow` slots: the lower bit of the state of each.
     #[inline(always)]
     pub(super) fn held(self) -> u64 {
         self.0 & HELD
     }
 
-    /// The `Valid` slots, each as the lower bit of its state.
+    /// Returns a mask of the `Valid` slots: the lower bit of the state of each.
     #[inline(always)]
     pub(super) fn valid(self) -> u64 {
         self.0 & !(self.0 >> 1) & HELD
@@ -96,31 +96,31 @@ impl Header {
         Self((cleared | (state as u64) << (2 * slot)).wrapping_add(ONE_VERSION))
     }
 
-    /// From `NoTransfer` to `Claimed`.
+    /// Changes the bin's state from `NoTransfer` to `Claimed`, and increments the version.
     #[inline(always)]
     pub(super) fn claimed(self) -> Self {
         Self((self.0 | CLAIMED).wrapping_add(ONE_VERSION))
     }
 
-    /// From `Claimed` to `NoTransfer`. The version stays, because the claim has already changed it.
+    /// Changes the bin's state from `Claimed` to `NoTransfer`. The version stays, because the claim has changed it.
     #[inline(always)]
     pub(super) fn released(self) -> Self {
         Self(self.0 & !CLAIMED)
     }
 
-    /// From `NoTransfer` to `InTransfer`. The version stays, so that readers in progress succeed.
+    /// Changes the bin's state from `NoTransfer` to `InTransfer`. The version stays, so that current readers succeed.
     #[inline(always)]
     pub(super) fn in_transfer(self) -> Self {
         Self(self.0 | TRANSFER)
     }
 
-    /// From `InTransfer` to `DoneTransfer`.
+    /// Changes the bin's state from `InTransfer` to `DoneTransfer`.
     #[inline(always)]
     pub(super) fn done(self) -> Self {
         Self(self.0 | TRANSFER | CLAIMED)
     }
 
-    /// From `InTransfer` back to `NoTransfer`, when memory for the next index runs out.
+    /// Changes the bin's state from `InTransfer` back to `NoTransfer`, when memory for the next index runs out.
     #[inline(always)]
     pub(super) fn taken_back(self) -> Self {
         Self((self.0 & !(TRANSFER | CLAIMED)).wrapping_add(ONE_VERSION))

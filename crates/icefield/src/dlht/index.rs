@@ -9,7 +9,7 @@ use super::header::Header;
 use super::layout::{HEADER, LINKS, Links, Pool};
 use crate::base::sync::{AtomicBool, AtomicPtr, AtomicU64, Line, Lines, Ordering};
 
-/// Number of lines that are freed in one step: 16 huge pages.
+/// The number of lines that are freed in one step: 16 huge pages.
 const LINES_PER_STEP: usize = (32 << 20) / 64;
 
 /// The reason for a new index.
@@ -34,7 +34,7 @@ pub(super) struct Size {
 
 /// Bins, link buckets, and the state of their transfer to the next index.
 ///
-/// Public only by name: its module is private.
+/// The type is public because a public trait names it, but it cannot be named outside the crate.
 #[derive(Debug)]
 pub struct Index {
     bins: Lines,
@@ -52,7 +52,7 @@ pub struct Index {
     pub(super) transfer: Transfer,
 }
 
-/// The progress of the transfer, not on the lines of the fields that every request reads.
+/// The progress of the transfer. It has separate lines, apart from the fields that every request reads.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct Transfer {

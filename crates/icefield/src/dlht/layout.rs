@@ -41,19 +41,19 @@ pub(super) const LINK_BUCKETS: [(u32, u32); 3] = [(6, 3), (14, 7), (22, 11)];
 pub(super) struct Links(pub(super) u64);
 
 impl Links {
-    /// The bucket of slots 3 to 6; 0 if there is none.
+    /// Returns the number of the bucket with slots 3 to 6, or 0 if there is none.
     #[inline(always)]
     pub(super) fn single(self) -> usize {
         self.0 as u32 as usize
     }
 
-    /// The first of the two buckets of slots 7 to 14; 0 if there is none.
+    /// Returns the number of the first of the two buckets with slots 7 to 14, or 0 if there is none.
     #[inline(always)]
     pub(super) fn double(self) -> usize {
         (self.0 >> 32) as usize
     }
 
-    /// The number of link bucket 0, 1 or 2 of the bin; 0 if there is none.
+    /// Returns the number of the bin's link bucket `which` (0, 1 or 2), or 0 if there is none.
     #[inline(always)]
     pub(super) fn bucket(self, which: usize) -> usize {
         match which {
@@ -64,7 +64,7 @@ impl Links {
     }
 }
 
-/// The position of a record.
+/// The position of a record: a line, and the words of its key and value in that line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place<'a> {
     line: &'a Line,
@@ -97,7 +97,7 @@ pub(super) struct Pool {
     counts: Counts,
 }
 
-/// Words that inserts change, not on the lines of the fields that every request reads.
+/// Words that inserts change. They have separate lines, apart from the fields that every request reads.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Counts {
@@ -113,7 +113,7 @@ impl Pool {
         Ok(Self { buckets: Lines::new(buckets + 1)?, counts })
     }
 
-    /// All buckets, for freeing them.
+    /// Returns all buckets, for freeing them.
     pub(super) fn buckets_mut(&mut self) -> &mut Lines {
         &mut self.buckets
     }
@@ -160,7 +160,7 @@ impl Pool {
         Some(Place::new(self.bucket(links.bucket(which)), 2 * (slot - first) as usize))
     }
 
-    /// Returns the place of a slot that has been in use, so that its bucket exists.
+    /// Returns the place of a slot that has been in use, and whose bucket therefore exists.
     pub(super) fn used_place<'a>(&'a self, line: &'a Line, slot: u32) -> Place<'a> {
         if slot < PRIMARY_SLOTS {
             return Place::new(line, 2 * slot as usize + 2);
@@ -172,7 +172,8 @@ impl Pool {
         Place::new(self.bucket(links.bucket(which)), 2 * (slot - first) as usize)
     }
 
-    /// Chains the single or the double link bucket to the bin, unless another thread has done so first.
+    /// Chains the single or the double link bucket to the bin, unless another thread has done so first. Returns the
+    /// bin's links, or `None` if no bucket is left.
     pub(super) fn chain<M: Exchange>(&self, line: &Line, double: bool) -> Option<Links> {
         let number = if double { self.take_two::<M>() } else { self.take_one::<M>() };
         loop {

@@ -12,7 +12,7 @@ pub struct LinkPool {
 }
 
 impl LinkPool {
-    /// Creates a pool of `buckets` link buckets and `bins` bins without any.
+    /// Creates a pool of `buckets` link buckets, and `bins` bins without link buckets.
     ///
     /// # Errors
     /// Fails if the system has no memory.
@@ -25,18 +25,18 @@ impl LinkPool {
         self.pool.take_one::<Shared>()
     }
 
-    /// Gives a bucket that was taken back to the pool.
+    /// Returns a bucket from [`LinkPool::take`] to the pool.
     pub fn give_back(&self, number: u64) {
         self.pool.give_back::<Shared>(number);
     }
 
-    /// Writes a record's key into a bucket, as its owner may.
+    /// Writes a record's key into a bucket. Only the owner of the bucket may do so.
     pub fn write(&self, number: u64, key: u64) {
         // Release (E2), like every key.
         self.pool.bucket(number as usize).0[0].store(key, Ordering::Release);
     }
 
-    /// Chains the single or the double link bucket to `bin`, if `bin` has none and the pool has one.
+    /// Chains the single or the double link bucket to `bin`, if `bin` lacks it and the pool is not exhausted.
     pub fn chain(&self, bin: usize, double: bool) {
         self.pool.chain::<Shared>(&self.bins[bin], double);
     }

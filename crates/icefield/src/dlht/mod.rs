@@ -66,7 +66,7 @@
 //!   `Valid` or `Invalid`.
 //! - *clear*: the store of `open` in the next index, when every bin is frozen.
 //! - *snapshot*: the moment at which the last bin is frozen. Writers that find their bin moved wait for it.
-//! - *scan*: each bin has its own. *len*: none; it is exact when quiescent.
+//! - *scan*: one for each bin. *len*: none; it is exact if no other thread writes meanwhile.
 //!
 //! # 6. Ordering
 //!
@@ -104,7 +104,8 @@
 //!
 //! # 9. Costs
 //!
-//! Lines accessed, and locked instructions. At the resize point there is one link bucket in use for every eight bins.
+//! The numbers of lines that an operation accesses and of locked instructions that it executes. When the table grows,
+//! one link bucket is in use for every eight bins.
 //!
 //! | operation | lines | locked instructions |
 //! |---|---|---|

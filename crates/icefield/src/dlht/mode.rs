@@ -109,7 +109,7 @@ pub struct Interleaved<T>(std::marker::PhantomData<T>);
 pub trait Turns: 'static {
     /// Lets another thread run now, if the schedule requires it.
     fn give_way();
-    /// Called for every locked instruction of an operation.
+    /// Called for every locked instruction of an operation, and for every update of the record count.
     fn locked() {}
 }
 

@@ -1,4 +1,4 @@
-//! The size of a new index, and that of the next one.
+//! The choice of the size of a table's first index, and of each following index.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub(super) struct Plan {
     pub(super) link_ratio: f64,
     /// Set if inserts must not grow the table.
     pub(super) fixed: bool,
-    /// The maximum size of an index.
+    /// The maximum size of an index, in bytes.
     pub(super) max_bytes: u64,
     /// The logarithm of the minimum number of bins of a new table.
     pub(super) least_bits: u32,
@@ -69,13 +69,13 @@ impl Plan {
         made.map_err(|_| Error::NoMemory { needed_bytes: (1 << size.bits) * 64 })
     }
 
-    /// The size with 2^`bits` bins and their link buckets.
+    /// Returns the size of an index with 2^`bits` bins.
     pub(super) fn size(&self, bits: u32) -> Size {
         let links = (2_f64.powi(bits as i32) * self.link_ratio).ceil().min(MAX_LINKS);
         Size { bits, links: links as usize }
     }
 
-    /// The smallest size that takes `records` before the index must grow.
+    /// Returns the smallest size that takes `records` before the index must grow.
     pub(super) fn size_for(&self, records: u64) -> Size {
         let mut size = self.size(self.least_bits);
         while capacity(size) < records && size.bits < MAX_BITS {
@@ -84,8 +84,8 @@ impl Plan {
         size
     }
 
-    /// The size of the index after `index`, which is full and holds `len` records. If the records crowd into few bins,
-    /// the size stays the same: more bins would not help, but another hash function will.
+    /// Returns the size of the index that follows `index`, which is full and holds `len` records. If the records crowd
+    /// into few bins, the size stays the same: more bins would not help, but another hash function will.
     pub(super) fn next_size(&self, index: &Index, len: u64) -> Size {
         let bins = index.len();
         let crowded = bins >= SMALL_BINS && (len as f64) < capacity(index.size) as f64 * CROWDED;
@@ -99,7 +99,7 @@ impl Plan {
     }
 }
 
-/// The number of records that an index of `size` takes, with a good hash function, until its link buckets are used up.
+/// Returns the number of records that an index takes, with a good hash function, until its link buckets are used up.
 ///
 /// With *n* bins and on average *r* records per bin, the number of records of a bin has a Poisson distribution, so
 /// P(more than 3) + 2 P(more than 7) link buckets are in use per bin.
@@ -115,7 +115,7 @@ pub(super) fn capacity(size: Size) -> u64 {
     (bins * low).max(1.0) as u64
 }
 
-/// The number of link buckets in use per bin, at `records` records per bin.
+/// Returns the number of link buckets in use per bin, at `records` records per bin.
 fn links_used(records: f64) -> f64 {
     let (mut term, mut at_most_3, mut at_most_7) = ((-records).exp(), 0.0, 0.0);
     for k in 0..8 {

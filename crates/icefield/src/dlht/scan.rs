@@ -3,8 +3,8 @@
 //!
 //! A cursor is a position in that order. Growing and shrinking split and merge bins but keep the order, so a cursor
 //! stays valid: keys are selected by their hash, never by their bin. Only a new hash function changes the order. A scan
-//! with a cursor of an earlier function then returns all remaining records in one page. The same happens to a scan that
-//! runs during the change of the function, if memory for the change runs out.
+//! with a cursor of an earlier function then returns all remaining records in one page. A scan that runs while the
+//! function changes does the same if memory for the change runs out.
 
 use super::core::Core;
 use super::index::Index;
@@ -17,7 +17,7 @@ const END: u64 = 1 << PLACE_BITS;
 /// The other bits of a cursor hold the generation of the hash function.
 const GENERATION_BITS: u32 = 64 - PLACE_BITS;
 
-/// The error of a scan that finds its records moved to an index with another order.
+/// The error of a scan whose records have been moved to an index with another order.
 struct Rehashed;
 
 impl<M: Threading> Core<M> {
@@ -43,7 +43,8 @@ impl<M: Threading> Core<M> {
                 Err(Rehashed) => {
                     records.truncate(first);
                     if self.finish(index).is_err() {
-                        // Memory for moving the remaining records is missing, so there are records in both orders.
+                        // There is no memory to move the remaining records, so they are in two indexes with different
+                        // orders.
                         self.scan_between(index, place, generation, records);
                         return Ok(None);
                     }
@@ -137,7 +138,7 @@ fn collect<M: Threading>(
             records.extend(picture.records().iter().filter(wanted));
             continue;
         }
-        // The records of a bin leave it only after the next index has been installed.
+        // The records have left the bin, which they do only after the next index has been installed.
         let Some(next) = index.next() else { continue };
         if next.hasher.generation != index.hasher.generation {
             return Err(Rehashed);

@@ -173,7 +173,7 @@ impl<K: Word> DlhtSet<K> {
         plain(self.core.run_all(keys.len(), (key, remove)));
     }
 
-    /// Returns the number of keys: exact when quiescent.
+    /// Returns the number of keys. The number is exact while no thread changes the set.
     ///
     /// ```
     /// assert_eq!(icefield::DlhtSet::from_iter([1_u32, 2]).len(), 2);
@@ -182,7 +182,7 @@ impl<K: Word> DlhtSet<K> {
         self.core.len()
     }
 
-    /// Returns whether the set is empty: exact when quiescent.
+    /// Returns whether the set is empty. The answer is exact while no thread changes the set.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

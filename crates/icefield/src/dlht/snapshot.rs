@@ -1,7 +1,7 @@
 //! The strong snapshot (§3.4.4): all records at one moment.
 //!
 //! All records are copied to a new index of the same size, which writers may not enter before the last bin has been
-//! moved. The old index keeps the state of that moment, unchanged for as long as the snapshot lives.
+//! moved. The old index then holds all records as of that moment, and does not change while the snapshot lives.
 
 use std::fmt;
 use std::marker::PhantomData;

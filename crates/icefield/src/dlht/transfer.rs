@@ -137,8 +137,8 @@ impl<M: Threading> Core<M> {
         while !index.is_left() {
             let done = self.help(index, CHUNK);
             if let Err(error) = done {
-                // A `clear` cannot be undone, because bins that it has frozen stay frozen: it is repeated until there
-                // is memory. It copies shadow inserts only, so it needs less memory than the records did.
+                // A `clear` cannot be undone, because the bins that it has frozen stay frozen. So the loop goes on
+                // until there is memory. A `clear` copies only shadow inserts, which need less memory than all records.
                 match index.next() {
                     Some(next) if next.entry != Entry::Clear => {
                         // Release (E3): a failed snapshot must not make writers wait.
@@ -179,7 +179,7 @@ impl<M: Threading> Core<M> {
         if let Err(error) = self.copy_records(index, line, frozen, next, clear) {
             // Release (E1): the bin is as before. Reserved slots are still reserved.
             line.0[HEADER].store(frozen.taken_back().0, Ordering::Release);
-            // Another thread may have been assigned the bin meanwhile and skipped it.
+            // Meanwhile the bin may have been assigned to another thread, which skipped it because it was in transfer.
             self.come_by_again(index, bin);
             return Err(error);
         }
@@ -209,7 +209,7 @@ impl<M: Threading> Core<M> {
             let state = frozen.slot(slot);
             if !shadows_only || state == SlotState::Shadow {
                 let place = index.pool.used_place(line, slot);
-                // Relaxed, both: the bin is frozen.
+                // Both loads are Relaxed: the bin is frozen.
                 let key = place.key().load(Ordering::Relaxed);
                 let value = place.value().load(Ordering::Relaxed);
                 records.push(Moving { key, value, state });
@@ -227,7 +227,7 @@ impl<M: Threading> Core<M> {
             if !(alone && next.fill::<M>(bin, some)) {
                 for record in some.iter() {
                     if let Err(error) = self.adopt(next, *record) {
-                        // Records that were not copied are not found there, so `disown` does nothing for them.
+                        // `disown` does nothing for records that were not copied yet, because it does not find them.
                         records.as_mut().iter().for_each(|copied| self.disown(next, copied.key));
                         return Err(error);
                     }
@@ -278,7 +278,7 @@ fn bring_together(records: &mut [Moving], next: &Index, bin: u64) -> usize {
 
 impl Index {
     /// Stores `records` in bin `bin` with one exchange, if the bin is untouched and they fit into its primary bucket.
-    /// No other thread inserts there meanwhile; the bin itself may begin to move.
+    /// No other thread inserts into the bin meanwhile, but a thread may begin to move the bin.
     fn fill<M: Threading>(&self, bin: u64, records: &[Moving]) -> bool {
         let line = self.bin(bin);
         if records.len() > PRIMARY_SLOTS as usize || Self::header(line) != Header(0) {

@@ -188,7 +188,7 @@ impl<K: Word, V: Word, M: Threading> DlhtTable<K, V, M> {
         self.core.run_all(mixed.ops.len(), mixed)
     }
 
-    /// A shadow insert of a batch. Out of line, so that the loop stays small.
+    /// Performs a shadow insert of a batch. Not inlined, so that the loop stays small.
     #[inline(never)]
     fn shadow_in_turn(
         &self,

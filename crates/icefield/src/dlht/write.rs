@@ -102,8 +102,7 @@ impl Index {
         }
     }
 
-    /// Tries a write, given the slot of the key when the header was `header`. Returns `None` if the caller must search
-    /// again.
+    /// Tries a write. `hit` is the slot of the key as of `header`. Returns `None` if the caller must search again.
     #[inline(always)]
     fn try_store<M: Threading>(
         &self,
@@ -127,7 +126,8 @@ impl Index {
         if !Self::change::<M>(line, header, reserved) {
             return None;
         }
-        // Release (E2), both: a reader that still reads the slot's former record sees the header change above.
+        // Both stores are Release (E2): a reader that still reads the slot's former record sees the header change
+        // above.
         place.key().store(key, Ordering::Release);
         M::pause();
         place.value().store(value, Ordering::Release);
@@ -232,8 +232,7 @@ impl Index {
         }
     }
 
-    /// Tries a removal, given the slot of the key when the header was `header`. Returns `None` if the caller must
-    /// search again.
+    /// Tries a removal. `hit` is the slot of the key as of `header`. Returns `None` if the caller must search again.
     #[inline(always)]
     fn try_take<M: Threading>(
         line: &Line,

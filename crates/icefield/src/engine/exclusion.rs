@@ -1,4 +1,4 @@
-//! Operations that change a whole table: they exclude one another, and writers where they must.
+//! Exclusion between operations on a whole table and, where needed, between them and writers.
 
 use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
@@ -15,7 +15,7 @@ pub(crate) struct Exclusion {
 }
 
 impl Exclusion {
-    /// Enters as a writer. A thread must not enter twice.
+    /// Enters the gate as a writer. A thread must not enter twice.
     #[inline]
     pub(crate) fn enter(&self) -> Pass<'_> {
         self.gate.enter()

@@ -54,8 +54,8 @@ impl Length {
         count.known.load(Acquire).then(|| self.estimate(generation))
     }
 
-    /// Returns an estimate in constant time. While the number at the beginning of the session is unknown, it is not
-    /// included.
+    /// Returns an estimate in constant time. Does not include the records from the beginning of the session while their
+    /// number is unknown.
     pub(crate) fn estimate(&self, generation: u64) -> u64 {
         let count = self.count(generation);
         u64::try_from(count.base.load(Relaxed) + count.change.sum()).unwrap_or(0)

@@ -22,7 +22,7 @@ impl Mending {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Extends `region` with zeros to `bytes` if it is shorter, and notes that.
+    /// Extends `region` with zeros to `bytes` if it is shorter, and describes the missing part.
     pub(crate) fn lengthen(
         &self,
         storage: &impl Medium,

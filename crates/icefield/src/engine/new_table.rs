@@ -19,8 +19,8 @@ pub(crate) fn create_at<D: Design, R: RecordForm>(
     D::create(common, settings, storage)
 }
 
-/// Creates a table at `path`, with room for `records` records, for those that a salvage of the table on `storage`
-/// finds.
+/// Creates a table at `path`, with room for `records` records, that will receive the records salvaged from the table on
+/// `storage`.
 pub(crate) fn create_for_salvage<D: Design, R: RecordForm>(
     storage: &impl Medium,
     records: u64,

@@ -358,7 +358,7 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
     /// # Ok::<(), icefield::Error>(())
     /// ```
     pub fn set_threads(&self, threads: usize) {
-        // Relaxed: a setting.
+        // Relaxed: no other data depends on the setting.
         self.core.threads.store(sensible_threads(threads), Relaxed);
     }
 
@@ -387,7 +387,7 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
         self.core.view().frame.storage.path().to_owned()
     }
 
-    /// Returns the report of the opening, for example whether the index had been closed.
+    /// Returns the report of opening the index: for example, whether the previous session had closed it.
     ///
     /// ```
     /// use icefield::JoinIndex;
@@ -414,9 +414,9 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
         self.core.sync()
     }
 
-    /// Copies the index to a new directory at `path`. The copy gets its name after it has been verified. Changes
-    /// through this handle wait meanwhile; probes do not. If another handle changes the index, in this process or
-    /// another, nothing waits, and the copy holds a state that the index had during the call.
+    /// Copies the index to a new directory at `path`. The copy is renamed to `path` after it has been verified. Changes
+    /// through this handle wait for the copy; probes do not. Changes through another handle, in this process or
+    /// another, do not wait: the copy then holds a state that the index had during the call.
     ///
     /// ```
     /// use icefield::JoinIndex;

@@ -15,7 +15,7 @@ use crate::base::hash::Hash;
 use crate::storage::{Cell64, Medium, Region};
 use crate::{Error, Result};
 
-/// The file of one generation, which is never changed again.
+/// The file of one generation. It is never changed after it has been sealed.
 pub(super) struct Base {
     pub(super) region: Region,
     pub(super) sealed: Sealed,
@@ -128,7 +128,8 @@ impl Base {
         Err(self.region.fault(storage, layout.sums_at(), "the area of checksums is damaged"))
     }
 
-    /// Returns an error unless a block is intact. Not for the header's block, which is verified when it is read.
+    /// Returns an error unless a block is intact. Must not be called for the header's block, which has its own
+    /// checksum.
     pub(super) fn verify_block(
         &self,
         storage: &impl Medium,
@@ -233,7 +234,7 @@ impl Areas<'_> {
         if first & WIDE != 0 {
             return self.wide_extent(storage, group, bucket);
         }
-        // The byte before the first end is the zero at the top of the first word.
+        // Bucket 0 starts at offset 0: the byte before the first end is the top byte of the first word, which is zero.
         let end_at =
             |byte: usize| group.load(storage, byte / 8, Relaxed) >> (8 * (byte % 8)) & 0xFF;
         let first = first & FIRST_MASK;

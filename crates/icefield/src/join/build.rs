@@ -1,18 +1,19 @@
 //! Building a generation: count, scatter, settle, seal.
 //!
 //! 1. *Count* (first reading). Counts the records of each part of the source by share of the hash range: a histogram of
-//!    2048 counters for each part. The counts determine the number of groups, and the exact place of every (part,
-//!    share).
-//! 2. *Scatter* (second reading). Writes each pair to its share's place in the file, sixteen at a time through a
-//!    buffer, without an atomic operation: no two parts share a range.
+//!    2048 counters for each part. The counts determine the number of groups, and the range of the file that each part
+//!    fills in each share.
+//! 2. *Scatter* (second reading). Writes each pair to its part's range of its share, sixteen at a time through a
+//!    buffer. This needs no atomic operation, because the ranges of two parts never overlap.
 //! 3. *Settle*. Processes one share after the other; a share fits into a cache. Counts its records by bucket and copies
-//!    them out, derives the groups' lines from the counts, and writes each record to its bucket. Each share is
-//!    persisted when it is complete. A share with very many records is permuted in place instead: each move waits for
-//!    the one before, which takes twice as long.
+//!    them to a buffer, derives the groups' lines from the counts, and writes each record from the buffer to its
+//!    bucket. Each share is persisted when it is complete. A share with very many records is permuted in place instead,
+//!    which takes twice as long, because each move waits for the one before.
 //! 4. *Seal*. Writes wide groups, checksums of all blocks, and the header.
 //!
-//! Beside the file, a build takes memory for the histograms; for each thread, 256 bytes a share while it scatters; and
-//! for each thread, 16 bytes a bucket and 24 bytes a record (at most 24 MiB) of the share that it settles.
+//! In addition to the file, a build takes memory for the histograms. Each thread takes 256 bytes for each share while
+//! it scatters, and 16 bytes for each bucket and 24 bytes for each record (at most 24 MiB) of the share that it
+//! settles.
 
 use std::ops::Range;
 
@@ -31,7 +32,7 @@ use crate::{Error, Result};
 const FINE_SHARES: usize = 2048;
 /// Planned number of records in a share.
 const SHARE_RECORDS: u64 = 1 << 14;
-/// Maximum number of records in a share that is settled by copying it out.
+/// Maximum number of records in a share that is settled by copying it to a buffer; larger ones are permuted in place.
 const MOST_COPIED: usize = 1 << 20;
 /// Number of records that are written to a share at once: 256 bytes, which media write as one block.
 const CHUNK: usize = 16;
@@ -76,7 +77,7 @@ impl Places {
         starts
     }
 
-    /// Returns the range of each share that a part fills.
+    /// Returns, for each share, the range of records that a part fills.
     fn ranges(&self, part: usize, starts: &[u64]) -> Vec<Range<u64>> {
         let range = |share: usize| {
             let count = |part: usize| self.counts[part * self.shares + share];
@@ -88,8 +89,8 @@ impl Places {
 }
 
 impl<M: Medium> Site<'_, M> {
-    /// Builds a generation of all pairs of `source`. The caller's next fence (P3) makes the last part of it durable,
-    /// before the root words name it.
+    /// Builds a generation of all pairs of `source`. What was written last is durable only after the caller's next
+    /// fence (P3), which must come before the root words name the generation.
     pub(super) fn build(&self, source: &dyn JoinSource) -> Result<Root> {
         let mut places = self.count(source)?;
         let records = places.total();
@@ -113,7 +114,7 @@ impl<M: Medium> Site<'_, M> {
     /// Creates an empty file for the generation, with space for this number of bytes.
     pub(super) fn new_file(&self, bytes: u64) -> Result<Region> {
         let name = BASES[(self.generation & 1) as usize];
-        // An earlier attempt may have left a file.
+        // An earlier build or merge that did not complete may have left a file.
         self.storage.discard_region(name)?;
         let region = self.storage.region(name, self.limit)?;
         self.storage.grow_exactly(&region, bytes)?;
@@ -200,8 +201,8 @@ impl<M: Medium> Site<'_, M> {
                 }
                 self.storage.flush(records.as_ptr().cast(), size_of_val(records));
                 if self.storage.fence_syncs() {
-                    // A sync writes everything between the first and the last flushed byte. One sync for both the
-                    // records and the lines would also write the shares between them again.
+                    // A sync writes everything between the first and the last flushed byte. A single sync for the
+                    // records and the lines would also write other shares' data, which lies between them.
                     self.storage.try_fence()?;
                 }
                 settler.write_lines(self, region)?;
@@ -234,7 +235,7 @@ impl<'a, M: Medium> Scatter<'a, M> {
         Self { site, region, records_at, chunks, fill, ranges: Vec::new() }
     }
 
-    /// Begins a part, which fills these ranges.
+    /// Begins a part of the source; `ranges` are those that it fills, one for each share.
     fn begin(&mut self, ranges: Vec<Range<u64>>) {
         self.ranges = ranges;
     }
@@ -262,7 +263,7 @@ impl<'a, M: Medium> Scatter<'a, M> {
         Ok(())
     }
 
-    /// Writes the rest of the part, which must be as long as in the first reading.
+    /// Writes the buffered rest of the part. Returns an error unless both readings had the same number of records.
     fn end(&mut self) -> Result<()> {
         for share in 0..self.fill.len() {
             if self.fill[share] > 0 {
@@ -280,13 +281,13 @@ impl<'a, M: Medium> Scatter<'a, M> {
 #[derive(Default)]
 struct Settler {
     first_group: u64,
-    /// The share's first record.
+    /// Index of the share's first record in the file.
     first_record: u64,
     /// Copies of the share's records, and the bucket of each.
     copies: Vec<([u64; 2], usize)>,
-    /// The beginning of each bucket of the share, and the end of the last one.
+    /// Index within the share of each bucket's first record, and the end of the last bucket.
     starts: Vec<u64>,
-    /// The place of the next record of each bucket.
+    /// Index within the share at which each bucket's next record is written.
     heads: Vec<u64>,
     /// The groups' lines.
     lines: Vec<[u64; 8]>,
@@ -304,7 +305,7 @@ impl Settler {
         self.lines.resize(groups, [0; 8]);
     }
 
-    /// Returns the numbers, within this share, of a hash's group and of its bucket.
+    /// Returns the indexes of a hash's group and bucket within this share.
     #[inline(always)]
     fn place(&self, hash: u64, groups: u64) -> (usize, usize) {
         let group = share_of(hash, groups).wrapping_sub(self.first_group) as usize;
@@ -354,9 +355,9 @@ impl Settler {
         }
     }
 
-    /// Moves each record to its bucket, cycle by cycle: the record in hand takes the next place of its bucket, and the
-    /// record that was there is in hand next. The cycle ends with a record that belongs to the place from which the
-    /// first one was taken.
+    /// Moves each record to its bucket, cycle by cycle. A cycle first takes a record from place `home` into `hand`. It
+    /// then swaps the record in `hand` with the one at the next place of its bucket, and repeats this until the record
+    /// in `hand` belongs to the bucket of `home`, where the cycle stores it.
     fn permute<M: Medium>(
         &mut self,
         site: &Site<'_, M>,
@@ -406,7 +407,7 @@ impl Settler {
         // SAFETY: only this thread uses the lines of the share.
         unsafe { site.storage.write_bytes(region, at, as_bytes(&self.lines)) };
         site.flush(region, at, self.lines.len() as u64 * GROUP_BYTES);
-        // P2: the records are in the buckets that the lines describe.
+        // P2: the share's records and lines are durable before the header is written.
         site.storage.try_fence()
     }
 }

@@ -1,8 +1,8 @@
 //! Merging group by group.
 //!
-//! One thread allocates space for the file, which the kernel does not do in parallel, while another partitions the
-//! changes; then both verify the base. After that, each thread copies piece after piece into a buffer, with the changes
-//! among the old records, computes the checksums of the buffer's blocks, and writes it.
+//! One thread allocates space for the new file, which the kernel does not do in parallel, while another partitions the
+//! changes by share; then both verify the base. After that, each thread processes share after share: it copies the old
+//! records into a buffer and applies the changes to them, computes the checksums of the buffer's blocks, and writes it.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
@@ -23,7 +23,7 @@ use crate::base::parallel::{Tasks, both, in_parallel, threads_for};
 use crate::storage::{Medium, Region};
 use crate::{Error, Result};
 
-/// Number of groups that justify another thread.
+/// Minimum number of groups for each thread.
 const GROUPS_PER_THREAD: usize = 1 << 11;
 
 const _: () = assert!((SHARE_GROUPS * GROUP_BYTES).is_multiple_of(BLOCK_BYTES));
@@ -35,7 +35,7 @@ impl<M: Medium> View<M> {
         let groups = old.groups;
         let layout = Layout { records: self.len(), groups, wide: 0 };
         let threads = threads_for(site.threads, groups as usize, GROUPS_PER_THREAD);
-        // A damaged base must not get checksums that fit.
+        // The base is verified first: otherwise damaged records would get valid checksums in the new generation.
         let checks = self.verification()?;
         let make_space = || {
             let region = site.new_file(layout.bytes())?;
@@ -163,11 +163,11 @@ impl<M: Medium> Writer<'_, '_, M> {
         // SAFETY: only this thread uses this range of a share, and nothing has read it, because the file is new.
         unsafe { site.storage.write_new_bytes(region, at, bytes) };
         site.flush(region, at, bytes.len() as u64);
-        // P2: as in a build.
+        // P2: this part of the file is durable before the header is written.
         site.storage.try_fence()
     }
 
-    /// Writes and persists the records gathered so far: whole blocks, unless they are the `last` ones.
+    /// Writes and persists the gathered records: only whole blocks, or all records if `last` is `true`.
     fn flush(&mut self, written: &mut u64, end: u64, last: bool) -> Result<()> {
         let start = *written * RECORD_BYTES;
         let all = start + self.out.len() as u64;
@@ -231,9 +231,9 @@ impl<M: Medium> Writer<'_, '_, M> {
     }
 }
 
-/// Appends a group's records, with each added pair at the end of its bucket. `ends` contains the old ends of the
-/// buckets, a byte each; returns the new ones. Returns `None`, possibly after appending something, if a change removes
-/// pairs, if the line has no room for the result, or if `ends` are invalid.
+/// Appends a group's records to `out`, with each added pair at the end of its bucket. `ends` contains the old ends of
+/// the buckets, one byte each; returns the new ends. Returns `None`, possibly after appending some records, if a change
+/// removes pairs, if an end no longer fits into a byte, or if `ends` are invalid.
 fn with_added(records: &[u8], ends: u128, changes: &[Placed], out: &mut Vec<u8>) -> Option<u128> {
     const ONES: u128 = u128::from_ne_bytes([1; BUCKETS]);
     let mut after = ends;

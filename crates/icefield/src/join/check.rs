@@ -35,7 +35,8 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
             let faults = &mut report.faults;
             let Frame { storage, table, .. } = &*view.frame;
             let end = superblock::session_end(storage, table)?;
-            // Only the next writer repairs what a crash has left.
+            // A crash may leave root words and log bytes that only the next writer repairs: for a reader, they are not
+            // faults.
             let settled = writes || end != SessionEnd::Open;
             check_superblock(&view.frame, settled, faults)?;
             if end == SessionEnd::Odd {
@@ -54,7 +55,7 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
     }
 }
 
-/// I1: both copies of the words that name the index are whole.
+/// I1: both copies of the superblock and of the root words are intact.
 fn check_superblock<M: Medium>(
     frame: &Frame<M>,
     settled: bool,
@@ -72,7 +73,7 @@ fn check_superblock<M: Medium>(
     Ok(())
 }
 
-/// I2: the file is as long as its header says, and every block is as it was sealed.
+/// I2: the file has the length in its header, and the content of every block has the checksum that the seal gave it.
 fn check_files<M: Medium>(view: &View<M>, threads: usize, faults: &mut Vec<String>) {
     let Frame { storage, sums, .. } = &*view.frame;
     let (region, layout) = (&view.base.region, view.base.layout());
@@ -147,7 +148,7 @@ fn check_bucket<M: Medium>(
     Ok(())
 }
 
-/// I5: the delta log has no gap, only zeros follow it, and the index has as many pairs as its length says.
+/// I5: the delta log has no gap, only zeros follow it, and the number of pairs in the index is the counted one.
 fn check_delta<M: Medium>(
     view: &View<M>,
     writes: bool,

@@ -1,8 +1,8 @@
 //! Backups: a copy of one generation, with a prefix of its log.
 //!
-//! The copied parts do not change: a base is sealed, and a log only grows. So a copy needs no lock. A copy made during
-//! a merge contains the generation that was present when the copy began. The superblock and the root words are written
-//! anew, because those of the source may be changing.
+//! A copy needs no lock, because the copied parts do not change: a base is sealed, and a log only grows. A copy made
+//! during a merge contains the generation that was present when the copy began. The superblock and the root words are
+//! not copied but created for the copy, because those of the source may be changing.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::storage::{Medium, superblock};
 use crate::{Error, Result};
 
 impl<M: Medium> View<M> {
-    /// Copies this generation and its present changes to a new, closed index, which gets the name `path` after it has
+    /// Copies this generation and its present changes to a new, closed index, which is renamed to `path` after it has
     /// been verified. Returns the number of bytes copied.
     pub(super) fn copy_to(&self, path: &Path, threads: usize) -> Result<u64> {
         let Frame { storage, identity, sums, limit, .. } = &*self.frame;
@@ -51,7 +51,7 @@ impl<M: Medium> View<M> {
     }
 }
 
-/// Returns an error unless an index opens and is intact.
+/// Returns an error unless the index can be loaded and all its checksums are correct.
 fn verify<M: Medium>(frame: &Arc<Frame<M>>, threads: usize) -> Result<()> {
     let (view, ..) = View::load(frame, frame.root()?)?;
     view.verify_all(threads)

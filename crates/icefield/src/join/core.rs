@@ -17,7 +17,7 @@ use super::view::{ChangeEffect, Frame, View};
 use crate::storage::{Medium, Region, sound, superblock};
 use crate::{Error, Result};
 
-/// The action of a change when the delta store is full.
+/// The behaviour of insertions and removals when the delta store is full.
 ///
 /// ```
 /// use icefield::{Error, JoinIndex, OnFull};
@@ -40,9 +40,9 @@ pub enum OnFull {
 /// Opens the directory of an index again, if the index was opened without the directory's lock. Uses the directory that
 /// the frame holds open, because the path may name another directory by now.
 pub(super) struct Reopen<M: Medium> {
-    /// Finds the present generation.
+    /// Loads the present generation for reading.
     pub(super) look: Box<LookAgain<M>>,
-    /// Opens a medium that may be changed. `None` if the index is open for reading only.
+    /// Locks the directory and opens its medium for writing. `None` if the index is open for reading only.
     pub(super) take_over: Option<Box<TakeOver<M>>>,
 }
 
@@ -55,7 +55,7 @@ type TakeOver<M> = dyn Fn(&Frame<M>) -> Result<Arc<Frame<M>>> + Send + Sync;
 pub(super) struct Core<M: Medium> {
     /// The generation that probes use. The lock is held only to clone the `Arc`.
     present: RwLock<Arc<View<M>>>,
-    /// `None` until the first change.
+    /// `None` until this handle becomes the index's writer.
     writer: Mutex<Option<Writer<M>>>,
     /// `None` for an index that was writable from the beginning, and on media other than `Mapped`.
     reopen: Option<Reopen<M>>,
@@ -70,12 +70,12 @@ struct Writer<M> {
     clearing: Clearing,
 }
 
-/// Size from which a separate thread frees the file of an old generation.
+/// Minimum size of an old generation's file for which a separate thread frees it, in bytes.
 const CLEARED_BYTES: u64 = 16 << 20;
 
-/// A thread that frees the previous generation. The names of its files are removed already, but the kernel takes long
-/// to free their pages. Calls that need the space wait for the thread, and so does closing the index. The number is the
-/// id of the process that started the thread.
+/// A thread that frees the previous generation, and the id of the process that started the thread. The names of the
+/// generation's files are removed already, but the kernel takes long to free their pages. Calls that need the space
+/// wait for the thread, and so does closing the index.
 #[derive(Default)]
 struct Clearing(Option<(JoinHandle<()>, u32)>);
 
@@ -85,7 +85,7 @@ impl Clearing {
         if threads < 2 || old.base.layout().bytes() < CLEARED_BYTES {
             return Self::default();
         }
-        // If no thread can be started, both are dropped with the closure.
+        // If no thread can be started, `spawn` drops the closure, and with it `old` and `log`.
         let thread = std::thread::Builder::new().spawn(move || drop((old, log)));
         Self(thread.ok().map(|thread| (thread, std::process::id())))
     }
@@ -136,12 +136,13 @@ impl<M: Medium> Core<M> {
 
     /// Returns the number of threads that an operation may use.
     pub(super) fn threads(&self) -> usize {
-        // Relaxed: a setting.
+        // Relaxed: no other data depends on the setting.
         self.threads.load(Relaxed)
     }
 
     fn writer(&self) -> MutexGuard<'_, Option<Writer<M>>> {
-        // A lock poisoned by a caller's `JoinSource` is usable: the writer changes only after a source has been read.
+        // A panic in a caller's `JoinSource` may poison this lock. The writer's state is valid nevertheless, because it
+        // changes only after the source has been read.
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -194,14 +195,14 @@ impl<M: Medium> Core<M> {
         change(writer)
     }
 
-    /// Makes this handle the writer, on a medium that may be changed.
+    /// Makes this handle the writer; `frame` is open for writing.
     fn take_over(&self, frame: Arc<Frame<M>>) -> Result<Writer<M>> {
         let (view, region, tail) = View::load(&frame, frame.root()?)?;
         self.begun(Arc::new(view), region, &tail).map(|(writer, _)| writer)
     }
 
-    /// Makes changes durable, then visible; returns the number of pairs that were added or removed. If it fails, some
-    /// of the changes may have been made.
+    /// Makes changes durable, then visible; returns the number of pairs that were added or removed. If the call fails,
+    /// a prefix of `changes` may have been made.
     pub(super) fn change(&self, changes: &[Change]) -> Result<u64> {
         self.with_writer(|writer| {
             self.change_with(writer, changes, |view, change| view.effect(change))
@@ -234,7 +235,7 @@ impl<M: Medium> Core<M> {
         })
     }
 
-    /// Makes changes. `effect` returns the effect of each.
+    /// Makes changes, window by window. `effect` returns the effect of a change on the present state.
     fn change_with(
         &self,
         writer: &mut Writer<M>,
@@ -297,16 +298,15 @@ impl<M: Medium> Core<M> {
         writer.clearing = Clearing::begin(old, old_log, self.threads());
     }
 
-    /// Returns when all written data is durable. Every change is durable when its call returns, so this waits for
-    /// nothing.
+    /// Returns an error if a sync has failed. Every change is durable when its call returns, so nothing else remains.
     pub(super) fn sync(&self) -> Result<()> {
         let view = self.view();
         view.frame.storage.try_fence()?;
         sound(&view.frame.storage)
     }
 
-    /// Runs `copy` with the present generation; returns how long changes through this handle waited. A handle that has
-    /// changed nothing first looks for the present generation, because another handle may have merged.
+    /// Runs `copy` with the present generation. Also returns the time during which changes through this handle waited.
+    /// A handle that is not the writer first loads the present generation, because another handle may have merged.
     pub(super) fn with_present<T>(
         &self,
         copy: impl FnOnce(&View<M>) -> Result<T>,
@@ -335,8 +335,8 @@ impl<M: Medium> Core<M> {
 }
 
 impl<M: Medium> Writer<M> {
-    /// Makes at most a window of changes. The effect of a change must not depend on the others; that of an insertion
-    /// never does. Changes without effect are skipped.
+    /// Makes at most a window of changes. The effect of a change must not depend on the others in the window;
+    /// insertions never depend on others. Changes without effect are skipped.
     fn change(
         &mut self,
         changes: &[Change],
@@ -373,7 +373,8 @@ impl<M: Medium> Writer<M> {
 
 /// Frees the files of an incomplete next generation if `made` is an error.
 fn cleaned_up<M: Medium, T>(present: &View<M>, made: Result<T>) -> Result<T> {
-    // If the medium is poisoned, the root words may name the generation. The next opening then cleans up.
+    // If the medium is poisoned, the root words may name the new generation already. The next opening then discards the
+    // files of the other generation.
     if made.is_err() && present.frame.storage.check_writable().is_ok() {
         let _ = present.discard_others();
     }
@@ -384,7 +385,7 @@ impl<M: Medium> Drop for Core<M> {
     fn drop(&mut self) {
         let writer = self.writer.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(Writer { view, log, clearing }) = writer {
-            // Waits for the thread, which holds the medium and so the directory's lock.
+            // This waits for the freeing thread, which holds the medium and thereby the directory's lock.
             drop(clearing);
             let Frame { storage, table, .. } = &*view.frame;
             if storage.check_writable().is_ok() {

@@ -1,9 +1,9 @@
 //! The delta store in DRAM: pairs that were added to a generation and pairs that were removed from it, found by key.
 //!
-//! An entry adds a pair, hides one pair of the base, or hides all pairs of a key in the base. The order of a key's
-//! entries does not matter: removing a pair that an entry added kills that entry, and hiding a whole key kills the
-//! entries that hide single pairs. So a key has the pairs of the base that are not hidden, and those that living
-//! entries add. Entries of keys with equal hash bits form a chain.
+//! An entry adds a pair, hides one pair of the base, or hides all pairs of a key in the base. A key's pairs are those
+//! of the base that no entry hides, and those that entries add. An entry becomes dead, that is, loses its effect, when
+//! the pair that it added is removed, or when all pairs of its key are removed. The order of a key's entries therefore
+//! does not matter. Entries of keys with equal hash bits form a chain.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
@@ -37,7 +37,7 @@ impl Change {
         matches!(self, Self::RemovePair(mine, _) if mine == key)
     }
 
-    /// The payload; 0 for [`Change::Remove`].
+    /// Returns the payload; 0 for [`Change::Remove`].
     pub(super) fn payload(self) -> u64 {
         match self {
             Self::Insert(_, payload) | Self::RemovePair(_, payload) => payload,
@@ -84,7 +84,7 @@ pub(super) struct Delta {
 /// The content of the delta store for one key.
 #[derive(Default)]
 pub(super) struct KeyDelta {
-    /// Number of pairs in the base, if all of them are hidden.
+    /// Number of the key's pairs in the base if an entry hides all of them; otherwise `None`.
     pub(super) hides_all: Option<u64>,
     /// Number of hidden pairs of the base, by payload.
     pub(super) hidden: HashMap<u64, u64>,
@@ -92,7 +92,8 @@ pub(super) struct KeyDelta {
 }
 
 impl KeyDelta {
-    /// Returns whether a pair of the base is visible. Each hidden pair is hidden only once.
+    /// Returns whether a pair of the base is visible. Must be called once for each of the key's pairs: every call that
+    /// returns `false` for a hidden payload uses up one of the entries that hide it.
     pub(super) fn shows(&mut self, payload: u64) -> bool {
         if self.hides_all.is_some() {
             return false;
@@ -120,7 +121,7 @@ pub(super) enum PayloadDelta {
 
 impl Delta {
     fn head(&self, hash: u64) -> usize {
-        // Any bits of the hash are equally good.
+        // The choice of these hash bits is arbitrary.
         (hash >> 20) as usize & (self.heads.len() - 1)
     }
 
@@ -244,12 +245,12 @@ impl Delta {
                 None => self.push(hash, key, payload, Effect::Hide),
             }
         }
-        // Dead entries leave the chain.
+        // This call kills nothing; it unlinks the dead entries from the chain.
         self.kill(hash, usize::MAX, |_| false);
     }
 
-    /// Kills at most `most` entries and returns their number. Dead entries leave the chain, so that inserting and
-    /// removing a key repeatedly does not make it longer.
+    /// Makes at most `most` entries dead and returns their number. Unlinks the dead entries that it passes, so that
+    /// inserting and removing a key repeatedly does not lengthen the chain.
     fn kill(&mut self, hash: u64, most: usize, which: impl Fn(&Entry) -> bool) -> usize {
         if self.heads.is_empty() {
             return 0;
@@ -324,8 +325,8 @@ impl DeltaFilter {
     }
 
     pub(super) fn set(&self, hash: u64) {
-        // Relaxed, and no read-modify-write: only the holder of the store's lock sets bits, before it adds the entry. A
-        // thread that has synchronized with the call that added the entry sees the bits as well.
+        // Relaxed, and no read-modify-write: only the holder of the delta store's lock sets bits. It sets them before
+        // it adds the entry, so a thread that has synchronized with the addition sees the bits as well.
         let word = self.word(hash);
         word.store(word.load(Relaxed) | Self::bits(hash), Relaxed);
     }
@@ -346,7 +347,7 @@ mod tests {
     use super::*;
     use crate::base::hash::HashKind;
 
-    /// The length of a chain determines the time of changes and reads of a key.
+    /// Dead entries must be unlinked, because the time of reads and changes grows with the length of the chain.
     #[test]
     fn the_dead_leave_their_chain() {
         let hash = Hash::new(HashKind::Strong, [1, 2]);

@@ -80,7 +80,8 @@ impl<B: AsRef<[u8]> + Sync, H: Fn(&[u8]) -> u64 + Sync> JoinSource for Hashes<'_
 
 impl<K: Word> JoinOptions<K> {
     /// Builds an index whose keys are bytes. It stores their hashes; `hash` must return the same hashes in every
-    /// process. `verify` returns whether the row of a payload has a key. See [`HashedJoinIndex`] for an example.
+    /// process. `verify` returns whether the row with the given payload has the given key. See [`HashedJoinIndex`] for
+    /// an example.
     ///
     /// # Errors
     /// As [`build`](Self::build).
@@ -121,7 +122,8 @@ impl<K: Word> JoinOptions<K> {
     /// No other program may write to its files while it is open; see [`open`](Self::open).
     ///
     /// # Errors
-    /// As [`open`](Self::open); [`Error::InvalidOption`](crate::Error::InvalidOption) if `hash` is another function.
+    /// As [`open`](Self::open); [`Error::InvalidOption`](crate::Error::InvalidOption) if `hash` differs from the
+    /// function of the build.
     pub fn open_with_hash<H, V>(
         &self,
         path: impl AsRef<Path>,
@@ -269,8 +271,8 @@ where
         self.index.insert(self.key(key), payload)
     }
 
-    /// Removes all pairs of a key, as [`JoinIndex::remove`] does. If another key has the same hash, the pairs are
-    /// removed one by one, and a crash may leave some of them.
+    /// Removes all pairs of a key, as [`JoinIndex::remove`] does. If another key has the same hash, each pair is
+    /// removed by a log record of its own; after a crash during the call, some of the pairs may still be present.
     ///
     /// # Errors
     /// As [`JoinIndex::insert`].
@@ -309,7 +311,7 @@ where
         self.index.is_empty()
     }
 
-    /// Returns the index of the hashes, for all other operations.
+    /// Returns the underlying index, whose keys are the hashes, for all other operations.
     pub fn hashes(&self) -> &JoinIndex<KeyHash> {
         &self.index
     }

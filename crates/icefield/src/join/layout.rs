@@ -1,5 +1,5 @@
-//! The layout of an index: the files of a generation, the lines of its groups, the words that name the present
-//! generation.
+//! The layout of an index: the files of a generation, the lines of its groups, and the root words, which name the
+//! present generation.
 
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -41,14 +41,15 @@ const _: () =
 const _: () = assert!(8 + BUCKETS + FILTER_WORDS * 8 == GROUP_BYTES as usize);
 const _: () = assert!(size_of::<Line>() as u64 == GROUP_BYTES);
 
-/// The word of a group's line with the number of its first record, and [`WIDE`].
+/// The index of the word with the number of the group's first record and the bit [`WIDE`].
 pub(super) const FIRST_WORD: usize = 0;
-/// The first word of a group's line with the ends of its buckets; in a wide group, its number among the wide groups.
+/// The index of the first of the two words with the ends of the group's buckets, one byte each. In a wide group, this
+/// word is the group's number among the wide groups instead.
 pub(super) const ENDS_WORD: usize = 1;
-/// The first word of a group's filter.
+/// The index of the first word of a group's filter.
 pub(super) const FILTER_WORD: usize = 3;
-/// Set if the group's ends are in the wide area. The highest byte of the word stays zero: it is read as the end of the
-/// bucket before the first.
+/// The bit that is set if the ends of the group's buckets are in the wide area. The highest byte of the word stays
+/// zero, because it is read as the beginning of bucket 0.
 pub(super) const WIDE: u64 = 1 << 48;
 /// The bits of the first record's number.
 pub(super) const FIRST_MASK: u64 = MAX_RECORDS - 1;
@@ -62,19 +63,19 @@ unsafe impl Overlay for Record {}
 
 impl Record {
     pub(super) fn load(&self, storage: &impl Medium) -> [u64; 2] {
-        // Relaxed: the record was complete before this thread could learn of it.
+        // Relaxed: the store of the record happens before the load, by E1 or by the end of the build's threads.
         [self.0[0].load(storage, Relaxed), self.0[1].load(storage, Relaxed)]
     }
 
     pub(super) fn store(&self, storage: &impl Medium, pair: [u64; 2]) {
         for (cell, word) in self.0.iter().zip(pair) {
-            // Relaxed: the record is not used before it is sealed.
+            // Relaxed: no probe reads the record before the generation is sealed and published.
             cell.store(storage, word, Relaxed);
         }
     }
 }
 
-/// Returns the bit that a hash sets in a word of the filter; it sets one bit in each word.
+/// Returns the bit that a hash sets in word `word` of the filter. A hash sets one bit in each word.
 #[inline(always)]
 pub(super) fn filter_bit(hash: u64, word: usize) -> u32 {
     (hash >> (4 + 6 * word)) as u32 & 63
@@ -86,15 +87,15 @@ pub(super) fn bucket_of(hash: u64) -> usize {
     hash as usize & (BUCKETS - 1)
 }
 
-/// Returns which of `count` equal shares of the hash range a hash is in. Shares nest: with `count = a * b`, the result
-/// divided by `b` is the share among `a`.
+/// Returns which of `count` equal shares of the hash range contains a hash. Shares nest: with `count = a * b`, the
+/// result divided by `b` is the hash's share among `a` shares.
 #[inline(always)]
 pub(super) fn share_of(hash: u64, count: u64) -> u64 {
     ((u128::from(hash) * u128::from(count)) >> 64) as u64
 }
 
-/// The sizes of the areas of a generation's file. They follow one another: header, groups, records, wide groups,
-/// checksums of the blocks before.
+/// The sizes of the areas of a generation's file. The areas follow one another: header, groups, records, wide groups,
+/// and the checksums of all blocks before the checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     pub(super) records: u64,
@@ -136,7 +137,7 @@ impl Layout {
         self.sums_at() + self.sums_bytes()
     }
 
-    /// Returns whether the numbers are plausible. If they are, nothing computed from them overflows.
+    /// Returns whether the sizes are within their limits. If they are, no offset computed from them overflows.
     fn is_possible(&self) -> bool {
         self.records < MAX_RECORDS
             && (1..MAX_RECORDS).contains(&self.groups)
@@ -158,7 +159,7 @@ pub(super) struct Header {
     wide: Cell64,
     /// The checksum of the area of checksums.
     sums_sum: Cell64,
-    /// The checksum of the words before.
+    /// The checksum of the header's words above.
     sum: Cell64,
     rest: [Cell64; (BLOCK_BYTES / 8 - 9) as usize],
 }
@@ -189,8 +190,8 @@ impl Sealed {
         words_sum(sums, &self.words())
     }
 
-    /// Writes and flushes the header of a file. The other blocks are durable, or flushed by this thread. This thread's
-    /// next fence makes all of them durable (P3), before the root words name the file.
+    /// Writes and flushes the header of a file. The other blocks must be durable, or flushed by this thread. This
+    /// thread's next fence (P3) then makes the whole file durable; it must come before the root words name the file.
     pub(super) fn write(&self, storage: &impl Medium, region: &Region, sums: &Hash) -> Result<()> {
         let header = region.at::<Header>(0).ok_or_else(|| short(storage, region))?;
         let [magic, generation, first, second, records, groups, wide, sums_sum] = self.words();
@@ -250,7 +251,7 @@ impl Sealed {
         Ok(sealed)
     }
 
-    /// Returns the offset of the first word of the header's block that should be zero and is not.
+    /// Returns the offset of the first nonzero word after the header in its block.
     pub(super) fn stray(storage: &impl Medium, region: &Region) -> Option<u64> {
         let header = region.at::<Header>(0)?;
         let at = header.rest.iter().position(|cell| cell.load(storage, Relaxed) != 0)?;
@@ -258,7 +259,7 @@ impl Sealed {
     }
 }
 
-/// The root words, which name the present generation. The region `table.ice` holds two copies, of a line each.
+/// The root words, which name the present generation. The region `table.ice` holds two copies of them, one line each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Root {
     /// The number of the generation. Its parity selects the files.
@@ -293,7 +294,7 @@ impl Root {
             }
             // Release: nothing relies on it; the checksum shows whether the words belong together.
             copy[7].store(storage, words_sum(sums, &words), Release);
-            // P4, commit point: from the first copy on, a crash leaves the new generation.
+            // P4, commit point: once the first copy is durable, the new generation is the present one after a crash.
             storage.try_persist(copy)?;
         }
         Ok(())
@@ -321,8 +322,8 @@ impl Root {
         })
     }
 
-    /// Returns whether both copies are whole and equal. They differ only after a crash between their writes, or if
-    /// damaged.
+    /// Returns whether both copies are valid and equal. They are not if a crash happened between their writes, or if
+    /// one is damaged.
     pub(super) fn is_settled(storage: &impl Medium, table: &Region, sums: &Hash) -> Result<bool> {
         let [first, second] = Self::copies(storage, table, sums)?;
         Ok(first.is_some() && first == second)
@@ -338,16 +339,16 @@ impl Root {
     }
 }
 
-/// The place of the watermark: the number of delta records. It is stored when they are durable, and never flushed. So
-/// it is never too high, and it is exact unless the power fails.
+/// The offset of the watermark: the number of delta records. It is stored after the records are durable, and not
+/// flushed. So it is never too high, and is exact unless the power fails.
 const WATERMARK: u64 = ROOT_COPIES[1] + 64;
-/// Bits of the number. The bits above contain a part of a checksum.
+/// Number of bits of the watermark that hold the number. The upper bits hold a part of a checksum.
 const WATERMARK_BITS: u32 = 40;
 
 /// The content of the watermark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Watermark {
-    /// This number of delta records has been durable.
+    /// The number of delta records that are known to have become durable.
     Records(u64),
     /// A word that this generation cannot have stored.
     Odd,
@@ -373,11 +374,12 @@ pub(super) fn set_watermark(
     Ok(())
 }
 
-/// Resets the watermark before another generation is named. The fence also makes that generation's header durable.
+/// Resets the watermark before the root words name another generation. The fence also makes the flushed blocks of that
+/// generation durable.
 pub(super) fn reset_watermark(storage: &impl Medium, table: &Region) -> Result<()> {
     let cell = table.at::<Cell64>(WATERMARK).ok_or_else(|| short(storage, table))?;
     cell.store(storage, 0, Relaxed);
-    // P3: the generation's header is durable, and its log has no records.
+    // P3: the other generation's file and the watermark of 0 are durable before the root words name that generation.
     storage.try_persist(cell)
 }
 
@@ -416,7 +418,7 @@ pub(super) fn short(storage: &impl Medium, region: &Region) -> Error {
     region.fault(storage, region.len(), detail)
 }
 
-/// Returns records of plain words as bytes, in the form in which cells hold them.
+/// Returns the bytes of arrays of words, in the byte order of the cells on the medium.
 pub(super) fn as_bytes<const N: usize>(records: &[[u64; N]]) -> &[u8] {
     // SAFETY: words have no padding, and every byte is a valid `u8`.
     unsafe { std::slice::from_raw_parts(records.as_ptr().cast(), size_of_val(records)) }
@@ -435,7 +437,7 @@ mod tests {
         }
     }
 
-    /// `Isa::has_bits` is made for this layout.
+    /// `Isa::has_bits` hard-codes this layout.
     #[test]
     fn the_bits_that_probes_ask_for_are_those_of_the_filter() {
         use crate::base::group::{Generic, Isa};

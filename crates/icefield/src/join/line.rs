@@ -7,7 +7,7 @@ use crate::base::group::Isa;
 use crate::storage::cell::Overlay;
 use crate::storage::{Cell64, Medium};
 
-/// A line of eight durable words, which can be searched all at once.
+/// A line of eight durable words. Vector instructions search all of them at once.
 #[repr(C, align(64))]
 pub(super) struct Line([Cell64; 8]);
 
@@ -29,8 +29,8 @@ impl Line {
         self.0[word & 7].store(storage, value, order);
     }
 
-    /// Compares words 0, 2, 4 and 6 with `key`. Bit `i` of the result is set if word `i` is equal; odd bits are
-    /// undefined. Each word is loaded once.
+    /// Compares words 0, 2, 4 and 6 with `key`. Bit `i` of the result is set if word `i` is equal to `key`; odd bits
+    /// are undefined. Each word is loaded at most once.
     #[inline(always)]
     #[track_caller]
     pub(super) fn find_keys(&self, storage: &impl Medium, isa: impl Isa, key: u64) -> u32 {

@@ -1,9 +1,10 @@
 //! The delta log: the changes of a generation, in the order in which they were made. It makes the delta store durable.
 //!
-//! A record is four words: key, payload, kind, and a checksum over these, the record's number and the generation. A
-//! record counts if its checksum fits and no earlier record is missing. The kind's word also contains the number of
-//! earlier records that the same fence persisted. Any of those may be missing after a crash, so a gap among them is the
-//! end of the log. A gap is damage if a later record proves that the missing record had been durable.
+//! A record is four words: key, payload, kind, and a checksum of these words, the record's number and the generation. A
+//! record counts if its checksum is right and no earlier record is missing. The kind's word also contains the number of
+//! earlier records that were to be persisted by the same fence. After a crash before this fence, any of those records
+//! may be missing, so the log ends at the first missing one. But if a valid later record belongs to a later fence, the
+//! missing record had been durable, and its loss is damage.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
@@ -24,7 +25,7 @@ const GROWTH: (u64, u64) = (4096, 16 << 20);
 const INSERT: u64 = 1;
 const REMOVE: u64 = 2;
 const REMOVE_PAIR: u64 = 3;
-/// The lowest bit, in the kind's word, of the number of earlier records that were persisted with this one.
+/// Position in the kind's word of the number of earlier records that the same fence persists.
 const BACK_SHIFT: u32 = 8;
 
 /// A record on the medium.
@@ -42,7 +43,7 @@ pub(super) struct Log {
 pub(super) struct Tail {
     /// Number of records.
     pub(super) records: u64,
-    /// Number of nonzero words behind the records, which a crash has left.
+    /// Number of nonzero words after the last record. A crash may leave them.
     pub(super) stray: u64,
 }
 
@@ -68,7 +69,8 @@ fn sum_of(sums: &Hash, words: [u64; 3], number: u64, generation: u64) -> u64 {
     words_sum(sums, &[key, payload, kind, number, generation])
 }
 
-/// Returns record `number` if it is whole, with the number of earlier records that were persisted with it.
+/// Returns the change of record `number`, and the number of earlier records that the same fence persisted. Returns
+/// `None` if the record is missing or damaged.
 fn read(
     storage: &impl Medium,
     sums: &Hash,
@@ -96,7 +98,7 @@ fn slots<'r>(storage: &impl Medium, region: &'r Region) -> Result<&'r [Slot]> {
     region.slice_at(0, count as usize).ok_or_else(|| short(storage, region))
 }
 
-/// Calls `visit` with the changes of a log, oldest first. Fewer than `expected` records are an error.
+/// Calls `visit` with the changes of a log, oldest first. Returns an error if there are fewer than `expected` records.
 pub(super) fn replay(
     storage: &impl Medium,
     region: &Region,
@@ -111,7 +113,7 @@ pub(super) fn replay(
         if let Some((change, _)) = read(storage, sums, slot, records, generation) {
             visit(change)?;
         } else if let Some(later) = witness(storage, slots, sums, generation, records) {
-            // A concurrent writer may have written the record after this thread looked; then it is there now.
+            // A concurrent writer may have written the record after this thread's first read of it.
             if read(storage, sums, slot, records, generation).is_some() {
                 continue;
             }
@@ -132,8 +134,9 @@ pub(super) fn replay(
     Ok(Tail { records, stray })
 }
 
-/// Calls `visit` with the whole changes of a log, oldest first, including those behind damaged ones. Returns the
-/// numbers of the missing records: those below `expected`, and those that had been durable before a later one.
+/// Calls `visit` with the intact changes of a log, oldest first, including those after damaged ones. Returns the
+/// numbers of the missing records: those below `expected`, and those that an intact later record proves to have been
+/// durable.
 pub(super) fn rescue(
     storage: &impl Medium,
     region: &Region,
@@ -166,7 +169,7 @@ pub(super) fn rescue(
     Ok(missing)
 }
 
-/// Returns the number of a record that was begun after the missing one had become durable.
+/// Returns the number of an intact record that was written after record `missing` had become durable, if there is one.
 fn witness(
     storage: &impl Medium,
     slots: &[Slot],
@@ -183,7 +186,7 @@ fn witness(
 }
 
 impl Log {
-    /// Resumes the log of a generation after the given records. Removes words that a crash has left behind them.
+    /// Resumes the log of a generation after the records of `tail`. Clears the nonzero words after them.
     pub(super) fn resume(
         storage: &impl Medium,
         region: Region,
@@ -196,7 +199,8 @@ impl Log {
                 cell.store(storage, 0, Relaxed);
             }
             storage.flush(rest.as_ptr().cast(), size_of_val(rest));
-            // P5: the zeros are durable, so that no record of a lost window can follow a future record.
+            // P5: the zeros are durable before a record is appended. Otherwise a record of a lost window might still
+            // lie after the appended one and count.
             storage.try_fence()?;
         }
         Ok(Self { region, generation, tail: tail.records })
@@ -233,7 +237,7 @@ impl Log {
             }
         }
         storage.flush(slots.as_ptr().cast(), size_of_val(slots));
-        // P1, commit point: from here on a crash keeps the changes.
+        // P1, commit point: after this fence, the changes survive a crash.
         storage.try_fence()?;
         self.tail = last as u64;
         Ok(())

@@ -1,9 +1,9 @@
 //! Merging: making the next generation from the present one and its delta store.
 //!
-//! With few changes, a merge goes group by group. The number of groups stays the same, so that no old key is hashed,
-//! scattered or sorted: records are copied in the order in which they lie, with the changes of each group among them.
-//! With many changes, or if the groups would no longer suit their records, the index is rebuilt. In both cases the old
-//! generation stays unchanged until the root words name the new one.
+//! With few changes, a merge goes group by group. The number of groups stays the same, so old keys need not be hashed,
+//! scattered or sorted: the records of each group are copied in their order, and the group's changes are applied to the
+//! copy. With many changes, or if the number of groups no longer suits the number of records, the index is rebuilt. In
+//! both cases the old generation stays unchanged until the root words name the new one.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -42,9 +42,9 @@ const VERIFIED_BLOCKS: u64 = 256;
 pub enum MergeKind {
     /// There was nothing to merge.
     Nothing,
-    /// Group by group: old records were copied, with the changes among them.
+    /// Group by group: the old records of each group were copied, and its changes applied to the copy.
     PerBucket,
-    /// By rebuilding the index from old pairs and changes.
+    /// The index was built anew from the old pairs and the changes.
     Rebuild,
 }
 
@@ -76,22 +76,22 @@ pub struct MergeReport {
     pub time: Duration,
 }
 
-/// A generation into which changes are merged.
+/// The old generation of a merge, and the changes to apply to its records.
 pub(super) struct Merged<'a, M> {
     pub(super) view: &'a View<M>,
     pub(super) areas: Areas<'a>,
 }
 
-/// The pairs of a generation and its changes, as a source.
+/// The pairs of a generation with its changes applied, as the source of a build.
 struct Pairs<'a, M> {
     merged: Merged<'a, M>,
     placed: Vec<Placed>,
 }
 
-/// The result of merging one group. The bounds of its buckets are counted from its first record.
+/// The result of merging one group.
 pub(super) struct GroupOut {
     pub(super) bounds: [u64; WIDE_WORDS],
-    /// The range of its old records in the base.
+    /// The range of the group's records in the old base.
     pub(super) old: Range<u64>,
     /// `true` if pairs of the base were left out.
     pub(super) lost: bool,
@@ -107,7 +107,7 @@ impl<'a, M: Medium> Merged<'a, M> {
         line.ok_or_else(|| self.base().impossible(&self.view.frame.storage, group))
     }
 
-    /// Returns where the records of the groups before this one end.
+    /// Returns the end of the previous group's records; 0 for the first group.
     fn end_before(&self, group: u64) -> Result<u64> {
         let Some(before) = group.checked_sub(1) else { return Ok(0) };
         let storage = &self.view.frame.storage;
@@ -115,7 +115,7 @@ impl<'a, M: Medium> Merged<'a, M> {
         if extent.bad { Err(self.base().impossible(storage, before)) } else { Ok(extent.end) }
     }
 
-    /// Appends the records of a group to `out`, with `changes`, all of which belong to this group.
+    /// Appends the records of a group to `out`, after applying `changes`, all of which belong to this group.
     pub(super) fn group(
         &self,
         group: u64,
@@ -130,7 +130,7 @@ impl<'a, M: Medium> Merged<'a, M> {
         let mut changes = changes;
         for bucket in 0..BUCKETS {
             let extent = self.areas.extent(storage, line, bucket);
-            // Buckets that overlap would yield more pairs than there are.
+            // Buckets must be contiguous: pairs in overlapping buckets would be copied twice.
             if extent.bad || extent.start != done.old.end {
                 return Err(self.base().impossible(storage, group));
             }
@@ -222,7 +222,7 @@ impl<M: Medium> JoinSource for Pairs<'_, M> {
 }
 
 impl<M: Medium> View<M> {
-    /// Calls `show` with all pairs, of the base and of the delta store, in undefined order.
+    /// Calls `show` with all visible pairs of the base and of the delta store, in undefined order.
     #[expect(clippy::type_complexity, reason = "what `JoinSource::read` takes")]
     pub(super) fn for_each(
         &self,
@@ -236,7 +236,7 @@ impl<M: Medium> View<M> {
         Ok(Pairs { merged, placed: self.placed(self.base.layout().groups) })
     }
 
-    /// Returns an error unless the whole base is as it was sealed.
+    /// Returns an error unless the checksums of all blocks of the base are right.
     pub(super) fn verify_all(&self, threads: usize) -> Result<()> {
         let tasks = self.verification()?;
         let blocks = self.base.layout().blocks() as usize;
@@ -253,7 +253,7 @@ impl<M: Medium> View<M> {
         Ok(Tasks::new(self.base.layout().blocks().div_ceil(VERIFIED_BLOCKS) as usize))
     }
 
-    /// Verifies blocks until no task is left. Returns an error if a block is not as it was sealed.
+    /// Verifies blocks until no task is left. Returns an error if the checksum of a block is wrong.
     pub(super) fn verify_some(&self, tasks: &Tasks) -> Result<()> {
         let Frame { storage, sums, .. } = &*self.frame;
         while let Some(task) = tasks.take() {
@@ -279,7 +279,8 @@ impl<M: Medium> View<M> {
         }
     }
 
-    /// Makes the next generation from this one and its changes. This one is kept, and must not be changed meanwhile.
+    /// Makes the next generation from this one and its changes. This generation is kept, and its delta store must not
+    /// change during the call.
     pub(super) fn merge(&self, threads: usize) -> Result<(MergeKind, Next<M>)> {
         let layout = self.base.layout();
         let site = self.site(threads);
@@ -287,7 +288,7 @@ impl<M: Medium> View<M> {
         if merges_by_group(self.bits, layout.groups, records, self.living()) {
             return Ok((MergeKind::PerBucket, self.next(self.by_group(&site)?)?));
         }
-        // A damaged base must not get checksums that fit.
+        // The base is verified first: otherwise damaged records would get valid checksums in the new generation.
         self.verify_all(threads)?;
         Ok((MergeKind::Rebuild, self.next(site.build(&self.pairs()?)?)?))
     }
@@ -303,7 +304,8 @@ impl<M: Medium> View<M> {
         self.next(site.build(source)?)
     }
 
-    /// Prepares the view and the log of the generation of `root` before naming it, because after that nothing may fail.
+    /// Publishes the generation of `root`. Prepares its view and its log first, because no step may fail once the root
+    /// words name the generation.
     fn next(&self, root: Root) -> Result<Next<M>> {
         let Frame { storage, table, sums, limit, .. } = &*self.frame;
         storage.discard_region(DELTAS[root.slot()])?;
@@ -323,7 +325,7 @@ impl<M: Medium> View<M> {
     }
 }
 
-/// A generation that has just been named.
+/// The generation that the root words have just been set to, with its new log.
 pub(super) struct Next<M> {
     pub(super) view: Arc<View<M>>,
     pub(super) log: Log,

@@ -5,31 +5,32 @@
 //!
 //! Strengths: probing for many keys at once, whether few or many of them are present; opening, which maps the base
 //! without reading it; sharing, as any number of processes map the same pages; space, 18.3 bytes a pair. Weaknesses:
-//! single changes, which are kept in a delta store until they are merged, and a merge writes the whole index; single
-//! lookups, which cannot profit from the ring (a Dash table reads one line less). Nothing is changed in place and
-//! checksums cover everything, so the design supports `Durability::Disk`.
+//! single changes, because a delta store keeps them until a merge, which writes the whole index; single lookups, whose
+//! cache misses cannot overlap with those of other keys (a Dash table reads one line less). Nothing is changed in place
+//! and checksums cover everything, so the design supports `Durability::Disk`.
 //!
 //! # 2. Origin
 //!
 //! Each item names the section of the paper and our file, then the differences and their reasons.
 //!
-//! - §3 bitmap in DRAM (`layout`): here on the medium and mapped, in the line that also contains the bounds of the
-//!   buckets, so that a key that passes reads no other line for the bounds. It is a blocked Bloom filter: each key sets
-//!   five of 320 bits. (The paper sets one of a bucket's 64 bits, which lets 12 % of absent keys pass at 8 bits a key;
-//!   here 0.6 % pass at 11 bits a key.)
+//! - §3 bitmap in DRAM (`layout`): here a filter on the medium, mapped into memory. It lies in the line that also
+//!   contains the bounds of the buckets, so that a probe for a key that passes reads no other line for the bounds. It
+//!   is a blocked Bloom filter: each key sets five of 320 bits. (The paper sets one of a bucket's 64 bits, which lets
+//!   12 % of absent keys pass at 8 bits a key; here 0.6 % pass at 11 bits a key.)
 //! - §4.1 build, Algorithm 1 (`build`): the first pass counts shares of the hash range, not buckets, so that no thread
 //!   needs its own counters for all buckets, and no counter is atomic. The second pass scatters pairs to shares, which
-//!   are then sorted into buckets one by one in a cache. Each thread persists the keys and payloads that it has
-//!   written, when a piece is complete. Records begin at a block; buckets are packed back to back. There are no
-//!   validity bits: a generation is either sealed or not.
-//! - §4.2 probe, Algorithms 2 and 3 (`probe`): a probe reads the base *and* the delta store, because duplicates count.
-//!   It finds all pairs (M:N), with payloads. SIMD compares two lines at a time, records interleaved with payloads.
-//!   Keys that pass the filter are queued without a branch. The filter is bypassed while most keys pass.
+//!   are then sorted into buckets one by one in a cache. Each thread persists the records of a share when it has
+//!   completed the share. The area of records begins at a block; buckets are packed back to back. There are no validity
+//!   bits: a generation is either sealed or not.
+//! - §4.2 probe, Algorithms 2 and 3 (`probe`): a probe reads the base *and* the delta store, because both may contain
+//!   pairs of a key. It finds all pairs (M:N), with payloads. SIMD compares two lines at a time, in which keys
+//!   alternate with payloads. Keys that pass the filter are queued without a branch. The filter is bypassed while most
+//!   keys pass.
 //! - §4.3 delta store (`delta`, `log`): logged, and so as durable as the base; it supports removals; its size is
 //!   bounded.
-//! - §4.3 merge, Algorithm 4 (`merge`): into a next generation, never in place (the paper appends at the *new* size,
-//!   and switches bucket pointers before their arrays are persistent). By group or by a rebuild, whichever costs less
-//!   by the model in `plan`.
+//! - §4.3 merge, Algorithm 4 (`merge`): writes a next generation, never in place (the paper appends at the *new* size,
+//!   and switches bucket pointers before their arrays are persistent). Goes group by group or rebuilds the index,
+//!   whichever costs less by the model in `plan`.
 //!
 //! # 3. Layout
 //!
@@ -57,15 +58,16 @@
 //! - I3 Buckets are contiguous, from the first record to the last.
 //! - I4 A record is in the group and bucket of its key's hash, and the key passes the group's filter.
 //! - I5 The delta log has no gap, and zeros follow it; the number of pairs is the number that the index reports.
-//! - I6 Once a generation is sealed, its files are never written again, except the end of its log.
+//! - I6 Once a generation is sealed, its base is never written again; its log is only appended to.
 //!
 //! # 5. Operations
 //!
-//! The linearization points. *probe* of a key: if the delta store's filter contains the key, the lookup in the delta
-//! store, under its lock; otherwise the load of the generation, or of the delta store's filter. *insert*, *remove*: the
-//! change of the delta store, under its lock, after the log record is durable; a batch changes it window by window.
-//! *merge*: none, as it changes nothing that is visible. A probe uses one generation from its beginning to its end: it
-//! sees every change that returned before the probe began, and may see a concurrent one.
+//! The linearization points are these. *probe* of a key: if the delta store's filter contains the key, the lookup in
+//! the delta store, under its lock; otherwise the load of the generation, or of the delta store's filter. *insert*,
+//! *remove*: the change of the delta store, under its lock, after the log record is durable; a batch changes it window
+//! by window. *merge*: none, as a merge does not change the visible pairs. A probe uses one generation from its
+//! beginning to its end: it sees every change whose call returned before the probe began, and may see a concurrent
+//! change.
 //!
 //! # 6. Ordering
 //!
@@ -86,24 +88,25 @@
 //! | **P4** root words, first copy | the next generation is the present one | the present generation, with its log |
 //! | P5 zeros behind the log | records may be appended | words of a lost window, which the next writer removes |
 //!
-//! The checksum of a log record covers the generation and the record's number, and the record stores which records were
-//! persisted with it. So a record of another log is not mistaken for one of this log, and a gap that a crash cannot
-//! have left is reported as damage. The watermark is a word that is stored, but not flushed, when records are durable;
-//! it distinguishes damage of the last records from a crash, except after a power cut. The word of a clean close
-//! contains the number of records and does the same; if that word is damaged, no nonzero word may follow the log. The
+//! The checksum of a log record covers the generation and the record's number, so a record of another log is not
+//! mistaken for one of this log. The record also stores how many earlier records the same fence persisted, so a gap
+//! that a crash cannot have left is reported as damage. The watermark is stored, but not flushed, when records are
+//! durable: if fewer records than it counts are found, the last ones are damaged. After a power cut it may be too low,
+//! so damage of the last records looks like the effect of the crash. The superblock's word for a clean close also
+//! contains the number of records; if that word is damaged, nonzero words after the log are reported as damage. The
 //! files of the previous generation are removed after P4, at the latest by the next writer. Recovery can be repeated:
-//! it publishes the second copy, clears the words behind the log, and removes files.
+//! it publishes both copies of the root words again, clears the words after the log, and removes files.
 //!
 //! # 8. Progress
 //!
-//! Probes wait only for a delta store that is being changed at the moment; no lock is held while a caller's function
-//! runs. Changes exclude one another, and wait while a merge runs. Opening reads without a lock, concurrently with a
-//! writer in another process: files are removed but never reused, so mapped pages stay intact. Opening starts again if
-//! the root words have named another generation meanwhile. A backup beside a writer does the same, then copies the
-//! files that it has mapped (`copy`). A handle keeps its directory open, even if the path later names another one. A
-//! merge removes the names of the old files before it returns; a separate thread frees the pages of a large file, and a
-//! later merge, an insert on a full device, and closing the index wait for it. All loops are bounded by the number of
-//! records, or of a bucket's records.
+//! Probes wait only while a change holds the lock of the delta store; no lock is held while a probe's callback runs.
+//! Changes exclude one another, and wait while a merge runs. Opening reads without a lock, concurrently with a writer
+//! in another process: files are removed but never reused, so mapped pages stay intact. Opening starts again if the
+//! root words name another generation by the end. A backup through a handle that is not the writer opens the files in
+//! the same way, then copies them (`copy`). A handle keeps its directory open, even if the path later names another
+//! one. A merge removes the names of the old files before it returns; a separate thread frees the pages of a large
+//! file, and a later merge, an insert on a full device, and closing the index wait for it. All loops are bounded by the
+//! number of records, or of a bucket's records.
 //!
 //! # 9. Costs
 //!
@@ -222,7 +225,7 @@ pub struct JoinStats {
     pub bucket_sizes: Vec<u64>,
     /// Size of the base's file in bytes.
     pub file_bytes: u64,
-    /// DRAM used by the delta store, beside the mapping, in bytes.
+    /// DRAM used by the delta store, in bytes. The mapping of the base is not included.
     pub dram_bytes: u64,
     /// The medium.
     pub durability: Option<Durability>,

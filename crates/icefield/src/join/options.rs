@@ -65,7 +65,7 @@ impl Word for KeyHash {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Options also apply to openings, except those that the index itself determines:
+/// Options also apply when an index is opened, except those that were fixed when it was built:
 ///
 /// ```
 /// use icefield::{Durability, Error, JoinIndex};
@@ -92,7 +92,7 @@ pub struct JoinOptions<K> {
     hash: HashKind,
     hash_seed: Option<Seed>,
     faults: Option<Arc<FaultPlan>>,
-    /// The hash of fixed bytes by the caller's hash function, for keys that are hashes.
+    /// If the keys are hashes: the caller's hash of fixed bytes, by which an opening recognizes the hash function.
     token: Option<u64>,
     key: PhantomData<fn(&K)>,
 }
@@ -125,8 +125,8 @@ impl<K> Default for JoinOptions<K> {
 }
 
 impl<K: Word> JoinOptions<K> {
-    /// Sets what the index survives; see [`Durability`]. With `Disk`, a build syncs once for each piece that a thread
-    /// has finished.
+    /// Sets which failures the index survives; see [`Durability`]. With `Disk`, a build syncs twice for each share of
+    /// the pairs that a thread has completed.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
@@ -362,7 +362,7 @@ impl<K: Word> JoinOptions<K> {
         self.build_on_frame(storage, source)
     }
 
-    /// Opens the index on a medium, for changes as well.
+    /// Opens the index on a medium for reading and writing, and repairs what a crash has left.
     #[doc(hidden)]
     pub fn open_on<M: Medium>(&self, storage: M) -> Result<JoinIndex<K, M>> {
         let started = Instant::now();
@@ -480,7 +480,8 @@ impl<K: Word> JoinOptions<K> {
         let (uuid, limit, threads) = (identity.uuid, *limit, self.thread_count());
         let site = Site { storage, hash, sums, uuid, generation: 1, bits, threads, limit };
         let root: Root = site.build(source)?;
-        // P3 and P4 in one step: the directory is not an index before P0.
+        // The first fence of `publish` serves as P3 and P4. A crash between the two would be harmless, because the
+        // directory is not an index before P0.
         root.publish(storage, table, sums)?;
         let view = Arc::new(View::fresh(&frame, root)?);
         let region = log::region(storage, root.generation, limit)?;
@@ -511,8 +512,8 @@ impl<K: Word> JoinOptions<K> {
             let root = frame.root()?;
             let loaded = View::load(&frame, root);
             attempts += 1;
-            // Files are removed only after the root words name others. If they still name this generation, its files
-            // were there.
+            // Files are removed only after the root words name another generation. If the words still name this one,
+            // its files existed when they were opened.
             let present = frame.root()?.generation == root.generation;
             match loaded {
                 Ok((view, ..)) if present => {

@@ -6,13 +6,13 @@ use crate::base::hash::Hash;
 
 /// Number of groups of a share.
 pub(super) const SHARE_GROUPS: u64 = 1 << 12;
-/// Number of places in a share.
+/// Number of places in a share. Each bucket of each group is a place.
 const SHARE_PLACES: usize = SHARE_GROUPS as usize * BUCKETS;
 /// A share with less than one change per this number of places is sorted by comparisons; any other share by a counting
 /// sort over its places.
 const SPARSE: usize = 16;
 
-/// A living entry with its bucket.
+/// An entry of the delta store that is not dead, with its bucket.
 #[derive(Clone, Copy)]
 pub(super) struct Placed {
     /// The group's number times the buckets of a group, plus the bucket.

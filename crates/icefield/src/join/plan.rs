@@ -26,7 +26,7 @@ const RECORDS_UNFILTERED: u64 = 40;
 const GROWN: (u64, u64) = (3, 2);
 const SHRUNK: (u64, u64) = (1, 2);
 
-/// Number of records that justify another thread.
+/// Minimum number of records for each thread.
 pub(super) const RECORDS_PER_THREAD: usize = 1 << 15;
 
 /// The parameters of building a generation.
@@ -88,8 +88,8 @@ impl FilterBits {
         records.div_ceil(self.group_records()).max(1)
     }
 
-    /// Returns whether `groups` groups still suit `records` records: the filter is not too full and the file not too
-    /// empty.
+    /// Returns whether `groups` groups still suit `records` records: there are not so few that the filters are too
+    /// full, and not so many that lines waste space.
     pub(super) fn serves(self, groups: u64, records: u64) -> bool {
         let planned = self.groups(records);
         let too_few = planned * GROWN.1 > groups * GROWN.0;

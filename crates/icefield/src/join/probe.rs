@@ -1,11 +1,11 @@
-//! Probing reads one line for a key that is absent, and also the lines of its bucket for a key that may be present.
+//! Probing reads the line of a key's group and, if the key passes the group's filter, the lines of its bucket.
 //!
-//! Keys pass through a ring. Each key is hashed and the line of its group is prefetched. When the line has arrived, the
-//! filter is tested (all five words at once where the processor can), and a key that passes is recorded, without a
-//! branch that depends on the data. For a key that does not pass, nothing else is done. When eight keys have passed,
-//! the ends of their buckets are read from the same lines, and the lines of the buckets are prefetched. When enough
-//! keys wait for those lines, the oldest are compared, two lines at a time. So no step waits for memory, and neither
-//! hits nor misses cause mispredicted branches.
+//! Keys pass through a ring. Each key is hashed and the line of its group is prefetched. 64 keys later, when the line
+//! is probably in the cache, the filter is tested (all five words at once where the processor can), and a key that
+//! passes is recorded, without a branch that depends on the data. For a key that does not pass, nothing else is done.
+//! When eight keys have passed, the ends of their buckets are read from the same lines, and the lines of the buckets
+//! are prefetched. When enough keys wait for those lines, the oldest are compared, two lines at a time. So steps rarely
+//! wait for memory, and neither hits nor misses cause mispredicted branches.
 
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
@@ -28,12 +28,12 @@ use crate::types::Word;
 /// keys tested at a time.
 const RING: usize = 64;
 const BURST: usize = 8;
-/// Number of keys that have passed and whose buckets are located at a time.
+/// Number of passed keys whose buckets are located at a time.
 const OPENED: usize = 8;
 const PASSED: usize = OPENED + BURST;
 const _: () = assert!(PASSED.is_power_of_two() && OPENED >= BURST);
-/// `QUEUED`: number of keys that wait for the lines of their buckets. `COMPARED`: number of keys then compared at a
-/// time.
+/// `COMPARED`: number of keys that are compared at a time. `QUEUED`: number of keys that must still wait for the lines
+/// of their buckets after that, so that the prefetches have time to complete.
 const QUEUED: usize = 48;
 const COMPARED: usize = 8;
 const WAITING: usize = 64;
@@ -491,7 +491,8 @@ where
         }
     }
 
-    /// Locates the buckets of keys that have passed, and compares waiting keys, if there are enough of either.
+    /// Locates the buckets of eight passed keys if so many are pending. Compares the oldest waiting keys if enough
+    /// wait.
     #[inline(always)]
     fn go_on(&mut self) {
         if FILTER && self.count / OPENED > self.begun {
@@ -552,7 +553,7 @@ impl<M: Medium, K: Word, S: Sink, I: Isa> Queue<'_, M, K, S, I> {
         }
         self.waiting[self.opened % WAITING] = Candidate { start, end, index };
         self.opened += usize::from((start < end) & passed);
-        // The first and the last line of the bucket. These are all of its lines unless it is long.
+        // Prefetches the first and the last line of the bucket. Only long buckets have more lines.
         let record = |at: u64| {
             self.areas.lines.as_ptr().wrapping_byte_add(at.wrapping_mul(RECORD_BYTES) as usize)
         };
@@ -577,8 +578,8 @@ impl<M: Medium, K: Word, S: Sink, I: Isa> Queue<'_, M, K, S, I> {
         let next = last.min(first + 1);
         let one = self.areas.lines[first as usize].find_keys(self.storage, self.isa, key);
         let two = self.areas.lines[next as usize].find_keys(self.storage, self.isa, key);
-        // Keeps only the even bits, those of keys, of records in the bucket. If the bucket has one line, no bit of
-        // `two` is kept.
+        // Of the even bits, which belong to keys, this keeps those of records in the bucket. If the bucket lies in one
+        // line, no bit of `two` is kept.
         let records = (end - start).min(2 * LINE_RECORDS);
         let bucket = ((1_u32 << (2 * records)) - 1) << (2 * (start % LINE_RECORDS));
         let mask = (one & 0xFF | (two & 0xFF) << 8) & bucket & 0x5555;
@@ -589,7 +590,7 @@ impl<M: Medium, K: Word, S: Sink, I: Isa> Queue<'_, M, K, S, I> {
         }
     }
 
-    /// Compares the lines of a long bucket after its second, until the sink needs no more.
+    /// Compares the third and later lines of a long bucket, until the sink needs no further pairs.
     #[cold]
     fn compare_rest(&mut self, key: u64, lines: Range<u64>, end: u64, position: usize) {
         for line in lines {

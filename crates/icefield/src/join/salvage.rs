@@ -26,7 +26,7 @@ type Payloads = HashMap<u64, u64>;
 
 impl<K: Word> JoinOptions<K> {
     /// Copies the pairs of the index at `path` that can still be verified to a new index at `new`, where nothing may
-    /// exist yet. The files need not open as an index. Nothing at `path` changes. [`SalvageReport`] lists what was
+    /// exist yet. The index may be too damaged to open. Nothing at `path` changes. [`SalvageReport`] lists what was
     /// lost: a damaged block of the base loses all its pairs, up to 256; a damaged record of the delta log loses the
     /// pair that it added, or restores the pairs that it removed. Takes 16 bytes of memory for each pair.
     ///

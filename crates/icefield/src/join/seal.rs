@@ -28,7 +28,7 @@ pub(super) struct WideGroup {
 pub(super) struct Sums(Box<[AtomicU64]>);
 
 impl Sums {
-    /// Returns a set for no blocks.
+    /// Returns an empty set: no block's checksum is known.
     pub(super) fn none() -> Self {
         Self(Box::default())
     }
@@ -115,8 +115,8 @@ impl<M: Medium> Site<'_, M> {
             }
             Ok(())
         })?;
-        // Flushed by this thread, whose next fence is that of P3: otherwise each thread that wrote checksums would need
-        // a fence.
+        // This thread, whose next fence is that of P3, flushes all checksums. If the threads that wrote them flushed
+        // them instead, each would need a fence.
         self.flush(region, layout.sums_at(), layout.sums_bytes());
         Ok(self.sums.bytes(self.read(region, layout.sums_at(), layout.sums_bytes())?))
     }
@@ -128,8 +128,8 @@ impl<M: Medium> Site<'_, M> {
     }
 }
 
-/// Writes the bounds of a group's buckets into its line. Returns the group as a wide one if they do not fit. The number
-/// of a wide group is written when it is known.
+/// Writes the bounds of a group's buckets into its line. If they do not fit, marks the line as that of a wide group and
+/// returns the wide group; `seal` writes its number into the line later.
 pub(super) fn set_bounds(
     line: &mut [u64; 8],
     group: u64,

@@ -39,7 +39,7 @@ const BATCH: usize = 4096;
 pub trait JoinSource: Sync {
     /// Calls `show` with the pairs of one of `parts` parts, as slices of keys and payloads of equal length, and stops
     /// if `show` fails. The parts together contain every pair once; different threads may read several parts at the
-    /// same time. With an equal `parts`, a part must contain the same pairs in both readings, in any order.
+    /// same time. For the same `part` and `parts`, both readings must show the same pairs, in any order.
     ///
     /// # Errors
     /// The error of `show`, or [`Error::Source`] if the pairs cannot be read.

@@ -115,8 +115,8 @@ impl JoinSource for Fickle {
 fn a_fickle_source_is_an_error() {
     let fickle = Fickle(0.into());
     let built = JoinIndex::<u64>::options().threads(1).build_in_memory_from(&fickle);
-    // Each reading has a hundred keys, all in one share. Only settling could detect the difference, and need not: all
-    // keys are in the file.
+    // Each reading has a hundred keys, all in one share. Only settling could detect that the keys differ, but it need
+    // not do so: all keys of the second reading are in the file.
     if let Ok(index) = built {
         checked(&index);
         assert_eq!(index.len(), 100);

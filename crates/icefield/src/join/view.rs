@@ -17,13 +17,13 @@ use crate::storage::superblock::{self, Identity, SessionEnd};
 use crate::storage::{Medium, Region};
 use crate::{Error, Result};
 
-/// Minimum number of delta records that are allowed, for a small base.
+/// Lower bound of the default limit of delta records, for small bases.
 const LEAST_LIMIT: u64 = 1024;
 /// A generation number that no index reaches.
 const MOST_GENERATIONS: u64 = 1 << 62;
-/// Number of changes by which the prefetch of a change's lines precedes the change.
+/// Distance, in changes, between the prefetch of a change's lines and the change.
 const AHEAD: usize = 16;
-/// By default, the delta store may have one record for this number of pairs of the base.
+/// The default limit of delta records is the number of pairs in the base, divided by this number.
 const DELTA_SHARE: u64 = 4;
 
 /// The part of an index that all generations share.
@@ -38,7 +38,7 @@ pub(super) struct Frame<M> {
     pub(super) limit: u64,
     /// `true` if probes verify checksums.
     pub(super) verify: bool,
-    /// Maximum number of records in a delta log, if the caller sets one.
+    /// Maximum number of records in a delta log; `None` for the default.
     pub(super) delta_limit: Option<u64>,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct View<M> {
     pub(super) base: Base,
     delta: RwLock<Delta>,
     pub(super) filter: DeltaFilter,
-    /// Number of changes in the delta store. Probes look into it only if this is not 0.
+    /// Number of changes in the delta store. Probes look into the store only if this number is not 0.
     changes: AtomicU64,
     /// Number of pairs, in the base and the delta store.
     len: AtomicU64,
@@ -121,7 +121,7 @@ impl<M: Medium> View<M> {
         let expected = closed.max(kept);
         let region = log::region(storage, root.generation, frame.limit)?;
         let mut replayed = 0;
-        // Consecutive removals of pairs of one key are collected, because `apply` is fast if it gets all of them.
+        // Consecutive removals of pairs of one key are collected, because `apply` is faster if one call gets them all.
         let mut together: Vec<(Change, ChangeEffect)> = Vec::new();
         let tail =
             log::replay(storage, &region, &frame.sums, root.generation, expected, |change| {
@@ -266,8 +266,8 @@ impl<M: Medium> View<M> {
                 Change::Remove(_) | Change::RemovePair(..) => removed += effect.pairs,
             }
         }
-        // One store for all changes: only the holder of the lock writes it. Release: pairs with the Acquire in `len`.
-        // Saturating, because a forged log may remove more pairs than there are.
+        // A store suffices, because only the holder of the lock writes `len`. Release: pairs with the Acquire in `len`.
+        // The subtraction saturates, because a forged log may remove more pairs than there are.
         self.len.store((self.len() + added).saturating_sub(removed), Release);
         // Release: a thread that reads the count sees the filter's bits, and then waits for the lock or finds the
         // entries.
@@ -285,7 +285,7 @@ impl<M: Medium> View<M> {
         self.read_delta().placed(&self.frame.hash, groups)
     }
 
-    /// Returns the bytes of DRAM used beside the mapping.
+    /// Returns the bytes of DRAM used by the delta store and its filter.
     pub(super) fn dram_bytes(&self) -> u64 {
         let filter = if self.has_changes() { self.filter.bytes() } else { 0 };
         self.read_delta().bytes() + filter

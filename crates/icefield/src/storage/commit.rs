@@ -1,5 +1,5 @@
-//! Group commit on media whose fences are syncs of files: when a write is acknowledged, and a future that resolves
-//! when it is durable.
+//! Group commit on media whose fences are syncs of files: the modes that determine when a write is acknowledged, and a
+//! future that resolves when it is durable.
 
 use std::fmt;
 use std::future::Future;
@@ -59,8 +59,8 @@ impl std::str::FromStr for SyncMode {
 }
 
 /// A future that resolves when the writes it covers are durable, or when they can no longer become durable. Blocks no
-/// thread, needs no runtime, and outlives its table. Wakers are called by the table's own thread, which holds no lock
-/// then: they may use the table, but a slow waker delays all others.
+/// thread, needs no runtime, and outlives its table. The table's own thread calls the wakers and holds no lock
+/// meanwhile, so wakers may use the table; but a slow waker delays all others.
 ///
 /// ```
 /// # fn block_on<F: std::future::Future>(future: F) -> F::Output {
@@ -124,13 +124,13 @@ impl Future for Committed {
         match std::mem::replace(&mut self.0, Stage::Told) {
             Stage::Known(outcome) => Poll::Ready(outcome),
             Stage::Awaited { group, ticket } => Poll::Ready(group.outcome(ticket)),
-            // Polled after it was ready, which the contract of futures does not allow.
+            // The future was polled again after it was ready, which the contract of futures does not allow.
             Stage::Told => Poll::Ready(Ok(())),
         }
     }
 }
 
-/// The state of completed syncs, and the wakers of threads that wait for one. The thread that made a sync may hold
+/// The state of completed syncs, and the wakers of futures that wait for one. The thread that made a sync may hold
 /// locks of a table. Wakers run user code, so only a thread that holds no lock calls them.
 #[derive(Debug, Default)]
 pub(super) struct Group {

@@ -405,13 +405,13 @@ impl Io {
         unsafe { is_at(base, mapped, bytes) }
     }
 
+    /// Unmaps a range of addresses.
     ///
     /// # Safety
     /// The range is page-aligned, belongs to the caller, and nothing in it is in use.
     pub(crate) unsafe fn unmap(&self, base: NonNull<u8>, bytes: usize) {
         self.enter_undo("unmap");
-        // SAFETY: the caller's contract. The call fails only for ranges that are not mapped so; the address space then
-        // stays taken.
+        // SAFETY: the caller's contract. If the call fails, the address space stays taken.
         let _ = unsafe { rustix::mm::munmap(base.as_ptr().cast(), bytes) };
     }
 
@@ -536,7 +536,8 @@ unsafe fn is_at(base: NonNull<u8>, mapped: *mut std::ffi::c_void, bytes: usize) 
 
 fn rename_to_free_name(at: BorrowedFd<'_>, from: &OsStr, to: &OsStr) -> Answer<()> {
     match rustix::fs::renameat_with(at, from, at, to, RenameFlags::NOREPLACE) {
-        // File systems without the flag: a plain rename, which replaces at most an empty directory.
+        // On file systems without the flag, a check and a plain rename replace the call. If `to` appears in between,
+        // the rename replaces it only if it is an empty directory.
         Err(Errno::INVAL | Errno::NOSYS) => {
             match rustix::fs::statat(at, to, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(_) => Err(Errno::EXIST),

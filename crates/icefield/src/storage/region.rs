@@ -16,7 +16,7 @@ use super::medium::Properties;
 use super::overlay::Overlay;
 use crate::{Error, Result};
 
-/// One region: a file of the table's directory (or its image in memory), mapped.
+/// A mapped region: a file of the table's directory, or memory.
 ///
 /// Cheap to clone; the clones share the length. The mapping belongs to the medium that made the region and stays valid
 /// until the medium and every clone are dropped.
@@ -30,7 +30,8 @@ pub struct Region {
     _owner: Option<Arc<dyn Any + Send + Sync>>,
 }
 
-/// The largest number of further mappings. It suffices, because each is planned for twice its initial length or more.
+/// The largest number of further mappings. It suffices, because each mapping is planned for at least twice the length
+/// that the region then has.
 const MOST_MAPPINGS: usize = 24;
 
 /// The state that the handles of a region share.
@@ -205,7 +206,7 @@ impl Region {
         storage.path().join(self.name)
     }
 
-    /// Like [`Region::at`], with an error that names `what` where the file ends before it.
+    /// Like [`Region::at`], but returns an error that names `what` if the file ends before it.
     ///
     /// # Errors
     /// [`Error::Corrupt`].
@@ -219,7 +220,7 @@ impl Region {
         self.at(offset).ok_or_else(|| self.ends_before(storage, offset, what))
     }
 
-    /// Like [`Region::slice_at`], with an error that names `what` where the file ends before it.
+    /// Like [`Region::slice_at`], but returns an error that names `what` if the file ends before it.
     ///
     /// # Errors
     /// [`Error::Corrupt`].

@@ -134,7 +134,7 @@ pub struct SessionStart {
     pub generation: u64,
     /// The last session ended by [`end_session`].
     pub was_clean: bool,
-    /// The number of records at the last clean close. Undefined if `was_clean` is false.
+    /// The number of records at the last clean close. 0 if `was_clean` is false.
     pub records: u64,
     /// A copy of the identity was damaged and has been rewritten.
     pub mended: bool,
@@ -163,13 +163,13 @@ pub fn seal(storage: &impl Medium, region: &Region, identity: &Identity) -> Resu
         }
         storage.flush_object(copy);
     }
-    // P1: a copy with a magic is complete.
+    // P1: both copies are durable before their magics are stored, so a copy with a magic is complete.
     storage.try_fence()?;
     for copy in copies {
         copy[0].store(storage, MAGIC, Ordering::Release);
         storage.flush_object(&copy[0]);
     }
-    // P2, commit point: the table exists.
+    // P2, commit point: the magics are durable, so the table exists.
     storage.try_fence()
 }
 
@@ -238,7 +238,7 @@ fn judge(path: &Path, copies: [[u8; COPY_BYTES]; 2]) -> Result<Identity> {
     ))
 }
 
-/// Returns the number of the last session: it differs from opening to opening.
+/// Returns the number of the last session, which differs from opening to opening.
 ///
 /// # Errors
 /// [`Error::Corrupt`] when the region is too short.
@@ -319,9 +319,10 @@ pub fn begin_session(storage: &impl Medium, region: &Region) -> Result<SessionSt
     // Zero is the content of a fresh file: no session has that number, even after an overflow.
     let generation = last.wrapping_add(1).max(1);
     session.clean.store(storage, 0, Ordering::Relaxed);
-    // Release: after the store that removes the seal, which is in the same line.
+    // Release: on persistent memory the new generation survives only with the removal of the seal, which is in the same
+    // line.
     session.generation.store(storage, generation, Ordering::Release);
-    // P3: durable before the first change of the session.
+    // P3: both words are durable before the first other change of the session.
     storage.try_persist(session)?;
     sound(storage)?;
     Ok(SessionStart { generation, was_clean, records, mended: false })
@@ -501,7 +502,7 @@ fn put_u64(bytes: &mut [u8; COPY_BYTES], at: usize, word: u64) {
     bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
 }
 
-/// CRC-64/XZ, one bit at a time: it runs over a kilobyte, once for each opening.
+/// Returns the CRC-64/XZ of `bytes`. One bit at a time suffices: an opening computes it over a few kilobytes only.
 #[must_use]
 pub fn checksum(bytes: &[u8]) -> u64 {
     /// The ECMA-182 polynomial, its bits reversed.

@@ -49,8 +49,8 @@ where
 /// The operations, as documented for [`Table`] and [`Durable`]. Each is durable when it returns, unless the
 /// table was opened with a relaxed [`SyncMode`](crate::SyncMode).
 impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V, D, M> {
-    /// Returns the value of `key`. Takes no lock, and writes nothing except for the recovery of a Dash segment at its
-    /// first access in a session.
+    /// Returns the value of `key`. Takes no lock. Writes nothing, except that the first access to a Dash segment in a
+    /// session may recover the segment.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if a file is damaged.
@@ -65,9 +65,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
     }
 
     /// Calls `f` with the value of `key` and returns the result, or `None` if the key is absent. No lock is held while
-    /// `f` runs, so `f` may call the table. Of a value that is stored by reference, Dash and IcebergHT pass a copy (on
-    /// the stack if it is short), so a slow `f` delays no reclamation. Plush passes the stored bytes in place, and does
-    /// not reuse their chunk before `f` returns.
+    /// `f` runs, so `f` may call the table. If the value is stored by reference, Dash and IcebergHT pass a copy of it
+    /// (on the stack if it is short), so a slow `f` delays no reclamation. Plush passes the stored bytes in place, and
+    /// does not reuse their chunk before `f` returns.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -436,7 +436,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
         let storage = self.engine.storage();
         storage.check_writable()?;
         let removed = retain(self, f)?;
-        // A sync may have failed during this call, and the records that the call has read may depend on that sync.
+        // A sync that failed during this call may concern records that the call has read.
         storage.check_writable().map(|()| removed)
     }
 
@@ -656,7 +656,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
     /// Copies everything that can still be read to a new table at `path`.
     ///
     /// # Errors
-    /// The new table cannot be written.
+    /// Fails if the new table cannot be written.
     ///
     /// ```
     /// let table = icefield::DashEh::<u64, u64>::in_memory()?;
@@ -673,7 +673,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
     /// readers do not.
     ///
     /// # Errors
-    /// The copy cannot be written; nothing is left at `path`.
+    /// Fails if the copy cannot be written; nothing is then left at `path`.
     ///
     /// ```
     /// use icefield::DashEh;
@@ -698,7 +698,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
         self.engine.storage().path()
     }
 
-    /// Returns what opening found and did.
+    /// Returns a report on the opening of this table: the state that it found and the work of recovery.
     ///
     /// ```
     /// assert!(icefield::DashEh::<u64, u64>::in_memory()?.recovery().was_clean);

@@ -34,8 +34,8 @@ impl<V> fmt::Display for NotShadowed<V> {
 
 impl<V: fmt::Debug> std::error::Error for NotShadowed<V> {}
 
-/// The keys that a [`Shadows`](crate::Shadows) holds, to which the operations of a batch refer
-/// ([`Op::shadow`](crate::Op::shadow)).
+/// The keys that a [`Shadows`](crate::Shadows) holds. Each [`Op::shadow`](crate::Op::shadow) of a batch refers to the
+/// set that its key joins.
 ///
 /// ```
 /// use icefield::{Dlht, OnFailure, Op};
@@ -66,7 +66,7 @@ impl HeldKeys {
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns an error unless the keys are held in `table`.
+    /// Returns an error unless these keys belong to `table`.
     pub(crate) fn must_be_of<T>(&self, table: &T) -> Result<()> {
         if self.table == std::ptr::from_ref(table).addr() {
             return Ok(());

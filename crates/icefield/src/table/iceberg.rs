@@ -67,7 +67,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> TableOptions<K, V, IcebergHt> {
         self
     }
 
-    /// Sets the maximum depth, and with it the address space that the table reserves; for tests with many tiny tables.
+    /// Sets how often the table can double, and so the address space that it reserves; for tests with many tiny tables.
     #[doc(hidden)]
     #[must_use]
     pub fn max_depth(mut self, depth: u32) -> Self {

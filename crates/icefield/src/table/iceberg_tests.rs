@@ -43,7 +43,7 @@ fn words_come_and_go_on(sim: Sim) -> Result<()> {
     table.remove_batch(&keys, &mut removed)?;
     assert!(removed.iter().all(Option::is_none));
     table.put_batch(&keys.iter().map(|&key| (key, key)).collect::<Vec<_>>())?;
-    // Puts the same key twice in a burst.
+    // Puts the same key twice in one batch.
     table.put_batch(&[(keys[0], 1), (keys[0], 2)])?;
     table.remove_batch(&keys, &mut removed)?;
     assert_eq!(removed[..2], [Some(2), Some(keys[1])]);
@@ -54,7 +54,7 @@ fn words_come_and_go_on(sim: Sim) -> Result<()> {
     assert!(matches!(ops[..3], [Op::Get(0, Some(1)), Op::Remove(0, Some(1)), Op::Get(0, None)]));
     assert!(table.check()?.is_clean());
     let records = table.len()?;
-    // The image is that of a crash: the table is still open.
+    // The table is still open, so the image is that of a crash.
     let image = reopened(&sim);
     drop(table);
     let table = tiny::<u64, u64>().threads(2).open_on(image)?;

@@ -44,7 +44,7 @@ pub type Exchanged<V> = std::result::Result<(), Option<Owned<V>>>;
 pub enum Op<'a, K: Key + ?Sized, V: Value + ?Sized> {
     /// [`Table::get`](crate::Table::get).
     Get(Arg<'a, K>, Option<Owned<V>>),
-    /// [`Table::try_insert`](crate::Table::try_insert); `Ok` until it runs.
+    /// [`Table::try_insert`](crate::Table::try_insert); the outcome is `Ok` until the operation runs.
     TryInsert(Arg<'a, K>, Arg<'a, V>, TryInsert<V>),
     /// [`Table::insert`](crate::Table::insert), with the previous value.
     Insert(Arg<'a, K>, Arg<'a, V>, Option<Owned<V>>),

@@ -105,9 +105,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design> TableOptions<K, V, D> {
     }
 
     /// Sets which parts of the files use huge pages. They need kernel support (Linux 6.1 or later, in `tmpfs`) and have
-    /// no effect elsewhere. With huge pages, random access causes fewer TLB misses. By default, newly created files use
-    /// them, and so does growth by up to 64 MiB at a time, because this takes less time than small pages and the page
-    /// faults of their first accesses. With `true`, all files use them, and an opening converts existing files: this
+    /// no effect elsewhere. With huge pages, random access causes fewer TLB misses. By default, new files use them, and
+    /// so does each growth of a file by at most 64 MiB: creating huge pages takes less time than creating small pages
+    /// and handling their page faults. With `true`, all files use them, and an opening converts existing files: this
     /// takes half a second to two seconds per gigabyte, once, and later openings and other processes benefit. With
     /// `false`, no file uses them. Tables in memory always request huge pages.
     #[must_use]
@@ -313,7 +313,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design> TableOptions<K, V, D> {
     /// Creates a table in anonymous memory, which is freed when the table is dropped.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`]; another error if the system has no memory.
+    /// [`Error::InvalidOption`], or another error if the system is out of memory.
     pub fn in_memory(self) -> Result<DurableTable<K, V, D>> {
         let storage = Mapped::anonymous(self.common.anonymous(D::TITLE, D::ALLOWS_DISK)?)?;
         self.create_on(storage)

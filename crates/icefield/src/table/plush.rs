@@ -47,8 +47,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> DurableTable<K, V, PlushHt, 
     /// Runs a [`put`](Self::put) without waiting for a sync; the returned future resolves when the record is durable.
     /// The write itself happens in the call, before the future is polled, and reads see the record at once. After a
     /// crash before the future resolves, the key has the value that it had before the call, or one that was written
-    /// since. A background thread of the table runs the syncs, each for many callers. Once in a few hundred
-    /// calls, the call itself waits for a sync, because its part of the table is full.
+    /// since. A background thread of the table runs the syncs, each for many callers. Once in a few hundred calls, the
+    /// call itself waits for a sync, because the part of the table that takes its record is full.
     ///
     /// On media other than disks, the future is ready at once.
     ///
@@ -112,7 +112,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> DurableTable<K, V, PlushHt, 
         self.engine.put_unlogged(&K::raw(key), &V::raw(value))
     }
 
-    /// Makes all records durable that were put without a log, using `threads` threads. Root entries without such
+    /// Makes durable all records that were put without a log, using `threads` threads. Root entries without such
     /// records remain as they are.
     ///
     /// # Errors
@@ -180,8 +180,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized> TableOptions<K, V, PlushHt> {
     /// The root is sized for [`capacity`](Self::capacity) when the table is created, and keeps its size. It holds an
     /// eighth to a quarter of the capacity, or half of that if its recovery logs would otherwise take more than 64 MiB.
     /// A record of words takes 17 bytes. Filters use the rest of the limit. On disks the root holds the whole capacity,
-    /// as long as its recovery logs, which are written at creation, take at most 64 MiB: until the root is full, a put
-    /// costs one sync per call or batch.
+    /// provided that its recovery logs, which are written at creation, take at most 64 MiB. Until such a root is full,
+    /// each `put`, or each 512 records of a batch, costs one sync.
     ///
     /// ```
     /// let table = icefield::Plush::<u64, u64>::options().dram_limit(1 << 20).in_memory()?;
@@ -197,11 +197,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized> TableOptions<K, V, PlushHt> {
     /// Sets when writes on [`Durability::Disk`](crate::Durability::Disk) are acknowledged; [`SyncMode::Always`] by
     /// default.
     ///
-    /// With the other modes, neither the write of a returned call nor a value that was read is durable at once: after a
-    /// crash, each key has the value that it had at the last [`sync`](Plush::sync), or one that it has had since.
-    /// Everything before that sync, and before a completed background sync, is durable. The table does not store the
-    /// mode, so set it at each opening. On other media this option has no effect: every call is durable when it
-    /// returns.
+    /// With the other modes, a call may return before its write is durable, and a read may return a value that is not
+    /// durable yet. After a crash, each key has the value that it had at the last [`sync`](Plush::sync), or one that it
+    /// has had since. Everything before that sync, and before a completed background sync, is durable. The table does
+    /// not store the mode, so set it at each opening. On other media this option has no effect: every call is durable
+    /// when it returns.
     ///
     /// ```
     /// use icefield::{Durability, Plush, SyncMode};
@@ -267,7 +267,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> TableOptions<K, V, PlushHt> {
     ///
     /// Keys outside of this range are possible; they belong to the first or the last part of the table. A part in which
     /// keys are concentrated (small numbers among all `u64`s, or addresses with a common prefix) is split by keys.
-    /// Operations on such a part cost about the same, but its writers exclude one another.
+    /// Operations on such a part cost about as much as on others, but its writers exclude one another.
     ///
     /// ```
     /// use icefield::{Partition, Plush};

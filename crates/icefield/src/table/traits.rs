@@ -464,7 +464,7 @@ pub trait Table: Send + Sync {
 
 type Record<T> = (Owned<<T as Table>::Key>, Owned<<T as Table>::Value>);
 
-/// An iterator over a table's records, from [`Table::iter`] and the tables' own `iter()`. Reads one page of records
+/// An iterator over a table's records, from [`Table::iter`] and the tables' own `iter()`. It reads one page of records
 /// ahead, and is as consistent as [`Table::scan`].
 ///
 /// ```
@@ -502,8 +502,8 @@ impl<T: Table> Iterator for Iter<'_, T> {
     }
 }
 
-/// The operations on a table as a whole that do not depend on its keys and values: those of every [`Table`], of
-/// [`DlhtMap`](crate::DlhtMap) and of [`DlhtSet`](crate::DlhtSet).
+/// The operations on a table as a whole that do not depend on the types of its keys and values. Every [`Table`],
+/// [`DlhtMap`](crate::DlhtMap) and [`DlhtSet`](crate::DlhtSet) implements them.
 ///
 /// ```
 /// use icefield::{Collection, DashEh, DlhtMap, DlhtSet};
@@ -668,20 +668,20 @@ pub trait Durable: Table {
     /// Copies everything that can still be read to a new table at `path`.
     ///
     /// # Errors
-    /// The new table cannot be written.
+    /// Fails if the new table cannot be written.
     fn salvage(&self, path: &Path) -> Result<SalvageReport>;
 
     /// Copies the table's directory to `path`, where the copy opens as a table. Writers wait during the copy; readers
     /// do not.
     ///
     /// # Errors
-    /// The copy cannot be written; nothing is left at `path`.
+    /// Fails if the copy cannot be written; nothing is then left at `path`.
     fn backup(&self, path: &Path) -> Result<BackupReport>;
 
     /// Returns the table's directory.
     fn path(&self) -> &Path;
 
-    /// Returns what opening found and did.
+    /// Returns a report on the opening of this table: the state that it found and the work of recovery.
     fn recovery(&self) -> RecoveryReport;
 }
 

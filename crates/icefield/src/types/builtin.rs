@@ -105,7 +105,7 @@ macro_rules! word_as_array {
 }
 word_as_array!(1, 2, 3, 4, 5, 6, 7, 8);
 
-/// Copies a fixed-size type into the buffer of [`Raw::Array`].
+/// Copies a value of a fixed-size type into the buffer of [`Raw::Array`].
 fn raw_array(bytes: &[u8]) -> Raw<'static> {
     let mut buffer = [0; 64];
     buffer[..bytes.len()].copy_from_slice(bytes);

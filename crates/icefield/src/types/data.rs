@@ -82,9 +82,9 @@ impl<W: Word> Sealed for W {}
 /// assert_eq!(str::view(str::raw(str::arg(&owned)), str::len), Some(5)); // In place, not copied.
 /// ```
 pub trait Data: Sealed + 'static {
-    /// The type in which calls take a value: by value for words and arrays, `&[u8]`, `&str`.
+    /// The type of arguments: the type itself for words and arrays, `&[u8]` for `[u8]`, `&str` for `str`.
     type Arg<'a>: Copy + fmt::Debug + Send + Sync;
-    /// The type in which calls return a value: by value for words and arrays, `Vec<u8>`, `String`.
+    /// The type of results: the type itself for words and arrays, `Vec<u8>` for `[u8]`, `String` for `str`.
     type Owned: Clone + PartialEq + fmt::Debug + Send + Sync + 'static;
     /// The type's name in superblocks, in the command line tool and in messages.
     const TYPE: &'static str;

@@ -1,4 +1,4 @@
-//! The forms in which keys and values are stored. Engines are generic over these forms and depend on no other type.
+//! The forms in which keys and values are stored. Engines are generic over these forms, not over the users' types.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -44,7 +44,7 @@ pub trait StoredForm: 'static {
     type InSlot: StoredForm;
 }
 
-/// [`Form::Word`].
+/// [`Form::Word`] as a type.
 pub struct InWord;
 
 impl StoredForm for InWord {
@@ -53,7 +53,7 @@ impl StoredForm for InWord {
     type InSlot = Self;
 }
 
-/// [`Form::Fixed`], for `WORDS` times 8 bytes.
+/// [`Form::Fixed`] with `WORDS` times 8 bytes, as a type.
 pub struct InWords<const WORDS: usize>;
 
 impl<const WORDS: usize> StoredForm for InWords<WORDS> {
@@ -62,7 +62,7 @@ impl<const WORDS: usize> StoredForm for InWords<WORDS> {
     type InSlot = InBytes;
 }
 
-/// [`Form::Variable`].
+/// [`Form::Variable`] as a type.
 pub struct InBytes;
 
 impl StoredForm for InBytes {

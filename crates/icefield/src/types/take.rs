@@ -12,7 +12,7 @@ pub trait Take {
     /// `true` if [`Take::take_vec`] avoids a copy.
     const KEEPS_VEC: bool = false;
 
-    /// Returns the name of the expected type, for errors.
+    /// Returns the name of the expected type, for error messages.
     fn type_name(&self) -> &'static str {
         "value"
     }

@@ -22,7 +22,8 @@ fn value_of(key: u64) -> Vec<u8> {
     format!("value {key} {}", "x".repeat(more)).into_bytes()
 }
 
-/// Creates and closes a table of words and strings. A table of linear hashing starts small, so that it splits.
+/// Creates and closes a table with words as keys and strings as values. A table of linear hashing starts small, so that
+/// it splits.
 fn made(path: &Path, design: &str, records: u64) {
     if design == "dash-lh" {
         drop(DashLh::<u64, str>::options().first_array(1).create(path).unwrap());
@@ -154,12 +155,12 @@ fn as_much_is_lost_as_check_finds() {
         }
         fs::write(&file, bytes).unwrap();
         let found = AnyTable::open_read_only(&path).unwrap().check().unwrap();
-        // The record count is wrong, too, when a value cannot be read.
+        // If a value cannot be read, `check` also reports a wrong record count, which is not a separate loss.
         let faults: Vec<_> =
             found.faults.iter().filter(|fault| !fault.contains("records were found")).collect();
         assert!(!faults.is_empty(), "{design}");
         let report = AnyTable::salvage_files(&path, &new).unwrap();
-        // In Plush, the damaged record may be a removed one, which is a fault but no loss.
+        // In Plush, the damaged record may be one that was removed; the damage is then a fault but no loss.
         let is_more = design == &"plush" && report.lost.len() < faults.len();
         let are_equal = report.lost.len() == faults.len();
         assert!(are_equal || is_more, "{design}: {:?} {faults:?}", report.lost);
@@ -173,7 +174,7 @@ fn as_much_is_lost_as_check_finds() {
 /// Returns the minimum number of the 18,000 records that salvage finds if a file is missing or lacks its last page.
 fn least(design: &str, file: &str, is_gone: bool) -> u64 {
     match (design, file, is_gone) {
-        // Only one way to find the slots is lost, and there are others.
+        // These files only help to find the slots, and salvage can find the slots without them.
         (
             "dash-eh" | "dash-lh",
             "directory-0.ice" | "directory-1.ice" | "chains.ice" | "headers.ice",
@@ -218,7 +219,7 @@ fn lost_headers_and_words_of_chunks_are_made_anew() {
         let place = tempfile::tempdir().unwrap();
         let (whole, path) = (place.path().join("whole.ice"), place.path().join("t.ice"));
         made(&whole, design, 40_000);
-        // The table is cleared and then filled half as full, so that old records remain in unused space.
+        // The table is cleared and then filled with half as many records, so that old records remain in unused space.
         AnyTable::open(&whole).unwrap().clear().unwrap();
         put_all(&AnyTable::open(&whole).unwrap(), 100_000..118_000);
         for name in names {

@@ -10,7 +10,8 @@ use icefield::{DashEh, DashLh, Durability, Iceberg};
 
 type Check = Result<(), Box<dyn Error>>;
 
-/// Occurs once in the file. If all letters were equal, an `a` in front of the text would shift the first match.
+/// The first record's text, which occurs once in the file. If all letters were equal, an `a` in front of the text would
+/// shift the first match.
 const FIRST: &str = "baaaaaaaaaaaaaaa";
 const SECOND: &str = "AAAAAAAAAAAAAAAA";
 const OTHER: &str = "\u{10FFFF}\u{10FFFF}\u{10FFFF}\u{10FFFF}";
@@ -59,8 +60,8 @@ fn one_block_twice(table: &Path, slots: &str) -> Check {
     refer(table, slots, |word| word)
 }
 
-/// Refers to the middle of a block whose content looks like a block's header there: 16 bytes of another record are read
-/// as a length and an owner.
+/// Makes a slot refer to the middle of a block, where the content looks like a block's header: 16 bytes of the content
+/// are read as a length and an owner.
 fn middle_of_a_block(table: &Path, slots: &str) -> Check {
     let blobs = Damaged::file(table, "blobs.ice")?;
     let content = blobs.find(FIRST.as_bytes());
@@ -68,7 +69,7 @@ fn middle_of_a_block(table: &Path, slots: &str) -> Check {
     refer(table, slots, |word| word + 1)
 }
 
-/// Refers to a block that was freed before the damage.
+/// Makes a slot refer to a block that was freed before the damage.
 fn a_free_block(table: &Path, slots: &str) -> Check {
     refer(table, slots, |word| word + 4)
 }
@@ -96,7 +97,7 @@ macro_rules! table {
                 drop(table);
                 damage(&path, $slots)?;
                 let table = options().open(&path)?;
-                // These calls make first the blob store's scan and then the reclaimer reach the block.
+                // These calls make the blob store's scan, and then the reclaimer, reach the block.
                 for key in 100..200 {
                     table.put(key, "dddddddddddddddd")?;
                 }

@@ -5,10 +5,10 @@ use icefield::{Computed, Dash, DashOptions, Directory, Eh, Iceberg, Lh, Op, Tabl
 
 use crate::{Cost, cost, counted, counting};
 
-/// Few enough that no chunk of the blob store starts during the measurement.
+/// The number of keys is so small that no chunk of the blob store is started during the measurement.
 const KEYS: u64 = 64;
 
-/// A key takes 16 lines, a value one, so that the count of written lines distinguishes them.
+/// A key takes 16 lines and a value takes one, so that the count of written lines distinguishes them.
 fn key(number: u64) -> String {
     format!("{number:01000}")
 }
@@ -64,7 +64,7 @@ fn batches_write_values(
     }
 }
 
-/// Checks the fences of a single update (`single`), and of 32 updates in a batch of one kind and in a mixed batch
+/// Checks the fences of a single update (`single`), and of 32 updates in a batch of updates and in a mixed batch
 /// (`windows`).
 fn costs(sim: &Sim, table: &impl Table<Key = str, Value = [u8]>, single: u64, windows: [u64; 2]) {
     updates_write_values(sim, table, single);
@@ -86,7 +86,7 @@ fn updates_of_a_dash_write_the_value_only() {
 
 #[test]
 fn updates_of_an_iceberg_write_the_value_only() {
-    // If fences are free, a batch of one kind does not share them.
+    // If fences are free, the operations of a batch of updates do not share them.
     for (free_fences, batched) in [(false, 2), (true, 64)] {
         let sim = Sim::new(SimOptions { free_fences, ..counted() });
         let options = Iceberg::<str, [u8]>::options().capacity(1_000).hash_seed([1, 2]);

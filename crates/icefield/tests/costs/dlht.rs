@@ -9,7 +9,7 @@ thread_local! {
     static LOCKED: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Counts locked instructions. Threads do not take turns.
+/// Counts locked instructions, and does not make threads take turns.
 struct Counting;
 
 impl Turns for Counting {

@@ -76,12 +76,14 @@ fn a_wide_record_of_a_plush_takes_half_the_lines_of_a_reference() {
     let (referred, referred_media) = wide_puts::<[u8]>(&[7; 16]);
     println!("1000 puts: {inline:?}, by reference {referred:?} lines, flushes, fences");
     println!("media bytes a put: {inline_media}, by reference {referred_media}");
-    // A record of w words takes (w + 8) / 8 lines. The first chunks of the four logs take one more each.
+    // A log record of w words touches (w + 8) / 8 lines on average. The first chunk of each of the four logs takes one
+    // more.
     assert_eq!(inline, [1_504, 1_504, 1_004]);
     assert!(referred[0] >= 3_000 && referred[2] >= 2_004, "{referred:?}");
 }
 
-/// Keys that are concentrated in a small part of their type's range cost as much as keys spread over all of it.
+/// Keys that are concentrated in a small part of their type's range cost at most three times as many lines as keys
+/// spread over all of it.
 #[test]
 fn crowded_keys_of_a_plush_with_ranges_cost_what_others_do() {
     const RECORDS: u64 = 20_000;
@@ -109,7 +111,7 @@ fn crowded_keys_of_a_plush_with_ranges_cost_what_others_do() {
     }
 }
 
-/// §6.1, with 25.6 bytes per log record, because a media block of 256 bytes holds 10 of them.
+/// Checks the bound of §6.1, with 25.6 bytes per log record, because a media block of 256 bytes holds 10 of them.
 #[test]
 fn media_writes_of_a_plush_follow_its_moves() {
     let made_for = |records| Plush::<u64, u64>::options().capacity(records).hash_seed([1, 2]);
@@ -133,7 +135,7 @@ fn media_writes_of_a_plush_follow_its_moves() {
     }
 }
 
-/// A table with the right capacity keeps the filters of the level with its records in DRAM.
+/// A table with the right capacity keeps all its records in level 1, whose filters are in DRAM.
 #[test]
 fn reads_of_a_plush_that_was_made_for_its_records_are_short() {
     let sim = counting();
@@ -178,10 +180,10 @@ fn filters_in_dram_save_a_plush_these_lines() {
     }
 }
 
-/// P3, P6, P7 and P8 of the header. Eight target entries share their fences: one for each size of runs that is needed,
-/// one for runs and records, and one for the states. A source entry of a level needs one more, which marks the entry
-/// empty. If the migration is done in steps, two targets share their fences. When a level is added, taking an entry out
-/// of a chain needs four fences for the entry and for each of its runs.
+/// Counts the fences P3, P6, P7 and P8 of the header. Eight target entries share their fences: one for each size of
+/// runs that they need, one for runs and records, and one for the states. If the source entry is in a level, one more
+/// fence marks it empty. If the migration is done in steps, only two targets share their fences. When a level is added,
+/// taking an entry out of a chain needs four fences for the entry and for each of its runs.
 #[test]
 fn a_migration_of_a_plush_has_few_fences() {
     // Without a log, all fences are those of migrations.
@@ -192,7 +194,7 @@ fn a_migration_of_a_plush_has_few_fences() {
     println!(
         "{at_once:?} fences a migration at once and {in_steps:?} in steps, the first and on average"
     );
-    // The target entry is empty, so it needs four sizes of runs.
+    // The target entries are empty, so they need runs of four sizes: 4 + 1 + 1 fences.
     assert_eq!(at_once.0, 6);
     assert!(at_once.1 <= 5.5 && in_steps.1 <= 17.0);
 }

@@ -76,7 +76,7 @@ fn read_all<P: Directory>(path: &Path) -> Result<u64, Box<dyn std::error::Error>
     Ok(anonymous().saturating_sub(before))
 }
 
-/// The entry of a child process that the next test starts, so that the child measures memory without other tests.
+/// The entry of a child process that the next test starts: no other test changes the memory of a separate process.
 #[test]
 fn child_that_reads_everything() -> Check {
     let Ok(order) = std::env::var(CHILD) else { return Ok(()) };
@@ -117,8 +117,8 @@ fn reading_costs_no_more_than_a_tenth_of_the_files() -> Check {
     Ok(())
 }
 
-/// Returns the number of keys that a forked child finds, and the number of refused reads; `None` for any other
-/// result.
+/// Returns the number of keys that a forked child finds, and the number of reads that are refused there. Returns `None`
+/// if any read has another result.
 fn in_fork<P: Directory>(table: &Dash<u64, u64, P>) -> Option<(u64, u64)> {
     let (reader, mut writer) = std::io::pipe().ok()?;
     // SAFETY: the child only reads the table, reports its results and exits.

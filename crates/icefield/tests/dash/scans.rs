@@ -8,8 +8,8 @@ use icefield::storage::sim::{Sim, SimOptions};
 use icefield::{Cursor, DashOptions, Directory, Eh, Geometry, Lh};
 use icefield_torture::scheduler::{self, Scheduler};
 
-/// All keys have one home bucket. It and its neighbour have room for two records, the stash for two; the chain gets the
-/// rest.
+/// All keys have one home bucket. It and its neighbour together have room for two records, the stash for two more; the
+/// chain gets the rest.
 const KEYS: u64 = 10;
 const GEOMETRY: Geometry = Geometry { buckets: 2, slots: 1, stash: 2 };
 const SEEDS: u64 = 150;
@@ -19,7 +19,7 @@ fn judged<P: Directory>(seed: u64, batch: u64) -> Result<u64, String> {
     let sim = Sim::new(SimOptions {
         seed,
         detecting: true,
-        // Exempt as in the scenarios, because a directory entry leads to a durable segment.
+        // As in the scenarios, directories may be read before they are durable: each entry leads to a durable segment.
         exempt: &["directory-0.ice", "directory-1.ice"],
         give_way: scheduler::tick,
         ..SimOptions::default()

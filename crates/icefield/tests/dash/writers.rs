@@ -28,7 +28,7 @@ fn judged<P: Directory>(
     let sim = Sim::new(SimOptions {
         seed,
         detecting: true,
-        // Exempt as in the scenarios, because a directory entry leads to a durable segment.
+        // As in the scenarios, directories may be read before they are durable: each entry leads to a durable segment.
         exempt: &["directory-0.ice", "directory-1.ice"],
         give_way: scheduler::tick,
         ..SimOptions::default()

@@ -97,7 +97,7 @@ fn what_user_code_does_in_a_call_is_its_own_affair() {
     );
     assert_eq!(computed, Computed::Put(Some(&"uno".to_owned())));
     assert_eq!(shown, [Some("one".to_owned()), Some("uno".to_owned())]);
-    // The same holds for a closure that creates a value: the first insert wins.
+    // A closure that creates a value may insert the key itself; this first insert then wins.
     let first = |key| {
         map.insert(key, "first".to_owned(), &guard);
         "second".to_owned()

@@ -1,4 +1,4 @@
-//! An allocator that counts and can refuse.
+//! An allocator that counts its allocations and can refuse them.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub struct Counts {
     bytes: AtomicI64,
     blocks: AtomicI64,
     asked: AtomicU64,
-    /// Refuses every `refuse_every`th allocation, or none if 0.
+    /// Every allocation whose number is a multiple of `refuse_every` is refused; none if it is 0.
     refuse_every: AtomicU64,
 }
 
@@ -36,7 +36,7 @@ impl Counting {
     }
 }
 
-// SAFETY: the blocks are the global allocator's; clones are one allocator.
+// SAFETY: all blocks come from the global allocator, so each clone can free the blocks of the others.
 unsafe impl Allocator for Counting {
     fn allocate(&self, layout: std::alloc::Layout) -> Result<NonNull<[u8]>, AllocError> {
         let asked = self.0.asked.fetch_add(1, Ordering::Relaxed) + 1;
@@ -53,7 +53,7 @@ unsafe impl Allocator for Counting {
     unsafe fn deallocate(&self, block: NonNull<u8>, layout: std::alloc::Layout) {
         self.0.bytes.fetch_sub(layout.size() as i64, Ordering::Relaxed);
         self.0.blocks.fetch_sub(1, Ordering::Relaxed);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees what `deallocate` requires.
         unsafe { Global.deallocate(block, layout) };
     }
 }

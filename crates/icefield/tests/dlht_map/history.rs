@@ -264,7 +264,7 @@ impl History<'_> {
             17 => match self.rng.below(3) {
                 0 => self.map.reserve(self.rng.below(300)),
                 1 => self.map.shrink_to_fit(),
-                // Miri would request this much memory from the host.
+                // Not under Miri, which would request this much memory from the host.
                 _ => assert!(cfg!(miri) || self.map.try_reserve(1 << 50).is_err()),
             },
             18 => map.prefetch(self.key().as_str()),

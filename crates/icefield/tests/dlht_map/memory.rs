@@ -1,4 +1,4 @@
-//! The memory of records: refused, counted, freed once.
+//! The memory of records: allocations that are refused, counts of live records, one drop for each.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,7 +16,7 @@ use crate::spread::Spread;
 
 type Map = DlhtMap<String, String, Spread, Counting>;
 
-/// When the allocator refuses, the call returns or drops its record and leaves the map unchanged.
+/// When the allocator refuses memory, the call returns or drops its record and leaves the map unchanged.
 #[test]
 fn a_map_whose_allocator_refuses_goes_on() {
     let (mut refused, mut panics) = (0, 0);
@@ -67,7 +67,7 @@ fn a_map_whose_allocator_refuses_goes_on() {
     assert!(refused > 20 && panics > 20);
 }
 
-/// A batch that runs out of memory has executed exactly the operations before that.
+/// A batch that runs out of memory has executed exactly the operations before the one that failed.
 #[test]
 fn a_batch_stops_where_memory_ends() {
     let allocator = Counting::refusing(8);
@@ -83,7 +83,7 @@ fn a_batch_stops_where_memory_ends() {
     assert_eq!(allocator.held(), (0, 0));
 }
 
-/// The same holds for a mixed batch. Operations that did not run keep their records.
+/// A mixed batch that runs out of memory stops in the same way. Operations after the failed one keep their records.
 #[test]
 fn a_mixed_batch_stops_where_memory_ends() {
     let allocator = Counting::refusing(8);

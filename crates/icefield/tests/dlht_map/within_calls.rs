@@ -23,7 +23,7 @@ thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Uses the map, if it exists and this is not a nested call.
+/// Uses the map, if it exists. A nested call does nothing.
 fn use_map() {
     let Some(map) = MAP.get() else { return };
     if INSIDE.replace(true) {
@@ -104,7 +104,7 @@ unsafe impl Allocator for Reentrant {
 
     unsafe fn deallocate(&self, ptr: NonNull<u8>, layout: std::alloc::Layout) {
         use_map();
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees what `deallocate` requires.
         unsafe { Global.deallocate(ptr, layout) }
     }
 }

@@ -217,7 +217,7 @@ fn another_index_in_the_same_directory_is_refused() {
     drop(JoinIndex::build(at("b"), &[1_u64], &[1]).unwrap());
     let index = JoinIndex::<u64>::open(at("a")).unwrap();
     for file in ["table.ice", "base-1.ice"] {
-        // Renaming puts a new file in place; the existing mapping is unaffected.
+        // Renaming replaces the file at the path; the mapping of the previous file is unaffected.
         fs::rename(at("b").join(file), at("a").join(file)).unwrap();
     }
     for refused in [index.insert(3, 3), index.merge().map(drop), index.backup(at("copy")).map(drop)]
@@ -226,7 +226,7 @@ fn another_index_in_the_same_directory_is_refused() {
     }
     assert!(!at("copy").exists());
     assert_eq!((index.len(), index.probe_count(&[1, 2]).unwrap()), (2, 2));
-    // The directory is removed.
+    // After the directory is removed, inserts fail, but probes still work.
     fs::remove_dir_all(at("a")).unwrap();
     assert!(matches!(index.insert(3, 3), Err(Error::NotFound { .. })));
     assert_eq!(index.probe_count(&[1, 2]).unwrap(), 2);

@@ -45,7 +45,7 @@ fn the_first_match_decides() {
     assert!(all > PAIRS / 5, "{all}");
     assert!(lines(&sim, || assert_eq!(index.semi(&[7]).unwrap().count_ones(), 1)) < 10);
     assert!(lines(&sim, || assert_eq!(index.anti(&[7]).unwrap().count_ones(), 0)) < 10);
-    // The same holds for a key with changes in the delta store.
+    // `semi` also reads few lines if the key has changes in the delta store.
     let first = std::sync::Mutex::new(Vec::new());
     index.probe(&[7], |_, payload| first.lock().unwrap().push(payload)).unwrap();
     let [first, second, ..] = first.into_inner().unwrap()[..] else { panic!("there are more") };
@@ -67,7 +67,7 @@ fn the_first_match_decides() {
     assert!(index.check().unwrap().is_clean());
 }
 
-/// Opening does not search the base for each removed pair.
+/// Opening does not search the base for the removed pairs one by one.
 #[test]
 fn removed_pairs_are_replayed_together() {
     const PAIRS: u64 = 20_000;
@@ -91,7 +91,7 @@ fn removed_pairs_are_replayed_together() {
     assert!(index.check().unwrap().is_clean());
 }
 
-/// Builds an index of keys of which some have equal hashes.
+/// Builds an index of `keys`, whose hashes are their lengths. `looks` counts the calls of the comparison.
 #[allow(clippy::type_complexity, reason = "named once")]
 fn hashed<'a>(
     path: &std::path::Path,
@@ -132,7 +132,7 @@ fn the_first_row_of_a_hash_decides_and_a_key_goes_by_one_record() {
     assert_eq!(index.semi(&["eve"]).unwrap().count_ones(), 0);
     assert_eq!(looks.swap(0, Relaxed), PAIRS as u64, "an equal hash");
     assert_eq!(index.semi_count(&["ann", "bo"]).unwrap().1, PAIRS as u64);
-    // The search skips pairs that the delta store removes.
+    // The search skips the pair that the delta store removes.
     assert!(index.remove_pair(b"ann", 0).unwrap());
     looks.store(0, Relaxed);
     assert_eq!(index.semi(&["ann"]).unwrap().count_ones(), 1);

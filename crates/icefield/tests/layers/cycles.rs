@@ -39,7 +39,7 @@ fn is_root(source: &Source) -> bool {
     }
 }
 
-/// Returns the cycles.
+/// Returns a message for each cycle.
 pub fn faults(crates: &[(&str, Vec<Import>)]) -> Vec<String> {
     let in_crate = |(name, imports): &(&str, Vec<Import>)| {
         let describe = |cycle: Vec<&str>| {

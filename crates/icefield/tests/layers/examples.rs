@@ -58,7 +58,7 @@ pub fn methods(sources: &[&Source]) -> Vec<(String, String)> {
     found
 }
 
-/// A type, trait or function, and its top-level module.
+/// The top-level module and the name of a type, trait or function.
 type Name = (String, String);
 
 fn known(source: &Source, name: &str) -> Name {
@@ -158,7 +158,7 @@ impl Survey {
         self.add_examples(owner, None, attributes);
     }
 
-    /// Adds the names in the examples of a doc comment, and `itself`.
+    /// Adds the examples of a doc comment, each as the set of the names in it and `itself`.
     fn add_examples(&mut self, owner: &str, itself: Option<&str>, attributes: &[Attribute]) {
         for code in code_blocks(attributes) {
             let mut names: HashSet<String> = itself.map(str::to_owned).into_iter().collect();

@@ -82,7 +82,7 @@ impl<'a> Graph<'a> {
                     let folder = format!("{folder}/{name}");
                     let known = self.module(number, &name);
                     let child = match &module.content {
-                        // Declared a second time, under another condition.
+                        // The module is declared a second time, under another condition.
                         _ if known.is_some() => known,
                         Some((_, items)) => Some(self.add(source, items, &folder, number, files)),
                         None => {
@@ -149,7 +149,7 @@ impl<'a> Graph<'a> {
             });
             let modules: Vec<usize> = modules.collect();
             if modules.is_empty() {
-                // Variants of an enum, associated items.
+                // The rest of the path names variants of an enum or associated items.
                 return targets;
             }
             targets.clear();
@@ -160,7 +160,7 @@ impl<'a> Graph<'a> {
                     "super" => targets.push(Target::Module(self.modules[module].parent)),
                     name => {
                         let found = self.meanings(module, name, visited);
-                        // An item whose name a macro composes is in none of the lists of names.
+                        // If a macro composes the name of an item, no list of names contains the item.
                         let is_hidden = found.is_empty() && position > 0;
                         targets.extend(found);
                         if is_hidden {

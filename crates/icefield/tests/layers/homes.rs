@@ -1,4 +1,4 @@
-//! Finds conditional compilation, instructions of processors and thread-locals outside their modules.
+//! Finds conditional compilation, processor instructions and thread-locals outside the modules that may contain them.
 
 use proc_macro2::Span;
 use syn::visit::{self, Visit};
@@ -9,14 +9,14 @@ use super::macros;
 use super::paths::{leaves, names};
 use super::source::{Source, line, names_in, names_of};
 
-/// Returns conditional compilation, processor instructions and thread-locals outside their modules.
+/// Returns conditional compilation, processor instructions and thread-locals outside the modules that may contain them.
 pub fn faults(source: &Source) -> Vec<String> {
     let mut homes = Homes { source, faults: Vec::new() };
     homes.visit_file(&source.syntax);
     homes.faults
 }
 
-/// Modules with instructions of processors.
+/// Modules that may contain processor instructions.
 pub const PROCESSOR: &[&str] = &["base/group", "storage/arch"];
 
 struct Homes<'a> {

@@ -1,4 +1,4 @@
-//! Finds imports against the order of the layers.
+//! Finds imports that violate the order of the layers.
 
 use std::collections::HashMap;
 

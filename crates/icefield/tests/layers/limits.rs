@@ -84,8 +84,8 @@ pub fn missing_folders(sources: &[&Source], folders: &[&str]) -> Vec<String> {
         .collect()
 }
 
-/// Returns faults of the modules that are public for tests only, `base` and `storage`. Safe code could break the
-/// invariants of tables through them.
+/// Returns the public modules and hidden exports that no feature guards, and which of `base` and `storage` are not
+/// public. Safe code could break the invariants of tables through unguarded ones.
 pub fn gates(lib: &Source) -> Vec<String> {
     let mut faults = Vec::new();
     let mut missing = vec![BASE, STORAGE];

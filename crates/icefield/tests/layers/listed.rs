@@ -30,7 +30,7 @@ pub fn faults(found: &[(String, String)]) -> Vec<String> {
         let twice = changing.iter().filter(|name| reading.contains(name)).map(name);
         faults.extend(twice.map(|name| format!("tests/layers/calls.rs: `{name}` is listed twice")));
     }
-    // A type with `sync` or `merge` is on a medium.
+    // A type with `sync` or `merge` is on a medium, so its calls must be listed.
     let made = found.iter().filter(|(owner, _)| !owner.ends_with("Options"));
     for (owner, name) in made.filter(|(_, name)| matches!(name.as_str(), "sync" | "merge")) {
         if CALLS.iter().all(|calls| type_of(calls) != owner) {

@@ -14,7 +14,7 @@ use syn::{Block, Expr, Item, Macro, Path, Stmt, Token};
 /// The prefix of the name that replaces a macro's parameter.
 const PARAMETER: &str = "macro_parameter_";
 
-/// Returns the parameter of a macro, `$name`, if `name` replaces it.
+/// Returns the macro parameter (`$value`) that `name` replaces, or `None` for other names.
 pub fn parameter(name: &str) -> Option<String> {
     name.strip_prefix(PARAMETER).map(|parameter| format!("${parameter}"))
 }

@@ -61,7 +61,7 @@ struct Style<'a> {
 }
 
 impl Style<'_> {
-    /// Checks for a reason on the line, or above it without a blank line between.
+    /// Checks for a `SAFETY:` comment on the line, or above it without a blank line between.
     fn check_unsafe(&mut self, span: Span) {
         const REACH: usize = 16;
         let mut comments = self.source.comments_above(line(span), REACH);

@@ -339,7 +339,7 @@ fn a_clear_is_of_one_moment() {
     }
 }
 
-/// A snapshot has both records of a batch in order, or the first one, or none.
+/// A snapshot contains a prefix of a batch that runs in order: both records, the first one, or none.
 #[test]
 fn a_snapshot_is_of_one_moment() {
     race(

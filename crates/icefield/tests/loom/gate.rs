@@ -1,5 +1,5 @@
-//! The gate: exclusion of threads inside while it is closed, waiting, and progress (a model whose threads wait
-//! forever is an error).
+//! The gate: no thread is inside while another one has closed it, and every waiting thread continues in the end (a
+//! model whose threads wait forever is an error).
 
 use icefield::base::gate::Gate;
 use icefield::base::sync::{AtomicU64, Ordering};
@@ -11,7 +11,7 @@ struct Yard {
     gate: Gate,
     /// Odd while a thread inside is working.
     works: AtomicU64,
-    /// Odd while a closing thread changes its exclusive state.
+    /// Odd while the thread that has closed the gate makes its step.
     step: AtomicU64,
 }
 

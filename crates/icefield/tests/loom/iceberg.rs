@@ -95,7 +95,7 @@ impl Bucket {
         let durable = self.durable.load(Ordering::Relaxed);
         match found {
             Some(change) => assert!(durable >= change, "a crash could take the value back"),
-            // The key was present at first, and is not inserted again in the models that check this.
+            // In the models that can miss the key, it is present at first and is never inserted again.
             None => assert!(!is_present(durable), "a crash could bring the key back"),
         }
     }

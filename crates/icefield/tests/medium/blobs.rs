@@ -76,7 +76,8 @@ macro_rules! table {
                                 }
                             }
                             written += 30 * LIVE;
-                            // While the reader is suspended, the space that it may read is not reused.
+                            // A suspended reader prevents the reuse of space that it may read, so more rounds may be
+                            // needed.
                             if allocated(&path)? <= bound(written - LIVE..written) {
                                 return Ok(());
                             }

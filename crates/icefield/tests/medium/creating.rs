@@ -129,7 +129,7 @@ fn an_empty_directory_becomes_a_table() {
         fs::create_dir_all(path.join(existing)).unwrap();
         let inode = fs::metadata(&path).unwrap().ino();
         let empty = names(&path);
-        // An abandoned creation leaves the directory empty.
+        // An abandoned creation leaves the directory as it was.
         let storage = Mapped::create(&path, process()).unwrap();
         superblock::create(&storage).unwrap();
         assert!(matches!(Mapped::open(&path, process()), Err(Error::NotFound { .. })));
@@ -145,8 +145,8 @@ fn an_empty_directory_becomes_a_table() {
     }
 }
 
-/// A creator in place that is killed at any of its system calls leaves a complete table, or a state that the next
-/// creation replaces.
+/// A creator that uses an existing empty directory may be killed at any of its system calls. It leaves a complete
+/// table, or a state that the next creation replaces.
 #[test]
 fn a_creator_in_place_may_die_at_any_call() {
     let scratch = fast_scratch();

@@ -4,10 +4,10 @@ use icefield::{AnyOptions, AnyTable};
 
 use super::*;
 
-/// Enough for 2,000 tables: a process has 65,530 mappings by default, and up to 65,536 open files.
+/// Limits per table that allow 2,000 tables: a process has 65,530 mappings by default, and up to 65,536 open files.
 const MAPPINGS_A_TABLE: usize = 32;
 const FILES_A_TABLE: usize = 32;
-/// Enough for 20 tables in 64 GiB of addresses.
+/// A limit per table that allows 20 tables in 64 GiB of addresses.
 const ADDRESSES_A_TABLE: u64 = 3 << 30;
 const TABLES: usize = 16;
 

@@ -105,8 +105,8 @@ fn child() {
     }
 }
 
-/// Fills a table, empties it, fills it again and changes every third record; then removes the ballast and adds
-/// records. Compares the contents after each part.
+/// Fills a table, empties it, fills it again and changes every third record; then removes the file `ballast`, which
+/// frees space, and adds records. Compares the contents after each part.
 fn full_twice(table: &AnyTable, is_text: bool, ballast: &Path) {
     let key = |number: u64| match is_text {
         true => format!("key {number}").into_bytes(),
@@ -156,7 +156,7 @@ fn full_twice(table: &AnyTable, is_text: bool, ballast: &Path) {
     }
     holds(&records);
     fs::remove_file(ballast).unwrap();
-    // The cached error must not refuse space that is free again.
+    // The medium caches a `NoSpace` error, which must not refuse space that is free again.
     for number in 1 << 40..(1 << 40) + 200 {
         table.put(&key(number), &value(number)).unwrap();
         records.insert(number, number);

@@ -99,7 +99,7 @@ fn the_length_is_what_the_file_has() {
         let region = data(&storage);
         assert_eq!(region.len(), len);
         assert!(region.at::<Cell64>(len / 8 * 8).is_none());
-        // A crash between extending and publishing leaves such a tail, which is usable.
+        // A crash after a file is extended, but before its length is published, leaves such a tail. It must be usable.
         storage.grow(&region, len + 10_000).unwrap();
         assert_eq!(cell(&region, (len + 9_000) / 8 * 8).load(&storage, Relaxed), 0);
         drop(region);

@@ -262,7 +262,7 @@ fn permissions_are_respected() {
     let denied = |result: icefield::Result<Mapped>| matches!(result, Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::PermissionDenied);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // Affects only this thread, which ends soon.
+            // Changes the user of this thread only, which ends soon.
             rustix::thread::set_thread_uid(rustix::fs::Uid::from_raw(65534)).unwrap();
             assert!(denied(Mapped::open(&path, process())));
             assert!(denied(Mapped::create(scratch.path().join("new"), process())));

@@ -191,7 +191,7 @@ fn a_copy_with_holes_gets_its_space_back_or_is_refused() {
         other => panic!("{other:?}"),
     }
     storage.check_writable().unwrap();
-    // Regions opened with holes are not filled, and neither are those of readers.
+    // An opening with holes does not fill them, and neither does a read-only opening.
     assert_eq!(
         cell(&storage.region_with_holes(DATA, 1 << 30).unwrap(), 0).load(&storage, Relaxed),
         77
@@ -375,7 +375,7 @@ fn a_region_goes_on_elsewhere_when_the_next_addresses_are_taken() {
         let word = |offset: u64| cell(&region, offset);
         storage.grow(&region, 10 * MIB).unwrap();
         let first = std::ptr::from_ref(word(10 * MIB - 4096));
-        // The end of the first mapping, then that of the next ones.
+        // The end of the newest mapping; initially that of the first one.
         let mut end = region.base().as_ptr().addr() + (16 << 20);
         let mut known = vec![(0, 77), (10 * MIB - 4096, 1)];
         word(10 * MIB - 4096).store(&storage, 1, Relaxed);

@@ -102,8 +102,8 @@ fn a_crash_leaves_long_keys_whole() -> Check {
 }
 
 /// Payloads move while the records of their root entry migrate to several entries below, one after the other. A record
-/// of which nothing remains below has arrived as well. Recovery once counted such records as records of the root entry,
-/// which then had more than fit into it.
+/// has also migrated if no copy of it remains in the entry below. Recovery once counted such records as records of the
+/// root entry, which then had more than fit into it.
 #[test]
 fn a_crash_counts_departed_records_whose_payloads_moved() -> Check {
     const SHAPE: Shape =

@@ -90,8 +90,8 @@ where
     Ok(())
 }
 
-/// Keys with a common prefix, and numbers in a small part of their range: thousands are in one entry, in leaves that
-/// are split, emptied and reused, with reopenings and new levels.
+/// Keys with a common prefix, and numbers in a small part of their range. Thousands of them are in one entry, whose
+/// leaves are split, emptied and reused, across reopenings and new levels.
 #[test]
 fn crowded_keys_have_ranges() -> Check {
     ranges_of::<u64>(None, |n| 1_700_000_000_000 + n)?;

@@ -450,7 +450,7 @@ fn a_crash_finds_payloads_that_moved_in_place() -> Check {
     let mut fences = sites.sites();
     fences.retain(|(site, _)| site.kind == SiteKind::Fence && site.file.ends_with("plush/need.rs"));
     println!("{images} images, {fences:?}");
-    // P22 and P23.
+    // The fences of P22 and P23.
     assert_eq!(fences.len(), 2, "{fences:?}");
     for (site, _) in fences {
         let mut caught = SEEDS.filter_map(|seed| {

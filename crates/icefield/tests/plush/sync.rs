@@ -1,4 +1,4 @@
-//! Durability of writes on disks, and its notification.
+//! Durability of writes on disks, and the futures that report it.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake};
@@ -78,7 +78,7 @@ fn a_batch_on_a_disk_is_one_sync() -> Check {
     let before = counting.calls();
     records.chunks(100).try_for_each(|batch| table.put_batch(batch))?;
     println!("{} system calls for 400 batches", counting.calls() - before);
-    // Each of the two chunks of the log costs one more.
+    // Each of the two chunks of the log costs one more sync.
     assert_eq!(counting.calls() - before, 402);
     assert_eq!(table.len()?, 40_000);
     Ok(())

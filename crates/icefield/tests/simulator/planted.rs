@@ -7,9 +7,9 @@ use icefield::storage::{Cell32, SimHooks, Volatile32};
 
 use super::shelf::{Small, Words};
 
-/// Slots are one line each: key + 1, then the value.
+/// Number of slots. Each is one line: key + 1, then the value.
 const SLOTS: u64 = 24;
-/// One bit per valid slot.
+/// The bitmap, with one bit per valid slot.
 const VALID: u64 = 8;
 
 fn slot(at: u64) -> u64 {
@@ -135,7 +135,7 @@ impl<const BUG: u32> Small for Bitmap<BUG> {
     }
 }
 
-/// PM2: a move publishes the new slot, then clears the old one. Wrong: recovery does not look for the copy.
+/// PM2: a move publishes the new slot, then clears the old one. Wrong: recovery does not look for a key in two slots.
 pub struct Mover<const BUG: u32>;
 
 impl<const BUG: u32> Small for Mover<BUG> {
@@ -188,7 +188,7 @@ impl<const BUG: u32> Small for Mover<BUG> {
 /// two are published one after the other. Right: they are published in one word.
 pub struct Doubling<const BUG: u32>;
 
-/// The published array: `start << 32 | capacity`, or two words.
+/// The published array: `start << 32 | capacity`, or `start` alone in the wrong form.
 const ARRAY: u64 = 8;
 const CAPACITY: u64 = 16;
 
@@ -269,9 +269,9 @@ impl<const BUG: u32> Small for Doubling<BUG> {
 /// segment of depth 1 holds keys with one value of that bit only. Wrong: the depth changes before the directory.
 pub struct Splitting<const BUG: u32>;
 
-/// The segment of odd keys: 0 or 1.
+/// The word with the segment of odd keys: 0 or 1.
 const DIRECTORY: u64 = 8;
-/// The depth of segment 0.
+/// The word with the depth of segment 0.
 const DEPTH: u64 = 16;
 const SEGMENT_SLOTS: u64 = 16;
 
@@ -642,8 +642,8 @@ impl<const RELAXED: bool> Small for SameLine<RELAXED> {
     }
 }
 
-/// A pass validates against a version that writers increment. Wrong: a record of the stash is published before the
-/// version shows the change, as in a table whose lookups validate another word.
+/// A pass over all records validates against a version that writers increment. Wrong: a record of the stash is
+/// published before the version shows the change, as in a table whose lookups validate another word.
 pub struct Stashed<const BUG: u32>;
 
 impl<const BUG: u32> Stashed<BUG> {

@@ -11,7 +11,7 @@ use icefield::{Error, OnFailure, Result};
 use icefield_torture::call::{BatchKind, Call, Reply};
 use icefield_torture::crash::Machine;
 
-/// Word that marks a finished table.
+/// The word that marks a finished table.
 const MAGIC_AT: u64 = 0;
 const MAGIC: u64 = 0x5EED_F00D;
 const BYTES: u64 = 4096;

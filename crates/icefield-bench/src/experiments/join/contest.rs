@@ -10,13 +10,13 @@ use crate::experiments::amplification::Cost;
 use crate::limit::Arena;
 use crate::prelude::*;
 
-/// The number of probing rows that a table, and then the bare loop, processes per turn.
+/// The number of probing rows per turn. In each turn the table processes them, and then the bare loop.
 const TURN_ROWS: usize = 50_000;
 const MOST_TURNS: usize = 32;
 /// The number of rows on each side when lines are counted.
 const COUNTED_BUILD: u64 = 50_000;
 const COUNTED_PROBE: u64 = 10_000;
-/// The size of an index line with a filter.
+/// The size of an index line, which holds the filter and bucket bounds of a group.
 const GROUP_BYTES: u64 = 64;
 
 /// Joins with each of `designs` in each setting, and writes a row for every phase and probe side.
@@ -141,7 +141,7 @@ impl Contender {
         Ok(())
     }
 
-    /// Reports the table's own figures in all rows.
+    /// Adds the figures from the table's own statistics to all rows.
     fn describe(&mut self, table: &dyn BenchTable) {
         let stats = table.stats();
         let rows = self.sides.iter_mut().flat_map(|side| [&mut side.cold, &mut side.warm]);
@@ -178,8 +178,8 @@ impl Contender {
 }
 
 impl Side {
-    /// Probes in turns with the bare loop. Peers, and rows that are not in random order, are probed in one turn without
-    /// the loop.
+    /// Probes the table in turns with the bare loop. Peers, and probe sides that are not in random order, are probed in
+    /// one turn and without the loop.
     fn probe_warm(
         &mut self,
         session: &Session,
@@ -237,7 +237,8 @@ fn with_payloads(
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
     let (time, parts) = session.machine.run(threads, |thread| {
         let (hits, sum) = (AtomicU64::new(0), AtomicU64::new(0));
-        // Stores instead of a read-modify-write: with one thread, the probe calls back on this thread only.
+        // A load and a store suffice, without an atomic read-modify-write: an index with one thread calls back on this
+        // thread only.
         index.probe(&keys[part(keys.len(), thread, threads)], |_, payload| {
             hits.store(hits.load(Relaxed) + 1, Relaxed);
             sum.store(sum.load(Relaxed).wrapping_add(payload), Relaxed);
@@ -247,7 +248,8 @@ fn with_payloads(
     Ok((time, sum(parts)?))
 }
 
-/// Counts the accesses of a probe to the medium, one by one and exactly, on a small table of the same shape.
+/// Counts the accesses of probes to the simulated medium, on a small table. The keys are probed one by one, so the
+/// counts are exact.
 fn count(session: &Session, design: DesignRef, selectivity: u32) -> Outcome<Cost> {
     session.progress(&format!("join {}: counting lines", design.name));
     let keys = session.space.keys(0..COUNTED_BUILD);

@@ -1,10 +1,10 @@
-//! Joins of two relations, `SELECT COUNT(*) FROM R, S WHERE R.key = S.key` (SPAR Figs 4 to 6, DLHT Fig 20),
-//! including TPC-H's orders and line items, and the cost of a tenth more rows in an index (SPAR Fig 7).
+//! Joins of two relations, `SELECT COUNT(*) FROM R, S WHERE R.key = S.key` (SPAR Figs 4 to 6, DLHT Fig 20), including
+//! TPC-H's orders and line items; and the cost of adding a tenth more rows to an index (SPAR Fig 7).
 //!
 //! Each table is built from R, probed with S for every percentage of matching rows, closed, reopened if it lives in
-//! files, and probed again. Builds include all preparation: files, their pages and directories are created while
-//! the clock runs, for all tables alike; maps are given the number of records as their capacity. All pages are
-//! mapped before warm probes.
+//! files, and probed again. The time of a build includes all preparation, for all tables alike: the creation of files,
+//! their pages and directories. Maps are created with the number of records as their capacity. All pages are mapped
+//! before warm probes.
 
 mod contest;
 mod relations;
@@ -24,7 +24,7 @@ pub(super) use self::update::run as update;
 /// The tables that are measured without `--tables`.
 const USUAL: [&str; 5] = ["join", "dlht", "dash-eh", "cceh-like", "iceberg"];
 const BUILD_ROWS: u64 = 10_000_000;
-/// Percentages of matching rows: the paper's, and 0, which the filter alone answers.
+/// Percentages of matching rows: the paper's, and 0, for which the index reads only its filter.
 const SELECTIVITIES: [u32; 6] = [0, 20, 40, 60, 80, 100];
 /// The percentages that `--quick` measures, because the papers' claims are about them.
 const QUICK: [u32; 3] = [0, 20, 100];

@@ -11,7 +11,7 @@ use crate::prelude::*;
 
 /// The rows of a probe side.
 pub(in crate::experiments) struct Probe {
-    /// The field in `extra` that identifies the side: the percentage of matching rows, or a file's name.
+    /// The field of `extra` that identifies this probe side: the percentage of matching rows, or a file's name.
     pub point: (&'static str, Value),
     pub keys: Vec<u64>,
     /// The number of matching pairs, and the sum of their payloads.
@@ -66,8 +66,8 @@ impl Relations {
         Self { build: session.space.keys(0..build), probes, repeat: false, scale: None }
     }
 
-    /// Generates `orders` of TPC-H's orders and all their line items, both in row order; every line item has its
-    /// order.
+    /// Generates the keys of `orders` of TPC-H's orders and of all their line items, both in row order. Every line item
+    /// matches one order.
     pub fn tpch(session: &Session, orders: u64) -> Self {
         session.progress(&format!("making the keys of {orders} orders and of their line items"));
         let orders = Orders::new(orders);

@@ -1,7 +1,8 @@
-//! Memory of several processes that have the same index open, compared with one process: they map the same pages.
+//! Memory of several processes that have the same index open, compared with that of one. All of them map the same
+//! pages.
 //!
-//! Child processes open the index read-only, probe every key, which maps all its pages, and report that they are
-//! ready. Then this process reads their proportional set sizes from the kernel, which divide each page by the
+//! Child processes open the index read-only and probe every key, which maps all its pages. When they report that they
+//! are ready, this process reads their proportional set sizes from the kernel. These sizes divide each page by the
 //! number of processes that map it.
 
 use std::io::Read;

@@ -1,5 +1,5 @@
-//! A tenth more rows (SPAR Fig 7): an index inserts them into its delta store and merges. This is compared with an
-//! index rebuilt from all rows, and with tables that insert them.
+//! The cost of a tenth more rows (SPAR Fig 7). An index inserts them into its delta store and merges. This is compared
+//! with rebuilding the index from all rows, and with tables that insert the new rows.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -12,7 +12,7 @@ use crate::prelude::*;
 
 /// The number of old rows per new one.
 const OLD_PER_NEW: u64 = 10;
-/// The number of old rows that a concurrent batch probes.
+/// The number of old rows in each batch that is probed during the update.
 const ASKED: usize = 1 << 16;
 
 /// The old rows and the new ones.
@@ -158,7 +158,8 @@ fn meanwhile(
     let done = AtomicBool::new(false);
     let (probed, outcome) = std::thread::scope(|scope| {
         let prober = scope.spawn(|| {
-            // Relaxed: the flag orders no other data. Probes at least once, even if the update is short.
+            // Relaxed: the flag orders no other data. The first call returns true, so at least one batch is probed even
+            // if the update is short.
             let mut first = true;
             probe(&mut || std::mem::take(&mut first) || !done.load(Relaxed))
         });

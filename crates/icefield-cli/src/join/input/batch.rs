@@ -15,7 +15,7 @@ const AHEAD: usize = 2;
 pub struct Batch {
     /// The number of the first row, from 0.
     pub first_row: u64,
-    /// The line on which each row begins in a text file; empty for other files.
+    /// The line on which each row begins, for messages about a text file; empty for other files.
     pub lines: Vec<u64>,
     /// The selected columns, in the file's order.
     pub records: RecordBatch,

@@ -13,7 +13,7 @@ use crate::join::failures::internal;
 use crate::rows::{Input, OPEN_QUOTE, Watched, io_error};
 use icefield_console::failure::Failure;
 
-/// A batch is full when its texts have this number of bytes: an array of texts must stay below 2 GiB.
+/// A batch is full when its texts have this number of bytes, because an array of texts must stay below 2 GiB.
 const BATCH_BYTES: usize = 64 << 20;
 
 /// A file whose header has been read.
@@ -78,7 +78,7 @@ impl CsvRows {
                 Err(failure) => Event::Failed(failure),
             };
             let goes_on = matches!(event, Event::Batch(_));
-            // Sending fails when the command has ended and dropped the receiver.
+            // Sending fails if the command has ended, because then the receiver was dropped.
             if sender.send(event).is_err() || !goes_on {
                 return;
             }

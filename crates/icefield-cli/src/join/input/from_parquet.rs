@@ -1,4 +1,4 @@
-//! Parquet: row groups, which threads decode in turn.
+//! Parquet: a file of row groups, which several threads decode in turn.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -48,8 +48,8 @@ impl ParquetFile {
         self.metadata.metadata().file_metadata().num_rows().unsigned_abs()
     }
 
-    /// Starts the threads that decode the columns at these positions. Returns the receivers and the number of
-    /// groups.
+    /// Starts the threads that decode the columns at these positions. Returns a receiver for each thread, and the
+    /// number of row groups.
     pub fn read(
         self,
         columns: &[usize],
@@ -73,7 +73,7 @@ impl ParquetFile {
         Ok((receivers, groups))
     }
 
-    /// Opens the file again, for a thread that needs its own position in it.
+    /// Opens the file again, because each thread needs its own read position.
     fn reopened(&self) -> Result<File, Failure> {
         let path = &self.path;
         let reopen = || {
@@ -86,7 +86,7 @@ impl ParquetFile {
         reopen().map_err(|error| Failure::io(path, &error))?.ok_or_else(changed)
     }
 
-    /// Fails before the columns are read, with the column's name, if a codec is not supported.
+    /// Fails, before any column is read, if a column's compression is not supported. The failure names the column.
     fn refuse_unknown_codecs(&self, mask: &ProjectionMask) -> Result<(), Failure> {
         for group in self.metadata.metadata().row_groups() {
             for (leaf, column) in group.columns().iter().enumerate() {
@@ -103,8 +103,8 @@ impl ParquetFile {
     }
 }
 
-/// Returns the same columns with plain values instead of dictionary codes; `None` if there are no dictionaries. With
-/// dictionaries, each selection of single rows from many batches would merge all their dictionaries.
+/// Returns the same columns with plain values instead of dictionary codes; `None` if no column has a dictionary.
+/// Selecting single rows from many batches with dictionaries would merge all their dictionaries each time.
 fn without_dictionaries(schema: &SchemaRef) -> Option<SchemaRef> {
     let plain = schema.fields().iter().map(|field| match field.data_type() {
         DataType::Dictionary(_, values) => {
@@ -129,7 +129,7 @@ impl Decoder {
     fn send_all(self, sender: &SyncSender<Event>) {
         for &group in &self.groups {
             match self.send_group(group, sender) {
-                // `false`: the command has ended and dropped the receiver.
+                // `false` means that the command has ended and the receiver was dropped.
                 Ok(true) => {}
                 Ok(false) => return,
                 Err(failure) => return drop(sender.send(Event::Failed(failure))),
@@ -137,7 +137,7 @@ impl Decoder {
         }
     }
 
-    /// Sends a row group; returns `false` if the receiver is gone.
+    /// Sends the batches of a row group. Returns `false` if the receiver was dropped.
     fn send_group(&self, group: usize, sender: &SyncSender<Event>) -> Result<bool, Failure> {
         let file = self.file.try_clone().map_err(|error| Failure::io(&self.path, &error))?;
         let (metadata, mask) = (&self.metadata, &self.mask);

@@ -41,7 +41,7 @@ enum Kind {
 }
 
 impl Input {
-    /// Opens a file. Its extension or first bytes determine the format; `-` is CSV from standard input.
+    /// Opens a file. Its extension or first bytes determine the format. For `-`, CSV is read from standard input.
     pub fn open(path: &Path) -> Result<Self, Failure> {
         let name = path.to_owned();
         if path == Path::new("-") {
@@ -63,12 +63,12 @@ impl Input {
         Ok(Self { path, schema, file: Kind::Csv(file) })
     }
 
-    /// Returns the name for messages.
+    /// Returns the input's name for messages.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns all columns; those of CSV are texts.
+    /// Returns all columns. Those of a CSV file are texts.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }
@@ -86,7 +86,7 @@ impl Input {
         }
     }
 
-    /// Returns the position of the column of that name.
+    /// Returns the position of the column with this name.
     pub fn column(&self, name: &str) -> Result<usize, Failure> {
         let fields = self.schema.fields().iter().enumerate();
         let mut found = fields.filter(|(_, field)| field.name() == name).map(|(at, _)| at);
@@ -124,7 +124,7 @@ fn is_parquet(path: &Path, file: &mut File) -> io::Result<bool> {
     match extension.map(str::to_ascii_lowercase).as_deref() {
         Some("parquet" | "pq") => Ok(true),
         Some("csv") => Ok(false),
-        // Only a regular file can be rewound after its first bytes were read.
+        // Reading the first bytes of a pipe or device would lose them, so only regular files are examined.
         _ if !file.metadata()?.is_file() => Ok(false),
         _ => {
             let mut start = Vec::new();
@@ -152,7 +152,7 @@ impl Batches {
             if interrupt.asked() {
                 return Err(interrupted());
             }
-            // The timeout limits the delay of the check for Ctrl-C while a pipe is silent.
+            // The timeout bounds the time until Ctrl-C is noticed while no data arrives from a pipe.
             match self.lanes[self.group % self.lanes.len()].recv_timeout(Duration::from_millis(100))
             {
                 Ok(Event::Batch(mut batch)) => {

@@ -1,5 +1,5 @@
-//! Parquet columns compressed with zstd, for which the `parquet` crate needs a C library. Their pages are read as
-//! if they were not compressed, and then decompressed in Rust.
+//! Parquet columns compressed with zstd. The `parquet` crate would need a C library for them. Therefore their pages are
+//! read as if they were not compressed, and then decompressed in Rust.
 
 use std::fs::File;
 use std::io::Read;
@@ -17,7 +17,7 @@ use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
 
 use super::batch::BATCH_ROWS;
 
-/// The most bytes of a page: its header stores the size in 31 bits.
+/// The largest number of bytes in a page, because its header stores the size in 31 bits.
 const MOST_BYTES: u64 = i32::MAX as u64;
 
 /// Returns whether a column is compressed with zstd.
@@ -80,7 +80,7 @@ impl RowGroups for Group {
     }
 }
 
-/// An iterator of one item: the page reader of a column's only chunk in a row group.
+/// An iterator over one item: the page reader of a column's only chunk in a row group.
 struct Chunk(Option<Box<dyn PageReader>>);
 
 impl Iterator for Chunk {

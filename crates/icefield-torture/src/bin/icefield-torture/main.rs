@@ -1,7 +1,7 @@
 //! The program `icefield-torture`: runs the test scenarios for any length of time.
 //!
-//! Each kind ends with one JSON line of its counts. A violation is reported on standard error, with the seed that
-//! replays it and a shortened trace.
+//! Each kind of scenario ends by printing its counts as one JSON line. A violation is reported on standard error, with
+//! the seed that replays it and a shortened trace.
 
 mod args;
 mod join;

@@ -70,7 +70,8 @@ impl<'a> Rounds<'a> {
     }
 }
 
-/// The last line under construction. It is printed twice if JSON goes to a file.
+/// The last output line, while it is being built. If JSON goes to a file, the line is printed there and on standard
+/// output.
 pub(super) struct Tally(Vec<(&'static str, String)>);
 
 impl Tally {

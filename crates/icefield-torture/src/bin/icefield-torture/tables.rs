@@ -3,7 +3,7 @@
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use icefield_torture::scenarios::{Records, SCENARIOS};
 
-/// Tables outside the list of scenarios, with the scenarios that they have.
+/// Tables that are not in [`SCENARIOS`], each with a description of its scenarios.
 const OTHERS: [(&str, &str); 4] = [
     (JOIN, "A join index: `model`, `crash`, `mutate`, `kill`, `corrupt`, `faults` and `syncs`"),
     (DLHT, "In memory: `model`, `linear` and `faults`"),

@@ -26,9 +26,9 @@ pub trait Isa: Copy + Send + Sync + 'static {
         equal(0) | equal(2) | equal(4) | equal(6)
     }
 
-    /// Returns whether one bit is set in each of the words 3 to 7 of `line`. Six bits of `hash` give the number of that
-    /// bit: bits 4 to 9 for word 3, bits 10 to 15 for word 4, and so on. Other threads may be storing to the line, as
-    /// for [`Isa::find_keys`].
+    /// Tests one bit in each of the words 3 to 7 of `line`, and returns whether all five are set. Six bits of `hash`
+    /// select the bit of a word: bits 4 to 9 for word 3, bits 10 to 15 for word 4, and so on. Other threads may be
+    /// storing to the line, as for [`Isa::find_keys`].
     #[inline(always)]
     fn has_bits(self, line: &[AtomicU64; 8], hash: u64) -> bool {
         // Relaxed: as in `find_keys`.

@@ -1,6 +1,6 @@
-//! Groups of fingerprints, and lines of 8-byte keys, compared all at once.
+//! Comparison of all fingerprints of a group, or of all 8-byte keys of a line, at once.
 //!
-//! Sixteen bytes are passed as words: the caller loads raced bytes as `AtomicU64`s, and the vector is assembled from
+//! A group is 16 bytes, passed as two words: the caller loads raced bytes as `AtomicU64`s, and the vector is built from
 //! those. (On x86 that takes two moves and an unpack. One atomic load of all 16 bytes is not possible, because Rust
 //! does not allow raced accesses of different sizes.) Byte `i` of a group is byte `i % 8`, counted from the least
 //! significant, of word `i / 8`. Whole lines are loaded as vectors by inline assembly ([`Isa::find_keys`]).

@@ -112,8 +112,8 @@ fn random_seeds_differ() {
     assert_ne!(random_seed(), random_seed());
 }
 
-/// Counts how often each output bit flips when one input bit is flipped, over `inputs` x 64 input bits. All must be
-/// near one half.
+/// Flips each of the 64 input bits of `inputs` words, and checks that each output bit flips in about half of the words.
+/// `flip` returns the difference of the two hashes.
 fn check_avalanche(name: &str, inputs: usize, flip: impl Fn(u64, u32) -> u64) {
     // Six standard deviations: the inputs are fixed, so this never fails by chance.
     let tolerance = 6.0 * 0.5 / (inputs as f64).sqrt();

@@ -1,4 +1,4 @@
-//! The atomics and their relatives: those of the standard library, or loom's when a model is checked.
+//! Atomics, fences, mutexes and yields: those of the standard library, or loom's when a model is checked.
 
 #[cfg(loom)]
 pub use loom::{

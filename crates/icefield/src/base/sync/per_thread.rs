@@ -12,9 +12,9 @@ mod real {
     /// Enough for more threads than can exist.
     const BLOCKS: usize = 40;
 
-    /// One `T` for each thread. It outlives its thread, and the next thread with the same number inherits it.
+    /// One `T` for each thread. A `T` outlives its thread, and the next thread with the same number inherits it.
     pub struct PerThread<T> {
-        /// A unique id, for the thread's cache.
+        /// A unique id, under which each thread caches the pointer to its `T`.
         name: u64,
         blocks: [OnceLock<Box<[T]>>; BLOCKS],
     }

@@ -39,7 +39,7 @@ macro_rules! calls {
     ($(#[$doc:meta])* $self:ident: $ty:ty, $map:expr, $namespace:expr) => {
         $(#[$doc])*
         impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> $ty {
-            /// Returns the value of `key`. Never waits; reads one line of the index and the record.
+            /// Returns the value of `key`. Never waits; usually reads one line of the index, and the record.
             ///
             /// ```
             /// let map = icefield::DlhtMap::from_iter([("one".to_owned(), 1)]);
@@ -122,7 +122,7 @@ macro_rules! calls {
                 accepted(asked($map.put_one($namespace, key, value, When::Absent, guard)))
             }
 
-            /// Inserts or replaces; returns the previous value.
+            /// Inserts `key` or replaces its value; returns the previous value.
             ///
             /// ```
             /// let map = icefield::DlhtMap::<u32, u32>::new();
@@ -142,7 +142,7 @@ macro_rules! calls {
                 asked($map.put_one($namespace, key, value, When::Always, guard)).replaced()
             }
 
-            /// Inserts or replaces, without returning the previous value. Needs no guard.
+            /// Inserts `key` or replaces its value, without returning the previous value. Needs no guard.
             ///
             /// ```
             /// let map = icefield::DlhtMap::<u32, u32>::new();
@@ -465,8 +465,9 @@ macro_rules! calls {
                 $map.core.prefetch($map.hash_of($namespace, key));
             }
 
-            /// Prefetches, yields to the executor once, then returns the value of `key`. Because of the guard, the
-            /// future must stay on one thread; [`get_cloned_async`](Self::get_cloned_async) has no such restriction.
+            /// Prefetches the bin of `key`, yields to the executor once, then returns the value. Because of the guard,
+            /// the future must stay on one thread; [`get_cloned_async`](Self::get_cloned_async) has no such
+            /// restriction.
             ///
             /// ```
             /// # fn block_on<F: Future>(future: F) -> F::Output {
@@ -536,7 +537,7 @@ macro_rules! calls {
                 removed
             }
 
-            /// Calls `f` for every record that [`iter`](Self::iter) would return, until it breaks.
+            /// Calls `f` for each record of [`iter`](Self::iter), until `f` returns `Break`.
             ///
             /// ```
             /// use std::ops::ControlFlow;

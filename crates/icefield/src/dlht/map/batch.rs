@@ -1,9 +1,9 @@
 //! Batches (§3.3): operations in order, one at a time, with the latencies of bins and of the records behind them
 //! overlapped.
 //!
-//! While one operation runs, the bins of the next 64 are being fetched. The bins of the next 24 should have arrived;
-//! each is peeked at, to prefetch the record of its operation's key. A peek does not validate what it reads and decides
-//! nothing: when an operation runs, it searches again.
+//! While one operation runs, the bins of the next 64 are being fetched. When an operation is only 24 ahead, its bin is
+//! expected in the cache: the batch peeks at the bin, and prefetches the record of the operation's key. The result of a
+//! peek is used only for this hint: when an operation runs, it searches again.
 
 use std::borrow::Borrow;
 use std::cell::{Cell, RefCell};
@@ -29,7 +29,7 @@ use crate::dlht::mode::Shared;
 use crate::dlht::write::{Outcome, Rule};
 use crate::table::same_length;
 
-/// How many operations ahead bins are prefetched, and (`STAGE2`) how many operations ahead records are.
+/// Bins are prefetched `RING` operations ahead of their use, and records `STAGE2` operations ahead.
 const RING: usize = 64;
 const STAGE2: usize = 24;
 
@@ -43,7 +43,7 @@ fn hint<K, V>(isa: impl Isa, index: &Index, line: &Line, hash: u64) {
     }
 }
 
-/// Access to the slot of the operation that is running.
+/// Access to the slot of the operation that a batch is executing.
 pub(super) struct BatchOp<'a> {
     core: &'a Core<Shared>,
     index: &'a Index,
@@ -172,7 +172,7 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
     }
 
     /// Puts each record if `when` allows it, and passes each outcome to `done`. Records are taken from the iterator
-    /// when they are hinted.
+    /// when their bins are prefetched.
     ///
     /// # Errors
     /// Fails if memory runs out for a record: the records before it were put, those after it were not.

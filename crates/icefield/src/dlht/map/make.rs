@@ -18,7 +18,7 @@ use crate::dlht::index::Index;
 use crate::dlht::plan::Plan;
 use crate::report::Stats;
 
-/// The number of records that `extend` puts in one batch. Records that they replaced can be freed after each batch.
+/// The number of records that `extend` puts in one batch. Records that a batch replaces can be freed after the batch.
 const EXTEND: usize = 1024;
 
 impl<K, V> DlhtMap<K, V> {
@@ -108,7 +108,7 @@ impl<K, V, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
         }
     }
 
-    /// Protects all data read from the map until the guard is dropped.
+    /// Returns a guard, which protects all data read from the map until the guard is dropped.
     ///
     /// ```
     /// let map = icefield::DlhtMap::from_iter([(1, "one".to_owned())]);
@@ -121,7 +121,7 @@ impl<K, V, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
         DlhtGuard { guard: self.reclaimer.pin(), reclaimer: &self.reclaimer }
     }
 
-    /// Returns the number of records in all namespaces: exact when quiescent.
+    /// Returns the number of records in all namespaces, which is exact if no other thread writes meanwhile.
     ///
     /// ```
     /// assert_eq!(icefield::DlhtMap::from_iter([(1, 10)]).len(), 1);
@@ -130,7 +130,7 @@ impl<K, V, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
         self.core.len().saturating_add_signed(self.crowded.sum())
     }
 
-    /// Returns whether the map is empty: exact when quiescent.
+    /// Returns whether the map is empty. The answer is exact if no other thread writes meanwhile.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

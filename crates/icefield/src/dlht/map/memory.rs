@@ -29,7 +29,7 @@ pub trait RecordAllocator: Allocator + Clone + Send + Sync + 'static {}
 
 impl<A: Allocator + Clone + Send + Sync + 'static> RecordAllocator for A {}
 
-/// The error for an allocation of `bytes` that failed.
+/// Returns the error for a failed allocation of `bytes` bytes.
 #[cold]
 pub(super) fn no_memory(bytes: usize) -> Error {
     Error::NoMemory { needed_bytes: bytes as u64 }
@@ -69,14 +69,15 @@ pub(super) unsafe fn free<T>(allocator: &impl Allocator, thing: NonNull<T>) {
 ///
 /// # Safety
 /// As for [`free`], except that threads pinned now may still use `thing`. It must be unreachable for threads that pin
-/// from now on, and must be retired once. It may be dropped on any thread, until the reclaimer is dropped.
+/// from now on, and must be retired once. Dropping it must be sound on any thread and at any time until the reclaimer
+/// is dropped.
 #[inline]
 pub(super) unsafe fn retire<T, A: RecordAllocator>(
     guard: &Guard<'_>,
     allocator: &A,
     thing: NonNull<T>,
 ) {
-    // Decided at compile time.
+    // The compiler evaluates this condition.
     if TypeId::of::<A>() == TypeId::of::<Global>() {
         // SAFETY: the caller's contract. A box also uses memory of the global allocator with the layout of a `T`.
         unsafe { guard.retire_box(thing.as_ptr().cast::<Sent<T>>()) };
@@ -91,7 +92,7 @@ pub(super) unsafe fn retire<T, A: RecordAllocator>(
 #[repr(transparent)]
 struct Sent<T>(#[allow(dead_code, reason = "only to be dropped")] T);
 
-// SAFETY: see the type.
+// SAFETY: the value may be dropped on another thread, by the contract of `retire`.
 unsafe impl<T> Send for Sent<T> {}
 
 /// A retired object, and the allocator from which it was allocated.

@@ -47,7 +47,7 @@ pub struct DlhtMapOp<'q, 'g, K, V, Q: ?Sized = K> {
 enum Ask<'q, K, V, Q: ?Sized> {
     Get(&'q Q),
     Remove(&'q Q),
-    /// The record, until it is put.
+    /// The condition for putting the record, and the record until it is put.
     Put(When, Option<(K, V)>),
 }
 

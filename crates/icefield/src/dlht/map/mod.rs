@@ -3,7 +3,7 @@
 //! The index is a table of words from hashes to records ([`record`]), so it has the properties of such a table: a get
 //! accesses a bin and the record, reads never wait, and resizes block no operation. The paper keeps a key's size and
 //! namespace in the upper bits of the pointer, to avoid reading records of other keys. Here the slot's key word is the
-//! whole hash, which avoids such reads better and leaves pointers whole.
+//! whole hash, which avoids more of these reads and leaves all bits of the pointer to the address.
 //!
 //! Records are allocated from the map's allocator ([`memory`]) and freed to it, even if another thread reclaims them
 //! later: an object that waits for reclamation carries a clone of the allocator, and all objects have been reclaimed
@@ -23,8 +23,8 @@
 //! is pinned, while user code of such a call runs.
 //!
 //! Memory is allocated before any change. If there is none, the record is returned to the caller
-//! ([`DlhtMap::checked_insert`]), or the call drops it and panics; the map is unchanged. Only one kind of removal needs
-//! memory: that of one of three or more keys with equal hashes.
+//! ([`DlhtMap::checked_insert`]), or the call drops it and panics; the map is unchanged. A removal needs memory only if
+//! three or more keys have the hash of the removed key.
 
 mod api;
 mod batch;
@@ -81,9 +81,9 @@ pub use record::Refused;
 pub struct DlhtMap<K, V, S = DlhtBuildHasher, A: RecordAllocator = Global> {
     core: Core<Shared>,
     hash: S,
-    /// The number of records beyond the first for each hash; the core counts hashes.
+    /// The number of records beyond the first of each hash. `core` counts only hashes.
     crowded: ShardedCounter,
-    /// Reclaims records and crowds.
+    /// Reclaims records and lists of records with equal hashes.
     reclaimer: Reclaimer,
     allocator: A,
     records: PhantomData<*mut (K, V)>,

@@ -207,7 +207,7 @@ pub(super) unsafe fn find_in<K: Borrow<Q>, V, A: Allocator, Q: Eq + ?Sized>(
     }
 }
 
-/// Returns a word for the records of `word`, without `without` and with `new`; `None` if no record is left.
+/// Returns a word for the records that `word` leads to, minus `without`, plus `new`; `None` if no record is left.
 ///
 /// # Errors
 /// Fails if a crowd cannot be allocated.
@@ -274,7 +274,7 @@ unsafe fn crowd_pointer<K, V, A: Allocator>(address: usize) -> NonNull<Crowd<K, 
     unsafe { NonNull::new_unchecked(ptr::with_exposed_provenance_mut(address & !CROWD)) }
 }
 
-/// Prefetches the record that `word` leads to, or the first two lines of a long one. A hint: the word is not checked.
+/// Prefetches the record that `word` leads to, or the first two lines of a long record. The word may be invalid.
 #[inline(always)]
 pub(super) fn hint_record<K, V>(word: u64) {
     const LINE: usize = 64;

@@ -80,7 +80,7 @@ impl Spot for Alone<'_> {
     }
 }
 
-/// The state of a hash at one moment.
+/// The content of the slot of a hash at one moment.
 struct Seen<K, V> {
     word: Option<u64>,
     /// The record of the key, among those of the hash.
@@ -379,15 +379,16 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
             if !wanted(record) {
                 return None;
             }
-            // This fails only if a crowd of three or more records cannot be copied: the slot exists already.
+            // This fails only if a crowd of three or more records cannot be copied. The slot exists, so no larger index
+            // is needed.
             if plain(self.change(spot, seen, &mut None, pinned)) {
                 return Some(record);
             }
         }
     }
 
-    /// Passes the value to `f` and executes its decision, if the value is still the same then. Only the caller's guard
-    /// is held while `f` runs.
+    /// Passes the value to `f` and executes its decision. If the value has changed meanwhile, calls `f` again. Only the
+    /// caller's guard is held while `f` runs.
     pub(super) fn compute_one<'g>(
         &self,
         namespace: u16,
@@ -464,7 +465,7 @@ fn shorter<'g>(guard: &'g Guard<'_>) -> &'g Guard<'g> {
 impl<K, V, S, A: RecordAllocator> Drop for DlhtMap<K, V, S, A> {
     fn drop(&mut self) {
         let mut words = Vec::new();
-        // No other thread uses the map, so no step fails: the scan reads through a transfer in progress.
+        // No other thread uses the map, so the scan does not fail. It also finds the records of an unfinished transfer.
         let mut next = Some(0);
         while let Some(cursor) = next {
             next = self.core.scan(cursor, usize::MAX, &mut words).ok().flatten();

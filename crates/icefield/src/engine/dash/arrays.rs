@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_terabyte_has_a_directory_of_about_a_kilobyte() {
-        // The paper counts with segments of 16 KiB.
+        // The paper assumes segments of 16 KiB.
         let segments = (1_u64 << 40) / (16 << 10);
         let bytes = |stride| Arrays::new(64, stride).map(|arrays| arrays.arrays_for(segments) * 8);
         assert_eq!(bytes(4), Some(584));

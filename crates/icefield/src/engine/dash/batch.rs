@@ -1,4 +1,4 @@
-//! Batches: a ring that prefetches, and behind it windows of up to 32 operations that share two fences.
+//! Batches: a ring prefetches for the operations, which then run in windows of up to 32 that share two fences.
 //!
 //! Each operation of a window locks its two buckets and decides what to do. The window waits only for its first lock.
 //! It tries all other locks, and a failure closes the window. So a thread never waits while it holds a lock, and no

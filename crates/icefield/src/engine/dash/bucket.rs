@@ -19,7 +19,7 @@ impl Bucket {
         PmLock::new(storage, &self.lock)
     }
 
-    /// Prefetches all four lines of the bucket for writing. They are one block of the medium.
+    /// Prefetches all four lines of the bucket for writing. The medium reads them as one block.
     #[inline]
     pub(super) fn fetch_for_write(&self) {
         prefetch_write(self);
@@ -95,7 +95,7 @@ impl Bucket {
     #[inline]
     pub(super) fn set_fingerprint(&self, storage: &impl Medium, slot: usize, hash: u64) {
         let (word, shift) = (&self.fingerprints[slot / 8], slot % 8 * 8);
-        // Relaxed, the loads: only the holder of the lock stores here.
+        // Relaxed loads: only the holder of the lock stores here.
         let others = word.load(storage, Relaxed) & !(0xFF << shift);
         word.store(storage, others | u64::from(fingerprint(hash)) << shift, Release);
     }
@@ -108,7 +108,7 @@ impl Bucket {
     /// changing bit.
     #[inline]
     pub(super) fn publish(&self, storage: &impl Medium, meta: Meta) {
-        // Release (E2): after the fingerprints and the records.
+        // Release (E2): a thread that sees the word sees the fingerprints and the records.
         self.meta.store(storage, meta.0, Release);
         storage.flush_object(&self.meta);
     }

@@ -67,7 +67,7 @@ pub trait Directory: Sized + Send + Sync + 'static {
     /// holds no lock of a segment.
     ///
     /// # Errors
-    /// As [`Directory::locate`]; no space for what a split needs.
+    /// As [`Directory::locate`]; also if there is no space for a split.
     #[inline]
     fn ready<T: Kinds>(&self, core: &Core<T>, hash: u64) -> Result<Located> {
         for _ in 0..PATIENCE {

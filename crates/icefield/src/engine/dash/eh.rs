@@ -68,7 +68,7 @@ impl<A: Ablation> Eh<A> {
     }
 
     fn lock_entries(&self) -> MutexGuard<'_, ()> {
-        // A panic leaves nothing half done that a crash could not leave as well: recovery handles it.
+        // A panic leaves a state that a crash could leave as well, and recovery handles it.
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -216,8 +216,8 @@ impl<A: Ablation> Directory for Eh<A> {
         hash: u64,
         located: Located,
     ) -> Result<Option<Covered>> {
-        // Read through `read_unvalidated`: the link only decides which hashes are read together, so a crash may take it
-        // back.
+        // Read through `read_unvalidated`: the link only decides which hashes are read together, so the result stays
+        // valid even if a crash reverts the link.
         let link_now = || core.storage.read_unvalidated(|| core.link(located.segment));
         let (root, link) = (self.root(), link_now()?);
         // During its split a segment still has its old depth, but the directory may already name the new segment.
@@ -254,8 +254,8 @@ impl<A: Ablation> Directory for Eh<A> {
         Ok(())
     }
 
-    /// Points the entries of the hashes `pattern..` (`depth` bits) from one segment to another. Entries that name a
-    /// third segment stay unchanged: recovery may run late, and that segment has split off since.
+    /// Changes the entries of the hashes that share the first `depth` bits of `pattern` from segment `from` to segment
+    /// `to`. Entries that name a third segment stay unchanged: recovery may run late, after that segment was split off.
     fn redirect<T: Kinds>(
         &self,
         core: &Core<T>,
@@ -273,8 +273,8 @@ impl<A: Ablation> Directory for Eh<A> {
             // Release (E4): the segment behind the entry is complete.
             entry.store(storage, entry_of(to), Release);
         }
-        // P14: durable by the fence of P8, before the split is marked as finished. Until then recovery stores the same
-        // entries.
+        // P14: the fence of P8 makes the entries durable before the split is marked as finished. After an earlier
+        // crash, recovery stores the same entries.
         storage.flush(entries.as_ptr().cast(), size_of_val(entries));
         Ok(())
     }

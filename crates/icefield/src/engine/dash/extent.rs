@@ -128,7 +128,7 @@ pub(super) fn pattern(index: u64) -> u64 {
     path << path.leading_zeros() << 1
 }
 
-/// Returns the segment that is split off from segment `index` when that has `depth` bits.
+/// Returns the segment that a split of segment `index` makes when segment `index` has `depth` bits.
 pub(super) fn child(index: u64, depth: u32) -> u64 {
     path(pattern(index), depth)
 }

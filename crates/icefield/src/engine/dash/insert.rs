@@ -1,7 +1,7 @@
 //! Inserts a record into a segment. The methods, in this order: the home or probing bucket, displacement of one record,
 //! the stash, displacement of several records, the chain (Algorithms 1, 2).
 //!
-//! The paper stops at the stash. The two further methods fill segments further (figures:
+//! The paper stops at the stash. The two methods after it fill segments further (figures:
 //! `docs/decisions/0012-dash-displacement.md`) and cost time only when the stash is full. Batches use the stash before
 //! displacement (`batch`).
 
@@ -73,8 +73,8 @@ impl<'a, T: Kinds> Locked<'a, T> {
         self.core.find_locked(self.segment.id, self.buckets, probe)
     }
 
-    /// Sets the changing bit that makes readers of the found record retry: that of its own bucket, or for a stashed
-    /// record that of the home bucket.
+    /// Sets the changing bit that makes readers of the found record retry. For a stashed record this is the bit of the
+    /// home bucket, otherwise the bit of the bucket that holds the record.
     fn begin_change(&self, found: &Found<'_>) {
         let which = usize::from(std::ptr::eq(found.bucket, self.buckets[1]));
         self.guards[which].begin_change();
@@ -87,7 +87,7 @@ impl<'a, T: Kinds> Locked<'a, T> {
         self.begin_change(found);
         let cell = found.bucket.value(found.slot);
         let before = cell.load(storage, Relaxed);
-        // Release (E3), commit point once fenced: the blob behind a reference was written before.
+        // Release (E3): the blob behind a reference was written before. The fence makes this store the commit point.
         cell.store(storage, value, Release);
         storage.persist(cell);
         before
@@ -101,7 +101,8 @@ impl<'a, T: Kinds> Locked<'a, T> {
         for (cell, is_key) in [(&slot.key, true), (&slot.value, false)] {
             let word = cell.load(storage, Relaxed);
             if let Some(word) = self.core.records.relinked(word, is_key, blob, copy) {
-                // Release (E3), commit point once fenced (P27): the copy was made durable before.
+                // Release (E3): the copy was made durable before. The fence below makes this store the commit point
+                // (P27).
                 cell.store(storage, word, Release);
             }
         }
@@ -214,9 +215,8 @@ impl<'a, T: Kinds> Locked<'a, T> {
         bucket.write_record(storage, slot, record.key, record.value);
         // P1, as in `insert_at`.
         storage.fence();
-        // The changing bits are set before the record becomes visible: a scan checks the versions of normal buckets
-        // only. It must not return a record that is not yet durable, or one that the overflow metadata does not yet
-        // lead to.
+        // The changing bits are set before the record becomes visible: a scan checks only the versions of normal
+        // buckets, and must not return a record that is not durable or not yet in the overflow metadata.
         self.guards.iter().for_each(Guard::begin_change);
         guard.begin_change();
         bucket.set_fingerprint(storage, slot, hash);
@@ -231,8 +231,8 @@ impl<'a, T: Kinds> Locked<'a, T> {
     /// free, and inserts there. Three flushes and fences per displaced record, two for the new one.
     ///
     /// Every record moves to the other of its two buckets. A record whose home is the probing bucket moves to the
-    /// bucket after it. A record in the home bucket whose home is the previous bucket moves there. The paper displaces
-    /// one record; displacing a few more fills segments further.
+    /// bucket after it. A record in the home bucket whose own home is the previous bucket moves back to that bucket.
+    /// The paper displaces one record; displacing a few more fills segments further.
     #[cold]
     fn displace(&mut self, hash: u64, record: PreparedRecord, steps: usize) -> bool {
         self.displace_from(1, hash, record, steps) || self.displace_from(0, hash, record, steps)

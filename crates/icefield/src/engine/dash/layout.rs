@@ -48,7 +48,8 @@ pub(super) struct Header {
     pub(super) link: Cell64,
     /// The hash prefix that the segment covers, left-aligned. Never changes while the segment is live.
     pub(super) pattern: Cell64,
-    /// First block of the chain of further stash buckets in `chains.ice`, plus one; 0: none.
+    /// One more than the number of the first block (in `chains.ice`) of the chain of further stash buckets; 0 if there
+    /// is no chain.
     pub(super) chain: Cell64,
     /// Linear hashing: one more than the generation in which the segment was last made. If that generation is not the
     /// present one, the segment's chain is ignored. Extendible hashing: 0.
@@ -58,7 +59,7 @@ pub(super) struct Header {
 /// A chained stash bucket: a block of `chains.ice`.
 #[repr(C, align(64))]
 pub(super) struct ChainBlock {
-    /// The next block of the chain (or of the free list), plus one; 0: the last.
+    /// One more than the number of the next block of the chain or of the free list; 0 in the last block.
     pub(super) next: Cell64,
     _reserved: [Cell64; 7],
     pub(super) bucket: Bucket,
@@ -135,8 +136,8 @@ impl Geometry {
         self.all_buckets() as u64 * BUCKET_BYTES
     }
 
-    /// Returns the home bucket of a key: selected by the bits of its hash from 8 on, between the fingerprint's and the
-    /// directory's.
+    /// Returns the home bucket of a key. The hash bits from 8 on select it; they lie between those of the fingerprint
+    /// and those of the directory index.
     #[inline]
     pub(super) fn home(self, hash: u64) -> usize {
         (hash >> 8) as usize & (self.buckets as usize - 1)
@@ -263,7 +264,7 @@ pub(super) enum State {
     Stable,
     /// Its right neighbour holds a complete copy of the half of the records that will move there.
     Splitting,
-    /// In the free list; the neighbour is the next free segment.
+    /// In the free list; `side` is the next free segment.
     Free,
     /// It holds the records of its right neighbour, which is about to be freed.
     Absorbing,
@@ -336,7 +337,8 @@ impl RootWord {
     pub(super) fn index(self, hash: u64) -> u64 {
         self.place(hash) - (1 << self.depth)
     }
-    /// Returns the place in the region of the directory entry of a hash: the directory of a depth begins at 2^depth.
+    /// Returns the place of a hash's directory entry in the region. The directory of each depth begins at place
+    /// 2^depth.
     #[inline]
     pub(super) fn place(self, hash: u64) -> u64 {
         (1 << 63 | hash >> 1) >> (63 - self.depth)

@@ -2,9 +2,9 @@
 //!
 //! The root word (`extent`) holds the number of segments. An expansion only makes sure that the array of the new
 //! segment exists, and stores the root word. The split is due from then on: the first thread that needs the new segment
-//! performs it, from the segment that covered its hashes so far. Until then readers and writers use that segment,
-//! because it still holds the records. Several splits of a segment may be due, at most one for each depth; the depth in
-//! the segment's link word determines which ones are.
+//! performs it, with the segment that has covered those hashes so far as the source. Until then the source segment
+//! holds the records of both segments, and threads that need only its own half use it unsplit. Several splits of a
+//! segment may be due, at most one for each depth; the depth in the segment's link word determines which ones are.
 //!
 //! Segments are not allocated: each number has a place in the file (`arrays`). The contents of a segment are ignored if
 //! the root word does not count it, or if its source has not been split.
@@ -187,7 +187,7 @@ impl Directory for Lh {
         Ok((lh, resolved))
     }
 
-    /// The root word gives the place of each array.
+    /// Repairs the directory and the headers; the root word gives the place of each array.
     fn mend<T: Kinds>(core: &Core<T>, growth: Growth, mending: &Mending) -> Result<()> {
         Self::mend_all(core, growth, mending)
     }
@@ -261,8 +261,8 @@ impl Directory for Lh {
     ) -> Result<()> {
         let _structure = self.base.shared();
         let segment = core.segment(located.segment)?;
-        // Returns the depth of the segment if the hash still belongs to it and it has no room. The depth differs if the
-        // segment was split meanwhile.
+        // Returns the depth of the segment if the hash still belongs to the segment and the segment has no room. Two
+        // calls return different depths if the segment is split between them.
         let full = || -> Result<Option<u32>> {
             let full = self.is_current(core, hash, located) && !core.has_room(segment, hash)?;
             full.then(|| core.link(segment.id).map(|link| link.depth)).transpose()
@@ -431,7 +431,7 @@ impl Directory for Lh {
 
     fn spare<T: Kinds>(&self, core: &Core<T>) -> Result<(Vec<u32>, u64)> {
         let extent = self.extent();
-        // The first array has two places in the file of segments, and this counts both.
+        // The first array has two places in the file of segments, for alternate generations; `end` counts both.
         let end = self.arrays.first() + self.segments(core);
         let spare =
             (0..end as u32).filter(|&id| self.index(extent, id).is_none() || core.marks.is_due(id));

@@ -32,7 +32,7 @@ pub(super) struct Mark<'a> {
 pub(super) struct Marks(GrowingArray<AtomicU8>);
 
 impl Marks {
-    /// Returns marks, none of which is in use yet, with reserved addresses for `most` segments.
+    /// Reserves addresses for the marks of `most` segments. [`Marks::extend`] makes the marks usable.
     pub(super) fn new(most: usize) -> io::Result<Self> {
         GrowingArray::new(most).map(Self)
     }

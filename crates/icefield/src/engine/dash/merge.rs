@@ -23,8 +23,8 @@ use crate::storage::Medium;
 pub(super) const MERGED_PERCENT: u64 = 50;
 /// Maximum load of a segment after a merge by `shrink_to_fit`.
 pub(super) const FITTED_PERCENT: u64 = 85;
-/// A removal checks whether its segment can be merged if its home bucket is one in `LOOK_ONE_IN` (a power of two), and
-/// if its two buckets are then less full than this.
+/// A removal checks whether its segment can be merged only if the load of the key's two buckets is below this
+/// percentage. Only one home bucket in `LOOK_ONE_IN` (a power of two) is examined at all.
 const SPARSE_PERCENT: u64 = 25;
 const LOOK_ONE_IN: usize = 16;
 

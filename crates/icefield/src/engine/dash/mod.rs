@@ -5,9 +5,9 @@
 //!
 //! Two tables share one kind of segment: `DashEh` uses extendible hashing (*EH*), `DashLh` uses linear hashing (*LH*).
 //! All code from the segment downwards is common to both; a [`Directory`] maps a hash to a segment. EH splits the
-//! segment that is full; its directory has one or two entries per segment. LH grows by one segment at a time, in a
-//! fixed order. A segment that is full before its turn comes gets a longer stash. The LH directory has a few hundred
-//! bytes.
+//! segment that is full; its directory usually has one or two entries per segment. LH grows by one segment at a time,
+//! in a fixed order. A segment that is full before its turn comes gets a longer stash. The LH directory has a few
+//! hundred bytes.
 //!
 //! Best at: point reads and writes of records that must survive a crash, opening in constant time at any size, tables
 //! that grow. A hit reads two bucket lines and the record's line; a miss reads two lines; reads write nothing. Worst
@@ -97,9 +97,10 @@
 //!
 //! - *get*, hit or miss: the second read of the lock word, if it finds the word unchanged. It also validates the
 //!   directory entry (in LH the root word), which is read after the first read of the lock word.
-//! - *try_insert*, *insert*, *put* of an absent key: the store of the metadata word of the bucket that takes the
-//!   record. For a stashed record, that of the stash bucket. The changing bits of the home pair are set before that
-//!   store, because scans check only those, and stay set until the overflow metadata is written; readers wait for that.
+//! - *try_insert*, *insert*, *put* of an absent key: the store of the metadata word of the bucket that takes the record
+//!   (for a stashed record, the stash bucket). Before a record is stashed, the changing bits of the home and probing
+//!   bucket are set, because scans check only the versions of normal buckets. The bits stay set, and readers wait,
+//!   until the overflow metadata is written.
 //! - *update* and *insert* of a present key: the store of the value word.
 //! - *remove*: the store of the metadata word.
 //! - *compute*: as the operation that it decides on; if it changes nothing, as *get*.
@@ -203,8 +204,8 @@
 //!
 //! A merge has five fences in LH; in EH it has six, and those of freeing a segment. An expansion of LH costs one fence
 //! (two if it needs a new array). The split that follows has as many fences as one of EH, without those of allocating
-//! the segment. Before a segment of LH without room grows, `rebalance_stash` moves stashed records home: three fences
-//! for those, and three for each of at most three rounds of displacements.
+//! the segment. When a segment of LH has no room, `rebalance_stash` first moves stashed records home. This costs three
+//! fences, and three for each of at most three rounds of displacements.
 
 mod api;
 mod arrays;

@@ -36,7 +36,7 @@ impl<T: Kinds> Core<T> {
         self.storage.fence();
     }
 
-    /// Removes the originals; durable with the caller's next fence, which precedes any reuse of their slots.
+    /// Removes the originals. The caller's next fence makes this durable; no slot is reused before it.
     pub(super) fn strike_all(&self, moves: &[Move<'_>]) {
         for Move { source: (bucket, slot), .. } in moves {
             bucket.publish(&self.storage, bucket.meta(&self.storage).without(1 << slot));

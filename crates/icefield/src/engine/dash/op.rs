@@ -32,7 +32,7 @@ impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
         self.core.target(self.directory.try_locate(&self.core.storage, hash)?, hash)
     }
 
-    /// Finds a key without a lock; `take` gets the value's word under `pin`.
+    /// Finds a key without a lock. `take` receives the value word while `pin` is held.
     #[inline]
     pub(super) fn lookup<T>(
         &self,
@@ -267,7 +267,7 @@ impl<R: RecordForm, P: Directory, M: Medium> SlotTable for Dash<R, P, M> {
         })
     }
 
-    /// Links a prepared record, making room as often as needed.
+    /// Writes a prepared record to the table, making room as often as needed.
     #[inline]
     fn write_prepared(
         &self,
@@ -292,8 +292,8 @@ impl<R: RecordForm, P: Directory, M: Medium> SlotTable for Dash<R, P, M> {
                 }
                 (None, WriteMode::Update) => return Ok(WriteOutcome::Absent),
                 (None, WriteMode::TryInsert | WriteMode::Upsert) => {
-                    // Counted before the fences: a locked instruction after the last fence would delay the next
-                    // operation's loads until the fence completes.
+                    // The record is counted before the fences: a locked instruction after the last fence would delay
+                    // the next operation's loads until the fence completes.
                     self.length.add(located.generation, 1);
                     let inserted = locked.insert(probe.hash, record);
                     if !matches!(inserted, Ok(true)) {
@@ -335,7 +335,7 @@ impl<R: RecordForm, P: Directory, M: Medium> SlotTable for Dash<R, P, M> {
         let (located, mut locked) = self.lock(probe.hash)?;
         let Some(found) = locked.find(probe)? else { return Ok(None) };
         let (_, word) = found.bucket.record(&self.core.storage, found.slot);
-        // Counted before the fence, as in `write_prepared`.
+        // The removal is counted before the fence, as in `write_prepared`.
         self.length.add(located.generation, -1);
         locked.remove(&found, probe.hash, pin);
         drop(locked);

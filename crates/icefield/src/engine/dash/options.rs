@@ -28,7 +28,7 @@ use crate::{Error, Result};
 const CHAIN_SHARE: u64 = 16;
 /// Indices of the superblock parameters that belong to the directory policy.
 const POLICY: std::ops::Range<usize> = 6..9;
-/// The record count that a clean shutdown writes if it is unknown.
+/// The value that a clean shutdown writes if the record count is unknown.
 const UNCOUNTED: u64 = superblock::MOST_RECORDS;
 
 type CoreOf<R, P, M> = Core<Of<R, M, <P as Directory>::Ablation>>;

@@ -70,7 +70,8 @@ impl<T: Kinds> Core<T> {
         Ok((comers > 0).then_some(rounds))
     }
 
-    /// Plans to displace a record from a full bucket to the next or previous bucket, and so on until a bucket has room.
+    /// Plans displacements that make room in bucket `from`: each moves a record to the next bucket (`onwards`) or the
+    /// previous one, until a bucket on the way has a free slot. Returns `false` if [`MAX_MOVES`] moves do not suffice.
     /// `taken` has the slots of each bucket that will be in use; `left` has the slots whose records are already planned
     /// to move.
     fn plan_way<'a>(
@@ -134,8 +135,8 @@ impl<T: Kinds> Core<T> {
         if !moves.is_empty() {
             self.copy_all(&moves);
             self.publish_all(&moves);
-            // P11: durable by the caller's next fence (after a split, P16), before the locks are released and the slots
-            // used again.
+            // P11: the caller's next fence (after a split, that of P16) makes the removals durable, before the locks
+            // are released and the slots used again.
             self.strike_all(&moves);
         }
         Ok(())
@@ -155,7 +156,7 @@ impl<T: Kinds> Core<T> {
         Ok(())
     }
 
-    /// Returns whether a key with this hash has room without a split.
+    /// Returns whether the segment has room for a key with this hash.
     pub(super) fn has_room(&self, segment: Segment<'_>, hash: u64) -> Result<bool> {
         let mask = self.geometry.slot_mask();
         let free = |bucket: &Bucket| {

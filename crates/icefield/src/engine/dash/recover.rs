@@ -134,7 +134,7 @@ fn remove_duplicates<T: Kinds>(core: &Core<T>, segment: Segment<'_>) -> Result<(
         removed = true;
     })?;
     if removed {
-        // P17: no duplicate is left before the remaining copy may change.
+        // P17: the duplicates are durably removed before the remaining copies may change.
         storage.fence();
     }
     Ok(())
@@ -191,7 +191,7 @@ fn copies_in(storage: &impl Medium, original: &Bucket, bucket: &Bucket, suspects
 }
 
 impl<T: Kinds> Core<T> {
-    /// Sets the bits of the home buckets that have stashed records, then marks the segment as readable.
+    /// Sets the bits in `still` of the home buckets that have stashed records, then marks the segment as readable.
     pub(super) fn let_be(&self, still: &Still, segment: Segment<'_>) -> Result<()> {
         for site in self.sites(segment).skip(self.geometry.buckets as usize) {
             let (_, bucket) = site?;

@@ -9,7 +9,7 @@ use super::layout::Root;
 use crate::storage::{Cell64, Medium, Region};
 use crate::{Error, Result};
 
-/// The bit that distinguishes a directory entry from zero.
+/// The bit that distinguishes a directory entry for segment 0 from an empty entry.
 const PRESENT: u64 = 1 << 63;
 /// Percentage of the slots that `capacity` and `reserve` plan to use. Segments split at a much higher load, so at this
 /// average load even the fullest of many thousand segments does not split.
@@ -23,7 +23,7 @@ pub struct Base {
     /// A copy of the durable root word, never ahead of it.
     mirror: AtomicU64,
     regions: [Region; 2],
-    /// Splits and expansions hold it shared, `clear` and `backup` exclusively.
+    /// Held shared by splits, merges and expansions, exclusively by `clear`, `backup` and halvings of the directory.
     structure: RwLock<()>,
     /// The number of segments requested in this session; automatic shrinking stops at this number.
     floor: AtomicU64,
@@ -127,13 +127,13 @@ impl Base {
         region.fault(storage, place * 8, detail)
     }
 
-    /// Returns a guard that is held during splits.
+    /// Returns the guard that is held during splits and merges.
     pub(super) fn shared(&self) -> RwLockReadGuard<'_, ()> {
-        // A panic leaves nothing half done that a crash could not leave as well: recovery handles it.
+        // A panic leaves a state that a crash could leave as well, and recovery handles it.
         self.structure.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns a guard that excludes splits.
+    /// Returns a guard that excludes splits and merges.
     pub(super) fn alone(&self) -> RwLockWriteGuard<'_, ()> {
         self.structure.write().unwrap_or_else(PoisonError::into_inner)
     }

@@ -137,8 +137,8 @@ impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
                 let (key, value) = bucket.record(&core.storage, slot);
                 let hash = match core.records.hash_of(&core.storage, key) {
                     Err(Error::Corrupt { .. }) => first,
-                    // A record of another segment is intact if a split has not removed it yet; otherwise its key is
-                    // damaged.
+                    // The hash is outside the segment. If the key can be read, a split has not removed the record yet;
+                    // otherwise the key is damaged.
                     Ok(hash) if !own.contains(&hash) && self.take_key(key, take).is_err() => first,
                     hash => hash?,
                 };

@@ -83,8 +83,8 @@ impl<T: Kinds> Core<T> {
     /// Returns whether a slot that is taken holds the key.
     #[inline]
     fn holds(&self, bucket: &Bucket, slot: usize, probe: &LookupKey<'_>) -> Result<bool> {
-        // PROTECTED (E3): pairs with the Release in `store_record`. A reference that we see leads to a completely
-        // written blob, which our pin protects.
+        // PROTECTED (E3): pairs with the Release in `store_record`. A reference that this thread sees leads to a
+        // completely written blob, which the thread's pin protects.
         let word = bucket.slots[slot].key.load(&self.storage, PROTECTED);
         if T::Ablation::PARTS.fingerprints {
             self.records.matches(&self.storage, word, probe)
@@ -119,7 +119,7 @@ impl<T: Kinds> Core<T> {
         stash::hint(&self.storage, [home, probing], hash)
     }
 
-    /// Returns the index in the pair of the bucket that holds the key, and the key's slot. The fingerprints of both
+    /// Returns which bucket of the pair holds the key (as an index), and the key's slot. The fingerprints of both
     /// buckets are compared together, because either bucket may hold the key.
     #[inline]
     pub(super) fn find_in_pair(

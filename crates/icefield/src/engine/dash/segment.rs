@@ -194,7 +194,7 @@ impl<T: Kinds> Core<T> {
         extended.map_err(|source| Error::io(self.storage.path(), source))
     }
 
-    /// Checks that the space suffices for `segments` segments, of which `present` exist, before any other is made.
+    /// Checks that the space suffices for `segments` segments in total, of which `present` exist.
     pub(super) fn check_room(&self, segments: u64, present: u64) -> Result<()> {
         let bytes = self.geometry.segment_bytes();
         let needed = |segments: u64| segments.saturating_mul(bytes + size_of::<Header>() as u64);

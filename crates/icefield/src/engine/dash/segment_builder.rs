@@ -78,8 +78,8 @@ impl<T: Kinds> Core<T> {
             self.free_chain(id)?;
         } else {
             header.chain.store(storage, 0, Release);
-            // Release (P19): the empty chain is stored before the birth word, and that before a new chain, if any. All
-            // are in one line, so they become durable in this order.
+            // Release (P19): the empty chain is stored before the birth word, and the birth word before a link to a new
+            // chain. All three stores are to one line, so they become durable in this order.
             header.birth.store(storage, birth, Release);
         }
         self.emptied(self.segment(id)?, fresh, None)

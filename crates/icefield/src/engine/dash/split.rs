@@ -116,7 +116,7 @@ impl<T: Kinds> Core<T> {
         self.records.hash_of(&self.storage, bucket.record(&self.storage, slot).0)
     }
 
-    /// Copies a record into a bucket that other threads cannot reach; flushed with the whole segment.
+    /// Copies a record into a bucket that other threads cannot reach. The copy is flushed with the whole segment.
     fn copy_slot(&self, source: &Bucket, slot: usize, target: &Bucket, to: usize, member: bool) {
         let storage = &self.storage;
         let (key, value) = source.record(storage, slot);
@@ -159,7 +159,7 @@ impl<T: Kinds> Core<T> {
     }
 
     /// Removes the records whose hash has `bit` set, moves stashed records home where there is room now, and rebuilds
-    /// the overflow metadata. The caller holds all locks with their changing bits set, or recovers the segment.
+    /// the overflow metadata. The caller holds all locks with their changing bits set, or is recovering the segment.
     pub(super) fn strike_half(&self, segment: Segment<'_>, bit: u64) -> Result<()> {
         let storage = &self.storage;
         for site in self.sites(segment) {

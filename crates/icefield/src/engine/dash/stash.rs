@@ -1,4 +1,4 @@
-//! Overflow metadata: the fingerprints and the count of stashed records in a home bucket and its probing bucket (§4.3).
+//! Overflow metadata: fingerprints and a count of the stashed records, kept in their home and probing buckets (§4.3).
 //!
 //! It is volatile: never flushed, rebuilt when a segment is first touched in a session. Without it lookups would miss
 //! records, so every change to the stash updates it under the same changing bits.
@@ -27,7 +27,7 @@ impl StashHint {
 impl Bucket {
     #[inline]
     fn overflow_word(&self, storage: &impl Medium) -> OverflowWord {
-        // Relaxed: read under the lock, or validated by its version.
+        // Relaxed: the caller holds the lock or validates its version afterwards.
         OverflowWord(self.overflow.load(storage, Relaxed))
     }
 
@@ -78,8 +78,8 @@ pub(super) fn hint(storage: &impl Medium, [home, probing]: [&Bucket; 2], hash: u
     StashHint { buckets, all: at_home.count() > 0 }
 }
 
-/// Records that a record of `home` is in stash bucket `stash_bucket`, or in the chain (`None`). The caller holds both
-/// locks and has set both changing bits.
+/// Notes in the overflow metadata that a record of `home` is in stash bucket `stash_bucket`, or in the chain (`None`).
+/// The caller holds both locks and has set both changing bits.
 pub(super) fn note(
     storage: &impl Medium,
     home: &Bucket,

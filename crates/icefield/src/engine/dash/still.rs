@@ -1,11 +1,11 @@
 //! Read-only sessions: segments are read without recovery.
 //!
 //! Such a session maps the files privately, and a page that is stored to becomes memory of this process, which the
-//! kernel cannot drop. Normal recovery (`recover`) stores to every page: locks, overflow metadata. A read-only session
-//! has no writers, so readers need no locks. One bit per home bucket, in DRAM, replaces the overflow metadata: a search
-//! continues in the stash only if the stash has a record of the same home. Due splits (LH) are not performed: the
-//! records stay in the source. A segment in which a crash interrupted a change is recovered as in other sessions before
-//! any reader uses it; a crash leaves at most one such segment per thread.
+//! kernel cannot drop. Normal recovery (`recover`) would store locks and overflow metadata to every page. A read-only
+//! session has no writers, so readers need no locks. One bit per home bucket, in DRAM, replaces the overflow metadata:
+//! a search continues in the stash only if the stash has a record of the same home. Due splits (LH) are not performed:
+//! the records stay in the source. A segment in which a crash interrupted a change is recovered as in other sessions
+//! before any reader uses it; a crash leaves at most one such segment per thread.
 
 use std::io;
 use std::sync::atomic::AtomicU64;

@@ -189,8 +189,8 @@ impl<'a, T: Kinds> Window<'a, T> {
     /// Returns the plan of an operation whose key is present.
     fn stage_present(&mut self, found: &Found<'a>, pair: [u16; 2], write: Write) -> Option<Plan> {
         let (key, value) = found.bucket.record(&self.core.storage, found.slot);
-        // The bucket whose version readers of the record validate: its own bucket, or the home bucket of a stashed
-        // record.
+        // Readers of the record validate the version of this bucket: the record's own bucket or, for a stashed record,
+        // its home bucket.
         let probing = self.held[usize::from(pair[1])].bucket;
         let versioned = pair[usize::from(std::ptr::eq(found.bucket, probing))];
         let plan = match (write, found.site) {
@@ -246,18 +246,18 @@ impl<'a, T: Kinds> Window<'a, T> {
         held.bucket.meta(&self.core.storage).allocated() | Meta(held.added).allocated()
     }
 
-    /// Fills a free slot, which readers do not see.
+    /// Fills a free slot. Readers do not see it before [`Window::commit`].
     #[inline]
     fn fill(&mut self, place: u16, slot: usize, member: bool, record: PreparedRecord) {
         let (storage, held) = (&self.core.storage, &mut self.held[usize::from(place)]);
         held.added |= Meta(0).with(slot, member).0;
-        // Flushed in `commit`: here the next operation's lock would wait for the write-back.
+        // `commit` flushes the slot: after a flush here, the next operation's lock would wait for the write-back.
         held.bucket.store_record(storage, slot, record.key, record.value);
         (self.changes, self.inserts) = (true, true);
     }
 
-    /// Makes all staged operations durable and visible, and releases the locks. Two fences; one if no record is new;
-    /// none if nothing changes. The answers of the staged operations are valid afterwards.
+    /// Makes all staged operations durable and visible, and releases the locks. Two fences; one if no record is new and
+    /// the table has no blobs; none if nothing changes. The answers of the staged operations are valid afterwards.
     pub(super) fn commit(&mut self, pin: &EpochGuard<'_>) {
         if self.changes {
             let storage = &self.core.storage;
@@ -282,7 +282,8 @@ impl<'a, T: Kinds> Window<'a, T> {
         self.held.clear();
     }
 
-    /// Sets the changing bits and stores the other words of an operation, before the metadata words change.
+    /// Sets the changing bits of an operation and stores its fingerprint or value word, before the metadata words
+    /// change.
     fn begin(&self, staged: &Staged) {
         let storage = &self.core.storage;
         match staged.plan {

@@ -1,4 +1,5 @@
-//! The writes of a batch behind its ring: collected into a window, locked and staged in groups, committed together.
+//! Performs the writes of a batch, for which a ring has prefetched: collects them into a window, locks and stages them
+//! in groups, and commits the window.
 //!
 //! Each step is done for several operations in a row, which keeps the processor busy. Later loads wait until a locked
 //! instruction completes, so a locked instruction between every two operations would serialize the operations.
@@ -238,8 +239,8 @@ impl<R: RecordForm, P: Directory, M: Medium> BatchWriter for Writer<'_, R, P, M>
         let Self { table, pin, window, waiting } = self;
         let growth: i64 = window.staged.iter().map(|staged| staged.plan.growth()).sum();
         if growth != 0 {
-            // Counted under the locks, which `clear` waits for: a later `clear` restarts the counter of this
-            // generation's parity.
+            // The records are counted under the locks, which `clear` waits for: a later `clear` restarts the counter of
+            // this generation's parity.
             table.length.add(window.generation, growth);
         }
         window.commit(pin);

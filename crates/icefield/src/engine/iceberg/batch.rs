@@ -19,11 +19,11 @@ use crate::engine::slots::table::{WriteMode, WriteOutcome};
 use crate::storage::Medium;
 use crate::types::{Raw, RecordForm};
 
-/// The distance at which the ring of reads fetches fingerprints, and the distance at which it inspects them to fetch
-/// slots.
+/// The ring of reads fetches fingerprints `READ_RING` operations ahead, and inspects them `READ_PEEK` operations ahead
+/// to fetch slots.
 const READ_RING: usize = 64;
 const READ_PEEK: usize = 24;
-/// The distances for writes at which the ring fetches fingerprints, and at which it inspects them to fetch slots.
+/// The same distances for the writes of an unfenced batch (`unfenced_batch`).
 const RING: usize = 48;
 const PEEK: usize = 16;
 

@@ -23,7 +23,7 @@ pub(super) struct Buckets {
 }
 
 impl Buckets {
-    /// Returns the yards in two regions, with reserved addresses in DRAM for `most` buckets.
+    /// Creates the yards over two regions, and reserves addresses in DRAM for `most` buckets.
     pub(super) fn new(yards: Yards, [front, back]: [Region; 2], most: usize) -> io::Result<Self> {
         Ok(Self {
             yards,
@@ -35,7 +35,7 @@ impl Buckets {
         })
     }
 
-    /// Extends the arrays in DRAM to a number of buckets.
+    /// Extends the arrays in DRAM to `buckets` buckets.
     pub(super) fn reach(&self, buckets: usize) -> io::Result<()> {
         self.front_lines.extend(buckets)?;
         self.back_words.extend(buckets)?;
@@ -100,8 +100,8 @@ impl Buckets {
         room.store(room.load(Relaxed).min(slot as u8), Relaxed);
     }
 
-    /// Returns the slot of a front bucket that an insert will probably take, or `None` if that is likely to be in the
-    /// back yard. It reads one byte per bucket, which is cached more often than the fingerprints.
+    /// Returns the slot of a front bucket that an insert will probably take, or `None` if the insert will probably go
+    /// to the back yard. It reads one byte per bucket, which is cached more often than the fingerprints.
     #[inline(always)]
     pub(super) fn room_at(&self, storage: &impl Medium, bucket: u64) -> Option<&Slot> {
         storage.sim_yield_point();
@@ -149,7 +149,7 @@ impl Buckets {
     }
 }
 
-/// Returns the error for a slot behind the end of its file.
+/// Returns the error for a slot beyond the end of its file.
 #[cold]
 pub(super) fn no_slot(storage: &impl Medium, region: &Region, bucket: u64, slot: u32) -> Error {
     let detail = format!("the file ends before slot {slot} of bucket {bucket}");

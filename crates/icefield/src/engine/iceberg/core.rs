@@ -28,7 +28,7 @@ pub(crate) struct Core<R, M> {
     pub(super) overflow: Overflow,
     /// [`Shape`]: a copy of the durable shape, never ahead of it.
     pub(super) shape: AtomicU64,
-    /// Steps exclude writers, and one another.
+    /// Steps (doubling, halving, `clear`) exclude writers and one another.
     pub(super) exclusion: Exclusion,
     pub(super) moves: Moves,
     /// Maximum depth that the address space allows.

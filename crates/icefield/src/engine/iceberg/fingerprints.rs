@@ -20,7 +20,7 @@ const EMPTY: u8 = 0;
 /// The byte of a back slot that a thread is filling. It is not a fingerprint, because its low seven bits are 0.
 const RESERVED: u8 = 0x80;
 
-/// The slots of a front bucket with a fingerprint, and its empty slots. The caller holds the bucket's lock.
+/// The slots of a front bucket that have a given fingerprint, and its empty slots. The caller holds the bucket's lock.
 #[derive(Clone, Copy)]
 pub(super) struct View {
     /// Slots that have the fingerprint.

@@ -2,9 +2,10 @@
 //! each bucket move to the bucket whose number is higher by the former number of buckets.
 //!
 //! The step itself is one durable store, while the gate is closed. Afterwards each bucket of the lower half is UNMOVED,
-//! IN_FLIGHT, or MOVED. Before a write locks anything, it makes sure that its own buckets are MOVED, and it moves a few
-//! more. The two yards are moved independently. A record keeps its slot number: a target bucket is not used before its
-//! source is MOVED, so the slot is free, and recovery knows the place of a possible duplicate.
+//! IN_FLIGHT, or MOVED. Before a write locks anything, it makes sure that the buckets of its key are MOVED, and it
+//! moves one more bucket of each yard. The two yards are moved independently. A record keeps its slot number: a target
+//! bucket is not used before its source is MOVED, so the slot is free, and recovery knows the place of a possible
+//! duplicate.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 

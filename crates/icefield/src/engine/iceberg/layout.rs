@@ -74,7 +74,7 @@ impl Slot {
     #[inline(always)]
     #[track_caller]
     pub(super) fn empty(&self, storage: &impl Medium) {
-        // Release (E3), as every word of a slot.
+        // Release (E3), as for every word of a slot.
         self.0.store_word::<0>(storage, EMPTY_KEY, Release);
     }
 }
@@ -156,8 +156,8 @@ pub(super) enum Phase {
 /// 63 number of the step 16 | 15 phase 8 | 7 depth 0
 /// ```
 ///
-/// Each yard has two to the power of the depth buckets; during a doubling this is the number after it. The step number
-/// changes with every other change, so an unchanged word means that no step intervened.
+/// Each yard has 2^depth buckets. During a doubling or halving, `depth` is already the new depth. Every change of the
+/// word increments the step number, so an unchanged word means that no step intervened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape(u64);
 

@@ -62,7 +62,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         is_last.then_some(found)
     }
 
-    /// Returns the value word of a key that is in one of two slots of the yards; the slots may be any guess. While the
+    /// Returns the value word of a key that is in one of two slots of the yards, which the caller may guess. While the
     /// shape is stable a key is in at most one slot, wherever that is (I2, I4), so no fingerprint is needed. `None`
     /// means that [`Core::lookup_on`] must decide; the result is always `None` if keys are not words.
     #[inline(always)]

@@ -128,9 +128,9 @@
 //! # 8. Progress
 //!
 //! A read waits for the writer that holds its front bucket: for one fence, for the fence of a window, or for eight
-//! operations where fences cost nothing. No thread waits for a read. A thread that waits for a lock holds none; a read
-//! between the writes of a batch that would have to wait commits the window first. During a doubling, a write waits for
-//! at most three buckets that other threads are moving, and moves at most five.
+//! operations where fences cost nothing. No thread waits for a read. A thread that waits for a lock holds none; if a
+//! read between the writes of a batch would have to wait, the thread commits the window first. During a doubling, a
+//! write waits for at most three buckets that other threads are moving, and moves at most five.
 //!
 //! A step (doubling, halving, `clear`, `backup`) lets the writers inside the gate finish and blocks further ones: a
 //! doubling for one durable store, the others for their whole duration. Loops: a read repeats only when a step

@@ -56,7 +56,7 @@ impl Moves {
             states[..half as usize].iter().for_each(|state| state.store(UNMOVED, Relaxed));
         }
         self.left.store(2 * half, Relaxed);
-        // Relaxed, all: the Release store of the shape word that follows publishes these stores (E4).
+        // All stores here are Relaxed: the Release store of the shape word that follows publishes them (E4).
         self.next.store(0, Relaxed);
     }
 }

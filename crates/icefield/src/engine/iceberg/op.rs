@@ -24,8 +24,8 @@ impl<R: RecordForm, M: Medium> Iceberg<R, M> {
         Ok(found.filter(|found| before == found.slot.value(&self.core.storage)))
     }
 
-    /// Links a prepared record. The second result is whether a new record found no room in its front bucket. The caller
-    /// counts the record before it leaves the gate.
+    /// Writes a prepared record to the table. The second result is whether a new record found no room in its front
+    /// bucket. The caller counts the record before it leaves the gate.
     #[inline(always)]
     pub(super) fn try_write(
         &self,
@@ -218,7 +218,7 @@ impl<R: RecordForm, M: Medium> Iceberg<R, M> {
             core.records.retire_key(&pin, key);
             core.records.retire_value(&pin, value);
         })?;
-        // P9: slots may be filled again.
+        // P9: all slots are durably empty (P8), so they may be filled again.
         let shape = core.shape();
         core.set_shape(shape.then(shape.depth(), Phase::Stable))
     }

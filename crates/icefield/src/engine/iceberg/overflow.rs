@@ -176,7 +176,7 @@ impl Overflow {
         self.free_slot(slot);
     }
 
-    /// Removes all lists, which makes every slot free. For `clear`, while writers are excluded.
+    /// Removes all lists, which makes every slot free. Called by `clear`, while writers are excluded.
     pub(super) fn forget(&self) {
         let mut free = lock(&self.free);
         for (list, head) in self.heads.iter().enumerate() {

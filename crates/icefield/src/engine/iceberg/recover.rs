@@ -1,4 +1,5 @@
-//! Recovery (§6): one pass over all slots rebuilds the DRAM, on several threads; then an interrupted step is finished.
+//! Recovery (§6): one pass over all slots, on several threads, rebuilds the data in DRAM. Then recovery finishes an
+//! interrupted step.
 //!
 //! Recovery's stores to the medium only repeat steps that may already have been done, so recovery can itself be
 //! interrupted by a crash and start again. A session that only reads does not finish the step, because that would copy
@@ -248,8 +249,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(())
     }
 
-    /// Empties every slot, calling `gone` with the words of each record, and resets the DRAM. The caller excludes
-    /// writers, and the shape is already that of an empty table.
+    /// Empties every slot, calling `gone` with the words of each record, and resets the data in DRAM. The caller
+    /// excludes writers, and the shape is already that of an empty table.
     pub(super) fn wipe(&self, shape: Shape, mut gone: impl FnMut(u64, u64)) -> Result<()> {
         let storage = &self.storage;
         let [front, back] = self.buckets.yards().bucket_bytes();

@@ -17,8 +17,8 @@ use crate::storage::Medium;
 use crate::types::{RecordForm, Take};
 use crate::{Error, Result};
 
-/// The position of a scan. A cursor word has the yard in its two highest bits, followed by the place without its lowest
-/// bits, or by the slot number.
+/// The position of a scan. A place is a bucket number with its bits reversed. A cursor word has the yard in its two
+/// highest bits, followed by the place without its lowest bits, or by the slot number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Position {
     /// The front bucket at this place in scan order; the first place includes the side slot.
@@ -176,7 +176,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     }
 
     /// Reads the records of a bucket, each once, while a step is unfinished: some may still be in their former bucket.
-    /// `is_home` gets the hash of a record and the bucket in which it was found.
+    /// `is_home` takes the hash of a record and the bucket in which it was found, and returns whether the record
+    /// belongs to `bucket`.
     fn read_both(
         &self,
         shape: Shape,
@@ -275,11 +276,11 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(())
     }
 
-    /// Returns both words of a slot, durable. `line` has the lock under which they change.
+    /// Returns both words of a slot once they are durable. `line` has the lock under which they change.
     fn read_settled(&self, slot: &Slot, line: FrontLine<'_>) -> [u64; 2] {
         if self.loads_whole {
             let words = slot.load(&self.storage);
-            // As in `lookup_slowly`.
+            // If the lock is free, the loaded words are durable, as in `lookup_slowly`.
             self.wait_unlocked(line);
             return words;
         }

@@ -88,7 +88,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             self.fold_front(shape, bucket)?;
             self.fold_back(shape, bucket)?;
         }
-        // P12: the originals are durably removed before the shape becomes stable: a later doubling finds empty slots.
+        // P12: the originals are durably removed before the shape becomes stable, so that a later doubling finds empty
+        // slots.
         self.storage.fence();
         // P13: the halving is finished.
         self.set_shape(shape.then(shape.depth(), Phase::Stable))
@@ -98,7 +99,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         let upper = bucket + shape.buckets();
         let (line, above) =
             (self.buckets.line(&self.storage, bucket), self.buckets.line(&self.storage, upper));
-        // Meanwhile only reads on processors that cannot load two words at once take this lock.
+        // While writers are excluded, only reads take this lock, on processors that cannot load two words at once.
         line.lock(&self.storage);
         let folded = self.fold(
             self.buckets.yards().front,

@@ -65,16 +65,16 @@ impl<'t, R: RecordForm, M: Medium> Stay<'t, R, M> {
         }
         let core = self.core;
         let shape = self.inside().shape;
-        // No lock may be held while a later write waits: for the move of its bucket during a doubling, or for space for
-        // blobs.
+        // Takes no lock in advance if a write that runs before this one may have to wait: for the move of its bucket
+        // during a doubling, or for space for blobs.
         if !shape.is(Phase::Doubling) && core.records.blobs().is_none() {
             let line = core.buckets.line(&core.storage, shape.front(hash));
             self.held[index % BURST] = line.try_lock().then_some(line);
         }
     }
 
-    /// Returns the lock of an operation. If it has not been taken before, waits for it, and holds no other lock
-    /// meanwhile.
+    /// Returns the lock of an operation. If the batch does not hold it yet, releases all other locks of the batch and
+    /// then waits for it.
     #[inline(always)]
     fn lock(&mut self, index: usize, hash: u64) -> Result<Locked<'t, R, M>> {
         let core = self.core;
@@ -126,7 +126,7 @@ where
     G: Fn(usize) -> Raw<'v>,
     A: FnMut(usize, WriteOutcome) -> Result<()>,
 {
-    /// The first failure ends the batch and is stored in `failure`.
+    /// Creates the state of a batch. The first failure ends the batch and is stored in `failure`.
     #[inline(always)]
     pub(super) fn new(
         writes: Writes<'t, R, M, F, G, A>,
@@ -171,7 +171,7 @@ where
                 table.discard_unlinked(&Ok(wrote), record);
                 stay.growth += i64::from(matches!(wrote, WriteOutcome::Inserted));
                 if crowded && table.core.is_due_by(probe.hash) {
-                    // The doubling closes the gate, and it needs the record count.
+                    // Leaves the gate first, because the doubling closes the gate and reads the record count.
                     stay.leave();
                     table.core.grow_if_due(probe.hash);
                 }

@@ -114,8 +114,8 @@ fn record_of(write: Write) -> Option<PreparedRecord> {
 enum Attempt {
     /// The operation is in the window.
     Staged,
-    /// The operation is not possible in this window: another thread holds its bucket, its key is staged already, or its
-    /// record was prepared without a key but inserts one.
+    /// The operation is not possible in this window: another thread holds its bucket, its key is staged already, or it
+    /// must insert its key, which has not been prepared.
     Later,
 }
 
@@ -129,8 +129,8 @@ pub(crate) struct Writer<'t, R: RecordForm, M: Medium> {
     /// Set if something has been flushed without a fence after it.
     flushed: bool,
     held: Vec<Held<'t>>,
-    /// The number of operations at the start of the window whose locks `take_locks` has taken; `held` has them in
-    /// order.
+    /// The number of operations at the start of the window whose locks `take_locks` has taken. These locks are the
+    /// first ones in `held`, in order.
     ahead: usize,
     marks: Marks,
     /// Reads of a mixed batch since the window opened. Their number is limited, because other threads' reads of the
@@ -226,8 +226,8 @@ impl<'t, R: RecordForm, M: Medium> Writer<'t, R, M> {
         self.ahead = self.held.len();
     }
 
-    /// Enters the gate if necessary, and returns the shape that the table had then. No step begins while the window is
-    /// open.
+    /// Enters the gate if necessary, and returns the table's shape at the time of entry. No step begins while the
+    /// window is open.
     #[inline]
     fn shape(&mut self) -> Shape {
         let core = &self.table.core;
@@ -296,8 +296,8 @@ impl<'t, R: RecordForm, M: Medium> Writer<'t, R, M> {
         }
     }
 
-    /// Makes all staged operations durable and then visible, and releases the locks. One fence, two if there are blobs;
-    /// none if nothing changes.
+    /// Makes all staged operations durable and then visible, and releases the locks. Costs one fence, two if there are
+    /// blobs, none if nothing changes.
     #[inline]
     fn commit_window(&mut self) {
         self.flush();
@@ -306,7 +306,7 @@ impl<'t, R: RecordForm, M: Medium> Writer<'t, R, M> {
             // P2 for the whole window, commit point of each operation.
             core.storage.fence();
             self.staged.iter().for_each(|staged| self.show(staged));
-            // Inside the gate: `clear` restarts the counter while no thread is inside.
+            // Counts before leaving the gate, because `clear` restarts the counter while no thread is inside.
             core.length.add(0, self.staged.iter().map(Staged::growth).sum());
             self.flushed = false;
         }

@@ -21,8 +21,8 @@ const SAMPLES: u64 = 64;
 /// entries would slow searches down.
 const DUE_EIGHTHS: u64 = 10;
 /// When the last level holds this many eighths, the file of the next level grows ahead of time, by `AHEAD_BYTES` for
-/// each entry that overflows because of new keys. Updates do not make it grow: they alone can fill the last level this
-/// far, but no further.
+/// each entry that overflows because of new keys. Updates do not make the file grow, because updates alone can fill the
+/// last level this far, but no further.
 const AHEAD_EIGHTHS: u64 = 9;
 const AHEAD_BYTES: u64 = 2 << 20;
 /// Maximum number of entries of a chain that an estimate counts. Longer chains come from keys with similar hashes, for
@@ -44,7 +44,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     pub(super) fn check_room(&self, records: u64) -> Result<()> {
         let words = self.measure.widths().words() as u64;
         let record_bytes = |records: u64| records.saturating_mul(words * 8);
-        // If even the highest possible number of levels has too few entries, entries are continued.
+        // If even the highest possible number of levels has too few entries, continued entries hold the other records.
         let most = self.shape.max_levels();
         let levels = (self.levels.count(&self.storage)..most)
             .find(|&levels| self.capacity_of(levels) >= records);
@@ -148,14 +148,14 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         (root_entry as u64) << below..(root_entry as u64 + 1) << below
     }
 
-    /// Moves the records below an entry into it. A crash in between leaves copies below, which those in the entry
+    /// Moves the records below an entry into it. A crash in between leaves copies below, which the copies in the entry
     /// hide.
     fn move_up(&self, held: &Held<'_, M>, level: usize, index: u64) -> Result<()> {
         let first = self.level_entry(level, index)?;
         if self.has_leaves(first)? {
-            // The records of leaves move down first. If they were in the first entry as well, a crash could leave only
-            // some of the leaves, and searches would not find the records that the others had. The last level is so
-            // empty that it has room.
+            // The records of leaves move down first. If they moved up with the records of the first entry, a crash
+            // could leave only some of the leaves in the chain. A search reads only one leaf, so it would not find the
+            // records that the removed leaves had. The last level is nearly empty, so it has room.
             self.migrate_down(held, level, index)?;
         }
         let mut newest_first = self.newest_first(first)?;
@@ -189,8 +189,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(())
     }
 
-    /// Empties and removes the last level, whose records are all in the entries above as well. In the packing phase its
-    /// blocks become free without calls to their allocators.
+    /// Empties and removes the last level, whose records are all in the entries above as well. Called in the packing
+    /// phase, so its blocks become free without calls to their allocators.
     pub(super) fn take_last_level(&self) -> Result<()> {
         let level = self.levels.count(&self.storage);
         for root_entry in 0..self.root.entries() {
@@ -223,8 +223,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         self.storage.try_fence()
     }
 
-    /// Adds a level below the last one when that is more than full. When it is nearly full and new keys arrive, grows
-    /// a part of the next level's file. Returns whether there is a level below now.
+    /// Adds a level below `level` if that is the last one and more than full. If it is nearly full and new keys arrive
+    /// (`grows`), extends the file by a part of the next level. Returns whether there is a level below `level` now.
     pub(super) fn add_level_if_due(&self, level: usize, grows: bool) -> Result<bool> {
         let _growing = self.levels.lock(&self.storage);
         if level < self.levels.count(&self.storage) {

@@ -136,8 +136,8 @@ impl<R: RecordForm, M: Medium> Operations for Plush<R, M> {
             let pin = self.core.pin();
             let before = self.core.find(&probe)?;
             let owned = before.map(|words| self.take_value(words, keep)).transpose()?;
-            // The same words never occur again for another value, so the pin is not needed. With a pin, a write that
-            // makes room could not reuse chunks that pinned readers may access.
+            // The same words never occur again for another value, so the pin is not needed. If this thread stayed
+            // pinned, its write could not reuse the chunks that it frees to make room.
             drop(pin);
             let decision = decide(owned.as_ref());
             let (value, mode) = match &decision {

@@ -6,15 +6,15 @@
 //! can only become smaller, because a record that is not the newest of its key never becomes so again. Before a chunk
 //! is freed, each of its records is looked up again under the lock of its root entry.
 //!
-//! A round begins when the log takes about twice the bytes needed, as estimated from the bytes at the end of the last
-//! round and the number of records added since, and at two and a half times the bytes at the end of the last round in
-//! any case. A round runs in steps, one for each chunk that writes take. It ends when the log has grown by an eighth;
-//! after that each step frees two chunks more than it fills. So the log takes at most about three times the bytes
-//! needed, plus a constant: eight chunks, or 64 bytes for each entry of the last level if that is more, because a round
-//! reads all of them. The needed bytes of a table that was just opened are unknown. Its first round begins as soon as
-//! its log exceeds the constant, and until the round has ended each step also checks two chunks at an arbitrary place,
-//! and frees those of which half is garbage. So sessions that end before their first round still free as much as they
-//! fill.
+//! A round begins when the log takes 1.75 times the bytes needed (plus the constant below), as estimated from the bytes
+//! at the end of the last round and the number of records added since, and at two and a half times the bytes at the end
+//! of the last round in any case. A round runs in steps, one for each chunk that writes take. It ends when the log has
+//! grown by an eighth; after that each step frees two chunks more than it fills. So the log takes at most about three
+//! times the bytes needed, plus a constant: eight chunks, or 64 bytes for each entry of the last level if that is more,
+//! because a round reads all these entries. The needed bytes of a table that was just opened are unknown. Its first
+//! round begins as soon as its log exceeds the constant, and until the round has ended each step also checks two chunks
+//! at an arbitrary place, and frees those of which half is garbage. So sessions that end before their first round still
+//! free as much as they fill.
 
 use std::ops::ControlFlow;
 
@@ -42,7 +42,7 @@ const ROUND_PARTS: u64 = 8;
 /// more.
 const TOLERATED_CHUNKS: u64 = 8;
 const TOLERATED_PER_RANGE: u64 = 64;
-/// Number of chunks that a step gains, and maximum number that it frees.
+/// Number of chunks by which a step shrinks the log, and maximum number of chunks that it frees to achieve this.
 const GAINED: u64 = 2;
 const MOST_FREED: usize = 8;
 /// Number of rounds in which a table that gives space back waits for readers to leave.
@@ -54,8 +54,8 @@ const MOST_STEPS: u32 = 8;
 const LOOKS: usize = 2;
 const LOOK_WORTH: u64 = 50;
 
-/// Turns errors into success after which the chunk merely stays as it is. Lack of space is reported by the following
-/// write, if that needs space too; damage is reported by reads of the damaged records.
+/// Turns an error into success if its only effect is that the chunk stays as it is. Lack of space is reported by the
+/// following write, if that needs space too; damage is reported by reads of the damaged records.
 fn unless_it_can_stay(freed: Result<()>) -> Result<()> {
     match freed {
         Err(Error::NoSpace { .. } | Error::Corrupt { .. }) => Ok(()),
@@ -66,7 +66,7 @@ fn unless_it_can_stay(freed: Result<()>) -> Result<()> {
 /// The amount of garbage that a round frees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effort {
-    /// Enough for a while.
+    /// Enough garbage to put off the next round for a while.
     Usual,
     /// All garbage.
     All,
@@ -178,7 +178,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         (TOLERATED_CHUNKS * payloads.chunk_size()).max(TOLERATED_PER_RANGE * self.ranges())
     }
 
-    /// Returns whether a large part of the log may be garbage, by the bytes and records written since the last round.
+    /// Returns whether a large part of the log may be garbage, judging by the bytes and records written since the last
+    /// round.
     fn is_round_due(&self, payloads: &PayloadLog, collection: &Collection) -> bool {
         let usage = payloads.usage(&self.storage);
         let used = usage.chunks * payloads.chunk_size();
@@ -224,7 +225,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             let _pin = payloads.pin();
             let (records, next) = match self.newest_at(round.next) {
                 Ok(range) => range,
-                // Nothing of this range is counted. The records of a chunk are looked up again before it is freed.
+                // Records of this range are not counted. None of them is lost, because the records of a chunk are
+                // looked up again before it is freed.
                 Err(Error::Corrupt { .. }) => {
                     (Vec::new(), self.range_after(self.levels.count(&self.storage), round.next))
                 }
@@ -354,8 +356,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(())
     }
 
-    /// Gives the space of free chunks back to the file system. First waits a while for the readers that may access
-    /// the last freed ones. The caller is not pinned.
+    /// Gives the space of free chunks back to the file system. First waits a while for the readers that may access the
+    /// chunks freed last. The caller is not pinned.
     pub(super) fn return_space(&self) -> Result<()> {
         let Some(payloads) = self.payloads() else { return Ok(()) };
         for round in 0..PATIENCE {
@@ -368,8 +370,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         payloads.give_back(&self.storage, 0).map(|_| ())
     }
 
-    /// Gives the space of free chunks back to the file system, for levels that lack space. Returns whether any had
-    /// space.
+    /// Gives the space of free chunks back to the file system, for levels that lack space. Returns whether any of these
+    /// chunks still had space.
     pub(super) fn lend_space(&self) -> Result<bool> {
         match self.payloads() {
             Some(payloads) => payloads.give_back(&self.storage, SPARE),
@@ -423,7 +425,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         self.for_each_record(records, |(word, _)| {
             self.retire_payload(word).map(ControlFlow::Continue)
         })?;
-        // Makes the records durable that replaced the others: they may have been acknowledged before they were durable.
+        // Makes durable the records that have replaced records of this chunk: they may have been acknowledged before
+        // they were durable.
         self.storage.fence_deferred()?;
         payloads.release(&self.storage, guard, chunk)?;
         guard.flush();
@@ -455,8 +458,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(self.lookup(&probe)?.is_some_and(|record| record.reference() == word))
     }
 
-    /// Ensures that a payload is not needed where it is, and that readers with an outdated reference fail their
-    /// validation.
+    /// Ensures that a payload is not needed at its present place, if necessary by a move, and that readers with an
+    /// outdated reference fail their validation.
     fn retire_payload(&self, word: u64) -> Result<()> {
         let Some((hash, key)) = self.payload_key(word)? else { return Ok(()) };
         let probe = LookupKey::new(hash, &key);
@@ -475,15 +478,15 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
                 None => true,
             };
             if settled {
-                // Y4: the validation of readers fails that searched for newer records before these came. Otherwise such
-                // a reader would skip this record as stale, and would not find the newer one.
+                // Y4: a reader that searched before the newer record came now fails its validation. Otherwise it would
+                // skip this record as stale without having found the newer one.
                 held.begin_change();
                 return Ok(());
             }
         }
     }
 
-    /// Copies a payload, and makes the newest record of its key refer to the copy. Durable after the next
+    /// Copies a payload, and makes the newest record of its key refer to the copy. Both are durable after the next
     /// `fence_deferred`, which precedes the release of the old chunk. Returns `false` when the log or the root entry
     /// had no room.
     fn relocate(

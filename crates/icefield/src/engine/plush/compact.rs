@@ -1,9 +1,9 @@
 //! Compaction in place (past the paper): an entry of the last level drops its stale records, so that updates and
-//! removals do not fill the table. An entry merges the updates that a migration brings at once: an entry of fifteen
+//! removals do not fill the table. An entry merges updates as soon as a migration brings them: an entry of fifteen
 //! records needs no second bucket for fifteen newer versions of them.
 //!
-//! The new contents of the entry go into a journal first. Once the journal is durable, the entry may be in any state:
-//! opening repeats the compaction.
+//! The new contents of the entry go into a journal first. Once the journal is durable, a crash may leave the entry in
+//! any state, because opening repeats the compaction.
 
 use super::core::Core;
 use super::epoch::LogEpoch;
@@ -42,7 +42,7 @@ impl Worth {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Absorbed {
     Yes,
-    /// Too few of all the records are stale.
+    /// Too few of the records, the arriving ones included, are stale.
     Worthless,
     /// The records do not fit, a merge saves no space, or the entry is continued.
     Impossible,
@@ -124,8 +124,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(())
     }
 
-    /// Returns the newest record of each key in a chain, given newer records above. Removals are dropped: below there
-    /// is nothing to hide.
+    /// Returns the newest record of each key in a chain, given newer records above. Removals are dropped, because
+    /// nothing below is left for them to hide.
     fn live<'a>(
         &'a self,
         first: EntryRef<'a>,
@@ -144,7 +144,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(all)
     }
 
-    /// Divides the records of one entry, whose keys no other entry has.
+    /// Divides the records of one entry into needed and dropped ones. No other entry of its chain has the same keys.
     pub(super) fn sifted(&self, entry: EntryRef<'_>) -> Result<Sifted<MovingOf<R>>> {
         let mut newest_first = Vec::with_capacity(self.shape.records());
         self.read_entry(entry, &mut newest_first, |_| true)?;
@@ -165,7 +165,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(stale)
     }
 
-    /// Divides the records of an entry.
+    /// Divides the records of an entry into needed and dropped ones.
     fn sift(
         &self,
         newest: &mut Newest<R::KeyWords, R::ValueWords>,
@@ -184,7 +184,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     }
 
     /// Merges newer records that arrive at an entry of the last level with the entry's records, if that is worth it and
-    /// the entry is not continued. If the arriving records were appended instead, they would take more runs.
+    /// the entry is not continued. Appending the arriving records would take more runs.
     pub(super) fn absorb(
         &self,
         held: &Held<'_, M>,
@@ -299,7 +299,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(())
     }
 
-    /// Replaces the records of an entry by `records`. With `split`, the new leaf has the other records from then on.
+    /// Replaces the records of an entry by `records`. With `split`, the other records belong to the new leaf from then
+    /// on.
     pub(super) fn rewrite(
         &self,
         held: &Held<'_, M>,
@@ -309,7 +310,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     ) -> Result<()> {
         let other = split.as_ref().map(|split| (split.leaf, split.size));
         let (journal, _lock) = self.journals.take(&self.storage)?;
-        // After a failed sync the journal may be one that the next opening has to roll forward.
+        // After a failed sync, the journal must not be overwritten: the next opening may have to roll it forward.
         not_poisoned(&self.storage)?;
         let leaf = other.map(|(leaf, size)| (leaf.id, size));
         journal.write(&self.storage, entry.id, records, leaf);
@@ -317,7 +318,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         self.storage.try_fence()?;
         held.begin_change();
         let replaced = self.replace(entry, records, other).and_then(|()| {
-            // P12: the entry may change again.
+            // P12: the journal has ended durably before the entry changes again.
             journal.end(&self.storage)
         });
         let replaced = match split {
@@ -354,14 +355,14 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         self.storage.try_fence()
     }
 
-    /// Rolls compactions forward that a crash interrupted, and returns their number. Idempotent.
+    /// Rolls forward the compactions that a crash interrupted, and returns their number. Idempotent.
     pub(super) fn redo_journals(&self) -> Result<u64> {
         let unfinished = self.journals.unfinished(&self.storage)?;
         for (journal, Contents { entry, records, other }) in &unfinished {
             let other = other.map(|(id, size)| Ok((self.entry(id)?, size))).transpose()?;
             let records: Vec<_> = records.iter().map(|&record| self.moving(record)).collect();
             self.replace(self.entry(*entry)?, &records, other)?;
-            // Durable by the next fence of the opening, before the entry can change.
+            // The end of the journal becomes durable by the next fence of the opening, before the entry can change.
             journal.end_unfenced(&self.storage);
         }
         Ok(unfinished.len() as u64)

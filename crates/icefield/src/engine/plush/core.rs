@@ -304,8 +304,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
     }
 
-    /// The newest record of a key, in the root or the levels from top to bottom. Under the lock, or validated by the
-    /// caller.
+    /// The newest record of a key, in the root or the levels from top to bottom. Called under the lock, or the caller
+    /// validates the result.
     #[inline]
     pub(super) fn search(
         &self,
@@ -323,7 +323,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             let first = self.level_entry(level, self.shape.index(level, probe.hash))?;
             let candidates = self.candidates(first, probe.hash);
             if candidates == 0 {
-                // The filter of a continued entry contains the keys of the entries that continue it, too.
+                // No entry of the chain has the key: the filter of the first one also contains the keys of those that
+                // continue it.
                 continue;
             }
             let found = match self.next_of(first)? {

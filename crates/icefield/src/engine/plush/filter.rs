@@ -3,9 +3,9 @@
 //!
 //! A hash selects one of the six lines, six of its rows, and a rotation for each of them. A row has one bit for each
 //! bucket, starting at the rotation. So a search reads one line and needs no loop over buckets. Because of the
-//! rotations, a bucket with many keys of one line sets bits all over the line instead of filling only its own. With
-//! twelve bits for each record, a full entry has a false positive for one absent key in 17, a half full entry for one
-//! in 500.
+//! rotations, a bucket with many keys of one line sets bits all over the line instead of filling only the bits at one
+//! position of each row. With twelve bits for each record, a full entry has a false positive for one absent key in 17,
+//! a half full entry for one in 500.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -22,7 +22,7 @@ const LINES: u64 = (FILTER_WORDS / LINE_WORDS) as u64;
 /// A row of a line, and its rotation in bits.
 type Row = (usize, u32);
 
-/// The line of a hash, and its rows there. Based on low bits, because the high ones select the entry.
+/// The line of a hash, and its rows there. Both depend on low bits of the hash, because the high bits select the entry.
 #[inline]
 fn rows(hash: u64) -> (usize, impl Iterator<Item = Row>) {
     let mixed = hash.wrapping_mul(MIX);
@@ -104,7 +104,7 @@ impl Image {
         }
     }
 
-    /// Stores the words that differ. Flushed; a fence must follow before the records count.
+    /// Stores the words that differ. The stores are flushed; a fence must follow before the records count.
     #[track_caller]
     pub(super) fn store(&self, storage: &impl Medium, entry: &Entry) {
         for (cell, &word) in entry.filter.iter().zip(&self.0) {

@@ -12,7 +12,8 @@ use crate::Result;
 use crate::storage::Medium;
 use crate::types::RecordForm;
 
-/// Maximum number of root entries that are locked in addition to those of a window, and that are examined for this.
+/// Maximum number of root entries that are locked in addition to those of a window, and maximum number that are
+/// examined to find them.
 const TOGETHER: usize = 32;
 const LOOKED_AT: usize = 1024;
 /// The parts into which the following constants divide a root entry's room.
@@ -30,7 +31,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Makes room in and below root entries that have just received records, if one of them needs it soon. The caller
     /// is pinned.
     pub(super) fn step_together(&self, helds: &[&Held<'_, M>]) {
-        // Not all steps below report a failed sync.
+        // Checked first, because not all steps below report a failed sync.
         if self.storage.check_writable().is_err() {
             return;
         }

@@ -4,11 +4,11 @@
 //! The records of level 1 for a root entry must leave before the next migration of that entry, and they have been known
 //! since its last one. So each write to the entry, once a quarter of its room is used, takes one step. A step is a part
 //! of the migration of one entry: on the way down from level 1, the first entry whose records overflow no entry of the
-//! next level. These migrations would run anyway; they only run sooner, and fill as much of each entry. After that the
-//! records of the root entry itself move. If they have one target in level 1, they move there a quarter at a time when
-//! level 1 has no other records. If they have several targets, they begin to depart when the root entry is nearly full:
-//! the first step sorts them by target, each later step moves those for the next targets, and the last one removes them
-//! from the root entry.
+//! next level. These migrations would run later anyway, and they fill the entries as well as they would then. After
+//! that the records of the root entry itself move. If they have one target in level 1, they move there a quarter at a
+//! time when level 1 has no other records. If they have several targets, they begin to depart when the root entry is
+//! nearly full: the first step sorts them by target, each later step moves those for the next targets, and the last one
+//! removes them from the root entry.
 //!
 //! An entry keeps all its records until the last part of them has moved; until then the upper copy of a record hides
 //! the lower one. In between no other records come to the entry or leave it, because the next migration of the root
@@ -23,8 +23,8 @@ use crate::Result;
 use crate::storage::Medium;
 use crate::types::RecordForm;
 
-/// The parts into which a root entry's room is divided. Writes to the entry take steps once one part is used; with one
-/// target, one step moves one part.
+/// The parts into which a root entry's room is divided. Writes to the entry take steps once one part is used. If the
+/// entry has one target in level 1, a step moves one part.
 const PARTS: usize = 4;
 /// Number of steps in which a root entry's records leave for several entries of level 1.
 const STEPS: usize = 8;
@@ -137,8 +137,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(Next::Done(relief))
     }
 
-    /// Goes down from an entry: as long as its records would overflow an entry of the next level, continues with the
-    /// first such entry. Returns the last entry reached.
+    /// Goes down from an entry: as long as the records of the entry reached would overflow an entry of the next level,
+    /// continues with the first such entry. Returns the last entry reached.
     fn deepest_overflowing(&self, mut entry: Underway) -> Result<Underway> {
         while let Some(index) = self.overflowing(entry)? {
             entry = Underway { level: entry.level + 1, index, place: 0 };

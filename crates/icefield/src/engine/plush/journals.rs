@@ -1,5 +1,5 @@
-//! Journals: the new contents of entries that are compacted or split. Once a journal is durable, its entry may be in
-//! any state: opening repeats the change.
+//! Journals: the new contents of entries that are compacted or split. Once a journal is durable, a crash may leave its
+//! entry in any state, because opening repeats the change.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Mutex, MutexGuard};
@@ -172,7 +172,7 @@ impl<R: RecordForm> JournalRef<'_, R> {
             self.measure.each_word(&record, |_, word| bytes.extend_from_slice(&word.to_le_bytes()));
             bytes.push(record.dead.into());
         }
-        // Not secret: the seal only has to detect torn journals.
+        // The seed of the hash is public, because the seal only has to detect torn journals.
         Hash::new(HashKind::Strong, [0x504C_5553, 0x4A4F_5552]).bytes(&bytes).max(1)
     }
 }

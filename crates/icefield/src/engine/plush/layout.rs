@@ -148,9 +148,9 @@ pub(super) struct Entry {
     pub(super) runs: [Cell32; RUNS],
     /// The entry that continues this one, a block of `chains.ice`, plus one; 0 if none does. In the last level only.
     pub(super) next: Cell32,
-    /// One bit a slot: the record is a removal.
+    /// One bit for each slot, set if its record is a removal.
     pub(super) dead: [Cell64; MAX_RECORDS / 64],
-    /// `filter`: one bit of each half word for each bucket.
+    /// Rows of 16 bits, each with one bit for each bucket; see the module `filter`.
     pub(super) filter: [Cell64; FILTER_WORDS],
 }
 
@@ -179,8 +179,8 @@ pub(super) const fn journal_bytes(widths: Widths) -> u64 {
 /// The head of a recovery log's chunk; the records follow.
 #[repr(C, align(64))]
 pub(super) struct ChunkHead {
-    /// The number of chunks of the log that had been begun, including this one, when this chunk was last begun; 0:
-    /// never.
+    /// The number of chunks of the log that had been begun, including this one, when this chunk was last begun; 0 if it
+    /// never was.
     pub(super) turn: Cell64,
     _reserved: [Cell64; 7],
 }
@@ -237,7 +237,7 @@ impl State {
     }
 }
 
-/// The operation in progress on the table as a whole, and which of their two sets of words the allocators use.
+/// The operation in progress on the table as a whole, and the one of the allocators' two sets of words that is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     Stable {
@@ -280,7 +280,7 @@ impl Phase {
     }
 }
 
-/// An entry by its number: among the levels' entries, one level after the other, or among the chained ones.
+/// The number of an entry: among the entries of all levels, counted from level 1 on, or among the chained entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EntryId {
     Level(u32),

@@ -229,7 +229,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         if let Err(error) = appended {
             return self.settle_runs(&provided).and(Err(error));
         }
-        // P3, P6: the runs, records and filters of these leaves are durable.
+        // P3, P6: the runs, records and filters of these leaves are durable before the records count.
         self.end_runs(&provided, self.storage.try_fence())?;
         held.begin_change();
         for Share { leaf, size, taken, .. } in taking() {
@@ -237,13 +237,14 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             self.store_state(*leaf, State { size: size + taken, epoch });
         }
         self.tallies.add_records(copied);
-        // P7: the records are in their leaves.
+        // P7: from here on a crash keeps the records in their leaves.
         self.storage.try_fence()?;
         held.end_change();
         Ok(())
     }
 
-    /// Sets all bits of the first leaf's filter: it represents all leaves. Flushed.
+    /// Sets all bits of the first leaf's filter, because searches of any leaf check this filter first. The stores are
+    /// flushed.
     fn open_filter(&self, first: EntryRef<'_>) {
         if self.filter_of(first).words() != Image::full().words() {
             self.store_filter(first, &Image::full());
@@ -285,7 +286,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             let lower: Vec<_> = sorted[..half].iter().map(moving).collect();
             let upper: Vec<_> = sorted[half..].iter().map(moving).collect();
             if let Err(error) = self.provide_now(&[(other, upper.len())]) {
-                // The next attempt uses this leaf.
+                // Keeps the new leaf as a spare one, which the next attempt uses.
                 self.spare_leaf(held, first, other, None);
                 return Err(error);
             }
@@ -363,7 +364,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(self.next_of(first)?.unwrap_or(first))
     }
 
-    /// Adds a leaf with its lower bound. Readers wait.
+    /// Adds a leaf with its lower bound. Called while readers wait.
     pub(super) fn bound_leaf(&self, first: EntryRef<'_>, bound: &[u8], leaf: EntryRef<'_>) {
         let (EntryId::Level(number), EntryId::Chained(block)) = (first.id, leaf.id) else { return };
         self.storage.sim_yield_point();

@@ -14,7 +14,7 @@ use crate::storage::alloc::{Claim, Freed, free_all};
 use crate::storage::{Medium, not_poisoned};
 use crate::types::RecordForm;
 
-/// Claims, by class, of runs to which entries refer, but may not refer durably yet.
+/// Claims, by class, of runs to which entries refer already, but perhaps not durably yet.
 pub(super) type Provided = [Vec<Claim>; CLASSES];
 
 impl<R: RecordForm, M: Medium> Core<R, M> {
@@ -25,7 +25,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     }
 
     /// Gives each entry the runs that its number of records needs. All runs of one size class share their fences. The
-    /// stores are flushed; [`Core::settle_runs`] completes them, or [`Core::end_runs`] after a fence.
+    /// stores are flushed. The caller completes them by [`Core::settle_runs`], or by a fence and [`Core::end_runs`].
     pub(super) fn provide<'a>(
         &self,
         needs: impl Iterator<Item = (EntryRef<'a>, usize)> + Clone,
@@ -105,7 +105,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(())
     }
 
-    /// Frees the runs that an entry does not need for `records`. Readers wait.
+    /// Frees the runs that an entry does not need for `records`. Called while readers wait.
     pub(super) fn give_back(&self, entry: EntryRef<'_>, records: usize) -> Result<()> {
         let needless = &entry.entry.runs[self.runs_for(records)..];
         if needless.iter().all(|cell| cell.load(&self.storage, Acquire) == 0) {
@@ -129,8 +129,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         free_all(&self.storage, &frees, || {
             for cell in needless {
                 cell.store(&self.storage, 0, Release);
-                // Durable by the fence for the links of the runs, which precedes the list head: the entry has lost
-                // the runs before another entry can get them.
+                // The allocator's fence between the links of the freed runs and the list head also makes this store
+                // durable: the entry has lost the runs before another entry can get them.
                 self.storage.flush_object(cell);
             }
             Ok(())
@@ -143,7 +143,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Moving { record, hash: self.hash_of(record) }
     }
 
-    /// Writes records behind those of an entry that has the runs for them. Flushed; they do not count yet.
+    /// Writes records behind those of an entry that has the runs for them. The stores are flushed, but the records do
+    /// not count yet.
     pub(super) fn write_records(
         &self,
         entry: EntryRef<'_>,
@@ -185,8 +186,9 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(filter)
     }
 
-    /// Reduces the filter of a level's entry that is not continued any more to its own records. Flushed. A crash may
-    /// leave a part of the former filter, which is valid as well. Readers wait.
+    /// Rebuilds the filter of a level's entry from the entry's own records, when no entry continues it any more. The
+    /// stores are flushed. A crash may leave parts of the former filter, which only cause false positives. Called while
+    /// readers wait.
     pub(super) fn forget_continuations(&self, first: EntryRef<'_>) -> Result<()> {
         let mut filter = Image::empty();
         for at in 0..self.state(first)?.size {
@@ -196,8 +198,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(())
     }
 
-    /// Adds the records that a continuing entry gets behind its first `size` ones to the filter of the first entry of
-    /// the chain. Flushed.
+    /// Adds to the filter of the chain's first entry the `records` that a continuing entry gets behind the `size`
+    /// records it has. The stores are flushed.
     pub(super) fn announce(&self, first: EntryRef<'_>, size: usize, records: &[MovingOf<R>]) {
         let mut filter = self.filter_of(first);
         for (at, moving) in (size..).zip(records) {
@@ -206,7 +208,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         self.store_filter(first, &filter);
     }
 
-    /// Writes records to a bucket from a slot on. Flushed.
+    /// Writes records to a bucket from a slot on. The stores are flushed.
     fn write_slots(&self, bucket: Bucket<'_>, slot: usize, records: &[MovingOf<R>]) {
         let slots = slot..slot + records.len();
         let (heads, rests) = (&bucket.heads[slots.clone()], bucket.rests(slots));
@@ -224,7 +226,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
     }
 
-    /// Stores for each record whether it is a removal. Flushed.
+    /// Stores for each record whether it is a removal. The stores are flushed.
     fn write_dead(&self, entry: &Entry, size: usize, records: &[MovingOf<R>]) {
         let mut changed = false;
         for (number, cell) in entry.dead.iter().enumerate() {
@@ -269,13 +271,13 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
     }
 
-    /// Stores the number of records and the epoch of an entry. Flushed. Readers wait.
+    /// Stores the number of records and the epoch of an entry. The stores are flushed. Called while readers wait.
     pub(super) fn store_state(&self, entry: EntryRef<'_>, state: State) {
         entry.entry.state.store(&self.storage, state.pack(), Release);
         self.storage.flush_object(&entry.entry.state);
     }
 
-    /// Returns whether the entry that `tag` names refers to the run of this class in `block`. For the allocator.
+    /// Returns whether the entry that `tag` names refers to the run of this class in `block`. Used by the allocator.
     pub(super) fn owns_run(&self, tag: u32, class: usize, block: u32) -> Result<bool> {
         let entry = self.entry(EntryId::unpack(tag))?.entry;
         let mut runs = (0..entry.runs.len()).filter(|&run| class_of(run) == class);
@@ -284,7 +286,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             .any(|run| entry.runs[run].load(&self.storage, Acquire).checked_sub(1) == Some(block)))
     }
 
-    /// Returns whether the chained entry in `block` directly follows the entry that `tag` names. For the allocator.
+    /// Returns whether the chained entry in `block` directly follows the entry that `tag` names. Used by the allocator.
     pub(super) fn owns_chained(&self, tag: u32, block: u32) -> Result<bool> {
         let entry = self.entry(EntryId::unpack(tag))?.entry;
         Ok(entry.next.load(&self.storage, Acquire).checked_sub(1) == Some(block))
@@ -308,7 +310,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         // P4: the empty entry is durable before anything refers to it.
         let linked = self.storage.try_fence().and_then(|()| {
             last.entry.next.store(&self.storage, claim.block + 1, Release);
-            // P5: the empty entry is part of the chain.
+            // P5: from here on a crash keeps the empty entry in the chain.
             self.storage.try_persist(&last.entry.next)
         });
         match &linked {
@@ -318,7 +320,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         linked
     }
 
-    /// Removes an empty chained entry from its chain. Readers wait.
+    /// Removes an empty chained entry from its chain. Called while readers wait.
     pub(super) fn unchain(&self, before: EntryRef<'_>, empty: EntryRef<'_>) -> Result<()> {
         let EntryId::Chained(block) = empty.id else { return Ok(()) };
         self.give_back(empty, 0)?;
@@ -327,8 +329,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         self.chains.free(&self.storage, words, freed, || {
             let next = empty.entry.next.load(&self.storage, Acquire);
             before.entry.next.store(&self.storage, next, Release);
-            // Durable before the head of the free list refers to the block. Until then the empty entry may still be in
-            // its chain.
+            // This store is durable before the head of the free list refers to the block. Until then a crash may leave
+            // the empty entry in its chain.
             self.storage.flush_object(&before.entry.next);
             Ok(())
         })

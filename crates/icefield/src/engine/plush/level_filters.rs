@@ -43,7 +43,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
     }
 
-    /// Stores an entry's filter. Flushed; a fence must follow before the records count.
+    /// Stores an entry's filter. The stores are flushed; a fence must follow before the records count.
     #[track_caller]
     pub(super) fn store_filter(&self, entry: EntryRef<'_>, image: &Image) {
         image.store(&self.storage, entry.entry);
@@ -56,7 +56,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
     }
 
-    /// Clears the copy of the filter of an entry that has no records any more. Readers wait.
+    /// Clears the copy of the filter of an entry that has no records any more. Called while readers wait.
     pub(super) fn forget_filter(&self, entry: EntryRef<'_>) {
         if let Some(words) = self.top_filters.of(entry.id) {
             // Relaxed (E3): as in `store_filter`.

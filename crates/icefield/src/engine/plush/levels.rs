@@ -63,15 +63,15 @@ impl Levels {
         let levels = self.count(storage);
         let [from, to] = [levels, levels + 1].map(|levels| self.bytes_of(levels));
         storage.grow(&self.region, to)?;
-        // A table that shrank has given this space back.
+        // The file may be long enough and still lack this space: a table that shrank has given it back.
         storage.reserve(&self.region, from, to - from)?;
-        // P9: the table has the level.
+        // P9: from here on a crash keeps the new level.
         self.publish(storage, root, levels + 1)
     }
 
-    /// Removes the last level, which is empty. No other thread writes.
+    /// Removes the last level, which is empty. Called while no other thread writes.
     pub(super) fn remove_last(&self, storage: &impl Medium, root: &Root) -> Result<()> {
-        // P21: the level is removed.
+        // P21: from here on the level stays removed after a crash.
         self.publish(storage, root, self.count(storage) - 1)
     }
 

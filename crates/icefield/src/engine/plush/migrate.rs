@@ -34,7 +34,7 @@ struct Groups<R> {
 /// The records that a level's entry, and those that continue it, have for the next level.
 pub(super) struct Leaving<R> {
     groups: Groups<R>,
-    /// Change of the estimate when the records that newer ones hide are dropped.
+    /// Change of the estimated number of records when the records that newer ones hide are dropped.
     dropped: i64,
 }
 
@@ -55,9 +55,9 @@ struct Migration<'h, M: Medium, R> {
     groups: Groups<R>,
     /// The log epoch that is stored in the targets in level 1 once all its records have arrived there.
     epoch: Option<LogEpoch>,
-    /// Change of the estimate when all have arrived and the records that newer ones hide are dropped.
+    /// Change of the estimate if all records arrive, and those that newer ones hide are dropped.
     dropped: i64,
-    /// Change of the estimate by the copies that have arrived, if the others cannot follow.
+    /// Change of the estimate if the migration fails: the copies that have arrived until then.
     copied: i64,
 }
 
@@ -80,8 +80,9 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok((newest.records, dropped))
     }
 
-    /// Calls `tell` with each record and with whether it is the newest of its key. A record is not the newest if its
-    /// payload was freed, if `newest` holds its key already, or if a record before it has the same key.
+    /// Calls `tell` with each record and a flag that is `true` if the record is the newest of its key. A record is not
+    /// the newest if its payload was freed, if `newest` holds its key already, or if a record before it has the same
+    /// key.
     #[inline(always)]
     pub(super) fn each_newest(
         &self,
@@ -151,9 +152,9 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(())
     }
 
-    /// Takes one step of the migration of a root entry's records to level 1, to `targets` entries. The first step
-    /// sorts the records by target. The records stay in the root until the last target has its own; records that come
-    /// in between belong to the next epoch.
+    /// Takes one step of the migration of a root entry's records to level 1, to `targets` entries. The first step sorts
+    /// the records by target. The records stay in the root until the last target has received its records. Records that
+    /// come to the root entry in between belong to the next epoch.
     pub(super) fn depart(&self, held: &Held<'_, M>, targets: usize) -> Result<()> {
         self.finish_underway(held)?;
         let (root, entry) = (&self.root, held.entry);
@@ -192,8 +193,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(())
     }
 
-    /// Prepares the migration of some records of a root entry to some entries of level 1. The targets store `epoch`,
-    /// up to which they then have all their records.
+    /// Prepares the migration of some records of a root entry to some entries of level 1. The targets will store
+    /// `epoch`, if there is one: they have all their records up to that epoch then.
     fn of_root<'h>(
         &self,
         held: &'h Held<'h, M>,
@@ -318,7 +319,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
                 self.store_state(entry, State { size: 0, epoch });
                 self.forget_filter(entry);
             }
-            // P8: the records are below only.
+            // P8: from here on a crash leaves these records below only.
             self.storage.try_fence()?;
         }
         for chain in chains {
@@ -351,7 +352,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     }
 }
 
-/// Change of the estimate when a record is dropped.
+/// Returns the change of the estimated number of records when a record is dropped.
 fn change_without<A, B>(record: Record<A, B>) -> i64 {
     if record.dead { 1 } else { -1 }
 }

@@ -20,7 +20,7 @@
 //!
 //! # 2. Origin
 //!
-//! Each item names the paper's section and our file; then what differs from the paper, and why.
+//! Each item names the paper's section and our file, and states what differs from the paper, and why.
 //!
 //! - §4.1 root and levels (`root`, `level`, `migrate`): a directory entry is seven lines: size, epoch, references and
 //!   filter; the entries that one migration changes are adjacent. An entry's buckets come in runs of 1, 1, 2, 4 and

@@ -1,12 +1,12 @@
-//! Writes without free space: removals in place, and room for other writes from stale records.
+//! Writes without free space: removals in place, and other writes, for which the removal of stale records makes room.
 //!
-//! A removal must succeed when no file can grow, because only removals make room. It needs no new record: a record
-//! becomes a removal by its bit, in the entry of a level and, for the root, in the log record. All records of the key
-//! get the bit, durably, the oldest first. So a crash leaves the key as it was, or removed, and the copies that a
-//! migration has left above or below agree.
+//! A removal must succeed when no file can grow, because only removals make room. It needs no new record: a bit turns a
+//! record into a removal. The bit is in the entry of a level or, for records of the root, in the log record. All
+//! records of the key get the bit, durably, the oldest first. So a crash leaves the key as it was, or removed, and the
+//! copies that a migration has left above or below agree.
 //!
 //! A write that finds no space is tried again after each of three attempts to make room, the cheap ones first. The
-//! first gives back the space of free payload chunks, which levels may lack; if there is none, it compacts the write's
+//! first gives back the space of free payload chunks, which levels may need; if there is none, it compacts the write's
 //! part of the levels and collects some payload chunks; if that frees nothing, it compacts all levels. The second
 //! compacts all levels. The third gives back the space of the chunks that were collected. If the attempts fail, they
 //! are not repeated before a part of the records has changed.
@@ -105,7 +105,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         if before.is_none() || !mode.applies(told) {
             return Ok(Wrote { before: told, done: !mode.looks() });
         }
-        // A batch continues after a call whose sync failed.
+        // Checked here, because a batch continues after a call whose sync failed.
         self.storage.check_writable()?;
         // Readers wait until the marks are durable: after a crash before that, the key may be present.
         held.begin_change();
@@ -114,7 +114,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             Ok(levels + root)
         });
         held.end_change();
-        // Each record now counts -1 instead of 1, and counts 1 when it is dropped.
+        // Each marked record now counts -1 instead of 1 in the estimate. When it is dropped, 1 is added.
         self.note_written(1, -2 * marked?);
         self.storage.check_writable()?;
         Ok(Wrote { before: told, done: true })
@@ -135,7 +135,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             for entry in self.chain_of(first)? {
                 let found = self.mark_entry(entry, probe)?;
                 if found > 0 {
-                    // P16: older records become removals before newer ones.
+                    // P16: the marks of older records are durable before newer records are marked.
                     self.storage.try_fence()?;
                     marked += if is_copied { 0 } else { found };
                 }
@@ -181,7 +181,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
         not_poisoned(&self.storage)?;
         if self.storage.fence_syncs() {
-            // P22: the copy is durable before anything refers to it. On other media it is durable already (P0).
+            // P22: the copy is durable before anything refers to it. Where a fence is not a sync, it is durable already
+            // (P0).
             self.storage.try_fence()?;
         }
         let in_root: Vec<usize> = (0..self.root.size(entry))
@@ -212,7 +213,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
                 }
             }
         }
-        // P23: nothing refers to the payload any more.
+        // P23: from here on no record refers to the former payload, also after a crash.
         self.storage.try_fence()?;
         Ok(true)
     }
@@ -238,7 +239,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
                 && self.is_logged(entry, of)
                 && found.iter().any(|(_, known)| is_same(known))
         })?;
-        // P16, commit point: the key is removed. A crash drops the records that are in no log.
+        // P16, commit point: the key is removed. Records that are in no log need no durable mark, because a crash drops
+        // them.
         self.storage.try_fence()?;
         found.iter().for_each(|&(at, _)| self.root.mark_dead(entry, at));
         let moved = self.root.moved(entry);

@@ -4,7 +4,8 @@ use super::moving::Moving;
 
 pub(super) struct Newest<A, B> {
     pub(super) records: Vec<Moving<A, B>>,
-    /// Indices into `records` plus one, by hash. Four times as many places as records, so that collisions are rare.
+    /// Indices into `records` plus one, by hash. There are at least four times as many places as records, so that
+    /// collisions are rare.
     places: Vec<u32>,
 }
 

@@ -106,7 +106,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         if self.measure.is_inline() {
             return self.write_words(probe, words_of(value), mode);
         }
-        // Checked without the lock first, because the payload may not be needed at all.
+        // Checked without the lock first, because a write that does not apply needs no payload.
         let before = if mode.looks() { self.find(probe)? } else { None };
         if !mode.applies(before) {
             return Ok(Wrote { before, done: false });
@@ -201,7 +201,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(found.filter(|record| !record.dead).map(|record| record.value))
     }
 
-    /// Writes a record to the log, if the root entry has room for it. Flushed.
+    /// Writes a record to the log, if the root entry has room for it. The stores are flushed.
     pub(super) fn log(&self, held: &Held<'_, M>, record: RecordOf<R>) -> Result<Attempt<Place>> {
         let place = match self.place(held, 0)? {
             Attempt::Done(place) => place,

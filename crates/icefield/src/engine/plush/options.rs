@@ -141,7 +141,7 @@ impl Opening {
             core.logs.overwrite(&core.storage);
         }
         core.root_words()?.levels.store(&core.storage, 1, Release);
-        // Both words are in one line, so that both become durable.
+        // The number of levels and the phase are in one line, so this makes both durable.
         core.set_phase(Phase::Stable { set: 0 })?;
         (0..core.root.entries())
             .for_each(|entry| core.root.set_epoch(entry, self.settings.first_epoch));
@@ -180,7 +180,7 @@ impl Opening {
         if let Some(mending) = &self.common.mending {
             core.mend(mending)?;
         }
-        // Before the session begins: after a crash in here, the next opening repeats the recovery.
+        // Runs before the session begins, so that after a crash in it the next opening repeats the recovery.
         let resolved = core.recover(phase)?;
         core.tell_together(core.writes_together())?;
         let session = superblock::resume_session(&core.storage, &table, &identity)?;

@@ -17,7 +17,7 @@ use crate::storage::superblock::ROOT_OFFSET;
 use crate::storage::{Cell64, Medium, Region};
 use crate::types::RecordForm;
 
-/// Says whether packing keeps or removes the last level.
+/// Selects whether packing keeps or removes the last level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Last {
     Stays,
@@ -58,7 +58,7 @@ struct AllUsed {
 }
 
 impl<R: RecordForm, M: Medium> Core<R, M> {
-    /// Packs all blocks; with `Last::Goes`, first removes the last level. No other thread writes.
+    /// Packs all blocks; with `Last::Goes`, first removes the last level. Called while no other thread writes.
     pub(super) fn pack(&self, last: Last) -> Result<()> {
         let words = self.root_words()?;
         let phase = Phase::unpack(words.phase.load(&self.storage, Acquire));
@@ -71,7 +71,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         for (pool, words) in self.pools(words) {
             pool.allocator().end_intents(&self.storage, words)?;
         }
-        // P17: the free lists are invalid.
+        // P17: from here on the free lists are invalid, and opening after a crash packs again.
         self.set_phase(Phase::Packing { set: phase.set() })?;
         if last == Last::Goes {
             self.take_last_level()?;
@@ -79,7 +79,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         self.pack_all(phase.set())
     }
 
-    /// Gives the space behind the used blocks back to the file system. No other thread writes.
+    /// Gives the space behind the used blocks back to the file system. Called while no other thread writes.
     pub(super) fn give_back_unused(&self) -> Result<()> {
         // A file system that cannot punch holes keeps the pages.
         let behind = |region: &Region, bytes: u64| {
@@ -92,8 +92,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(())
     }
 
-    /// Packs all blocks, in phase `Packing` and after any interruption of it. `set` is the set of the allocators'
-    /// words in use until now.
+    /// Packs all blocks in phase `Packing`, also after a crash has interrupted the packing. `set` is the set of the
+    /// allocators' words in use until now.
     pub(super) fn pack_all(&self, set: usize) -> Result<()> {
         let used = self.used_blocks()?;
         let mut holes = used.runs.each_ref().map(Used::holes);
@@ -123,7 +123,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
                     cell.store(&self.storage, hole + 1, Release);
                     self.storage.flush_object(cell);
                 }
-                // P19: the former blocks are free.
+                // P19: the references to the copies are durable before the former blocks are used again.
                 let fenced = self.storage.try_fence();
                 held.end_change();
                 fenced?;
@@ -141,7 +141,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
         // The other set of the allocators' words is durable before the phase word selects it.
         self.storage.try_fence()?;
-        // P20: the allocators' new words are valid.
+        // P20: from here on the other set of the allocators' words is valid.
         self.set_phase(Phase::Stable { set: 1 - set })?;
         self.pools(words).for_each(|(pool, _)| pool.allocator().switch());
         Ok(())
@@ -194,7 +194,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(used)
     }
 
-    /// Copies a run. Flushed.
+    /// Copies a run. The stores are flushed.
     fn copy_run(&self, class: usize, from: u32, to: u32) -> Result<()> {
         let bytes = self.runs[class].block_bytes();
         let words = |block: u32| {
@@ -211,7 +211,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(())
     }
 
-    /// Moves the chained entries below a root entry whose block number is at least `count`. Readers wait.
+    /// Moves the chained entries below a root entry whose block number is at least `count`. Called while readers wait.
     fn pack_chains(&self, root_entry: usize, count: u64, holes: &mut VecDeque<u32>) -> Result<()> {
         let mut firsts = Vec::new();
         self.each_entry_below(root_entry, |entry| {
@@ -248,7 +248,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(())
     }
 
-    /// Copies an entry. Flushed.
+    /// Copies an entry. The stores are flushed.
     fn copy_entry(&self, from: &Entry, to: &Entry) {
         let storage = &self.storage;
         to.state.store(storage, from.state.load(storage, Relaxed), Relaxed);

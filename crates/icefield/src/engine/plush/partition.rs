@@ -110,9 +110,9 @@ pub(super) struct Ranges {
     order: Order,
     first: u64,
     last: u64,
-    /// The bits by which a rank can be shifted to the left without loss.
+    /// The number of bits by which a rank can be shifted to the left without loss.
     shift: u32,
-    /// 2^96 divided by the number of ranks, which is shifted in the same way.
+    /// 2^96 divided by the number of ranks after the same shift.
     factor: u64,
 }
 

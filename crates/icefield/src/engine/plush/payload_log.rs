@@ -10,21 +10,22 @@
 //! borrowed the key of an older one, the chunk of the older one could not be freed. Key and value are written and
 //! flushed in one piece, so that the key costs its bytes, but no further flush or fence.
 //!
-//! - Y1: a chunk's word says that it is used, durably, before anything is written to it. It says that it is free only
-//!   after all needed records have moved, durably. The word of a free chunk need not be durable: a crash may show the
-//!   chunk as used again, with its former records, because nothing is written to it before it is taken. It is durable
-//!   before the chunk's space goes back to the file system.
+//! - Y1: a chunk's word in the map durably marks the chunk as used before anything is written to the chunk. The word
+//!   marks it as free only after all needed records have durably moved. The word of a free chunk need not be durable: a
+//!   crash may show the chunk as used again, with its former records, because nothing is written to it before it is
+//!   taken. The word must be durable before the chunk's space goes back to the file system.
 //! - Y2: an epoch is never used twice. A chunk with the last epoch is not used again.
-//! - Y3: a reader pins before it compares epochs. A chunk is written again when all readers have left that were
-//!   pinned when its epoch was incremented: a reader that found a reference to be current may read the record until
-//!   it leaves.
+//! - Y3: a reader pins before it compares epochs. A chunk is written again only after all readers that were pinned when
+//!   its epoch was incremented have left: a reader that found a reference to be current may read the record until it
+//!   leaves.
 //! - Y4: a reader that finds the epoch incremented also finds the newer record of that key, or its validation fails:
 //!   the version of the root entry changes in between (`collect`).
 //! - Y5: the first chunk of a freed run is taken before the others, or together with them, so that its record is whole
 //!   as long as a crash can show the chunk as used. Therefore chunks are taken from the lowest on. The words of the
-//!   other chunks of the run still say that they continue it, and these chunks are free if the first one is. When the
-//!   first one is used again alone, a crash may show it as a run with them. Giving space back first makes the words of
-//!   all free chunks durable, so that a run whose first chunk has lost its space may be taken from any of its chunks.
+//!   other chunks of the run still say that they continue it, and these chunks are free if the first one is. If the
+//!   first one is then used again alone, a crash may show it and the others as one run. Giving space back first makes
+//!   the words of all free chunks durable, so that a run whose first chunk has lost its space may be taken from any of
+//!   its chunks.
 //! - Y6: borrowed bytes are never written, whatever the files contain. DRAM holds for each chunk how far it is
 //!   written ([`ChunkState::limit`]). A reference is valid only with the chunk's present epoch, and only below that
 //!   limit, from its first byte to its last. Below the limit nothing is written before the chunk is taken again,
@@ -209,7 +210,7 @@ impl PayloadLog {
         storage: &impl Medium,
         patience: u32,
     ) -> Option<(MutexGuard<'_, Collection>, u32)> {
-        // Relaxed, both: as above.
+        // Relaxed, both: as in `is_step_due`.
         let collection = match self.taken.load(Relaxed) > patience {
             true => self.lock_collection(storage),
             false => try_lock(&self.collection)?,
@@ -385,8 +386,8 @@ impl PayloadLog {
         Ok(Stored { head, content, key })
     }
 
-    /// Returns whether the bytes of a chunk from a place to `end` are written. Written bytes are above the limit while
-    /// other threads still write records before them.
+    /// Returns whether the bytes of a chunk from a place to `end` are written. Written bytes are above the chunk's
+    /// limit while other threads still write records before them.
     #[cold]
     fn is_written(&self, storage: &impl Medium, place: PayloadRef, end: u64) -> bool {
         let space = lock(storage, &self.space);
@@ -420,7 +421,8 @@ impl PayloadLog {
         self.chunk_bytes
     }
 
-    /// The valid records of a full chunk: reference, and bytes in the log. Holes from former crashes are skipped.
+    /// The valid records of a full chunk, each as its reference and its number of bytes in the log. Holes from former
+    /// crashes are skipped.
     pub(super) fn records_in(&self, storage: &impl Medium, chunk: u32) -> Vec<(u64, u64)> {
         let ChunkState { epoch, limit, .. } = self.chunks.state(storage, chunk);
         let (mut offset, mut records) = (0, Vec::new());

@@ -16,9 +16,8 @@ use crate::types::RecordForm;
 const REPLAY_BYTES: u64 = 1 << 20;
 
 impl<R: RecordForm, M: Medium> Core<R, M> {
-    /// Recovers from a crash. Idempotent, so that a crash during recovery changes nothing. Returns the number of
-    /// changes that were completed or undone. All changes are durable by the caller's next fence, before the first
-    /// write.
+    /// Recovers from a crash. Idempotent, so that a crash during recovery does no harm. Returns the number of changes
+    /// that were completed or undone. All changes are durable by the caller's next fence, before the first write.
     pub(super) fn recover(&self, phase: Phase) -> Result<u64> {
         self.adopt_levels()?;
         let mut resolved = self.redo_journals()?;
@@ -68,9 +67,9 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             || payloads.fault(&self.storage, record.reference()).is_none())
     }
 
-    /// Stores whether payloads become durable together with log records from here on. Durable by the caller's next
-    /// fence. If `together`, that fence precedes the first such record; otherwise all such records are durable before,
-    /// and those without a payload are holes.
+    /// Stores whether payloads become durable together with log records from here on. The store is durable by the
+    /// caller's next fence. If `together`, that fence precedes the first such record. Otherwise all earlier such
+    /// records are durable already, and recovery has turned those without a payload into holes.
     pub(super) fn tell_together(&self, together: bool) -> Result<()> {
         let cell = &self.root_words()?.together;
         if cell.load(&self.storage, Acquire) != u64::from(together) {
@@ -195,7 +194,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Returns whether log records of an epoch have arrived in level 1.
     fn has_arrived(&self, hash: u64, epoch: LogEpoch) -> Result<bool> {
         let target = self.level_entry(1, self.shape.index(1, hash))?;
-        // Also for equal epochs: the target stored the epoch when its records arrived.
+        // Equal epochs count as arrived, because the target stores an epoch when the records of that epoch arrive.
         Ok(!epoch.is_after(self.state(target)?.epoch))
     }
 
@@ -243,7 +242,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         fenced
     }
 
-    /// Removes all references from an entry. Flushed.
+    /// Removes all references from an entry. The stores are flushed.
     pub(super) fn wipe_entry(&self, id: EntryId, state: State) -> Result<()> {
         let entry = self.entry(id)?.entry;
         for cell in entry.runs.iter().chain([&entry.next]) {
@@ -278,7 +277,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         self.set_phase(Phase::Clearing { set })?;
         self.pools(words).for_each(|(pool, _)| pool.allocator().switch());
         self.wipe()?;
-        // P15: the wipe need not be repeated.
+        // P15: from here on opening does not repeat the wipe.
         self.set_phase(Phase::Stable { set })
     }
 }

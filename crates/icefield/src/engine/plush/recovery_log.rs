@@ -12,8 +12,8 @@
 //!   durably. Each root entry stores which chunk has its oldest record.
 //!
 //! A crash leaves holes: records that were handed out and not completely written. Opening restores L1 and L2. A hole
-//! before the last record becomes a record that belongs to no epoch. Its last word is stored first, so that no
-//! mixture of old and new words counts. After the last record, the flags are set back.
+//! before the last record becomes a record that belongs to no epoch. Its last word is stored first, so that no mixture
+//! of old and new words counts. Behind the last record, opening sets the flags back to those of the turn before.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -351,7 +351,7 @@ impl<R: RecordForm> RecoveryLogs<R> {
         Ok(true)
     }
 
-    /// Continues with a chunk of which `handed_out` records were handed out.
+    /// Continues the log in the chunk of a turn, of which `handed_out` records were handed out already.
     fn fill(&self, log: usize, turn: u64, handed_out: u32) {
         let (own, chunk) = (&self.logs[log], self.chunk_of(turn) as u32);
         let flag = flag_of(turn, self.chunks()) != 0;
@@ -361,7 +361,7 @@ impl<R: RecordForm> RecoveryLogs<R> {
         own.filling.store(filling.pack(), Release);
     }
 
-    /// Writes a record to its place. Flushed; durable after the thread's next fence.
+    /// Writes a record to its place. The record is flushed, and durable after the thread's next fence.
     #[inline]
     pub(super) fn write(
         &self,
@@ -456,8 +456,8 @@ impl<R: RecordForm> RecoveryLogs<R> {
         self.is_at_last(storage, log, due).then_some(locked)
     }
 
-    /// The oldest chunk of a log, which is begun next. Returns when all its records are in the root, or have been.
-    /// Called under the recycling lock.
+    /// The oldest chunk of a log, which is begun next; `None` if that chunk was never begun. Waits until all its
+    /// records are in the root or have left it. Called under the recycling lock.
     pub(super) fn oldest(&self, storage: &impl Medium, log: usize) -> Option<usize> {
         // Relaxed: changed under the recycling lock only.
         let turn = self.logs[log].ready.load(Relaxed) + 1;
@@ -526,7 +526,7 @@ impl<R: RecordForm> RecoveryLogs<R> {
         Ok(())
     }
 
-    /// Turns the records of a log for which `is_meant` holds into removals. Flushed.
+    /// Turns the records of a log for which `is_meant` holds into removals. The stores are flushed.
     pub(super) fn mark_dead(
         &self,
         storage: &impl Medium,
@@ -537,8 +537,8 @@ impl<R: RecordForm> RecoveryLogs<R> {
         self.change(storage, log, last_word, is_meant, |word| word | dead_bit(self.measure))
     }
 
-    /// Makes the records of a log for which `is_meant` holds refer to another payload, whose word has the same top
-    /// bit. Flushed.
+    /// Makes the records of a log for which `is_meant` holds refer to another payload, whose word has the same top bit.
+    /// The stores are flushed.
     pub(super) fn redirect(
         &self,
         storage: &impl Medium,
@@ -613,11 +613,12 @@ impl<R: RecordForm> RecoveryLogs<R> {
         }
         let last_word = self.log_words() - 1;
         for &(slot, flag) in &holes {
-            // Release: on the medium, after the other words of the slot.
+            // Release: on the medium, this store follows earlier stores to the other words of the slot.
             slot[last_word].store(storage, flag | LogEpoch::NONE.bits(), Release);
             storage.flush_object(&slot[last_word]);
         }
-        // P2: no mixture of old words and the words stored below belongs to an epoch.
+        // P2: the last words are durable first, so that no mixture of old words and the words stored below has an
+        // epoch.
         storage.try_fence()?;
         for (slot, flag) in holes {
             for cell in &slot[..last_word] {
@@ -625,8 +626,8 @@ impl<R: RecordForm> RecoveryLogs<R> {
             }
             flush(storage, slot);
         }
-        // Durable by the next fence of the opening, before the first record of the session. Relaxed: no other thread
-        // can access the table yet.
+        // The changed words are durable by the next fence of the opening, before the first record of the session.
+        // Relaxed: no other thread can access the table yet.
         self.logs[log].ready.store(last.max(self.chunks()), Relaxed);
         self.fill(log, last, handed_out);
         Ok(())

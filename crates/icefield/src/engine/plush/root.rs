@@ -40,7 +40,7 @@ pub(super) struct Underway {
 /// A migration of an entry's first records of which some parts are done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Departing {
-    /// Number of these records. Later records belong to the next epoch, which the entry is in.
+    /// Number of these records. Later records belong to the next epoch, which is the entry's present one.
     pub(super) records: usize,
     /// The next target: its place among the entries of level 1 for this root entry.
     pub(super) place: usize,
@@ -233,7 +233,7 @@ impl<R: RecordForm> RootTable<R> {
     /// Number of records.
     #[inline]
     pub(super) fn size(&self, entry: usize) -> usize {
-        // Acquire (E4): pairs with the Release in `push`; the records come with it.
+        // Acquire (E4): pairs with the Release in `push`; the records that the size counts are visible.
         self.heads[entry].size.load(Acquire) as usize
     }
 
@@ -393,8 +393,8 @@ impl<R: RecordForm> RootTable<R> {
         self.slot(entry, at)[self.measure.widths().key].store(payload, Release);
     }
 
-    /// Sorts the records of an entry by their entry below; records of one entry below keep their order. Called under
-    /// the lock, while readers wait.
+    /// Sorts the records of an entry by their target in level 1; records with the same target keep their order. Called
+    /// under the lock, while readers wait.
     pub(super) fn sort(&self, entry: usize, place_of: impl Fn(RecordOf<R>) -> usize) {
         let mut ends = [0_usize; MAX_BUCKETS];
         let all: Vec<_> = (0..self.size(entry))
@@ -428,7 +428,7 @@ impl<R: RecordForm> RootTable<R> {
 
     #[inline]
     fn fingerprint_at(&self, entry: usize, at: usize) -> u8 {
-        // Relaxed: as the record.
+        // Relaxed: as in `record`.
         (self.fingerprints[entry * self.words + at / 8].load(Relaxed) >> (at % 8 * 8)) as u8
     }
 

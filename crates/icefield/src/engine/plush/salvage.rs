@@ -1,5 +1,5 @@
 //! `salvage` copies the whole records of each entry to a new table and lists the others. `mend` extends the files of a
-//! damaged table before it is opened for that.
+//! damaged table while it is opened for salvage.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -135,7 +135,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             }
         }
         for level in 1..=levels {
-            // Losses above the last level are reported once, with the first of their ranges.
+            // An entry above the last level covers several ranges. Its losses are reported with the first of them only.
             let width = self.shape.prefix(levels) - self.shape.prefix(level);
             let is_first = index & ((1 << width) - 1) == 0;
             let mut tell = |words: String| {

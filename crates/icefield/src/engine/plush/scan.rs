@@ -17,7 +17,7 @@ use crate::{Error, Result};
 /// The beginning of the next part of a range.
 enum Next {
     Key(Box<[u8]>),
-    /// `None` after the last one.
+    /// The hash at which the next range begins; `None` after the last range.
     Hash(Option<u64>),
 }
 

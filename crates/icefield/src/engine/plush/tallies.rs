@@ -1,4 +1,4 @@
-//! Counts of a table in DRAM: the estimated number of records, and what has been done since the table was opened.
+//! Counts of a table in DRAM: the estimated number of records, and the operations since the table was opened.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -9,9 +9,9 @@ use crate::engine::exclusion::lock;
 use crate::storage::Medium;
 
 pub(super) struct Tallies {
-    /// The estimated number of records: the number at the opening, plus records added, less records merged away.
+    /// The estimated number of records: those at the opening, plus the ones added since, less the ones merged away.
     records: ShardedCounter,
-    /// The number of changes at the last exact count, and the result of that count.
+    /// The result of [`Tallies::changes`] at the last exact count of the records, and the result of that count.
     exact: [AtomicU64; 2],
     /// Records written.
     writes: ShardedCounter,
@@ -19,7 +19,7 @@ pub(super) struct Tallies {
     moves: ShardedCounter,
     migrations: ShardedCounter,
     compactions: ShardedCounter,
-    /// The number of changes at the last attempt to make room, if it failed.
+    /// See [`Tallies::lock_in_vain`].
     in_vain: Mutex<Option<u64>>,
 }
 
@@ -36,7 +36,7 @@ impl Tallies {
         }
     }
 
-    /// Locks `in_vain`: the number of changes at the last attempt to make room, or `None` if that attempt succeeded.
+    /// Locks the result of [`Tallies::changes`] at the last attempt to make room; `None` if that attempt succeeded.
     /// The lock also ensures that only one thread makes room at a time.
     pub(super) fn lock_in_vain(&self, storage: &impl Medium) -> MutexGuard<'_, Option<u64>> {
         lock(storage, &self.in_vain)

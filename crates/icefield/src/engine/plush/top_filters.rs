@@ -1,8 +1,9 @@
-//! Copies of the first levels' filters in DRAM (§6.5): a search accesses the medium only where they contain the key.
+//! Copies of the first levels' filters in DRAM (§6.5): a search reads an entry of these levels on the medium only if
+//! the copy of its filter contains the key.
 //!
 //! A copy changes together with the filter on the medium, under the same lock and with the same visibility to
-//! readers. When a table is opened, the copies are read from the entries. The copy of an entry without records is
-//! empty; the filter on the medium need not be.
+//! readers. When a table is opened, the copies are read from the entries. If an entry has no records, its copy is
+//! empty, but its filter on the medium may still contain former keys.
 
 use std::io;
 use std::sync::atomic::AtomicU64;
@@ -43,7 +44,7 @@ impl TopFilters {
         size_of_val(&*self.words) as u64
     }
 
-    /// The copy of an entry's filter, if it has one.
+    /// Returns the copy of an entry's filter; `None` for entries of levels without copies.
     #[inline]
     pub(super) fn of(&self, id: EntryId) -> Option<&[AtomicU64; FILTER_WORDS]> {
         match id {

@@ -14,15 +14,15 @@ use crate::types::{Raw, RecordForm};
 const ENTRIES_AT_A_TIME: usize = 8;
 
 impl<R: RecordForm, M: Medium> Core<R, M> {
-    /// Writes one record to the root only. The caller is not pinned.
+    /// Writes one record to the root only. The calling thread must not be pinned.
     fn put_unlogged(&self, probe: &LookupKey<'_>, value: &Raw<'_>) -> Result<()> {
         self.make_payload_room()?;
         let _pin = self.pin();
         self.fits(probe, value)?;
         let value = self.write_payload(probe, value)?;
         if self.payloads.is_some() {
-            // Another thread may migrate the record. Its own fence does not cover lines that this thread flushed, so
-            // it calls `fence_deferred`, which covers those of `fence_later`.
+            // Another thread may migrate the record, and its fence does not cover lines that this thread flushed. A
+            // migration therefore calls `fence_deferred`, which covers all lines passed to `fence_later`.
             self.storage.fence_later().inspect_err(|_| self.finish_payload(value))?;
         }
         let record = RecordOf::<R> { key: self.key_words(probe), value, dead: false };
@@ -62,7 +62,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             while let Some(task) = tasks.take() {
                 let first = task * ENTRIES_AT_A_TIME;
                 for entry in first..(first + ENTRIES_AT_A_TIME).min(entries) {
-                    // A hash that belongs to the entry.
+                    // A hash whose root entry is `entry`.
                     let hash = (entry as u64).rotate_right(self.shape.root_bits);
                     self.with_room(hash, || migrate(entry))?;
                 }
@@ -92,7 +92,7 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
 
     pub(super) fn sync_now(&self) -> Result<()> {
         match self.core.storage.check_writable() {
-            // A read-only session has put no record.
+            // A read-only session has written no records, so there is nothing to make durable.
             Err(crate::Error::ReadOnly) => return Ok(()),
             other => other?,
         }

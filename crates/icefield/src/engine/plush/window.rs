@@ -1,12 +1,13 @@
 //! Batches of writes (not in the paper): windows of up to 32 records that share a fence, 512 where a fence is a sync.
 //!
-//! Each operation of a window locks its root entry. A window waits only for its first lock; it only tries the others,
-//! and commits when one of them is taken. So a thread never waits while it holds a lock, and no lock order is needed.
-//! The commit takes all places in a log at once, writes all log records (after a fence for the payloads, if there are
-//! any), flushes each line once, fences, and appends the records to their root entries. Records for which a full log
-//! has no place go to the next window, which is committed as well before any result is returned. Only blind writes can
-//! be moved. The result of any other write is known when it is staged and holds only while its root entry stays locked,
-//! so it takes its place in the log at that time.
+//! Each operation of a window locks its root entry. A window waits only for its first lock. It takes further locks only
+//! if they are free, and commits when another thread holds one that it needs. So a thread never waits while it holds a
+//! lock, and no lock order is needed. The commit takes all places in a log at once, writes all log records (after a
+//! fence for the payloads, if there are any), flushes each line once, fences, and appends the records to their root
+//! entries. Records for which a full log has no place go to the next window, which is also committed before any result
+//! is returned. Only blind writes, which do not look up the present value, can move to the next window. Any other write
+//! has a result that is valid only while its root entry stays locked, so it takes its place in the log when it is
+//! staged.
 
 use std::collections::VecDeque;
 
@@ -40,11 +41,11 @@ struct Write<R: RecordForm> {
     at: usize,
     hash: u64,
     record: RecordOf<R>,
-    /// `None` for blind writes until the commit.
+    /// The record's place in a log. A blind write has none until the commit.
     place: Option<Place>,
 }
 
-/// The window's part of a log.
+/// The window's records and places in one log.
 struct Share {
     /// Number of staged records without a place.
     due: u32,
@@ -84,7 +85,7 @@ impl Share {
 
 /// The outcome of an attempt to stage an operation.
 enum Step {
-    /// The operation is staged, or had nothing to do (`false`).
+    /// The operation is staged. `false` if its condition does not hold, so that it writes nothing.
     Staged(bool),
     /// The operation does not fit into this window.
     Later,
@@ -96,7 +97,7 @@ pub(super) struct Window<'t, R: RecordForm, M: Medium> {
     /// Maximum number of operations in the window; `staged` is their present number.
     room: usize,
     staged: usize,
-    /// Results of operations that look up the present value; blind ones have none.
+    /// Results of operations that look up the present value; blind writes have no result.
     answers: Vec<Answer<R::ValueWords>>,
     writes: Vec<Write<R>>,
     /// One share for each log.
@@ -105,12 +106,12 @@ pub(super) struct Window<'t, R: RecordForm, M: Medium> {
     left: VecDeque<Write<R>>,
     /// Locked root entries, and the number of records staged for each.
     held: Vec<(Held<'t, M>, usize)>,
-    /// Log records that were written; empty between commits.
+    /// Places of the log records that were written; empty between commits.
     spans: Vec<Span>,
-    /// Inside the gate while the window holds a lock. Declared after `held`, so that the locks are released first.
+    /// The pass through the gate, held while the window holds a lock. Declared after `held`, so that locks drop first.
     pass: Option<Pass<'t>>,
-    /// Pinned from the first operation until the results are returned, so that the payloads that they refer to stay.
-    /// Pinned anew for each window, so that freed chunks can be reused.
+    /// Taken at a window's first operation and held until the results are returned, so that payloads to which the
+    /// results refer are not reclaimed. Each window pins anew, so that freed chunks can be reused.
     pin: Option<Guard<'t>>,
 }
 
@@ -146,8 +147,8 @@ impl<'t, R: RecordForm, M: Medium> Window<'t, R, M> {
     }
 
     /// Runs one write in the open window, or in a new one. `answer` receives the results of this and earlier
-    /// operations that look up the present value, in order, once they are durable. Returns whether the write had
-    /// anything to do.
+    /// operations that look up the present value, in order, once they are durable. Returns whether the condition of
+    /// the write's mode holds, so that it writes a record.
     pub(super) fn run(
         &mut self,
         index: usize,
@@ -225,8 +226,8 @@ impl<'t, R: RecordForm, M: Medium> Window<'t, R, M> {
         Ok(())
     }
 
-    /// Locks another root entry, or finds it among those held. Returns its index in `held`; `None` when another
-    /// thread has it.
+    /// Locks another root entry, or finds it among those held. Returns its index in `held`; `None` if another thread
+    /// holds its lock.
     #[inline(always)]
     fn hold(&mut self, entry: usize) -> Option<usize> {
         // The lock is tried first, because few operations of a window share a root entry.
@@ -264,8 +265,8 @@ impl<'t, R: RecordForm, M: Medium> Window<'t, R, M> {
         Ok(Step::Staged(done))
     }
 
-    /// Adds a record with its payload to the window, with a place in the log if it needs one now. Returns `false`
-    /// when there is no room while other records are staged.
+    /// Adds a record to the window and writes its payload. If the write is not blind, also takes a place in the log.
+    /// Returns `false` if the window must be committed first to make room.
     #[inline(always)]
     fn prepare(
         &mut self,
@@ -294,7 +295,7 @@ impl<'t, R: RecordForm, M: Medium> Window<'t, R, M> {
             }
         };
         if mode.looks() || *staged > 0 {
-            // Otherwise, the batch's pipeline has already prefetched the slot.
+            // If the entry's first staged record is a blind write, the batch's pipeline has prefetched its slot.
             core.root.prefetch_push(held.entry, *staged);
         }
         let record = mode.record(core.key_words(probe), value);
@@ -389,7 +390,7 @@ impl<'t, R: RecordForm, M: Medium> Window<'t, R, M> {
             let taken = self.take_left();
             committed = taken.and(self.commit_placed());
             if matches!(committed, Err(Error::NoSpace { .. })) {
-                // The pass is still held; no lock is.
+                // The window still holds its pass through the gate, but no lock.
                 match self.core.make_room_in_need(hash, attempt) {
                     Ok(true) => committed = Ok(()),
                     Ok(false) => {}
@@ -403,7 +404,7 @@ impl<'t, R: RecordForm, M: Medium> Window<'t, R, M> {
         if committed.is_err() {
             self.left.drain(..).for_each(|write| self.core.finish_payload(write.record.value));
         }
-        // Not earlier: a `clear` in between would free the payloads of the writes in `left`.
+        // The pass is kept until here: a `clear` between the windows would free the payloads of the writes in `left`.
         self.pass = None;
         self.staged = 0;
         let mut answers = std::mem::take(&mut self.answers);

@@ -14,7 +14,8 @@ const WIDTHS: usize = 9;
 /// Words of the widest key or value.
 pub(super) const MAX_WIDTH: usize = 8;
 
-/// The widths of a table's records. Known at compile time, unless a key or value has the form of any type of bytes.
+/// The widths of a table's records. They are known at compile time, unless the key or the value is any type of bytes,
+/// whose form only the superblock determines.
 pub(super) struct Measure<R> {
     stored: Widths,
     form: PhantomData<fn() -> R>,
@@ -82,7 +83,7 @@ impl<R: RecordForm> Measure<R> {
         key
     }
 
-    /// Calls `show` with the number and content of each word of a record.
+    /// Calls `show` with the index and the content of each word of a record.
     #[inline(always)]
     pub(super) fn each_word(self, record: &RecordOf<R>, mut show: impl FnMut(usize, u64)) {
         let Widths { key: keys, value: values, .. } = self.widths();
@@ -138,7 +139,7 @@ pub(super) fn first<A: WordArray>(words: &A) -> u64 {
     words.as_ref()[0]
 }
 
-/// Returns words of which only the first has a meaning.
+/// Returns `word`, followed by zero words.
 #[inline(always)]
 pub(super) fn one_word<A: WordArray>(word: u64) -> A {
     let mut words = A::ZERO;
@@ -182,7 +183,7 @@ pub(super) fn bytes_of<'a>(raw: &'a Raw<'_>, buffer: &'a mut [u8; 8]) -> &'a [u8
     raw.bytes()
 }
 
-/// The inverse of [`bytes_of`]. Returns `None` if `form` is a word and the bytes are not.
+/// The inverse of [`bytes_of`]. Returns `None` if `form` is a word but there are not exactly 8 bytes.
 pub(super) fn raw_of(form: Form, bytes: &[u8]) -> Option<Raw<'_>> {
     match form {
         Form::Word => bytes.try_into().ok().map(|word| Raw::Word(u64::from_le_bytes(word))),
@@ -190,7 +191,7 @@ pub(super) fn raw_of(form: Form, bytes: &[u8]) -> Option<Raw<'_>> {
     }
 }
 
-/// The measure of a form.
+/// Returns the widths of records of form `R`, for tests.
 #[cfg(test)]
 pub(super) fn measure<R: RecordForm>() -> Measure<R> {
     let mut identity = Identity::default();

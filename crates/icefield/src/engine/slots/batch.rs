@@ -20,8 +20,8 @@ pub(crate) enum Write {
 
 /// Executes the writes of a batch: up to a window of them are staged, then committed together.
 pub(crate) trait BatchWriter {
-    /// Executes one write: in the open window, in a new one, or alone. If `write` is `None`, it is a removal. `answer`
-    /// is called with the outcomes of earlier writes, in order, once they are durable.
+    /// Executes one write, or a removal if `write` is `None`: in the open window, in a new one, or alone. `answer` is
+    /// called with the outcomes of earlier writes, in order, once they are durable.
     fn run(
         &mut self,
         index: usize,
@@ -37,7 +37,7 @@ pub(crate) trait BatchWriter {
     /// contains an operation on the key or a lock for which reads wait, or has been open for long enough.
     fn holds_up(&mut self, hash: u64) -> bool;
 
-    /// Returns the future outcome of operation `index` if it was the last one staged.
+    /// Returns the outcome that operation `index` will have after the commit, if it was the last one staged.
     fn staged_answer(&self, index: usize) -> Option<WriteOutcome>;
 }
 
@@ -64,8 +64,8 @@ pub(crate) trait BatchTable: SlotTable {
         found: impl FnMut(usize, Option<u64>) -> Result<()>,
     ) -> Result<()>;
 
-    /// Runs `count` writes of one kind in order. Without a mode they are removals, whose value is ignored. `answer` is
-    /// called with the outcome of each, in order, once it is durable.
+    /// Runs `count` writes of one kind in order; if `mode` is `None`, they are removals and `value` is not used.
+    /// `answer` is called with the outcome of each, in order, once it is durable.
     fn run_batch<'k, 'v>(
         &self,
         mode: Option<WriteMode>,
@@ -92,8 +92,8 @@ pub(crate) trait BatchTable: SlotTable {
         }
     }
 
-    /// Returns whether a write of this mode may need its key to be written. `is_present` returns a guess at whether a
-    /// key by reference is present. If the guess is wrong, the window leaves the record to
+    /// Returns whether a write of this mode probably needs its key to be written. `is_present`, called only for keys by
+    /// reference, guesses whether the key is present. If the guess is wrong, the window leaves the record to
     /// [`BatchTable::write_alone`].
     #[inline]
     fn needs_key(
@@ -140,7 +140,7 @@ pub(crate) trait BatchTable: SlotTable {
         }
     }
 
-    /// Runs or stages one operation of a mixed batch; returns whether it found its key occupied or absent.
+    /// Runs or stages one operation of a mixed batch. Returns whether it failed because its key was occupied or absent.
     fn execute_one<'t, 'a>(
         &'t self,
         writer: &mut Self::Writer<'t>,
@@ -317,8 +317,8 @@ impl<S: BatchTable> Operations for S {
     }
 }
 
-/// Runs the operations of a mixed batch in order. `run_one` returns `true` if an operation found its key occupied or
-/// absent. Returns the number of operations that ran, and the error of the next one, if any.
+/// Runs the operations of a mixed batch in order. `run_one` returns `true` if an operation failed because its key was
+/// occupied or absent. Returns the number of operations that ran, and the error of the next one, if any.
 fn run_mixed(
     count: usize,
     on_failure: OnFailure,

@@ -28,8 +28,8 @@ const SHORT_BYTES: usize = 512;
 /// The words of a new record. Its blobs have been written to the medium, but no slot refers to them yet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PreparedRecord {
-    /// 0, which is not a valid reference, if the key is stored by reference and has not been written, because its slot
-    /// is expected to refer to it already.
+    /// The key, or the reference to it. The reference is 0, which is not valid, if the key has not been written because
+    /// a slot is expected to refer to it already.
     pub(crate) key: u64,
     pub(crate) value: u64,
 }
@@ -184,9 +184,9 @@ impl<R: RecordForm> Records<R> {
         self.store()?.vouch(storage, None, BlobRef::from_word(word), copy)
     }
 
-    /// Passes a slot's word, or the bytes behind it, to `take`; returns `None` if they are not a valid value of its
-    /// type. The caller holds an [`EpochGuard`] or the bucket's lock. If `pin` is given, it is dropped before `take` is
-    /// called.
+    /// Passes a slot's word, or the bytes to which it refers, to `take`. Returns `None` if they are not a valid value
+    /// of the type that `take` expects. The caller holds an [`EpochGuard`] or the bucket's lock. If `pin` is given, it
+    /// is dropped before `take` is called.
     #[inline]
     fn take<T: Take>(
         &self,
@@ -359,7 +359,7 @@ impl<R: RecordForm> Records<R> {
     ) -> Result<PreparedRecord> {
         self.make_ready(storage, owner, probe, value, needs_key)?;
         match self.write(storage, probe, value, needs_key) {
-            // Blocks of earlier sessions may be free without having been found yet.
+            // Blocks that became free in earlier sessions may not have been found yet.
             Err(Error::NoSpace { .. }) if self.blobs.is_some() => {
                 self.store()?.make_room(storage, owner)?;
                 self.write(storage, probe, value, needs_key)

@@ -65,7 +65,7 @@ pub(crate) trait SlotTable: Owner + Sized {
         self.find_word(pin, probe).map(Some)
     }
 
-    /// Links a prepared record, which has its key unless the mode is `Update`.
+    /// Stores a prepared record to a slot. Unless the mode is `Update`, the record's key must have been written.
     fn write_prepared(
         &self,
         pin: &EpochGuard<'_>,
@@ -86,8 +86,8 @@ pub(crate) trait SlotTable: Owner + Sized {
     /// Removes a key; returns its former value word, which is valid while `pin` is held.
     fn remove_probed(&self, pin: &EpochGuard<'_>, probe: &LookupKey<'_>) -> Result<Option<u64>>;
 
-    /// Removes a key if its value word is still `before`; returns whether it was. If `before` is `None`, only returns
-    /// whether the key is still absent.
+    /// Removes a key if its value word is still `before`; returns whether the key was removed. If `before` is `None`,
+    /// only returns whether the key is still absent.
     fn remove_still(
         &self,
         pin: &EpochGuard<'_>,
@@ -207,7 +207,7 @@ pub(crate) trait SlotTable: Owner + Sized {
         wrote
     }
 
-    /// Like [`SlotTable::link`], for a record whose key was found present, and so was not written.
+    /// Like [`SlotTable::link`], for a record whose key was not written because a lookup had found it present.
     fn link_value(
         &self,
         pin: &EpochGuard<'_>,
@@ -259,7 +259,7 @@ pub(crate) trait SlotTable: Owner + Sized {
     #[inline]
     fn persist_prepared(&self) {
         if self.records().blobs().is_some() {
-            // The blob is durable before any durable word refers to it.
+            // After this fence, the caller may store a word that refers to the blobs.
             self.storage().fence();
         }
     }

@@ -2,9 +2,9 @@
 //!
 //! # Layout
 //! [`Words`] in a table's root page: two sets of `{bump, skip, free}` (a table that clears itself by one store
-//! switches between them) and a row of intents. Blocks below `bump` have been handed out at some time (`skip - 1` was
-//! handed out before its turn). `free` heads a list of blocks, which are linked through a word in each block
-//! ([`Blocks::next`]).
+//! switches between them) and a row of intents. Blocks below `bump` have been handed out at some time. If `skip` is not
+//! 0, block `skip - 1` has also been handed out, even if `bump` has not reached it yet. `free` heads a list of free
+//! blocks, which are linked through a word in each block ([`Blocks::next`]).
 //!
 //! # Invariants
 //! - A1: every block below `bump` except `skip - 1` is owned by the table, or is on the free list once, or is named by
@@ -12,10 +12,10 @@
 //! - A2: all changes of `bump` and `free` are made under one mutex, and durable intents announce each of them. So at a
 //!   crash, the intents of an unfinished list change name blocks at or above `bump`, or blocks that were the first of
 //!   the list.
-//! - A3: an intent that has ended may reappear after a crash, until the next change of the list is announced, which
-//!   makes earlier ends durable. Blocks leave their owners only by being freed. So until then such an intent names a
-//!   block that its owner still has, or a block near the head of the list: the changes announced before put at most as
-//!   many blocks in front of it as there are intents.
+//! - A3: the announcement of the next change of the list makes the ends of earlier intents durable. Until then, a crash
+//!   may bring an intent back that has ended. Blocks leave their owners only by being freed, which is announced. So the
+//!   block of such an intent still has its owner, or is near the head of the list: the changes announced earlier put at
+//!   most as many blocks in front of it as there are intents.
 //!
 //! # Crashes
 //! Allocation: P1 the intent (block, tag) is durable; P2 the block is off the list. Then the owner links the block
@@ -29,9 +29,9 @@
 //! [commits](Allocator::commit). A crash before that fence leaves one of four states. Neither is durable: the block has
 //! not been handed out. Only `bump` is durable: the block goes on the list. Both are durable: the block is owned. Only
 //! the link is durable: an owned block lies at or above `bump`. Therefore recovery first [raises](Allocator::raise)
-//! `bump` above such blocks. This also puts blocks without owners below `bump`, which had been handed out before. Their
-//! intents have not ended, because a thread makes a higher `bump` durable before it ends an intent; so recovery settles
-//! these blocks like all others.
+//! `bump` above such blocks. Blocks without owners may then lie below `bump`, because they had been handed out before.
+//! Recovery settles them like all others: their intents have not ended, because a thread makes a higher `bump` durable
+//! before it ends an intent.
 //!
 //! After a failed sync, blocks are neither claimed nor freed. The owner of an intent forgets it in DRAM, so that no
 //! thread waits for it. Its word stays: no other intent is stored over it, and the next opening settles it.
@@ -264,14 +264,14 @@ impl Allocator {
         })
     }
 
-    /// Returns the unused blocks before the one that was handed out before its turn.
+    /// Returns the unused blocks between `bump` and block `skip - 1`, which was handed out before its turn.
     pub(crate) fn passed_over(&self, storage: &impl Medium, words: &Words) -> Range<u64> {
         let set = &words.sets[self.lock().set];
         set.bump.load(storage, Relaxed)..set.skip.load(storage, Relaxed).saturating_sub(1)
     }
 
-    /// Returns the unused blocks before the one that was handed out before its turn, and the blocks of the free list
-    /// in order. For `check`.
+    /// Returns the unused blocks between `bump` and block `skip - 1`, then the blocks of the free list in order. For
+    /// `check`.
     ///
     /// # Errors
     /// A block lies outside its region.
@@ -338,7 +338,8 @@ impl Allocator {
         }
     }
 
-    /// Returns no claims while no intent is free.
+    /// Claims blocks for the owners of `tags`, at most as many as there are free intents: returns no claims if none is
+    /// free.
     fn try_claim(
         &self,
         storage: &impl Medium,
@@ -347,7 +348,8 @@ impl Allocator {
         tags: &[u32],
     ) -> Result<Vec<Claim>> {
         let mut state = self.lock();
-        // A forgotten intent is free in DRAM, but its word must stay for the next opening to settle.
+        // After a failed sync, no intent may be stored: a forgotten one is free in DRAM, but its word must stay, so
+        // that the next opening settles its block.
         not_poisoned(storage)?;
         let set = &words.sets[state.set];
         let (mut free, mut bump) =
@@ -541,7 +543,8 @@ fn put_back<B: Blocks>(
         }
         heads.push((set, head));
     }
-    // P2. Only the head determines whether a block is on the list, so the next words may be stored before the fence.
+    // P2: the next words are durable before a head names the blocks. Only the head determines whether a block is on the
+    // list, so storing the next words has no effect before that.
     storage.try_fence()?;
     for (set, head) in heads {
         set.free.store(storage, head, Release);
@@ -551,7 +554,8 @@ fn put_back<B: Blocks>(
     storage.try_fence()
 }
 
-/// Stores intents for all blocks once there are enough free intents. A caller that waits for them holds none.
+/// Stores intents for all blocks once there are enough free intents. A caller holds no intents while it waits, so two
+/// callers never wait for each other.
 fn announce<B>(storage: &impl Medium, frees: &[Freed<'_, B>]) -> Result<Vec<Vec<Claim>>> {
     let mut rounds = 0;
     loop {
@@ -563,7 +567,7 @@ fn announce<B>(storage: &impl Medium, frees: &[Freed<'_, B>]) -> Result<Vec<Vec<
             let announced = states.iter_mut().zip(frees);
             let claims: Vec<_> =
                 announced.map(|(state, freed)| state.announce(storage, freed)).collect();
-            // P1 of freeing.
+            // P1 of freeing: the intents are durable before the owner unlinks the blocks.
             storage.try_fence().inspect_err(|_| {
                 states.iter_mut().zip(&claims).for_each(|(state, claims)| state.forget(claims));
             })?;

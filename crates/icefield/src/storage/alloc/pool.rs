@@ -23,8 +23,8 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// Returns a file of blocks of `bytes` bytes; those that are free are linked by the word at `link`. `set` is the
-    /// set of the allocator's words that is valid.
+    /// Returns a file of blocks of `bytes` bytes. The word at offset `link` of a free block links it to the next one.
+    /// `set` is the index of the valid set of the allocator's words.
     pub(crate) fn new(region: Region, set: usize, bytes: u64, link: u64) -> Self {
         Self { region, allocator: Allocator::new(set), bytes, link }
     }
@@ -105,7 +105,7 @@ impl Pool {
         self.allocator.recover(storage, words, &self.blocks(storage), is_owned)
     }
 
-    /// Returns the blocks for the allocator.
+    /// Returns the [`Blocks`] that the allocator's functions take.
     pub(crate) fn blocks<'a, M>(&'a self, storage: &'a M) -> Linked<'a, M> {
         Linked { storage, pool: self }
     }

@@ -79,8 +79,8 @@ impl Allocator {
     }
 }
 
-/// Returns the first blocks of the list, including all that intents can name (A3): twice as many blocks as there are
-/// intents, because recoveries may have put that many in front of them.
+/// Returns the first blocks of the list, including every block of the list that an intent can name. These are twice as
+/// many as there are intents: changes may have put one block per intent in front (A3), and so may earlier recoveries.
 fn first_listed(storage: &impl Medium, set: &Set, blocks: &impl Blocks) -> Result<Vec<u32>> {
     let mut listed = Vec::new();
     let mut free = set.free.load(storage, Relaxed);
@@ -115,7 +115,7 @@ mod tests {
         }
     }
 
-    /// A crash after the owner's link became durable, and before `bump` did.
+    /// Simulates a crash after the owner's link became durable, but before `bump` did.
     #[test]
     fn an_owned_block_beyond_the_count_is_out_and_others_below_it_are_free() {
         let sim = Sim::new(SimOptions::default());

@@ -38,8 +38,8 @@ impl Instruction {
     #[inline(always)]
     pub(crate) unsafe fn write_back(self, line: *const u8) {
         match self {
-            // By its encoding (`dc cvap, xN` is `sys #3, c7, c12, #1, xN`): assemblers accept the name only with the
-            // extension enabled.
+            // `dc cvap, xN` is written as its encoding, `sys #3, c7, c12, #1, xN`, because assemblers accept the name
+            // only with the extension enabled.
             // SAFETY: the caller's contract. The asm blocks count as reading and writing all memory, so the compiler
             // moves no store across them.
             Self::DcCvap => unsafe {
@@ -60,8 +60,8 @@ pub(crate) fn store_fence() {
     unsafe { asm!("dsb sy", options(nostack, preserves_flags)) };
 }
 
-/// Returns whether [`load128`] is one load: on processors with the second extension of the large-system atomics.
-/// Returns `false` under Miri and ThreadSanitizer, which do not observe the loads of inline assembly.
+/// Returns whether [`load128`] is one load, which it is on processors with LSE2 (Large System Extensions 2). Returns
+/// `false` under Miri and ThreadSanitizer, which do not observe the loads of inline assembly.
 #[inline(always)]
 pub(crate) fn loads_whole() -> bool {
     !cfg!(any(miri, icefield_sanitize)) && is_aarch64_feature_detected!("lse2")

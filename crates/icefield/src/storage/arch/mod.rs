@@ -35,7 +35,7 @@ pub(crate) fn flush_line(instruction: Instruction, byte: *const u8) {
 }
 
 /// Starts the write-back of every line that overlaps `bytes` bytes from `start`, which are mapped.
-// Out of line: a call costs next to nothing beside a write-back, and callers stay small on media that need none.
+// Not inlined, to keep callers small: compared with a write-back, a call costs next to nothing.
 #[inline(never)]
 pub(crate) fn flush_range(instruction: Instruction, start: *const u8, bytes: usize) {
     let lines = lines(start, bytes);
@@ -92,7 +92,7 @@ mod tests {
         if !loads_whole() {
             return;
         }
-        // The second word equals the first, or is one behind it: a torn load would show other differences.
+        // At any moment, the second word equals the first, or is one less. A torn load would show other differences.
         let words = TwoWords([AtomicU64::new(0), AtomicU64::new(0)]);
         std::thread::scope(|scope| {
             let writer = scope.spawn(|| {

@@ -11,7 +11,7 @@ use super::two_words::TwoWords;
 pub(crate) enum Instruction {
     /// Writes back and may keep the line cached: the best where it exists.
     Clwb,
-    /// Writes back and evicts; not ordered among themselves.
+    /// Writes back and evicts; two of these instructions are not ordered among themselves.
     ClflushOpt,
     /// Writes back and evicts, in order. Part of the base instruction set.
     Clflush,

@@ -12,7 +12,7 @@ use crate::Result;
 use crate::storage::Medium;
 use crate::storage::mutex::lock;
 
-/// The space of a blob that has been taken from its owner.
+/// Space that no longer has an owner, but is not available for reuse yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Held {
     Block { chunk: u32, block: u32 },
@@ -20,8 +20,7 @@ pub(super) enum Held {
 }
 
 impl Shared {
-    /// Finds room for a content of `content` bytes and makes the caller its owner. Returns the byte offset of the
-    /// block.
+    /// Allocates a block for `content` bytes of content, owned by the caller. Returns the byte offset of the block.
     pub(super) fn allocate<M: Medium>(&self, storage: &M, content: usize) -> Result<u64> {
         let extent = self.classes.extent(content);
         let offset = match extent {
@@ -42,7 +41,8 @@ impl Shared {
         Ok(offset)
     }
 
-    /// Takes a block of the stripe's chunk, if it has a free one. The usual path: one lock, of that chunk.
+    /// Takes a free block of the stripe's chunk, if there is one. This is the usual path; it takes only the chunk's
+    /// lock.
     fn take_current(&self, class: usize, stripe: &Stripe) -> Option<u64> {
         // Relaxed: the chunk's own state, read under its lock, decides whether the chunk still serves the class.
         let number = stripe.0.load(Ordering::Relaxed).checked_sub(1)?;
@@ -87,7 +87,7 @@ impl Shared {
             Some(found) => found,
             None => self.take_new(storage, class)?,
         };
-        // Relaxed: the chunk's lock orders the chunk's state; `refill` excludes other writers.
+        // Relaxed: the chunk's lock orders the chunk's state, and the lock `refill` excludes other writers.
         let old = stripe.0.load(Ordering::Relaxed);
         stripe.0.store(number + 1, Ordering::Relaxed);
         if let Some(old) = old.checked_sub(1) {
@@ -115,8 +115,8 @@ impl Shared {
     /// Takes a new chunk for the class, and returns its first block.
     fn take_new<M: Medium>(&self, storage: &M, class: usize) -> Result<(u32, u64)> {
         let number = self.take_chunks(storage, 1, Extent::Small(class))?;
-        // P1: other threads will take blocks of this chunk, and their fences do not make this thread's flushes
-        // durable.
+        // P1: the chunk's map word is durable before other threads take blocks of the chunk: their fences do not cover
+        // this thread's flushes.
         storage.fence();
         storage.check_writable()?;
         let mut small = SmallChunk::vacant(class, self.classes.blocks(class));
@@ -152,7 +152,7 @@ impl Shared {
         }
     }
 
-    /// Makes available the space that has no owner and that no reader can reference any more.
+    /// Makes space available for reuse. It has no owner, and no reader can reference it any more.
     pub(super) fn release(&self, held: Held) {
         match held {
             Held::Block { chunk, block } => self.after_change(chunk, |small| {

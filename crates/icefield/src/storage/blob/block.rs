@@ -80,7 +80,7 @@ impl BlobRef {
 pub(super) struct Header {
     /// The content's length in the low half, its checksum in the high half.
     shape: Cell64,
-    /// The table's word for the record that refers to the block: the hash of its key.
+    /// The hash of the key of the record that refers to the block.
     owner: Cell64,
 }
 
@@ -138,8 +138,8 @@ pub fn header_words(owner: u64, content: &[u8]) -> [u64; 2] {
 /// Odd constants with evenly spread bits (from the digits of e).
 const MIX: [u64; 3] = [0xB7E1_5162_8AED_2A6B, 0xBF71_5880_9CF4_F3C7, 0x62E7_160F_38B4_DA57];
 
-/// Computes 32 bits over the owner, the length and the content. It must be fast (it runs over every value written) and
-/// protects against faults of the medium, not against attackers.
+/// Computes a 32-bit checksum of the owner, the length and the content. It must be fast, because it is computed for
+/// every value written. It protects against faults of the medium, not against attackers.
 pub(super) fn checksum(owner: u64, content: &[u8]) -> u32 {
     let mut sum = fold(owner ^ MIX[0], content.len() as u64 ^ MIX[1]);
     let (pairs, rest) = content.as_chunks::<16>();
@@ -154,7 +154,7 @@ pub(super) fn checksum(owner: u64, content: &[u8]) -> u32 {
     (sum ^ sum >> 32) as u32
 }
 
-/// Multiplies to 128 bits and folds the halves, so that every input bit reaches every output bit.
+/// Multiplies to 128 bits and XORs the two halves, so that each input bit affects many output bits.
 #[inline]
 pub(super) fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);

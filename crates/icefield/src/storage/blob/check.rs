@@ -12,8 +12,8 @@ use super::space::map_word;
 use crate::storage::Medium;
 use crate::storage::mutex::lock;
 
-/// Each chunk at which an extent begins according to the map, with the extent and the set of its blocks that the table
-/// refers to.
+/// Maps each chunk at which an extent begins, according to the map words, to the extent and to the set of its blocks
+/// that the table refers to.
 type Layout = BTreeMap<u32, (Extent, Bitmap)>;
 
 impl BlobStore {
@@ -38,7 +38,7 @@ impl BlobStore {
         report
     }
 
-    /// I1: every map word is one that the store wrote, and the words inside runs are FREE.
+    /// Verifies I1: every map word is one that the store wrote, and the words inside runs are FREE.
     fn read_map<M: Medium>(&self, storage: &M, report: &mut BlobReport) -> Layout {
         let shared = &self.shared;
         let mut layout = Layout::new();
@@ -79,8 +79,8 @@ impl BlobStore {
         layout
     }
 
-    /// I2 to I4: the reference names a block of the right size, no other slot refers to that block, and the block
-    /// holds the content that was written for this owner.
+    /// Verifies I2 to I4: the reference names a block of the right size, no other slot refers to that block, and the
+    /// block holds the content that was written for this owner.
     fn check_blob<M: Medium>(
         &self,
         storage: &M,
@@ -124,7 +124,8 @@ impl BlobStore {
         }
     }
 
-    /// I5: blocks that are owned according to DRAM are referenced; free blocks are not.
+    /// Verifies I5: no block that DRAM records as free is referenced. Counts owned blocks without a reference as
+    /// leaked.
     fn check_dram(&self, number: u32, extent: Extent, referred: &Bitmap, report: &mut BlobReport) {
         let shared = &self.shared;
         let length = if let Extent::Large(chunks) = extent { chunks } else { 1 };

@@ -148,7 +148,8 @@ pub(super) enum Chunk {
     /// Not scanned yet, or never used.
     #[default]
     Unscanned,
-    /// Scanned, or first used in this session, and no block begins here: free, about to be used, or inside a large run.
+    /// No block begins here: the chunk is free, about to be used, or inside a large run. It was scanned or first used
+    /// in this session.
     Vacant,
     Small(Box<SmallChunk>),
     /// The first chunk of a run that holds one blob.

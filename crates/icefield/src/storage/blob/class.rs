@@ -75,7 +75,7 @@ impl Classes {
     }
 
     /// Returns the extent that begins at chunk `number` according to its map word. `Ok(None)`: no extent begins there;
-    /// `Err`: no store wrote this word for this chunk.
+    /// `Err`: the blob store never writes this word for this chunk.
     pub fn decode(&self, number: u32, word: u64) -> Result<Option<Extent>, Damaged> {
         if word == FREE {
             return Ok(None);
@@ -97,7 +97,7 @@ impl Classes {
     }
 }
 
-/// A map word that no store wrote for this chunk.
+/// A map word that the blob store never writes for this chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Damaged;
 

@@ -68,7 +68,8 @@ impl BlobStore {
         Ok(())
     }
 
-    /// Moves the blobs of a chunk to the last of `targets` with room. A chunk that keeps some blobs allocates again.
+    /// Moves the blobs of a chunk to the last chunk of `targets` that has room. If some blobs remain, the chunk
+    /// allocates again.
     fn empty<M: Medium>(
         &self,
         storage: &M,
@@ -111,7 +112,7 @@ impl BlobStore {
                 Err(error) => result = Err(error),
             }
         }
-        // P3: a copy is durable before a slot refers to it.
+        // P3: this fence makes the copies durable before slots refer to them.
         storage.fence();
         let durable = storage.check_writable();
         for Copied { owner, blob, copy } in copies {
@@ -129,7 +130,8 @@ impl BlobStore {
         durable.and(result)
     }
 
-    /// Makes a flushed copy of a blob, if a slot refers to it and there is room.
+    /// Copies a blob into one of `targets` and flushes the copy. Returns `None` if no slot refers to the blob, if the
+    /// blob is damaged, or if no target has room.
     fn copy<M: Medium>(
         &self,
         storage: &M,
@@ -183,7 +185,8 @@ impl Shared {
         chunks
     }
 
-    /// Returns the next owned blocks of a chunk, or none if the chunk is no longer being emptied.
+    /// Returns up to `MOVED_TOGETHER` owned blocks of a chunk, from block `from` on; none if the chunk is no longer
+    /// being emptied.
     fn owned_blocks(&self, number: u32, class: usize, from: u32) -> Vec<u32> {
         match &*lock(self.chunks.get(number)) {
             Chunk::Small(small) if small.class == class && small.closed => {
@@ -231,7 +234,7 @@ impl Shared {
 
     /// Gives the pages of all free chunks back to the file system.
     fn punch_free<M: Medium>(&self, storage: &M) {
-        // Under the lock, so that no chunk is taken meanwhile. A thread that takes a chunk later reserves its space
+        // The lock is held so that no chunk is taken meanwhile. A thread that takes a chunk later reserves its space
         // again.
         let space = lock(&self.space);
         let chunk_bytes = u64::from(self.params.chunk_bytes);

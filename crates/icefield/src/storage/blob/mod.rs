@@ -37,17 +37,18 @@
 //!
 //! # The table's part
 //!
-//! - T1 `write`, then the slot's record (which shares its fence), then publish. Before the fence no other thread
-//!   sees the reference.
-//! - T2 `discard` a blob that was written but not published. `retire` a blob that was unlinked, *after the
-//!   unlinking is durable* (so that the block is not reused while a crash could bring the old slot back), under a
-//!   guard that was pinned *before* the unlinking.
+//! - T1 The table calls `write`, stores the slot's record, executes one fence for both, and then publishes the slot.
+//!   Before the fence no other thread sees the reference.
+//! - T2 The table calls `discard` for a blob that was written but not published. It calls `retire` for a blob that was
+//!   unlinked, *after the unlinking is durable* (so that the block is not reused while a crash could bring the old slot
+//!   back), under a guard that was pinned *before* the unlinking.
 //! - T3 A reader pins before it loads a reference. It may use the content only after it has validated, by the
 //!   version, that the slot was published when it loaded the reference: the blob of a slot that is still being
 //!   filled may be discarded and its block written again.
 //! - T4 A record that moves can always be found under the locks of its key: it is linked at the new place before it
 //!   is unlinked from the old one.
-//! - T5 [`Owner::is_live`] decides and marks under those locks, and [`Owner::relink`] changes a slot under them.
+//! - T5 [`Owner::is_live`] decides and calls `mark` under the locks of the key; [`Owner::relink`] changes a slot under
+//!   the same locks.
 //!
 //! # Damaged files
 //!
@@ -63,15 +64,14 @@
 //!
 //! # Operations and crashes
 //!
-//! `write` takes a free block in DRAM, writes content and header, and flushes them; the caller fences. After a
-//! crash before the slot is published, no slot refers to the block, so it is free. After a crash later than that,
-//! the fence has made block and record durable together. `retire`: a crash at any time after the durable unlinking
-//! finds no slot that refers to the block. A block is never written while a slot, in memory or on the medium,
-//! refers to it (T2). The map:
+//! `write` takes a free block in DRAM, writes content and header, and flushes them; the caller fences. After a crash
+//! before the slot is published, no slot refers to the block, so it is free. After a crash later than that, the fence
+//! has made block and record durable together. `retire` follows the durable unlinking: after any later crash no slot
+//! refers to the block. A block is never written while a slot, in memory or on the medium, refers to it (T2). The map:
 //! - P1 A chunk's word is durable before a slot refers to a block in it: the thread that takes the chunk flushes the
 //!   word before it flushes a block, and fences at once if other threads will allocate from the chunk (a large run has
-//!   only one block, so the caller's fence suffices). After a crash before that point the chunk is still free, whatever
-//!   it contains; stale headers are blocks that no slot refers to.
+//!   only one block, so the caller's fence suffices). After a crash before that point the chunk is still free: it may
+//!   contain stale headers, but no slot refers to their blocks.
 //! - P2 A chunk (or run) that is given back gets FREE words, which are durable before it is used again. Otherwise
 //!   an old LARGE word could span chunks that have been given blocks since, and the scan would skip those blocks,
 //!   or free them.
@@ -81,21 +81,21 @@
 //! `open` walks the map back from its end over at most one step of growth (4096 chunks) and one run, to find the chunks
 //! that were never used. All others are *unscanned*: nothing is allocated in them, and the scan examines each of them
 //! once, in order (the *sweep*), from a start that differs from session to session. Taking a fresh chunk makes eight
-//! unscanned chunks due, opening makes eight due, and each write ([`BlobStore::prepare`]) examines up to 256 blocks
-//! while any are due. So a region grows by about an eighth more than its live blobs need before everything has been
-//! scanned, and no operation waits long. When a class has no known room, the next writes search unscanned chunks of
-//! that class first (the *hunt*), youngest first: at most eight chunks for each chunk used up, and at most 256 blocks
-//! per write. Thus a session continues in the half-filled chunks of the previous one, and a thousand sessions of one
-//! write each do not cost a chunk each. Further crashes change nothing: the scan makes no durable stores except P2's
-//! words.
+//! unscanned chunks due for the sweep, and so does an opening. Each write ([`BlobStore::prepare`]) examines up to 256
+//! blocks while any chunks are due. So a region grows by about an eighth more than its live blobs need before
+//! everything has been scanned, and no operation waits long. When a class has no known room, the next writes search
+//! unscanned chunks of that class first (the *hunt*), from the end of the map: at most eight chunks for each chunk used
+//! up, and at most 256 blocks per write. Thus a session continues in the half-filled chunks of the previous one, and a
+//! thousand sessions of one write each do not cost a chunk each. Further crashes change nothing: the scan makes no
+//! durable stores except P2's words.
 //!
 //! Holes: the store may punch reclaimed chunks, and a copy of the file may have more holes. Space is reserved
 //! before a chunk is reused and before the scan frees blocks in it, so a full device is an error from `write`, not
 //! a page fault inside it.
 //!
-//! A map word that fails its check ends the sweep's range for the session: the chunks behind it might be the inside
-//! of a run, and the scan never frees space on a guess. `check` reports the word. Blobs within one chunk are still
-//! read; a longer blob, whose run the word describes, is `Corrupt`.
+//! When a map word fails its check, the sweep skips the rest of its range in this session: the chunks behind the word
+//! might be the inside of a run, and the scan never frees space on a guess. `check` reports the word. Blobs within one
+//! chunk are still read; a longer blob, whose run the word describes, is `Corrupt`.
 //!
 //! # The scan and concurrent writers
 //!
@@ -113,12 +113,13 @@
 //!
 //! # Locks
 //!
-//! scanner -> the table's bucket locks -> one of the short locks. Short locks are a class's `refill` (held while a
-//! chunk is fetched: the map's fence, growth), then a chunk's, a class's `room`, `space`, `ripe`. Each of the
-//! latter is held for a few instructions (`space` also during growth), no thread holds two of them at once, and
-//! none is held during a call to the table or the reclaimer. So `write`, `discard` and `retire` may be called under
-//! bucket locks; `prepare`, `make_room` and `compact` must not. A usual `write` takes one lock, of the chunk that
-//! its thread's stripe allocates from. `compact` has its own lock, which comes before all of these.
+//! Locks are taken in this order: the scanner's, the table's bucket locks, one of the short locks. Short locks are a
+//! class's `refill` (held while a chunk is fetched: the map's fence, growth), then a chunk's, a class's `room`,
+//! `space`, `ripe`. The locks after `refill` are held for a few instructions (`space` also during growth). No thread
+//! holds two of them at once, or holds one of them during a call to the table or the reclaimer. So `write`, `discard`
+//! and `retire` may be called under bucket locks; `prepare`, `make_room` and `compact` must not. A usual `write` takes
+//! one lock, of the chunk that its thread's stripe allocates from. `compact` has its own lock, which comes before all
+//! of these.
 //!
 //! # Costs
 //!
@@ -257,14 +258,15 @@ impl BlobStore {
         let fresh = shared.find_fresh(storage, end);
         shared.space = Mutex::new(Space { fresh, end, ..Space::default() });
         shared.unscanned = AtomicU32::new(fresh);
-        // The first write already scans: sessions of one operation each must not take a fresh chunk each.
+        // Chunks are due already at the first write: otherwise sessions of one operation each would take a fresh chunk
+        // each.
         shared.scan_due = AtomicU32::new(fresh.min(SCAN_PER_CHUNK));
         let scanner = shared.scanner(storage, fresh);
         Ok(Self { shared: Arc::new(shared), reclaimer, scanner, compacting: Mutex::default() })
     }
 
-    /// Stores `content` for `owner` (the hash of its key) and flushes it. The blob is durable after this thread's
-    /// next fence. The caller must link it to a slot or [`BlobStore::discard`] it. Constant work besides copying.
+    /// Stores `content` for `owner` (the hash of its key) and flushes it. The blob is durable after this thread's next
+    /// fence. The caller must link it to a slot or [`BlobStore::discard`] it. The work besides copying is constant.
     ///
     /// # Errors
     /// [`Error::ValueTooLong`] beyond [`MAX_BLOB_BYTES`]; [`Error::NoSpace`] (the table may try
@@ -331,7 +333,8 @@ impl BlobStore {
         Ok(content)
     }
 
-    /// Checks that `content`, copied from `blob`, is what was written there, and for `owner` if one is given.
+    /// Checks that `content`, which was copied from `blob`, is what was written there and, if `owner` is given, that it
+    /// was written for `owner`.
     ///
     /// # Errors
     /// [`Error::Corrupt`] when it is not.
@@ -349,7 +352,7 @@ impl BlobStore {
         Err(self.shared.fault(offset, "the blob's checksum or owner is wrong"))
     }
 
-    /// Returns the owner word that `blob` was written with: the hash of its key, for a table that splits. Not
+    /// Returns the owner word that `blob` was written with: the hash of its key, which a split needs. The word is not
     /// verified.
     ///
     /// # Errors

@@ -1,15 +1,15 @@
-//! The interface of a table to its store.
+//! The calls that a blob store makes to its table.
 
 use super::block::BlobRef;
 use crate::Result;
 
-/// The table's interface to the scan and to [`BlobStore::compact`](super::BlobStore::compact).
+/// The calls that the scan and [`BlobStore::compact`](super::BlobStore::compact) make to the table.
 pub trait Owner {
     /// Checks whether a slot refers to `blob`, which was written for `owner`. Calls `mark` once with the answer,
     /// *while holding the locks that keep the answer true*: those under which a record with this `owner` would be
     /// linked, moved or unlinked. Slots are compared by [`BlobRef::same_block`].
     ///
-    /// In a block that was never written, `owner` is arbitrary; then no slot refers to the block. When the table cannot
+    /// If the block was never written, `owner` is arbitrary, and no slot refers to the block. When the table cannot
     /// decide (a damaged segment), it does not call `mark`, and the block is left alone for this session. Before it
     /// calls `mark(false)` the unlinking must be durable; the locks ensure this if writers hold them over their fence.
     ///

@@ -35,7 +35,7 @@ pub(super) struct Pool {
 const HUNT_CHUNKS: u32 = 8;
 
 impl Pool {
-    /// Returns a pool that first hunts for chunks with room from former sessions.
+    /// Returns a pool that requests a hunt for chunks of former sessions that have room.
     pub fn hungry() -> Self {
         Self { appetite: AtomicU32::new(HUNT_CHUNKS), ..Self::default() }
     }
@@ -72,7 +72,7 @@ impl Pool {
     /// Detaches a chunk from all stripes that allocate from it, and returns their number.
     pub fn detach(&self, number: u32) -> u32 {
         let _refilling = lock(&self.refill);
-        // Relaxed, both: `refill` excludes other writers, and the chunk's lock orders the rest.
+        // Relaxed, both: `refill` excludes other writers, and the chunk's lock orders the accesses to its blocks.
         let theirs =
             self.stripes.iter().filter(|stripe| stripe.0.load(Ordering::Relaxed) == number + 1);
         theirs.map(|stripe| stripe.0.store(0, Ordering::Relaxed)).count() as u32

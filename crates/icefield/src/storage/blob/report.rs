@@ -1,6 +1,6 @@
 //! The result of a check of the store.
 
-/// The largest number of faults that a report describes. It only counts further faults.
+/// The largest number of faults that a report describes. Further faults are only counted.
 const FAULTS_TOLD: usize = 100;
 
 /// The result of [`BlobStore::check`](super::BlobStore::check).

@@ -1,9 +1,9 @@
 //! The scan: finds out, in bounded steps, which blocks of former sessions are still owned.
 //!
 //! Two searches examine the unscanned chunks. They share one lock, and each has its own budget. The *sweep* visits
-//! every chunk once and finds free ones. The *hunt* looks for chunks of one class, the youngest first, when that class
-//! needs room. The hunt selects chunks by SMALL words, which never lie inside a run (I1); the sweep skips the chunks
-//! that the hunt has taken.
+//! every chunk once and finds free ones. The *hunt* looks for chunks of one class, from the end of the map, when that
+//! class needs room. The hunt selects chunks by SMALL words, which never lie inside a run (I1); the sweep skips the
+//! chunks that the hunt has taken.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, TryLockError};
@@ -66,7 +66,8 @@ impl Shared {
         storage: &M,
         number: u32,
     ) -> Option<Result<Option<Extent>, super::class::Damaged>> {
-        // Relaxed: written by a former session, or by this one; the callers check the chunk's state.
+        // Relaxed: words of former sessions need no ordering, and callers check the chunk's state before they rely on a
+        // word that this session may have written.
         let word = map_word(&self.map, number)?.load(storage, Ordering::Relaxed);
         Some(self.classes.decode(number, word))
     }
@@ -87,9 +88,9 @@ impl Shared {
         chunks.sum()
     }
 
-    /// Begins to examine a chunk: it is no longer unscanned, and none of its blocks is known to be owned. In a file
-    /// that was copied with holes, free blocks may lie in holes, so space is reserved first. If that fails, the chunk
-    /// stays as it is.
+    /// Begins to examine a chunk. The chunk is then no longer unscanned, and none of its blocks is known to be owned.
+    /// In a file that was copied with holes, free blocks may lie in holes, so space is reserved first. If that fails,
+    /// the chunk stays as it is.
     fn begin<M: Medium>(&self, storage: &M, number: u32, class: usize) -> Option<Examination> {
         let chunk_bytes = u64::from(self.params.chunk_bytes);
         storage.reserve(&self.blobs, u64::from(number) * chunk_bytes, chunk_bytes).ok()?;
@@ -98,7 +99,7 @@ impl Shared {
         Some(Examination { chunk: number, class, next_block: 0 })
     }
 
-    /// Subtracts `chunks` from the unscanned ones and from those that are due.
+    /// Subtracts `chunks` from the numbers of unscanned chunks and of chunks that are due.
     fn count_scanned(&self, chunks: u32) {
         // Relaxed, all: hints and statistics; only the thread that holds the scanner's lock lowers them.
         let left = self.unscanned.load(Ordering::Relaxed).saturating_sub(chunks);
@@ -111,7 +112,7 @@ impl Shared {
 impl BlobStore {
     /// Does a bounded part of the work that is due before a content of `len` bytes is written: examines up to 512
     /// blocks of former sessions (more for a content of megabytes), and moves reclaimed chunks to the free ones. Costs
-    /// three loads when nothing is due. Skips the scan while another thread does it.
+    /// three loads when nothing is due. Skips the scan while another thread performs it.
     ///
     /// A table calls this before each [`BlobStore::write`], without holding a lock of the table. Without these calls
     /// the store works, but does not find the free space of former sessions.
@@ -247,7 +248,7 @@ impl BlobStore {
         let &mut (ref mut next, end) = scanner.ranges.last_mut()?;
         let number = *next;
         let mut chunks = 1;
-        // In any other state the hunt has taken the chunk.
+        // If the chunk is no longer unscanned, the hunt has taken it.
         if self.shared.is_unscanned(number) {
             match self.shared.word_at(storage, number) {
                 Some(Ok(None)) => self.find_free(number),
@@ -294,8 +295,8 @@ impl BlobStore {
         chunks <= end - start && (start + 1..start + chunks).all(inside)
     }
 
-    /// Examines up to `budget` blocks of a chunk, clears `at` after the last one, and returns their number. Dead
-    /// blocks become free when no reader can reference them any more.
+    /// Examines up to `budget` further blocks of the chunk in `at` and returns their number. Clears `at` after the
+    /// chunk's last block. Dead blocks become free when no reader can reference them any more.
     fn examine_blocks<M: Medium>(
         &self,
         storage: &M,

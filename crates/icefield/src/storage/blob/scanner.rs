@@ -1,6 +1,6 @@
 //! The progress of the scan.
 
-/// The scan's progress. Chunks at and after `end` were first used in this session.
+/// The progress of the scan over the chunks that former sessions used.
 #[derive(Debug, Default)]
 pub(super) struct Scanner {
     /// The ranges of chunks that the sweep has not visited yet. The next range is the last element.
@@ -14,7 +14,7 @@ pub(super) struct Scanner {
 /// The hunt for room in one class.
 #[derive(Debug)]
 pub(super) struct Hunt {
-    /// The hunt moves down the map. It has read the words from this number on.
+    /// The hunt moves down the map: it has read the words of this chunk and of all later ones.
     pub(super) next: u32,
     pub(super) at: Option<Examination>,
 }

@@ -75,7 +75,7 @@ impl Shared {
         };
         // The hunt selects unscanned chunks by their words, so the chunk leaves that state before the word is written.
         *lock(self.chunks.get(start)) = Chunk::Vacant;
-        // P1: flushed before any block of the chunk, and so durable before a slot can refer to one.
+        // P1: the word is flushed before any block of the chunk, and so is durable before a slot can refer to a block.
         word.store(storage, self.classes.encode(start, extent), Ordering::Relaxed);
         storage.flush_object(word);
         Ok(start)
@@ -164,7 +164,8 @@ impl Shared {
                 storage.flush_object(word);
             }
         }
-        // P2: no chunk is reused while the map may still show it as the beginning, or the inside, of a larger run.
+        // P2: this fence makes the FREE words durable before a chunk is reused. Without it, the map could still show a
+        // reused chunk as the beginning, or the inside, of a larger run.
         storage.fence();
         storage.check_writable()?;
         for (start, length) in ripe {

@@ -7,9 +7,9 @@ use std::os::fd::RawFd;
 pub enum Synced {
     /// The pages of a mapped range.
     Mapping {
-        /// The address of its first byte in this process.
+        /// The address of the range's first byte in this process.
         address: usize,
-        /// Its length.
+        /// The length of the range in bytes.
         bytes: usize,
     },
     /// An open file as a whole.

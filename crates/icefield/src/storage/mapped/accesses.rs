@@ -78,8 +78,8 @@ impl Words for Mapped {
 }
 
 impl Mapped {
-    /// Writes by a system call; returns whether that succeeded. Not used on persistent memory: there the page fault of
-    /// a store to the mapping makes the file's new blocks durable, which a system call would not.
+    /// Writes by a system call; returns whether that succeeded. Does nothing on persistent memory: there the page fault
+    /// of a store to the mapping makes the file's new blocks durable, which a system call would not.
     fn written_by_call(&self, region: &Region, offset: u64, src: &[u8]) -> bool {
         let inside = offset.checked_add(src.len() as u64).is_some_and(|end| end <= region.len());
         let write = |file: Arc<RegionFile>| file.write(&self.io, offset, src).is_ok();

@@ -1,8 +1,7 @@
 //! Copies a table's directory into a new one, which appears under its path when it is complete.
 //!
-//! Where the file system can share blocks, the copy costs next to nothing; elsewhere only data outside holes is
-//! copied. In both cases the copy's holes are reserved afterwards: otherwise a store into a hole could find the
-//! device full.
+//! Where the file system can share blocks, the copy costs next to nothing; elsewhere only data outside holes is copied.
+//! In both cases space is reserved for the copy's holes, because a store into a hole could find the device full.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -53,11 +52,11 @@ impl Mapped {
         Ok(copied)
     }
 
-    /// Begins a copy at `path` with the first bytes of some regions, and with files of other programs in the
-    /// directory. The copy is removed if it is dropped before it is published.
+    /// Begins a copy at `path`. It holds the first bytes of the regions in `parts`, and the directory's files that
+    /// belong to no region, except the lock file. The copy is removed if it is dropped before it is published.
     pub(super) fn copy_regions(&self, path: &Path, parts: &[(&Region, u64)]) -> Result<Self> {
         let directory = Directory::create(&self.io, path)?;
-        // Publishing makes whole files durable; before, nothing needs to be durable.
+        // Publishing makes whole files durable; before that, nothing needs to be durable.
         let options = MappedOptions { durability: Durability::Process, ..MappedOptions::default() };
         if let Some(source) = &self.directory {
             self.copy_files(source, &directory, |name| !is_region_name(name))?;

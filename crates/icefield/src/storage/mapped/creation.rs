@@ -93,8 +93,9 @@ pub(super) fn remove_leftovers(io: &Io, parent: BorrowedFd<'_>, name: &OsStr) {
 fn remove_dead(io: &Io, parent: BorrowedFd<'_>, leftover: &OsStr, directory: &OwnedFd) {
     match io.open_file(directory.as_fd(), OsStr::new(LOCK_FILE), Access::Write) {
         Ok(lock_file) => {
-            // A live creator holds the lock. It may have published and closed the table since the directory was opened
-            // here; then the hidden name is gone, and the open directory is a table.
+            // A live creator holds the lock. If the lock is free, the creator has died, or it has published and closed
+            // the table since the directory was opened here. In the second case the hidden name is gone, and the open
+            // directory is a table.
             let dead = io.try_lock(lock_file.as_fd(), true).is_ok();
             if dead
                 && is_named(io, parent, leftover, directory)

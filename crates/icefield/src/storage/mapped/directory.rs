@@ -174,7 +174,7 @@ impl Directory {
     }
 
     fn lock(io: &Io, path: PathBuf, file: OwnedFd, purpose: Purpose) -> Result<Self> {
-        // Before the lock file is created: a directory without a table is not modified.
+        // Verified before the lock file is created, so that a directory without a table is not modified.
         verify_table(io, &file, &path)?;
         let lock_file = lock_directory(io, &file, &path, purpose)?;
         Ok(Self::locked(io, path, purpose, file, lock_file, None))
@@ -192,13 +192,14 @@ impl Directory {
         self.file.as_fd()
     }
 
-    /// Resolves the durability requested to one that the directory's file system provides.
+    /// Converts the requested durability into one that the directory's file system provides.
     pub(super) fn settle_durability(&self, asked: Durability) -> Result<Durability> {
         match asked {
             Durability::Auto if self.grants_sync() => Ok(Durability::Pmem),
             Durability::Auto => {
                 if self.purpose == Purpose::Write {
-                    // A separate log target: programs that print this themselves can filter it out.
+                    // The warning has a separate log target, so that programs that print their own warning can filter
+                    // it out.
                     log::warn!(
                         target: "icefield::durability",
                         "{}: durability `process`: records survive the end of any process, but not a power cut; choose \

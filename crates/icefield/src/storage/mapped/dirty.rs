@@ -1,9 +1,10 @@
 //! The ranges that `Durability::Disk` has yet to sync.
 //!
-//! Each thread's flushes are recorded as one range per region, the hull of the flushed ranges; its fence syncs them.
-//! Concurrent fences share a sync: the thread that holds the commit lock syncs everything queued by then, and the
-//! others find their ticket served. Syncs never overlap, because the kernel reports a failed write-back only once per
-//! open file: a second thread in `msync` could get success.
+//! Each thread's flushes are recorded as one range per region, the hull of the flushed ranges. The thread's next fence
+//! queues these ranges under a ticket, the number of the next sync. Concurrent fences share a sync: the thread that
+//! holds the commit lock syncs everything queued by then, and the other threads find that their ticket is served. Syncs
+//! never overlap, because the kernel reports a failed write-back only once per open file: a second thread in `msync`
+//! could get success.
 //!
 //! A fence that may be deferred leaves its ranges in the queue; the next sync by any thread includes them.
 
@@ -131,8 +132,8 @@ impl Dirty {
         }
     }
 
-    /// Requests a sync of everything deferred so far. Returns the group that reports its end, and its ticket; `None`
-    /// when there is nothing to sync.
+    /// Requests a sync of everything deferred so far. Returns the group that reports when this sync is over, and the
+    /// ticket of the sync; `None` when there is nothing to sync.
     pub(super) fn ask(&self) -> Option<(Arc<Group>, u64)> {
         let mut queue = lock(&self.queue);
         let ticket = queue.left.filter(|&ticket| !self.group.is_served(ticket))?;

@@ -3,10 +3,10 @@
 //! `regions`, `accesses` (words and bytes), `persist` and `lifecycle` implement the roles of [`super::medium`]. The
 //! parts that they use:
 //!
-//! - `directory`: the table's directory: created under a hidden name and renamed when complete, locked, cleaned up.
-//!   `creation`: incomplete creations. `lock_file`: the lock and its file.
+//! - `directory`: the table's directory, which is created under a hidden name, renamed when complete, locked, and
+//!   cleaned up. `creation`: incomplete creations. `lock_file`: the lock and its file.
 //! - `region_file`: one region: a file that grows underneath its mapping. `plain_file`: files without a mapping.
-//!   `setting`: what regions depend on.
+//!   `setting`: the properties of the medium that regions depend on.
 //! - `reservation`: the addresses of regions.
 //! - `budget`: the bound on all regions together; `holes`: the punched ranges of a region, which do not count against
 //!   it.

@@ -37,10 +37,11 @@ pub struct MappedOptions {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HugePages {
-    /// None.
+    /// No part of the files.
     Never,
-    /// The whole huge pages in the space with which a file is created and by which it grows. They take less time than
-    /// small pages with their first accesses. A file in use grows by at most 64 MiB of them, because its writers wait.
+    /// All whole huge pages in the space with which a file is created or by which it grows. Making a huge page takes
+    /// less time than making its small pages at their first accesses. A file in use gets them only in growths of at
+    /// most 64 MiB, because its writers wait meanwhile.
     #[default]
     Growth,
     /// As `Growth`, and each opening also moves all present content into huge pages. That takes half a second for a

@@ -29,8 +29,8 @@ use crate::storage::region::Region;
 
 /// The bound of a region whose table specifies none.
 const DEFAULT_BOUND: u64 = 1 << 40;
-/// The largest number of new bytes that one growth of a file in use maps or puts into huge pages: this must not make
-/// the growth much longer.
+/// The largest number of new bytes that one growth of a file in use maps or puts into huge pages. More would make the
+/// growth take much longer.
 const MAPPED_AT_ONCE: u64 = 64 << 20;
 /// With less free space than this, a file system may fail at a first store to a reserved page.
 const NEARLY_FULL: u64 = 1 << 30;
@@ -98,7 +98,7 @@ impl RegionFile {
             _directory: directory,
         };
         opened.advise_huge_pages(setting, len);
-        // Collapsing would fill holes.
+        // A file with holes is not collapsed, because that would fill them.
         if setting.huge_pages == HugePages::All && space >= len {
             opened.collapse_from(0);
         }
@@ -142,7 +142,8 @@ impl RegionFile {
         if bytes > self.region.max_bytes() {
             return Err(no_space().into());
         }
-        // More than requested, so that growing is rare; if that does not fit, only the bytes requested.
+        // First tries more than requested, so that growing is rare; if that does not fit, tries only the bytes
+        // requested.
         let generous =
             round_up(bytes, growth_step(bytes, self.is_huge)).min(self.region.max_bytes());
         let exact = round_up(bytes, page_size() as u64).min(self.region.max_bytes());
@@ -268,9 +269,9 @@ impl RegionFile {
         Ok(())
     }
 
-    /// Extends a file by the huge pages that lie wholly between two lengths, where the kernel can. Allocates
-    /// only the last small page of each, because the kernel then makes the huge page by zeroing it. If all 512 small
-    /// pages were allocated, that would be done page by page, and the huge page would be a copy of them. Failures are
+    /// Extends a file by the huge pages that lie wholly between two lengths, where the kernel can. Allocates only the
+    /// last small page of each huge page, because the kernel then makes the huge page by zeroing it. If all 512 small
+    /// pages were allocated, the kernel would zero each of them and then copy them into the huge page. Failures are
     /// ignored here: the usual allocation that follows reports them.
     fn extend_by_huge_pages(&self, io: &Io, file: &OwnedFd, len: u64, target: u64) {
         let page = page_size() as u64;
@@ -313,7 +314,7 @@ impl RegionFile {
 
     /// Makes a mapped range durable.
     pub(super) fn sync_range(&self, range: Range<u64>) -> Result<(), Errno> {
-        // All mappings show the pages of the file, so it does not matter which one changed them.
+        // All mappings show the pages of the file, so it does not matter through which mapping they were changed.
         self.newest().sync(range)
     }
 
@@ -338,9 +339,9 @@ impl RegionFile {
     }
 }
 
-/// Returns how much of a region with `len` bytes and bound `most` is mapped at first, at least [`LEAST_RESERVATION`].
-/// A shared file or memory: twice its length, which costs only addresses. For memory, which cannot be mapped a second
-/// time, also at least a 32nd of `most`, up to 64 MiB. A private mapping: an eighth more than its length.
+/// Returns how much of a region with `len` bytes and bound `most` is mapped at first, at least [`LEAST_RESERVATION`]. A
+/// shared file, or memory, gets twice its length, which costs only addresses. Memory cannot be mapped a second time, so
+/// it also gets at least a 32nd of `most`, up to 64 MiB. A private mapping gets an eighth more than its length.
 fn first_bytes(backing: Backing, len: u64, most: u64) -> u64 {
     let (more, least) = match backing {
         Backing::Private => (len / 8, LEAST_RESERVATION),
@@ -381,7 +382,7 @@ fn check_name(name: &str) -> Result<(), Error> {
     })
 }
 
-/// Opens the file `name`, creating it if it is missing; for readers, returns `None` instead.
+/// Opens the file `name`. If it is missing, creates it, or returns `None` for a reader.
 fn open_file(
     setting: &Setting<'_>,
     directory: &Arc<Directory>,

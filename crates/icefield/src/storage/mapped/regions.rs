@@ -65,7 +65,7 @@ impl Regions for Mapped {
         self.refuse_child()?;
         let mut regions = lock(&self.regions);
         if let Some(at) = regions.iter().position(|file| file.region().name() == name) {
-            // Handles keep the mapping, and with it the file's bytes.
+            // Existing handles keep the mapping, and thereby the file's bytes.
             let file = regions.swap_remove(at);
             self.budget.give(file.counted_bytes());
         }
@@ -94,7 +94,7 @@ impl Regions for Mapped {
         }
         let mut memory = dram_bytes;
         match &self.directory {
-            // A reader grows in its private pages.
+            // A reader's regions grow in private pages, which take memory.
             Some(_) if self.read_only() => memory = memory.saturating_add(bytes),
             Some(directory) => {
                 let left = room::of_file_system(directory.file()).unwrap_or(u64::MAX);

@@ -44,8 +44,8 @@ unsafe impl Send for Reservation {}
 unsafe impl Sync for Reservation {}
 
 impl Reservation {
-    /// Maps `wanted` bytes of `content`, or at least `len` where the process has no addresses for more. The addresses
-    /// behind them, up to `most`, are free, if the process has them.
+    /// Maps `wanted` bytes of `content`, or at least `len` where the process has no addresses for more. Where the
+    /// process has enough addresses, those behind the mapping stay free up to `most`.
     pub(super) fn map(
         io: &Io,
         content: Content<'_>,
@@ -89,7 +89,7 @@ impl Reservation {
             match unsafe { self.show(content, now, target, Placement::IfFree) } {
                 Ok(()) => {
                     let target = usize::try_from(target).map_err(|_| Errno::NOMEM)?;
-                    // Relaxed: read under the same lock, or for ranges that were published with the region's length.
+                    // Relaxed: readers hold the same lock, or use a range that was published with the region's length.
                     self.bytes.store(target, Ordering::Relaxed);
                     return Ok(());
                 }

@@ -51,9 +51,9 @@ struct Refused {
 }
 
 impl Refusal {
-    /// Returns whether a request is certain to fail: less than `bytes` is free, or a recent request that was not larger
-    /// failed although no less space was free than now. This avoids the request, which on a full ext4 waits for a
-    /// commit of its journal.
+    /// Returns whether a request is certain to fail: less than `bytes` is free, or a recent request for the same number
+    /// of bytes or fewer failed when at least as much space was free as now. The check avoids the request, which on a
+    /// full ext4 waits for a commit of its journal.
     pub(super) fn is_certain(&mut self, file: BorrowedFd<'_>, bytes: u64) -> bool {
         let asks = self.asks || bytes >= MOST_UNASKED;
         self.left = if asks { of_file_system(file) } else { None };
@@ -108,7 +108,7 @@ fn in_meminfo(text: &str) -> Option<u64> {
     Some(available.saturating_add(line("SwapFree:").unwrap_or(0)).saturating_mul(1024))
 }
 
-/// Returns the memory left in the control group of a line of `/proc/self/cgroup`, or in one of its ancestors.
+/// Returns the memory left in the control group that a line of `/proc/self/cgroup` names and in all its ancestors.
 fn of_group(line: &str) -> Option<u64> {
     let mut parts = line.splitn(3, ':');
     let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
@@ -149,7 +149,7 @@ mod tests {
     fn a_refusal_counts_while_no_more_is_left() {
         let now = Instant::now();
         let mut refusal = Refusal::default();
-        // Not queried before the request: the space that is free now may have been freed since.
+        // The free space was not queried before the request, so the space that is free now may have been freed since.
         refusal.remember(4096, Some(100), now);
         assert!(!refusal.was_refused(4096, 100, now));
         refusal.left = Some(8000);

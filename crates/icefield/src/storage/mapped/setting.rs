@@ -41,9 +41,9 @@ pub(super) struct Setting<'a> {
     /// A file's length and a new file's name must be synced before anything relies on them.
     pub(super) syncs_status: bool,
     pub(super) huge_pages: HugePages,
-    /// A fence is a sync of pages. Then new pages are not mapped all at once, although this costs less than a fault for
-    /// each: syncs would write them while they are still empty. Nor are huge pages used: each sync would write all
-    /// 2 MiB.
+    /// A fence is a sync of pages. New pages are then mapped one by one at their first stores, unless the file system
+    /// is nearly full: if they were mapped together, syncs would write them while they are still empty. Huge pages are
+    /// not used: each sync would write all 2 MiB.
     pub(super) syncs_pages: bool,
 }
 

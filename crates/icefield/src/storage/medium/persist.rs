@@ -6,9 +6,9 @@ use crate::storage::commit::Committed;
 
 /// Flushes, fences and syncs, which make stores durable.
 pub trait Persist: Properties {
-    /// Starts the write-back of every line that overlaps the range. Durable after this thread's next fence. The range
-    /// must lie in a region of this medium. For any other range the call may end the process by a fault or a panic,
-    /// but has no other effect.
+    /// Starts the write-back of every line that overlaps the range. The lines are durable after this thread's next
+    /// fence. The range must lie in a region of this medium. For any other range the call may end the process by a
+    /// fault or a panic, but has no other effect.
     #[track_caller]
     fn flush(&self, start: *const u8, bytes: usize);
 

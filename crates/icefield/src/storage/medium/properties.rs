@@ -52,8 +52,9 @@ pub(crate) fn sound(storage: &impl Properties) -> Result<()> {
     }
 }
 
-/// Fails after a failed sync. Called before a store that overwrites words the next opening may need, unless a fence of
-/// the same call comes first. A reader's recovery, which works in private pages, is not stopped.
+/// Fails after a failed sync. Called before a store that overwrites words the next opening may need, unless the same
+/// table call fences before that store and reports the failure. A reader's recovery, which works in private pages, is
+/// not stopped.
 pub(crate) fn not_poisoned(storage: &impl Properties) -> Result<()> {
     match storage.check_writable() {
         Err(error @ crate::Error::Poisoned) => Err(error),

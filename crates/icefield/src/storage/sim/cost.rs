@@ -29,7 +29,8 @@ pub struct Counters {
 /// The running counts.
 #[derive(Default)]
 pub(super) struct Cost {
-    /// The number of the present operation; lines store the number of the last one that accessed them.
+    /// The number of the present operation; lines store the mark of the last operation that accessed them (see
+    /// `Cost::op`).
     op: u32,
     line_writes: u64,
     flushes: u64,

@@ -54,8 +54,8 @@ impl DirtyLine {
         line
     }
 
-    /// Fills `states`, or leaves it empty if there are too many. With `moved`, only with those that include the newest
-    /// store.
+    /// Fills `states`, or leaves it empty if there are too many. With `moved`, adds only the contents that include the
+    /// newest store.
     pub(super) fn enumerate(&mut self, model: Model, moved: bool) {
         self.states.clear();
         let complete = match model {
@@ -97,8 +97,8 @@ impl DirtyLine {
         true
     }
 
-    /// Returns the possible ends of the part of the log that is certainly present: the beginning, or after a Release
-    /// store.
+    /// Returns the possible ends of the part of the log that is certainly present: the start of the log, and the
+    /// position after each Release store.
     fn cuts(&self) -> Vec<usize> {
         let releases =
             self.entries.iter().enumerate().filter(|(_, entry)| entry.kind == StoreKind::Release);

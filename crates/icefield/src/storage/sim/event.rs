@@ -34,9 +34,10 @@ pub struct Event {
     pub site: &'static Location<'static>,
 }
 
-/// The lines of a crash point that a mutation creates: the state before a fence, with a later store.
+/// The lines at a crash point that a mutation creates: their state before a fence, plus one store that the code makes
+/// after it.
 pub(super) struct Reordered {
     pub(super) lines: Vec<DirtyLine>,
-    /// The index of the line whose newest store must be present: all other images were seen already.
+    /// The index of the line whose newest store must be present. Images without this store were presented at the fence.
     pub(super) moved: usize,
 }

@@ -40,7 +40,7 @@ pub(super) struct Entry {
     pub(super) thread: u16,
     /// Byte offset in the line.
     pub(super) offset: u8,
-    /// 1 to 8 bytes, inside one 8-byte word.
+    /// The number of bytes: 1 to 8, inside one aligned 8-byte word.
     pub(super) bytes: u8,
     pub(super) kind: StoreKind,
 }
@@ -52,7 +52,7 @@ impl Entry {
         line[at..at + bytes].copy_from_slice(&self.value.to_le_bytes()[..bytes]);
     }
 
-    /// Returns the index of the word, of the line's eight words, that the store changes.
+    /// Returns the index, among the line's eight words, of the word that the store changes.
     pub(super) fn word(&self) -> usize {
         usize::from(self.offset) / 8
     }

@@ -4,8 +4,8 @@
 //! # Model
 //!
 //! Every durable store is logged with its line. A flush records the present end of its lines' logs; the same thread's
-//! next fence makes the logs persistent up to there. After a crash, the stores that are still in a log may or may not
-//! be present:
+//! next fence makes the logs persistent up to that point. After a crash, the stores that are still in a log may or may
+//! not be present:
 //!
 //! - [`Model::Pmem`]: within a line, a Release store is present only if every earlier atomic store to the line is.
 //!   Relaxed stores after it, and each word of a bulk write, are present or absent independently. Lines are
@@ -22,8 +22,9 @@
 //!
 //! # Cost of the simulation
 //!
-//! Loads take the lock only while counting or detecting. Without `recording` (for reopened images that are only
-//! examined) stores do not take it either. Arenas and logs are recycled through a [`Pool`].
+//! Loads of durable words take the lock only while counting or detecting. Stores of words, and all accesses to volatile
+//! words, take it only while recording or counting. Media that only examine a reopened image do neither. Arenas and
+//! logs are recycled through a [`Pool`].
 
 mod accesses;
 mod arena;
@@ -271,7 +272,8 @@ impl Sim {
         look(&CrashPoint::new(&state, event, None))
     }
 
-    /// Begins an operation of the calling thread: for the step budget, the counters, the detector and mutations.
+    /// Begins an operation of the calling thread. The step budget, the counters, the detector and mutations distinguish
+    /// operations by these calls.
     pub fn begin_op(&self) {
         // Relaxed: the budget is a safety net, not a count.
         self.0.steps.store(0, Ordering::Relaxed);

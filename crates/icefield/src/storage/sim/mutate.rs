@@ -7,7 +7,7 @@ use std::panic::Location;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What the code does at a site.
+/// The kind of access to the medium at a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SiteKind {
     /// A durable store, or a bulk write.
@@ -99,7 +99,8 @@ impl Mutation {
         self.site
     }
 
-    /// Returns how often the mutation changed the states that a crash could leave. 0: it tested nothing.
+    /// Returns how often the mutation changed the states that a crash could leave. If the result is 0, the mutation
+    /// tested nothing.
     #[must_use]
     pub fn applied(&self) -> u64 {
         // Relaxed: a count.

@@ -16,7 +16,7 @@ pub struct SimOptions {
     pub model: Model,
     /// Determines when writes are acknowledged, under [`Model::Disk`]; `Every` syncs at pseudo-random moments.
     pub sync: SyncMode,
-    /// Report to tables that fences cost nothing, under [`Model::Pmem`], so that they need not share any.
+    /// Report to tables that fences cost nothing, under [`Model::Pmem`], so that tables need not share fences.
     pub free_fences: bool,
     /// Log stores, so that crash images can be taken and unrecorded stores found. Without it the medium is fast, but
     /// only suitable for examining an image.

@@ -72,7 +72,7 @@ impl Regions for Sim {
         self.step();
         let slot = self.slot_of(region);
         let mut state = self.state();
-        // Grows by whole lines, so that the simulator's logs of stores have no part of a line.
+        // Regions grow by whole lines, so that every line with a log of stores is complete.
         let len = bytes.next_multiple_of(LINE_BYTES as u64);
         let more = len.saturating_sub(region.len());
         if more == 0 {

@@ -5,9 +5,9 @@
 //! line; Relaxed stores after it, and the words of bulk writes, are present or absent one by one. On [`Model::Disk`]
 //! every 8-byte word has any of its versions.
 //!
-//! Pending stores only add images until a fence removes some, and a table's obligations only grow as calls return. So
-//! the images just before each fence and after each return include the images of every crash point between, under the
-//! strictest obligations.
+//! Between two fences, each store only adds possible images, and a table's obligations grow only when a call returns.
+//! So the images just before each fence and after each return include the images of every crash point in between, under
+//! the strictest obligations.
 
 use super::dirty_line::DirtyLine;
 use super::event::{Event, Reordered};

@@ -32,7 +32,7 @@ pub(super) struct RegionState {
     pub(super) name: &'static str,
     pub(super) region: Option<Region>,
     pub(super) len: usize,
-    /// The bytes after any crash, before pending stores are applied.
+    /// The bytes that a crash leaves if no pending store survives.
     pub(super) persistent: Vec<u8>,
     /// The bytes that the mapping must hold if every store was recorded.
     pub(super) shadow: Vec<u8>,

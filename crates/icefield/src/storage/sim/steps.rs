@@ -52,8 +52,8 @@ impl Sim {
         }
     }
 
-    /// Lets the other threads run for about one operation, or until they seem to wait. So they can rely on lines whose
-    /// write-back the mutation has left out, before this thread makes up for it.
+    /// Lets the other threads run for about one operation, or until they seem to wait. In this time they can rely on
+    /// lines whose write-back the mutation has left out, before this thread's fence makes up for the omission.
     #[cold]
     pub(super) fn stand_back(&self) {
         // Relaxed: an estimate.

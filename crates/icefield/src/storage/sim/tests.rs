@@ -323,7 +323,8 @@ fn publish(sim: &Sim, region: &Region) {
     sim.fence();
 }
 
-/// Returns all images of `publish` under a mutation of the `n`th site of a kind, and how often that was applied.
+/// Returns all images of `publish` under a mutation of the `n`th site of a kind, and how often the mutation was
+/// applied.
 fn mutated(kind: SiteKind, n: usize) -> (BTreeSet<[u64; 3]>, u64) {
     let sites = SiteLog::default();
     let (sim, region) =

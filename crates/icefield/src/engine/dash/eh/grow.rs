@@ -13,8 +13,9 @@ use crate::engine::dash::segment::{Core, Segment};
 use crate::engine::dash::split::MAX_CHAIN_TO_SPLIT;
 use crate::storage::Persist;
 
-/// Maximum number of directory entries per segment; a split that needs a larger directory lengthens a chain instead.
-/// With random hashes the ratio stays below 4; many equal hashes would double the directory without end.
+/// Maximum number of directory entries per segment. If a split needs a larger directory, the segment's chain is
+/// lengthened instead. With random hashes the ratio stays below 4; many equal hashes would double the directory without
+/// end.
 const MAX_ENTRIES_PER_SEGMENT: u64 = 16;
 
 impl<A: Ablation> Eh<A> {
@@ -71,7 +72,7 @@ impl<A: Ablation> Eh<A> {
         Ok(true)
     }
 
-    /// Splits until every segment that covers `hash` has at least depth `depth`.
+    /// Splits the segment of `hash` until it has at least depth `depth`, or until it cannot be split.
     pub(super) fn deepen<T: Kinds>(&self, core: &Core<T>, hash: u64, depth: u32) -> Result<()> {
         let _structure = self.base.shared();
         loop {

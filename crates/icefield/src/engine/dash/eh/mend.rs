@@ -14,7 +14,7 @@ use crate::storage::Cell64;
 /// A segment as its header describes it.
 #[derive(Clone, Copy)]
 struct Claim {
-    /// The number of bits of `pattern` that its hashes share.
+    /// The number of leading bits of `pattern` that the segment's hashes share.
     depth: u32,
     pattern: u64,
     /// Set if the left neighbour may hold the segment's records as well.
@@ -23,8 +23,8 @@ struct Claim {
 }
 
 impl<A: Ablation> Eh<A> {
-    /// Stores invalid entries again, according to the headers of the segments. If several segments claim a hash, the
-    /// one with the fewest bits gets it: until its split is finished it holds the records of the others.
+    /// Replaces invalid entries, according to the headers of the segments. If several segments claim a hash, the
+    /// segment with the fewest bits gets it, because it holds the records of the others until its split is finished.
     pub(super) fn mend_entries<T: Kinds>(core: &Core<T>, mending: &Mending) -> Result<()> {
         let (storage, words) = (&core.storage, core.root()?);
         words.segments.forget(storage);
@@ -114,13 +114,40 @@ impl<T: Kinds> Core<T> {
     fn claim(&self, id: u32) -> Option<Claim> {
         let header = self.header(id).ok()?;
         let link = Link::unpack(header.link.load(&self.storage, Acquire))?;
-        // An absorbing segment has been merged with its neighbour: one bit less.
-        let depth = match link.state {
-            State::Free => return None,
-            State::Absorbing => link.depth.saturating_sub(1),
-            State::Stable | State::Splitting | State::Leaving => link.depth,
-        };
+        if link.state == State::Free {
+            return None;
+        }
+        // That of an absorbing segment is already the depth after the merge.
+        let depth = link.depth;
         let pattern = header.pattern.load(&self.storage, Acquire) & !hashes_below(depth);
         Some(Claim { depth, pattern, leaves: link.state == State::Leaving, id })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::options::DashSettings;
+    use super::*;
+    use crate::engine::Design;
+    use crate::engine::opening::Common;
+    use crate::storage::{Mapped, MappedOptions};
+    use crate::types::{Forms, InWord};
+
+    #[test]
+    fn a_segment_that_absorbs_another_claims_the_hashes_of_both_only() {
+        let common = Common { capacity: 10_000, ..Common::default() };
+        let storage = Mapped::anonymous(MappedOptions::default()).expect("memory");
+        let (table, _) = <Eh as Design>::create::<Forms<InWord, InWord>, _>(
+            common,
+            DashSettings::default(),
+            storage,
+        )
+        .expect("memory");
+        let core = &table.core;
+        let depth = core.link(0).expect("in use").depth;
+        assert!(depth > 1, "one bit less is another range");
+        // As a merge does at its commit point (P24).
+        core.set_link(0, State::Absorbing, depth - 1, Some(1)).expect("in use");
+        assert_eq!(core.claim(0).map(|claim| claim.depth), Some(depth - 1));
     }
 }

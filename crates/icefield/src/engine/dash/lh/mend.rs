@@ -55,7 +55,8 @@ impl Lh {
             if index >= self.arrays.first() {
                 least = extent::birth_depth(index);
                 let source = core.link(self.id(extent, extent::source(index)));
-                // A split stores the final depth at its end, after its commit point.
+                // A split stores the source's new depth at its end, after the commit point, so a splitting source
+                // counts one bit more.
                 let depth = |link: Link| link.depth + u32::from(link.state == State::Splitting);
                 if source.map_or(0, depth) < least {
                     continue;

@@ -84,7 +84,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         for (number, migration) in migrations.iter_mut().enumerate() {
             places.extend(self.places_of(migration)?.into_iter().map(|place| (number, place)));
         }
-        // A sync costs more than any number of media writes.
+        // Where a fence is a sync, all targets share it: a sync costs more than any number of media writes.
         let together = if self.storage.fence_syncs() { places.len() } else { TOGETHER };
         while !places.is_empty() {
             for places in places.chunks(together) {
@@ -99,7 +99,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     fn places_of(&self, migration: &mut MigrationOf<'_, R, M>) -> Result<Vec<usize>> {
         let Migration { level, first, places, groups, epoch, dropped, .. } = migration;
         // A record whose payload was freed is in no group, but its entry must get the epoch. So with payloads all
-        // entries do.
+        // entries get it.
         let tells_all = epoch.is_some_and(|epoch| {
             epoch.is_round() || groups.left.len() == 1 || self.payloads.is_some()
         });
@@ -203,8 +203,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(any)
     }
 
-    /// Drops removals of keys that a last-level entry does not hold: no older record lies below. Returns the change of
-    /// the estimate.
+    /// Drops removals of keys that a last-level entry does not hold, because no older record lies below. Returns the
+    /// change of the estimated number of records.
     fn drop_needless(
         &self,
         level: usize,
@@ -264,7 +264,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         targets: &[Target<'_>],
         provided: &Provided,
     ) -> Result<()> {
-        // P3, P6: the runs, records and filters of these targets are durable.
+        // P3, P6: the runs, records and filters of these targets are durable before the records count.
         self.end_runs(provided, self.storage.try_fence())?;
         helds.clone().for_each(|held| held.begin_change());
         let chained = || targets.iter().filter(|target| target.is_chained());
@@ -282,7 +282,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             };
             self.store_state(target.first, State { size, epoch: target.epoch });
         }
-        // P7: the records of these targets are durable in the level below.
+        // P7: from here on a crash keeps the records in these targets.
         self.storage.try_fence()?;
         helds.for_each(|held| held.end_change());
         Ok(())
@@ -385,8 +385,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
     }
 
-    /// Returns whether many of the records seem to replace records of an entry. If few do, less than a fifth of the
-    /// entry is stale, as a rule.
+    /// Returns whether many of the records seem to replace records of an entry. If few do, usually less than a fifth of
+    /// the entry is stale.
     fn brings_updates(&self, entry: EntryRef<'_>, records: &[MovingOf<R>]) -> bool {
         let known = |records: &[MovingOf<R>]| {
             records.iter().filter(|moving| self.candidates(entry, moving.hash) != 0).count()
@@ -398,7 +398,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             && (first + known(others)) * UPDATES_PART >= records.len()
     }
 
-    /// Adds a level below a full last-level entry, or an entry behind it. `grows` says that the records have new keys.
+    /// Adds a level below a full last-level entry, or an entry behind it. `grows` is `true` if the records have new
+    /// keys.
     fn extend_or_deepen(
         &self,
         held: &Held<'_, M>,

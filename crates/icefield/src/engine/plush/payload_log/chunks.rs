@@ -65,7 +65,7 @@ impl ChunkWord {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ChunkState {
     pub(super) epoch: u64,
-    /// References of this epoch are valid. Not set for free chunks and chunks that continue another.
+    /// `true` if references of this epoch are valid; `false` for free chunks and chunks that continue another.
     pub(super) used: bool,
     /// The bytes from the chunk's start up to this offset are written, and do not change until the chunk is taken
     /// again.

@@ -106,7 +106,7 @@ impl PayloadLog {
         space.usage.bytes += bytes;
         space.usage.records += 1;
         if let Some(chunk) = self.chunks.get(chunk) {
-            // Relaxed: under the mutex, and before the chunk is full for other threads.
+            // Relaxed: done under the mutex, before other threads can see the chunk as full.
             chunk.pending.fetch_add(1, Relaxed);
         }
         Ok(PayloadRef { chunk, epoch: self.chunks.state(storage, chunk).epoch, offset })
@@ -248,7 +248,8 @@ impl PayloadLog {
     ) -> Result<()> {
         let cell = self.word(storage, chunk)?;
         let epoch = ChunkWord::unpack(cell.load(storage, Acquire)).epoch + 1;
-        // Durable when the chunk is taken (Y1); the chunks that continue it remain as they are (Y5).
+        // The word becomes durable when the chunk is taken again (Y1). The words of the chunks that continue it do not
+        // change (Y5).
         cell.store(storage, ChunkWord { epoch, used: false, continues: false }.pack(), Release);
         let mut space = lock(storage, &self.space);
         // The limit remains for readers that have already found a record (Y3).
@@ -266,7 +267,7 @@ impl PayloadLog {
         Ok(())
     }
 
-    /// Frees all chunks of a table that is empty now. No other thread writes.
+    /// Frees all chunks of a table that is empty now. Called while no other thread writes.
     pub(in crate::engine::plush) fn release_all(&self, storage: &impl Medium) -> Result<()> {
         let guard = self.pin();
         guard.flush();
@@ -284,8 +285,8 @@ impl PayloadLog {
         }
     }
 
-    /// Gives the space of free chunks back to the file system, except that of `spare` chunks. Returns whether any had
-    /// space. The caller is not pinned.
+    /// Gives the space of free chunks back to the file system, except that of `spare` chunks. Returns whether any of
+    /// these chunks still had space. The caller is not pinned.
     pub(in crate::engine::plush) fn give_back(
         &self,
         storage: &impl Medium,

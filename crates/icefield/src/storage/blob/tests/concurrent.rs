@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use super::*;
 
 const SLOTS: usize = 24;
-/// The numbers of sessions, of steps of each writer in a session, and of reads at least. Smaller under Miri, which is
-/// slow.
+/// The number of sessions, the number of each writer's steps in a session, and the least number of reads. All are
+/// smaller under Miri, which is slow.
 const SESSIONS: u64 = if cfg!(miri) { 2 } else { 30 };
 const STEPS: u64 = if cfg!(miri) { 20 } else { 300 };
 const MIN_READS: u64 = if cfg!(miri) { 10 } else { 1_000 };

@@ -149,7 +149,7 @@ impl<M: Medium> Toy<M> {
     /// Scans everything and checks that each chunk is accounted for: only referenced blocks are owned, all others are
     /// free.
     pub fn check_nothing_lost(&self) {
-        // Twice: the first call frees the dead blocks that it finds only at its end.
+        // Two calls are needed: the first frees only at its end the dead blocks that it finds.
         self.store.make_room(&*self.storage, self).expect("room");
         self.store.make_room(&*self.storage, self).expect("room");
         self.check();

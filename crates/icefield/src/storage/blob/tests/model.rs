@@ -280,7 +280,7 @@ fn what_is_left_of_many_is_moved_together() {
             let expected = slot.is_multiple_of(20).then(|| of(slot));
             assert_eq!(toy.get(slot).unwrap(), expected, "slot {slot}");
         }
-        // One chunk for each class that is not full.
+        // The bound allows one partly used chunk (1024 bytes) for each class.
         let classes = u64::from(toy.store.shared.classes.count() as u32);
         let used = used_chunk_bytes(&toy);
         assert!(used <= 2 * toy.live_bytes() + classes * 1024, "{used} bytes of {full}");

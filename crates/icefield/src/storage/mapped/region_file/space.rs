@@ -43,7 +43,8 @@ impl RegionFile {
         let given_back = match (&self.file, self.backing) {
             (Some(file), Backing::Shared | Backing::SharedSync) => {
                 let is_hole = match setting.io.punch_hole(file.as_fd(), start, end - start) {
-                    // The space stays taken, but the guarantee to the caller holds: the range reads as zeros.
+                    // The file system cannot punch holes. The space stays allocated, but the range reads as zeros, as
+                    // the caller expects.
                     Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
                         write_zeros(setting.io, file, start, end).map_err(fault)?;
                         false
@@ -88,8 +89,8 @@ impl RegionFile {
         filled
     }
 
-    /// Counts the holes in a range of pages against the bound again, and returns them. Holes of former sessions count
-    /// already, so that a table over its bound can be opened.
+    /// Counts the holes in a range of pages against the bound again, and returns them. Holes that former sessions
+    /// punched are not among them: they have counted since the table was opened.
     fn take_holes(&self, budget: &Budget, pages: Range<u64>) -> Outcome<Vec<Range<u64>>> {
         let mut holes = lock(&self.holes);
         let taken = holes.take(&pages);
@@ -103,7 +104,7 @@ impl RegionFile {
         Err(Error::NoSpace { path: self.path.clone(), needed_bytes: bytes }.into())
     }
 
-    /// Reserves space for the whole file if it was opened with holes. For files that are never punched.
+    /// Reserves space for the whole file if it was opened with holes. Called for files that are never punched.
     pub(in crate::storage::mapped) fn fill_holes(&self, setting: &Setting<'_>) -> Outcome<()> {
         self.fill(setting, 0..self.region.len(), self.missing)?;
         // Relaxed: no other thread has the file yet.
@@ -111,7 +112,7 @@ impl RegionFile {
         Ok(())
     }
 
-    /// Reserves space for a range. An error reports `missing` bytes.
+    /// Reserves space for a range. A lack of space is reported as `missing` bytes needed.
     fn fill(&self, setting: &Setting<'_>, range: Range<u64>, missing: u64) -> Outcome<()> {
         let (Some(file), Backing::Shared | Backing::SharedSync) = (&self.file, self.backing) else {
             return Ok(());
@@ -121,7 +122,8 @@ impl RegionFile {
             return Ok(());
         }
         if range.end - range.start >= room::MOST_UNASKED {
-            // Checked first, so that nothing is taken when space does not suffice: a hostile file can have any length.
+            // The free space is checked first, so that nothing is taken when it does not suffice: a hostile file can
+            // have any length.
             let (len, space) = length_and_space(setting.io, file, &self.path)?;
             let holes = len.saturating_sub(space).min(range.end - range.start);
             if room::of_file_system(file.as_fd()).is_some_and(|left| left < holes) {

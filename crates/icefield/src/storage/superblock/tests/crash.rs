@@ -18,8 +18,8 @@ const SAMPLES: u64 = 32;
 enum Expected {
     /// No table, or a complete one.
     Creating,
-    /// A table. Its next session has a number from `least` to `most`; if the last one ended cleanly, it left one of
-    /// `records`.
+    /// A table. Its next session has a number from `least` to `most`; if its last session ended cleanly, that session
+    /// stored `records`.
     Sealed { least: u64, most: u64, clean: Clean, records: u64 },
 }
 

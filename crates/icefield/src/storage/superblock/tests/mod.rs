@@ -1,4 +1,4 @@
-//! The format, byte by byte, and its state after crashes.
+//! The format of the superblock, byte by byte, and its state after crashes.
 
 mod crash;
 
@@ -28,7 +28,7 @@ fn sealed(storage: &Mapped) -> Region {
     region
 }
 
-/// Changes a byte of the mapping.
+/// Changes one bit of a byte of the region.
 fn flip(storage: &Mapped, region: &Region, offset: u64) {
     let cell = region.at::<Cell64>(offset / 8 * 8).unwrap();
     let word = cell.load(storage, Ordering::Relaxed) ^ (0x10 << (offset % 8 * 8));
@@ -128,7 +128,7 @@ fn names_have_their_bounds() {
     assert_eq!(read(&storage).unwrap().1, longest);
     let too_long = Identity { design: "d".repeat(97), ..identity() };
     assert!(matches!(seal(&storage, &region, &too_long), Err(Error::InvalidOption { .. })));
-    // A name length that exceeds the space reserved for the name, under a valid checksum.
+    // The length of a name exceeds the space reserved for the name, and the checksum is valid.
     let first = copies(&storage, &region).unwrap()[0];
     let mut bytes = load(&storage, first);
     bytes[LENGTHS_AT] = 200;
