@@ -48,7 +48,7 @@ pub(super) enum Finding {
     Fails(String),
     /// This machine cannot measure the claim. The text has the reason, and the measurement made in its place.
     NotHere(String),
-    /// The run lacks the rows.
+    /// The run has no rows from which the claim could be judged.
     NotRun,
 }
 

@@ -27,7 +27,7 @@ pub(super) struct Orders {
     pub die_at_call: Option<u64>,
     /// Steps of each thread between opening and closing.
     pub steps: u64,
-    /// Openings before the child exits.
+    /// Number of times that the child opens the table before it exits.
     pub sessions: u64,
 }
 

@@ -316,7 +316,7 @@ fn judge(
     check(events)
 }
 
-/// Checks the history again with the answers of two operations on one key exchanged.
+/// Checks the history again with the answers of two operations on one key swapped.
 fn exchange(events: &[Event], rng: &mut Rng, counts: &mut Counts) {
     let first = rng.index(events.len());
     let differs =

@@ -19,11 +19,11 @@
 //! | §3.2.4 Put | `write` | The paper swaps key and value at once and does not check the header again, so a put can hit a slot that was deleted and reserved for the same key meanwhile. Here an update claims its bin in the header, stores the value, and releases the bin. This costs one more locked instruction on a cached line. It gives exact previous values and needs neither 16-byte atomics nor transfer keys. |
 //! | §3.2.5 Resize | `transfer`, `plan` | An insert into a full bin moves that bin and at most 8 others, then continues; it does not wait for all chunks. Indexes form a chain of any length. |
 //! | §3.2.5 GC of the old index | `base::reclaim` | Epochs: two plain stores per request or batch, and `membarrier` on the resizer's side. The memory is freed in steps. |
-//! | §3.3 batching | `batch` | A ring (`base::pipeline`) instead of a pass of hints and a pass of operations. |
+//! | §3.3 batching | `batch` | A ring (`base::pipeline`) instead of a pass of prefetches and a pass of operations. |
 //! | §3.4.3 hash functions | `hasher` | Strong and keyed by default. |
 //! | §3.4.4 iterator | `scan`, `snapshot` | Cursors; the old index is the snapshot. |
 //! | §3.4.5 single thread | `mode` | |
-//! | §3.1 Allocator mode, §3.4.1, §3.4.2 | `map` | The slot's key word is the whole hash of namespace and key; pointers are stored whole. Guards protect records from reclamation. A put allocates a new record. Batches hint records as well as bins. |
+//! | §3.1 Allocator mode, §3.4.1, §3.4.2 | `map` | The slot's key word is the whole hash of namespace and key; pointers are stored whole. Guards protect records from reclamation. A put allocates a new record. Batches prefetch records as well as bins. |
 //! | §3.1 HashSet mode | `set` | Slots have the same 16 bytes as in the other modes, with the value unused. Slots of 8 bytes would need more than 15 slot states in the header. |
 //! | not in the paper | `plan`, `transfer` | Keys that crowd into few bins: when an index is full although nearly empty, the next one has the same size and a new hash function. |
 //!

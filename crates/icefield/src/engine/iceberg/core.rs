@@ -137,7 +137,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
     }
 
-    /// Returns whether the key's record is in the side slot.
+    /// Returns whether the side slot is the place of this key, present or not.
     #[inline(always)]
     pub(super) fn is_side(&self, probe: &LookupKey<'_>) -> bool {
         self.records.is_key_word(probe, EMPTY_KEY)

@@ -99,7 +99,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         let upper = bucket + shape.buckets();
         let (line, above) =
             (self.buckets.line(&self.storage, bucket), self.buckets.line(&self.storage, upper));
-        // While writers are excluded, only reads take this lock, on processors that cannot load two words at once.
+        // Excludes reads on processors that cannot load two words at once: they take this lock. Writers are excluded
+        // already.
         line.lock(&self.storage);
         let folded = self.fold(
             self.buckets.yards().front,

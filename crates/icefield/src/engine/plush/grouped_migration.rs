@@ -16,7 +16,7 @@ use crate::types::RecordForm;
 /// examined to find them.
 const TOGETHER: usize = 32;
 const LOOKED_AT: usize = 1024;
-/// The parts into which the following constants divide a root entry's room.
+/// Number of parts into which a root entry's room is divided. The following constants count in these parts.
 const PARTS: usize = 16;
 /// When this many parts are used, level 1 must make room for the entry.
 const BELOW_DUE: usize = 12;

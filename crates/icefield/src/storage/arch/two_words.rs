@@ -1,4 +1,4 @@
-//! Two neighbouring words, aligned so that one instruction can load both.
+//! The type [`TwoWords`].
 
 use std::sync::atomic::AtomicU64;
 

@@ -84,7 +84,7 @@ impl Shared {
     fn choose_chunks<M: Medium>(&self, storage: &M, count: u32) -> Result<u32> {
         let mut space = lock(&self.space);
         let found = space.runs.take(count);
-        // Relaxed, all: hints for `prepare`.
+        // All accesses here are Relaxed: the values are hints for `prepare`.
         let due = match found {
             // Makes chunks due while a few are still free, so that the scan can find more before a fresh one is taken.
             Some(_) if space.runs.chunks() < LOW_CHUNKS => {

@@ -130,7 +130,7 @@ pub(super) struct State {
     pub(super) space: u64,
     /// Names of the regions in which the detector accepts loads of words that are not persistent.
     pub(super) exempt: &'static [&'static str],
-    /// Bytes of shadow that are due for a comparison.
+    /// Grows at each fence. When it reaches the size of all regions, they are compared with their shadows.
     pub(super) shadow_credit: usize,
 }
 

@@ -373,8 +373,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         compacted: &mut bool,
     ) -> Result<bool> {
         match self.scatter(held, (level, first), records) {
-            // Without space, compact even if little is stale, but once. Each attempt leaves the copies it has made, and
-            // these make the copies of the attempt before stale, so that compacting would always seem to pay.
+            // Without space, compact even if little is stale, but only once: a failed attempt leaves the copies that it
+            // made, which make those of the previous attempt stale, so compacting would always seem worthwhile.
             Err(Error::NoSpace { .. })
                 if !std::mem::replace(compacted, true)
                     && self.compact(held, first, Worth::Any)? =>
