@@ -124,8 +124,8 @@ fn skew_is_swept() {
     let percents: Vec<_> = rows.iter().step_by(3).map(|row| extra(row, "hot_percent")).collect();
     assert_eq!(percents, [0.0, 20.0, 40.0, 60.0, 80.0, 90.0, 100.0]);
     assert_eq!(rows[20]["dist"], "hot:1000:100");
-    // A `dlht-map`, too, runs the operations of a mixed batch in order: otherwise some of the inserts and removals of the
-    // same few keys would fail.
+    // A `dlht-map`, too, runs the operations of a mixed batch in order: otherwise some inserts and removals of the same
+    // few keys would fail.
     let map = vec!["dlht-map".to_owned()];
     let rows = self::rows(Args { tables: map, threads: vec![1], ..dlht("skew") });
     assert!(rows.iter().all(|row| row["extra"].get("wrong_answers").is_none()));
