@@ -251,5 +251,6 @@ fn the_longest_record_is_loaded_from_escapes() {
     let place = Place::new();
     let text = "\\u0001".repeat(16 << 20);
     place.file("long.ndjson", &format!("{{\"key\":\"{text}\",\"value\":\"{text}\"}}\n"));
-    assert_eq!(place.ok(&["load", "t.ice", "long.ndjson", "--create"]), "1 rows loaded\n");
+    let out = place.ok(&["load", "t.ice", "long.ndjson", "--create"]);
+    assert!(out.ends_with("\n1 rows loaded\n"), "{out}");
 }
