@@ -260,7 +260,7 @@ where
     }
 }
 
-/// Polls a future to completion. The future must make progress whenever it is polled, because there is no waker.
+/// Polls a future to completion. The future must make progress whenever it is polled, because nothing wakes it.
 fn at_once<F: Future>(future: F) -> F::Output {
     let mut future = std::pin::pin!(future);
     let mut context = Context::from_waker(Waker::noop());

@@ -204,7 +204,7 @@ fn memory_that_is_not_there_is_an_error() {
 }
 
 /// Too many keys share a bin, so the table changes its hash function. The new index is too small for all records, and
-/// there is no memory for a third index. Scans continue, including a scan that began with the old hash function.
+/// memory for a third index is missing. Scans continue, including a scan that began with the old hash function.
 #[test]
 fn scans_need_no_memory_between_two_hash_functions() {
     let faults = fail_at(5, FaultMode::ForGood, Errno::NOMEM);

@@ -80,7 +80,7 @@ impl Film {
         lock(&self.reel).look();
     }
 
-    /// Returns the images, or `None` if no sync failed or there is no table at its path at the end.
+    /// Returns the images, or `None` if no sync failed or no table is at its path at the end.
     pub(super) fn images(&self) -> io::Result<Option<Images>> {
         let mut reel = lock(&self.reel);
         if let Some(error) = reel.error.take() {

@@ -43,7 +43,7 @@ impl<M: Threading> Core<M> {
                 Err(Rehashed) => {
                     records.truncate(first);
                     if self.finish(index).is_err() {
-                        // There is no memory to move the remaining records, so they are in two indexes with different
+                        // Memory is missing to move the remaining records, so they are in two indexes with different
                         // orders.
                         self.scan_between(index, place, generation, records);
                         return Ok(None);
