@@ -62,7 +62,7 @@ pub(crate) trait Adapter {
         batch.size()
     }
 
-    /// Returns an error if an earlier call failed whose return type has no error.
+    /// Returns the error of an earlier call whose return type could not report it.
     fn failure(&self) -> Result<()> {
         Ok(())
     }
@@ -346,8 +346,8 @@ adapter!([T: Table<Key = u64, Value = u64>] Words<T>, u64, word, words, fallible
 adapter!([T: Table<Key = u128, Value = u64>] Wide<T>, u128, wide, wides, fallible);
 adapter!([] Single, u64, word, words, infallible);
 
-/// Appends the operations of a call. The only match is on the call, because this branch is unpredictable in a mixed
-/// batch.
+/// Appends the operations of a call. It matches on the call only once, because the processor cannot predict this branch
+/// in a mixed batch.
 #[inline(always)]
 fn push<K>(calls: &mut Vec<Op<'static, K, u64>>, Mixed { call, key: word }: Mixed, key: K)
 where

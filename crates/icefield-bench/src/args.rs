@@ -120,8 +120,8 @@ pub struct Args {
     /// Measure once, with at most 4 million keys, 1 million operations and three points per sweep
     #[arg(long)]
     pub quick: bool,
-    /// The program, and the arguments before the command's own, with which `recovery` and `join-share` start child
-    /// processes. If empty, they start this program.
+    /// The program that `recovery` and `join-share` start as a child process, followed by its first arguments. If
+    /// empty, they start this program.
     #[arg(skip)]
     pub program: Vec<OsString>,
 }

@@ -56,7 +56,7 @@ pub(crate) fn chosen_designs(args: &Args) -> Outcome<Vec<DesignRef>> {
     args.tables.iter().map(find).collect()
 }
 
-/// Returns the pace of a bare loop: the loop hides memory latency in the same way as a table does under `batch`.
+/// Returns the pace with which a bare loop hides memory latency in the same way as a table does under `batch`.
 pub(crate) fn pace(batch: Batch) -> Pace {
     match batch {
         Batch::None => Pace::Single,

@@ -341,8 +341,8 @@ static DLHT_SET: Design = Design {
 /// Keys and values of any size, in separately allocated records.
 static DLHT_MAP: Design = Design {
     holds: map::holds,
-    // Calls that find the key also read a line of its record. Writing a new record is not counted, because it lies in
-    // recently freed memory, which is usually cached.
+    // Calls that find the key also read a line of its record. The lines of new records are not counted: where records
+    // are also freed, new ones lie in recently freed memory, which is probably still cached.
     costs: &[(2, 0, 0), (1, 0, 0), (1, 1, 0), (1, 1, 0), (2, 1, 0), (1, 1, 0), (2, 1, 0)],
     ..dlht("dlht-map", |_, setup| map::create(setup))
 };

@@ -202,8 +202,8 @@ fn columns() -> Vec<String> {
     FIELDS.iter().flat_map(of).collect()
 }
 
-/// Fields without a column in the printed table. `experiment` is equal in all its rows, and the figures of `extra`
-/// follow the columns as text.
+/// Fields without a column in the printed table: those with the same value in all rows or for all rows of a table, the
+/// range of `mops`, and `extra`, whose figures follow the columns as text.
 const NOT_PRINTED: &[&str] = &["experiment", "peer", "mops_min", "mops_max", "extra"];
 
 /// Returns a row's cells by the name of their column: a count of `pm` as `pm.NAME`, `extra` as JSON.

@@ -70,7 +70,7 @@ row! {
 }
 
 /// The fields of `pm`: lines read, lines stored to, flushes, fences, and the blocks of 256 bytes that the medium read
-/// and wrote after its buffer had combined writes.
+/// and wrote, behind its write-combining buffer.
 pub(crate) const PM_FIELDS: [&str; 6] =
     ["line_reads", "line_writes", "flushes", "fences", "media_reads", "media_writes"];
 

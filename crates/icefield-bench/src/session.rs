@@ -27,8 +27,8 @@ pub(crate) struct Session {
     pub machine: Machine,
     /// The tables to measure: ours, then the peers.
     pub designs: Vec<DesignRef>,
-    /// The number of tables of the whole session, which are the first ones in `designs`. Later ones belong to an
-    /// experiment.
+    /// The number of our tables at the start of `designs` that the options select. [`Session::invite`] replaces the
+    /// others.
     chosen: usize,
     peers: Vec<DesignRef>,
     pub space: KeySpace,
@@ -321,8 +321,8 @@ impl Session {
         Ok((placed, keys))
     }
 
-    /// Creates an empty table in which `keys` records, or a few more, are the share `fill` of its slots; if it cannot
-    /// fill all slots, of its resize point. Also returns the exact number of these records.
+    /// Creates an empty table for at least `keys` records at `fill` of its slots, or of its resize point if it cannot
+    /// fill all slots. Also returns the exact number of these records.
     pub fn create_for_fill(
         &self,
         design: DesignRef,

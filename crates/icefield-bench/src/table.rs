@@ -155,8 +155,8 @@ pub(crate) enum Maker {
     Ours {
         /// Creates an empty table.
         create: fn(&Place, Setup) -> Made,
-        /// Opens the existing table. The number is that of recovery threads; it counts only if
-        /// [`Design::recovers_on_threads`].
+        /// Opens the existing table, with this number of recovery threads. Tables without
+        /// [`Design::recovers_on_threads`] ignore the number.
         open: fn(&Place, usize) -> Made,
         /// Set if tables of this design are built from all their records at once.
         build: Option<Build>,

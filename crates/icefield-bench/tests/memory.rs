@@ -33,7 +33,7 @@ fn throughput_of_every_mode_and_batch() {
         args.batch = vec![Batch::None, Batch::Of(32), Batch::Stream];
         args.threads = vec![1, 2];
         let rows = rows(args);
-        // The set does not support updates, and the single-threaded table runs with only one of the numbers of threads.
+        // The set does not support updates. The single-threaded table is measured with one thread only.
         let tables = if experiment == "putheavy" { 3 + 2 } else { 4 + 3 };
         assert_eq!(rows.len(), 3 * tables);
         for row in rows {

@@ -1,4 +1,4 @@
-//! `icefield join`: builds indexes of CSV and Parquet files, joins through them, and compares with nested loops.
+//! `icefield join`: indexes of CSV and Parquet files, and joins through them, compared with nested loops.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 

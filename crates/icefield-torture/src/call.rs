@@ -187,8 +187,8 @@ impl BatchKind {
         Self::Execute(OnFailure::Stop),
     ];
 
-    /// Returns the operation that replaces `action` in a batch of this kind. If it is a different write, it writes
-    /// `value`.
+    /// Returns the operation that takes the place of `action` in a batch of this kind. A mixed batch keeps each action
+    /// that it supports. Any other write writes `value`.
     #[must_use]
     pub fn action(self, action: Action, value: u64) -> Action {
         match self {

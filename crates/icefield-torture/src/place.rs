@@ -54,7 +54,7 @@ pub struct SimPlace {
 }
 
 impl SimPlace {
-    /// Creates a place. `seed` determines the geometry of its tables and the medium's initial garbage.
+    /// Creates a place. `seed` determines the geometry of its tables and the garbage in the medium's volatile words.
     #[must_use]
     pub fn new(seed: u64, model: Model, pool: &Pool) -> Self {
         Self { seed, model, variant: seed, pool: pool.clone(), sim: None }

@@ -261,8 +261,8 @@ fn plush_options<K: Key + Sample + ?Sized, V: Value + ?Sized>(
         4 => options.partition(Partition::Range),
         _ => options,
     };
-    // Half of the variants start with the default epoch, the others shortly before the log epochs wrap around at 2^48
-    // or reach 2^20.
+    // Half of the variants start with the default epoch, the others shortly before the log epochs wrap around or begin
+    // a round.
     let options = match variant % 4 {
         2 => options.first_epoch((1 << 48) - 1 - variant / 4 % 16),
         3 => options.first_epoch((1 << 20) - 1 - variant / 4 % 16),

@@ -490,7 +490,7 @@ impl AnyTable {
     /// ```
     ///
     /// # Errors
-    /// As [`AnyTable::get`]; `f` has been called for the keys before the failing one only.
+    /// As [`AnyTable::get`]; `f` has been called only for the keys before the failing one.
     pub fn get_batch_with(
         &self,
         keys: &[&[u8]],

@@ -54,8 +54,8 @@ fn loads(expansion: Expansion, batch: u64) -> Result<[f64; 3], Error> {
 
 #[test]
 fn linear_hashing_keeps_its_slots_in_use() -> Check {
-    // A batch uses the stash before it displaces records. If the segment then has no room, that insert runs alone and
-    // displaces records.
+    // A batch uses the stash before it displaces records. When a segment has no room left, `rebalance_stash` makes up
+    // for this: it moves stashed records home, and displaces others where that helps, before the table grows.
     for batch in [1, 1_000] {
         let [peak, mean, least] = loads(Expansion::ChainedBucket, batch)?;
         assert!(peak >= 0.85 && mean >= 0.65 && least >= 0.45, "{peak} {mean} {least}");

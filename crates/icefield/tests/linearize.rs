@@ -51,7 +51,7 @@ fn every_history_has_an_order() {
 }
 
 /// Threads that take turns fill and clear a table of linear hashing. The table was once cleared before a split had
-/// ended: the split then returned a chained bucket to the set of free buckets that is used after the clear, and the
+/// ended: the split then returned a chained bucket to the set of allocator words that is used after the clear, and the
 /// allocator handed the bucket out twice. Without the wait for splits, some of these tables are damaged.
 #[test]
 fn a_clear_waits_for_splits() {

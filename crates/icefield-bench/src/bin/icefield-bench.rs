@@ -6,7 +6,7 @@ use clap::Parser;
 use icefield_bench::{Args, Error};
 use icefield_console::failure::{Failure, Outcome};
 
-/// An allocator for the peers, which provides huge pages. Icefield's tables in memory map their own.
+/// Provides huge pages to the peers, which use the global allocator. Icefield's tables in memory map their own.
 #[cfg(feature = "peers")]
 #[global_allocator]
 static ALLOCATOR: icefield_peers::HugePages = icefield_peers::HugePages;

@@ -19,8 +19,7 @@ pub(super) fn load_factor(session: &mut Session) -> Outcome {
     let designs = session.ours_on(medium)?;
     for design in designs.iter().copied() {
         for stash in if asked.is_empty() { &[2, 4] } else { asked.as_slice() } {
-            // By default one by one, as in the paper: a batch may end its window of operations early instead of
-            // displacing records.
+            // By default one by one, as in the paper, because batches use the stash before they displace records.
             for batch in session.batches(&[Batch::None]) {
                 grow_sampled(session, (design, medium), *stash, batch)?;
             }

@@ -20,7 +20,7 @@ pub(super) const CALLS: [(&str, Call); 7] = [
     ("remove", Call::Remove),
 ];
 
-/// The number of inserts after which the table's statistics are read again, to learn whether it is moving records.
+/// The number of inserts between two checks of the table's statistics, which report whether it is moving records.
 const LOOK: usize = 64;
 
 /// Times of calls: those while the table was at rest, and those while it moved its records.

@@ -1,9 +1,9 @@
 //! Shared by the transaction benchmarks: rows with an embedded lock, in a table of words.
 //!
 //! A row is a word: a lock bit, a version that every write changes, and 48 bits of data. A transaction locks the rows
-//! that it writes. Every benchmark does so in a fixed order of tables and keys, which rules out deadlocks. Rows that a
-//! transaction only reads are read twice without a lock: if no word changed in between, the reads are a consistent
-//! snapshot.
+//! that it writes. Every benchmark takes its locks in a fixed order of tables and keys, which rules out deadlocks. A
+//! transaction that needs a consistent snapshot of several rows reads them twice without locks: if no word changed in
+//! between, the reads are such a snapshot.
 
 use icefield::{Computed, Decision, Dlht};
 

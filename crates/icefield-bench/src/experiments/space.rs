@@ -19,7 +19,7 @@ const RECORD_BYTES: u64 = 16;
 /// level.
 const DOUBLINGS: u32 = 5;
 
-/// The number of times that all records are updated after each of the five doublings: twenty in all.
+/// The number of times that all records are updated at each of the five sizes: twenty in all.
 const ROUNDS: usize = 4;
 
 pub(super) fn run(session: &mut Session) -> Outcome {
@@ -69,8 +69,8 @@ fn storage_bytes(placed: &Placed) -> Outcome<u64> {
     }
 }
 
-/// Loads the records in several steps, each of which doubles their number, and updates all records `rounds` times after
-/// each step. Returns the mean ratio of bytes on the medium to bytes of records.
+/// Loads the records in [`DOUBLINGS`] steps, each of which after the first doubles their number. Updates all records
+/// `rounds` times after each step. Returns the mean ratio of bytes on the medium to bytes of records.
 fn grow(session: &Session, placed: &Placed, keys: u64, rounds: usize) -> Outcome<f64> {
     let (mut begin, mut sum) = (0, 0.0);
     for left in (0..DOUBLINGS).rev() {

@@ -131,7 +131,8 @@ pub(super) fn single_thread(session: &mut Session) -> Outcome {
 /// table of fixed size cannot grow to get more.
 const ROOM: f64 = 1.75;
 
-/// `features` (Fig 14): resizing and strong hashing, each on or off. `none` is what the paper calls its default.
+/// `features` (Fig 14): resizing and strong hashing, each on or off, then separate records from either allocator.
+/// `none` is what the paper calls its default.
 pub(super) fn features(session: &mut Session) -> Outcome {
     let (asked, fixed, room) = (session.args.hash, session.fixed_size, session.room);
     session.room = ROOM;
@@ -175,7 +176,7 @@ pub(super) fn skew(session: &mut Session) -> Outcome {
 }
 
 /// Inserts and removals of the same few keys by all threads. Threads interfere, so a call may find its key present or
-/// absent. With several threads, only the number of records at the end is checked: it must be that before the run.
+/// absent. With several threads, only the number of records at the end is checked: it must equal the number before.
 fn skewed_insdel(session: &mut Session, percent: u64) -> Outcome {
     for (threads, batch) in session.settings(&[Batch::Stream]) {
         let mut designs = session.contenders(&[Call::InsDel], threads)?;

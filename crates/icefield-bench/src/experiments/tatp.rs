@@ -141,7 +141,8 @@ impl Benchmark for Exchange {
         (0..count).map(|_| source.draw()).collect()
     }
 
-    /// Runs a transaction. Returns `None` if a row is absent, which the benchmark includes by design.
+    /// Runs a transaction. Returns `None` if it fails, for example because a row is absent. Such transactions are part
+    /// of the benchmark.
     fn run(&self, transaction: Transaction) -> Option<i64> {
         let found = match transaction {
             Transaction::GetSubscriberData { subscriber } => {

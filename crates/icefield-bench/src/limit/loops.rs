@@ -202,9 +202,9 @@ fn shape_read(lines: &[Line], ops: usize, random: &mut Xoshiro, reads: usize, pa
     paced(lines, ops * reads, random, pace, |line| line.0[0].load(Relaxed))
 }
 
-/// Runs windows of operations. Each window first prefetches lines (under `Batch` its own, under `Ring` those of the
-/// next window, under `Single` none) and reads its own lines. For each fence, it then stores to and flushes a part of
-/// the lines.
+/// Runs windows of operations. Each window reads its lines. Under `Batch`, the window has prefetched them just before;
+/// under `Ring`, the preceding window has prefetched them after its own reads; under `Single`, they are not prefetched.
+/// For each fence, the window then stores to a part of the lines and flushes them.
 fn shape_write(arena: &Arena, ops: usize, random: &mut Xoshiro, cost: Cost, pace: Pace) -> u64 {
     let lines = arena.lines();
     let touched = cost.reads.max(cost.writes);

@@ -84,7 +84,8 @@ enum Fold {
 struct Figure {
     of: Pick,
     name: String,
-    /// Divides the figure by that of the best of these rows with the same number of threads and of records.
+    /// Divides the figure by that of the best of these rows with the same number of threads and of records, and with
+    /// the same batch unless `over` names one.
     over: Option<Pick>,
     /// Divides the figure by this other figure of the same row.
     by: Option<String>,

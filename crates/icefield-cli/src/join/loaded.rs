@@ -25,7 +25,7 @@ impl Starts {
     }
 }
 
-/// The keys of the indexed file if they are bytes. The index has only their hashes, so matches are verified with them.
+/// The keys of the indexed file if they are bytes. They verify matches, because the index has only their hashes.
 #[derive(Debug, Default)]
 pub struct ByteKeys {
     starts: Starts,

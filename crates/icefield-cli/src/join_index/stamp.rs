@@ -19,8 +19,8 @@ use icefield_console::failure::Failure;
 pub const NAME: &str = "source.json";
 /// The version of its format.
 const VERSION: u32 = 1;
-/// The checksum covers this number of bytes at the start of a file, and as many at its end. The end of a Parquet file
-/// is its footer, which has the sizes and bounds of the file's contents.
+/// The checksum covers this number of bytes at the start of a file, and the same number at its end. A Parquet file ends
+/// with its footer, which has the sizes and bounds of the file's contents.
 const CHECKED_BYTES: u64 = 1 << 20;
 
 /// The state of a file, by which a change is detected.

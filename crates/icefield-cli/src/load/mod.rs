@@ -420,7 +420,7 @@ impl Load<'_> {
         if rejected > TOLD_ROWS {
             warn(format_args!("... and {} more malformed rows", rejected - TOLD_ROWS));
         }
-        // If the count fails, an earlier call of the table has already failed for the same reason.
+        // If the count fails, an earlier call of the table has already returned an error.
         let after = table.len().unwrap_or(records);
         let replaced = loaded.saturating_sub(after.saturating_sub(records));
         let line = Line::new()

@@ -14,8 +14,8 @@ pub struct DialectArgs {
     /// Read and write CSV without a header line: the columns are column1, column2, ...
     #[arg(long)]
     pub no_header: bool,
-    /// Treat this text as null in CSV: a null key or value makes the row malformed; a null in a column of a JSON
-    /// value becomes a JSON null
+    /// Treat this text as null in CSV: a row whose key or value column is null is malformed; in a value that is a JSON
+    /// object of columns, it becomes a JSON null
     #[arg(long, value_name = "TEXT")]
     pub null: Option<String>,
 }

@@ -20,7 +20,7 @@ pub struct Spread {
     pub most: f64,
 }
 
-/// Two figures differ beyond the noise if their measured ranges are apart by at least this ratio.
+/// Two figures differ by more than the noise if their measured ranges are apart by more than this ratio.
 const MARGIN: f64 = 1.05;
 /// The largest assumed ratio between a figure that is measured only once and its true value.
 const ONCE: f64 = 1.5;

@@ -1,7 +1,8 @@
 //! Key-value stores in files, for comparison with tables on a disk: redb, LMDB and RocksDB.
 //!
-//! Each call is one transaction for its whole array of keys, with one commit. In a store with a single writer, one
-//! writing call runs at a time. A call that fails, for example on a full disk, has no effect and returns a count of 0.
+//! Each writing call is one transaction for its whole array of keys, with one commit; only `insdel` runs two. In a
+//! store with a single writer, one writing call runs at a time. A transaction that fails, for example on a full disk,
+//! has no effect, and its call returns a count of 0.
 //! A read of absent keys also returns 0; [`Peer::failure`], which returns the first error, distinguishes the two cases.
 
 use std::marker::PhantomData;

@@ -1,8 +1,9 @@
 //! RocksDB, through its C interface: a log-structured merge tree with a write-ahead log and any number of writers.
 //!
-//! The options are the defaults, with two exceptions: those that RocksDB's documentation recommends for point lookups
-//! are set, and compression is off, because records have only 16 bytes. Puts are write batches. Calls that read before
-//! they write are optimistic transactions, which are repeated after a conflict. They add no cost to puts.
+//! The options are the defaults, with these exceptions: options that RocksDB's documentation recommends for point
+//! lookups, background work on all processors, and no compression, because records have only 16 bytes. Puts are write
+//! batches. Calls that read before they write are optimistic transactions, which are repeated after a conflict. They
+//! add no cost to puts.
 
 use std::ffi::{CStr, CString, c_char};
 use std::os::unix::ffi::OsStrExt;
@@ -37,8 +38,8 @@ unsafe impl Sync for RocksDb {}
 
 impl Drop for RocksDb {
     fn drop(&mut self) {
-        // SAFETY: the pointers come from `open`, and no transaction is left. If `open` failed, the pointers that it did
-        // not set are null.
+        // SAFETY: the pointers come from `new` and `open`, and each is freed once. No transaction is left, because a
+        // transaction borrows the store. If `open` failed, the pointers that it did not set are null.
         unsafe {
             if !self.column.is_null() {
                 c::rocksdb_column_family_handle_destroy(self.column);
@@ -64,7 +65,7 @@ fn checked<T>(call: impl FnOnce(*mut *mut c_char) -> T) -> Outcome<T> {
     told(error).map_or(Ok(answer), |text| Err(text.into()))
 }
 
-/// Returns the text of an error and frees it; `None` if there is no error.
+/// Returns the text of an error and frees it, or `None` for a null pointer.
 fn told(error: *mut c_char) -> Option<String> {
     if error.is_null() {
         return None;

@@ -29,7 +29,7 @@ opaque!(
 
 pub const NO_COMPRESSION: c_int = 0;
 
-// SAFETY: the declarations equal those of the header, including `const`. An error is null, or the caller frees it with
+// SAFETY: the declarations match those of the header, including `const`. An error is null, or the caller frees it with
 // `rocksdb_free`.
 unsafe extern "C" {
     pub fn rocksdb_options_create() -> *mut Options;

@@ -39,8 +39,8 @@ pub struct Counts {
     pub refused: u64,
     /// Tables that opened and reported a fault.
     pub noticed: u64,
-    /// Tables that opened and reported no fault: the damage hit bytes that are not used, or records of words, which
-    /// have no checksum.
+    /// Tables that opened and reported no fault, for example because the damage hit bytes that are not used, or records
+    /// of words, which have no checksum.
     pub unnoticed: u64,
     /// Damaged tables that salvage turned into an intact table.
     pub salvaged: u64,

@@ -111,8 +111,8 @@ impl Store for OwnBlocks {
             0 => link()?,
             old => self.allocator.free(storage, words, &shelf, ((old - 1) as u32, 0), link)?,
         }
-        // Another thread ends the claims and does not fence afterwards. The history fails if the end of a claim is not
-        // durable before the next change.
+        // Another thread ends the claims and does not fence afterwards. The announcement of the allocator's next change
+        // must make the ends durable (A3).
         let end = || {
             self.allocator.commit(storage, words, &[claim]);
             self.allocator.abandon(storage, words, &shelf, before)?;

@@ -18,8 +18,8 @@ pub(super) struct Expect {
     /// Set for a `clear` in flight: either every key has the last of its allowed values, or every key has an earlier
     /// one.
     pub(super) together: bool,
-    /// Whether the recovery report must show a clean shutdown. `None` while the table is being opened or closed: both
-    /// are allowed.
+    /// `true` if the recovery report must show a clean shutdown, `false` if it must not. `None` while the table is
+    /// being opened or closed: both are allowed.
     pub(super) closed: Option<bool>,
     /// The table may not exist yet.
     pub(super) may_be_missing: bool,

@@ -1,7 +1,7 @@
 //! Lets the Nth allocation of an index or of its link buckets fail, for every N: either that one only, or all later
-//! ones too. Meanwhile a table grows through several sizes, is cleared, shrunk, and captured by snapshots. Only an
-//! insert or a change of the whole table that needs the memory may fail. No record may be lost or duplicated, and once
-//! there is memory again the table must grow.
+//! ones too. Meanwhile a table is created, grows through several sizes, is cleared, shrunk, and captured by snapshots.
+//! Only a creation, an insert, a batch, a snapshot or a change of the whole table may fail. No record may be lost or
+//! duplicated, and once there is memory again the table must grow.
 
 use std::collections::BTreeSet;
 use std::ops::Range;

@@ -16,8 +16,8 @@ use crate::rng::Rng;
 const PAGE: usize = 4096;
 /// A file without table contents.
 const LOCK_FILE: &str = "lock";
-/// In a sampled image, one page in this many is in a random state. All other pages have the same choice: their first,
-/// second or third state.
+/// In a sampled image, one page or file name in this many, on average, is in a random state. For all others the number
+/// of the state is the same: the first, second or third state, or the last one if there are fewer.
 const ODD_ONE_IN: u64 = 3;
 
 type Page = [u8; PAGE];

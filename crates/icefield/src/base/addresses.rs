@@ -3,9 +3,9 @@
 //! A growing mapping maps only what it needs and is extended in place. Most of the addresses behind it are left free
 //! instead of being reserved. Each new mapping is placed at the start of a window, which is a range of free addresses,
 //! and the rest of the window is unmapped at once. A window has a terabyte while the process has few of them, and less
-//! as their number grows. The kernel places a mapping at the highest free addresses, so other mappings, including
-//! smaller windows, fill a window from its far end, and the addresses directly behind a mapping are used last. A
-//! mapping that cannot be moved to another address also reserves some of the addresses behind it.
+//! as their number grows. The kernel places a mapping at the highest free addresses where it fits, so other mappings,
+//! including smaller windows, fill a window from its far end, and the addresses directly behind a mapping are used
+//! last. A mapping that cannot be moved to another address also reserves some of the addresses behind it.
 //!
 //! Mapped memory counts against `RLIMIT_AS`; anonymous and private mappings also count against the kernel's limit of
 //! committed memory, if the kernel enforces one strictly. Free addresses count against no limit.

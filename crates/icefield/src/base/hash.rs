@@ -140,8 +140,8 @@ impl Hash {
         self.finish(multiply(low ^ k0, high ^ state))
     }
 
-    /// Absorbs an input of more than 16 bytes. Returns the state and, as the tail, the last 16 bytes, which may overlap
-    /// absorbed bytes.
+    /// Absorbs an input of more than 16 bytes, except its last 1 to 16 bytes. Returns the state and, as the tail, the
+    /// last 16 bytes, which may overlap absorbed bytes.
     fn absorb(&self, start: u64, bytes: &[u8]) -> (u64, [u64; 2]) {
         let mut rest = bytes;
         let mut state = start;

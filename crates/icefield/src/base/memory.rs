@@ -16,8 +16,9 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 /// Mappings of growing arrays begin and end at multiples of this, the largest base page size of any machine.
 const PAGE_BYTES: usize = 64 << 10;
-/// At creation, a growing array reserves its maximum size divided by `HELD_PART`, within the two bounds below. That
-/// suffices for a table of tens of gigabytes, and is little enough for a process with a limited address space.
+/// At creation, a growing array reserves addresses for its maximum size divided by `HELD_PART`, within the two bounds
+/// below. That suffices for a table of tens of gigabytes, and is little enough for a process with a limited address
+/// space.
 const HELD_PART: usize = 32;
 const LEAST_HELD: usize = 16 << 20;
 const MOST_HELD: usize = 1 << 30;

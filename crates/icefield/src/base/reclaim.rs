@@ -130,7 +130,7 @@ unsafe impl Send for Retired {}
 
 struct Tagged {
     /// The epoch that ended when the object entered the queue. Readers that announce a later epoch do not hold the
-    /// object.
+    /// object. [`NOWHERE`] for the rest of a large object, which no reader holds any more.
     tag: u64,
     retired: Retired,
 }
@@ -184,8 +184,9 @@ impl Reclaimer {
     }
 
     /// Like [`Reclaimer::pin`], for a few instructions inside a table. While the section exists, the thread may create
-    /// a guard of this reclaimer only if it already holds one; otherwise [`Reclaimer::pin`] panics. This is the
-    /// cheapest protection: about ten instructions, none of them locked.
+    /// a guard of this reclaimer only if it already holds one; otherwise [`Reclaimer::pin`] panics. A section inside a
+    /// guard or another section must be dropped before that one. This is the cheapest protection: about ten
+    /// instructions, none of them locked.
     #[inline(always)]
     pub(crate) fn enter(&self) -> Section<'_> {
         let slot = self.slots.mine();
@@ -246,7 +247,8 @@ impl Reclaimer {
         let mut things = slot.retired.borrow_mut();
         things.push(retired);
         if things.len() >= self.batch {
-            // Relaxed: this thread itself reads it when it leaves, and is pinned until then.
+            // Relaxed: this thread itself reads it when it leaves. Until then its own announcement holds back these
+            // objects.
             slot.presence.asked.store(true, Ordering::Relaxed);
         }
     }
@@ -336,7 +338,8 @@ impl Drop for Reclaimer {
     }
 }
 
-/// Protects all objects that the thread reaches while the guard lives: none is reclaimed before the guard is dropped.
+/// Protects all objects that the thread reaches while the guard lives: none is reclaimed before the guard is dropped or
+/// [renewed](Guard::renew).
 #[must_use = "nothing is protected once the guard is dropped"]
 pub struct Guard<'a> {
     reclaimer: &'a Reclaimer,
@@ -416,8 +419,8 @@ impl Guard<'_> {
     /// Runs `reclaim` after every thread that is pinned now has left, at the latest when the reclaimer is dropped.
     /// The resources that it frees must already be unreachable for threads that pin from now on.
     ///
-    /// Costs one allocation. `reclaim` runs on a thread that has just left: the last of the threads pinned now, or the
-    /// next thread that has retired a batch. It must neither panic nor wait.
+    /// Costs one allocation. `reclaim` runs on a thread that has just left or renewed its guard: usually the last of
+    /// the threads pinned now, or the next thread that has retired a batch. It must neither panic nor wait.
     #[inline]
     pub fn retire(&self, reclaim: impl FnOnce() + Send + 'static) {
         // SAFETY: a `'static` closure borrows nothing that the reclaimer could outlive.

@@ -75,7 +75,8 @@ pub fn number() -> usize {
 fn take_number() -> usize {
     let number = NUMBERS.lock().unwrap_or_else(PoisonError::into_inner).take();
     NUMBER.set(number);
-    // Fails in a thread that is being torn down; the number that such a thread takes is never returned.
+    // Fails if the thread is being torn down and has already dropped `END`. The number that it takes now is then never
+    // returned: one number is lost for each such thread.
     let _ = END.try_with(|_| ());
     number
 }

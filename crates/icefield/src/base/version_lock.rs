@@ -22,8 +22,8 @@
 //!   Acquire of the next writer.
 //! - E3. A Release fence follows the acquisition of the lock. Consider a reader that saw a word which a holder wrote
 //!   *without* `begin_change`, into a slot that had become free but that the reader still considered in use. The
-//!   fence makes the reader see the version under which the slot became free, so it fails. Without the fence, the
-//!   holder has seen that version, but a reader that sees the holder's word might not see it.
+//!   fence makes the reader see the version under which the slot became free, so it fails. The holder has seen that
+//!   version; without the fence, a reader that sees the holder's word might not see it.
 //!
 //! # Progress
 //!

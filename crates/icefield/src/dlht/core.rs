@@ -45,7 +45,8 @@ impl<M: Threading> Core<M> {
         })
     }
 
-    /// Returns a guard. No index that is reached from [`Core::current`] is freed before the guard is dropped.
+    /// Returns a guard. An index that is reached from [`Core::current`] while the guard lives is not freed before the
+    /// guard is dropped.
     #[inline(always)]
     pub(super) fn pin(&self) -> M::Guard<'_> {
         M::pin(&self.reclaimer)
@@ -232,7 +233,7 @@ impl<M: Threading> Core<M> {
     /// the transfer.
     fn follow<'g>(&self, index: &'g Index) -> Result<&'g Index> {
         let next = index.next().ok_or(Error::Full)?;
-        // An error concerns only bins that this request does not need, so it is ignored.
+        // An error concerns other bins than the one of this request, which has already moved. It is ignored.
         let _ = self.help(index, HELP_WHEN_MOVED);
         let mut rounds = 0;
         // Acquire (E3): pairs with `advance`.

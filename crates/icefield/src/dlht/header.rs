@@ -96,31 +96,34 @@ impl Header {
         Self((cleared | (state as u64) << (2 * slot)).wrapping_add(ONE_VERSION))
     }
 
-    /// Changes the bin's state from `NoTransfer` to `Claimed`, and increments the version.
+    /// Returns the header after the change from `NoTransfer` to `Claimed`, with the next version.
     #[inline(always)]
     pub(super) fn claimed(self) -> Self {
         Self((self.0 | CLAIMED).wrapping_add(ONE_VERSION))
     }
 
-    /// Changes the bin's state from `Claimed` to `NoTransfer`. The version stays, because the claim has changed it.
+    /// Returns the header after the change from `Claimed` to `NoTransfer`. The version stays, because the claim has
+    /// changed it.
     #[inline(always)]
     pub(super) fn released(self) -> Self {
         Self(self.0 & !CLAIMED)
     }
 
-    /// Changes the bin's state from `NoTransfer` to `InTransfer`. The version stays, so that current readers succeed.
+    /// Returns the header after the change from `NoTransfer` to `InTransfer`. The version stays, so that readers in
+    /// progress succeed.
     #[inline(always)]
     pub(super) fn in_transfer(self) -> Self {
         Self(self.0 | TRANSFER)
     }
 
-    /// Changes the bin's state from `InTransfer` to `DoneTransfer`.
+    /// Returns the header after the change from `InTransfer` to `DoneTransfer`.
     #[inline(always)]
     pub(super) fn done(self) -> Self {
         Self(self.0 | TRANSFER | CLAIMED)
     }
 
-    /// Changes the bin's state from `InTransfer` back to `NoTransfer`, when memory for the next index runs out.
+    /// Returns the header after the change from `InTransfer` back to `NoTransfer`, with the next version. Used when
+    /// memory for the next index runs out.
     #[inline(always)]
     pub(super) fn taken_back(self) -> Self {
         Self((self.0 & !(TRANSFER | CLAIMED)).wrapping_add(ONE_VERSION))

@@ -52,7 +52,7 @@ pub struct Index {
     pub(super) transfer: Transfer,
 }
 
-/// The progress of the transfer. It has separate lines, apart from the fields that every request reads.
+/// The progress of the transfer. It lies on other lines than the fields that every request reads.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct Transfer {

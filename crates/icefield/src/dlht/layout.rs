@@ -97,7 +97,7 @@ pub(super) struct Pool {
     counts: Counts,
 }
 
-/// Words that inserts change. They have separate lines, apart from the fields that every request reads.
+/// Words that inserts change. They lie on other lines than the fields that every request reads.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Counts {

@@ -190,7 +190,7 @@ impl Drop for LocalGuard<'_> {
 impl Exchange for Local {
     #[inline(always)]
     fn exchange(word: &AtomicU64, old: u64, new: u64) -> bool {
-        // Relaxed: there is no other thread.
+        // Relaxed: only one thread at a time uses the table.
         let same = word.load(Ordering::Relaxed) == old;
         if same {
             word.store(new, Ordering::Relaxed);

@@ -82,7 +82,7 @@ impl<K: Word, V: Word, M: Threading> DlhtOptions<K, V, M> {
         self
     }
 
-    /// Forbids inserts from growing the table: an insert that finds no room is refused with [`Error::Full`].
+    /// Prevents inserts from growing the table: an insert that finds no room is refused with [`Error::Full`].
     ///
     /// ```
     /// use icefield::{Dlht, Error, Table};

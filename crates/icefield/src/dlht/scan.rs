@@ -43,8 +43,8 @@ impl<M: Threading> Core<M> {
                 Err(Rehashed) => {
                     records.truncate(first);
                     if self.finish(index).is_err() {
-                        // Memory is missing to move the remaining records, so they are in two indexes with different
-                        // orders.
+                        // Memory for moving the remaining records is missing, so the records of the table are spread
+                        // over indexes with different orders.
                         self.scan_between(index, place, generation, records);
                         return Ok(None);
                     }

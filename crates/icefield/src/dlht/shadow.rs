@@ -163,8 +163,8 @@ impl<'a, K: Word, V: Word, M: Threading> Shadows<'a, K, V, M> {
         self.len() == 0
     }
 
-    /// Makes the records that are held now visible, one after the other in the order of their inserts: other threads
-    /// may see the first record before the last. Never needs room: the slots are already reserved.
+    /// Publishes all records that are held now, one after the other in the order of their inserts: other threads may
+    /// see the first record before the last. Never needs room: the slots are already reserved.
     ///
     /// ```
     /// use icefield::{OnFailure, Op};

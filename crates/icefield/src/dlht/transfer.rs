@@ -137,7 +137,7 @@ impl<M: Threading> Core<M> {
         while !index.is_left() {
             let done = self.help(index, CHUNK);
             if let Err(error) = done {
-                // A `clear` cannot be undone, because the bins that it has frozen stay frozen. So the loop goes on
+                // A `clear` cannot be undone, because the bins that it has frozen stay frozen. So the loop repeats
                 // until there is memory. A `clear` copies only shadow inserts, which need less memory than all records.
                 match index.next() {
                     Some(next) if next.entry != Entry::Clear => {

@@ -64,8 +64,8 @@ impl Mending {
         }
     }
 
-    /// Extends a file of blocks with zeros to the length that its allocator has handed out, if that is known. Clears
-    /// the allocator's other words.
+    /// Extends a file of blocks with zeros so that it has all blocks that its allocator has handed out, unless their
+    /// number is impossible. Clears the allocator's other words.
     pub(crate) fn lengthen_pool(
         &self,
         storage: &impl Medium,

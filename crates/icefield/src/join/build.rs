@@ -89,8 +89,8 @@ impl Places {
 }
 
 impl<M: Medium> Site<'_, M> {
-    /// Builds a generation of all pairs of `source`. What was written last is durable only after the caller's next
-    /// fence (P3), which must come before the root words name the generation.
+    /// Builds a generation of all pairs of `source`. The last writes are durable only after the caller's next fence
+    /// (P3). Except in a new index, this fence must come before the root words name the generation.
     pub(super) fn build(&self, source: &dyn JoinSource) -> Result<Root> {
         let mut places = self.count(source)?;
         let records = places.total();
@@ -263,7 +263,8 @@ impl<'a, M: Medium> Scatter<'a, M> {
         Ok(())
     }
 
-    /// Writes the buffered rest of the part. Returns an error unless both readings had the same number of records.
+    /// Writes the buffered rest of the part. Returns an error unless both readings had the same number of records in
+    /// each share.
     fn end(&mut self) -> Result<()> {
         for share in 0..self.fill.len() {
             if self.fill[share] > 0 {
@@ -357,7 +358,7 @@ impl Settler {
 
     /// Moves each record to its bucket, cycle by cycle. A cycle first takes a record from place `home` into `hand`. It
     /// then swaps the record in `hand` with the one at the next place of its bucket, and repeats this until the record
-    /// in `hand` belongs to the bucket of `home`, where the cycle stores it.
+    /// in `hand` belongs to the bucket of `home`. This record is stored at `home`.
     fn permute<M: Medium>(
         &mut self,
         site: &Site<'_, M>,

@@ -167,7 +167,7 @@ impl<M: Medium> Writer<'_, '_, M> {
         site.storage.try_fence()
     }
 
-    /// Writes and persists the gathered records: only whole blocks, or all records if `last` is `true`.
+    /// Writes and persists the gathered records up to the last block boundary, or all of them if `last` is `true`.
     fn flush(&mut self, written: &mut u64, end: u64, last: bool) -> Result<()> {
         let start = *written * RECORD_BYTES;
         let all = start + self.out.len() as u64;

@@ -148,7 +148,7 @@ fn check_bucket<M: Medium>(
     Ok(())
 }
 
-/// I5: the delta log has no gap, only zeros follow it, and the number of pairs in the index is the counted one.
+/// I5: the delta log has no gap, only zeros follow it, and the index has the number of pairs that it reports.
 fn check_delta<M: Medium>(
     view: &View<M>,
     writes: bool,

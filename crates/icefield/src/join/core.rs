@@ -287,7 +287,7 @@ impl<M: Medium> Core<M> {
         })
     }
 
-    /// Makes the generation that the root words name now visible to probes, and removes the old one.
+    /// Makes the generation that the root words now name visible to probes, and removes the old one.
     fn go_on(&self, writer: &mut Writer<M>, next: Next<M>) {
         let Next { view, log } = next;
         self.show(&view);
@@ -298,7 +298,7 @@ impl<M: Medium> Core<M> {
         writer.clearing = Clearing::begin(old, old_log, self.threads());
     }
 
-    /// Returns an error if a sync has failed. Every change is durable when its call returns, so nothing else remains.
+    /// Returns an error if a sync has failed. Every change was already durable when its call returned.
     pub(super) fn sync(&self) -> Result<()> {
         let view = self.view();
         view.frame.storage.try_fence()?;

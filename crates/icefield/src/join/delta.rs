@@ -2,8 +2,8 @@
 //!
 //! An entry adds a pair, hides one pair of the base, or hides all pairs of a key in the base. A key's pairs are those
 //! of the base that no entry hides, and those that entries add. An entry becomes dead, that is, loses its effect, when
-//! the pair that it added is removed, or when all pairs of its key are removed. The order of a key's entries therefore
-//! does not matter. Entries of keys with equal hash bits form a chain.
+//! the pair that it added is removed, or when one change removes all pairs of its key. The order of a key's entries
+//! therefore does not matter. Entries of keys with equal hash bits form a chain.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
@@ -92,8 +92,8 @@ pub(super) struct KeyDelta {
 }
 
 impl KeyDelta {
-    /// Returns whether a pair of the base is visible. Must be called once for each of the key's pairs: every call that
-    /// returns `false` for a hidden payload uses up one of the entries that hide it.
+    /// Returns whether a pair of the base is visible. Must be called at most once for each of the key's pairs in the
+    /// base: a call that finds the payload in `hidden` decrements its count.
     pub(super) fn shows(&mut self, payload: u64) -> bool {
         if self.hides_all.is_some() {
             return false;

@@ -272,7 +272,7 @@ where
     }
 
     /// Removes all pairs of a key, as [`JoinIndex::remove`] does. If another key has the same hash, each pair is
-    /// removed by a log record of its own; after a crash during the call, some of the pairs may still be present.
+    /// removed by a separate log record; after a crash during the call, some of the pairs may still be present.
     ///
     /// # Errors
     /// As [`JoinIndex::insert`].

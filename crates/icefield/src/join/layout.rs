@@ -63,7 +63,8 @@ unsafe impl Overlay for Record {}
 
 impl Record {
     pub(super) fn load(&self, storage: &impl Medium) -> [u64; 2] {
-        // Relaxed: the store of the record happens before the load, by E1 or by the end of the build's threads.
+        // Relaxed: the record was complete before this thread could learn of it: by E1, by the end of the build's
+        // threads, or because the root words that this thread has read name only complete generations.
         [self.0[0].load(storage, Relaxed), self.0[1].load(storage, Relaxed)]
     }
 
@@ -191,7 +192,8 @@ impl Sealed {
     }
 
     /// Writes and flushes the header of a file. The other blocks must be durable, or flushed by this thread. This
-    /// thread's next fence (P3) then makes the whole file durable; it must come before the root words name the file.
+    /// thread's next fence (P3) then makes the whole file durable. Except in a new index, this fence must come before
+    /// the root words name the file.
     pub(super) fn write(&self, storage: &impl Medium, region: &Region, sums: &Hash) -> Result<()> {
         let header = region.at::<Header>(0).ok_or_else(|| short(storage, region))?;
         let [magic, generation, first, second, records, groups, wide, sums_sum] = self.words();

@@ -7,7 +7,7 @@ use crate::base::group::Isa;
 use crate::storage::cell::Overlay;
 use crate::storage::{Cell64, Medium};
 
-/// A line of eight durable words. Vector instructions search all of them at once.
+/// A line of eight durable words, which vector instructions can search all at once.
 #[repr(C, align(64))]
 pub(super) struct Line([Cell64; 8]);
 

@@ -90,6 +90,7 @@ struct Pairs<'a, M> {
 
 /// The result of merging one group.
 pub(super) struct GroupOut {
+    /// The bounds of the group's buckets, counted from the group's first record.
     pub(super) bounds: [u64; WIDE_WORDS],
     /// The range of the group's records in the old base.
     pub(super) old: Range<u64>,

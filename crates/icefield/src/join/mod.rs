@@ -20,8 +20,8 @@
 //! - §4.1 build, Algorithm 1 (`build`): the first pass counts shares of the hash range, not buckets, so that no thread
 //!   needs its own counters for all buckets, and no counter is atomic. The second pass scatters pairs to shares, which
 //!   are then sorted into buckets one by one in a cache. Each thread persists the records of a share when it has
-//!   completed the share. The area of records begins at a block; buckets are packed back to back. There are no validity
-//!   bits: a generation is either sealed or not.
+//!   completed the share. The area of records begins at a block; buckets are packed back to back. Records have no
+//!   validity bits: a generation is either sealed or not.
 //! - §4.2 probe, Algorithms 2 and 3 (`probe`): a probe reads the base *and* the delta store, because both may contain
 //!   pairs of a key. It finds all pairs (M:N), with payloads. SIMD compares two lines at a time, in which keys
 //!   alternate with payloads. Keys that pass the filter are queued without a branch. The filter is bypassed while most
@@ -58,7 +58,8 @@
 //! - I3 Buckets are contiguous, from the first record to the last.
 //! - I4 A record is in the group and bucket of its key's hash, and the key passes the group's filter.
 //! - I5 The delta log has no gap, and zeros follow it; the number of pairs is the number that the index reports.
-//! - I6 Once a generation is sealed, its base is never written again; its log is only appended to.
+//! - I6 Once a generation is sealed, its base is never written again. Its log is written only after its last record:
+//!   records are appended, and the next writer clears the words that a crash has left there.
 //!
 //! # 5. Operations
 //!
@@ -91,11 +92,12 @@
 //! The checksum of a log record covers the generation and the record's number, so a record of another log is not
 //! mistaken for one of this log. The record also stores how many earlier records the same fence persisted, so a gap
 //! that a crash cannot have left is reported as damage. The watermark is stored, but not flushed, when records are
-//! durable: if fewer records than it counts are found, the last ones are damaged. After a power cut it may be too low,
-//! so damage of the last records looks like the effect of the crash. The superblock's word for a clean close also
-//! contains the number of records; if that word is damaged, nonzero words after the log are reported as damage. The
-//! files of the previous generation are removed after P4, at the latest by the next writer. Recovery can be repeated:
-//! it publishes both copies of the root words again, clears the words after the log, and removes files.
+//! durable: if fewer records than it counts are found, the last ones are damaged. After a power cut it may be too low;
+//! damage of the last records then looks like the effect of the power cut. The superblock's word for a clean close also
+//! contains the number of records, for the same check. If that word is damaged, nonzero words after the log are
+//! reported as damage. The files of the previous generation are removed after P4, at the latest by the next writer.
+//! Recovery can be repeated: it publishes both copies of the root words again unless they are equal, clears the words
+//! after the log, and removes files.
 //!
 //! # 8. Progress
 //!

@@ -125,8 +125,8 @@ impl<K> Default for JoinOptions<K> {
 }
 
 impl<K: Word> JoinOptions<K> {
-    /// Sets which failures the index survives; see [`Durability`]. With `Disk`, a build syncs twice for each share of
-    /// the pairs that a thread has completed.
+    /// Sets which failures the index survives; see [`Durability`]. With `Disk`, a build syncs twice for each of the
+    /// shares, at most 2048, into which it divides the pairs.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
@@ -480,7 +480,7 @@ impl<K: Word> JoinOptions<K> {
         let (uuid, limit, threads) = (identity.uuid, *limit, self.thread_count());
         let site = Site { storage, hash, sums, uuid, generation: 1, bits, threads, limit };
         let root: Root = site.build(source)?;
-        // The first fence of `publish` serves as P3 and P4. A crash between the two would be harmless, because the
+        // The first fence of `publish` serves as both P3 and P4. Their order does not matter here, because the
         // directory is not an index before P0.
         root.publish(storage, table, sums)?;
         let view = Arc::new(View::fresh(&frame, root)?);

@@ -88,8 +88,8 @@ impl FilterBits {
         records.div_ceil(self.group_records()).max(1)
     }
 
-    /// Returns whether `groups` groups still suit `records` records: there are not so few that the filters are too
-    /// full, and not so many that lines waste space.
+    /// Returns whether `groups` groups still suit `records` records. With too few groups, filters would be too full;
+    /// with too many, lines would waste space.
     pub(super) fn serves(self, groups: u64, records: u64) -> bool {
         let planned = self.groups(records);
         let too_few = planned * GROWN.1 > groups * GROWN.0;

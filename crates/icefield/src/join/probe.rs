@@ -491,8 +491,8 @@ where
         }
     }
 
-    /// Locates the buckets of eight passed keys if so many are pending. Compares the oldest waiting keys if enough
-    /// wait.
+    /// Locates the buckets of eight passed keys if at least eight are pending. Compares the oldest waiting keys if
+    /// enough wait.
     #[inline(always)]
     fn go_on(&mut self) {
         if FILTER && self.count / OPENED > self.begun {

@@ -411,7 +411,7 @@ impl Io {
     /// The range is page-aligned, belongs to the caller, and nothing in it is in use.
     pub(crate) unsafe fn unmap(&self, base: NonNull<u8>, bytes: usize) {
         self.enter_undo("unmap");
-        // SAFETY: the caller's contract. If the call fails, the address space stays taken.
+        // SAFETY: the caller's contract. An error is ignored: the range then stays mapped, and its addresses taken.
         let _ = unsafe { rustix::mm::munmap(base.as_ptr().cast(), bytes) };
     }
 

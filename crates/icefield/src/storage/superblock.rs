@@ -18,7 +18,7 @@
 //!
 //! # Crashes
 //!
-//! - P1: both copies except their magics are durable. A crash before P1 leaves no magic, so there is no table.
+//! - P1: both copies except their magics are durable. A crash before P1 leaves neither a magic nor a table.
 //! - P2, commit point of creation: the magics are durable. A crash between P1 and P2 leaves none, one or both; each
 //!   copy is valid on its own.
 //! - P3: a session's first persist stores `clean = 0` and the next generation. The two words may become durable in
@@ -322,7 +322,7 @@ pub fn begin_session(storage: &impl Medium, region: &Region) -> Result<SessionSt
     // Release: on persistent memory the new generation survives only with the removal of the seal, which is in the same
     // line.
     session.generation.store(storage, generation, Ordering::Release);
-    // P3: both words are durable before the first other change of the session.
+    // P3: both words are durable before the session changes anything except damaged copies of the identity.
     storage.try_persist(session)?;
     sound(storage)?;
     Ok(SessionStart { generation, was_clean, records, mended: false })

@@ -49,8 +49,8 @@ where
 /// The operations, as documented for [`Table`] and [`Durable`]. Each is durable when it returns, unless the
 /// table was opened with a relaxed [`SyncMode`](crate::SyncMode).
 impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V, D, M> {
-    /// Returns the value of `key`. Takes no lock. Writes nothing, except that the first access to a Dash segment in a
-    /// session may recover the segment.
+    /// Returns the value of `key`. Takes no lock and writes nothing, except that the first access to a Dash segment in
+    /// a session may recover the segment.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if a file is damaged.
@@ -66,8 +66,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
 
     /// Calls `f` with the value of `key` and returns the result, or `None` if the key is absent. No lock is held while
     /// `f` runs, so `f` may call the table. If the value is stored by reference, Dash and IcebergHT pass a copy of it
-    /// (on the stack if it is short), so a slow `f` delays no reclamation. Plush passes the stored bytes in place, and
-    /// does not reuse their chunk before `f` returns.
+    /// (on the stack if it is short), so a slow `f` delays no reclamation. Plush passes the stored bytes in place.
+    /// While `f` runs, it reuses neither their chunk nor any chunk that is freed meanwhile.
     ///
     /// # Errors
     /// As [`get`](Self::get).

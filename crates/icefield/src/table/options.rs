@@ -89,7 +89,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design> TableOptions<K, V, D> {
 
     /// Sets the medium, which determines what the table survives; [`Durability::Auto`] by default. Dash and IcebergHT
     /// refuse [`Durability::Disk`], because they need the order of stores within a cache line. On disks, Plush syncs
-    /// once per call, or once per 512 records of a batch; see [`Plush::sync`](crate::Plush::sync).
+    /// once per call, or once for up to 512 records of a batch; see [`Plush::sync`](crate::Plush::sync).
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.common.durability = durability;

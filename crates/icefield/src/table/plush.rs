@@ -81,7 +81,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> DurableTable<K, V, PlushHt, 
     /// Returns a future that resolves when all writes that were acknowledged before this call are durable, in any
     /// [`SyncMode`](crate::SyncMode). This is the form of [`sync`](Self::sync) for callers that must not block. It
     /// requests a sync, which a background thread of the table runs and which callers share. Unlike `sync`, it does not
-    /// cover records that were put without a log: these need a [`checkpoint`](Self::checkpoint).
+    /// cover records that were put without a log: these need a `sync` or a [`checkpoint`](Self::checkpoint).
     ///
     /// See [`Committed`] for an example.
     ///
@@ -181,7 +181,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> TableOptions<K, V, PlushHt> {
     /// eighth to a quarter of the capacity, or half of that if its recovery logs would otherwise take more than 64 MiB.
     /// A record of words takes 17 bytes. Filters use the rest of the limit. On disks the root holds the whole capacity,
     /// provided that its recovery logs, which are written at creation, take at most 64 MiB. Until such a root is full,
-    /// each `put`, or each 512 records of a batch, costs one sync.
+    /// a `put` costs one sync, and so do up to 512 records of a batch.
     ///
     /// ```
     /// let table = icefield::Plush::<u64, u64>::options().dram_limit(1 << 20).in_memory()?;

@@ -208,7 +208,8 @@ impl Types {
 pub struct Kind {
     pub(crate) name: &'static str,
     pub(crate) form: Form,
-    /// Checks whether stored bytes are a value of the type; `None` if all byte strings of the type's width are.
+    /// Checks whether a stored word or stored bytes are a value of the type; `None` if every word, or every byte string
+    /// of the type's width, is one.
     is_valid: Option<fn(&Raw<'_>) -> bool>,
 }
 

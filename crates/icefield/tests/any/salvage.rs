@@ -174,7 +174,8 @@ fn as_much_is_lost_as_check_finds() {
 /// Returns the minimum number of the 18,000 records that salvage finds if a file is missing or lacks its last page.
 fn least(design: &str, file: &str, is_gone: bool) -> u64 {
     match (design, file, is_gone) {
-        // These files only help to find the slots, and salvage can find the slots without them.
+        // Directories and headers only help to find the slots, and salvage can find the slots without them. In these
+        // tables, `chains.ice` contains no record.
         (
             "dash-eh" | "dash-lh",
             "directory-0.ice" | "directory-1.ice" | "chains.ice" | "headers.ice",

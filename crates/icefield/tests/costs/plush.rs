@@ -135,7 +135,7 @@ fn media_writes_of_a_plush_follow_its_moves() {
     }
 }
 
-/// A table with the right capacity keeps all its records in level 1, whose filters are in DRAM.
+/// A table with the right capacity has only one level below its root, and the filters of that level are in DRAM.
 #[test]
 fn reads_of_a_plush_that_was_made_for_its_records_are_short() {
     let sim = counting();

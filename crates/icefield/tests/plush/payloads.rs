@@ -102,8 +102,9 @@ fn a_crash_leaves_long_keys_whole() -> Check {
 }
 
 /// Payloads move while the records of their root entry migrate to several entries below, one after the other. A record
-/// has also migrated if no copy of it remains in the entry below. Recovery once counted such records as records of the
-/// root entry, which then had more than fit into it.
+/// whose old payload was freed is not copied to the entry below, but that entry must store the epoch all the same, so
+/// that the record counts as migrated. Recovery once counted such records as records of the root entry, which then had
+/// more than fit into it.
 #[test]
 fn a_crash_counts_departed_records_whose_payloads_moved() -> Check {
     const SHAPE: Shape =

@@ -112,8 +112,8 @@ fn random_seeds_differ() {
     assert_ne!(random_seed(), random_seed());
 }
 
-/// Flips each of the 64 input bits of `inputs` words, and checks that each output bit flips in about half of the words.
-/// `flip` returns the difference of the two hashes.
+/// Checks for each of 64 input bits (of the word or of the seed) that flipping it flips each output bit for about half
+/// of `inputs` words. `flip` returns the difference of the hashes before and after one input bit is flipped.
 fn check_avalanche(name: &str, inputs: usize, flip: impl Fn(u64, u32) -> u64) {
     // Six standard deviations: the inputs are fixed, so this never fails by chance.
     let tolerance = 6.0 * 0.5 / (inputs as f64).sqrt();

@@ -70,7 +70,7 @@ pub(super) unsafe fn free<T>(allocator: &impl Allocator, thing: NonNull<T>) {
 /// # Safety
 /// As for [`free`], except that threads pinned now may still use `thing`. It must be unreachable for threads that pin
 /// from now on, and must be retired once. Dropping it must be sound on any thread and at any time until the reclaimer
-/// is dropped.
+/// has been dropped.
 #[inline]
 pub(super) unsafe fn retire<T, A: RecordAllocator>(
     guard: &Guard<'_>,
@@ -92,7 +92,7 @@ pub(super) unsafe fn retire<T, A: RecordAllocator>(
 #[repr(transparent)]
 struct Sent<T>(#[allow(dead_code, reason = "only to be dropped")] T);
 
-// SAFETY: the value may be dropped on another thread, by the contract of `retire`.
+// SAFETY: the value is only dropped, which may happen on any thread by the contract of `retire`.
 unsafe impl<T> Send for Sent<T> {}
 
 /// A retired object, and the allocator from which it was allocated.

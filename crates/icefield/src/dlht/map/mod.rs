@@ -3,7 +3,7 @@
 //! The index is a table of words from hashes to records ([`record`]), so it has the properties of such a table: a get
 //! accesses a bin and the record, reads never wait, and resizes block no operation. The paper keeps a key's size and
 //! namespace in the upper bits of the pointer, to avoid reading records of other keys. Here the slot's key word is the
-//! whole hash, which avoids more of these reads and leaves all bits of the pointer to the address.
+//! whole hash, which avoids more of these reads and leaves the upper bits of the pointer to the address.
 //!
 //! Records are allocated from the map's allocator ([`memory`]) and freed to it, even if another thread reclaims them
 //! later: an object that waits for reclamation carries a clone of the allocator, and all objects have been reclaimed

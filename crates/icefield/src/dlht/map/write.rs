@@ -387,8 +387,8 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
         }
     }
 
-    /// Passes the value to `f` and executes its decision. If the value has changed meanwhile, calls `f` again. Only the
-    /// caller's guard is held while `f` runs.
+    /// Passes the value to `f`, and executes its decision if the value has not changed meanwhile; otherwise calls `f`
+    /// again. Only the caller's guard is held while `f` runs.
     pub(super) fn compute_one<'g>(
         &self,
         namespace: u16,
@@ -465,7 +465,8 @@ fn shorter<'g>(guard: &'g Guard<'_>) -> &'g Guard<'g> {
 impl<K, V, S, A: RecordAllocator> Drop for DlhtMap<K, V, S, A> {
     fn drop(&mut self) {
         let mut words = Vec::new();
-        // No other thread uses the map, so the scan does not fail. It also finds the records of an unfinished transfer.
+        // The scan does not fail, and it also finds the records of an unfinished transfer. It finds each record once,
+        // because no other thread uses the map.
         let mut next = Some(0);
         while let Some(cursor) = next {
             next = self.core.scan(cursor, usize::MAX, &mut words).ok().flatten();

@@ -46,8 +46,8 @@ impl Arrays {
 
     /// Returns the array of a segment, and the segment's index in it.
     pub(super) fn array_of(self, index: u64) -> (u64, u64) {
-        // A unit is as many segments as the first array has. If units are counted from one stride before the first
-        // array, the arrays of each size begin at a power of two.
+        // A unit has the size of the first array. If units are counted from one stride before the first array, the
+        // arrays of each size begin at a power of two.
         let unit = (index >> self.first_bits) + (1 << self.stride_bits);
         let doublings = unit.ilog2() - self.stride_bits;
         let array = (u64::from(doublings) << self.stride_bits) + (unit >> doublings)

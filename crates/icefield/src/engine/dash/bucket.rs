@@ -95,7 +95,8 @@ impl Bucket {
     #[inline]
     pub(super) fn set_fingerprint(&self, storage: &impl Medium, slot: usize, hash: u64) {
         let (word, shift) = (&self.fingerprints[slot / 8], slot % 8 * 8);
-        // Relaxed loads: only the holder of the lock stores here.
+        // Relaxed load: only the holder of the lock stores here. Release store (E2): on the medium, it precedes the
+        // store of the metadata word, which is in the same line.
         let others = word.load(storage, Relaxed) & !(0xFF << shift);
         word.store(storage, others | u64::from(fingerprint(hash)) << shift, Release);
     }

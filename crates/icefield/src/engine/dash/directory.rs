@@ -67,7 +67,7 @@ pub trait Directory: Sized + Send + Sync + 'static {
     /// holds no lock of a segment.
     ///
     /// # Errors
-    /// As [`Directory::locate`]; also if there is no space for a split.
+    /// As [`Directory::locate`]; also if the space for a split is lacking.
     #[inline]
     fn ready<T: Kinds>(&self, core: &Core<T>, hash: u64) -> Result<Located> {
         for _ in 0..PATIENCE {

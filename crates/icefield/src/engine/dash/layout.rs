@@ -48,8 +48,8 @@ pub(super) struct Header {
     pub(super) link: Cell64,
     /// The hash prefix that the segment covers, left-aligned. Never changes while the segment is live.
     pub(super) pattern: Cell64,
-    /// One more than the number of the first block (in `chains.ice`) of the chain of further stash buckets; 0 if there
-    /// is no chain.
+    /// One more than the number of the first block (in `chains.ice`) of the chain of further stash buckets; 0 if the
+    /// segment has none.
     pub(super) chain: Cell64,
     /// Linear hashing: one more than the generation in which the segment was last made. If that generation is not the
     /// present one, the segment's chain is ignored. Extendible hashing: 0.

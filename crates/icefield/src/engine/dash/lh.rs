@@ -3,8 +3,9 @@
 //! The root word (`extent`) holds the number of segments. An expansion only makes sure that the array of the new
 //! segment exists, and stores the root word. The split is due from then on: the first thread that needs the new segment
 //! performs it, with the segment that has covered those hashes so far as the source. Until then the source segment
-//! holds the records of both segments, and threads that need only its own half use it unsplit. Several splits of a
-//! segment may be due, at most one for each depth; the depth in the segment's link word determines which ones are.
+//! holds the records of both segments, and threads whose hash stays in the source use it without a split. Several
+//! splits of a segment may be due, at most one for each depth; the depth in the segment's link word determines which
+//! ones are.
 //!
 //! Segments are not allocated: each number has a place in the file (`arrays`). The contents of a segment are ignored if
 //! the root word does not count it, or if its source has not been split.

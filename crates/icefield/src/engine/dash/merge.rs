@@ -23,8 +23,8 @@ use crate::storage::Medium;
 pub(super) const MERGED_PERCENT: u64 = 50;
 /// Maximum load of a segment after a merge by `shrink_to_fit`.
 pub(super) const FITTED_PERCENT: u64 = 85;
-/// A removal checks whether its segment can be merged only if the load of the key's two buckets is below this
-/// percentage. Only one home bucket in `LOOK_ONE_IN` (a power of two) is examined at all.
+/// A removal tries to merge its segment if two conditions hold: the load of the key's two buckets is below
+/// `SPARSE_PERCENT`, and the home bucket is one of every `LOOK_ONE_IN` (a power of two).
 const SPARSE_PERCENT: u64 = 25;
 const LOOK_ONE_IN: usize = 16;
 

@@ -32,7 +32,7 @@ impl<T: Kinds> Core<T> {
             self.counts.displacements.add(moves.len() as i64);
         }
         self.bring_home(segment)?;
-        // P11: the originals that `bring_home` removed are durably gone.
+        // P11: the removals by `bring_home` are durable before chained buckets are freed and slots used again.
         self.storage.fence();
         self.drop_empty_chain(segment)?;
         self.rebuild_overflow(segment)
@@ -71,9 +71,9 @@ impl<T: Kinds> Core<T> {
     }
 
     /// Plans displacements that make room in bucket `from`: each moves a record to the next bucket (`onwards`) or the
-    /// previous one, until a bucket on the way has a free slot. Returns `false` if [`MAX_MOVES`] moves do not suffice.
-    /// `taken` has the slots of each bucket that will be in use; `left` has the slots whose records are already planned
-    /// to move.
+    /// previous one, until a bucket on the way has a free slot. Returns `false` if it finds no such way of at most
+    /// [`MAX_MOVES`] moves. `taken` has the slots of each bucket that will be in use; `left` has the slots whose
+    /// records are already planned to move.
     fn plan_way<'a>(
         &self,
         segment: Segment<'a>,

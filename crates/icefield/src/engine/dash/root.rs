@@ -23,7 +23,8 @@ pub struct Base {
     /// A copy of the durable root word, never ahead of it.
     mirror: AtomicU64,
     regions: [Region; 2],
-    /// Held shared by splits, merges and expansions, exclusively by `clear`, `backup` and halvings of the directory.
+    /// Held shared by splits, merges and expansions, exclusively by `clear`, `backup` and halvings of the directory. A
+    /// thread that performs a due split (linear hashing) need not hold it.
     structure: RwLock<()>,
     /// The number of segments requested in this session; automatic shrinking stops at this number.
     floor: AtomicU64,

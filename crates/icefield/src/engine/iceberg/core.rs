@@ -28,7 +28,7 @@ pub(crate) struct Core<R, M> {
     pub(super) overflow: Overflow,
     /// [`Shape`]: a copy of the durable shape, never ahead of it.
     pub(super) shape: AtomicU64,
-    /// Steps (doubling, halving, `clear`) exclude writers and one another.
+    /// Steps (doubling, halving, `clear`, `backup`) exclude writers and one another.
     pub(super) exclusion: Exclusion,
     pub(super) moves: Moves,
     /// Maximum depth that the address space allows.
@@ -149,8 +149,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         self.records.pin()
     }
 
-    /// Finds a key under its lock, which is in `line`. During a doubling, the caller has made sure that the key's
-    /// buckets are MOVED.
+    /// Finds a key under its lock, which is in `line`. During a doubling, the result is only a guess unless the caller
+    /// has made sure that the key's buckets are MOVED.
     #[inline(always)]
     pub(super) fn find_locked(
         &self,

@@ -162,7 +162,7 @@ impl BackWord<'_> {
         loop {
             let slot = (0..slots).find(|&slot| byte_of(word, slot) == EMPTY)?;
             let claimed = word | u64::from(RESERVED) << (8 * slot);
-            // AcqRel: the removal that emptied the slot is durable.
+            // AcqRel: the Acquire pairs with the Release in `change`, so the removal that emptied the slot is durable.
             match self.0.compare_exchange_weak(word, claimed, AcqRel, Relaxed) {
                 Ok(_) => return Some(slot),
                 Err(now) => word = now,

@@ -11,7 +11,7 @@ use crate::engine::slots::{EpochGuard, PreparedRecord};
 use crate::storage::Medium;
 use crate::types::RecordForm;
 
-/// Keeps the thread inside the gate until it is dropped: no step begins meanwhile, although a doubling may end.
+/// A guard that keeps its thread inside the gate: no step begins meanwhile, although a doubling may end.
 pub(super) struct Inside<'a> {
     pub(super) shape: Shape,
     _pass: Pass<'a>,

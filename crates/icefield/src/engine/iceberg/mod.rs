@@ -118,7 +118,7 @@
 //! | P9 shape word, stable | the `clear` is finished | a wipe to repeat |
 //! | **P10** shape word, halving | the halving is rolled forward | the table as before |
 //! | P11 copies in the lower buckets | the originals may be removed | a halving to finish; some of the copies |
-//! | P12 removal of the originals | the table may be stable and double again | duplicates, which `recover` removes |
+//! | P12 removal of the originals | a stable shape, and so later doublings | duplicates, which `recover` removes |
 //! | P13 shape word, stable | the halving is finished | a halving that has nothing left to do |
 //! | **P14** word of a slot whose blob has moved | the old block may be reused | the old block, as intact as the new one |
 //!
@@ -138,8 +138,8 @@
 //!
 //! # 9. Costs
 //!
-//! The table counts lines of the medium read and written, flushes and fences, outside doublings. `tests/costs.rs`
-//! checks this table against the simulator's counters.
+//! The table below counts lines of the medium read and written, flushes and fences, outside doublings.
+//! `tests/costs.rs` checks it against the simulator's counters.
 //!
 //! | operation | lines read | lines written | flushes | fences |
 //! |---|---|---|---|---|

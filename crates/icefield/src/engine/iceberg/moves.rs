@@ -56,7 +56,8 @@ impl Moves {
             states[..half as usize].iter().for_each(|state| state.store(UNMOVED, Relaxed));
         }
         self.left.store(2 * half, Relaxed);
-        // All stores here are Relaxed: the Release store of the shape word that follows publishes them (E4).
+        // All stores here are Relaxed: the Release store of the shape word that follows publishes them (E4). When
+        // recovery calls this, only the caller can access the table.
         self.next.store(0, Relaxed);
     }
 }

@@ -23,8 +23,8 @@ use crate::storage::{Cell128, Medium, Region};
 use crate::types::{Forms, RecordForm, StoredForm};
 use crate::{Error, Result};
 
-/// The overflow yard gets 1/64 of the address space, which is ample: it holds a few records in a million, and records
-/// with many equal hashes.
+/// The overflow yard gets 1/64 of the address space, which is ample: it holds a few records in a million. Only if many
+/// keys have equal hashes does it hold more.
 const OVERFLOW_SHARE: u64 = 64;
 /// Used slots per thousand at which a table doubles (§4).
 const MAX_LOAD: u32 = 850;

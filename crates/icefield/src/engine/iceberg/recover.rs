@@ -146,8 +146,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
     }
 
-    /// Calls `visit` with ranges that together cover all buckets, and adds the numbers of records that it returns to
-    /// the length.
+    /// Calls `visit` with ranges that together cover all buckets, and adds to the length the numbers of records that
+    /// `visit` returns.
     fn for_all_buckets(
         &self,
         buckets: u64,

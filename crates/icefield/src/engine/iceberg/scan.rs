@@ -154,9 +154,9 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }))
     }
 
-    /// Removes records that the scan has already returned from the entries after the first `read` ones: a halving may
-    /// have joined the bucket at the cursor with buckets that the scan has read. `is_ahead` returns whether the scan
-    /// has not yet read the records with a hash.
+    /// Keeps the first `read` entries. From the others it removes the records that the scan has returned before: a
+    /// halving may have joined the bucket at the cursor with buckets that the scan has read. `is_ahead` returns whether
+    /// the scan has not yet read the records with a given hash.
     fn drop_seen(
         &self,
         entries: &mut Entries,

@@ -44,7 +44,8 @@ pub(super) struct Writes<'a, R: RecordForm, M: Medium, F, G, A> {
 struct Stay<'t, R: RecordForm, M: Medium> {
     core: &'t Core<R, M>,
     inside: Option<Inside<'t>>,
-    /// The locks that the batch holds for operations of the burst that have not run yet; `None` if a lock was not free.
+    /// The locks that the batch holds for operations of the burst that have not run yet; `None` if a lock was not free
+    /// or not tried.
     held: [Option<FrontLine<'t>>; BURST],
     /// Number of records inserted minus removed during this period.
     growth: i64,
@@ -65,8 +66,8 @@ impl<'t, R: RecordForm, M: Medium> Stay<'t, R, M> {
         }
         let core = self.core;
         let shape = self.inside().shape;
-        // Takes no lock in advance if a write that runs before this one may have to wait: for the move of its bucket
-        // during a doubling, or for space for blobs.
+        // Takes no lock in advance during a doubling, because a bucket is moved before it is locked, or in a table with
+        // blobs, because a write of blobs may have to wait for space.
         if !shape.is(Phase::Doubling) && core.records.blobs().is_none() {
             let line = core.buckets.line(&core.storage, shape.front(hash));
             self.held[index % BURST] = line.try_lock().then_some(line);

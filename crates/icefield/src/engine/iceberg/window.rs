@@ -115,7 +115,7 @@ enum Attempt {
     /// The operation is in the window.
     Staged,
     /// The operation is not possible in this window: another thread holds its bucket, its key is staged already, or it
-    /// must insert its key, which has not been prepared.
+    /// is an insert whose key has not been written.
     Later,
 }
 

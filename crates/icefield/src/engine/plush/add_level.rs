@@ -190,7 +190,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     }
 
     /// Empties and removes the last level, whose records are all in the entries above as well. Called in the packing
-    /// phase, so its blocks become free without calls to their allocators.
+    /// phase, so the level's blocks become free without calls to their allocators.
     pub(super) fn take_last_level(&self) -> Result<()> {
         let level = self.levels.count(&self.storage);
         for root_entry in 0..self.root.entries() {
@@ -219,7 +219,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         for entry in entries {
             self.wipe_entry(entry.id, empty)?;
         }
-        // The entries are durably empty before P21 removes their level: a level that is added later finds them empty.
+        // The entries have durably lost their buckets before P21 removes their level: a level that is added later finds
+        // them empty.
         self.storage.try_fence()
     }
 

@@ -6,15 +6,15 @@
 //! can only become smaller, because a record that is not the newest of its key never becomes so again. Before a chunk
 //! is freed, each of its records is looked up again under the lock of its root entry.
 //!
-//! A round begins when the log takes 1.75 times the bytes needed (plus the constant below), as estimated from the bytes
-//! at the end of the last round and the number of records added since, and at two and a half times the bytes at the end
-//! of the last round in any case. A round runs in steps, one for each chunk that writes take. It ends when the log has
-//! grown by an eighth; after that each step frees two chunks more than it fills. So the log takes at most about three
-//! times the bytes needed, plus a constant: eight chunks, or 64 bytes for each entry of the last level if that is more,
-//! because a round reads all these entries. The needed bytes of a table that was just opened are unknown. Its first
-//! round begins as soon as its log exceeds the constant, and until the round has ended each step also checks two chunks
-//! at an arbitrary place, and frees those of which half is garbage. So sessions that end before their first round still
-//! free as much as they fill.
+//! A round begins when the log takes 1.75 times the bytes needed, as estimated from the bytes needed at the end of the
+//! last round and the number of records added since. In any case it begins when the log takes two and a half times the
+//! bytes needed at the end of the last round. The constant below is added to both limits. A round runs in steps, one
+//! for each chunk that writes take. It ends when the log has grown by an eighth; after that each step frees two chunks
+//! more than it fills. So the log takes at most about three times the bytes needed, plus a constant: eight chunks, or
+//! 64 bytes for each entry of the last level if that is more, because a round reads all these entries. The needed bytes
+//! of a table that was just opened are unknown. Its first round begins as soon as its log exceeds the constant, and
+//! until the round has ended each step also checks two chunks at an arbitrary place, and frees those of which half is
+//! garbage. So sessions that end before their first round still free as much as they fill.
 
 use std::ops::ControlFlow;
 

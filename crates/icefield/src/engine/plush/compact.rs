@@ -70,8 +70,8 @@ pub(super) struct Split<'a> {
 type LiveOf<'a, R> = (EntryRef<'a>, Sifted<MovingOf<R>>);
 
 impl<R: RecordForm, M: Medium> Core<R, M> {
-    /// Drops the stale records of an entry of the last level, and of the entries that continue it, if they are as many
-    /// as `worth` requires. Returns whether they were.
+    /// Drops the stale records of an entry of the last level, and of the entries that continue it, if their share meets
+    /// `worth`. Returns whether it did.
     pub(super) fn compact(
         &self,
         held: &Held<'_, M>,

@@ -1,5 +1,5 @@
 //! The partitioned Bloom filter of an entry (§4.1), bit-sliced: the buckets that may hold a key are the conjunction
-//! of six rows of one line. A row has 16 bits, so a line has 32 of them.
+//! of six rows of one line. A row has 16 bits, so a line has 32 rows.
 //!
 //! A hash selects one of the six lines, six of its rows, and a rotation for each of them. A row has one bit for each
 //! bucket, starting at the rotation. So a search reads one line and needs no loop over buckets. Because of the

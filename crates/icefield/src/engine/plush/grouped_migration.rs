@@ -106,7 +106,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
                 match self.next_below(held) {
                     Ok(Next::Migrate(underway)) => migrations.push((held, underway)),
                     Ok(Next::Done(relief)) => self.root.note_relief(held.entry, relief),
-                    // A step that fails here fails again when a root entry is full, as in `step_together`.
+                    // As in `step_together`, a step that fails here fails again when a root entry is full, and the
+                    // error is reported then.
                     Err(_) => self.root.note_relief(held.entry, Relief::Room),
                 }
             }

@@ -4,8 +4,8 @@
 //! The records of level 1 for a root entry must leave before the next migration of that entry, and they have been known
 //! since its last one. So each write to the entry, once a quarter of its room is used, takes one step. A step is a part
 //! of the migration of one entry: on the way down from level 1, the first entry whose records overflow no entry of the
-//! next level. These migrations would run later anyway, and they fill the entries as well as they would then. After
-//! that the records of the root entry itself move. If they have one target in level 1, they move there a quarter at a
+//! next level. These migrations would run later anyway, and would move the same records then. After these migrations
+//! the records of the root entry itself move. If they have one target in level 1, they move there a quarter at a
 //! time when level 1 has no other records. If they have several targets, they begin to depart when the root entry is
 //! nearly full: the first step sorts them by target, each later step moves those for the next targets, and the last one
 //! removes them from the root entry.

@@ -144,8 +144,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         (level, first): (usize, EntryRef<'_>),
         records: &[MovingOf<R>],
     ) -> Result<bool> {
-        // The caller has dropped stale records. Until all records have arrived, those that have arrived count as
-        // copies.
+        // The caller has dropped stale records. Until all records have arrived, those that have arrived are copies of
+        // records above.
         let mut left = self.sorted(records)?;
         while !left.is_empty() {
             let shares = self.shares(first, &left)?;

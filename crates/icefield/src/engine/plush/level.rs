@@ -271,7 +271,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
     }
 
-    /// Stores the number of records and the epoch of an entry. The stores are flushed. Called while readers wait.
+    /// Stores the number of records and the epoch of an entry. The store is flushed. Called while readers wait.
     pub(super) fn store_state(&self, entry: EntryRef<'_>, state: State) {
         entry.entry.state.store(&self.storage, state.pack(), Release);
         self.storage.flush_object(&entry.entry.state);

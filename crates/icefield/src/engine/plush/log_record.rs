@@ -1,5 +1,5 @@
-//! A log record: the words of a record and one more word. A flag in each word shows whether all words have been stored
-//! (§4.2, after Mnemosyne).
+//! A record of a recovery log: the words of a table's record and one more word. A flag in each word shows whether all
+//! words have been stored (§4.2, after Mnemosyne).
 
 use super::epoch::LogEpoch;
 use super::words::{Measure, RecordOf};

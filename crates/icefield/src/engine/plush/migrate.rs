@@ -57,7 +57,7 @@ struct Migration<'h, M: Medium, R> {
     epoch: Option<LogEpoch>,
     /// Change of the estimate if all records arrive, and those that newer ones hide are dropped.
     dropped: i64,
-    /// Change of the estimate if the migration fails: the copies that have arrived until then.
+    /// Change of the estimate if the migration fails: the copies that have arrived count as records.
     copied: i64,
 }
 
@@ -203,8 +203,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         epoch: Option<LogEpoch>,
     ) -> Result<MigrationOf<'h, R, M>> {
         if self.payloads().is_some() {
-            // Levels refer to durable payloads only. Payloads of records that were acknowledged early may not be
-            // durable yet.
+            // Levels refer to durable payloads only. Payloads of records that were acknowledged early, or written
+            // without a log, may not be durable yet.
             self.storage.fence_deferred()?;
         }
         let first = (held.entry as u64) << self.shape.step(0);

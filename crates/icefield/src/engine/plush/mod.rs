@@ -49,8 +49,8 @@
 //!   records with keys or values of variable length are in this log. With fixed-width types an update is one record
 //!   in a slot, and nothing is collected.
 //! - §5.1 upsert (`op`), migration (`migrate`, Listing 2). Eight targets share their fences, including those for new
-//!   runs. A step of a migration has fewer targets, two at first, which share them. On disks all targets of up to 33
-//!   root entries share them, or the targets of a batch's root entries and of 32 more.
+//!   runs. A step of a migration has two targets at first, and more as the root entry fills. On disks all targets of
+//!   up to 33 root entries share their fences, or the targets of a batch's root entries and of 32 more.
 //! - §5.2 lookup (`core`): optimistic, validated by a version per root entry, for hits and misses alike (Listing 3
 //!   validates hits). A reader waits while sizes are stored, so that it sees nothing that a crash could undo.
 //! - §5.3 delete. A tombstone is dropped when no older record of its key can be below it: when its entry of the last

@@ -1,4 +1,4 @@
-//! Writes without free space: removals in place, and other writes, for which the removal of stale records makes room.
+//! Writes without free space: removals in place, and other writes, which get room when stale records are dropped.
 //!
 //! A removal must succeed when no file can grow, because only removals make room. It needs no new record: a bit turns a
 //! record into a removal. The bit is in the entry of a level or, for records of the root, in the log record. All
@@ -107,7 +107,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
         // Checked here, because a batch continues after a call whose sync failed.
         self.storage.check_writable()?;
-        // Readers wait until the marks are durable: after a crash before that, the key may be present.
+        // Readers wait until the marks are durable: a crash before that may leave the key.
         held.begin_change();
         let marked = self.mark_levels(&held, probe).and_then(|levels| {
             let root = self.mark_root(&held, probe)?;

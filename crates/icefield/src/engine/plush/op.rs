@@ -226,7 +226,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     }
 
     /// Returns whether a root entry for which `staged` records are staged has room for another one. A full entry
-    /// without staged records is then emptied, and the result is still `false`.
+    /// without staged records is emptied, but the result is still `false`.
     #[inline(always)]
     pub(super) fn has_room(&self, held: &Held<'_, M>, staged: usize) -> Result<bool> {
         let has_room = self.root.size(held.entry) + staged < self.shape.records();

@@ -180,7 +180,7 @@ impl Opening {
         if let Some(mending) = &self.common.mending {
             core.mend(mending)?;
         }
-        // Runs before the session begins, so that after a crash in it the next opening repeats the recovery.
+        // Runs before the session begins, so that the next opening repeats the recovery if a crash interrupts it.
         let resolved = core.recover(phase)?;
         core.tell_together(core.writes_together())?;
         let session = superblock::resume_session(&core.storage, &table, &identity)?;
@@ -275,8 +275,8 @@ impl Opening {
         Shape { root_bits, first_bits, log_bits, log_records, ..usual }
     }
 
-    /// The number of levels whose filters are in DRAM: two, as in the paper's measurements (§6.5), or one if level 1
-    /// was made to hold the capacity of the table.
+    /// The number of levels whose filters are in DRAM, unless an option sets it: two, as in the paper's measurements
+    /// (§6.5), or one if level 1 is wider than the root, so that it holds the capacity of the table.
     fn levels_on_top(&self, shape: Shape) -> usize {
         self.settings.dram_filters.unwrap_or(if shape.first_bits > 0 { 1 } else { 2 })
     }

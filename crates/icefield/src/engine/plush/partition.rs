@@ -112,7 +112,7 @@ pub(super) struct Ranges {
     last: u64,
     /// The number of bits by which a rank can be shifted to the left without loss.
     shift: u32,
-    /// 2^96 divided by the number of ranks after the same shift.
+    /// 2^96 divided by one more than the largest shifted rank, or `u64::MAX` if that is less.
     factor: u64,
 }
 

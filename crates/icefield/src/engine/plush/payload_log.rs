@@ -26,13 +26,14 @@
 //!   first one is then used again alone, a crash may show it and the others as one run. Giving space back first makes
 //!   the words of all free chunks durable, so that a run whose first chunk has lost its space may be taken from any of
 //!   its chunks.
-//! - Y6: borrowed bytes are never written, whatever the files contain. DRAM holds for each chunk how far it is
-//!   written ([`ChunkState::limit`]). A reference is valid only with the chunk's present epoch, and only below that
-//!   limit, from its first byte to its last. Below the limit nothing is written before the chunk is taken again,
-//!   which is after the readers have left (Y3). A chunk that the files show as used when a table is opened takes no
-//!   more records: its limit is its end. The limit of a free chunk, and of one that continues another, is not used,
-//!   because no reference matches their state. So two references to one record, or references to bytes that are not a
-//!   record, lend bytes without a meaning, and these bytes do not change either.
+//! - Y6: borrowed bytes are never written, whatever the files contain. DRAM holds for each chunk how far it is written
+//!   ([`ChunkState::limit`]), and which ranges above that are written while other threads still write before them. A
+//!   reference is valid only with the chunk's present epoch, and only if all its bytes are written. They are not
+//!   written again before the chunk is taken again, which is after the readers have left (Y3). A chunk that the files
+//!   show as used when a table is opened takes no more records: its limit is its end. The limit of a free chunk, and of
+//!   one that continues another, is not used, because no reference matches their state. So two references to one
+//!   record, or references to bytes that are not a record, lend bytes without a meaning, and these bytes do not change
+//!   either.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -369,9 +370,10 @@ impl PayloadLog {
         if end > limit && !self.is_written(storage, place, end) {
             return Err(corrupt("the reference leads to a place that was never written"));
         }
-        // SAFETY: the bytes are below the limit of their chunk. They were written before the limit was stored (E10), or
-        // before the table was opened, and the chunk is not written again before this thread, which was pinned when the
-        // epochs were equal, has left (Y3, Y6).
+        // SAFETY: the bytes are below the limit of their chunk, or in a range above it that `is_written` found under
+        // the mutex. They were written before the limit (E10) or the range was stored, or before the table was opened,
+        // and the chunk is not written again before this thread, which was pinned when the epochs were equal, has left
+        // (Y3, Y6).
         let head = unsafe { storage.read_bytes(&self.region, at, HEAD_BYTES) };
         let head = head.ok_or_else(|| corrupt("the file ends before the record"))?;
         let [key, value] = lengths(head);
@@ -386,8 +388,8 @@ impl PayloadLog {
         Ok(Stored { head, content, key })
     }
 
-    /// Returns whether the bytes of a chunk from a place to `end` are written. Written bytes are above the chunk's
-    /// limit while other threads still write records before them.
+    /// Returns whether the bytes of a chunk from a place to `end` are written. Written bytes may be above the chunk's
+    /// limit: they remain so while other threads still write records before them.
     #[cold]
     fn is_written(&self, storage: &impl Medium, place: PayloadRef, end: u64) -> bool {
         let space = lock(storage, &self.space);

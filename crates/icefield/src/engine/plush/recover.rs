@@ -12,7 +12,7 @@ use crate::storage::Medium;
 use crate::storage::superblock::ROOT_OFFSET;
 use crate::types::RecordForm;
 
-/// Number of bytes of logs for each thread that replays them.
+/// Minimum number of bytes of logs for each thread that replays them.
 const REPLAY_BYTES: u64 = 1 << 20;
 
 impl<R: RecordForm, M: Medium> Core<R, M> {

@@ -428,7 +428,7 @@ impl<R: RecordForm> RecoveryLogs<R> {
     fn is_at_last(&self, storage: &impl Medium, log: usize, handed_out: u32) -> bool {
         let own = &self.logs[log];
         // Acquire (E9), all: as in `begin_chunk`. If another thread begins a chunk between the loads, the first load
-        // was of the chunk before, which is full.
+        // was of the chunk before, which is full by now. At worst the next chunk is then prepared too early.
         self.filling(storage, log).handed_out >= handed_out
             && own.turn.load(Acquire) == own.ready.load(Acquire)
     }

@@ -428,7 +428,7 @@ impl<R: RecordForm> RootTable<R> {
 
     #[inline]
     fn fingerprint_at(&self, entry: usize, at: usize) -> u8 {
-        // Relaxed: as in `record`.
+        // Relaxed: called under the lock.
         (self.fingerprints[entry * self.words + at / 8].load(Relaxed) >> (at % 8 * 8)) as u8
     }
 

@@ -85,7 +85,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     }
 
     /// Moves the records of a full root entry aside. If levels are lost, it is unknown which log records have arrived
-    /// below, and more records are replayed than the entry holds.
+    /// below, and more records may be replayed than the entry has room for.
     pub(super) fn spill(&self, mended: &Mended, entry: usize) {
         let mut spilled = lock(&self.storage, &mended.spilled);
         for record in (0..self.root.size(entry)).map(|at| self.root.record(entry, at)) {

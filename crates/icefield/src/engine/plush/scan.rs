@@ -53,7 +53,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     }
 
     /// The records of the range of a hash whose keys are at least `key`, up to the end of one leaf of each level. The
-    /// place of `key` is the upper half of `hash`. Also returns the key or the hash at which the rest begins.
+    /// first call of a search passes the place of `key` as the upper half of `hash`; later calls may pass a key with
+    /// another place. Also returns the key or the hash at which the rest begins.
     fn range_from(&self, hash: u64, key: &[u8]) -> Result<(Vec<RecordOf<R>>, Next)> {
         let entry = self.root_entry(hash);
         loop {

@@ -44,7 +44,7 @@ impl TopFilters {
         size_of_val(&*self.words) as u64
     }
 
-    /// Returns the copy of an entry's filter; `None` for entries of levels without copies.
+    /// Returns the copy of an entry's filter; `None` for chained entries, and for entries of levels without copies.
     #[inline]
     pub(super) fn of(&self, id: EntryId) -> Option<&[AtomicU64; FILTER_WORDS]> {
         match id {

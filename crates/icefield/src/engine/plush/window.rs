@@ -108,7 +108,8 @@ pub(super) struct Window<'t, R: RecordForm, M: Medium> {
     held: Vec<(Held<'t, M>, usize)>,
     /// Places of the log records that were written; empty between commits.
     spans: Vec<Span>,
-    /// The pass through the gate, held while the window holds a lock. Declared after `held`, so that locks drop first.
+    /// The pass through the gate, held at least while the window holds a lock. Declared after `held`, so that the locks
+    /// are released first.
     pass: Option<Pass<'t>>,
     /// Taken at a window's first operation and held until the results are returned, so that payloads to which the
     /// results refer are not reclaimed. Each window pins anew, so that freed chunks can be reused.
@@ -148,7 +149,7 @@ impl<'t, R: RecordForm, M: Medium> Window<'t, R, M> {
 
     /// Runs one write in the open window, or in a new one. `answer` receives the results of this and earlier
     /// operations that look up the present value, in order, once they are durable. Returns whether the condition of
-    /// the write's mode holds, so that it writes a record.
+    /// the write's mode holds.
     pub(super) fn run(
         &mut self,
         index: usize,
@@ -266,7 +267,7 @@ impl<'t, R: RecordForm, M: Medium> Window<'t, R, M> {
     }
 
     /// Adds a record to the window and writes its payload. If the write is not blind, also takes a place in the log.
-    /// Returns `false` if the window must be committed first to make room.
+    /// Returns `false` if the log or the root entry had no room: the operation must be staged again after a commit.
     #[inline(always)]
     fn prepare(
         &mut self,

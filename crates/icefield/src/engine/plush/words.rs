@@ -14,8 +14,8 @@ const WIDTHS: usize = 9;
 /// Words of the widest key or value.
 pub(super) const MAX_WIDTH: usize = 8;
 
-/// The widths of a table's records. They are known at compile time, unless the key or the value is any type of bytes,
-/// whose form only the superblock determines.
+/// The widths of a table's records. They are known at compile time, unless the form of the key or of the value is
+/// `InAnyBytes`: then only the superblock determines them.
 pub(super) struct Measure<R> {
     stored: Widths,
     form: PhantomData<fn() -> R>,

@@ -109,8 +109,9 @@ pub(crate) trait BatchTable: SlotTable {
         })
     }
 
-    /// Writes the blobs of a record, possibly while bucket locks are held. If there is no space, releases the locks by
-    /// `unlock_all` and tries again: without locks, the blob store may call the table to find blocks that are free.
+    /// Writes the blobs of a record, possibly while bucket locks are held. If the space does not suffice, releases the
+    /// locks by `unlock_all` and tries again: without locks, the blob store may call the table to find blocks that are
+    /// free.
     fn prepare_beside(
         &self,
         probe: &LookupKey<'_>,

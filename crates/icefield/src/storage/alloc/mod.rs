@@ -13,23 +13,23 @@
 //!   crash, the intents of an unfinished list change name blocks at or above `bump`, or blocks that were the first of
 //!   the list.
 //! - A3: the announcement of the next change of the list makes the ends of earlier intents durable. Until then, a crash
-//!   may bring an intent back that has ended. Blocks leave their owners only by being freed, which is announced. So the
+//!   may bring back an intent that has ended. Blocks leave their owners only by being freed, which is announced. So the
 //!   block of such an intent still has its owner, or is near the head of the list: the changes announced earlier put at
-//!   most as many blocks in front of it as there are intents.
+//!   most one block for each intent in front of it.
 //!
 //! # Crashes
 //! Allocation: P1 the intent (block, tag) is durable; P2 the block is off the list. Then the owner links the block
 //! durably, and [`Allocator::commit`] ends the intent, or [`Allocator::abandon`] puts the block back. Freeing: P1
 //! intent; the owner unlinks; P2 the block's next word; P3 the list's head; the intent ends. [`Allocator::recover`]
 //! queries the owner about each block that an intent names. Owned blocks are left alone. A block at or above `bump`, or
-//! among the first of the list, has not been handed out (A2). All other blocks go back on the list. Recovery only
-//! repeats these steps, so a crash during recovery needs no further treatment.
+//! among the first of the list, is free already (A2). All other blocks go back on the list. Recovery only repeats these
+//! steps, so a crash during recovery needs no further treatment.
 //!
 //! An owner may link new blocks before `bump` is durable, if a fence makes both durable before it
-//! [commits](Allocator::commit). A crash before that fence leaves one of four states. Neither is durable: the block has
-//! not been handed out. Only `bump` is durable: the block goes on the list. Both are durable: the block is owned. Only
-//! the link is durable: an owned block lies at or above `bump`. Therefore recovery first [raises](Allocator::raise)
-//! `bump` above such blocks. Blocks without owners may then lie below `bump`, because they had been handed out before.
+//! [commits](Allocator::commit). A crash before that fence leaves one of four states. Neither is durable: the block is
+//! still free. Only `bump` is durable: the block goes on the list. Both are durable: the block is owned. Only the link
+//! is durable: an owned block lies at or above `bump`. Therefore recovery first [raises](Allocator::raise) `bump` above
+//! such blocks. Other blocks, which were handed out before the crash but have no owner, may then lie below `bump`, too.
 //! Recovery settles them like all others: their intents have not ended, because a thread makes a higher `bump` durable
 //! before it ends an intent.
 //!
@@ -264,14 +264,14 @@ impl Allocator {
         })
     }
 
-    /// Returns the unused blocks between `bump` and block `skip - 1`, which was handed out before its turn.
+    /// Returns the unused blocks from `bump` on that precede block `skip - 1`, which was handed out before its turn.
     pub(crate) fn passed_over(&self, storage: &impl Medium, words: &Words) -> Range<u64> {
         let set = &words.sets[self.lock().set];
         set.bump.load(storage, Relaxed)..set.skip.load(storage, Relaxed).saturating_sub(1)
     }
 
-    /// Returns the unused blocks between `bump` and block `skip - 1`, then the blocks of the free list in order. For
-    /// `check`.
+    /// Returns the unused blocks from `bump` on that precede block `skip - 1`, then the blocks of the free list in
+    /// order. For `check`.
     ///
     /// # Errors
     /// A block lies outside its region.
@@ -338,8 +338,8 @@ impl Allocator {
         }
     }
 
-    /// Claims blocks for the owners of `tags`, at most as many as there are free intents: returns no claims if none is
-    /// free.
+    /// Claims blocks for the first owners in `tags`, at most one for each free intent. Returns no claims if no intent
+    /// is free.
     fn try_claim(
         &self,
         storage: &impl Medium,
@@ -543,8 +543,8 @@ fn put_back<B: Blocks>(
         }
         heads.push((set, head));
     }
-    // P2: the next words are durable before a head names the blocks. Only the head determines whether a block is on the
-    // list, so storing the next words has no effect before that.
+    // P2: the unlinking and the next words are durable before a head names the blocks. Only the head determines whether
+    // a block is on the list, so the next words may be stored before the unlinking is durable.
     storage.try_fence()?;
     for (set, head) in heads {
         set.free.store(storage, head, Release);

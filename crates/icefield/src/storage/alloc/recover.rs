@@ -79,8 +79,8 @@ impl Allocator {
     }
 }
 
-/// Returns the first blocks of the list, including every block of the list that an intent can name. These are twice as
-/// many as there are intents: changes may have put one block per intent in front (A3), and so may earlier recoveries.
+/// Returns the first blocks of the list, including every block of the list that an intent can name. Their number is
+/// twice that of the intents: changes may have put one block per intent in front (A3), and so may earlier recoveries.
 fn first_listed(storage: &impl Medium, set: &Set, blocks: &impl Blocks) -> Result<Vec<u32>> {
     let mut listed = Vec::new();
     let mut free = set.free.load(storage, Relaxed);

@@ -185,7 +185,7 @@ impl Shared {
         chunks
     }
 
-    /// Returns up to `MOVED_TOGETHER` owned blocks of a chunk, from block `from` on; none if the chunk is no longer
+    /// Returns up to `MOVED_TOGETHER` owned blocks of a chunk, from block `from` on; none unless the chunk is still
     /// being emptied.
     fn owned_blocks(&self, number: u32, class: usize, from: u32) -> Vec<u32> {
         match &*lock(self.chunks.get(number)) {

@@ -382,7 +382,7 @@ impl BlobStore {
     pub fn retire(&self, guard: &Guard<'_>, blob: BlobRef) {
         if let Some(held) = self.shared.disown(blob) {
             guard.retire(release_later(&self.shared, held));
-            // A run may have megabytes, so it does not wait until the reclaimer's batch is full.
+            // A run may occupy megabytes, so its release does not wait until the reclaimer's batch is full.
             if matches!(held, Held::Run { .. }) {
                 guard.flush();
             }

@@ -9,9 +9,10 @@ pub trait Owner {
     /// *while holding the locks that keep the answer true*: those under which a record with this `owner` would be
     /// linked, moved or unlinked. Slots are compared by [`BlobRef::same_block`].
     ///
-    /// If the block was never written, `owner` is arbitrary, and no slot refers to the block. When the table cannot
-    /// decide (a damaged segment), it does not call `mark`, and the block is left alone for this session. Before it
-    /// calls `mark(false)` the unlinking must be durable; the locks ensure this if writers hold them over their fence.
+    /// `owner` is read from the block's header. It is arbitrary if the block holds no blob; then no slot refers to the
+    /// block. When the table cannot decide (a damaged segment), it does not call `mark`, and the block is left alone
+    /// for this session. Before it calls `mark(false)` the unlinking must be durable; the locks ensure this if writers
+    /// hold them over their fence.
     ///
     /// The store calls this without holding any of its short locks; `mark` takes one of them.
     fn is_live(&self, owner: u64, blob: BlobRef, mark: &mut dyn FnMut(bool));

@@ -23,7 +23,7 @@ use crate::storage::mutex::lock;
 
 /// The largest number of blocks that one call of [`BlobStore::prepare`] examines in the sweep, and again in the hunt.
 const BLOCKS_PER_CALL: u32 = 256;
-/// The largest number of map words that a hunt reads to find one chunk of its class.
+/// The largest number of map words that a hunt passes in one search for a chunk of its class.
 const WORDS_PER_HUNT: u32 = 1024;
 
 /// The table's answer about a block.
@@ -248,7 +248,7 @@ impl BlobStore {
         let &mut (ref mut next, end) = scanner.ranges.last_mut()?;
         let number = *next;
         let mut chunks = 1;
-        // If the chunk is no longer unscanned, the hunt has taken it.
+        // A chunk in another state has been taken by the hunt.
         if self.shared.is_unscanned(number) {
             match self.shared.word_at(storage, number) {
                 Some(Ok(None)) => self.find_free(number),

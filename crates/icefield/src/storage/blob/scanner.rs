@@ -14,7 +14,7 @@ pub(super) struct Scanner {
 /// The hunt for room in one class.
 #[derive(Debug)]
 pub(super) struct Hunt {
-    /// The hunt moves down the map: it has read the words of this chunk and of all later ones.
+    /// The hunt moves down the map: it has passed the words of this chunk and of all later ones.
     pub(super) next: u32,
     pub(super) at: Option<Examination>,
 }

@@ -39,7 +39,8 @@ impl Mapped {
     /// [`crate::Error::AlreadyExists`] when anything but an empty directory, or an incomplete creation in one, is at
     /// `path`; [`crate::Error::NoSpace`], [`crate::Error::Io`].
     pub fn backup_to(&self, path: impl AsRef<Path>) -> Result<u64> {
-        // Refused in a forked child: the parent may change the files, and the child cannot exclude its writers.
+        // Refused in a forked child: the parent may change the files, and the child cannot exclude writers of the
+        // parent.
         if let Err(error @ Error::Forked) = self.check_writable() {
             return Err(error);
         }

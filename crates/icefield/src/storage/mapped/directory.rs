@@ -40,7 +40,8 @@ use crate::storage::mutex::lock;
 use crate::storage::superblock::{self, TABLE_REGION};
 use crate::{Error, Result};
 
-/// The largest accepted length of the first table file. No creation makes a longer one, so a longer file is damaged.
+/// The largest accepted length of the file [`TABLE_REGION`]. No creation makes a longer one, so a longer file is
+/// damaged.
 const MOST_TABLE_BYTES: u64 = 1 << 20;
 
 /// A locked directory. Dropping it releases the lock.

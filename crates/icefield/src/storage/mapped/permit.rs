@@ -64,8 +64,8 @@ impl Permit {
     /// Returns whether changes are allowed, by one load. After `false`, [`Permit::refusal`] decides.
     #[inline(always)]
     pub(super) fn granted(&self) -> bool {
-        // Relaxed: the thread that poisons the table then reports the failure itself. Other threads may still
-        // see the old value for about a cache miss, as if their changes had come before the failure.
+        // Relaxed: the thread that poisons the table then reports the failure itself. Other threads may see the old
+        // value for the duration of a cache miss, as if their changes had come before the failure.
         self.word().load(Ordering::Relaxed) == Self::WRITABLE
     }
 

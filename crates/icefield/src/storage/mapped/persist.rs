@@ -121,7 +121,7 @@ impl Persist for Mapped {
             return Committed::known(Ok(()));
         }
         if self.committer.start().is_err() || self.committer.is_current() {
-            // Either the committer cannot be started, or a waker on it made this call: sync on this thread.
+            // Either the committer cannot be started, or it runs a waker that made this call: sync on this thread.
             return Committed::known(self.fence_deferred());
         }
         match self.dirty.ask() {

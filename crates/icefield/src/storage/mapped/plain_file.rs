@@ -71,9 +71,9 @@ pub(super) fn allocate(io: &Io, file: &OwnedFd, len: u64, target: u64) -> Result
     }
 }
 
-/// Writes zeros into the holes of a range, where the file system reports them. No other thread stores to the range.
-/// A file system that cannot reserve space cannot punch holes either. So only files that were copied have holes, and
-/// these are filled before their first use.
+/// Writes zeros into the holes of a range, where the file system reports them. No other thread stores to the range
+/// meanwhile: a file system that cannot reserve space cannot punch holes either, so only files that were copied have
+/// holes, and these are filled before their first use.
 pub(super) fn write_into_holes(io: &Io, file: &OwnedFd, range: Range<u64>) -> Result<(), Errno> {
     let mut at = range.start;
     while at < range.end {

@@ -270,8 +270,8 @@ impl RegionFile {
     }
 
     /// Extends a file by the huge pages that lie wholly between two lengths, where the kernel can. Allocates only the
-    /// last small page of each huge page, because the kernel then makes the huge page by zeroing it. If all 512 small
-    /// pages were allocated, the kernel would zero each of them and then copy them into the huge page. Failures are
+    /// last small page of each huge page: the kernel then only zeroes the rest of the huge page. If all 512 small pages
+    /// were allocated, the kernel would allocate them one by one, and then copy them into the huge page. Failures are
     /// ignored here: the usual allocation that follows reports them.
     fn extend_by_huge_pages(&self, io: &Io, file: &OwnedFd, len: u64, target: u64) {
         let page = page_size() as u64;

@@ -108,7 +108,8 @@ fn in_meminfo(text: &str) -> Option<u64> {
     Some(available.saturating_add(line("SwapFree:").unwrap_or(0)).saturating_mul(1024))
 }
 
-/// Returns the memory left in the control group that a line of `/proc/self/cgroup` names and in all its ancestors.
+/// Returns the least memory left in any of these groups: the control group that a line of `/proc/self/cgroup` names,
+/// and its ancestors.
 fn of_group(line: &str) -> Option<u64> {
     let mut parts = line.splitn(3, ':');
     let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);

@@ -56,8 +56,8 @@ pub trait Bytes: Sealed {
         Some(SharedBytes::new(words, bytes))
     }
 
-    /// Stores `src` at `offset`, a multiple of 8, and fills the last word with zeros. The words are stored one by one
-    /// in no order: until a fence any subset may be durable, and a thread that loads them meanwhile gets a mixture.
+    /// Stores `src` at `offset`, a multiple of 8, and zeros in the rest of the last word. The words are stored one by
+    /// one in no order: until a fence any subset may be durable, and a thread that loads them meanwhile gets a mixture.
     ///
     /// # Panics
     /// The range lies outside the region.

@@ -78,8 +78,8 @@ impl State {
         self.thread_mut(thread).observed.truncate(before);
     }
 
-    /// Called at each durable store of a thread. Moves the words that the thread has read and that are not persistent
-    /// yet to `ahead`, from which `op_returned` reports them.
+    /// Called at each durable store of a thread, if `strict_stores` is set. Moves the words that the thread has read
+    /// and that are not persistent yet to `ahead`, from which `op_returned` reports them.
     pub(super) fn note_store_ahead(&mut self, thread: usize) {
         let mut observed = std::mem::take(&mut self.thread_mut(thread).observed);
         let ahead = observed

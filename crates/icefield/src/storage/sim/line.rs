@@ -2,7 +2,7 @@
 
 use crate::storage::arch::LINE_BYTES;
 
-/// The index that stands for no entry.
+/// The index that marks a missing entry.
 pub(super) const NONE: u32 = u32::MAX;
 
 /// A cache line of a region.

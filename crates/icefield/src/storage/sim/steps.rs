@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use super::{HANG, Sim, image, mode};
 use crate::storage::medium::SimHooks;
 
-/// The number of steps of other threads that `stand_back` waits for: about as many as a longer operation takes.
+/// The number of steps of other threads that `stand_back` waits for: about the length of a longer operation.
 const STEPS_APART: u64 = 500;
 /// The largest number of yields in one call of `stand_back`.
 const WAITS_APART: u32 = 2_000;

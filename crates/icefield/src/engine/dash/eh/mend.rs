@@ -117,18 +117,17 @@ impl<T: Kinds> Core<T> {
         if link.state == State::Free {
             return None;
         }
-        // That of an absorbing segment is already the depth after the merge.
-        let depth = link.depth;
-        let pattern = header.pattern.load(&self.storage, Acquire) & !hashes_below(depth);
-        Some(Claim { depth, pattern, leaves: link.state == State::Leaving, id })
+        // The link of an absorbing segment has the depth after the merge.
+        let pattern = header.pattern.load(&self.storage, Acquire) & !hashes_below(link.depth);
+        Some(Claim { depth: link.depth, pattern, leaves: link.state == State::Leaving, id })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::options::DashSettings;
     use super::*;
     use crate::engine::Design;
+    use crate::engine::dash::options::DashSettings;
     use crate::engine::opening::Common;
     use crate::storage::{Mapped, MappedOptions};
     use crate::types::{Forms, InWord};

@@ -143,7 +143,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             let added = groups.portion(place, self.shape).len();
             if epoch.is_some() || added > 0 {
                 let first = self.level_entry(*level, first + place as u64)?;
-                // If no records are left to append, only the epoch is stored, and that is in the first entry.
+                // Without records to append, only the epoch is stored, in the state of the first entry.
                 let tail = if added == 0 { first } else { self.tail_of(first)? };
                 let size = self.state(tail)?.size;
                 let epoch = epoch.unwrap_or(self.state(first)?.epoch);
@@ -203,8 +203,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(any)
     }
 
-    /// Drops removals of keys that a last-level entry does not hold, because no older record lies below. Returns the
-    /// change of the estimated number of records.
+    /// Drops removals of keys that a last-level entry does not hold: such a key has no older record that the removal
+    /// must hide. Returns the change of the estimated number of records.
     fn drop_needless(
         &self,
         level: usize,
@@ -398,8 +398,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             && (first + known(others)) * UPDATES_PART >= records.len()
     }
 
-    /// Adds a level below a full last-level entry, or an entry behind it. `grows` is `true` if the records have new
-    /// keys.
+    /// Adds a level below a full last-level entry, or an entry behind it. `grows` is `true` if most of the records have
+    /// new keys.
     fn extend_or_deepen(
         &self,
         held: &Held<'_, M>,

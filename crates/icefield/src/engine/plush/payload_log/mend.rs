@@ -78,7 +78,8 @@ impl PayloadLog {
         record.is_of(epoch).then(|| record.bytes.div_ceil(self.chunk_bytes) as u32)
     }
 
-    /// Returns the latest epoch among a chunk's first records, and the number of chunks that the record with it spans.
+    /// Returns the latest epoch among a chunk's first records, and the number of chunks that the longest record of this
+    /// epoch spans.
     fn find(&self, storage: &impl Medium, chunk: u32, search: &mut Search) -> Option<(u64, u32)> {
         let (mut found, mut offset, mut looked_at) = (None, 0, 0);
         while offset < self.chunk_bytes && looked_at < LOOKED_AT {

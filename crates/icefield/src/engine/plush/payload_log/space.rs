@@ -248,8 +248,8 @@ impl PayloadLog {
     ) -> Result<()> {
         let cell = self.word(storage, chunk)?;
         let epoch = ChunkWord::unpack(cell.load(storage, Acquire)).epoch + 1;
-        // The word becomes durable when the chunk is taken again (Y1). The words of the chunks that continue it do not
-        // change (Y5).
+        // The word need not be durable before the chunk is taken again or its space is given back (Y1). The words of
+        // the chunks that continue this one do not change (Y5).
         cell.store(storage, ChunkWord { epoch, used: false, continues: false }.pack(), Release);
         let mut space = lock(storage, &self.space);
         // The limit remains for readers that have already found a record (Y3).
@@ -261,7 +261,7 @@ impl PayloadLog {
         // If the first chunk of a run is never taken again, the others are not either.
         if epoch < LAST_EPOCH {
             let returned = Arc::clone(&self.returned);
-            // No deadlock: a thread that holds this mutex only removes chunks from the list.
+            // No deadlock: a thread that holds this mutex only changes the list, and waits for nothing.
             guard.retire(move || unwaiting(&returned).extend(chunk..chunk + run));
         }
         Ok(())

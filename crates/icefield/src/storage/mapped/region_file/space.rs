@@ -90,7 +90,8 @@ impl RegionFile {
     }
 
     /// Counts the holes in a range of pages against the bound again, and returns them. Holes that former sessions
-    /// punched are not among them: they have counted since the table was opened.
+    /// punched are not among them: they have counted since the table was opened, so that they can be reserved even in a
+    /// table that exceeds its bound.
     fn take_holes(&self, budget: &Budget, pages: Range<u64>) -> Outcome<Vec<Range<u64>>> {
         let mut holes = lock(&self.holes);
         let taken = holes.take(&pages);
