@@ -17,7 +17,6 @@ mod rows;
 mod salvage;
 mod scan;
 mod shrink;
-mod site;
 mod table;
 mod text;
 mod tour;

@@ -1,6 +1,6 @@
 //! `icefield salvage`: rebuilds a table from the readable records of a damaged one.
 //!
-//! The new table is built in a hidden directory ([`crate::site`]) and renamed when it is complete. Damaged records
+//! The new table is built in a hidden directory ([`icefield_console::site`]) and renamed when it is complete. Damaged records
 //! are left out; with `--keep-damaged` they are written to a separate file.
 
 use std::io::{BufWriter, Write};
@@ -13,7 +13,6 @@ use icefield::{AnyTable, DamagedRecord, Error, SalvageReport};
 
 use crate::columns::Columns;
 use crate::join_index;
-use crate::site::Site;
 use crate::table::{HexArg, TableArg, Types};
 use crate::text::to_hex;
 use icefield_console::destination::{Destination, is_stdout};
@@ -21,6 +20,7 @@ use icefield_console::failure::{Failure, Outcome};
 use icefield_console::interrupt::Interrupt;
 use icefield_console::json::{JsonArgs, Line, Output, with_output};
 use icefield_console::progress;
+use icefield_console::site::Site;
 use icefield_console::terminal::{shown, shown_path};
 
 /// Examples for `--help`.
@@ -70,7 +70,7 @@ pub fn run(args: &Args) -> Outcome {
         if is_taken(new) {
             return Err(Error::AlreadyExists { path: new.to_owned() }.into());
         }
-        let site = Site::new(new)?;
+        let site = Site::new(new, &[crate::columns::NAME])?;
         let report = match index {
             Some(index) => run_interruptibly(table, &site.path(), index.salvage)?,
             None => run_interruptibly(table, &site.path(), |table, new| {

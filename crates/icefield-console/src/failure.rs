@@ -96,3 +96,5 @@ impl From<io::Error> for Failure {
         Self::io(Path::new("output"), &error)
     }
 }
+
+impl std::error::Error for Failure {}

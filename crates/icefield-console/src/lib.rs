@@ -5,6 +5,7 @@ pub mod failure;
 pub mod interrupt;
 pub mod json;
 pub mod progress;
+pub mod site;
 pub mod terminal;
 mod warnings;
 

@@ -42,7 +42,7 @@
 //! | inserts that no other caller sees before their commit | [`Shadows`], [`Shadow`], [`HeldKeys`], [`NotShadowed`] |
 //! | parts of a map, each with its own keys | [`DlhtNamespace`] |
 //! | reports | [`Stats`], [`RecoveryReport`], [`CheckReport`], [`SalvageReport`], [`DamagedRecord`], [`BackupReport`] |
-//! | joins | [`JoinSource`], [`HashedJoinIndex`], [`Bitmap`], [`OnFull`], [`MergeKind`], [`MergeReport`], [`JoinStats`], [`KeyHash`] |
+//! | joins | [`JoinSource`], [`HashedJoinIndex`], [`Bitmap`], [`Pairs`], [`OnFull`], [`MergeKind`], [`MergeReport`], [`JoinStats`], [`KeyHash`] |
 //! | tables whose types are known at run time only | [`AnyTable`], [`AnyOptions`], [`AnyPage`], [`AnyDamage`] |
 //! | memory of [`DlhtMap`] | [`RecordAllocator`], [`Global`], [`Allocator`], [`AllocError`], [`DlhtGuard`], [`DlhtBuildHasher`], [`DlhtHasher`] |
 //!
@@ -107,7 +107,7 @@ pub use engine::plush::{Shape, payload_checksum};
 pub use error::{Error, Result};
 pub use join::{
     Bitmap, HashedJoinIndex, JoinIndex, JoinOptions, JoinSource, JoinStats, KeyHash, MergeKind,
-    MergeReport, OnFull,
+    MergeReport, OnFull, Pairs,
 };
 pub use outcome::{Computed, Cursor, Decision, Occupied, OnFailure};
 pub use report::{BackupReport, CheckReport, DamagedRecord, RecoveryReport, SalvageReport, Stats};

@@ -20,12 +20,12 @@ use crate::create::warning;
 use crate::join_index;
 use crate::join_index::key_type::{KeyType, Stored};
 use crate::join_index::stamp::{FileState, Stamp};
-use crate::site::Site;
 use crate::table::Keeping;
 use icefield_console::failure::{Failure, Outcome};
 use icefield_console::interrupt::Interrupt;
 use icefield_console::json::{JsonArgs, Line, Output, with_output};
 use icefield_console::progress;
+use icefield_console::site::Site;
 use icefield_console::terminal::{shown, shown_path};
 
 /// Examples for `--help`.
@@ -93,7 +93,7 @@ pub fn run(args: &Args) -> Outcome {
         let before = state(&args.file)?;
         let input = Input::open(&args.file)?;
         let column = input.column(&args.on)?;
-        let site = Site::new(&target)?;
+        let site = Site::new(&target, &[crate::join_index::stamp::NAME])?;
         // Until here, Ctrl-C ends the process by default, which is safe because the build has not begun.
         let interrupt = Interrupt::listen()?;
         let keys = read(args, input, column, &interrupt)?;

@@ -7,7 +7,7 @@
 //!   `UInt64` or `LargeBinary` arrays, in which a null matches nothing. Therefore integers of all types are compared by
 //!   value, and a negative one is never equal to one above `i64::MAX`.
 //! - [`index`] builds an index: it reads the key column into memory and passes it to the library, with the row numbers
-//!   as payloads. [`site`](crate::site) manages the hidden directory of the build. [`stamp`](crate::join_index::stamp)
+//!   as payloads. [`site`](icefield_console::site) manages the hidden directory of the build. [`stamp`](crate::join_index::stamp)
 //!   stores beside the index: the file, its state, the column and its type.
 //! - [`run`] probes with [`opened`], an index of any key type. [`loaded`] holds columns of the indexed file in memory,
 //!   by row number: the selected ones, and keys that are bytes, of which the index has only hashes. [`select`] finds

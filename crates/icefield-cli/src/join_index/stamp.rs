@@ -1,7 +1,7 @@
 //! The stamp of an index: which file it was built from, and how to detect that the file has changed.
 //!
 //! The stamp is `source.json` in the index's directory. It is written and synced before the directory gets its final
-//! name (see [`site`](crate::site)), so every index under its final name has its stamp.
+//! name (see [`site`](icefield_console::site)), so every index under its final name has its stamp.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};

@@ -213,7 +213,18 @@ impl Pairs {
         })?;
         let mut found = found.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
         found.sort_unstable();
-        expect("probe", found, joined)?;
+        expect("probe", found, joined.clone())?;
+        // In parts of at most 3 pairs, if no single key has more.
+        let (mut pairs, mut found, mut done) = (icefield::Pairs::default(), Vec::new(), 0);
+        while done < keys.len() {
+            let count = index.probe_some(&keys[done..], 3, &mut pairs)?;
+            expect("keys of probe_some", count == 0 || pairs.len() > 3 && count > 1, false)?;
+            let positions = pairs.positions().iter().map(|&at| done + at as usize);
+            found.extend(positions.zip(pairs.payloads().iter().copied()));
+            done += count;
+        }
+        found.sort_unstable();
+        expect("probe_some", found, joined)?;
         let there = |&at: &usize| self.of(keys[at]).next().is_some();
         let (semi, anti) = (index.semi(keys)?, index.anti(keys)?);
         expect("semi", semi.ones().collect(), (0..keys.len()).filter(there).collect::<Vec<_>>())?;

@@ -7,6 +7,7 @@ use super::bitmap::Bitmap;
 use super::delta::Change;
 use super::merge::MergeReport;
 use super::options::{JoinOptions, sensible_threads};
+use super::pairs::Pairs;
 use super::probe::{Count, Show};
 use super::view::View;
 use super::{JoinIndex, JoinStats};
@@ -138,6 +139,45 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
     /// [`Error::Corrupt`]; `visit` may have been called for some pairs.
     pub fn probe(&self, keys: &[K], visit: impl Fn(usize, u64) + Sync) -> Result<()> {
         self.core.view().probe(keys, self.core.threads(), || Show(&visit)).map(drop)
+    }
+
+    /// Replaces `pairs` by the position of the probe key and the payload, for every pair of a probe key and an equal
+    /// key of the index. Uses several threads; each writes to memory of its own.
+    ///
+    /// ```
+    /// let index = icefield::JoinIndex::in_memory(&[1, 2, 2], &[10, 20, 21])?;
+    /// let mut pairs = icefield::Pairs::default();
+    /// index.probe_into(&[2, 3, 2], &mut pairs)?;
+    /// assert_eq!(pairs.len(), 4);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`].
+    pub fn probe_into(&self, keys: &[K], pairs: &mut Pairs) -> Result<()> {
+        self.probe_some(keys, usize::MAX, pairs).map(drop)
+    }
+
+    /// Does the same as [`probe_into`](Self::probe_into) for the first of the keys: for as many as have at most `most`
+    /// pairs, or for one key if it alone has more. Returns the number of these keys, which is 0 only if there are no
+    /// keys. So the memory for the pairs is limited, unless a single key has many.
+    ///
+    /// ```
+    /// let index = icefield::JoinIndex::in_memory(&[1, 2, 2], &[10, 20, 21])?;
+    /// let (keys, mut pairs) = ([2, 1, 2], icefield::Pairs::default());
+    /// let (mut done, mut found) = (0, 0);
+    /// while done < keys.len() {
+    ///     done += index.probe_some(&keys[done..], 2, &mut pairs)?;
+    ///     found += pairs.len(); // At most 2.
+    /// }
+    /// assert_eq!(found, 5);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`].
+    pub fn probe_some(&self, keys: &[K], most: usize, pairs: &mut Pairs) -> Result<usize> {
+        self.core.view().probe_some(keys, self.core.threads(), most, pairs)
     }
 
     /// Returns which probe keys are in the index: a semi-join.

@@ -139,6 +139,7 @@ mod line;
 mod log;
 mod merge;
 mod options;
+mod pairs;
 mod placed;
 mod plan;
 mod probe;
@@ -162,6 +163,7 @@ pub use self::core::OnFull;
 pub use self::hashed::HashedJoinIndex;
 pub use self::merge::{MergeKind, MergeReport};
 pub use self::options::{JoinOptions, KeyHash};
+pub use self::pairs::Pairs;
 pub use self::source::JoinSource;
 
 /// The design's name.

@@ -69,7 +69,7 @@ pub(super) trait Sink {
 /// Calls `visit` with the payload of each record that [`Sink::hits`] names, until one call returns `true`. Returns
 /// whether one did.
 #[inline(always)]
-fn any_payload(
+pub(super) fn any_payload(
     storage: &impl Medium,
     areas: &Areas<'_>,
     first: u64,

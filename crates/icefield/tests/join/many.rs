@@ -171,3 +171,33 @@ fn keys_with_equal_hashes_are_removed_apart() {
     assert_eq!(index.remove(b"bob").unwrap(), 4001);
     assert!(index.is_empty() && index.hashes().check().unwrap().is_clean());
 }
+
+#[test]
+fn pairs_are_found_in_parts() {
+    const PAIRS: u64 = 3000;
+    let keys: Vec<u64> = (0..100_000).map(|at| if at % 10_000 == 0 { 7 } else { at + 8 }).collect();
+    for threads in [1, 4] {
+        let options = JoinIndex::<u64>::options().threads(threads);
+        let index = options.build_in_memory_from(&OneKey(PAIRS)).unwrap();
+        index.insert(8, 1).unwrap();
+        let mut pairs = icefield::Pairs::default();
+        // The key 8 is not among the keys, but in the delta store, which is therefore searched, too.
+        index.probe_into(&keys, &mut pairs).unwrap();
+        assert_eq!(pairs.len() as u64, 10 * PAIRS);
+        let (mut done, mut parts) = (0, 0);
+        let mut found = BTreeSet::new();
+        while done < keys.len() {
+            done += {
+                let count = index.probe_some(&keys[done..], 1000, &mut pairs).unwrap();
+                assert!(count > 0 && (pairs.len() <= 1000 || count == 1));
+                let positions = pairs.positions().iter().map(|&at| done as u64 + at);
+                found.extend(positions.zip(pairs.payloads().iter().copied()));
+                count
+            };
+            parts += 1;
+        }
+        assert!(found.iter().all(|&(position, _)| position % 10_000 == 0));
+        assert_eq!(found.len() as u64, 10 * PAIRS);
+        assert!((20..400).contains(&parts), "{parts}");
+    }
+}

@@ -161,6 +161,8 @@ pub const CALLS: &[Calls] = &[
         reading: &[
             "probe_count",
             "probe",
+            "probe_into",
+            "probe_some",
             "semi",
             "semi_count",
             "anti",

@@ -18,9 +18,7 @@ use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
 use rustix::io::Errno;
 use tempfile::TempDir;
 
-use crate::columns;
-use crate::join_index::stamp;
-use icefield_console::failure::Failure;
+use crate::failure::Failure;
 
 /// The name of the table inside the hidden directory.
 const TABLE: &str = "table";
@@ -38,8 +36,9 @@ pub struct Site {
 }
 
 impl Site {
-    /// Creates the directory for building `target`, and removes leftovers of dead processes.
-    pub fn new(target: &Path) -> Result<Self, Failure> {
+    /// Creates the directory for building `target`, and removes leftovers of dead processes. `files` are the names of
+    /// the files that the command stores with a table: a leftover with any others is not removed.
+    pub fn new(target: &Path, files: &[&str]) -> Result<Self, Failure> {
         let target: PathBuf = target.components().collect();
         let Some(name) = target.file_name() else {
             let target = target.display();
@@ -54,7 +53,7 @@ impl Site {
         let mut prefix = OsStr::new(".").to_owned();
         prefix.push(name);
         prefix.push(".building-");
-        remove_leftovers(&parent, &prefix).map_err(|error| Failure::io(&parent, &error))?;
+        remove_leftovers(&parent, &prefix, files).map_err(|error| Failure::io(&parent, &error))?;
         for _ in 0..ATTEMPTS {
             let made = tempfile::Builder::new().prefix(&prefix).tempdir_in(&parent);
             let hidden = made.map_err(|error| Failure::io(&parent, &error))?;
@@ -123,7 +122,7 @@ fn locked(path: &Path) -> io::Result<Option<File>> {
 }
 
 /// Removes the hidden directories of dead processes.
-fn remove_leftovers(parent: &Path, prefix: &OsStr) -> io::Result<()> {
+fn remove_leftovers(parent: &Path, prefix: &OsStr, files: &[&str]) -> io::Result<()> {
     for entry in fs::read_dir(parent)? {
         let entry = entry?;
         let is_hidden = entry.file_name().as_encoded_bytes().starts_with(prefix.as_encoded_bytes());
@@ -132,7 +131,7 @@ fn remove_leftovers(parent: &Path, prefix: &OsStr) -> io::Result<()> {
         }
         // A directory that cannot be locked or removed remains, which does no harm.
         if let Ok(Some(_lock)) = locked(&entry.path())
-            && is_of_build(&entry.path()).unwrap_or(false)
+            && is_of_build(&entry.path(), files).unwrap_or(false)
         {
             let _ = fs::remove_dir_all(entry.path());
         }
@@ -141,7 +140,7 @@ fn remove_leftovers(parent: &Path, prefix: &OsStr) -> io::Result<()> {
 }
 
 /// Returns whether a hidden directory holds only what a build creates: a table of plain files, which may be incomplete.
-fn is_of_build(hidden: &Path) -> io::Result<bool> {
+fn is_of_build(hidden: &Path, files: &[&str]) -> io::Result<bool> {
     for table in fs::read_dir(hidden)? {
         let table = table?;
         let name = table.file_name();
@@ -152,7 +151,8 @@ fn is_of_build(hidden: &Path) -> io::Result<bool> {
         for file in fs::read_dir(table.path())? {
             let file = file?;
             let name = file.file_name();
-            let is_known = ["lock", stamp::NAME, columns::NAME].iter().any(|known| name == *known)
+            let is_known = name == "lock"
+                || files.iter().any(|known| name == *known)
                 || name.as_encoded_bytes().ends_with(b".ice");
             if !is_known || !file.file_type()?.is_file() {
                 return Ok(false);

@@ -1,0 +1,26 @@
+//! Errors, as DataFusion's.
+
+use std::io;
+use std::path::Path;
+
+use datafusion::error::DataFusionError;
+
+/// Wraps a system error about a path.
+pub(crate) fn at_path(path: &Path, error: io::Error) -> DataFusionError {
+    DataFusionError::from(error).context(path.display().to_string())
+}
+
+/// Wraps an error of the index.
+pub(crate) fn of_index(error: icefield::Error) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
+}
+
+/// Returns the error for a damaged file of an index.
+pub(crate) fn damaged(path: &Path, what: &str) -> DataFusionError {
+    DataFusionError::Execution(format!("{}: damaged: {what}; build the index again", path.display()))
+}
+
+/// Returns the error for something that the user must change.
+pub(crate) fn usage(text: impl Into<String>) -> DataFusionError {
+    DataFusionError::Configuration(text.into())
+}

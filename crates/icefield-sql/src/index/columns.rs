@@ -1,0 +1,263 @@
+//! The columns of an index: an Arrow IPC file in row order, mapped into memory and taken without copies.
+//!
+//! The file consists of chunks of [`CHUNK_ROWS`] rows, so the chunk and the place of a row follow from its number. A
+//! column of a chunk is decoded, and its texts are validated, when a row of it is first needed. Dictionaries are
+//! resolved when the file is written.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use arrow::array::{Array, ArrayRef, RecordBatch, UInt64Array, new_empty_array};
+use arrow::buffer::Buffer;
+use arrow::compute::{concat_batches, interleave, take};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::ipc::convert::fb_to_schema;
+use arrow::ipc::reader::{FileDecoder, read_footer_length};
+use arrow::ipc::writer::FileWriter;
+use arrow::ipc::{Block, MetadataVersion, root_as_footer};
+use datafusion::error::{DataFusionError, Result};
+use icefield::base::hash::{Hash, HashKind};
+use memmap2::Mmap;
+
+use super::keys::plain;
+use crate::error::{at_path, damaged};
+
+/// The name of the file in the directory of an index.
+pub const NAME: &str = "columns.arrow";
+/// Number of rows in every chunk but the last.
+pub const CHUNK_ROWS: usize = 1 << 18;
+/// Length of the end of an Arrow file: the length of the footer and the magic word.
+const TRAILER: usize = 10;
+
+/// Returns the schema without dictionaries.
+pub fn stored_schema(schema: &Schema) -> SchemaRef {
+    let fields = schema.fields().iter().map(|field| match field.data_type() {
+        DataType::Dictionary(_, values) => {
+            Arc::new(Field::new(field.name(), (**values).clone(), field.is_nullable()))
+        }
+        other => Arc::new(Field::new(field.name(), other.clone(), field.is_nullable())),
+    });
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+}
+
+/// Writes the file.
+pub struct ColumnsWriter {
+    path: PathBuf,
+    schema: SchemaRef,
+    writer: FileWriter<BufWriter<File>>,
+    /// Batches that do not yet fill a chunk.
+    waiting: Vec<RecordBatch>,
+    waiting_rows: usize,
+    rows: u64,
+}
+
+impl ColumnsWriter {
+    /// Creates the file in `directory`, for batches of `schema`.
+    ///
+    /// # Errors
+    /// If the file cannot be created.
+    pub fn create(directory: &Path, schema: &Schema) -> Result<Self> {
+        let path = directory.join(NAME);
+        let file = File::create_new(&path).map_err(|error| at_path(&path, error))?;
+        let schema = stored_schema(schema);
+        let writer = FileWriter::try_new(BufWriter::with_capacity(1 << 20, file), &schema)?;
+        Ok(Self { path, schema, writer, waiting: Vec::new(), waiting_rows: 0, rows: 0 })
+    }
+
+    /// Appends rows.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn push(&mut self, batch: &RecordBatch) -> Result<()> {
+        let columns = batch.columns().iter().map(plain).collect::<Result<Vec<_>>>()?;
+        let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?;
+        self.rows += batch.num_rows() as u64;
+        let mut rest = batch;
+        while self.waiting_rows + rest.num_rows() >= CHUNK_ROWS {
+            let fits = CHUNK_ROWS - self.waiting_rows;
+            self.waiting.push(rest.slice(0, fits));
+            rest = rest.slice(fits, rest.num_rows() - fits);
+            self.flush()?;
+        }
+        self.waiting_rows += rest.num_rows();
+        if rest.num_rows() > 0 {
+            self.waiting.push(rest);
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let chunk = concat_batches(&self.schema, &self.waiting)?;
+        self.waiting.clear();
+        self.waiting_rows = 0;
+        self.writer.write(&chunk).map_err(|error| self.fault(error.into()))
+    }
+
+    fn fault(&self, error: DataFusionError) -> DataFusionError {
+        error.context(self.path.display().to_string())
+    }
+
+    /// Writes the rest, durably; returns the number of rows.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn finish(mut self) -> Result<u64> {
+        if self.waiting_rows > 0 {
+            self.flush()?;
+        }
+        let finish = self.writer.finish().and_then(|()| Ok(self.writer.get_mut().flush()?));
+        finish.map_err(|error| self.fault(error.into()))?;
+        self.writer.get_ref().get_ref().sync_all().map_err(|error| at_path(&self.path, error))?;
+        Ok(self.rows)
+    }
+}
+
+/// The file, open for reading.
+pub struct Columns {
+    path: PathBuf,
+    schema: SchemaRef,
+    rows: u64,
+    file: Buffer,
+    version: MetadataVersion,
+    blocks: Vec<Block>,
+    /// By column and chunk.
+    decoded: Vec<Vec<OnceLock<ArrayRef>>>,
+}
+
+impl Columns {
+    /// Maps the file in `directory`, which has this number of rows. `sum` is what [`sum`](Self::sum) returned when the
+    /// file was written; `None` if it has just been written.
+    ///
+    /// # Errors
+    /// If the file cannot be opened or is damaged.
+    pub fn open(directory: &Path, rows: u64, sum: Option<u64>) -> Result<Self> {
+        let path = directory.join(NAME);
+        let file = File::open(&path).map_err(|error| at_path(&path, error))?;
+        // SAFETY: the file belongs to an index: it is never changed after the directory has got its name, and
+        // docs/crash-model.md asks users not to change the files of a directory that is in use.
+        let map = unsafe { Mmap::map(&file) }.map_err(|error| at_path(&path, error))?;
+        // The mapping is the owner of the buffer, so it lives as long as every array in it.
+        let file = Buffer::from(bytes::Bytes::from_owner(map));
+        let broken = |what: &str| damaged(&path, what);
+        let end = file.len().checked_sub(TRAILER).ok_or_else(|| broken("the file is too short"))?;
+        let mut trailer = [0; TRAILER];
+        trailer.copy_from_slice(&file[end..]);
+        let length = read_footer_length(trailer).map_err(|error| broken(&error.to_string()))?;
+        let start = end.checked_sub(length).ok_or_else(|| broken("the footer is too long"))?;
+        let footer = root_as_footer(&file[start..end]).map_err(|error| broken(&error.to_string()))?;
+        let schema = footer.schema().ok_or_else(|| broken("the footer has no schema"))?;
+        let schema = Arc::new(fb_to_schema(schema));
+        let blocks: Vec<Block> = footer.recordBatches().into_iter().flatten().copied().collect();
+        if blocks.len() as u64 != rows.div_ceil(CHUNK_ROWS as u64) {
+            return Err(broken("the number of chunks is wrong"));
+        }
+        if let Some(block) = blocks.iter().find(|block| extent(block, start).is_none()) {
+            return Err(broken(&format!("a chunk at {} is outside the file", block.offset())));
+        }
+        let version = footer.version();
+        let chunks = || blocks.iter().map(|_| OnceLock::new()).collect();
+        let decoded = schema.fields().iter().map(|_| chunks()).collect();
+        let columns = Self { schema, rows, file, version, decoded, path, blocks };
+        if sum.is_some_and(|sum| sum != columns.sum()) {
+            return Err(damaged(&columns.path, "the checksum of the chunks' headers is wrong"));
+        }
+        Ok(columns)
+    }
+
+    /// Returns the checksum of everything that decoding relies on: the footer, and the header of each chunk.
+    pub fn sum(&self) -> u64 {
+        let hash = Hash::new(HashKind::Strong, [0, 0]);
+        let headers = self.blocks.iter().map(|block| {
+            let start = block.offset() as usize;
+            hash.bytes(&self.file[start..start + block.metaDataLength() as usize])
+        });
+        let last = self.blocks.iter().map(|block| block.offset() + block.bodyLength()).max();
+        let rest = hash.bytes(&self.file[last.unwrap_or(0) as usize..]);
+        headers.fold(rest, |sum, header| hash.word(sum ^ header))
+    }
+
+    /// Returns the columns' names and types.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// Returns the number of rows.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Returns the number of chunks.
+    pub fn chunks(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// Returns a column of a chunk.
+    ///
+    /// # Errors
+    /// If the chunk is damaged.
+    pub fn chunk(&self, column: usize, chunk: usize) -> Result<&ArrayRef> {
+        let decoded = &self.decoded[column][chunk];
+        if let Some(array) = decoded.get() {
+            return Ok(array);
+        }
+        let array = self.decode(column, chunk)?;
+        Ok(decoded.get_or_init(|| array))
+    }
+
+    fn decode(&self, column: usize, chunk: usize) -> Result<ArrayRef> {
+        let broken = |what: &str| damaged(&self.path, &format!("chunk {chunk}: {what}"));
+        let block = &self.blocks[chunk];
+        let (start, length) =
+            extent(block, self.file.len()).ok_or_else(|| broken("it is outside the file"))?;
+        let bytes = self.file.slice_with_length(start, length);
+        let decoder = FileDecoder::new(Arc::clone(&self.schema), self.version);
+        let batch = decoder
+            .with_projection(vec![column])
+            .read_record_batch(block, &bytes)
+            .map_err(|error| broken(&error.to_string()))?
+            .ok_or_else(|| broken("it is empty"))?;
+        let rows = (self.rows - (chunk * CHUNK_ROWS) as u64).min(CHUNK_ROWS as u64);
+        if batch.num_rows() as u64 != rows {
+            return Err(broken("it has the wrong number of rows"));
+        }
+        Ok(Arc::clone(batch.column(0)))
+    }
+
+    /// Returns the values of a column in the given rows.
+    ///
+    /// # Errors
+    /// If a row does not exist, or its chunk is damaged.
+    pub fn take(&self, column: usize, rows: &[u64]) -> Result<ArrayRef> {
+        if let Some(row) = rows.iter().find(|&&row| row >= self.rows) {
+            let what = format!("row {row} does not exist: there are {}", self.rows);
+            return Err(damaged(&self.path, &what));
+        }
+        if self.chunks() == 1 {
+            let rows = UInt64Array::from(rows.to_vec());
+            return Ok(take(self.chunk(column, 0)?, &rows, None)?);
+        }
+        let place = |&row: &u64| (row as usize / CHUNK_ROWS, row as usize % CHUNK_ROWS);
+        let places: Vec<_> = rows.iter().map(place).collect();
+        // Chunks without a row among these are not decoded.
+        let empty = new_empty_array(self.schema.field(column).data_type());
+        let mut chunks: Vec<&dyn Array> = vec![&empty; self.chunks().max(1)];
+        let mut is_there = vec![false; self.chunks()];
+        for &(chunk, _) in &places {
+            if !std::mem::replace(&mut is_there[chunk], true) {
+                chunks[chunk] = self.chunk(column, chunk)?;
+            }
+        }
+        Ok(interleave(&chunks, &places)?)
+    }
+}
+
+/// Returns the place of a chunk in the file and its length, if it ends before `end`.
+fn extent(block: &Block, end: usize) -> Option<(usize, usize)> {
+    let start = usize::try_from(block.offset()).ok()?;
+    let header = usize::try_from(block.metaDataLength()).ok()?;
+    let length = header.checked_add(usize::try_from(block.bodyLength()).ok()?)?;
+    (start.checked_add(length)? <= end).then_some((start, length))
+}

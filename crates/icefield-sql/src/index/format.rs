@@ -1,0 +1,220 @@
+//! The format of a table's files, and how DataFusion reads them.
+
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use datafusion::common::config::{CsvOptions, JsonOptions};
+use datafusion::datasource::file_format::FileFormat;
+use datafusion::datasource::file_format::arrow::ArrowFormat;
+use datafusion::datasource::file_format::csv::CsvFormat;
+use datafusion::datasource::file_format::file_compression_type::FileCompressionType;
+use datafusion::datasource::file_format::json::JsonFormat;
+use datafusion::datasource::file_format::parquet::ParquetFormat;
+use datafusion::datasource::listing::{
+    ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl,
+};
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::SessionState;
+use serde::{Deserialize, Serialize};
+
+use crate::error::usage;
+
+/// The kind of files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Parquet.
+    Parquet,
+    /// Comma-separated values, or another separator.
+    Csv,
+    /// A JSON object in each line.
+    Json,
+    /// Arrow IPC files.
+    Arrow,
+}
+
+/// The format of files.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Format {
+    /// The kind of files.
+    pub kind: Kind,
+    /// How CSV and JSON are compressed: `gz`, `bz2`, `xz`, `zst`, or nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compression: Option<String>,
+    /// How CSV is written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dialect: Option<Dialect>,
+}
+
+/// How CSV is written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dialect {
+    /// The byte between two fields.
+    pub delimiter: char,
+    /// The byte around fields.
+    pub quote: char,
+    /// The byte that makes the next one ordinary.
+    pub escape: Option<char>,
+    /// The byte with which a line of comment begins.
+    pub comment: Option<char>,
+    /// Whether the first line has the names of the columns.
+    pub header: bool,
+    /// A regular expression for fields that are null, besides empty ones.
+    pub null: Option<String>,
+}
+
+impl Default for Dialect {
+    fn default() -> Self {
+        Self { delimiter: ',', quote: '"', escape: None, comment: None, header: true, null: None }
+    }
+}
+
+/// Endings of names, and what they stand for.
+const ENDINGS: [(&str, Kind, char); 12] = [
+    (".parquet", Kind::Parquet, ','),
+    (".pq", Kind::Parquet, ','),
+    (".csv", Kind::Csv, ','),
+    (".tsv", Kind::Csv, '\t'),
+    (".tbl", Kind::Csv, '|'),
+    (".psv", Kind::Csv, '|'),
+    (".json", Kind::Json, ','),
+    (".ndjson", Kind::Json, ','),
+    (".jsonl", Kind::Json, ','),
+    (".arrow", Kind::Arrow, ','),
+    (".feather", Kind::Arrow, ','),
+    (".ipc", Kind::Arrow, ','),
+];
+const COMPRESSIONS: [&str; 5] = ["gz", "bz2", "xz", "zst", "zstd"];
+
+impl Format {
+    /// Returns the format that a name's ending stands for, such as `.csv` or `.tsv.gz`.
+    pub fn of_name(name: &str) -> Option<Self> {
+        let lower = name.to_ascii_lowercase();
+        let compressed = COMPRESSIONS.iter().find_map(|&compression| {
+            let rest = lower.strip_suffix(compression)?.strip_suffix('.')?;
+            Some((rest, compression.trim_end_matches('d')))
+        });
+        let (rest, compression) = match compressed {
+            Some((rest, compression)) => (rest, Some(compression.to_owned())),
+            None => (&*lower, None),
+        };
+        let &(_, kind, delimiter) = ENDINGS.iter().find(|(ending, ..)| rest.ends_with(ending))?;
+        let dialect = (kind == Kind::Csv).then(|| Dialect { delimiter, ..Dialect::default() });
+        Some(Self { kind, compression, dialect })
+    }
+
+    /// Returns the format of `source`, a file, a pattern or a directory, by the ending of its name or of a file in it.
+    ///
+    /// # Errors
+    /// If no ending is known.
+    pub fn of_source(source: &str) -> Result<Self> {
+        let of_directory = || {
+            let mut names: Vec<_> =
+                Path::new(source).read_dir().ok()?.flatten().map(|entry| entry.file_name()).collect();
+            names.sort();
+            names.iter().find_map(|name| Self::of_name(&name.to_string_lossy()))
+        };
+        Self::of_name(source).or_else(of_directory).ok_or_else(|| {
+            usage(format!(
+                "{source}: the ending of the name does not tell the format; name it with --format parquet, csv, json \
+                 or arrow"
+            ))
+        })
+    }
+
+    fn compression(&self) -> Result<FileCompressionType> {
+        let Some(compression) = &self.compression else {
+            return Ok(FileCompressionType::UNCOMPRESSED);
+        };
+        FileCompressionType::from_str(compression)
+    }
+
+    fn file_format(&self) -> Result<Arc<dyn FileFormat>> {
+        let compression = self.compression()?;
+        Ok(match self.kind {
+            Kind::Parquet => Arc::new(ParquetFormat::default()),
+            Kind::Arrow => Arc::new(ArrowFormat),
+            Kind::Json => Arc::new(
+                JsonFormat::default()
+                    .with_options(JsonOptions::default())
+                    .with_file_compression_type(compression),
+            ),
+            Kind::Csv => {
+                let Dialect { delimiter, quote, escape, comment, header, null } =
+                    self.dialect.clone().unwrap_or_default();
+                let byte_of = |option, character: Option<char>| {
+                    character.map(|character| byte(option, character)).transpose()
+                };
+                let options = CsvOptions {
+                    has_header: Some(header),
+                    delimiter: byte("delimiter", delimiter)?,
+                    quote: byte("quote", quote)?,
+                    escape: byte_of("escape", escape)?,
+                    comment: byte_of("comment", comment)?,
+                    newlines_in_values: Some(true),
+                    compression: *compression.get_variant(),
+                    null_regex: null,
+                    ..CsvOptions::default()
+                };
+                Arc::new(CsvFormat::default().with_options(options))
+            }
+        })
+    }
+
+    /// Returns the table of the files at `sources`: files, patterns or directories.
+    ///
+    /// # Errors
+    /// If a source does not exist or its schema cannot be read.
+    pub async fn table(&self, state: &SessionState, sources: &[String]) -> Result<Arc<ListingTable>> {
+        let mut urls = Vec::new();
+        for source in sources {
+            let is_pattern = source.contains(['*', '?', '[']);
+            if !is_pattern && !source.contains("://") && !Path::new(source).exists() {
+                return Err(usage(format!("{source}: no such file or directory")));
+            }
+            urls.push(ListingTableUrl::parse(source)?);
+        }
+        // A file that the user names is read whatever its name; a directory may hold files of other kinds.
+        let is_directory = sources.iter().any(|source| Path::new(source).is_dir());
+        let format = self.file_format()?;
+        let ending = match (is_directory, &self.compression) {
+            (false, _) => String::new(),
+            (true, Some(compression)) => format!(".{compression}"),
+            (true, None) => format!(".{}", format.get_ext().trim_start_matches('.')),
+        };
+        let options = ListingOptions::new(format).with_file_extension(ending);
+        let config = ListingTableConfig::new_with_multi_paths(urls).with_listing_options(options);
+        let config = config.infer_schema(state).await.map_err(|error| named(sources, error))?;
+        Ok(Arc::new(ListingTable::try_new(config)?))
+    }
+}
+
+/// Adds the names of the sources to an error.
+pub(crate) fn named(sources: &[String], error: DataFusionError) -> DataFusionError {
+    error.context(sources.join(", "))
+}
+
+fn byte(option: &str, character: char) -> Result<u8> {
+    u8::try_from(character)
+        .ok()
+        .filter(u8::is_ascii)
+        .ok_or_else(|| usage(format!("--{option}: `{character}` is not an ASCII character")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_tell_formats() {
+        let of = |name: &str| Format::of_name(name).map(|format| (format.kind, format.compression));
+        assert_eq!(of("a/b.PARQUET"), Some((Kind::Parquet, None)));
+        assert_eq!(of("b.tsv.gz"), Some((Kind::Csv, Some("gz".to_owned()))));
+        assert_eq!(of("b.jsonl.zstd"), Some((Kind::Json, Some("zst".to_owned()))));
+        assert_eq!(of("part-*.csv"), Some((Kind::Csv, None)));
+        assert_eq!(of("b.txt"), None);
+        let tabs = Format::of_name("b.tsv").and_then(|format| format.dialect);
+        assert_eq!(tabs.map(|dialect| dialect.delimiter), Some('\t'));
+    }
+}

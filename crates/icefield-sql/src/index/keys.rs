@@ -1,0 +1,411 @@
+//! Key columns as the 64-bit words of the index.
+//!
+//! A single column of integers, booleans, dates, times, timestamps or durations is its own word: two values are equal
+//! exactly if their words are. Every other key, and every key of several columns, is a 64-bit hash of the values, so
+//! two different keys may have the same word, and whoever finds one compares the columns.
+//!
+//! Values are compared across types: the same number has the same word as an 8-bit integer, a 64-bit integer or a
+//! decimal, and the same instant as a timestamp of any unit. The functions of this module never change, because their
+//! words are on disk; a stamp names them by [`FUNCTIONS`].
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Int64Array, PrimitiveArray, UInt64Array,
+};
+use arrow::buffer::{NullBuffer, ScalarBuffer};
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{DataType, Decimal128Type, Int64Type, TimeUnit, UInt64Type};
+use datafusion::error::Result;
+use icefield::base::hash::{Hash, HashKind};
+use serde::{Deserialize, Serialize};
+
+/// The name of the functions of this module, in stamps.
+pub const FUNCTIONS: &str = "icefield-key-1";
+
+/// How an index derives the words of its keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum KeyForm {
+    /// The value of the only key column.
+    Word,
+    /// The hash of all key columns, with this seed.
+    Hash([u64; 2]),
+}
+
+/// The kind of a column's values. Columns of the same kind can be compared, whatever their types.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Number,
+    Boolean,
+    /// Days since 1970.
+    Days,
+    /// Milliseconds since 1970 at midnight.
+    Date,
+    TimeOfDay,
+    /// A date and time without a time zone.
+    Local,
+    /// A moment.
+    Instant,
+    Duration,
+    Text,
+    Bytes,
+}
+
+/// Returns the kind of a column's values, or the reason why it cannot be a key.
+fn kind(data_type: &DataType) -> std::result::Result<Kind, String> {
+    use DataType as D;
+    Ok(match data_type {
+        D::Int8 | D::Int16 | D::Int32 | D::Int64 => Kind::Number,
+        D::UInt8 | D::UInt16 | D::UInt32 | D::UInt64 => Kind::Number,
+        D::Decimal32(..) | D::Decimal64(..) | D::Decimal128(..) => Kind::Number,
+        D::Boolean => Kind::Boolean,
+        D::Date32 => Kind::Days,
+        D::Date64 => Kind::Date,
+        D::Time32(_) | D::Time64(_) => Kind::TimeOfDay,
+        D::Timestamp(_, None) => Kind::Local,
+        D::Timestamp(_, Some(_)) => Kind::Instant,
+        D::Duration(_) => Kind::Duration,
+        D::Utf8 | D::LargeUtf8 | D::Utf8View => Kind::Text,
+        D::Binary | D::LargeBinary | D::BinaryView | D::FixedSizeBinary(_) => Kind::Bytes,
+        D::Dictionary(_, values) => return kind(values),
+        D::Float16 | D::Float32 | D::Float64 => {
+            return Err("floats cannot be keys: equal values may have different bits".to_owned());
+        }
+        other => return Err(format!("a column of type {other} cannot be a key")),
+    })
+}
+
+impl KeyForm {
+    /// Returns the form of the keys of columns of these types, or the reason why one of them cannot be a key.
+    ///
+    /// # Errors
+    /// The position of the column, and the reason.
+    pub fn of(types: &[&DataType], seed: [u64; 2]) -> std::result::Result<Self, (usize, String)> {
+        for (at, data_type) in types.iter().enumerate() {
+            kind(data_type).map_err(|reason| (at, reason))?;
+        }
+        let is_word = matches!(types, [one] if is_word(values_of(one)));
+        Ok(if is_word { Self::Word } else { Self::Hash(seed) })
+    }
+
+    /// Returns the words of keys, null for a key that no row of the index can have. `columns` are compared with columns
+    /// of the index of `types`.
+    ///
+    /// # Errors
+    /// If Arrow cannot convert a column.
+    pub fn words(self, columns: &[ArrayRef], types: &[&DataType]) -> Result<UInt64Array> {
+        match (self, columns, types) {
+            (Self::Word, [column], [data_type]) => exact(&plain(column)?, values_of(data_type)),
+            (Self::Word, ..) => Ok(UInt64Array::new_null(columns.first().map_or(0, |one| one.len()))),
+            (Self::Hash(seed), ..) => hashes(columns, &Hash::new(HashKind::Strong, seed)),
+        }
+    }
+}
+
+/// Returns whether values of the two types can be compared through an index of `indexed`.
+pub fn comparable(indexed: &DataType, other: &DataType) -> bool {
+    matches!((kind(indexed), kind(other)), (Ok(one), Ok(other)) if one == other)
+}
+
+fn is_word(data_type: &DataType) -> bool {
+    let is_decimal = data_type.is_decimal();
+    !is_decimal && !matches!(kind(data_type), Ok(Kind::Text | Kind::Bytes) | Err(_))
+}
+
+/// Returns the type of the values of a dictionary, or the type itself.
+fn values_of(data_type: &DataType) -> &DataType {
+    match data_type {
+        DataType::Dictionary(_, values) => values_of(values),
+        other => other,
+    }
+}
+
+/// Returns a column without its dictionary.
+///
+/// # Errors
+/// If Arrow cannot convert the column.
+pub fn plain(column: &ArrayRef) -> Result<ArrayRef> {
+    let values = values_of(column.data_type());
+    if values == column.data_type() { Ok(Arc::clone(column)) } else { cast(column, values) }
+}
+
+/// Casts values to another type. A value that the type does not have becomes null.
+fn cast(column: &ArrayRef, data_type: &DataType) -> Result<ArrayRef> {
+    let options = CastOptions { safe: true, ..CastOptions::default() };
+    Ok(cast_with_options(column, data_type, &options)?)
+}
+
+/// Returns the values of a column as words of a column of type `indexed`, null where that type does not have the value.
+fn exact(column: &ArrayRef, indexed: &DataType) -> Result<UInt64Array> {
+    let column = match (column.data_type(), unit(indexed)) {
+        (DataType::Decimal32(..) | DataType::Decimal64(..) | DataType::Decimal128(..), _) => {
+            let integers = integers(decimals(column)?.as_primitive());
+            if *indexed == DataType::UInt64 {
+                return Ok(integers.unary_opt(|value| u64::try_from(value).ok()));
+            }
+            return Ok(integers.unary_opt(|value| i64::try_from(value).ok().map(i64::cast_unsigned)));
+        }
+        (other, Some(of_index)) => {
+            let of_column = unit(other).unwrap_or(of_index);
+            in_unit(&signed(column)?, of_column, of_index)
+        }
+        (_, None) if *indexed == DataType::UInt64 => {
+            return Ok(cast(column, &DataType::UInt64)?.as_primitive::<UInt64Type>().clone());
+        }
+        (_, None) => signed(column)?,
+    };
+    Ok(unsigned(&column))
+}
+
+/// Returns the values as 64-bit integers: the number, or the count of the column's units.
+fn signed(column: &ArrayRef) -> Result<Int64Array> {
+    let column = match column.data_type() {
+        // Arrow casts these by way of the integer of their width.
+        DataType::Date32 | DataType::Time32(_) => &cast(column, &DataType::Int32)?,
+        DataType::Boolean => &cast(column, &DataType::UInt8)?,
+        _ => column,
+    };
+    Ok(cast(column, &DataType::Int64)?.as_primitive::<Int64Type>().clone())
+}
+
+/// Returns the same 64 bits without a sign, and without a copy.
+fn unsigned(column: &Int64Array) -> UInt64Array {
+    let words = ScalarBuffer::<u64>::from(column.values().inner().clone());
+    UInt64Array::new(words, column.nulls().cloned())
+}
+
+/// Returns the unit of a time, timestamp or duration.
+fn unit(data_type: &DataType) -> Option<TimeUnit> {
+    match data_type {
+        DataType::Time32(unit)
+        | DataType::Time64(unit)
+        | DataType::Timestamp(unit, _)
+        | DataType::Duration(unit) => Some(*unit),
+        _ => None,
+    }
+}
+
+/// Returns the number of nanoseconds of a unit.
+fn nanoseconds(unit: TimeUnit) -> i64 {
+    match unit {
+        TimeUnit::Second => 1_000_000_000,
+        TimeUnit::Millisecond => 1_000_000,
+        TimeUnit::Microsecond => 1000,
+        TimeUnit::Nanosecond => 1,
+    }
+}
+
+/// Converts counts of one unit to counts of another; null where that is not a whole number of 64 bits.
+fn in_unit(column: &Int64Array, from: TimeUnit, to: TimeUnit) -> Int64Array {
+    let (from, to) = (nanoseconds(from), nanoseconds(to));
+    if from >= to {
+        let factor = from / to;
+        if factor == 1 { column.clone() } else { column.unary_opt(|count| count.checked_mul(factor)) }
+    } else {
+        let factor = to / from;
+        column.unary_opt(|count| (count % factor == 0).then_some(count / factor))
+    }
+}
+
+/// Returns decimals of any width as decimals of 128 bits.
+fn decimals(column: &ArrayRef) -> Result<ArrayRef> {
+    match *column.data_type() {
+        DataType::Decimal32(precision, scale) | DataType::Decimal64(precision, scale) => {
+            cast(column, &DataType::Decimal128(precision, scale))
+        }
+        _ => Ok(Arc::clone(column)),
+    }
+}
+
+/// Returns the decimals that are integers, null for the others and for integers beyond 128 bits.
+fn integers(column: &Decimal128Array) -> PrimitiveArray<Decimal128Type> {
+    let scale = column.scale();
+    column.unary_opt(|digits| match normal(digits, scale) {
+        (value, 0) => Some(value),
+        _ => None,
+    })
+}
+
+/// Returns the digits and scale that all decimals of the same value share. The scale is 0 for integers, unless they
+/// have more than 128 bits.
+fn normal(mut digits: i128, scale: i8) -> (i128, i8) {
+    let mut scale = if digits == 0 { 0 } else { scale };
+    while scale > 0 && digits % 10 == 0 {
+        (digits, scale) = (digits / 10, scale - 1);
+    }
+    while scale < 0 {
+        match digits.checked_mul(10) {
+            Some(more) => (digits, scale) = (more, scale + 1),
+            None => break,
+        }
+    }
+    (digits, scale)
+}
+
+/// Returns the hash of each row, null if one of its values is null.
+fn hashes(columns: &[ArrayRef], hash: &Hash) -> Result<UInt64Array> {
+    let rows = columns.first().map_or(0, |column| column.len());
+    let mut words = vec![0_u64; rows];
+    let mut nulls: Option<NullBuffer> = None;
+    for column in columns {
+        let column = plain(column)?;
+        add_values(&column, hash, &mut words)?;
+        nulls = NullBuffer::union(nulls.as_ref(), column.logical_nulls().as_ref());
+    }
+    Ok(UInt64Array::new(words.into(), nulls))
+}
+
+/// Mixes the values of a column into the hashes of its rows.
+fn add_values(column: &ArrayRef, hash: &Hash, words: &mut [u64]) -> Result<()> {
+    use DataType as D;
+    let mut values = Values { hash, words };
+    match column.data_type() {
+        D::Utf8 => values.add(column.as_string::<i32>().iter(), |text| hash.bytes(text.as_bytes())),
+        D::LargeUtf8 => values.add(column.as_string::<i64>().iter(), |text| hash.bytes(text.as_bytes())),
+        D::Utf8View => values.add(column.as_string_view().iter(), |text| hash.bytes(text.as_bytes())),
+        D::Binary => values.add(column.as_binary::<i32>().iter(), |bytes| hash.bytes(bytes)),
+        D::LargeBinary => values.add(column.as_binary::<i64>().iter(), |bytes| hash.bytes(bytes)),
+        D::BinaryView => values.add(column.as_binary_view().iter(), |bytes| hash.bytes(bytes)),
+        D::FixedSizeBinary(_) => {
+            values.add(column.as_fixed_size_binary().iter(), |bytes| hash.bytes(bytes));
+        }
+        D::Decimal32(..) | D::Decimal64(..) | D::Decimal128(..) => {
+            let decimals = decimals(column)?;
+            let decimals = decimals.as_primitive::<Decimal128Type>();
+            let scale = decimals.scale();
+            values.add(decimals.iter(), |digits| match normal(digits, scale) {
+                (digits, 0) if in_64_bits(digits) => digits as u64,
+                (digits, scale) => hash.bytes(&[&digits.to_le_bytes()[..], &[scale.cast_unsigned()]].concat()),
+            });
+        }
+        D::UInt64 => values.add(column.as_primitive::<UInt64Type>().iter(), |value| value),
+        other => {
+            // The remainder modulo 2^64 is the same for equal times of all units.
+            let factor = unit(other).map_or(1, nanoseconds);
+            values.add(signed(column)?.iter(), |value| value.wrapping_mul(factor).cast_unsigned());
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether a number is a 64-bit integer, with or without a sign.
+fn in_64_bits(value: i128) -> bool {
+    (i128::from(i64::MIN)..=i128::from(u64::MAX)).contains(&value)
+}
+
+/// The hashes of rows, to which a column's values are added.
+struct Values<'a> {
+    hash: &'a Hash,
+    words: &'a mut [u64],
+}
+
+impl Values<'_> {
+    fn add<T>(&mut self, values: impl Iterator<Item = Option<T>>, word: impl Fn(T) -> u64) {
+        for (sum, value) in self.words.iter_mut().zip(values) {
+            // A row with a null has no word, so it does not matter what is added for it.
+            *sum = self.hash.word(sum.rotate_left(1) ^ value.map_or(0, &word));
+        }
+    }
+}
+
+/// Returns whether keys of one column equal those of another, row by row; a null equals nothing. Both columns have the
+/// same type.
+///
+/// # Errors
+/// If Arrow cannot compare the types.
+pub fn equal(one: &ArrayRef, other: &ArrayRef) -> Result<BooleanArray> {
+    let (one, other) = (plain(one)?, plain(other)?);
+    Ok(arrow::compute::kernels::cmp::eq(&one, &other)?)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may fail")]
+mod tests {
+    use arrow::array::{
+        Date32Array, Int8Array, Int32Array, StringArray, StringViewArray, TimestampMillisecondArray,
+        TimestampNanosecondArray,
+    };
+
+    use super::*;
+
+    fn words(form: KeyForm, columns: &[ArrayRef], types: &[DataType]) -> Vec<Option<u64>> {
+        let types: Vec<_> = types.iter().collect();
+        form.words(columns, &types).unwrap().iter().collect()
+    }
+
+    fn decimal(digits: Vec<i128>, precision: u8, scale: i8) -> ArrayRef {
+        Arc::new(Decimal128Array::from(digits).with_precision_and_scale(precision, scale).unwrap())
+    }
+
+    #[test]
+    fn numbers_of_all_types_have_the_words_of_their_values() {
+        let columns: [ArrayRef; 4] = [
+            Arc::new(Int8Array::from(vec![Some(-1), Some(7), None])),
+            Arc::new(Int64Array::from(vec![Some(-1), Some(7), None])),
+            decimal(vec![-100, 700, 750], 10, 2),
+            Arc::new(Int32Array::from(vec![Some(-1), Some(7), None])),
+        ];
+        for column in columns {
+            let one = std::slice::from_ref(&column);
+            assert_eq!(words(KeyForm::Word, one, &[DataType::Int16]), [Some(u64::MAX), Some(7), None]);
+            assert_eq!(words(KeyForm::Word, one, &[DataType::UInt64]), [None, Some(7), None]);
+        }
+        let large: ArrayRef = Arc::new(UInt64Array::from(vec![u64::MAX, 7]));
+        let one = std::slice::from_ref(&large);
+        assert_eq!(words(KeyForm::Word, one, &[DataType::Int64]), [None, Some(7)]);
+        assert_eq!(words(KeyForm::Word, one, &[DataType::UInt64]), [Some(u64::MAX), Some(7)]);
+    }
+
+    #[test]
+    fn times_of_all_units_have_the_words_of_their_moment() {
+        let nanos: ArrayRef = Arc::new(TimestampNanosecondArray::from(vec![5_000_000, 5_000_001, -1_000_000]));
+        let millis: ArrayRef = Arc::new(TimestampMillisecondArray::from(vec![5, i64::MAX, -1]));
+        let (in_millis, in_nanos) =
+            (DataType::Timestamp(TimeUnit::Millisecond, None), DataType::Timestamp(TimeUnit::Nanosecond, None));
+        assert_eq!(
+            words(KeyForm::Word, &[nanos.clone()], std::slice::from_ref(&in_millis)),
+            [Some(5), None, Some(u64::MAX)]
+        );
+        assert_eq!(
+            words(KeyForm::Word, &[millis.clone()], std::slice::from_ref(&in_nanos)),
+            [Some(5_000_000), None, Some((-1_000_000_i64).cast_unsigned())]
+        );
+        let hash = KeyForm::Hash([1, 2]);
+        let day: ArrayRef = Arc::new(Date32Array::from(vec![1, 1, 1]));
+        let types = [DataType::Date32, in_millis];
+        let (one, other) = (words(hash, &[day.clone(), nanos], &types), words(hash, &[day, millis], &types));
+        assert_eq!((one[0], one[2]), (other[0], other[2]));
+        assert_ne!(one[0], one[1]);
+    }
+
+    #[test]
+    fn hashes_depend_on_values_and_not_on_types() {
+        let hash = KeyForm::Hash([3, 4]);
+        let text: ArrayRef = Arc::new(StringArray::from(vec![Some("a"), Some("bc"), None]));
+        let view: ArrayRef = Arc::new(StringViewArray::from(vec![Some("a"), Some("bc"), None]));
+        let dictionary = cast(
+            &text,
+            &DataType::Dictionary(Box::new(DataType::Int8), Box::new(DataType::Utf8)),
+        )
+        .unwrap();
+        let of = |column: &ArrayRef| words(hash, std::slice::from_ref(column), &[DataType::Utf8]);
+        assert_eq!(of(&text), of(&view));
+        assert_eq!(of(&text), of(&dictionary));
+        assert_eq!(of(&text)[2], None);
+        let integers: ArrayRef = Arc::new(Int64Array::from(vec![12, -3, 0]));
+        let of = |column: &ArrayRef| words(hash, &[column.clone(), text.clone()], &[DataType::Int64, DataType::Utf8]);
+        assert_eq!(of(&integers), of(&decimal(vec![1200, -300, 0], 9, 2)));
+        assert_ne!(of(&integers)[0], of(&decimal(vec![1201, -300, 0], 9, 2))[0]);
+    }
+
+    #[test]
+    fn forms() {
+        assert_eq!(KeyForm::of(&[&DataType::UInt8], [0, 0]), Ok(KeyForm::Word));
+        assert_eq!(KeyForm::of(&[&DataType::Utf8], [1, 2]), Ok(KeyForm::Hash([1, 2])));
+        assert_eq!(KeyForm::of(&[&DataType::UInt8, &DataType::UInt8], [1, 2]), Ok(KeyForm::Hash([1, 2])));
+        assert_eq!(KeyForm::of(&[&DataType::UInt8, &DataType::Float32], [1, 2]).unwrap_err().0, 1);
+        assert!(comparable(&DataType::Int8, &DataType::Decimal128(10, 2)));
+        assert!(!comparable(&DataType::Int8, &DataType::Utf8));
+    }
+}

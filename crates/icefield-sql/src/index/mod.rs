@@ -1,0 +1,121 @@
+//! The index as a column store's companion: a directory with a [`JoinIndex`] from the words of the keys to row numbers,
+//! the columns of these rows, and what both were built from.
+//!
+//! - [`keys`] makes words of key columns. [`columns`] writes the columns, and maps them into memory.
+//! - [`format`] reads the files of a table through DataFusion. [`source`] tells whether a file has changed. [`stamp`]
+//!   stores all this in the directory.
+//! - [`build`] makes a new index.
+//!
+//! A directory never changes once it has its name: a new state of the files is built beside it, and takes its place by
+//! one rename.
+
+pub mod build;
+pub mod columns;
+pub mod format;
+pub mod keys;
+pub mod source;
+pub mod stamp;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use arrow::datatypes::{DataType, SchemaRef};
+use datafusion::error::{DataFusionError, Result};
+use icefield::JoinIndex;
+
+use self::columns::Columns;
+use self::stamp::Stamp;
+use crate::error::{damaged, of_index};
+
+/// The names of the files beside those of the [`JoinIndex`].
+pub const FILES: [&str; 2] = [stamp::NAME, columns::NAME];
+
+/// An index, open for reading. Any number of processes share its pages in memory.
+pub struct Index {
+    path: PathBuf,
+    stamp: Stamp,
+    join: JoinIndex<u64>,
+    columns: Columns,
+    /// The positions of the key columns among the columns.
+    keys: Vec<usize>,
+    allow_stale: bool,
+}
+
+impl Index {
+    /// Opens the index at `path`. Unless `allow_stale` is true, the files that it was built from must be unchanged.
+    ///
+    /// # Errors
+    /// If there is no index, it is damaged, or a file has changed.
+    pub fn open(path: &Path, allow_stale: bool) -> Result<Self> {
+        let path = path.canonicalize().map_err(|error| crate::error::at_path(path, error))?;
+        // A caller probes from its own threads.
+        let join = JoinIndex::<u64>::options().threads(1).open_read_only(&path).map_err(of_index)?;
+        let stamp = Stamp::read(&path)?;
+        if stamp.uuid != format!("{:032x}", join.uuid()) {
+            return Err(damaged(&path.join(stamp::NAME), "it belongs to another index"));
+        }
+        let columns = Columns::open(&path, stamp.rows, Some(stamp.columns_sum))?;
+        let place = |name: &String| columns.schema().index_of(name);
+        let keys = stamp.keys.iter().map(place).collect::<std::result::Result<_, _>>()?;
+        if !allow_stale {
+            stamp.files.iter().try_for_each(source::SourceFile::check)?;
+        }
+        Ok(Self { path, stamp, join, columns, keys, allow_stale })
+    }
+
+    /// Returns the directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns what the index was built from.
+    pub fn stamp(&self) -> &Stamp {
+        &self.stamp
+    }
+
+    /// Returns the index from words to row numbers.
+    pub fn join(&self) -> &JoinIndex<u64> {
+        &self.join
+    }
+
+    /// Returns the columns.
+    pub fn columns(&self) -> &Columns {
+        &self.columns
+    }
+
+    /// Returns the names and types of the columns.
+    pub fn schema(&self) -> &SchemaRef {
+        self.columns.schema()
+    }
+
+    /// Returns the positions of the key columns among the columns.
+    pub fn keys(&self) -> &[usize] {
+        &self.keys
+    }
+
+    /// Returns the types of the key columns.
+    pub fn key_types(&self) -> Vec<&DataType> {
+        self.keys.iter().map(|&key| self.schema().field(key).data_type()).collect()
+    }
+
+    /// Returns whether files that have changed since the build are accepted.
+    pub fn allows_stale(&self) -> bool {
+        self.allow_stale
+    }
+
+    /// Returns the name of the directory without its ending, as a name for the indexed table.
+    pub fn name(&self) -> String {
+        self.path.file_stem().map_or_else(|| "index".to_owned(), |name| name.to_string_lossy().into_owned())
+    }
+}
+
+impl fmt::Debug for Index {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Index({})", self.path.display())
+    }
+}
+
+/// Returns the error for a row number that the columns do not have.
+pub(crate) fn no_row(index: &Index, row: u64) -> DataFusionError {
+    damaged(&index.path, &format!("row {row} does not exist: there are {}", index.columns.rows()))
+}

@@ -1,0 +1,137 @@
+//! The files of a table: what identifies them, and how a change is detected.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::physical_plan::FileScanConfig;
+use icefield::base::hash::{Hash, HashKind};
+use serde::{Deserialize, Serialize};
+
+use crate::error::at_path;
+use datafusion::error::{DataFusionError, Result};
+
+/// The checksum covers this number of bytes at the start of a file, and the same number at its end. A Parquet file ends
+/// with its footer, which has the sizes and bounds of the file's contents.
+const CHECKED_BYTES: u64 = 1 << 20;
+
+/// A file from which an index was built.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceFile {
+    /// Its absolute path.
+    pub path: PathBuf,
+    /// Its length.
+    pub bytes: u64,
+    /// The time of its last modification: seconds since 1970, and nanoseconds.
+    pub modified: (u64, u32),
+    /// The checksum of its first and last mebibyte.
+    pub checksum: String,
+}
+
+impl SourceFile {
+    /// Reads the present state of a file.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn read(path: &Path) -> Result<Self> {
+        let read = || {
+            let mut file = File::open(path)?;
+            let metadata = file.metadata()?;
+            let since = metadata.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
+            let bytes = metadata.len();
+            let head = sum(&mut file, 0)?;
+            let tail = sum(&mut file, bytes.saturating_sub(CHECKED_BYTES))?;
+            let modified = (since.as_secs(), since.subsec_nanos());
+            let checksum = format!("{head:016x}{tail:016x}");
+            Ok(Self { path: path.to_owned(), bytes, modified, checksum })
+        };
+        read().map_err(|error| at_path(path, error))
+    }
+
+    /// Returns an error if the file has changed.
+    ///
+    /// # Errors
+    /// The path, what has changed, and what to do.
+    pub fn check(&self) -> Result<()> {
+        let path = self.path.display();
+        let hint = "build the index again (--replace), or use it as it is (--allow-stale)";
+        let now = match Self::read(&self.path) {
+            Ok(now) => now,
+            Err(_) if !self.path.exists() => {
+                return Err(stale(format!("{path}: the file that was indexed is gone; {hint}")));
+            }
+            Err(error) => return Err(error),
+        };
+        let changes = self.changes(&now);
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let changes = changes.join(", ");
+        Err(stale(format!("{path}: has changed since it was indexed: {changes}; {hint}")))
+    }
+
+    fn changes(&self, now: &Self) -> Vec<String> {
+        let mut changes = Vec::new();
+        if self.bytes != now.bytes {
+            changes.push(format!("its length, from {} to {} bytes", self.bytes, now.bytes));
+        }
+        if self.checksum != now.checksum {
+            changes.push("its contents".to_owned());
+        }
+        if self.modified != now.modified {
+            changes.push("its time of modification".to_owned());
+        }
+        changes
+    }
+
+    /// Returns whether a file that DataFusion is going to read is this one, unchanged unless `allow_stale` is true.
+    pub fn is(&self, file: &PartitionedFile, allow_stale: bool) -> bool {
+        let meta = &file.object_meta;
+        let path = datafusion::object_store::path::Path::from_absolute_path(&self.path);
+        let modified = (
+            u64::try_from(meta.last_modified.timestamp()).unwrap_or(0),
+            meta.last_modified.timestamp_subsec_nanos(),
+        );
+        path.is_ok_and(|path| path == meta.location)
+            && (allow_stale || meta.size == self.bytes && modified == self.modified)
+    }
+}
+
+fn stale(text: String) -> DataFusionError {
+    DataFusionError::Execution(text)
+}
+
+/// Returns the checksum of at most [`CHECKED_BYTES`] from `start` on.
+fn sum(file: &mut File, start: u64) -> io::Result<u64> {
+    let mut part = Vec::new();
+    file.seek(SeekFrom::Start(start))?;
+    file.take(CHECKED_BYTES).read_to_end(&mut part)?;
+    Ok(Hash::new(HashKind::Strong, [0, 0]).bytes(&part))
+}
+
+/// Returns the files that a scan reads, in order, or the reason why they cannot be those of an index: files on another
+/// machine, or parts of files.
+pub fn files_of(scan: &FileScanConfig) -> std::result::Result<Vec<PartitionedFile>, String> {
+    if scan.object_store_url.as_str() != "file:///" {
+        return Err(format!("the files are on {}, not on this machine", scan.object_store_url.as_str()));
+    }
+    let mut files: Vec<(PartitionedFile, i64)> = Vec::new();
+    for file in scan.file_groups.iter().flat_map(|group| group.iter()) {
+        let size = i64::try_from(file.object_meta.size).unwrap_or(i64::MAX);
+        let length = file.range.as_ref().map_or(size, |range| range.end - range.start);
+        match files.iter_mut().find(|(one, _)| one.object_meta.location == file.object_meta.location) {
+            // A file that is read in ranges, by several threads.
+            Some((_, sum)) if file.range.is_some() => *sum += length,
+            Some(_) => return Err(format!("{} is read twice", file.object_meta.location)),
+            None => files.push((file.clone(), length)),
+        }
+    }
+    for (file, length) in &files {
+        if i64::try_from(file.object_meta.size) != Ok(*length) {
+            return Err(format!("only a part of {} is read", file.object_meta.location));
+        }
+    }
+    Ok(files.into_iter().map(|(file, _)| file).collect())
+}

@@ -1,0 +1,109 @@
+//! What an index was built from, in `source.json` in its directory.
+//!
+//! The stamp is written and synced before the directory gets its name, so every index under its name has a stamp.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+
+use datafusion::error::{DataFusionError, Result};
+use serde::{Deserialize, Serialize};
+
+use super::format::Format;
+use super::keys::KeyForm;
+use super::source::SourceFile;
+use crate::error::at_path;
+
+/// The name of the file.
+pub const NAME: &str = "source.json";
+/// The version of its format. Version 1 was that of `icefield join`.
+const VERSION: u32 = 2;
+
+/// What an index was built from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stamp {
+    version: u32,
+    /// The index that the stamp belongs to: [`JoinIndex::uuid`](icefield::JoinIndex::uuid), in hexadecimal digits.
+    pub uuid: String,
+    /// The files, in the order of their rows.
+    pub files: Vec<SourceFile>,
+    /// How they are read.
+    pub format: Format,
+    /// The names of the key columns.
+    pub keys: Vec<String>,
+    /// The name of the functions that made the words: [`FUNCTIONS`](super::keys::FUNCTIONS).
+    pub functions: String,
+    /// How the keys became words.
+    pub form: KeyForm,
+    /// The number of rows in the files.
+    pub rows: u64,
+    /// The number of rows without a null in the key columns: those that the index has.
+    pub keyed_rows: u64,
+    /// The checksum of the columns' headers: [`Columns::sum`](super::columns::Columns::sum).
+    pub columns_sum: u64,
+}
+
+impl Stamp {
+
+    /// Returns a stamp without files or rows.
+    #[must_use]
+    pub fn new(format: Format, keys: Vec<String>, form: KeyForm) -> Self {
+        Self {
+            version: VERSION,
+            uuid: String::new(),
+            files: Vec::new(),
+            format,
+            keys,
+            functions: super::keys::FUNCTIONS.to_owned(),
+            form,
+            rows: 0,
+            keyed_rows: 0,
+            columns_sum: 0,
+        }
+    }
+
+    /// Writes the stamp into the directory of an index, durably.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn write(&self, directory: &Path) -> Result<()> {
+        let path = directory.join(NAME);
+        let text = serde_json::to_string_pretty(self).map_err(|error| broken(&path, &error))?;
+        let write = || {
+            let mut file = File::create_new(&path)?;
+            writeln!(file, "{text}")?;
+            file.sync_all()?;
+            File::open(directory)?.sync_all()
+        };
+        write().map_err(|error| at_path(&path, error))
+    }
+
+    /// Reads the stamp of an index.
+    ///
+    /// # Errors
+    /// If there is none, or it is damaged or of another version.
+    pub fn read(directory: &Path) -> Result<Self> {
+        let path = directory.join(NAME);
+        let text = fs::read_to_string(&path).map_err(|error| at_path(&path, error))?;
+        let version: Version = serde_json::from_str(&text).map_err(|error| broken(&path, &error))?;
+        if version.version != VERSION {
+            let what = format!("version {}, but this program reads version {VERSION}", version.version);
+            return Err(broken(&path, &what));
+        }
+        let stamp: Self = serde_json::from_str(&text).map_err(|error| broken(&path, &error))?;
+        if stamp.functions != super::keys::FUNCTIONS {
+            return Err(broken(&path, &format!("unknown key functions `{}`", stamp.functions)));
+        }
+        Ok(stamp)
+    }
+}
+
+fn broken(path: &Path, what: &dyn std::fmt::Display) -> DataFusionError {
+    DataFusionError::Execution(format!("{}: {what}; build the index again", path.display()))
+}
+
+/// The part of a stamp that every version has.
+#[derive(Deserialize)]
+struct Version {
+    version: u32,
+}

@@ -1,0 +1,63 @@
+//! What a join through an index joins, and what it returns.
+
+use datafusion::common::{JoinSide, JoinType};
+use datafusion::physical_plan::joins::utils::JoinFilter;
+
+use super::side::{IndexSide, KeyPlan};
+
+/// Which rows of one side a join emits besides pairs of rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rows {
+    /// None.
+    None,
+    /// Those with a match.
+    Matched,
+    /// Those without a match.
+    Unmatched,
+    /// All, with a column that tells whether they have a match.
+    Marked,
+}
+
+/// What is joined, and how.
+#[derive(Clone, Debug)]
+pub struct Join {
+    /// The type of the join.
+    pub join_type: JoinType,
+    /// The side that the index answers.
+    pub index_side: JoinSide,
+    /// The rows of that side.
+    pub side: IndexSide,
+    /// How keys are looked up.
+    pub keys: KeyPlan,
+    /// A condition on pairs beyond the equality of keys.
+    pub filter: Option<JoinFilter>,
+}
+
+impl Join {
+    /// Returns whether the join emits pairs of rows.
+    pub fn emits_pairs(&self) -> bool {
+        use JoinType as T;
+        matches!(self.join_type, T::Inner | T::Left | T::Right | T::Full)
+    }
+
+    /// Returns which rows of the side that the index answers are emitted besides pairs.
+    pub fn index_rows(&self) -> Rows {
+        rows(self.join_type, self.index_side)
+    }
+
+    /// Returns which rows of the probe side are emitted besides pairs.
+    pub fn probe_rows(&self) -> Rows {
+        rows(self.join_type, self.index_side.negate())
+    }
+}
+
+fn rows(join_type: JoinType, side: JoinSide) -> Rows {
+    use JoinSide::{Left, Right};
+    match (join_type, side) {
+        (JoinType::Left, Left) | (JoinType::Right, Right) | (JoinType::Full, _) => Rows::Unmatched,
+        (JoinType::LeftSemi, Left) | (JoinType::RightSemi, Right) => Rows::Matched,
+        (JoinType::LeftAnti, Left) | (JoinType::RightAnti, Right) => Rows::Unmatched,
+        (JoinType::LeftMark, Left) | (JoinType::RightMark, Right) => Rows::Marked,
+        _ => Rows::None,
+    }
+}

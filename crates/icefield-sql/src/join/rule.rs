@@ -1,0 +1,165 @@
+//! The rule that replaces joins by [`IndexJoinExec`].
+
+use std::sync::Arc;
+
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::{JoinSide, JoinType, NullEquality};
+use datafusion::error::Result;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::joins::utils::{JoinFilter, JoinOn};
+use datafusion::physical_plan::joins::{HashJoinExec, SortMergeJoinExec};
+use datafusion::physical_plan::ExecutionPlan;
+
+use super::exec::IndexJoinExec;
+use super::kind::Join;
+use super::side::{IndexSide, KeyPlan};
+use crate::registry::IndexRegistry;
+
+/// Replaces hash joins and sort-merge joins of which an index of the registry answers one side.
+///
+/// It runs after DataFusion has chosen the order of joins, and before it distributes rows among threads, because an
+/// index join needs no distribution.
+#[derive(Debug)]
+pub struct IndexJoinRule {
+    registry: IndexRegistry,
+}
+
+impl IndexJoinRule {
+    /// Returns the rule for the indexes of a registry.
+    pub fn new(registry: IndexRegistry) -> Self {
+        Self { registry }
+    }
+}
+
+impl PhysicalOptimizerRule for IndexJoinRule {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        _: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        if self.registry.indexes().is_empty() {
+            return Ok(plan);
+        }
+        plan.transform_up(|plan| {
+            let Some(join) = Candidate::of(&plan) else { return Ok(Transformed::no(plan)) };
+            match join.through_index(&self.registry)? {
+                Ok(exec) => {
+                    let side = exec.join().index_side;
+                    self.registry.decided(format!("{}: {side} side: index {}", join.title(), exec.join().side.index.name()));
+                    Ok(Transformed::yes(Arc::new(exec)))
+                }
+                Err(reason) => {
+                    self.registry.decided(format!("{}: no index: {reason}", join.title()));
+                    Ok(Transformed::no(plan))
+                }
+            }
+        })
+        .data()
+    }
+
+    fn name(&self) -> &'static str {
+        "icefield_index_join"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+/// A join that an index may answer.
+struct Candidate<'a> {
+    left: &'a Arc<dyn ExecutionPlan>,
+    right: &'a Arc<dyn ExecutionPlan>,
+    on: &'a JoinOn,
+    filter: Option<&'a JoinFilter>,
+    join_type: JoinType,
+    null_equality: NullEquality,
+    null_aware: bool,
+    projection: Option<Vec<usize>>,
+    fetch: Option<usize>,
+}
+
+impl<'a> Candidate<'a> {
+    fn of(plan: &'a Arc<dyn ExecutionPlan>) -> Option<Self> {
+        if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
+            return Some(Self {
+                left: &join.left,
+                right: &join.right,
+                on: &join.on,
+                filter: join.filter.as_ref(),
+                join_type: join.join_type,
+                null_equality: join.null_equality,
+                null_aware: join.null_aware,
+                projection: join.projection.as_ref().map(|projection| projection.to_vec()),
+                fetch: join.fetch(),
+            });
+        }
+        let join = plan.downcast_ref::<SortMergeJoinExec>()?;
+        Some(Self {
+            left: &join.left,
+            right: &join.right,
+            on: &join.on,
+            filter: join.filter.as_ref(),
+            join_type: join.join_type,
+            null_equality: join.null_equality,
+            null_aware: false,
+            projection: None,
+            fetch: None,
+        })
+    }
+
+    fn title(&self) -> String {
+        let on: Vec<_> = self.on.iter().map(|(left, right)| format!("{left} = {right}")).collect();
+        format!("{:?} join on {}", self.join_type, on.join(", "))
+    }
+
+    /// Returns the join through an index, or the reason why no index answers it.
+    fn through_index(&self, registry: &IndexRegistry) -> Result<std::result::Result<IndexJoinExec, String>> {
+        if self.null_aware {
+            return Ok(Err("NOT IN with nulls needs all keys of the other side".to_owned()));
+        }
+        if self.fetch.is_some() {
+            return Ok(Err("the join returns a limited number of rows".to_owned()));
+        }
+        let left = self.through(JoinSide::Left, registry);
+        let right = self.through(JoinSide::Right, registry);
+        let join = match (left, right) {
+            // The larger side is the one that a hash join would have to read, or to probe with.
+            (Ok(left), Ok(right)) => {
+                if left.side.index.columns().rows() >= right.side.index.columns().rows() { left } else { right }
+            }
+            (Ok(join), Err(_)) | (Err(_), Ok(join)) => join,
+            (Err(left), Err(right)) => return Ok(Err(format!("left: {left}; right: {right}"))),
+        };
+        let probe = if join.index_side == JoinSide::Left { self.right } else { self.left };
+        IndexJoinExec::new(Arc::clone(probe), Arc::new(join), self.projection.clone()).map(Ok)
+    }
+
+    /// Returns the join with an index for one side, or the reason why there is none.
+    fn through(&self, index_side: JoinSide, registry: &IndexRegistry) -> std::result::Result<Join, String> {
+        let is_left = index_side == JoinSide::Left;
+        let sides = IndexSide::of(if is_left { self.left } else { self.right }, registry)?;
+        let on: Vec<_> = self
+            .on
+            .iter()
+            .map(|(left, right)| if is_left { (right.clone(), left.clone()) } else { (left.clone(), right.clone()) })
+            .collect();
+        let mut reason = String::new();
+        for side in sides {
+            let stamp = side.index.stamp();
+            if self.null_equality == NullEquality::NullEqualsNull && stamp.keyed_rows != stamp.rows {
+                reason = format!("{}: nulls are compared, and the index has no null keys", side.index.name());
+                continue;
+            }
+            match KeyPlan::of(&side, &on) {
+                Ok(keys) => {
+                    let (join_type, filter) = (self.join_type, self.filter.cloned());
+                    return Ok(Join { join_type, index_side, side, keys, filter });
+                }
+                Err(why) => reason = why,
+            }
+        }
+        Err(reason)
+    }
+}

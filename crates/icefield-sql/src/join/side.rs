@@ -1,0 +1,311 @@
+//! The side of a join that an index answers: which plan it replaces, and how the plan's rows follow from the index.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Schema, SchemaRef};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::datasource::physical_plan::FileScanConfig;
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::error::Result;
+use datafusion::physical_expr::utils::{collect_columns, conjunction, reassign_expr_columns};
+use datafusion::physical_plan::expressions::{CastExpr, Column};
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
+
+use crate::index::Index;
+use crate::index::keys::{KeyForm, comparable};
+use crate::index::source::files_of;
+use crate::registry::IndexRegistry;
+
+type Expr = Arc<dyn PhysicalExpr>;
+
+/// The rows of a plan, as an index has them.
+#[derive(Clone, Debug)]
+pub struct IndexSide {
+    /// The index.
+    pub index: Arc<Index>,
+    /// The columns of the plan.
+    pub schema: SchemaRef,
+    /// Their values, as expressions over the columns of the index.
+    pub outputs: Vec<Expr>,
+    /// The rows of the plan are those for which this expression over the columns of the index is true.
+    pub predicate: Option<Expr>,
+}
+
+impl IndexSide {
+    /// Returns the ways in which an index gives the rows of `plan`, or the reason why none does.
+    pub fn of(plan: &Arc<dyn ExecutionPlan>, registry: &IndexRegistry) -> std::result::Result<Vec<Self>, String> {
+        let scan = scan_of(plan)?;
+        let files = files_of(scan)?;
+        let indexes = registry.of_files(&files);
+        if indexes.is_empty() {
+            return Err("no index of exactly these files, unchanged".to_owned());
+        }
+        let mut sides = Vec::new();
+        let mut reason = String::new();
+        for index in indexes {
+            match rows_of(plan, &index) {
+                Ok((outputs, predicates)) => sides.push(Self {
+                    index,
+                    schema: plan.schema(),
+                    outputs,
+                    predicate: (!predicates.is_empty()).then(|| conjunction(predicates)),
+                }),
+                Err(why) => reason = format!("{}: {why}", index.name()),
+            }
+        }
+        if sides.is_empty() { Err(reason) } else { Ok(sides) }
+    }
+}
+
+/// Returns the scan below filters, projections, and what only moves rows between threads.
+fn scan_of(plan: &Arc<dyn ExecutionPlan>) -> std::result::Result<&FileScanConfig, String> {
+    if let Some(source) = plan.downcast_ref::<DataSourceExec>() {
+        return source
+            .data_source()
+            .downcast_ref::<FileScanConfig>()
+            .ok_or_else(|| "the rows do not come from files".to_owned());
+    }
+    if plan.is::<FilterExec>() || plan.is::<ProjectionExec>() || moves_rows(plan) {
+        return scan_of(plan.children()[0]);
+    }
+    Err(format!("the rows come from {}, not from a table", plan.name()))
+}
+
+fn moves_rows(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    plan.is::<RepartitionExec>() || plan.is::<CoalescePartitionsExec>()
+}
+
+/// Returns the plan's columns and predicates as expressions over the columns of the index.
+fn rows_of(
+    plan: &Arc<dyn ExecutionPlan>,
+    index: &Index,
+) -> std::result::Result<(Vec<Expr>, Vec<Expr>), String> {
+    let failed = |error: datafusion::error::DataFusionError| error.to_string();
+    if let Some(source) = plan.downcast_ref::<DataSourceExec>() {
+        let scan = source.data_source().downcast_ref::<FileScanConfig>();
+        let scan = scan.ok_or("the rows do not come from files")?;
+        return Ok((scan_outputs(scan, index)?, Vec::new()));
+    }
+    if let Some(filter) = plan.downcast_ref::<FilterExec>() {
+        if filter.fetch().is_some() {
+            return Err("only a limited number of rows is read".to_owned());
+        }
+        let (outputs, mut predicates) = rows_of(filter.input(), index)?;
+        predicates.push(replaced(filter.predicate(), &outputs).map_err(failed)?);
+        let outputs = match filter.projection() {
+            Some(projection) => projection.iter().map(|&at| Arc::clone(&outputs[at])).collect(),
+            None => outputs,
+        };
+        return Ok((outputs, predicates));
+    }
+    if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
+        let (outputs, predicates) = rows_of(projection.input(), index)?;
+        let outputs = projection.expr().iter().map(|one| replaced(&one.expr, &outputs));
+        return Ok((outputs.collect::<Result<_>>().map_err(failed)?, predicates));
+    }
+    if moves_rows(plan) {
+        return rows_of(plan.children()[0], index);
+    }
+    Err(format!("the rows come from {}, not from a table", plan.name()))
+}
+
+/// Returns the columns of a scan as columns of the index.
+fn scan_outputs(scan: &FileScanConfig, index: &Index) -> std::result::Result<Vec<Expr>, String> {
+    if scan.limit.is_some() {
+        return Err("only a limited number of rows is read".to_owned());
+    }
+    if scan.file_source.filter().is_some() {
+        return Err("the scan has a filter of its own".to_owned());
+    }
+    let table = scan.file_source.table_schema().table_schema();
+    let columns = table.fields().iter().map(|field| {
+        let name = field.name();
+        let at = index.schema().index_of(name).ok()?;
+        let column: Expr = Arc::new(Column::new(name, at));
+        let is_same = index.schema().field(at).data_type() == field.data_type();
+        Some(if is_same { column } else { Arc::new(CastExpr::new(column, field.data_type().clone(), None)) })
+    });
+    let columns: Vec<Option<Expr>> = columns.collect();
+    let missing = |at: usize| format!("the index does not include the column `{}`", table.field(at).name());
+    let Some(projection) = scan.file_source.projection() else {
+        return columns.into_iter().enumerate().map(|(at, column)| column.ok_or_else(|| missing(at))).collect();
+    };
+    let mut outputs = Vec::new();
+    for one in projection.iter() {
+        if let Some(lacking) = collect_columns(&one.expr).iter().find(|column| columns[column.index()].is_none()) {
+            return Err(missing(lacking.index()));
+        }
+        // Those that the expression does not use may be anything.
+        let all: Vec<Expr> = columns
+            .iter()
+            .map(|column| column.clone().unwrap_or_else(|| Arc::new(Column::new("", 0))))
+            .collect();
+        outputs.push(replaced(&one.expr, &all).map_err(|error| error.to_string())?);
+    }
+    Ok(outputs)
+}
+
+/// Returns an expression with its columns replaced by the expressions at their positions.
+fn replaced(expr: &Expr, by: &[Expr]) -> Result<Expr> {
+    let replace = |expr: Expr| {
+        Ok(match expr.downcast_ref::<Column>() {
+            Some(column) => Transformed::yes(Arc::clone(&by[column.index()])),
+            None => Transformed::no(expr),
+        })
+    };
+    Arc::clone(expr).transform_up(replace).data()
+}
+
+/// How the keys of a join are looked up.
+#[derive(Clone, Debug)]
+pub struct KeyPlan {
+    /// The keys of the probe side, for the index's key columns in order.
+    pub probe: Vec<Expr>,
+    /// Pairs that the words do not decide: an expression of the probe side, and one over the columns of the index.
+    pub compared: Vec<(Expr, Expr)>,
+}
+
+impl KeyPlan {
+    /// Returns how an index answers the equalities `on`, pairs of an expression of the probe side and one of the plan
+    /// that the index replaces; or the reason why it does not.
+    pub fn of(side: &IndexSide, on: &[(Expr, Expr)]) -> std::result::Result<Self, String> {
+        let schema = side.index.schema();
+        let mut probe: Vec<Option<Expr>> = vec![None; side.index.keys().len()];
+        let mut compared = Vec::new();
+        let is_word = side.index.stamp().form == KeyForm::Word;
+        for (of_probe, of_plan) in on {
+            let key = replaced(of_plan, &side.outputs).map_err(|error| error.to_string())?;
+            let compared_as = key.data_type(schema).map_err(|error| error.to_string())?;
+            let place = column_of(&key, schema)
+                .filter(|&column| comparable(schema.field(column).data_type(), &compared_as))
+                .and_then(|column| side.index.keys().iter().position(|&one| one == column));
+            match place.map(|place| &mut probe[place]) {
+                Some(probe) if probe.is_none() => {
+                    *probe = Some(Arc::clone(of_probe));
+                    if !is_word {
+                        compared.push((Arc::clone(of_probe), key));
+                    }
+                }
+                _ => compared.push((Arc::clone(of_probe), key)),
+            }
+        }
+        let missing = probe.iter().position(Option::is_none);
+        match missing {
+            Some(at) => Err(format!(
+                "{}: the join does not compare the key `{}`, or not in a way that keeps its value",
+                side.index.name(),
+                side.index.stamp().keys[at]
+            )),
+            None => Ok(Self { probe: probe.into_iter().flatten().collect(), compared }),
+        }
+    }
+}
+
+/// Returns the column whose value an expression has, possibly with another type.
+fn column_of(expr: &Expr, schema: &Schema) -> Option<usize> {
+    if let Some(column) = expr.downcast_ref::<Column>() {
+        return Some(column.index());
+    }
+    let inner = expr.downcast_ref::<CastExpr>()?;
+    let from = inner.expr().data_type(schema).ok()?;
+    if !keeps_values(&from, inner.cast_type()) {
+        return None;
+    }
+    column_of(inner.expr(), schema)
+}
+
+/// Returns whether a cast changes no value.
+fn keeps_values(from: &DataType, to: &DataType) -> bool {
+    use DataType as D;
+    if from == to {
+        return true;
+    }
+    match (from, to) {
+        (D::Dictionary(_, values), _) => keeps_values(values, to),
+        (_, D::Dictionary(_, values)) => keeps_values(from, values),
+        (D::Timestamp(one, _), D::Timestamp(other, _))
+        | (D::Time32(one) | D::Time64(one), D::Time32(other) | D::Time64(other))
+        | (D::Duration(one), D::Duration(other)) => one <= other && comparable(from, to),
+        _ if from.is_decimal() && to.is_decimal() => scale(from) <= scale(to),
+        _ if from.is_integer() && to.is_decimal() => scale(to) >= 0,
+        _ if from.is_integer() && to.is_integer() => true,
+        _ => !from.is_decimal() && comparable(from, to),
+    }
+}
+
+fn scale(data_type: &DataType) -> i8 {
+    match data_type {
+        DataType::Decimal32(_, scale)
+        | DataType::Decimal64(_, scale)
+        | DataType::Decimal128(_, scale)
+        | DataType::Decimal256(_, scale) => *scale,
+        _ => 0,
+    }
+}
+
+/// Evaluates expressions over the columns of an index, of which it takes only those that the expressions use.
+#[derive(Clone, Debug)]
+pub struct Taker {
+    columns: Vec<usize>,
+    schema: SchemaRef,
+    exprs: Vec<Expr>,
+}
+
+impl Taker {
+    /// Returns the taker of `exprs`, expressions over the columns of `index`.
+    ///
+    /// # Errors
+    /// If an expression uses a column that does not exist.
+    pub fn new(index: &Index, exprs: &[Expr]) -> Result<Self> {
+        let mut columns: Vec<usize> =
+            exprs.iter().flat_map(collect_columns).map(|column| column.index()).collect();
+        columns.sort_unstable();
+        columns.dedup();
+        let schema = Arc::new(index.schema().project(&columns)?);
+        let exprs = exprs.iter().map(|expr| reassign_expr_columns(Arc::clone(expr), &schema));
+        let exprs = exprs.collect::<Result<_>>()?;
+        Ok(Self { columns, schema, exprs })
+    }
+
+    /// Returns the values of the expressions in the given rows.
+    ///
+    /// # Errors
+    /// If the index is damaged, or an expression fails.
+    pub fn take(&self, index: &Index, rows: &[u64]) -> Result<Vec<ArrayRef>> {
+        let columns = self.columns.iter().map(|&column| index.columns().take(column, rows));
+        self.evaluate(columns.collect::<Result<_>>()?, rows.len())
+    }
+
+    /// Returns the values of the expressions in a chunk of the index.
+    ///
+    /// # Errors
+    /// As [`take`](Self::take).
+    pub fn chunk(&self, index: &Index, chunk: usize, rows: usize) -> Result<Vec<ArrayRef>> {
+        let columns = self.columns.iter().map(|&column| index.columns().chunk(column, chunk).cloned());
+        self.evaluate(columns.collect::<Result<_>>()?, rows)
+    }
+
+    fn evaluate(&self, columns: Vec<ArrayRef>, rows: usize) -> Result<Vec<ArrayRef>> {
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?;
+        self.exprs.iter().map(|expr| expr.evaluate(&batch)?.into_array(rows)).collect()
+    }
+}
+
+/// Returns the result of a predicate as booleans.
+///
+/// # Errors
+/// If the predicate has another type.
+pub fn booleans(array: &ArrayRef) -> Result<BooleanArray> {
+    let array = match array.data_type() {
+        DataType::Boolean => Arc::clone(array),
+        _ => cast(array, &DataType::Boolean)?,
+    };
+    Ok(datafusion::common::cast::as_boolean_array(&array)?.clone())
+}

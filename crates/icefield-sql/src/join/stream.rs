@@ -1,0 +1,462 @@
+//! One partition of a join: probes batch by batch.
+//!
+//! A batch's keys become words, and the index returns pairs of a position in the batch and a row number, at most
+//! [`PAIRS`] at a time unless one key has more. Pairs that only share a hash, or whose row or condition is false, are
+//! removed. The others give rows of both sides, and decide which rows have a match. When the last partition has ended,
+//! it emits the rows of the index that the join returns with or without a match.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, BooleanArray, BooleanBufferBuilder, RecordBatch, RecordBatchOptions, UInt64Array,
+    new_null_array,
+};
+use arrow::compute::{BatchCoalescer, filter, take};
+use arrow::datatypes::SchemaRef;
+use datafusion::common::JoinSide;
+use datafusion::error::Result;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::physical_plan::joins::utils::ColumnIndex;
+use datafusion::physical_plan::metrics::{
+    BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder,
+};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use futures::{StreamExt, TryStreamExt};
+use icefield::Pairs;
+
+use super::kind::{Join, Rows};
+use super::rows::{RowSet, Shared};
+use super::side::{Taker, booleans};
+use crate::error::of_index;
+use crate::index::keys::equal;
+use crate::index::no_row;
+
+/// Number of pairs that are found at a time.
+const PAIRS: usize = 1 << 16;
+
+/// What a partition counts.
+pub struct Metrics {
+    baseline: BaselineMetrics,
+    probe_rows: Count,
+    pairs: Count,
+}
+
+impl Metrics {
+    /// Registers the counters of a partition.
+    pub fn new(set: &ExecutionPlanMetricsSet, partition: usize) -> Self {
+        Self {
+            baseline: BaselineMetrics::new(set, partition),
+            probe_rows: MetricBuilder::new(set).counter("probe_rows", partition),
+            pairs: MetricBuilder::new(set).counter("pairs", partition),
+        }
+    }
+}
+
+/// What a partition joins.
+pub struct Parts {
+    /// The join.
+    pub join: Arc<Join>,
+    /// What the partitions share.
+    pub shared: Arc<Shared>,
+    /// Where the output's columns come from.
+    pub columns: Vec<ColumnIndex>,
+    /// Number of rows in a batch of the output.
+    pub batch_size: usize,
+}
+
+/// Returns the output of a partition.
+///
+/// # Errors
+/// If an expression uses a column that does not exist.
+pub fn start(
+    parts: Parts,
+    schema: SchemaRef,
+    probe: SendableRecordBatchStream,
+    metrics: Metrics,
+) -> Result<SendableRecordBatchStream> {
+    let state = State::new(parts, Arc::clone(&schema), metrics)?;
+    let stream = futures::stream::try_unfold((state, Some(probe)), |(mut state, mut probe)| async move {
+        loop {
+            if let Some(batch) = state.output.next() {
+                state.metrics.baseline.record_output(batch.num_rows());
+                return Ok(Some((batch, (state, probe))));
+            }
+            let timer = state.metrics.baseline.elapsed_compute().clone();
+            if state.has_work() {
+                let _timer = timer.timer();
+                state.work()?;
+                continue;
+            }
+            let Some(stream) = &mut probe else { return Ok(None) };
+            match stream.next().await {
+                Some(batch) => {
+                    let _timer = timer.timer();
+                    state.begin(batch?)?;
+                }
+                None => {
+                    let _timer = timer.timer();
+                    probe = None;
+                    state.end()?;
+                }
+            }
+        }
+    });
+    Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream.into_stream())))
+}
+
+/// Collects rows to batches of the right size.
+struct Output {
+    schema: SchemaRef,
+    coalescer: BatchCoalescer,
+    /// Batches without columns, which are not collected.
+    empty: VecDeque<RecordBatch>,
+}
+
+impl Output {
+    fn new(schema: SchemaRef, batch_size: usize) -> Self {
+        let coalescer = BatchCoalescer::new(Arc::clone(&schema), batch_size);
+        Self { schema, coalescer, empty: VecDeque::new() }
+    }
+
+    fn push(&mut self, columns: Vec<ArrayRef>, rows: usize) -> Result<()> {
+        if rows == 0 {
+            return Ok(());
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?;
+        if batch.num_columns() == 0 {
+            self.empty.push_back(batch);
+            return Ok(());
+        }
+        Ok(self.coalescer.push_batch(batch)?)
+    }
+
+    fn next(&mut self) -> Option<RecordBatch> {
+        self.empty.pop_front().or_else(|| self.coalescer.next_completed_batch())
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        Ok(self.coalescer.finish_buffered_batch()?)
+    }
+}
+
+/// A batch of the probe side.
+struct Batch {
+    batch: RecordBatch,
+    words: UInt64Array,
+    /// The positions of the keys that are not null; `None` if all are.
+    positions: Option<Vec<u64>>,
+    /// The keys at these positions.
+    keys: Option<Vec<u64>>,
+    /// The compared expressions of the probe side.
+    compared: Vec<ArrayRef>,
+    /// Number of keys that have been probed.
+    probed: usize,
+    /// The rows that have a match; empty if nobody asks.
+    matched: BooleanBufferBuilder,
+}
+
+impl Batch {
+    fn keys(&self) -> &[u64] {
+        self.keys.as_deref().unwrap_or_else(|| self.words.values())
+    }
+}
+
+/// The rows of the index that are still to be emitted.
+struct Rest {
+    rows: Range<u64>,
+}
+
+struct State {
+    parts: Parts,
+    metrics: Metrics,
+    output: Output,
+    /// The columns of the output that come from the index.
+    outputs: Taker,
+    /// The columns of the filter that come from the index.
+    filtered: Taker,
+    /// The compared expressions of the index.
+    compared: Taker,
+    pairs: Pairs,
+    batch: Option<Batch>,
+    rest: Option<Rest>,
+}
+
+impl State {
+    fn new(parts: Parts, schema: SchemaRef, metrics: Metrics) -> Result<Self> {
+        let Join { side, keys, filter, index_side, .. } = &*parts.join;
+        let of_index = |columns: &[ColumnIndex]| {
+            let columns = columns.iter().filter(|column| column.side == *index_side);
+            Taker::new(&side.index, &columns.map(|column| Arc::clone(&side.outputs[column.index])).collect::<Vec<_>>())
+        };
+        let compared: Vec<_> = keys.compared.iter().map(|(_, of_index)| Arc::clone(of_index)).collect();
+        Ok(Self {
+            output: Output::new(schema, parts.batch_size),
+            outputs: of_index(&parts.columns)?,
+            filtered: of_index(filter.as_ref().map_or(&[], |filter| filter.column_indices()))?,
+            compared: Taker::new(&side.index, &compared)?,
+            parts,
+            metrics,
+            pairs: Pairs::default(),
+            batch: None,
+            rest: None,
+        })
+    }
+
+    fn has_work(&self) -> bool {
+        self.batch.is_some() || self.rest.is_some()
+    }
+
+    /// Takes over a batch of the probe side.
+    fn begin(&mut self, batch: RecordBatch) -> Result<()> {
+        let Join { side, keys, .. } = &*self.parts.join;
+        let rows = batch.num_rows();
+        self.metrics.probe_rows.add(rows);
+        let evaluate = |expr: &Arc<dyn datafusion::physical_plan::PhysicalExpr>| {
+            expr.evaluate(&batch)?.into_array(rows)
+        };
+        let columns = keys.probe.iter().map(evaluate).collect::<Result<Vec<_>>>()?;
+        let compared = keys.compared.iter().map(|(probe, _)| evaluate(probe)).collect::<Result<_>>()?;
+        let words = side.index.stamp().form.words(&columns, &side.index.key_types())?;
+        let (positions, present) = match words.nulls().filter(|nulls| nulls.null_count() > 0) {
+            None => (None, None),
+            Some(nulls) => {
+                let positions: Vec<u64> = nulls.valid_indices().map(|at| at as u64).collect();
+                let keys = positions.iter().map(|&at| words.value(at as usize)).collect();
+                (Some(positions), Some(keys))
+            }
+        };
+        let mut matched = BooleanBufferBuilder::new(rows);
+        if self.parts.join.probe_rows() != Rows::None {
+            matched.append_n(rows, false);
+        }
+        self.batch = Some(Batch { batch, words, positions, keys: present, compared, probed: 0, matched });
+        Ok(())
+    }
+
+    /// Does a bounded part of the work.
+    fn work(&mut self) -> Result<()> {
+        if let Some(mut batch) = self.batch.take() {
+            if batch.probed < batch.keys().len() {
+                self.probe(&mut batch)?;
+                self.batch = Some(batch);
+                return Ok(());
+            }
+            return self.emit_probe_rows(batch);
+        }
+        match self.rest.take() {
+            Some(rest) => self.emit_index_rows(rest),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends the probe side.
+    fn end(&mut self) -> Result<()> {
+        let is_last = self.parts.shared.is_last();
+        if is_last && self.parts.join.index_rows() != Rows::None {
+            self.rest = Some(Rest { rows: 0..self.parts.join.side.index.columns().rows() });
+            return Ok(());
+        }
+        self.output.finish()
+    }
+
+    /// Probes for the next keys of a batch.
+    fn probe(&mut self, batch: &mut Batch) -> Result<()> {
+        let join = Arc::clone(&self.parts.join);
+        let index = &join.side.index;
+        if self.needs_existence_alone() {
+            let found = index.join().semi(batch.keys()).map_err(of_index)?;
+            for at in found.ones() {
+                batch.matched.set_bit(batch.positions.as_ref().map_or(at, |positions| positions[at] as usize), true);
+            }
+            batch.probed = batch.keys().len();
+            return Ok(());
+        }
+        let first = batch.probed;
+        let keys = &batch.keys()[first..];
+        let count = index.join().probe_some(keys, PAIRS, &mut self.pairs).map_err(of_index)?;
+        batch.probed += count;
+        self.metrics.pairs.add(self.pairs.len());
+        if let Some(&row) = self.pairs.payloads().iter().find(|&&row| row >= index.columns().rows()) {
+            return Err(no_row(index, row));
+        }
+        let positions = self.pairs.positions().iter();
+        let positions: Vec<u64> = match &batch.positions {
+            Some(places) => positions.map(|&at| places[first + at as usize]).collect(),
+            None => positions.map(|&at| first as u64 + at).collect(),
+        };
+        let mut found = Found { positions: positions.into(), rows: self.pairs.payloads().to_vec().into() };
+        self.remove_unwanted(batch, &mut found)?;
+        if join.probe_rows() != Rows::None {
+            found.positions.values().iter().for_each(|&at| batch.matched.set_bit(at as usize, true));
+        }
+        if let Some(matched) = &self.parts.shared.matched {
+            found.rows.values().iter().for_each(|&row| matched.add(row));
+        }
+        if join.emits_pairs() {
+            self.emit_pairs(batch, &found)?;
+        }
+        Ok(())
+    }
+
+    /// Returns whether it suffices to know which keys are in the index.
+    fn needs_existence_alone(&self) -> bool {
+        let Join { side, keys, filter, .. } = &*self.parts.join;
+        let every_pair_counts =
+            side.predicate.is_none() && keys.compared.is_empty() && filter.is_none();
+        every_pair_counts && !self.parts.join.emits_pairs() && self.parts.join.index_rows() == Rows::None
+    }
+
+    /// Removes pairs that do not satisfy all conditions.
+    fn remove_unwanted(&self, batch: &Batch, found: &mut Found) -> Result<()> {
+        let Join { side, filter, index_side, .. } = &*self.parts.join;
+        if let Some(predicate) = &self.parts.shared.predicate {
+            found.keep(&predicate.accepts(&side.index, found.rows.values())?)?;
+        }
+        if !batch.compared.is_empty() && !found.is_empty() {
+            let of_index = self.compared.take(&side.index, found.rows.values())?;
+            let mut all: Option<BooleanArray> = None;
+            for (of_probe, of_index) in std::iter::zip(&batch.compared, &of_index) {
+                let are_equal = equal(&take(of_probe, &found.positions, None)?, of_index)?;
+                all = Some(match all {
+                    Some(all) => arrow::compute::and(&all, &are_equal)?,
+                    None => are_equal,
+                });
+            }
+            if let Some(all) = all {
+                found.keep(&all)?;
+            }
+        }
+        if let Some(filter) = filter
+            && !found.is_empty()
+        {
+            let mut of_index = self.filtered.take(&side.index, found.rows.values())?.into_iter();
+            let mut columns = Vec::new();
+            for column in filter.column_indices() {
+                if column.side == *index_side {
+                    columns.extend(of_index.next());
+                } else {
+                    columns.push(take(batch.batch.column(column.index), &found.positions, None)?);
+                }
+            }
+            let options = RecordBatchOptions::new().with_row_count(Some(found.len()));
+            let pairs = RecordBatch::try_new_with_options(Arc::clone(filter.schema()), columns, &options)?;
+            let wanted = filter.expression().evaluate(&pairs)?.into_array(found.len())?;
+            found.keep(&booleans(&wanted)?)?;
+        }
+        Ok(())
+    }
+
+    fn emit_pairs(&mut self, batch: &Batch, found: &Found) -> Result<()> {
+        if found.is_empty() {
+            return Ok(());
+        }
+        let join = Arc::clone(&self.parts.join);
+        let mut of_index = self.outputs.take(&join.side.index, found.rows.values())?.into_iter();
+        let mut columns = Vec::with_capacity(self.parts.columns.len());
+        for column in &self.parts.columns {
+            if column.side == join.index_side {
+                columns.extend(of_index.next());
+            } else {
+                columns.push(take(batch.batch.column(column.index), &found.positions, None)?);
+            }
+        }
+        self.output.push(columns, found.len())
+    }
+
+    /// Emits the rows of a batch that are emitted with or without a match.
+    fn emit_probe_rows(&mut self, mut batch: Batch) -> Result<()> {
+        let matched = BooleanArray::new(batch.matched.finish(), None);
+        let chosen = match self.parts.join.probe_rows() {
+            Rows::None => return Ok(()),
+            Rows::Matched => matched.clone(),
+            Rows::Unmatched => arrow::compute::not(&matched)?,
+            Rows::Marked => BooleanArray::from(vec![true; matched.len()]),
+        };
+        let rows = chosen.true_count();
+        if rows == 0 {
+            return Ok(());
+        }
+        let of_index = self.parts.join.side.schema.fields();
+        let index_side = self.parts.join.index_side;
+        let columns = self.parts.columns.iter().map(|column| match column.side {
+            JoinSide::None => Ok(Arc::new(matched.clone()) as ArrayRef),
+            side if side == index_side => Ok(new_null_array(of_index[column.index].data_type(), rows)),
+            _ => Ok(filter(batch.batch.column(column.index), &chosen)?),
+        });
+        let columns = columns.collect::<Result<_>>()?;
+        self.output.push(columns, rows)
+    }
+
+    /// Emits the next of the index's rows that are emitted with or without a match.
+    fn emit_index_rows(&mut self, rest: Rest) -> Result<()> {
+        let Rest { rows: Range { start, end } } = rest;
+        let next = end.min(start + self.parts.batch_size as u64);
+        let join = Arc::clone(&self.parts.join);
+        let shared = Arc::clone(&self.parts.shared);
+        let index = &join.side.index;
+        let accepted = shared.predicate.as_ref().map(|predicate| predicate.all(index)).transpose()?;
+        let has = |set: Option<&RowSet>, row| set.is_some_and(|set| set.has(row));
+        let is_matched = |row| has(shared.matched.as_ref(), row);
+        let chosen = (start..next).filter(|&row| accepted.is_none_or(|accepted| accepted.has(row)));
+        let chosen: Vec<u64> = match join.index_rows() {
+            Rows::None => Vec::new(),
+            Rows::Matched => chosen.filter(|&row| is_matched(row)).collect(),
+            Rows::Unmatched => chosen.filter(|&row| !is_matched(row)).collect(),
+            Rows::Marked => chosen.collect(),
+        };
+        if !chosen.is_empty() {
+            let mut of_index = self.outputs.take(index, &chosen)?.into_iter();
+            let mut columns = Vec::with_capacity(self.parts.columns.len());
+            for (at, column) in self.parts.columns.iter().enumerate() {
+                match column.side {
+                    JoinSide::None => {
+                        let marks: BooleanArray = chosen.iter().map(|&row| Some(is_matched(row))).collect();
+                        columns.push(Arc::new(marks) as ArrayRef);
+                    }
+                    side if side == join.index_side => columns.extend(of_index.next()),
+                    _ => {
+                        let data_type = self.output.schema.field(at).data_type();
+                        columns.push(new_null_array(data_type, chosen.len()));
+                    }
+                }
+            }
+            self.output.push(columns, chosen.len())?;
+        }
+        if next < end {
+            self.rest = Some(Rest { rows: next..end });
+            return Ok(());
+        }
+        self.output.finish()
+    }
+}
+
+/// Pairs of a position in a batch and a row of the index.
+struct Found {
+    positions: UInt64Array,
+    rows: UInt64Array,
+}
+
+impl Found {
+    fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Keeps the pairs for which `wanted` is true.
+    fn keep(&mut self, wanted: &BooleanArray) -> Result<()> {
+        if wanted.null_count() == 0 && !wanted.has_false() {
+            return Ok(());
+        }
+        let kept = |column: &UInt64Array| -> Result<UInt64Array> {
+            Ok(arrow::array::AsArray::as_primitive(&filter(column, wanted)?).clone())
+        };
+        (self.positions, self.rows) = (kept(&self.positions)?, kept(&self.rows)?);
+        Ok(())
+    }
+}

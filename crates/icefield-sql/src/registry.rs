@@ -1,0 +1,72 @@
+//! The indexes of a session.
+
+use std::path::Path;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::error::Result;
+
+use crate::index::Index;
+
+/// The indexes that joins may use. Clones share them.
+///
+/// ```no_run
+/// let registry = icefield_sql::IndexRegistry::default();
+/// registry.open("orders.ice".as_ref(), false)?;
+/// let context = datafusion::prelude::SessionContext::new_with_state(icefield_sql::session_state(&registry));
+/// # Ok::<(), datafusion::error::DataFusionError>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct IndexRegistry {
+    indexes: Arc<RwLock<Vec<Arc<Index>>>>,
+    /// Why joins use no index: the latest decisions, of one planning after the other.
+    decisions: Arc<RwLock<Vec<String>>>,
+}
+
+impl IndexRegistry {
+    /// Opens an index and adds it.
+    ///
+    /// # Errors
+    /// As [`Index::open`].
+    pub fn open(&self, path: &Path, allow_stale: bool) -> Result<Arc<Index>> {
+        let index = Arc::new(Index::open(path, allow_stale)?);
+        self.add(Arc::clone(&index));
+        Ok(index)
+    }
+
+    /// Adds an index. It replaces one that was opened at the same path.
+    pub fn add(&self, index: Arc<Index>) {
+        let mut indexes = self.indexes.write().unwrap_or_else(PoisonError::into_inner);
+        indexes.retain(|one| one.path() != index.path());
+        indexes.push(index);
+    }
+
+    /// Returns all indexes, in the order in which they were added.
+    pub fn indexes(&self) -> Vec<Arc<Index>> {
+        self.indexes.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns the indexes of exactly these files.
+    pub(crate) fn of_files(&self, files: &[PartitionedFile]) -> Vec<Arc<Index>> {
+        let matches = |index: &Arc<Index>| {
+            let known = &index.stamp().files;
+            known.len() == files.len()
+                && files.iter().all(|file| known.iter().any(|one| one.is(file, index.allows_stale())))
+        };
+        self.indexes().into_iter().filter(matches).collect()
+    }
+
+    /// Returns why the joins planned since the last call use an index or none, one line for each join.
+    pub fn take_decisions(&self) -> Vec<String> {
+        std::mem::take(&mut *self.decisions.write().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn decided(&self, decision: String) {
+        /// A session that never asks must not fill the memory.
+        const MOST: usize = 1000;
+        let mut decisions = self.decisions.write().unwrap_or_else(PoisonError::into_inner);
+        if decisions.len() < MOST {
+            decisions.push(decision);
+        }
+    }
+}
