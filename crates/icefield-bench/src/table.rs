@@ -363,7 +363,7 @@ impl Placed {
 pub(crate) struct Records {
     pub key_bytes: usize,
     pub value_bytes: usize,
-    /// True if gets read the whole value instead of only its first word.
+    /// True if a get reads the whole value, not only its first word.
     pub whole: bool,
     /// True if records come from the C library's allocator, through the table's allocator parameter, instead of from
     /// the program's.

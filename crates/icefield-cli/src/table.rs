@@ -78,7 +78,7 @@ pub struct Types {
     pub key: TextType,
     /// The values.
     pub value: TextType,
-    /// True if a key is accepted only if its text is the one that would be written for it.
+    /// True if a key is refused when the parsed key would be printed as a different text.
     pub exact_keys: bool,
     /// True if a value is accepted only if its text is the one that would be written for it.
     pub exact_values: bool,

@@ -46,7 +46,7 @@ pub trait FileSubject: Durable<Key: Sample, Value: Sample> + Sized + 'static {
     fn in_memory(variant: u64) -> Result<Self>;
 }
 
-/// From this variant on, tables of designs that support disks are as small as those on the simulated medium.
+/// In designs that support disks, variants from this one on have the tiny geometries of the simulated tables.
 pub const TINY: u64 = 1 << 32;
 
 /// Options for creating or opening a [`FileSubject`].

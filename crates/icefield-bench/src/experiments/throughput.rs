@@ -58,7 +58,7 @@ pub(super) struct Sweep<'a> {
 }
 
 impl Sweep<'_> {
-    /// Returns the sweep of the settings that the options describe, at a single point.
+    /// Returns the settings that the options describe, with no position in a sweep.
     pub fn new(session: &Session) -> Self {
         let settings = session.settings(&[Batch::Stream]);
         Self { settings, point: &[], admits: |_| true }

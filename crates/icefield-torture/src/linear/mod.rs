@@ -86,7 +86,7 @@ pub struct ShadowCounts {
     pub aborted: u64,
     /// Calls that were refused because of a shadow insert.
     pub refused: u64,
-    /// Exchanges of answers that involve a shadow insert.
+    /// Repeated checks in which an exchanged answer concerns a shadow insert.
     pub swapped: u64,
     /// Number of the exchanges in `swapped` after which the checker rejected the history.
     pub swapped_rejected: u64,

@@ -115,8 +115,8 @@ struct Presence {
 }
 
 // SAFETY: `depth`, `retired` and `flushed` are accessed only by the thread that owns the slot and by the reclaimer's
-// drop. One thread at a time owns a slot: a thread that inherits the slot of an ended thread starts after its end.
-// The other fields are atomic.
+// drop. One thread at a time owns a slot: another thread inherits it only after the former owner has ended. The other
+// fields are atomic.
 unsafe impl Sync for Slot {}
 
 struct Retired {

@@ -106,8 +106,8 @@ impl Base {
 
     /// Returns the bytes of a range of the file.
     pub(super) fn bytes(&self, storage: &impl Medium, offset: u64, bytes: u64) -> Result<&[u8]> {
-        // SAFETY: the file is sealed and never written again. Its builder wrote it before this generation was named,
-        // here or in another process, which has the lock that excludes other writers.
+        // SAFETY: the file is sealed and never written again. It was written before this generation was named, by this
+        // process or by another one that held the writers' lock.
         let bytes = unsafe { storage.read_bytes(&self.region, offset, bytes as usize) };
         bytes.ok_or_else(|| short(storage, &self.region))
     }

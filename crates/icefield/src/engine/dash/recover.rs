@@ -141,8 +141,8 @@ fn remove_duplicates<T: Kinds>(core: &Core<T>, segment: Segment<'_>) -> Result<(
 }
 
 /// Calls `found` for each bucket that holds second copies of records, with the bucket's metadata and the copies' slots,
-/// before it checks the next bucket. Both copies have the same two words. They are in the home and the probing bucket,
-/// or in one of these and the stash. So comparing key words is sufficient, and no blob is freed.
+/// before it checks the next bucket. Second copies are in the probing bucket or the stash. Both copies have the same
+/// two words, so comparing key words is sufficient, and removing a copy must not free the blobs.
 pub(super) fn copies<T: Kinds>(
     core: &Core<T>,
     segment: Segment<'_>,

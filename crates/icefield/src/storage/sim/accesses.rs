@@ -219,7 +219,7 @@ impl Bytes for Sim {
                 .add(offset)
                 .copy_from_nonoverlapping(NonNull::from(src).cast(), src.len());
         };
-        // Without recording the lock is needed too: an image must not contain half a write.
+        // The lock is needed even without recording: an image must not contain half a write.
         let mut state = self.state();
         if modes & (mode::RECORD | mode::COUNT) == 0 {
             return copy();

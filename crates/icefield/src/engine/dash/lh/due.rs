@@ -12,7 +12,7 @@ use crate::engine::dash::recover::ensure_recovered;
 use crate::engine::dash::segment::Core;
 
 impl Lh {
-    /// Performs the next due split of a hash's segment, which has `depth` bits.
+    /// Performs the next due split of a hash's segment, whose depth is `depth`.
     pub(super) fn catch_up<T: Kinds>(&self, core: &Core<T>, hash: u64, depth: u32) -> Result<()> {
         let extent = self.extent();
         let child = extent::child(extent.index(hash), depth);
