@@ -80,7 +80,7 @@ pub struct Types {
     pub value: TextType,
     /// True if a key is refused when the parsed key would be printed as a different text.
     pub exact_keys: bool,
-    /// True if a value is accepted only if its text is the one that would be written for it.
+    /// True if a value is refused when the parsed value would be printed as a different text.
     pub exact_values: bool,
 }
 
