@@ -12,7 +12,7 @@ use crate::subject::Sample;
 pub trait FileSubject: Durable<Key: Sample, Value: Sample> + Sized + 'static {
     /// The table's name in commands and reports.
     const NAME: &'static str;
-    /// The design supports [`Durability::Disk`].
+    /// True if the design supports [`Durability::Disk`].
     const DISKS: bool = false;
 
     /// Creates a table at `path`, with a small geometry selected by `how.variant`.

@@ -47,7 +47,7 @@ pub(super) struct Draw<'a> {
     /// The next value. Each write has a unique value, so that an image shows which write it holds.
     pub(super) fresh: u64,
     pub(super) simple: bool,
-    /// Writes are acknowledged before they are durable.
+    /// True if writes are acknowledged before they are durable.
     pub(super) relaxed: bool,
 }
 

@@ -73,7 +73,7 @@ impl Word for KeyHash {
 /// let path = directory.path().join("orders.ice");
 /// let options = JoinIndex::<u64>::options().durability(Durability::Process).max_bytes(1 << 30).huge_pages(true);
 /// drop(options.clone().hash_seed([1, 2]).build(&path, &[7, 8], &[0, 1])?);
-/// let reader = options.verify(true).open_read_only(&path)?; // Answers right or not at all.
+/// let reader = options.verify(true).open_read_only(&path)?; // Probes report damaged data.
 /// assert_eq!(reader.probe_count(&[7])?, 1);
 /// assert!(matches!(reader.merge(), Err(Error::ReadOnly)));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -307,7 +307,7 @@ impl<K: Word> JoinOptions<K> {
     /// Builds an index in anonymous memory, which is freed when the index is dropped.
     ///
     /// # Errors
-    /// The system has no memory, or [`Error::InvalidOption`].
+    /// An error if the system has no memory; [`Error::InvalidOption`].
     pub fn build_in_memory(&self, keys: &[K], payloads: &[u64]) -> Result<JoinIndex<K>> {
         let slices = Slices { keys, payloads };
         slices.matched()?;

@@ -87,7 +87,7 @@ impl Sim {
     }
 }
 
-/// The four word accesses, the same for both widths.
+/// The five accesses to words of one width.
 macro_rules! word_access {
     ($atomic:ty, $word:ty, $load:ident, $store:ident, $load_volatile:ident, $store_volatile:ident, $cas:ident) => {
         #[inline]
