@@ -70,7 +70,7 @@ pub struct Args {
     /// Use the row numbers as keys, from 1; the value is --value, else the only column, else all as a JSON object
     #[arg(long, conflicts_with = "key")]
     key_row_number: bool,
-    /// Take the values from this column; without it from the only other column, else all others as a JSON object
+    /// Take the values from this column (default: the only other column, else a JSON object of all others)
     #[arg(long, value_name = "COLUMN")]
     value: Option<String>,
     /// Treat a row whose key is present, from an earlier row or an earlier load, in this way

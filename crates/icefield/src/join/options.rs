@@ -162,7 +162,7 @@ impl<K: Word> JoinOptions<K> {
 
     /// Sets the filter bits for each key of an index that is built: from 2 to 64, or 0 for no filter. The default,
     /// chosen by the cost model, is 11. With more bits, fewer absent keys pass and buckets are shorter, but the file is
-    /// longer: a group has 320 / bits records, which share a line of 64 bytes.
+    /// longer: each group of 320 / bits records adds a line of 64 bytes.
     #[must_use]
     pub fn filter_bits_per_key(mut self, bits: u32) -> Self {
         self.filter_bits = Some(bits);

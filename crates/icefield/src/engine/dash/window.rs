@@ -57,7 +57,7 @@ pub(super) struct Window<'a, T: Kinds> {
     pub(super) staged: Vec<Staged>,
     /// The generation of all staged operations; a `clear` ends the window.
     pub(super) generation: u64,
-    /// Set if any plan is more than an answer.
+    /// Set if any plan changes the table.
     changes: bool,
     /// Set if any plan is an insert.
     inserts: bool,

@@ -2,8 +2,8 @@
 //!
 //! A removal must succeed when no file can grow, because only removals make room. It needs no new record: a bit turns a
 //! record into a removal. The bit is in the entry of a level or, for records of the root, in the log record. All
-//! records of the key get the bit, durably, the oldest first. So a crash leaves the key as it was, or removed, and the
-//! copies that a migration has left above or below agree.
+//! records of the key get the bit, so the copies that a migration has left above or below agree. The bits become
+//! durable oldest record first, so a crash leaves the key as it was, or removed.
 //!
 //! A write that finds no space is tried again after each of three attempts to make room, the cheap ones first. The
 //! first gives back the space of free payload chunks, which levels may need; if there is none, it compacts the write's

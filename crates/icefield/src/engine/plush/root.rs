@@ -446,9 +446,9 @@ impl<R: RecordForm> RootTable<R> {
         // Relaxed: readers wait until the lock word ends the change (E1).
         self.heads[entry].size.store((size - records) as u32, Relaxed);
         let [departed, next] = &self.heads[entry].oldest_chunks;
-        // Release (E5): pairs with the Acquire in `needs_chunk`, which may load one word before these stores and the
-        // other after them. It finds the log's oldest chunk even then: the remaining records are in that chunk only if
-        // the departed ones were.
+        // Release (E5): pairs with the Acquire in `needs_chunk`, which may load `departed` before these stores and
+        // `next` after them. It still finds the log's oldest chunk: if the remaining records are in that chunk, so were
+        // the departed ones, and the old value of `departed` names it.
         departed.store(next.load(Relaxed), Release);
         next.store(0, Release);
         self.note_moved(entry, 0);

@@ -67,7 +67,7 @@ impl Lh {
         let bytes = core.geometry.segment_bytes();
         for array in core.deferred_free.leave() {
             let (space, array, parity) = (array, u64::from(array), self.extent().parity());
-            // Skips an array that exists again, or that was added and freed again and is still waiting.
+            // Skips an array that exists again, or that was freed once more and may still be accessed.
             if array > 0
                 && self.arrays.start(array) >= self.extent().count()
                 && !core.deferred_free.waits(space)
