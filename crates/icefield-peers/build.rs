@@ -18,7 +18,7 @@ mod installed {
     pub struct Installed {
         /// The name of Debian's package.
         pub package: &'static str,
-        /// The library to link with, which is also its `pkg-config` name; `None` if it is headers only.
+        /// The name of the library for the linker and for `pkg-config`; `None` if there are only headers to install.
         pub library: Option<&'static str>,
         /// The environment variable that names the library's directory, if it is not in a usual place.
         pub variable: &'static str,

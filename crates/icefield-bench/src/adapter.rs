@@ -122,8 +122,8 @@ pub(crate) trait Adapter {
     }
 
     /// Makes [`Call::PutHeavy`] for a batch: first all reads, then all updates. The keys are separated without
-    /// branches, because the kind of each operation is unpredictable. Batches that mix the two kinds are measured by
-    /// `mixed` and by the transaction benchmarks.
+    /// branches, because the kind of each operation is unpredictable. The experiment `mixed` and the transaction
+    /// benchmarks measure batches that mix the two kinds.
     fn put_heavy(&self, keys: &[u64], s: &mut Scratch<Self::Key>, t: &mut Tally) -> Result<()> {
         let mut split = std::mem::take(&mut s.words);
         split.resize(2 * keys.len(), 0);
@@ -346,8 +346,8 @@ adapter!([T: Table<Key = u64, Value = u64>] Words<T>, u64, word, words, fallible
 adapter!([T: Table<Key = u128, Value = u64>] Wide<T>, u128, wide, wides, fallible);
 adapter!([] Single, u64, word, words, infallible);
 
-/// Appends the operations of a call. It matches on the call only once, because the processor cannot predict this branch
-/// in a mixed batch.
+/// Appends the operations of a call. The function matches on the call only once, because the processor cannot predict
+/// this branch in a mixed batch.
 #[inline(always)]
 fn push<K>(calls: &mut Vec<Op<'static, K, u64>>, Mixed { call, key: word }: Mixed, key: K)
 where

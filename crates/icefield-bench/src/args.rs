@@ -75,8 +75,8 @@ pub struct Args {
     /// Create files in this directory [default: /dev/shm; with `--medium disk` the directory of temporary files]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
-    /// Load the table to this share of its resize point, e.g. `0.9` [default: capacity for the keys]; in space,
-    /// amplification and levels of all its slots, where the table can be set to fill them [default: 0.95 in levels]
+    /// Load the table to this share of its resize point, e.g. `0.9` [default: capacity for the keys]; in `space`,
+    /// `amplification` and `levels`, to this share of its slots if it can fill them all [default: 0.95 in levels]
     #[arg(long, value_name = "F", value_parser = share)]
     pub fill: Option<f64>,
     /// Measure these shares of inserts in `mixed`, e.g. `0.2` or `20%` [default: 0 to 1 in steps of 0.2]

@@ -83,7 +83,7 @@ impl Level {
     /// Returns whether the line is cached, and caches it.
     fn holds(&mut self, line: u64) -> bool {
         let count = self.sets.len() as u64;
-        // The upper half of the line number takes part, because lines of different regions differ there.
+        // The set depends on the upper half of the line number too, because lines of different regions differ there.
         let set = &mut self.sets[((line ^ line >> 32) % count) as usize];
         let found = set.iter().position(|known| *known == line);
         match found {

@@ -1,4 +1,4 @@
-//! `icefield-bench compare`: differences between two runs that exceed the noise.
+//! `icefield-bench compare`: differences beyond the noise between two runs.
 //!
 //! Two rows are compared when all their parameters are equal (experiment, table, call, threads, keys, operations,
 //! batch, medium, distribution). Rows with equal parameters, such as the points of a sweep, are paired in file

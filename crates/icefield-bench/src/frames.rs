@@ -55,7 +55,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the page faults of this thread so far: the eighth field after its name.
+    /// Returns the number of minor page faults of the process's main thread so far.
     fn faults() -> u64 {
         let stat = Process::myself().unwrap().task_main_thread();
         stat.unwrap().stat().unwrap().minflt

@@ -35,12 +35,13 @@ impl<const N: usize> MapKey for [u64; N] {
 /// others are zero, so the sum of all words is equal to the first one.
 struct Map<K, const N: usize, A: RecordAllocator> {
     map: DlhtMap<K, [u64; N], DlhtBuildHasher, A>,
-    /// True if gets read the whole value and not only its first word.
+    /// True if a `get` reads the whole value, not only its first word.
     whole: bool,
 }
 
-/// The measured sizes: of values, with keys of eight bytes, and of keys, with values of eight bytes.
+/// The measured sizes of values, in maps with keys of eight bytes.
 pub(crate) const VALUE_BYTES: [usize; 8] = [8, 16, 32, 64, 128, 256, 512, 1024];
+/// The measured sizes of keys, in maps with values of eight bytes.
 pub(crate) const KEY_BYTES: [usize; 4] = [8, 16, 32, 64];
 /// The size of the values in the comparison of the program's allocator with the C library's.
 pub(crate) const ALLOCATED_BYTES: usize = 32;

@@ -109,7 +109,7 @@ impl Output {
         self.say(&comparison.to_string())
     }
 
-    /// Prints a line, or writes it as JSON.
+    /// Prints `line`, unless standard output carries JSON. With `--json`, also writes `value` to the JSON output.
     pub fn told(&mut self, line: &str, value: &Value) -> Outcome {
         if let Some(json) = &mut self.json {
             json.put(&value.to_string())?;
@@ -202,8 +202,8 @@ fn columns() -> Vec<String> {
     FIELDS.iter().flat_map(of).collect()
 }
 
-/// Fields without a column in the printed table: those with the same value in all rows or for all rows of a table, the
-/// range of `mops`, and `extra`, whose figures follow the columns as text.
+/// Fields without a printed column: `experiment`, which all printed rows share; `peer`, which the name of the measured
+/// table implies; the range of `mops`; and `extra`, whose figures follow the columns as text.
 const NOT_PRINTED: &[&str] = &["experiment", "peer", "mops_min", "mops_max", "extra"];
 
 /// Returns a row's cells by the name of their column: a count of `pm` as `pm.NAME`, `extra` as JSON.

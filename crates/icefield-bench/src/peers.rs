@@ -3,9 +3,9 @@
 //! A peer gets the same keys in the same order, in arrays as long as our batches; with `--batch none`, an array has one
 //! key. How a peer processes an array is up to it. A mixed batch is passed on as one array for each kind of operation.
 //!
-//! A peer lives either in memory or in files; those in files run on `--medium disk` only. A peer in files has two
-//! modes: with `--sync always`, the writes of a call are durable when it returns; with any weaker setting it runs
-//! in its own relaxed mode.
+//! A peer lives either in memory or in files; peers in files run on `--medium disk` only. A peer in files has two
+//! modes: with `--sync always`, the writes of a call are durable when the call returns; with any weaker setting, the
+//! peer runs in its own relaxed mode.
 
 use std::io;
 use std::path::PathBuf;

@@ -58,7 +58,7 @@ row! {
     max_ns: Option<f64>,
     bytes_per_key: Option<f64>,
     load_factor: Option<f64>,
-    /// The mean accesses of one operation to persistent memory: [`PM_FIELDS`].
+    /// The mean numbers of accesses to persistent memory per operation: [`PM_FIELDS`].
     pm: Option<Counts>,
     /// The name of the loop that `limit_ratio` compares with.
     ceiling: Option<String>,
@@ -110,7 +110,7 @@ impl Row {
         self.samples.get(name).and_then(|values| median(values))
     }
 
-    /// Removes the samples of a name that is not to become a figure of the row.
+    /// Removes the samples of `name`, so that they do not become a figure of the row.
     pub fn forget(&mut self, name: &str) {
         self.samples.remove(name);
     }
@@ -132,7 +132,7 @@ impl Row {
         }
     }
 
-    /// Returns the batch: `none`, a number or `stream`; empty where the line has none.
+    /// Returns the batch: `none`, a number or `stream`; an empty string if the row has none.
     pub fn batch(&self) -> String {
         self.batch.map(|batch| batch.to_string()).unwrap_or_default()
     }
@@ -164,7 +164,7 @@ impl Row {
         }
     }
 
-    /// Returns the field `name` of `extra` as text. It names the row's position in a sweep.
+    /// Returns the field `name` of `extra` as text, for example the row's position in a sweep.
     pub fn point(&self, name: &str) -> Option<String> {
         self.extra.get(name).map(text)
     }

@@ -27,7 +27,7 @@ pub(crate) struct Session {
     pub machine: Machine,
     /// The tables to measure: ours, then the peers.
     pub designs: Vec<DesignRef>,
-    /// The number of our tables at the start of `designs` that the options select. [`Session::invite`] replaces the
+    /// The number of our tables that the options select. They are the first designs; [`Session::invite`] replaces the
     /// others.
     chosen: usize,
     peers: Vec<DesignRef>,
@@ -290,8 +290,8 @@ impl Session {
         Ok(Placed { table: design.create(&place, setup)?, design, place, dir })
     }
 
-    /// Returns the setup of a table for `capacity` records. Of options with several values, which some experiments
-    /// sweep, it has the first value.
+    /// Returns the setup of a table for `capacity` records. If an option has several values, which some experiments
+    /// sweep, the setup contains the first one.
     pub fn setup(&self, capacity: u64) -> Setup {
         Setup {
             fixed_size: self.fixed_size,
@@ -321,8 +321,8 @@ impl Session {
         Ok((placed, keys))
     }
 
-    /// Creates an empty table for at least `keys` records at `fill` of its slots, or of its resize point if it cannot
-    /// fill all slots. Also returns the exact number of these records.
+    /// Creates an empty table for about `keys` records. Also returns the exact number of records that use the share
+    /// `fill` of its slots, or of its resize point if it cannot fill all slots.
     pub fn create_for_fill(
         &self,
         design: DesignRef,
@@ -457,7 +457,7 @@ impl Session {
         }
     }
 
-    /// Records that an impossible state was found in a table of `design`; continues as [`Session::check`] does.
+    /// Records that an impossible state was found in a table of `design`. The run continues as after a wrong answer.
     pub fn blame(&self, design: DesignRef, what: &str) {
         self.wrong.borrow_mut().insert(design.name);
         self.output.warn(&format!("WRONG ANSWERS from {}: {what}", design.name));
@@ -477,7 +477,7 @@ impl Session {
         rows.into_iter().try_for_each(|row| self.put(row))
     }
 
-    /// Returns memory for bare loops, of the same kind and size as that of a table on `medium`.
+    /// Returns `bytes` of memory for bare loops, of the same kind as the memory of a table on `medium`.
     pub fn arena(&self, medium: Medium, bytes: u64, pages: Pages) -> Outcome<(Arena, RemovedDir)> {
         self.progress("touching memory for the ceiling");
         Ok(match medium.durability() {

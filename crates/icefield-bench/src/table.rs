@@ -1,4 +1,4 @@
-//! The interface between experiments and tables: [`BenchTable`] is an open table, [`Design`] creates them.
+//! The interface between experiments and tables: a [`BenchTable`] is an open table, a [`Design`] creates tables.
 //!
 //! The loops over keys are inside the calls, so dynamic dispatch costs nothing per operation. To add a design,
 //! implement [`super::adapter::Adapter`] for its table and add a [`Design`] to [`super::designs`].
@@ -136,7 +136,7 @@ pub(crate) trait BenchTable: Send + Sync {
 
     fn stats(&self) -> Stats;
 
-    /// Returns the join index behind the table, in memory or in files; `None` for other tables.
+    /// Returns the join index behind the table; `None` for other tables and for an index on the simulated medium.
     fn index(&self) -> Option<&JoinIndex<u64>>;
 }
 
@@ -198,11 +198,11 @@ pub(crate) struct Design {
     pub pages: Pages,
     /// The documented costs of operations without splits, as [`costs`] reads them; empty if there are none.
     pub costs: &'static [(usize, usize, usize)],
-    /// The regions that its tables may have, each with the name of its lines in results.
+    /// The regions that its tables may have, each with the name under which results count its lines.
     pub regions: &'static [(&'static str, &'static str)],
 }
 
-/// Lists the regions of a design; each is followed by the name of its lines in results.
+/// Lists the regions of a design, each followed by the name under which results count its lines.
 macro_rules! regions {
     ($($region:literal $structure:literal,)*) => { &[$(($region, $structure)),*] };
 }
@@ -291,8 +291,8 @@ impl Design {
         }
     }
 
-    /// Returns the documented cost of one operation without splits; `None` for peers, which are not compared with
-    /// bare loops.
+    /// Returns the documented cost of one operation without splits; `None` if the design has no documented costs, for
+    /// example if it is a peer.
     pub fn cost(&self, call: Call) -> Option<Cost> {
         let (reads, writes, fences) = *self.costs.get(match call {
             Call::Get => 0,
@@ -363,7 +363,7 @@ impl Placed {
 pub(crate) struct Records {
     pub key_bytes: usize,
     pub value_bytes: usize,
-    /// True if gets read the whole value instead of only its first word.
+    /// True if a get reads the whole value, not only its first word.
     pub whole: bool,
     /// True if records come from the C library's allocator, through the table's allocator parameter, instead of from
     /// the program's.

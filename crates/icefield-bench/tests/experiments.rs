@@ -261,8 +261,8 @@ fn filters_spare_lines() {
     for key_bytes in [8, 16] {
         assert!((2.0..2.4).contains(&bucket("dash-eh", "get-miss", key_bytes)));
         assert!((2.0..3.1).contains(&bucket("dash-eh", "get", key_bytes)));
-        // A search without fingerprints reads nearly all lines of both buckets, and without overflow metadata also the
-        // stash's.
+        // A search without fingerprints reads nearly all lines of both buckets. Without overflow metadata, it also
+        // reads the lines of the stash.
         assert!((6.5..9.0).contains(&bucket("dash-eh-no-fingerprints", "get-miss", key_bytes)));
         assert!(bucket("dash-eh-no-filters", "get-miss", key_bytes) > 8.0);
         assert!(bucket("dash-eh-no-overflow", "get-miss", key_bytes) >= 4.0);
@@ -413,8 +413,8 @@ fn recovery_is_independent_of_size() {
         assert!(extra(&rows[0], "full_speed_ms") > 0.0);
         extra(&rows[0], "first_answer_lines")
     };
-    // The two counts differ only because segments are filled randomly. Over the thousands of segments of a larger table
-    // this averages out.
+    // The two counts differ only because segments are filled randomly. Over the thousands of segments of a larger
+    // table, this averages out.
     let (small, large) = (lines(20_000), lines(160_000));
     assert!((small / large - 1.0).abs() < 0.2, "{small} lines, {large} lines");
 }

@@ -156,7 +156,7 @@ fn records_have_any_size() {
     let of_map = |rows: &[Map<String, Value>]| {
         rows.iter().filter(|row| row["table"] == "dlht-map").cloned().collect::<Vec<_>>()
     };
-    // Three rows for each size, except eight bytes. There the first word is the whole value, so the map has two rows,
+    // Three rows for each size, except eight bytes. There, the first word is the whole value, so the map has two rows,
     // and the tables of words have rows too.
     assert_eq!((values.len(), of_map(&values).len()), (3 * 7 + 2 + 2, 3 * 7 + 2));
     let sizes = |rows: &[Map<String, Value>], field| {

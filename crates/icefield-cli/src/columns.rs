@@ -46,7 +46,8 @@ impl Columns {
         }
     }
 
-    /// Reads the columns of a table; `None` if it has none, such as a table that was not made by `load`.
+    /// Reads the columns of a table; `None` if it has none, for example because `load` did not fill it, or if this
+    /// program cannot read their description.
     pub fn read(table: &Path) -> Result<Option<Self>, Failure> {
         let path = table.join(NAME);
         let text = match read_small(&path) {

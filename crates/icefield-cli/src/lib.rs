@@ -1,5 +1,5 @@
-//! The command `icefield`: its subcommands and exit status. Each subcommand is a module. It is a library so that
-//! `fuzz/` can use the row readers.
+//! The command `icefield`: its subcommands and exit status. Each subcommand is a module. This crate is a library so
+//! that `fuzz/` can use the row readers.
 
 mod backup;
 mod columns;

@@ -157,7 +157,7 @@ pub fn put(args: &PutArgs) -> Outcome {
 
 /// Number of keys of a file that are removed in one batch.
 const BATCH: usize = 1024;
-/// The number of lines of a file that are reported individually, because their key is absent or they are not a key.
+/// The maximum number of absent keys of a file that are reported individually, and of lines that are not keys.
 const TOLD: u64 = 10;
 
 /// Runs `del`.
@@ -196,7 +196,7 @@ struct Del<'a> {
     types: Types,
     removed: u64,
     absent: u64,
-    /// The number of absent keys reported so far.
+    /// The maximum number of absent keys that are reported individually.
     told: u64,
     out: &'a mut Output,
 }

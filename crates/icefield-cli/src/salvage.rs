@@ -113,7 +113,7 @@ fn is_taken(new: &Path) -> bool {
     }
 }
 
-/// Runs the salvage on a second thread. After Ctrl-C the thread is not stopped; it ends with the process.
+/// Runs the salvage on a second thread. After Ctrl-C, the thread is not stopped; it ends with the process.
 fn run_interruptibly(
     table: &Path,
     new: &Path,

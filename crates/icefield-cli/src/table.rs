@@ -16,7 +16,7 @@ pub struct TableArg {
     pub table: PathBuf,
 }
 
-/// The failures that a table's writes survive, and on a disk the time at which writes are acknowledged.
+/// The failures that a table's writes survive, and, on a disk, the time at which writes are acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keeping {
     /// The failures that writes survive.
@@ -78,9 +78,9 @@ pub struct Types {
     pub key: TextType,
     /// The values.
     pub value: TextType,
-    /// True if a key is accepted only if its text is the one that would be written for it.
+    /// True if a key is refused when the parsed key would be printed as a different text.
     pub exact_keys: bool,
-    /// True if a value is accepted only if its text is the one that would be written for it.
+    /// True if a value is refused when the parsed value would be printed as a different text.
     pub exact_values: bool,
 }
 
@@ -111,7 +111,7 @@ pub fn argument(name: &str, text_type: &TextType, text: &str) -> Result<Vec<u8>,
     text_type.parse(text.as_bytes()).map_err(|reason| Failure::Usage(format!("{name}: {reason}")))
 }
 
-/// Returns the design and types of a table as one word.
+/// Returns the design and types of a table, such as `dash-eh<u64, bytes>`.
 pub fn describe(table: &AnyTable) -> String {
     let (key, value) = (shown(table.key_type()), shown(table.value_type()));
     format!("{}<{key}, {value}>", table.design())

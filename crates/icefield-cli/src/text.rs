@@ -1,7 +1,7 @@
 //! Conversion of keys and values between text and the bytes that [`icefield::AnyTable`] takes.
 //!
-//! [`TextType::parse`] converts the text that [`TextType::text`] returned back to the same bytes, so exporting and
-//! loading a table gives an equal table. `bytes` are written unchanged, or with `--hex` as hexadecimal digits.
+//! [`TextType::parse`] converts the result of [`TextType::text`] back to the same bytes, so exporting and loading a
+//! table gives an equal table. `bytes` are written unchanged, or with `--hex` as hexadecimal digits.
 
 use std::borrow::Cow;
 use std::convert::Infallible;

@@ -227,7 +227,7 @@ fn csv_loads_by_column_name() {
     let loaded = place.ok(&["load", "prices.ice", "orders.csv", "--key", "id", "--value", "price"]);
     assert_eq!(loaded, "3 rows loaded\n");
     assert_eq!(place.ok(&["get", "prices.ice", "2"]), "20\n");
-    // Without `--value`, the value is a JSON object of all columns but the key, and the table's values are of type u32.
+    // Without `--value`, the value would be a JSON object of all columns but the key, but the table's values are u32.
     assert!(place.fails(2, &["load", "prices.ice", "orders.csv"]).contains("--value"));
     assert!(
         place

@@ -49,8 +49,8 @@ fn kills_leave_an_openable_table_or_none() {
         assert_eq!(line["clean"], true, "round {round}: {line}");
         let records = line["records"].as_u64().unwrap();
         partial += u64::from(records > 0 && records < 100_000);
-        // Batches become durable in order, so the table holds all rows of the first batches, and any rows of the next
-        // one.
+        // Batches become durable in order, so the table holds all rows of the first batches, and possibly some rows of
+        // the next one.
         let keys: Vec<String> =
             (0..records.saturating_sub(64)).step_by(100).map(|key| key.to_string()).collect();
         if !keys.is_empty() {

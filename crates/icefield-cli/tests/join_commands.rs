@@ -483,7 +483,7 @@ fn interrupted_work_leaves_nothing() {
     place.file("a.csv", "k\n1\n");
     build(&place, &["a.csv", "--on", "k"]);
     let before = names(&place);
-    // No rows arrive from the pipe, so the command waits.
+    // The pipe stays open, so the command waits for more.
     let args = ["join", "run", "-", "--index", "a.ice", "--semi", "-o", "out.csv"];
     let mut child = place.command(&args).stdin(std::process::Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();

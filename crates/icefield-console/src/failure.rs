@@ -39,7 +39,8 @@ impl Failure {
         }
     }
 
-    /// Returns the exit status: 1 for a problem, 2 for bad usage, 130 after Ctrl-C, as in shells.
+    /// Returns the exit status: 0 if the output was closed, 1 for a problem, 2 for bad usage, 130 after Ctrl-C, as in
+    /// shells.
     pub fn status(&self) -> ExitCode {
         match self {
             Self::BrokenPipe => ExitCode::SUCCESS,

@@ -2,11 +2,11 @@
 //! with the table.
 //!
 //! The directory `.NAME.building-XXXXXX`, beside the target, holds the table during the build. The library builds
-//! the table in it, then the command writes and syncs its own files. Finally one rename moves the table to its
-//! name, or exchanges it with the index that it replaces. So at any moment there is the old index with its stamp,
-//! the new one with its stamp, or none. The building process locks the hidden directory. An unlocked one was left
-//! by a process that died; the next build of the same name removes it, unless it contains anything that a build
-//! does not create.
+//! the table in it, then the command writes and syncs its own files. Finally, one rename moves the table to its
+//! name, or exchanges it with the index that it replaces. At any moment, there is therefore the old index with its
+//! stamp, the new one with its stamp, or none. The building process locks the hidden directory. A process that died
+//! leaves an unlocked one. The next build of the same name removes it, unless it contains anything that a build does
+//! not create.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};

@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_void};
 use crate::Kind;
 use crate::library::{Functions, Loaded};
 
-/// Declares the functions of a shim and returns its kind.
+/// Declares the functions of a linked C++ table and returns its kind.
 macro_rules! shim {
     ($name:literal, $create:ident, $destroy:ident, $insert:ident, $get:ident, $update:ident, $remove:ident, $insdel:ident) => {{
         unsafe extern "C" {

@@ -1,7 +1,7 @@
 //! Tables of other projects behind one interface, so that `icefield-bench` can compare them with Icefield's.
 //!
-//! This is the only crate that depends on competitors. [`built_in`] returns those that were compiled in (features
-//! `rust`, `cpp` and `kv`), and [`load`] loads any table from a shared library with the functions of
+//! This is the only crate that depends on competitors. [`built_in`] returns the kinds of tables that were compiled in
+//! (features `rust`, `cpp` and `kv`), and [`load`] loads any table from a shared library with the functions of
 //! `icefield_peer.h`.
 //!
 //! Every call takes an array of keys, so dynamic dispatch costs nothing per operation.
@@ -22,7 +22,7 @@ pub use library::load;
 pub use memory::HugePages;
 pub use peer::{Error, Found, Kind, Operation, Peer, Writes};
 
-/// Returns the kinds that were compiled in.
+/// Returns the kinds of tables that were compiled in.
 ///
 /// ```
 /// let names: Vec<_> = icefield_peers::built_in().iter().map(|kind| kind.name().to_owned()).collect();

@@ -153,7 +153,7 @@ unsafe impl Sync for Table {}
 
 impl Drop for Table {
     fn drop(&mut self) {
-        // SAFETY: made by `create`, destroyed once.
+        // SAFETY: `create` made the table, and it is destroyed once.
         unsafe { (self.functions.destroy)(self.table) };
     }
 }

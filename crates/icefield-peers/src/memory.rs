@@ -33,7 +33,7 @@ pub struct HugePages;
 
 /// Makes mimalloc use huge pages; runs before the first allocation.
 extern "C" fn prefer_huge_pages() {
-    // SAFETY: sets a number; mimalloc's options need no initialisation.
+    // SAFETY: the call sets a number; mimalloc's options need no initialisation.
     unsafe { mi_option_set_enabled(mi_option_large_os_pages, true) };
 }
 
@@ -64,9 +64,9 @@ fn map(bytes: usize) -> *mut u8 {
     let mapping = mapping.cast::<u8>();
     let lead = mapping.align_offset(HUGE_PAGE_BYTES);
     let start = mapping.wrapping_add(lead);
-    // SAFETY: all ranges lie inside the mapping made above, which is not yet shared; `lead` is below a huge page.
-    // Failure to unmap or advise only costs memory or speed; pages that cannot be made present appear at their
-    // first touch.
+    // SAFETY: all ranges lie inside the mapping made above, which is not yet shared; `lead` is less than a huge page.
+    // A failure to unmap or advise only costs memory or speed: pages that are not made present here appear at their
+    // first access.
     unsafe {
         if lead > 0 {
             let _ = munmap(mapping.cast(), lead);
@@ -105,7 +105,7 @@ unsafe impl GlobalAlloc for HugePages {
             return unsafe { MiMalloc.dealloc(memory, layout) };
         }
         if let Some(bytes) = mapped_bytes(layout.size()) {
-            // SAFETY: the mapping that `map` made for this layout; its owner no longer uses it. A failure would
+            // SAFETY: `map` made this mapping for this layout, and its owner no longer uses it. A failure would
             // leak it.
             let _ = unsafe { munmap(memory.cast::<c_void>(), bytes) };
         }

@@ -24,7 +24,7 @@ pub enum Operation {
     InsDel,
 }
 
-/// Determines when the writes of a call to a table in files become durable.
+/// Determines when a call's writes to a table in files become durable.
 ///
 /// ```
 /// use icefield_peers::{Writes, built_in};
@@ -40,7 +40,7 @@ pub enum Operation {
 pub enum Writes {
     /// Before the call returns.
     Durable,
-    /// Later, in the weakest mode of the table in which writes still reach its files.
+    /// Later: the table uses its weakest mode in which writes still reach the files.
     Relaxed,
 }
 
@@ -60,7 +60,8 @@ pub struct Found {
 /// A table under measurement. Any number of threads may call it at once. Calls for which [`Kind::offers`] returns
 /// `false` do nothing.
 pub trait Peer: Send + Sync {
-    /// Called by thread number `_index` before its first use of the table, with `_begins` set, and after its last one.
+    /// Each thread calls this with its number: with `_begins` set before its first use of the table, and with `_begins`
+    /// unset after its last use.
     fn thread(&self, _index: usize, _begins: bool) {}
 
     /// Stores each value, whether its key is present or not. Returns the number of values stored. The slices have
@@ -102,7 +103,7 @@ pub trait Kind: Send + Sync {
     /// Creates a table for `capacity` records. `dir` is a directory for its files, if it has any.
     ///
     /// # Errors
-    /// [`Error::NotMade`].
+    /// [`Error::NotMade`]; [`Error::NotOpened`] for a table in files.
     fn create(&self, capacity: u64, dir: Option<&Path>) -> Result<Box<dyn Peer>, Error>;
 
     /// Returns whether its tables live in files and are opened by [`Kind::open`].

@@ -114,7 +114,7 @@ pub enum Reply {
 }
 
 impl Action {
-    /// Specifies the operation: returns the value after it and the reply, given the value before.
+    /// Specifies the operation: given the value before it, returns the value after it and the reply.
     #[must_use]
     pub fn step(self, value: Option<u64>) -> (Option<u64>, Reply) {
         match self {
@@ -188,7 +188,7 @@ impl BatchKind {
     ];
 
     /// Returns the operation that takes the place of `action` in a batch of this kind. A mixed batch keeps each action
-    /// that it supports. Any other write writes `value`.
+    /// that it supports. If the replacement is a write, it writes `value`.
     #[must_use]
     pub fn action(self, action: Action, value: u64) -> Action {
         match self {

@@ -381,7 +381,7 @@ impl<T: FileSubject> Stage<'_, T> {
     }
 }
 
-/// Returns a random batch size; all orders of magnitude are equally frequent.
+/// Returns a random batch size: at most a power of ten, which is random too.
 fn batch(rng: &mut Rng) -> u64 {
     let most = 10_u64.pow(1 + rng.below(5) as u32).min(MOST_IN_BATCH);
     1 + rng.below(most)

@@ -10,7 +10,7 @@ pub fn kill_at(nth: u64) -> Arc<FaultPlan> {
     Arc::new(FaultPlan::new(FaultAt { nth, mode: FaultMode::Once, action: FaultAction::Kill }))
 }
 
-/// Lets the `nth` system call fail with `errno`: only that one, or every one from then on.
+/// Lets the `nth` system call fail with `errno`. `mode` selects only that call, or every call from then on.
 #[must_use]
 pub fn fail_at(nth: u64, mode: FaultMode, errno: Errno) -> Arc<FaultPlan> {
     Arc::new(FaultPlan::new(FaultAt { nth, mode, action: FaultAction::Fail(errno) }))

@@ -12,7 +12,7 @@ use crate::subject::Sample;
 pub trait FileSubject: Durable<Key: Sample, Value: Sample> + Sized + 'static {
     /// The table's name in commands and reports.
     const NAME: &'static str;
-    /// The design supports [`Durability::Disk`].
+    /// True if the design supports [`Durability::Disk`].
     const DISKS: bool = false;
 
     /// Creates a table at `path`, with a small geometry selected by `how.variant`.
@@ -46,7 +46,7 @@ pub trait FileSubject: Durable<Key: Sample, Value: Sample> + Sized + 'static {
     fn in_memory(variant: u64) -> Result<Self>;
 }
 
-/// From this variant on, tables of designs that support disks are as small as those on the simulated medium.
+/// In designs that support disks, variants from this one on have the tiny geometries of the simulated tables.
 pub const TINY: u64 = 1 << 32;
 
 /// Options for creating or opening a [`FileSubject`].

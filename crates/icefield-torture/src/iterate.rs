@@ -1,5 +1,5 @@
 //! Scans a table while other threads insert and remove. Every key that is present throughout must be returned exactly
-//! once, with its value, despite concurrent splits and moves. On every second table the simulator also looks for
+//! once, with its value, despite concurrent splits and moves. On every second table, the simulator also looks for
 //! results that a crash could revert.
 
 use std::collections::HashMap;
@@ -26,8 +26,8 @@ pub const PASSES: u64 = 6;
 /// The simulated medium yields the processor once in this many events.
 const YIELD_ONE_IN: u32 = 20;
 
-/// Number of rounds of a hundred writes after which a writer stops. All writers of a table together usually need a
-/// dozen rounds before the scanner finishes.
+/// A writer stops after this number of rounds, each of a hundred writes. Usually the scanner finishes earlier, when all
+/// writers together have completed a dozen rounds.
 const MOST_ROUNDS: u64 = 300;
 
 /// Results of scans with concurrent writes.
@@ -173,8 +173,8 @@ impl<T: Table<Key: Sample, Value: Sample>> Stage<T> {
         }
     }
 
-    /// Inserts until the table has grown a few times, then removes everything, and repeats until the scanner has
-    /// finished.
+    /// Alternates between rounds of inserts and rounds of removals, all of random keys, and shrinks the table after
+    /// every fourth round. Ends when the scanner has finished, or after [`MOST_ROUNDS`].
     fn churn(&self, thread: usize, rng: &mut Rng) -> Result<(), String> {
         let first = CHURN_KEYS * thread as u64;
         for round in 0..MOST_ROUNDS {

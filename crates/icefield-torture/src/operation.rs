@@ -60,7 +60,7 @@ impl From<Option<u64>> for Holding {
 }
 
 impl Operation {
-    /// Specifies the operation: returns the key's state after it and the answer, given the state before. Returns
+    /// Specifies the operation: given the key's state before it, returns the state after it and the answer. Returns
     /// `None` if there is no shadow insert to commit or abort.
     #[must_use]
     pub fn step(self, before: Holding) -> Option<(Holding, Answer)> {

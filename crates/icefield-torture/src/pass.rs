@@ -39,7 +39,7 @@ impl Pass {
 /// A design's own call that returns all records of a table.
 pub type OwnPass<T> = fn(&T) -> icefield::Result<Option<Seen>>;
 
-/// Makes the own pass of a [`Subject`].
+/// Makes a pass with the design's own call, if it has one: [`Subject::own_pass`].
 ///
 /// # Errors
 /// Returns the table's error.

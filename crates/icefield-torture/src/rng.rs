@@ -72,7 +72,7 @@ impl Rng {
     }
 
     /// Creates a stream whose choices are read from `bytes`, with as few bytes per choice as possible: a fuzzer that
-    /// changes a byte then changes one choice. After the last byte the stream continues as that of seed 0.
+    /// changes a byte then changes one choice. After the last byte, the stream continues like that of seed 0.
     #[must_use]
     pub fn of_bytes(bytes: &[u8]) -> Self {
         Self { tape: bytes.iter().rev().copied().collect(), ..Self::new(0) }

@@ -34,7 +34,7 @@ pub struct Scenarios {
     pub table: &'static str,
     /// The kind of records.
     pub records: Records,
-    /// The design supports disks.
+    /// True if the design supports disks.
     pub disks: bool,
     /// [`model::scenario`] on the simulated medium: seed, length, crash model.
     pub model_simulated: fn(u64, usize, Model, &Memory) -> Result<model::Counts, Failure>,

@@ -74,7 +74,7 @@ impl Scheduler {
 
     /// Runs `work` as thread number `me`, in turns with the other threads.
     pub fn take_turns(self: &Arc<Self>, me: usize, work: impl FnOnce()) {
-        // `set` cannot fail: a scheduler serves one set of threads, so each cell is set once.
+        // `set` cannot fail: a scheduler runs each thread number only once.
         let _ = self.threads[me].set(std::thread::current());
         let mine =
             Mine { scheduler: Arc::clone(self), me, rng: Rng::fork(self.seed, me as u64), left: 1 };
@@ -180,7 +180,8 @@ pub fn begin() {
     });
 }
 
-/// Counts one step of an operation and hands over when it is due. Without a scheduler, yields the processor.
+/// Counts one step of an operation and hands over to another thread if that is due. Without a scheduler, yields the
+/// processor.
 pub fn tick() {
     let due = MINE.with(|mine| match &mut *mine.borrow_mut() {
         None => true,

@@ -14,11 +14,11 @@ pub trait Subject: Durable<Key: Sample, Value: Sample> + Sized + 'static {
     /// The table's name in commands and reports, e.g. `dash-eh`.
     const NAME: &'static str;
 
-    /// Regions whose words may be read before they are persistent, because recovery certainly repeats what they
-    /// record.
+    /// Regions whose words may be used before these words are persistent, because recovery certainly repeats the
+    /// changes that they record.
     const EXEMPT: &'static [&'static str] = &[];
 
-    /// The design supports disks.
+    /// True if the design supports disks.
     const DISKS: bool = false;
 
     /// Creates a table of the smallest geometry, so that every structure change happens within a few dozen
@@ -51,8 +51,8 @@ pub trait Subject: Durable<Key: Sample, Value: Sample> + Sized + 'static {
     /// Opens the table that `sim` holds.
     ///
     /// # Errors
-    /// Returns the table's error, [`icefield::Error::NotFound`] if `sim` holds no table because a crash interrupted
-    /// its creation.
+    /// Returns the table's error. It is [`icefield::Error::NotFound`] if `sim` holds no table, because a crash
+    /// interrupted its creation.
     fn open_on(sim: Sim) -> Result<Self>;
 }
 

@@ -130,7 +130,7 @@ subjects! {
     pass: all_in_order,
 }
 
-/// Selects the hash function. Some variants give all keys the same hash; others leave five of its high bits zero, so
+/// Selects the hash function. Some variants give all keys the same hash; others clear five high bits of every hash, so
 /// that several splits in a row do not separate the records. Thus chains are created and freed, and the overflow yard
 /// is used.
 fn hash_kind(variant: u64) -> HashKind {
@@ -261,8 +261,8 @@ fn plush_options<K: Key + Sample + ?Sized, V: Value + ?Sized>(
         4 => options.partition(Partition::Range),
         _ => options,
     };
-    // Half of the variants start with the default epoch, the others shortly before the log epochs wrap around or begin
-    // a round.
+    // Half of the variants start with the default epoch, the others shortly before the log epoch wraps around or
+    // reaches the next round (`LogEpoch::is_round`).
     let options = match variant % 4 {
         2 => options.first_epoch((1 << 48) - 1 - variant / 4 % 16),
         3 => options.first_epoch((1 << 20) - 1 - variant / 4 % 16),

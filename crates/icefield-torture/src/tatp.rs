@@ -96,8 +96,8 @@ impl Tatp {
     }
 }
 
-/// Returns the set of a subscriber's types as a bit mask: one to four of the low four bits, as the benchmark defines.
-/// `what` distinguishes access information from special facilities.
+/// Returns the set of a subscriber's types as a bit mask. One to four of the low four bits are set, as the benchmark
+/// defines. `what` distinguishes access information from special facilities.
 #[must_use]
 pub fn types_of(subscriber: u32, what: u64) -> u8 {
     let random = mix(u64::from(subscriber) ^ mix(what));

@@ -142,7 +142,7 @@ impl Zipf {
         zipf
     }
 
-    /// Returns a rank from 0.
+    /// Returns a rank, counted from 0.
     fn rank(&self, rng: &mut Rng) -> u64 {
         loop {
             let area = self.upper + rng.unit() * (self.lower - self.upper);

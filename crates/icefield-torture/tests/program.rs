@@ -44,7 +44,7 @@ fn bad_usage_is_2() {
     }
 }
 
-/// `kill` starts this program as its children.
+/// `kill` starts the same program as its children.
 #[test]
 fn a_run_ends_with_a_line_of_counts() {
     for (kind, count) in [("model", "--histories"), ("kill", "--rounds")] {

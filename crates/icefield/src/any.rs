@@ -75,10 +75,10 @@ pub struct AnyDamage {
 /// | `f32`, `f64` | the bits, little-endian |
 /// | `bool`, `char` | 1 byte, 0 or 1; the 4 bytes of the scalar value, little-endian |
 /// | `[u8; N]` | the N bytes |
-/// | `bytes`, `str` | the bytes, of any number |
+/// | `bytes`, `str` | any number of bytes; for `str`, valid UTF-8 |
 /// | a user's [`Word`](crate::Word) | the 8 bytes of its word, little-endian |
 ///
-/// Bytes of another length, or that represent no value (a `bool` of 2), are refused with [`Error::InvalidOption`].
+/// Bytes of another length, and bytes that represent no value (a `bool` of 2), cause [`Error::InvalidOption`].
 ///
 /// ```
 /// # fn main() -> icefield::Result<()> {
@@ -159,7 +159,8 @@ impl AnyTable {
     /// The names of the designs that can be created and opened.
     pub const DESIGNS: &'static [&'static str] = designs::NAMES;
 
-    /// Creates a table at `path`, where nothing may exist yet. The types are named as in the table above.
+    /// Creates a table at `path`, where nothing but an empty directory may exist. The documentation of [`AnyTable`]
+    /// lists the names of the types.
     ///
     /// # Errors
     /// [`Error::InvalidOption`] if the design or a type does not exist; otherwise the errors of the design's own
@@ -251,9 +252,9 @@ impl AnyTable {
         designs::open(path.as_ref(), true, options).map(Self::from)
     }
 
-    /// Copies everything that can still be read of the table at `path` to a new table at `new`, where nothing may exist
-    /// yet. The files need not open as a table: missing parts are reconstructed in memory from the other files. Nothing
-    /// at `path` changes.
+    /// Copies everything that can still be read of the table at `path` to a new table at `new`, where nothing but an
+    /// empty directory may exist. The files need not open as a table: missing parts are reconstructed in memory from
+    /// the other files. Nothing at `path` changes.
     ///
     /// ```
     /// use icefield::{AnyOptions, AnyTable};
@@ -421,7 +422,7 @@ impl AnyTable {
         self.table.stats()
     }
 
-    /// Returns about `n` records from `cursor` on. Damaged records, as far as they are found, are listed separately.
+    /// Returns about `n` records from `cursor` on. The damaged records that the scan finds are listed separately.
     ///
     /// # Errors
     /// As [`Table::scan`](crate::Table::scan).
@@ -517,7 +518,7 @@ impl AnyTable {
         self.answers(records.len(), |before| self.write_batch(WriteKind::Insert, records, before))
     }
 
-    /// Runs [`AnyTable::put`] for each record, as [`AnyTable::insert_batch`] does.
+    /// Runs [`AnyTable::put`] for each record, with the guarantees of [`AnyTable::insert_batch`].
     ///
     /// # Errors
     /// As [`AnyTable::insert_batch`].
@@ -525,7 +526,7 @@ impl AnyTable {
         self.write_batch(WriteKind::Put, records, &mut |_, _| {})
     }
 
-    /// Runs [`AnyTable::remove`] for each key, as [`AnyTable::insert_batch`] does.
+    /// Runs [`AnyTable::remove`] for each key, with the guarantees of [`AnyTable::insert_batch`].
     ///
     /// # Errors
     /// As [`AnyTable::remove`]; the operations before the failing one are durable.

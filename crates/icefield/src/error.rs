@@ -49,7 +49,7 @@ pub enum Error {
         /// The fault.
         detail: String,
     },
-    /// Another process (or another handle of this one) has the table open.
+    /// Another process, or another handle in this process, has the table open.
     #[error(
         "{}: the table is in use by process {pid}; close it there, or open it read-only if that process only reads", path.display()
     )]
@@ -149,7 +149,7 @@ pub enum Error {
         "this process was forked from the one that opened the table; open it again here after the parent has closed it"
     )]
     Forked,
-    /// The design does not support the operation on any machine.
+    /// The design, the medium or the system does not support the operation.
     #[error("{0}")]
     Unsupported(String),
     /// The delta store of a join index is full, and the index may not merge it automatically.

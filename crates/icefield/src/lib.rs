@@ -1,8 +1,8 @@
 //! Crash-safe, memory-aware, concurrent hash tables.
 //!
-//! Five published designs, implemented completely. The tables of records implement one trait, [`Table`]; those that can
-//! live in a directory also implement [`Durable`]. [`DlhtMap`] and [`DlhtSet`] implement [`Collection`], the part of
-//! [`Table`] that does not depend on keys and values; [`JoinIndex`] has its own interface.
+//! Five published designs, implemented completely. The tables of records that threads can share implement one trait,
+//! [`Table`]; those that can live in a directory also implement [`Durable`]. [`DlhtMap`] and [`DlhtSet`] implement
+//! [`Collection`], the part of [`Table`] that does not depend on keys and values; [`JoinIndex`] has its own interface.
 //!
 //! ```
 //! use icefield::DashEh;
@@ -60,7 +60,7 @@ pub mod base;
 #[cfg(feature = "unstable-internals")]
 pub mod storage;
 
-// Without the feature, the parts of both modules that are for tests and tools are unused.
+// Without `unstable-internals`, the parts of `base` and `storage` that are for tests and tools are unused.
 #[cfg(not(feature = "unstable-internals"))]
 #[allow(dead_code, unused_imports)]
 mod base;

@@ -76,7 +76,7 @@
 //! drop(shadow);
 //! ```
 //!
-//! A batch of records of other types than the table's:
+//! A batch whose records have other types than the table's:
 //! ```compile_fail,E0308
 //! let table = icefield::DashEh::<str, u64>::in_memory()?;
 //! table.put_batch(&[(1, 10)])?; // Here.
@@ -94,7 +94,7 @@
 //! }
 //! ```
 //!
-//! A safe store to the bytes behind a region:
+//! A store to the bytes of a region, without `unsafe`:
 //! ```compile_fail,E0133
 //! use icefield::storage::{Bytes, Mapped, MappedOptions, Regions};
 //! let storage = Mapped::anonymous(MappedOptions::default())?;

@@ -73,7 +73,7 @@ pub enum Decision<O> {
 pub enum Computed<O> {
     /// Nothing was changed; holds the value, or `None` if the key is absent.
     Kept(Option<O>),
-    /// A value was stored; holds the one it replaced, or `None` if the key was absent.
+    /// A value was stored; holds the replaced value, or `None` if the key was absent.
     Put(Option<O>),
     /// The key was removed; holds its value, or `None` if the key was absent.
     Removed(Option<O>),

@@ -76,7 +76,7 @@ pub struct CheckReport {
     /// The broken invariants, each with its number in the table's module header. At most 100 are listed; a last entry
     /// reports that there are more.
     pub faults: Vec<String>,
-    /// Blocks that belong neither to the table nor to a free list. Any such block is a fault.
+    /// Number of blocks that belong neither to the table nor to a free list. Any such block is a fault.
     pub leaked: u64,
 }
 
@@ -139,7 +139,7 @@ pub struct SalvageReport {
 }
 
 impl SalvageReport {
-    /// Adds a part of the files that cannot be read.
+    /// Adds the description of a part of the files that cannot be read.
     pub(crate) fn lose(&mut self, words: impl fmt::Display) {
         self.lost.push(without_advice(words));
     }
@@ -169,7 +169,7 @@ pub struct DamagedRecord {
     /// The stored bytes of the key (a word is little-endian); `None` if they cannot be read. Either the key or the
     /// value may be the damaged part.
     pub key: Option<Vec<u8>>,
-    /// The stored bytes of the value, in the same form.
+    /// The stored bytes of the value, in the same form as those of the key.
     pub value: Option<Vec<u8>>,
     /// The part of the files that refers to the record, in the design's terms.
     pub place: String,

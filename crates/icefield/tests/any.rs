@@ -147,7 +147,7 @@ fn readers_share_and_change_nothing() {
     assert!(matches!(AnyTable::open(&path), Err(Error::Locked { .. })));
 }
 
-/// A type's name, and a function that returns the stored form of a number's value.
+/// A type's name, and a function that makes a value of the type from a number and returns the value's bytes.
 type NumberedType = (&'static str, fn(u64) -> Vec<u8>);
 
 /// A word, a fixed and a variable type.

@@ -61,7 +61,7 @@ fn damaged_images_of_linear_hashing() {
     images("dash-lh", Records::Bytes, 10_000_000);
 }
 
-/// Freeing a chain that contains a cycle once did not terminate.
+/// In a former version, freeing a chain with a cycle did not terminate.
 #[test]
 fn a_damaged_chain_ends() {
     let scenarios = scenarios("dash-lh", Records::Bytes).expect("a design");

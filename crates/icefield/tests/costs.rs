@@ -204,7 +204,7 @@ fn every_write_of_an_iceberg_is_one_line_one_flush_one_fence() {
     assert!(table.check().expect("readable").is_clean());
 }
 
-/// Returns the total number of lines that one hit per key and one miss per key read. Reads must not write.
+/// Returns the numbers of lines that `records` hits and `records` misses read. Reads must not write.
 fn lines_of_reads(sim: &Sim, table: &impl Table<Key = u64, Value = u64>, records: u64) -> [u64; 2] {
     let mut lines = [0; 2];
     for key in 0..records {
@@ -263,8 +263,8 @@ fn an_iceberg_shares_no_fence_that_costs_nothing() {
     assert_eq!(iceberg_batches(&Sim::new(free)), (32_000, 32_000));
 }
 
-/// Compares the fractions of the records in the front yard and in the overflow yard, at 95 % fill, for the bucket sizes
-/// of Table 6. As in the paper, more records overflow if the back buckets are smaller.
+/// Compares the bucket sizes of Table 6 by the fractions of the records in the front yard and in the overflow yard, at
+/// 95 % fill. As in the paper, smaller back buckets do not reduce the overflow.
 #[test]
 fn levels_of_an_iceberg_fill_as_the_paper_says() {
     let share = |front: u32, back: u32| {

@@ -24,7 +24,7 @@ fn detail(stats: &Stats, name: &str) -> u64 {
     stats.details.iter().find(|(found, _)| *found == name).map_or(0, |(_, count)| *count)
 }
 
-/// Returns the peak, mean and least load while a table grows tenfold by single records or batches. Chained buckets
+/// Returns the peak, mean and least load while a table grows tenfold, by `batch` records at a time. Chained buckets
 /// and allocated but unused segments count as capacity.
 fn loads(expansion: Expansion, batch: u64) -> Result<[f64; 3], Error> {
     const RECORDS: u64 = 2_000_000;

@@ -252,7 +252,7 @@ fn equal_hashes_stay_within_bounds<D: Design>() -> Check {
     Ok(())
 }
 
-/// Also covers keys with equal hashes: no structure change makes room for them in their buckets.
+/// All keys have equal hashes, so no structure change makes room for them in their buckets.
 fn room_is_made_ahead<D: Design>() -> Check {
     let table = D::made_of::<u64, u64>(Parts::Tiny, HashKind::Constant)?;
     for key in 0..500 {

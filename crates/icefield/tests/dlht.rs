@@ -118,7 +118,7 @@ fn scans_among_writers_see_what_stays() {
     assert!(counts.scans > 50 && counts.grown_tables > 5, "{counts:?}");
 }
 
-/// All these keys have one hash, or share a bin for every small number of bins. The table must not grow without bound
+/// All these keys have the same hash, or share a bin while there are few bins. The table must not grow without bound
 /// for them.
 #[test]
 fn keys_that_crowd_cost_another_hash_function_and_no_memory() {
@@ -136,8 +136,8 @@ fn keys_that_crowd_cost_another_hash_function_and_no_memory() {
         let mut next = Some(Cursor::START);
         for n in 0..KEYS {
             assert_eq!(table.try_insert(n * stride, n), Ok(()));
-            // The change of the hash function happens during a scan, which must return the records present at its
-            // start once.
+            // The change of the hash function happens during a scan. The scan must return each record present at its
+            // start exactly once.
             if n == 10 {
                 let page = table.scan(Cursor::START, 3);
                 scanned.extend(page.records);
@@ -390,8 +390,8 @@ fn shadow_batches_exclude_one_another() {
     assert!(of_first.values().all(|&keys| keys == 4), "whole sets only");
 }
 
-/// Each transfer between accounts is a subtraction followed by an addition. A snapshot is atomic, so it may miss
-/// money in transfer, but it must not contain money before it was subtracted.
+/// Each transfer between accounts is a subtraction followed by an addition. A snapshot is atomic, so its total may lack
+/// money in transfer, but never exceeds the total at the start.
 #[test]
 fn snapshots_are_of_one_moment() {
     const ACCOUNTS: u64 = 500;

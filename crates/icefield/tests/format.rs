@@ -218,7 +218,7 @@ fn every_record_of_an_iceberg_is_where_the_document_says() {
     assert_eq!((used(&front), used(&back)), (in_front, in_back), "and nothing else is there");
 }
 
-/// Returns the valid records of `words` words in a Plush's logs, with their epochs.
+/// Returns the valid records of `words` words in the logs of a Plush table, with their epochs.
 fn logged(log: &File, words: u64, chunks: u64, records: u64) -> Vec<(Vec<u64>, u64)> {
     const FLAG: u64 = 1 << 63;
     let bytes = 8 * (words + 1);

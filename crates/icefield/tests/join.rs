@@ -238,7 +238,7 @@ fn readers_and_one_writer_share_an_index() {
     let [reader, writer, late] = [(); 3].map(|()| options.open(&path).unwrap());
     writer.insert(3, 30).unwrap();
     assert!(matches!(late.insert(4, 40), Err(Error::Locked { .. })));
-    // A reader keeps the state of its opening; a new reader has the present state.
+    // A reader keeps the state that it opened; a new reader has the present state.
     assert_eq!(reader.len(), 2);
     assert_eq!(options.open(&path).unwrap().len(), 3);
     writer.merge().unwrap();

@@ -1,7 +1,7 @@
 //! Rules that the compiler does not check, tested on the syntax of the sources: allowed imports between modules, import
 //! cycles between files, places for code that depends on the processor or on loom, and a few matters of style.
 //!
-//! `syn` parses the files. The module `planted` of each file under `layers/` violates its rules on purpose.
+//! `syn` parses the files. The modules named `planted` under `layers/` violate the rules on purpose.
 
 #[path = "layers/calls.rs"]
 mod calls;

@@ -50,9 +50,9 @@ fn every_history_has_an_order() {
     assert!(wide.histories >= 500, "{wide:?}");
 }
 
-/// Threads that take turns fill and clear a table of linear hashing. The table was once cleared before a split had
-/// ended: the split then returned a chained bucket to the set of allocator words that is used after the clear, and the
-/// allocator handed the bucket out twice. Without the wait for splits, some of these tables are damaged.
+/// Threads take turns to fill and clear a table of linear hashing. In a former version, the table was cleared before a
+/// split had ended: the split then returned a chained bucket to the set of allocator words that is used after the
+/// clear, and the allocator handed the bucket out twice. Without the wait for splits, some of these tables are damaged.
 #[test]
 fn a_clear_waits_for_splits() {
     let pool = Pool::new(3);
@@ -82,7 +82,7 @@ fn a_clear_waits_for_splits() {
     }
 }
 
-/// Runs histories on one table on a medium with `options`, and looks for results that are not durable.
+/// Runs histories on tables of type `T`, on media with `options`, and looks for results that are not durable.
 fn watched<T: Subject>(seed: u64, pool: &Pool, options: &SimOptions) -> Result<Counts, Failure> {
     histories_on(seed, 32, pool, |seed| {
         let sim = Sim::new(SimOptions {
@@ -137,9 +137,9 @@ fn writers_that_answer_too_early_are_caught() {
     writers_are_caught::<Iceberg<u64, u64, Sim>>("iceberg/locked.rs");
 }
 
-/// Batches insert and remove while two threads clear the table. A writer once updated the count only after it had
-/// released its locks, when a second `clear` had already reset the count. `len` was wrong from then on (one table of
-/// DashEH in a hundred).
+/// Batches insert and remove while two threads clear the table. In a former version, a writer updated the count only
+/// after it had released its locks, when a second `clear` had already reset the count. `len` was wrong from then on (in
+/// one DashEH table of a hundred).
 macro_rules! count_beside_clears {
     ($table:ty, $rounds:expr) => {{
         let add = |table: &$table, first: u64| -> icefield::Result<()> {

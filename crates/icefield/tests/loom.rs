@@ -5,9 +5,9 @@
 //! RUSTFLAGS="--cfg loom" cargo test -p icefield --test loom --release
 //! ```
 //!
-//! Models of two threads are explored completely, those of three with at most 3 preemptions (`LOOM_MAX_PREEMPTIONS`
-//! sets another bound for all models). Loom looks for a race only against the last access of an atomic, so its
-//! findings depend on the order of the threads. Therefore every model runs in each order.
+//! Models of two threads in this file and in `gate` are explored completely, all others with at most 1 to 3 preemptions
+//! (`LOOM_MAX_PREEMPTIONS` sets another bound for all models). Loom looks for a race only against the last access of an
+//! atomic, so its findings depend on the order of the threads. Therefore every model runs in each order.
 #![cfg(loom)]
 
 #[path = "loom/dlht.rs"]
@@ -171,7 +171,7 @@ fn a_miss_that_is_not_validated_is_wrong() {
 
 /// Word 0 is the state of the slot, word 1 its content. One writer frees the slot. The next writer fills the slot
 /// before it begins a change, because no reader uses a free slot. A reader that still considered the slot used must
-/// detect this (E3 in the lock's header; without that fence this model fails).
+/// detect that the slot was freed (E3 in the lock's header; without that fence, this model fails).
 #[test]
 fn a_free_slot_may_be_filled_without_stopping_readers() {
     const OLD: u64 = 10;

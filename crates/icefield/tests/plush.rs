@@ -162,7 +162,7 @@ fn updates_take_bounded_space_at_every_stage() -> Check {
     Ok(())
 }
 
-/// The file of the levels grows before a level is added, so that no single put has to allocate all of its space.
+/// The file of the levels grows before a level is added, so that no single put has to allocate the level's whole space.
 #[test]
 fn a_level_to_come_has_its_room_ahead() -> Check {
     let directory = tempfile::tempdir()?;
@@ -207,7 +207,8 @@ fn updates_make_no_room_for_a_level() -> Check {
     Ok(())
 }
 
-/// A crash can lose records without a log, but none that a checkpoint, a migration or a clean shutdown followed.
+/// A crash can lose records that were put without a log, but only those put after the last checkpoint, migration or
+/// clean shutdown.
 #[test]
 fn unlogged_records_are_durable_after_a_checkpoint() -> Check {
     let mut lost = 0;
@@ -348,7 +349,7 @@ fn a_write_takes_a_part_of_a_migration() -> Check {
     let table = Plush::<u64, u64>::options().shape(shape).hash_seed([1, 2]).in_memory()?;
     let (writes_by_moves, cascades) = writes_by_moves(&table, 300_000)?;
     assert_eq!(detail(&table, "levels"), 4);
-    // A write moves more than 64 records from an entry with a chain, or when few writes are left before the space is
+    // A write moves more than 64 records if the source entry has a chain, or if few writes are left before the space is
     // needed.
     assert!(writes_by_moves[1] > 20_000 && writes_by_moves[2] <= 900 && cascades <= 10);
     Ok(())

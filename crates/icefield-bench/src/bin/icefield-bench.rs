@@ -6,7 +6,8 @@ use clap::Parser;
 use icefield_bench::{Args, Error};
 use icefield_console::failure::{Failure, Outcome};
 
-/// Provides huge pages to the peers, which use the global allocator. Icefield's tables in memory map their own.
+/// Provides huge pages to the peers, which use the global allocator. Icefield's in-memory tables map huge pages
+/// themselves.
 #[cfg(feature = "peers")]
 #[global_allocator]
 static ALLOCATOR: icefield_peers::HugePages = icefield_peers::HugePages;

@@ -46,8 +46,8 @@ pub(super) fn filters(session: &mut Session) -> Outcome {
     if levels { filters_of_levels(session) } else { Ok(()) }
 }
 
-/// Measures tables with levels without options, then with preallocated buckets, then with filters in DRAM too. The
-/// options apply to the first level, which has room for the whole capacity of the table.
+/// Measures the tables that have levels: without options, with preallocated buckets, and with filters in DRAM too.
+/// The options apply to the first level, which has room for the whole capacity of the table.
 fn filters_of_levels(session: &mut Session) -> Outcome {
     for (preallocated, dram_filters, name) in
         [(0, 0, "none"), (1, 0, "prealloc"), (1, 1, "prealloc+dramfilter")]
@@ -96,8 +96,8 @@ fn compare(session: &mut Session, designs: &[DesignRef], key_bytes: usize) -> Ou
     Ok(())
 }
 
-/// Creates a table of each design for at least `keys` records, and loads the same records into all of them: the number
-/// that fills the first table to the share `--fill`, or completely without this option. Also returns that number.
+/// Creates a table of each design for about `keys` records, and loads the same records into all of them. Their number
+/// fills the first table to the share `--fill`, or completely without this option. Also returns that number.
 fn load(
     session: &Session,
     designs: &[DesignRef],

@@ -1,10 +1,10 @@
 //! Misses of the first-level and the last-level cache in a join (SPAR Fig 9).
 //!
 //! Misses are counted twice. The processor's counters include everything that the process does while it probes.
-//! Simulated caches serve machines that give no access to the counters. They see each access to the medium, but no
-//! accesses to keys, stacks or a table's data in DRAM, and do no prefetching. Misses per row are comparable between the
-//! two; miss rates are not, because the simulation counts fewer accesses. The simulated last level is sized so that the
-//! ratio of record bytes to cache bytes is the paper's.
+//! Simulated caches serve machines that give no access to the counters. The simulation sees each access to the medium,
+//! but no accesses to keys, stacks or a table's data in DRAM, and does no prefetching. Misses per row are comparable
+//! between the two; miss rates are not, because the simulation counts fewer accesses. The simulated last level is sized
+//! so that the ratio of record bytes to cache bytes is the paper's.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -8,8 +8,8 @@ use crate::table_stats::load_factor_of;
 
 const SAMPLES: u64 = 1_000;
 
-/// The number of records before the first load factor is sampled. Sampling also starts only after the table has grown,
-/// because the load factor of a table with a few segments is not representative.
+/// The number of records before the first load factor is sampled. Sampling also waits until the table has grown or half
+/// of the keys are inserted, because the load factor of a table with a few segments is not representative.
 const SETTLED: u64 = 20_000;
 
 pub(super) fn load_factor(session: &mut Session) -> Outcome {
@@ -19,7 +19,7 @@ pub(super) fn load_factor(session: &mut Session) -> Outcome {
     let designs = session.ours_on(medium)?;
     for design in designs.iter().copied() {
         for stash in if asked.is_empty() { &[2, 4] } else { asked.as_slice() } {
-            // By default one by one, as in the paper, because batches use the stash before they displace records.
+            // The default is one by one, as in the paper, because batches use the stash before they displace records.
             for batch in session.batches(&[Batch::None]) {
                 grow_sampled(session, (design, medium), *stash, batch)?;
             }
@@ -105,7 +105,7 @@ const LADDER: [Rung; 5] = [
 fn fill_with_each_technique(session: &mut Session) -> Outcome {
     for kib in session.points(&[], &SIZES) {
         let slots = u64::from(kib * BUCKETS * SLOTS);
-        // Twice as many records as the segments have slots, so that most of them fill up and split.
+        // Twice as many records as the segments have slots, so that most segments fill up and split.
         let count = (2 * SEGMENTS * slots).max(session.keys_or(200_000).min(200_000));
         let keys = session.space.keys(0..count);
         for (technique, stash, fill) in LADDER {

@@ -13,7 +13,7 @@ use crate::adapter::Shared;
 use crate::map::Keys;
 use crate::prelude::*;
 
-/// The number of locks in a transaction with batch `none`.
+/// The default number of locks in a transaction. By default, transactions of a single lock are measured too.
 const USUAL: usize = 16;
 
 /// The number of contended locks in the check, and the number of transactions of each thread in it.

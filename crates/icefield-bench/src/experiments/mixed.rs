@@ -1,8 +1,8 @@
 //! Operations of several kinds. `mixed` inserts new keys and reads present ones, by the share of inserts (Dash Fig 8).
 //! The YCSB mixes follow DLHT Fig 18, or Iceberg 7.2 if their writes insert, so that tables double during the run.
 //!
-//! Workload E of YCSB, which scans, is left out. A read-modify-write is a get and an update of the same key in one
-//! batch, and counts as one operation.
+//! Workload E of YCSB, which scans, is left out. A read-modify-write is a get and then an update of the same key, and
+//! counts as one operation.
 
 use icefield_torture::Rng;
 use icefield_torture::workload::Distribution;

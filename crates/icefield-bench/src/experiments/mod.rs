@@ -98,9 +98,9 @@ experiments! {
     "single-thread": sweeps::single_thread,
     /// how full an index is when it grows, and lines per get then (DLHT 5.1.5)
     "occupancy": occupancy::run,
-    /// reads and inserts over time while all records move, and the longest get beside a control (DLHT Fig 8)
+    /// reads and inserts over time while all records move, and the longest stall of a get (DLHT Fig 8)
     "resize-timeline": timeline::run,
-    /// locks taken and given back over a set (DLHT Fig 17)
+    /// locking by set insert, unlocking by remove (DLHT Fig 17)
     "lock-manager": locks::run,
     /// the loading of YCSB, into a table that grows (Iceberg 7.2)
     "ycsb-load": throughput::run,

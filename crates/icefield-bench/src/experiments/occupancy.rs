@@ -1,6 +1,6 @@
 //! The load factor at which an index must grow, and the number of lines that a get reads at that moment (DLHT 5.1.5).
 //!
-//! The expected load factor follows from the Poisson distribution: with a perfect hash function the number of records
+//! The expected load factor follows from the Poisson distribution: with a perfect hash function, the number of records
 //! per bin varies randomly, and the link buckets are used up when enough bins have more than three records. The lines
 //! per get are computed from the number of actual keys in each bin.
 
@@ -60,8 +60,8 @@ fn grow(session: &mut Session, design: DesignRef, ratio: f64) -> Outcome {
         session.check_call(&placed, Call::TryInsert, &new, found);
         let now = describe(&*placed, inserted + step);
         if now.bins != last.bins {
-            // `last` describes the index before this step. At most the records of this step are missing, a thousandth
-            // of a record per bin.
+            // `last` describes the index before this step. The index may have grown only after some records of this
+            // step; these are not counted, at most a thousandth of a record per bin.
             resizes.push(Full { records: inserted, ..last });
             session.progress(&format!("occupancy {}: {inserted} of {keys}", design.name));
         }
@@ -115,7 +115,7 @@ fn links_used(mean: f64) -> f64 {
     used
 }
 
-/// Returns the load factor at which the link buckets of such an index are used up.
+/// Returns the load factor at which an index with the bins and link buckets of `full` has used up its link buckets.
 fn poisson(full: &Full) -> f64 {
     let wanted = full.links.max(1) as f64 / full.bins as f64;
     let (mut low, mut high) = (0.0, 15.0);

@@ -115,7 +115,7 @@ impl Rows {
     }
 }
 
-/// Returns a consistent snapshot of rows of one or two tables; `None` when one is absent.
+/// Returns a consistent snapshot of rows of one or two tables; `None` if a row is absent.
 pub(super) fn read_together<const N: usize>(rows: [(&Rows, u64); N]) -> Option<[i64; N]> {
     let mut words = [0; N];
     for spin in 0.. {

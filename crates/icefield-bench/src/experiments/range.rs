@@ -58,7 +58,7 @@ pub(super) fn run(session: &mut Session) -> Outcome {
     Ok(())
 }
 
-/// Queries the records from each start on. Returns the number of records and the sum of their values.
+/// Queries up to `limit` records from each key in `starts` upwards. Returns their number and the sum of their values.
 fn ranges(table: &Plush<u64, u64>, starts: &[u64], limit: u64) -> icefield::Result<Tally> {
     let mut tally = Tally::default();
     for start in starts {

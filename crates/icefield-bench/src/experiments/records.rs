@@ -28,7 +28,7 @@ fn long_key(key: u64) -> [u8; KEY_BYTES] {
 }
 
 trait LongRecords: Send + Sync {
-    /// Puts and gets. `value` is a buffer of the values' length.
+    /// Makes the puts and gets of `steps`. `value` is a buffer that is as long as the values.
     fn make(&self, steps: &[Step], value: &mut [u8]) -> Result<Tally>;
 }
 

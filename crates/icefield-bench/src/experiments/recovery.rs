@@ -27,7 +27,7 @@ const SIZES: [u64; 2] = [1_000_000, 8_000_000];
 /// The time between the end of loading and the kill.
 const GRACE: Duration = Duration::from_millis(20);
 
-/// Number of reads per batch while the speed is measured: some tens of microseconds.
+/// Number of reads per batch while the speed is measured. A batch takes some tens of microseconds.
 const WATCHED: usize = 1024;
 
 pub(super) fn run(session: &mut Session) -> Outcome {
@@ -215,8 +215,8 @@ const QUESTIONS: u64 = 1001;
 
 /// Opens a copy of the files on the simulated medium and reads keys from all over the table. Reports the accesses to
 /// the medium until the first answer: those of opening, plus the median over the reads that cost at least half as much
-/// as the dearest one. Where opening defers the recovery of segments to their first use, these are the reads that
-/// recover one.
+/// as the most expensive one. If opening defers the recovery of segments to their first use, these are the reads that
+/// recover a segment.
 fn describe_first_answer(
     session: &Session,
     design: DesignRef,

@@ -18,7 +18,8 @@ const CUSTOMERS: u64 = 10_000_000;
 /// The initial balance of each account, in cents.
 const AT_FIRST: i64 = 10_000;
 
-/// The number of customers in the check, and the number of payments of each thread in it.
+/// The number of customers in the second check, and the number of transactions that each thread draws in it. Only the
+/// payments among them run.
 const CROWD: u32 = 16;
 const PAYMENTS: usize = 20_000;
 

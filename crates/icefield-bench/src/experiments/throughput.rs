@@ -39,7 +39,8 @@ const PUTHEAVY: Spec = spec("putheavy", Call::PutHeavy, Start::Loaded);
 const DELETE: Spec = spec("delete", Call::Remove, Start::Loaded);
 const ALL: [Spec; 8] = [GET, GET_MISS, INSERT, PUT, POPULATE, INSDEL, PUTHEAVY, DELETE];
 
-/// The number of keys per turn. In each turn the table processes them, and then each bare loop.
+/// The number of keys per turn. In each turn, the table processes these keys, and then each bare loop makes as many
+/// operations.
 const TURN_KEYS: usize = 50_000;
 
 const MOST_TURNS: usize = 32;
@@ -58,7 +59,7 @@ pub(super) struct Sweep<'a> {
 }
 
 impl Sweep<'_> {
-    /// Returns the sweep of the settings that the options describe, at a single point.
+    /// Returns the settings that the options describe, with no position in a sweep.
     pub fn new(session: &Session) -> Self {
         let settings = session.settings(&[Batch::Stream]);
         Self { settings, point: &[], admits: |_| true }

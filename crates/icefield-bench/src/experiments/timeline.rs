@@ -6,8 +6,8 @@
 //!
 //! Stalls of gets are measured in the thread's own processor time, because on a shared machine wall time includes
 //! waiting for a processor. Even so, the kernel and the host can delay a thread, above all while another thread touches
-//! fresh memory. A control measures these delays: an additional thread, on a reader's core, that only counts. It reads
-//! its clock as often as readers do, so its longest round bounds the stalls that are not caused by the table.
+//! fresh memory. An additional thread, the control, measures these delays: it only counts. It reads its clock as often
+//! as readers do, so its longest round bounds the stalls that are not caused by the table.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -119,7 +119,7 @@ pub(super) fn checkpoint(session: &mut Session) -> Outcome {
             session.progress(&format!("checkpoint plush: {count} records, {threads} threads"));
             let cores = session.machine.cores();
             let (table, _dir, _) = run.filled(session, unlogged, cores)?;
-            // Records moved between levels.
+            // Returns the number of records moved between levels so far.
             let moves = || detail(&table.stats(), "moves").unwrap_or(0);
             let before = moves();
             let time = run.checkpoint(session, &table, threads)?;

@@ -1,7 +1,7 @@
 //! Charts as SVG, whose colours follow the page or the reader's light or dark mode.
 //!
-//! The drawing library supports only fixed colours. Each role of a colour is drawn in its own placeholder colour, which
-//! is then replaced by a CSS variable.
+//! The drawing library supports only fixed colours. Each colour has a role, such as text or the first series. A role is
+//! drawn in its own placeholder colour, which is then replaced by a CSS variable.
 
 use maud::{PreEscaped, html};
 use plotters::coord::Shift;
@@ -26,7 +26,7 @@ const CEILING: RGBColor = RGBColor(3, 3, 3);
 /// The number of colours for series; more would be hard to distinguish.
 pub(super) const SERIES: usize = 10;
 
-/// A style sheet with the colours of light and dark mode. Readers with colour blindness can distinguish them.
+/// A style sheet with the colours of light and dark mode. Colour-blind readers can distinguish the colours.
 pub(super) const COLOURS: &str = "\
 :root{--ink:#1b1f24;--faint:#d8dee4;--paper:#ffffff;--ceiling:#6e7781;--s0:#0b63c5;--s1:#d1495b;--s2:#2a9d6f;\
 --s3:#b7791f;--s4:#7b4fc9;--s5:#0e8a9a;--s6:#9a3b8f;--s7:#6b6b00;--s8:#a0522d;--s9:#50617a}\
@@ -245,8 +245,8 @@ fn canvas(draw: impl FnOnce(&Area<'_>) -> Drawn) -> Outcome<String> {
     Ok(svg)
 }
 
-/// Returns a separate document, on a background: a title, the chart, and a legend, which has a name for each role of a
-/// colour.
+/// Returns the chart as a separate document with a background, a title and a legend. The legend names what each colour
+/// means.
 pub(super) fn standalone(svg: &str, title: &str, legend: &[(String, &str)]) -> String {
     const LINE: usize = 26;
     let (width, height) = (SIZE.0 as usize, SIZE.1 as usize);

@@ -55,7 +55,7 @@ pub fn an_iceberg_writes_one_line() {
             }
             (_, true) => {
                 assert_eq!(costs, [32, 32, 1], "{row:?}");
-                // A batch may update a key twice. The second update then closes the window, which costs another fence.
+                // A batch may update a key twice. The operations before the second update then need a separate fence.
                 let most = if op == "update" { 1.05 } else { 1.0 };
                 assert!(extra(row, "fences_per_batch") <= most, "{row:?}");
             }

@@ -228,7 +228,7 @@ impl Guess {
         if self.has_texts || fit_no_type { KeyType::TEXTS } else { self.integers() }
     }
 
-    /// Returns the integer type that fits the keys examined so far, if the user requires integers.
+    /// Returns the integer type for the keys examined so far, for a user who requires integers.
     pub fn integers(self) -> KeyType {
         let unsigned = self.has_large && !self.has_negative;
         let stored = if unsigned { Stored::Unsigned } else { Stored::Signed };

@@ -7,8 +7,9 @@
 //!   `UInt64` or `LargeBinary` arrays, in which a null matches nothing. Therefore integers of all types are compared by
 //!   value, and a negative one is never equal to one above `i64::MAX`.
 //! - [`index`] builds an index: it reads the key column into memory and passes it to the library, with the row numbers
-//!   as payloads. [`site`](icefield_console::site) manages the hidden directory of the build. [`stamp`](crate::join_index::stamp)
-//!   stores beside the index: the file, its state, the column and its type.
+//!   as payloads. [`site`](icefield_console::site) manages the hidden directory of the build.
+//!   [`stamp`](crate::join_index::stamp) records the origin of the index: the indexed file, its state, the column and
+//!   the type of the keys.
 //! - [`run`] probes with [`opened`], an index of any key type. [`loaded`] holds columns of the indexed file in memory,
 //!   by row number: the selected ones, and keys that are bytes, of which the index has only hashes. [`select`] finds
 //!   the columns that the user names, [`output`] writes files.

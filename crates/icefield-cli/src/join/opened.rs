@@ -38,7 +38,7 @@ pub enum Opened {
 }
 
 impl Opened {
-    /// Opens the index. If the keys are bytes, `keys` are those of the indexed file, which verify matches.
+    /// Opens the index. If the keys are bytes, `keys` are those of the indexed file; they verify matches.
     pub fn open(
         path: &Path,
         stamp: &Stamp,

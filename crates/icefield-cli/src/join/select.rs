@@ -117,7 +117,7 @@ impl Sides<'_> {
     fn without_prefix<'n>(&self, side: Side, name: &'n str) -> Option<&'n str> {
         let stem = |side| self.of(side).0.file_stem().and_then(|stem| stem.to_str());
         let after = |prefix: &str| name.strip_prefix(prefix)?.strip_prefix('.');
-        // In a self-join both files have the same name, which then identifies no side.
+        // In a self-join, both files have the same name, which then identifies no side.
         let own = stem(side).filter(|own| Some(*own) != stem(other(side)));
         after(side.name()).or_else(|| after(own?))
     }

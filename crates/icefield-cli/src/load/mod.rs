@@ -70,7 +70,7 @@ pub struct Args {
     /// Use the row numbers as keys, from 1; the value is --value, else the only column, else all as a JSON object
     #[arg(long, conflicts_with = "key")]
     key_row_number: bool,
-    /// Take the values from this column; without it from the only other column, else all others as a JSON object
+    /// Take the values from this column (default: the only other column, else a JSON object of all others)
     #[arg(long, value_name = "COLUMN")]
     value: Option<String>,
     /// Treat a row whose key is present, from an earlier row or an earlier load, in this way
@@ -130,8 +130,8 @@ pub fn run(args: &Args) -> Outcome {
         }
         let format = args.format.unwrap_or_else(|| Format::of_file(&args.file));
         let dialect = args.dialect.of(format, &args.file)?;
-        // Without --create the table is opened first, so that a wrong path is reported even before a pipe delivers its
-        // first row.
+        // Without --create, the table is opened first, so that a wrong path is reported even before a pipe delivers
+        // its first row.
         let table = if args.create { None } else { Some(args.table.open(args.new.durability)?) };
         let input = Counted::open(&args.file)?;
         let (consumed, total) = (Arc::clone(&input.read), input.total);
@@ -359,7 +359,8 @@ impl Load<'_> {
     }
 
     /// Removes records whose keys are present in the table or earlier in the batch, unless they are to replace the old
-    /// value. Between this check and the puts, no other process can change the table.
+    /// value. If such a record ends the load, also removes all later ones and returns the reason. Between this check
+    /// and the puts, no other process can change the table.
     fn leave_out_duplicates(
         &mut self,
         records: &mut Vec<Record>,

@@ -41,7 +41,7 @@ const AHEAD: usize = 4;
 const BATCH_BYTES: usize = 4 << 20;
 
 /// Starts the thread. It first converts the rows of `sample`, which have been read already, then those of `rows`. With
-/// `strict` it ends after the first malformed row. The thread is never joined, because when the command ends, the
+/// `strict`, it ends after the first malformed row. The thread is never joined, because when the command ends, the
 /// thread may still wait for data from a pipe.
 pub fn spawn(
     rows: Rows,

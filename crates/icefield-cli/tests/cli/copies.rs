@@ -53,7 +53,7 @@ fn damage_is_a_found_problem() {
     assert_eq!(rescued["clean"], json!(true), "{rescued}");
     assert!(rescued["records"].as_u64().unwrap() > 19_000, "{rescued}");
 
-    // Without a superblock there is nothing to open.
+    // Without a superblock, there is nothing to open.
     std::fs::write(place.path("t.ice").join("table.ice"), [0x5A; 8192]).unwrap();
     for command in [&["stat", "t.ice"][..], &["get", "t.ice", "1"], &["check", "t.ice"]] {
         let ran = place.run(command);

@@ -58,7 +58,7 @@ impl Drop for RocksDb {
     }
 }
 
-/// Calls a function with a slot for its error, and returns that error.
+/// Calls a function with a slot for its error. Returns the error if there is one, otherwise the function's result.
 fn checked<T>(call: impl FnOnce(*mut *mut c_char) -> T) -> Outcome<T> {
     let mut error = ptr::null_mut();
     let answer = call(&raw mut error);

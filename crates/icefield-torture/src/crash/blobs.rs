@@ -60,9 +60,9 @@ fn content(value: u64) -> Vec<u8> {
 }
 
 impl Blobs {
-    /// Writes a blob. Before that, another thread writes a blob, which may take a new chunk, and does not fence
-    /// afterwards. This thread's fence does not cover the other thread's flushes, so the store itself must make the
-    /// chunk's map word durable (P1 of the store).
+    /// Writes a blob. Before that, another thread writes a blob without a fence at the end; that blob may take a new
+    /// chunk. This thread's fence does not cover the other thread's flushes, so the store itself must make the chunk's
+    /// map word durable (P1 of the store).
     fn write(&self, frame: &Frame, key: u64, bytes: &[u8]) -> Result<BlobRef> {
         let storage = &frame.storage;
         self.store.prepare(storage, &Slots(frame), bytes.len())?;

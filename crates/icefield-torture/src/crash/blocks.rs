@@ -112,7 +112,7 @@ impl Store for OwnBlocks {
             old => self.allocator.free(storage, words, &shelf, ((old - 1) as u32, 0), link)?,
         }
         // Another thread ends the claims and does not fence afterwards. The announcement of the allocator's next change
-        // must make the ends durable (A3).
+        // must make the end of these claims durable (A3).
         let end = || {
             self.allocator.commit(storage, words, &[claim]);
             self.allocator.abandon(storage, words, &shelf, before)?;

@@ -21,7 +21,7 @@ pub(super) struct Expect {
     /// `true` if the recovery report must show a clean shutdown, `false` if it must not. `None` while the table is
     /// being opened or closed: both are allowed.
     pub(super) closed: Option<bool>,
-    /// The table may not exist yet.
+    /// True while the table may be missing, because its creation is in flight.
     pub(super) may_be_missing: bool,
 }
 
@@ -31,12 +31,12 @@ impl Expect {
         Self { closed: Some(false), ..Self::default() }
     }
 
-    /// Allows for every key of an open table exactly the value in the reference.
+    /// Allows exactly the reference's value of each key, for an open table.
     pub(super) fn exact(keys: &[u64], right: &Reference) -> Self {
         Self::settled(keys, right, &Past::new())
     }
 
-    /// Allows for every key the value in the reference, or one that it had since the last sync.
+    /// Allows the reference's value of each key, and the values that the key has had since the last sync.
     pub(super) fn settled(keys: &[u64], right: &Reference, past: &Past) -> Self {
         let mut expect = Self::open();
         for (at, &key) in keys.iter().enumerate() {
@@ -56,15 +56,15 @@ impl Expect {
         (0..self.ends.len()).map(|at| distinct(self.allowed(at))).collect()
     }
 
-    /// Allows for every key of an open table exactly the value in `got`.
+    /// Allows exactly the value of each key in `got`, for an open table.
     pub(super) fn only(got: &[Option<u64>]) -> Self {
         let mut expect = Self::open();
         got.iter().for_each(|&value| expect.push([value]));
         expect
     }
 
-    /// Allows for every key the reference's value, the values since the last sync, and each value that `step`, which
-    /// is in flight, gives the key.
+    /// Allows the reference's value of each key, its values since the last sync, and each value that `step`, which is
+    /// in flight, gives the key.
     pub(super) fn in_flight(keys: &[u64], right: &Reference, past: &Past, step: &Step) -> Self {
         let mut expect = Self::open();
         let mut after = right.clone();

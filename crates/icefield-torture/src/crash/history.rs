@@ -1,5 +1,5 @@
 //! Runs one history and checks the images of its crash points while it runs. The simulator treats each step as the work
-//! of another thread.
+//! of a different thread.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -18,8 +18,8 @@ use crate::pool::lock;
 use crate::reference::Reference;
 use crate::rng::mix;
 
-/// Maximum number of aftermaths in a history. An aftermath is a few steps that run if the effect of a flush or fence
-/// that the mutation disabled is still missing when a step has returned. These steps try to expose the missing effect.
+/// Maximum number of aftermaths in a history. A mutation disables a flush or a fence. If its effect is still missing
+/// when a step has returned, an aftermath follows: a few steps that try to expose the missing effect.
 const AFTERMATHS: u64 = 3;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -75,7 +75,7 @@ impl Bench {
         let kind = point.event().kind;
         // Stores and flushes only add images, so the next fence, growth or return still has all images of this point.
         let passing = matches!(kind, EventKind::Store | EventKind::Flush) && !point.is_reordered();
-        // Without pending stores the point has the same images as the previous one. They are checked again only when a
+        // Without pending stores, the point has the same images as the previous one. They are checked again only when a
         // call returns, because the demands are stricter then.
         let stale = !point.is_open() && kind != EventKind::Asked;
         let early = self.awaited.as_ref().is_some_and(|(mutation, before)| {
@@ -85,8 +85,8 @@ impl Bench {
         self.found.is_none() && self.samples > 0 && !passing && !stale && !early
     }
 
-    /// Counts a step that returned while an effect that the mutation left out was missing. Returns whether to run an
-    /// aftermath.
+    /// Counts a step that returned while the effect of the disabled flush or fence was missing. Returns whether to run
+    /// an aftermath.
     fn note_lasting(&mut self) -> bool {
         self.counts.lasting += 1;
         self.counts.lasting <= AFTERMATHS
@@ -297,7 +297,7 @@ impl<'a, M: Machine> Run<'a, M> {
         let mut bench = self.bench();
         let variation = mix(self.seed);
         let judged = bench.court.judge::<M>(&image, &bench.expect, variation, 1);
-        // The next opening removes the mark of a closed table, so until it ends both closed states are allowed.
+        // The next opening removes the mark of a closed table. Both values of `closed` are allowed until it ends.
         bench.expect.closed = None;
         judged.map(|_| ()).map_err(|what| format!("after a clean shutdown: {what}"))
     }
@@ -321,8 +321,8 @@ impl<'a, M: Machine> Run<'a, M> {
         self.verdict()
     }
 
-    /// Simulates a power failure inside `step`, continues from an image of that moment, and takes the values that it
-    /// then reads as the reference.
+    /// Simulates a power failure inside `step` and continues from an image of that moment. The values that are then
+    /// read become the reference.
     fn crash_in(&mut self, step: &Step, at: u64, pick: u64) -> Result<(), String> {
         self.bench().capture = Some(Capture::after(at, pick));
         self.plain(step)?;

@@ -16,7 +16,7 @@ use crate::call::{Action, Call, Reply};
 use crate::failure::panic_text;
 use crate::rng::mix;
 
-/// Maximum number of images of crashes during one recovery that are opened.
+/// Maximum number of opened images of crashes during one recovery.
 const SECOND_IMAGES: usize = 24;
 /// One in `READ_ONE_IN` images is also opened read-only.
 const READ_ONE_IN: u64 = 4;
@@ -34,7 +34,7 @@ pub(super) struct Court {
     pub(super) keys: Arc<[u64]>,
     /// Options of the media on which images are opened.
     pub(super) sim: SimOptions,
-    /// Writes are acknowledged before they are durable.
+    /// True if writes are acknowledged before they are durable.
     pub(super) relaxed: bool,
 }
 

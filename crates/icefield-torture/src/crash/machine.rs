@@ -26,7 +26,7 @@ pub trait Machine: Send + Sync + Sized + 'static {
     /// Opens the table that `sim` holds.
     ///
     /// # Errors
-    /// Returns the table's error, `NotFound` if a crash interrupted its creation.
+    /// Returns the table's error. It is `NotFound` if a crash interrupted the creation.
     fn open(sim: Sim) -> Result<Self>;
 
     /// Executes one call.
@@ -115,7 +115,7 @@ pub trait Machine: Send + Sync + Sized + 'static {
 #[derive(Debug)]
 pub struct Whole<S> {
     table: S,
-    /// The table acknowledges writes before they are durable.
+    /// True if the table acknowledges writes before they are durable.
     relaxed: bool,
 }
 

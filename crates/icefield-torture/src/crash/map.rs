@@ -55,7 +55,7 @@ pub(super) trait Store: Send + Sync + Sized + 'static {
     /// Returns the value for an entry's word.
     fn read(&self, frame: &Frame, word: u64) -> Result<u64>;
 
-    /// Stores a value and durably sets the entry's word to it.
+    /// Stores a value and durably sets the entry's word, from which [`Self::read`] then returns the value.
     fn put(&self, frame: &Frame, key: u64, entry: &Entry, value: u64) -> Result<()>;
 
     /// Durably sets the entry's word to 0 and frees the storage of its value.

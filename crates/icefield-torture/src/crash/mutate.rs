@@ -79,8 +79,8 @@ pub(crate) trait Histories {
     /// Runs the history of a seed and checks only crash points whose images the mutation may have changed. If
     /// `options.samples` is 0, it checks none.
     fn one(seed: u64, options: &CrashOptions) -> Result<Judged, Failure>;
-    /// Runs a history of several threads. A thread yields to the others while an effect that the mutation left out is
-    /// missing. The default runs no history.
+    /// Runs a history of several threads. A thread yields to the others while the effect of the disabled flush or fence
+    /// is missing. The default runs no history.
     fn together(_seed: u64, _options: &CrashOptions) -> Result<Judged, Failure> {
         Ok(Judged { states: 0, lasting: 0 })
     }

@@ -47,7 +47,7 @@ pub(super) struct Draw<'a> {
     /// The next value. Each write has a unique value, so that an image shows which write it holds.
     pub(super) fresh: u64,
     pub(super) simple: bool,
-    /// Writes are acknowledged before they are durable.
+    /// True if writes are acknowledged before they are durable.
     pub(super) relaxed: bool,
 }
 
@@ -88,7 +88,7 @@ impl<'a> Draw<'a> {
         keys.iter().map(|&key| Step::One(Call { key, action: action(self) })).collect()
     }
 
-    /// Returns a value that was not written before, sometimes one with a short sample.
+    /// Returns an unused value; tables of byte strings store some in a single byte.
     fn value(&mut self) -> u64 {
         self.fresh += 1;
         if self.fresh.is_multiple_of(5) && self.fresh < 1280 {

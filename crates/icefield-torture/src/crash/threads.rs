@@ -22,7 +22,7 @@ struct Write {
     called: u64,
     /// The time by which the write had certainly taken effect: its return, or the return of a read that saw it.
     done: Option<u64>,
-    /// The call returned without effect.
+    /// True if the call returned without effect, or did not run.
     void: bool,
 }
 

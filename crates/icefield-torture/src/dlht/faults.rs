@@ -1,7 +1,7 @@
 //! Lets the Nth allocation of an index or of its link buckets fail, for every N: either that one only, or all later
-//! ones too. Meanwhile a table is created, grows through several sizes, is cleared, shrunk, and captured by snapshots.
+//! ones too. Meanwhile, a table is created, grows through several sizes, is cleared, shrunk, and captured by snapshots.
 //! Only a creation, an insert, a batch, a snapshot or a change of the whole table may fail. No record may be lost or
-//! duplicated, and once there is memory again the table must grow.
+//! duplicated. Once there is memory again, the table must grow.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -62,7 +62,8 @@ fn faults_in_shape(seed: u64) -> Result<Counts, Failure> {
     Ok(counts)
 }
 
-/// Accepts memory errors only of batches and of inserts of keys that may be absent: no other call needs memory.
+/// Returns whether `error` is allowed: a memory error of a batch, or of an insert of a key that may be absent. No other
+/// call needs memory.
 fn refusal(call: Option<(Call, &BTreeSet<Option<u64>>)>, error: &Error) -> bool {
     let inserts = call.is_none_or(|(call, before)| {
         let puts = matches!(

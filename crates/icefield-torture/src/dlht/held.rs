@@ -80,8 +80,8 @@ impl Held for Holder<'_> {
     }
 }
 
-/// Returns an operation whose result is set to a value that no table returns, so that a correct result shows that it
-/// ran.
+/// Returns an operation whose result is set to a value that no table returns. Any other result then shows that the
+/// operation ran.
 fn unanswered<'a>(
     key: u64,
     asked: Operation,

@@ -9,7 +9,7 @@ use super::{Alone, shaped};
 use crate::place::Place;
 use crate::reference::Reference;
 
-/// Creates tables of the shape selected by its number. A reopening returns the same table.
+/// Creates tables of one shape, which the number selects. A reopening returns the same table.
 #[derive(Clone, Copy, Debug)]
 pub struct DlhtPlace(
     /// Selects the shape.

@@ -56,7 +56,7 @@ struct Transaction<'a, M: Threading> {
     rng: Rng,
 }
 
-/// The correct result of an operation in a batch.
+/// The result of an operation in a batch.
 #[derive(Debug, PartialEq)]
 enum Answer {
     Value(Option<u64>),

@@ -1,5 +1,5 @@
 //! Lets the Nth system call of the persistent layer fail, for every N: either that one only, or all later ones too.
-//! Meanwhile a table is created, loaded beyond its first size, copied, closed and opened again. Each time the caller
+//! Meanwhile, a table is created, loaded beyond its first size, copied, closed and opened again. Each time, the caller
 //! must get an error and no panic, acknowledged writes must be present, failed operations must have no effect, and no
 //! lock may stay set.
 

@@ -12,7 +12,7 @@ use crate::call::{Action, BatchKind, Call};
 use crate::file_subject::{FileOptions, FileSubject};
 use crate::rng::Rng;
 
-/// Number of rounds of loading before the copy, and after the reopening.
+/// Number of rounds of loading in each session, before the table is copied.
 const ROUNDS: u64 = 10;
 
 pub(super) struct Trial<T> {

@@ -206,7 +206,7 @@ pub fn scenario_on_files<T: FileSubject>(
             let look = |table: &T, using: &Using<'_>| using.look(table);
             let reading = probe(|| T::open_to_read(&opened), &keys, &mut rng.clone(), &|| (), look);
             let change = |table: &T, using: &Using<'_>| {
-                // It may fail, because the table is damaged.
+                // Salvage may fail, because the table is damaged.
                 drop(table.salvage(&rescued));
                 drop(std::fs::remove_dir_all(&rescued));
                 using.change_and_look(table);

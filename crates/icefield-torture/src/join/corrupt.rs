@@ -222,7 +222,7 @@ pub struct Flips {
     pub flipped: u64,
     /// Flips with which the index did not open.
     pub refused: u64,
-    /// Flips with which it opened and a verifying probe failed.
+    /// Flips with which the index opened, and a verifying probe failed.
     pub failed_probes: u64,
     /// Flips that only `check` detected: second copies, and bytes that no probe reads.
     pub only_checked: u64,

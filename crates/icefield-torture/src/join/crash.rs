@@ -44,7 +44,7 @@ struct Watch {
     allowed: Vec<Pairs>,
     /// Set as long as there may be no index yet.
     may_be_absent: bool,
-    /// The closed state that an image must report; `None` if it is unknown.
+    /// True if an image must report a clean shutdown, false if it must not; `None` if both are allowed.
     closed: Option<bool>,
     exhaustive: u64,
     samples: u64,
@@ -208,8 +208,8 @@ impl Watch {
         sim.crash_point(collect);
         drop(opened);
         let left_open = std::mem::take(&mut *lock(&left));
-        // The opening removes the mark of a closed index: during it both closed states are allowed, afterwards only the
-        // open one.
+        // The opening removes the mark of a closed index. During the opening, the index may be reported as closed or
+        // not; afterwards, only as not closed.
         let before = self.closed;
         let ends = [(before.filter(|&closed| !closed), left_opening), (Some(false), left_open)];
         let judged = ends.into_iter().try_for_each(|(closed, images)| {
@@ -365,7 +365,7 @@ impl<'a> Run<'a> {
     fn reopen(&mut self) -> Result<(), String> {
         self.trace.push("closed, and opened again".to_owned());
         let image = self.close()?;
-        // The opening removes the mark of a closed index, so until it ends both closed states are allowed.
+        // The opening removes the mark of a closed index. Until it ends, the index may be reported as closed or not.
         self.watch().closed = None;
         self.start_on(&image)
     }

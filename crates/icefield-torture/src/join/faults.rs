@@ -1,5 +1,5 @@
 //! Lets the Nth system call of the persistent layer fail, for every N: either that one only, or all later ones too.
-//! Meanwhile an index is built, changed, merged, copied, closed, opened, and replaced by a new build.
+//! Meanwhile, an index is built, changed, merged, copied, closed, opened, and replaced by a new build.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

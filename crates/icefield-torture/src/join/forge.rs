@@ -1,5 +1,5 @@
-//! Damage with correct checksums. An attacker can make it, because format and hash seed are readable in the files.
-//! Words of every structure get values at and beyond their limits; then every checksum is computed again.
+//! Damage with correct checksums. An attacker can cause it, because the hash seed is readable in the files. Words of
+//! every structure get values at and beyond their limits; then every checksum is computed again.
 
 use icefield::base::hash::{Hash, HashKind};
 use icefield::storage::superblock::{ROOT_OFFSET, TABLE_REGION};

@@ -78,7 +78,7 @@ pub fn model_simulated(
 /// Runs a history of `length` steps in a directory, which must not exist yet.
 ///
 /// # Errors
-/// As [`model_simulated`].
+/// Returns the errors of [`model_simulated`].
 pub fn model_in_files(seed: u64, length: usize, path: &Path) -> Result<ModelCounts, Failure> {
     // Every second history verifies the reads of probes.
     let options = options(seed).threads(1 + seed as usize % 3).verify(seed.is_multiple_of(2));

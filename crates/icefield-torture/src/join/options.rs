@@ -4,7 +4,7 @@ use icefield::base::hash::HashKind;
 use icefield::{JoinIndex, JoinOptions};
 
 /// Returns options with which merges of both kinds, full delta stores, long buckets and wide groups occur after a few
-/// changes. `variant` selects among them.
+/// changes. Different variants have different options.
 pub(super) fn options(variant: u64) -> JoinOptions<u64> {
     // Some variants put all keys into one bucket.
     let hash = match variant % 11 {

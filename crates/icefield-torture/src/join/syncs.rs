@@ -18,8 +18,8 @@ const STEPS: u64 = 40;
 /// Number of steps after the failure.
 const AFTER: u64 = 4;
 
-/// Fails every sync of a history of an index in turn, below `place`. Each call is durable when it returns,
-/// independent of `options`.
+/// Runs a history of an index in files below `place`, and fails each of its syncs in turn. The effect of each call is
+/// durable when the call returns, whatever mode `options` has.
 ///
 /// # Errors
 /// Returns an error if the history fails without a failing sync or if the images cannot be created.
@@ -31,8 +31,8 @@ pub fn syncs(options: &Options, place: &Path) -> Result<Counts, Failure> {
 struct Lived(u64);
 
 impl Lived {
-    /// Executes steps until a few after the failure. Returns the states that the index may have, and the number of
-    /// failed steps.
+    /// Executes steps, only a few of them after the failure. Returns the states that the index may have, and the number
+    /// of failed steps.
     fn change(
         &self,
         film: &Film,

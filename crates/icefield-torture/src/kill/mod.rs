@@ -79,8 +79,8 @@ impl Counts {
         self.meaningful_in(seed, &["creating", "opening", "working", "closing"])
     }
 
-    /// Checks what [`Counts::meaningful`] does, but requires deaths only in `stages`, for tables whose other stages are
-    /// too short.
+    /// Makes the checks of [`Counts::meaningful`], but requires deaths only in `stages`, for tables whose other stages
+    /// are too short.
     ///
     /// # Errors
     /// Returns the errors of [`Counts::meaningful`].
@@ -275,8 +275,8 @@ impl Life {
         Ok(())
     }
 
-    /// Reads the table read-only as the child left it. Every second time, on average, it then recovers the table;
-    /// otherwise the next child opens the unrecovered table.
+    /// Reads the table, which is opened read-only as the child left it. Every second time, on average, the parent then
+    /// recovers the table; otherwise the next child opens the unrecovered table.
     fn verify<T: FileSubject>(&mut self, expected: &Expected) -> Result<(), String> {
         if !self.path.exists() {
             return compare(&BTreeMap::new(), expected)

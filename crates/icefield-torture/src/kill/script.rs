@@ -1,5 +1,5 @@
-//! The writes of a child, as a function of its seed, so that no log is needed, and the contents allowed after its
-//! death.
+//! The writes of a child and the contents allowed after its death. The writes are a function of the child's seed, so
+//! no log is needed.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -80,7 +80,7 @@ impl<'a, T: Table<Key: Sample, Value: Sample>> Actor<'a, T> {
     }
 
     /// Converts a pass into one read per key of the history. If a key was removed and inserted again, the pass can
-    /// return it more than once. Then it has several reads.
+    /// return it more than once. Then the key has several reads.
     fn pass(&self, pass: Pass) -> Result<Vec<Answered>, String> {
         let seen = see(self.table, pass, self.pass, self.durable)?;
         let read =

@@ -3,9 +3,9 @@
 //!
 //! A batch counts as a sequence of its operations, in batch order. Each takes effect between the call and the return of
 //! the batch. `clear` counts as a removal of each key. A pass over all records counts as a read of each key, because a
-//! pass need not be a consistent snapshot. `len` is compared when no thread writes. Where a table has shadow inserts,
-//! every second history includes them ([`Held`]). On some tables the simulator also looks for results that a crash
-//! could revert.
+//! pass need not be a consistent snapshot. `len` is compared when no thread writes. If a table has shadow inserts,
+//! about half of the histories include them ([`Held`]). On some tables, the simulator also looks for results that a
+//! crash could revert.
 
 mod actor;
 mod held;
@@ -53,7 +53,7 @@ pub struct Counts {
     pub histories: u64,
     /// Operations in them.
     pub operations: u64,
-    /// Operations of the threads on hot keys, in histories in which threads take turns. In other histories the
+    /// Operations of the threads on hot keys, in histories in which threads take turns. In other histories, the
     /// overlap depends on the operating system.
     pub hot: u64,
     /// Number of the operations in `hot` that overlapped another thread's operation on the same key.
@@ -86,7 +86,7 @@ pub struct ShadowCounts {
     pub aborted: u64,
     /// Calls that were refused because of a shadow insert.
     pub refused: u64,
-    /// Exchanges of answers that involve a shadow insert.
+    /// Repeated checks in which an exchanged answer concerns a shadow insert.
     pub swapped: u64,
     /// Number of the exchanges in `swapped` after which the checker rejected the history.
     pub swapped_rejected: u64,

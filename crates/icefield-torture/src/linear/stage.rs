@@ -30,7 +30,7 @@ pub(super) struct Stage<T> {
     clock: AtomicU64,
     /// Number of arrivals of threads at the barriers between histories.
     arrivals: AtomicUsize,
-    /// A thread panicked, so the others must not wait for it.
+    /// True if a thread has panicked, so that the others must not wait for it.
     broken: AtomicBool,
     /// The events of each history.
     events: Vec<Mutex<Vec<Event>>>,

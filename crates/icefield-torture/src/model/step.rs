@@ -21,13 +21,13 @@ pub enum Step {
     Scan {
         page: usize,
     },
-    /// A pass with writes to other keys between the pages and, if `reopen` is set, a reopening in the middle.
+    /// A pass with writes between the pages and, if `reopen` is set, a reopening in the middle.
     ScanAmongWrites {
         page: usize,
         writes: Vec<Call>,
         reopen: bool,
     },
-    /// A `for_each` that breaks after `stop_after` records.
+    /// A `for_each` that breaks at the first record after `stop_after` others.
     ForEach {
         stop_after: usize,
     },

@@ -16,7 +16,7 @@ use crate::rng::Rng;
 const PAGE: usize = 4096;
 /// A file without table contents.
 const LOCK_FILE: &str = "lock";
-/// In a sampled image, one page or file name in this many, on average, is in a random state. For all others the number
+/// In a sampled image, one page or file name in this many, on average, is in a random state. For all others, the number
 /// of the state is the same: the first, second or third state, or the last one if there are fewer.
 const ODD_ONE_IN: u64 = 3;
 
@@ -70,7 +70,7 @@ impl Film {
         lock(&self.reel).syncs
     }
 
-    /// Returns whether the sync has failed.
+    /// Returns whether sync number `nth` has failed.
     pub(crate) fn has_failed(&self) -> bool {
         lock(&self.reel).failed.is_some()
     }

@@ -24,7 +24,7 @@ const WHOLE_ONE_IN: u64 = 3;
 /// Number of calls after the failure.
 const AFTER: u64 = 4;
 
-/// Fails every sync of a history of a table in turn, below `place`.
+/// Fails every sync of a history of a table in turn. The files are below `place`.
 ///
 /// # Errors
 /// Returns an error if the history fails without a failing sync or if the images cannot be created.
@@ -41,7 +41,7 @@ struct Lived<T> {
 #[derive(Default)]
 pub(crate) struct Allowed {
     values: BTreeMap<u64, Vec<Option<u64>>>,
-    /// Acknowledged calls are durable.
+    /// True if acknowledged calls are durable.
     is_strict: bool,
 }
 

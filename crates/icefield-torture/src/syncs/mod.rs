@@ -130,15 +130,15 @@ pub(crate) trait Life {
     /// The expected contents of the table.
     type Expected;
 
-    /// Creates the table at the film's path, writes to it and closes it. After the failing sync it continues for a
-    /// few calls. Returns the expected contents and the number of failed calls.
+    /// Creates the table at the path of `film`, the recorder; writes to the table and closes it. After the failing
+    /// sync, the history continues for a few calls. Returns the expected contents and the number of failed calls.
     fn live(&self, film: &film::Film) -> Result<(Self::Expected, u64), String>;
 
     /// Opens an image and compares its contents.
     fn judge(&self, image: &Path, expected: &Self::Expected) -> Result<(), Flaw>;
 }
 
-/// Fails each sync of a history in turn, below `place`.
+/// Fails each sync of a history in turn. The files are below `place`.
 pub(crate) fn every_sync<L: Life>(
     life: &L,
     options: &Options,

@@ -77,7 +77,7 @@ macro_rules! engine {
 pub(super) struct Known {
     name: &'static str,
     allows_disk: bool,
-    /// The functions select the engine by the forms in which keys and values are kept.
+    /// `create`, `open` and `salvage` select the engine by the forms in which keys and values are kept.
     create: fn([Kept; 2], Common, &Path) -> Result<Untyped>,
     open: fn([Kept; 2], Common, Mapped) -> Result<Untyped>,
     salvage: fn([Kept; 2], Common, Mapped, &Path, &Types) -> Result<SalvageReport>,
@@ -188,7 +188,7 @@ fn types(identity: &Identity) -> [DataType; 2] {
     [DataType::stored(&identity.key_type), DataType::stored(&identity.value_type)]
 }
 
-/// Returns the design that the superblock names.
+/// Returns the design that the superblock names, and the rest of the superblock's content.
 #[inline]
 fn named(storage: &Mapped, path: &Path) -> Result<(Known, Identity)> {
     let (_, identity) = superblock::read(storage)?;

@@ -92,8 +92,8 @@ impl Gate {
         Pass { inside, _own: PhantomData }
     }
 
-    /// Counts this thread as inside, and returns whether the gate is open. If it is not, the caller must undo the
-    /// count.
+    /// Counts this thread as inside, and returns whether the gate is open. If the gate is closed, the caller must undo
+    /// the count.
     #[inline(always)]
     fn tries(&self, inside: &Presence) -> bool {
         // Relaxed (G1): the barrier orders it.

@@ -4,15 +4,16 @@
 //! diffuses as well as many rounds of shifts and additions, and costs one multiplication. Differences from that family:
 //! - Every constant is derived from the whole seed. If the seed is unknown, no input is known to make a factor zero,
 //!   and no two inputs are known to collide.
-//! - A word costs two multiplications: first `(x ^ k0) * k1`, then the product of the two halves of that result, which
-//!   are xored with `k2` and `k3`. The first spreads `x` over 128 bits, the second mixes every bit into every bit.
+//! - A word costs two multiplications: first `(x ^ k0) * k1`, then `(low ^ k2) * (high ^ k3)`, where `low` and `high`
+//!   are the halves of the first product. The first multiplication spreads `x` over 128 bits; the second mixes every
+//!   bit into every bit.
 //! - Bytes are read 16 at a time; for more than 64 bytes, four independent chains run in parallel.
 //!
 //! This is not a cryptographic hash: it resists inputs that were chosen without knowledge of the seed and of hash
 //! values.
 //!
 //! The function is part of the file format: a table's superblock names it by [`HashKind::id`]. It never changes; a
-//! better function would be a new kind. The vectors in `hash/tests.rs` pin it.
+//! better function would be a new kind. The test vectors in `hash/tests.rs` pin the function.
 //!
 //! Tables use the highest bits of a hash for directories, the middle bits for buckets, and the lowest eight for
 //! fingerprints. These are sufficiently independent, as `hash/tests.rs` measures.
@@ -108,7 +109,7 @@ impl Hash {
         let mut keys: [u64; 6] = std::array::from_fn(|i| {
             scramble(scramble(seed[0] ^ PI[i]).wrapping_add(seed[1] ^ PI[i + 2]))
         });
-        // An odd factor makes the low half of the first product a permutation of the key.
+        // An odd factor makes the low half of the first product a permutation of the hashed word.
         keys[1] |= 1;
         let mask = match kind {
             HashKind::Strong => u64::MAX,

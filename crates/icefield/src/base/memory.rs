@@ -16,9 +16,9 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 /// Mappings of growing arrays begin and end at multiples of this, the largest base page size of any machine.
 const PAGE_BYTES: usize = 64 << 10;
-/// At creation, a growing array reserves addresses for its maximum size divided by `HELD_PART`, within the two bounds
-/// below. That suffices for a table of tens of gigabytes, and is little enough for a process with a limited address
-/// space.
+/// At creation, a growing array reserves 1/`HELD_PART` of the addresses that its maximum size needs, within the two
+/// bounds below. That suffices for a table of tens of gigabytes, and is little enough for a process with a limited
+/// address space.
 const HELD_PART: usize = 32;
 const LEAST_HELD: usize = 16 << 20;
 const MOST_HELD: usize = 1 << 30;
@@ -353,7 +353,7 @@ fn hold(most: usize, window: &Window) -> io::Result<(NonNull<u8>, Bytes)> {
     Ok((start, Bytes { mapped: 0, held }))
 }
 
-/// Maps zeroed memory at a range of bytes after the address `start`.
+/// Maps zeroed memory at the offsets `range` from the address `start`, in bytes.
 ///
 /// # Safety
 /// The caller holds the range, and no part of it is in use; or `flag` is `FIXED_NOREPLACE`.

@@ -7,14 +7,15 @@
 //! are in flight at any time. The ring never drains in the middle of a batch: a barrier between groups of operations
 //! would halve the speed.
 //!
-//! A hint waits until its address is translated, and blocks all hints behind it. With many small pages, the translation
-//! takes as long as the line fill itself, and hints that are one operation apart wait one after the other. Tables in
-//! files therefore run the stages in bursts, with hints directly behind one another: [`rolling_in_bursts`].
+//! A hint (a prefetch instruction) waits until its address is translated, and blocks all hints behind it. With many
+//! small pages, the translation takes as long as the line fill itself, and hints that are one operation apart wait one
+//! after the other. Tables in files therefore run the stages in bursts, with hints directly behind one another:
+//! [`rolling_in_bursts`].
 //!
 //! Only `run` makes decisions. Apart from it, only `prefetch_record` may change state: it may take locks. Hints and
-//! peeks see an earlier state of memory, and other operations of the same batch run in between. An entry should
-//! therefore hold the hash. It may hold a pointer into the table only if a resize leaves the target in place, and even
-//! then the pointer is only a hint.
+//! peeks see an earlier state of memory, and other operations of the same batch run in between. An operation's
+//! [entry](Stages::Entry) should therefore hold the hash. It may hold a pointer into the table only if a resize leaves
+//! the target in place, and even then `run` must not rely on the pointer.
 
 use std::mem::MaybeUninit;
 use std::ops::ControlFlow;
@@ -120,7 +121,7 @@ pub fn rolling<S: Stages>(count: usize, ring: usize, stage2: usize, stages: S) -
 /// and peeks. There are two uses. In tables on small pages, the addresses of a burst of hints are translated together.
 /// In operations that execute a locked instruction, that instruction overlaps with nothing, so the latency of hashing
 /// or peeking between two such operations would be fully exposed; in a burst these latencies overlap one another.
-/// `ring` and `stage2` are at least `BURST`, which is how far `prefetch_record` is ahead.
+/// `ring` and `stage2` are clamped to at least `BURST`, the distance of `prefetch_record` ahead of `run`.
 #[inline(always)]
 pub fn rolling_in_bursts<const BURST: usize, S: Stages>(
     count: usize,
@@ -133,7 +134,7 @@ pub fn rolling_in_bursts<const BURST: usize, S: Stages>(
     let ring = ring.clamp(BURST, MAX_RING);
     let stage2 = stage2.clamp(BURST, ring);
     let mut entries = [const { MaybeUninit::<S::Entry>::uninit() }; MAX_RING];
-    // Entry `i` is written before `inspect(i)` and `run(i)`. Entry i + MAX_RING is the first to reuse its place, and is
+    // Entry `i` is written before `inspect(i)` and `run(i)`. The next entry in the same place is i + MAX_RING, which is
     // written after `run(i)`, because ring <= MAX_RING.
     for index in 0..count.min(ring) {
         entries[index % MAX_RING].write(stages.locate(index));
@@ -155,7 +156,7 @@ pub fn rolling_in_bursts<const BURST: usize, S: Stages>(
     while start < count {
         let end = count.min(start + BURST);
         for index in start..end {
-            // SAFETY: written above, or below after operation index - ring had run.
+            // SAFETY: written above the loop, or in the loop after operation index - ring.
             let entry = unsafe { entries[index % MAX_RING].assume_init() };
             if stages.run(index, entry).is_break() {
                 return index + 1;
@@ -186,7 +187,7 @@ mod tests {
     use super::*;
 
     /// Stages that check their own order: each stage must get every operation once, in order, and exactly as far ahead
-    /// as specified.
+    /// of `run` as specified.
     struct Checked {
         count: usize,
         burst: usize,

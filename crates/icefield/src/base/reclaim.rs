@@ -17,26 +17,26 @@
 //!
 //! An object is unlinked and then retired. Its tag is the epoch *e* that `collect` ends when it queues the object. The
 //! object is freed when, after the barrier, no slot announces an epoch of at most *e*. Consider a reader that holds the
-//! object: it announced *a* and then loaded the object before it was unlinked.
+//! object: it announced *a* and then loaded the object before the unlinking.
 //! - *a* ≤ *e*: if the reader had loaded *e* + 1, it would also have seen the unlinking (R1).
-//! - `collect` sees the announcement. Its barrier comes after the unlinking. Among the reader's own accesses, the
-//!   barrier takes effect either after the announcement, which makes the announcement visible, or before the load of
-//!   the object; but then this load would have seen the unlinking.
+//! - `collect` sees the announcement. The barrier in `collect` comes after the unlinking. Among the reader's own
+//!   accesses, the barrier takes effect either after the announcement, which makes the announcement visible, or before
+//!   the load of the object; but then this load would have seen the unlinking.
 //!
 //! # Why every object is reclaimed
 //!
 //! Retired objects wait with the thread that retired them until they fill a batch and the thread leaves. Objects that
-//! readers still hold back then move to a common queue, which the next batch of any thread checks again. If that may
-//! take too long (the objects were [flushed](Guard::flush), or the queue is long), the reclaiming thread sets `asked`
-//! in the slots that hold them back. The owners of these slots process the queue when they leave. A leaving owner
-//! withdraws its announcement and then reads `asked`. The reclaiming thread sets `asked`, executes a barrier, and then
-//! reads the announcement again. So at least one of the two sees the other's store.
+//! readers still hold back then move to a common queue, which is checked again with the next batch of any thread. If
+//! that may take too long (the objects were [flushed](Guard::flush), or the queue is long), the reclaiming thread sets
+//! `asked` in the slots that hold them back. The owners of these slots process the queue when they leave. A leaving
+//! owner withdraws its announcement and then reads `asked`. The reclaiming thread sets `asked`, executes a barrier, and
+//! then reads the announcement again. So at least one of the two sees the other's store.
 //!
 //! | | store | load | what it publishes |
 //! |---|---|---|---|
 //! | R1 | `epoch` (SeqCst addition) | `epoch` (Acquire) | what was unlinked in the epochs before |
 //! | R2 | announcement (Relaxed, light barrier) | announcement (heavy barrier, Acquire) | that the reader is here |
-//! | R3 | announcement taken back (Release, light barrier) | as R2 | that the reader's loads are done |
+//! | R3 | announcement withdrawn (Release, light barrier) | as R2 | that the reader's loads are done |
 //! | R4 | `asked` (SeqCst, heavy barrier) | `asked` (light barrier, Relaxed) | that retired objects wait for this reader |
 
 use std::cell::{Cell, RefCell};
@@ -115,8 +115,8 @@ struct Presence {
 }
 
 // SAFETY: `depth`, `retired` and `flushed` are accessed only by the thread that owns the slot and by the reclaimer's
-// drop. One thread at a time owns a slot: a thread that inherits the slot of an ended thread starts after its end.
-// The other fields are atomic.
+// drop. One thread at a time owns a slot: another thread inherits it only after the former owner has ended. The other
+// fields are atomic.
 unsafe impl Sync for Slot {}
 
 struct Retired {
@@ -233,7 +233,8 @@ impl Reclaimer {
         // queue later.
         slot.presence.asked.store(false, Ordering::SeqCst);
         let retired = slot.retired.take();
-        // With fewer objects than a batch, `asked` was set by another thread, or for the next step of a large object.
+        // If the objects do not fill a batch, `asked` was set by a flush, by another thread, or for the next step of a
+        // large object.
         let urgent = slot.flushed.take() || retired.len() < self.batch;
         if self.collect(retired, urgent) {
             // A large object is freed one step at a time. The next step runs when this thread leaves again.
@@ -265,7 +266,7 @@ impl Reclaimer {
         let tag = self.epoch.fetch_add(1, Ordering::SeqCst);
         waiting.extend(retired.into_iter().map(|retired| Tagged { tag, retired }));
         let mut free = Vec::new();
-        // Without a barrier the announcements prove nothing, so all objects wait for a later attempt.
+        // Without a barrier, the announcements prove nothing, so all objects wait for a later attempt.
         while self.barrier.heavy() {
             let oldest = self.oldest();
             let freed = waiting.partition_point(|thing| thing.tag < oldest);
@@ -392,7 +393,7 @@ impl Drop for Section<'_> {
 
 impl Section<'_> {
     /// Retires a large object that is freed in steps. Once no reader can hold the object, `step` runs each time that a
-    /// thread leaves and processes the queue, until it returns `Break`. It must neither panic nor wait.
+    /// thread leaves and processes the queue, until `step` returns `Break`. `step` must neither panic nor wait.
     pub(crate) fn retire_in_steps<F>(&self, step: F)
     where
         F: FnMut() -> ControlFlow<()> + Send + 'static,
@@ -417,10 +418,10 @@ impl Guard<'_> {
     }
 
     /// Runs `reclaim` after every thread that is pinned now has left, at the latest when the reclaimer is dropped.
-    /// The resources that it frees must already be unreachable for threads that pin from now on.
+    /// The resources that `reclaim` frees must already be unreachable for threads that pin from now on.
     ///
     /// Costs one allocation. `reclaim` runs on a thread that has just left or renewed its guard: usually the last of
-    /// the threads pinned now, or the next thread that has retired a batch. It must neither panic nor wait.
+    /// the threads pinned now, or the next thread that has retired a batch. `reclaim` must neither panic nor wait.
     #[inline]
     pub fn retire(&self, reclaim: impl FnOnce() + Send + 'static) {
         // SAFETY: a `'static` closure borrows nothing that the reclaimer could outlive.

@@ -21,7 +21,7 @@ pub use per_thread::PerThread;
 /// before the model ends. The reclaimer has its own model; in other models it would only add executions to explore.
 pub(crate) const MODELLED: bool = cfg!(loom);
 
-/// The number of rounds of a wait that spin. In later rounds the thread yields to the scheduler.
+/// A waiting thread spins in its first `SPIN_ROUNDS` rounds, and yields to the scheduler in later ones.
 #[cfg(not(loom))]
 const SPIN_ROUNDS: u32 = 64;
 /// In a model, spinning lets no time pass, so every round yields to another thread.

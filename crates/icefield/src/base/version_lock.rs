@@ -1,7 +1,7 @@
 //! A bucket lock in one word: writers exclude one another, and readers proceed without a store.
 //!
 //! ```text
-//! bits 31..2  version    steps when a holder that had changed something unlocks
+//! bits 31..2  version    incremented at the end of every change
 //! bit 1       CHANGING   readers must not look: what they would see is half done, or not durable yet
 //! bit 0       WRITER     one writer holds the lock
 //! ```
@@ -23,7 +23,7 @@
 //! - E3. A Release fence follows the acquisition of the lock. Consider a reader that saw a word which a holder wrote
 //!   *without* `begin_change`, into a slot that had become free but that the reader still considered in use. The
 //!   fence makes the reader see the version under which the slot became free, so it fails. The holder has seen that
-//!   version; without the fence, a reader that sees the holder's word might not see it.
+//!   version; without the fence, a reader that sees the holder's word might not see that version.
 //!
 //! # Progress
 //!
@@ -205,7 +205,7 @@ impl<C: LockCell> WriteGuard<C> {
         fence(Ordering::Release);
     }
 
-    /// Returns whether a change is in progress: [`WriteGuard::begin_change`] was called and not ended.
+    /// Returns whether a change has begun ([`WriteGuard::begin_change`]) and has not ended yet.
     #[inline]
     #[must_use]
     pub fn is_changing(&self) -> bool {
@@ -334,7 +334,7 @@ mod tests {
         assert_eq!(cell.load(Ordering::Relaxed), VERSION_STEP);
     }
 
-    /// Two words that are consistent only when they are equal.
+    /// The data consists of two words; it is consistent only when they are equal.
     #[test]
     fn readers_never_see_half_of_a_change() {
         let rounds: u64 = if cfg!(miri) { 50 } else { 50_000 };

@@ -48,9 +48,9 @@ impl<K: Word, V: Word, M: Threading> Default for DlhtTable<K, V, M> {
 /// # Panics
 /// Calls that insert panic if the table is full and may not grow, if a shadow insert holds the key, or if the system
 /// has no memory. Calls that create or resize a table, [`DlhtTable::clear`] and [`DlhtTable::snapshot`] panic if the
-/// system has no memory. The calls of the same names in [`Table`], [`DlhtTable::try_snapshot`] and
-/// [`DlhtTable::try_shrink_to_fit`] return errors instead. Batches also panic if their slices differ in length, or if
-/// an [`Op::Shadow`] names the shadows of another table.
+/// system has no memory. [`DlhtTable::try_snapshot`], [`DlhtTable::try_shrink_to_fit`] and the calls of the same names
+/// in [`Table`] return errors instead. Batches also panic if their slices differ in length, or if an [`Op::Shadow`]
+/// names the shadows of another table.
 impl<K: Word, V: Word, M: Threading> DlhtTable<K, V, M> {
     /// Creates an empty table that grows as needed.
     ///

@@ -1,6 +1,6 @@
-//! Batches (§3.3): operations in order, one at a time, with the memory latency of the next hundred overlapped.
+//! Batches (§3.3): operations run in order, one at a time, while the lines of the next hundred are being fetched.
 //!
-//! A batch runs in stretches of [`STRETCH`] operations. During a stretch the thread holds one guard, and uses the index
+//! A batch runs in stretches of [`STRETCH`] operations. During a stretch, the thread holds one guard and uses the index
 //! that was current when the stretch began. A ring entry is a bin of this index and stays valid for the whole stretch.
 //! If the bin's records have moved meanwhile, its header shows that.
 
@@ -26,7 +26,7 @@ const RING: usize = MAX_RING;
 const STAGE2: usize = 32;
 /// The number of writes that run directly one after the other.
 const BURST: usize = 8;
-/// The number of operations in a stretch. Between stretches the batch loads the current index again, and an old index
+/// The number of operations in a stretch. Between stretches, the batch loads the current index again, and an old index
 /// can be reclaimed. Draining the ring takes a hundredth of the time of a stretch.
 pub(super) const STRETCH: usize = 1 << 14;
 
@@ -96,7 +96,7 @@ pub(super) trait Operations<M: Threading> {
     /// The key of operation `at`.
     fn key(&self, at: usize) -> u64;
 
-    /// Runs operation `at`. The batch ends if it fails or breaks.
+    /// Runs operation `at`. The batch ends if this returns an error or `Break`.
     fn run(&mut self, at: usize, turn: BatchOp<'_, M>) -> Result<ControlFlow<()>>;
 }
 
@@ -157,7 +157,7 @@ impl<'a, M: Threading, O: Operations<M>> Stages for Writes<'a, M, O> {
 }
 
 impl<M: Threading> Core<M> {
-    /// Runs `count` operations in order, up to the first that fails or breaks, and returns how many ran.
+    /// Runs `count` operations in order, up to the first that returns an error or `Break`. Returns how many ran.
     #[inline]
     pub(super) fn run_all(
         &self,

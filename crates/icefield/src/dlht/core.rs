@@ -21,7 +21,7 @@ const HELP_WHEN_MOVED: u64 = 1;
 
 /// A table from words to words.
 pub(super) struct Core<M: Threading> {
-    /// The oldest index that still has records: an [`Arc`] as a raw pointer.
+    /// The first index of the chain that has unmoved bins: an [`Arc`] as a raw pointer.
     current: AtomicPtr<Index>,
     pub(super) count: M::Count,
     pub(super) plan: Plan,
@@ -57,12 +57,12 @@ impl<M: Threading> Core<M> {
     pub(super) fn current<'g>(&self, _guard: &'g M::Guard<'_>) -> &'g Index {
         // PROTECTED (E4): pairs with `advance`.
         let current = self.current.load(PROTECTED);
-        // SAFETY: an `Arc` that the table holds until it is replaced, and then retired. The guard was taken before this
-        // load.
+        // SAFETY: the pointer of an `Arc` that the table holds until `advance` retires it. The guard was taken before
+        // this load.
         unsafe { &*current }
     }
 
-    /// Makes the next index the current one, once every bin of the current one has been moved. Repeats along the chain.
+    /// If every bin of the current index has been moved, makes the next index the current one. Repeats along the chain.
     pub(super) fn advance(&self) {
         let guard = self.pin();
         loop {
@@ -229,11 +229,11 @@ impl<M: Threading> Core<M> {
         }
     }
 
-    /// Returns the index to which a writer's bin has moved, after waiting until it admits writers. Helps a little with
-    /// the transfer.
+    /// Returns the index to which a writer's bin has moved, after waiting until that index admits writers. Helps a
+    /// little with the transfer.
     fn follow<'g>(&self, index: &'g Index) -> Result<&'g Index> {
         let next = index.next().ok_or(Error::Full)?;
-        // An error concerns other bins than the one of this request, which has already moved. It is ignored.
+        // Errors are ignored: they concern other bins. The bin of this request has already moved.
         let _ = self.help(index, HELP_WHEN_MOVED);
         let mut rounds = 0;
         // Acquire (E3): pairs with `advance`.
@@ -252,7 +252,7 @@ impl<M: Threading> Core<M> {
         self.successor(index, false)?;
         self.move_one(index, index.bin_of(key))?;
         let _ = self.help(index, HELP_WHEN_FULL);
-        // Another thread may be moving the bin. The caller retries on this index and waits for that.
+        // Another thread may be moving the bin. The caller retries on this index and waits until the bin has moved.
         Ok(index)
     }
 
@@ -331,7 +331,7 @@ impl<M: Threading> Core<M> {
         self.replace(Entry::Clear).map(drop)
     }
 
-    /// Moves to a new index of the same size, for the effect of `entry`. Returns the old index.
+    /// Replaces the current index by a new one of the same size, for the purpose `entry`. Returns the old index.
     pub(super) fn replace(&self, entry: Entry) -> Result<Arc<Index>> {
         loop {
             let _guard = self.pin();

@@ -1,4 +1,4 @@
-//! Compare-and-swap as the number of threads requires it.
+//! Compare-and-swap, for many threads or for one.
 
 use crate::base::sync::AtomicU64;
 

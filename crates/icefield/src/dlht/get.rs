@@ -173,7 +173,7 @@ impl Index {
     }
 
     /// Like [`Index::find`], in the primary bucket only. Compares all slots of the bucket, including unused slots: a
-    /// branch that skips those would be mispredicted often, and a misprediction costs a memory access.
+    /// branch that skips those would be mispredicted often, and a misprediction costs the latency of a memory access.
     ///
     /// Does not use the widest vectors: bins are often stored to word by word, and a load that is wider than a
     /// preceding store waits until that store has reached the cache.

@@ -7,7 +7,7 @@ use crate::base::hash::{Hash, HashKind, Seed, random_seed};
 /// ```
 /// use icefield::{Dlht, DlhtHash};
 /// let dense = Dlht::<u32, u32>::options().hash(DlhtHash::Modulo).build()?;
-/// (0..1000).for_each(|key| dense.put(key, key)); // As evenly over the bins as possible.
+/// (0..1000).for_each(|key| dense.put(key, key)); // Spreads the keys evenly over the bins.
 /// assert_eq!(dense.len(), 1000);
 /// # Ok::<(), icefield::Error>(())
 /// ```

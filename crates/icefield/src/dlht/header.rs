@@ -5,9 +5,9 @@
 //!     version      bin     slot 14       slot 1 slot 0
 //! ```
 //!
-//! Each state has two bits. In a slot's state, the lower bit means that the slot holds a record, and the upper bit that
-//! readers must not see it. In the bin's state, the upper bit means that the bin is in transfer or has been moved, so
-//! the fast path of readers tests one bit.
+//! Each state has two bits. In a slot's state, the lower bit means that the slot holds a record, and the upper bit
+//! means that readers must skip the slot. In the bin's state, the upper bit means that the bin is in transfer or has
+//! been moved, so the fast path of readers tests one bit.
 
 /// The lower bit of every slot's state.
 const HELD: u64 = 0x1555_5555;
@@ -136,7 +136,7 @@ impl Header {
         ((self.0 ^ later.0) & !CLAIMED) | (self.0 & TRANSFER) == 0
     }
 
-    /// Returns whether the slots are unchanged and the bin has not been moved meanwhile. A transfer may have begun.
+    /// Returns whether `later` has the same slots and the bin has not been moved. A transfer may have begun.
     #[inline(always)]
     pub(super) fn holds_until(self, later: Self) -> bool {
         ((self.0 ^ later.0) & !(CLAIMED | TRANSFER)) == 0 && later.state() != BinState::DoneTransfer

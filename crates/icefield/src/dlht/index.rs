@@ -107,8 +107,8 @@ impl Index {
     pub(super) fn next(&self) -> Option<&Index> {
         // SeqCst (E4): pairs with `install`; the index is complete.
         let next = self.next.load(Ordering::SeqCst);
-        // SAFETY: null, or an `Arc` that this index owns until it is dropped or until `leave`, which runs when no
-        // request can be here any more.
+        // SAFETY: null, or the pointer of an `Arc` that this index owns until `leave`, which runs when no request can
+        // be in progress on this index.
         unsafe { next.as_ref() }
     }
 
@@ -153,8 +153,8 @@ impl Index {
     }
 
     /// Performs one step of freeing the memory of an index that requests can no longer reach. Returns `Break` after the
-    /// last step, or if a snapshot still keeps the index. Freeing gigabytes in one step would delay one request by the
-    /// time of a thousand others.
+    /// last step, or if a snapshot still keeps the index. Freeing gigabytes in one step would make one request take as
+    /// long as a thousand others.
     pub(super) fn dismantle(index: &mut Arc<Index>) -> ControlFlow<()> {
         index.leave();
         let Some(own) = Arc::get_mut(index) else { return ControlFlow::Break(()) };

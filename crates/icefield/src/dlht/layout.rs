@@ -3,11 +3,11 @@
 //! ```text
 //! primary bucket  | header 8 | links 2 x 4 | (key, value) | (key, value) | (key, value) |      slots 0 .. 2
 //! link bucket     | (key, value) | (key, value) | (key, value) | (key, value) |                slots 3 .. 6
-//! two more, neighbours in the pool                                                             slots 7 .. 14
+//! two more link buckets, adjacent in the pool                                                  slots 7 .. 14
 //! ```
 //!
 //! Link buckets are identified by number, so that the layout can be mapped at any address. Number 0 is used by no bin
-//! and means "none". A hint to fetch it costs nothing, because it is always cached.
+//! and means "none". Prefetching bucket 0 costs nothing, because it is always cached.
 
 use super::exchange::Exchange;
 use crate::base::sync::{AtomicU64, Line, Lines, Ordering};
@@ -160,7 +160,7 @@ impl Pool {
         Some(Place::new(self.bucket(links.bucket(which)), 2 * (slot - first) as usize))
     }
 
-    /// Returns the place of a slot that has been in use, and whose bucket therefore exists.
+    /// Returns the place of a slot whose bucket exists: a slot of the primary bucket, or one that has been in use.
     pub(super) fn used_place<'a>(&'a self, line: &'a Line, slot: u32) -> Place<'a> {
         if slot < PRIMARY_SLOTS {
             return Place::new(line, 2 * slot as usize + 2);
@@ -222,7 +222,7 @@ impl Pool {
 
     fn take_returned<M: Exchange>(&self) -> Option<u64> {
         loop {
-            // Acquire (E6): pairs with `give_back`; the word read below is the one that it stored.
+            // Acquire (E6): pairs with `give_back`; the word that is read next is the one that `give_back` stored.
             let top = self.counts.returned.load(Ordering::Acquire);
             let number = top & u64::from(u32::MAX);
             if number == 0 {

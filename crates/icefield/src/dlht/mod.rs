@@ -25,12 +25,12 @@
 //! | §3.4.5 single thread | `mode` | |
 //! | §3.1 Allocator mode, §3.4.1, §3.4.2 | `map` | The slot's key word is the whole hash of namespace and key; pointers are stored whole. Guards protect records from reclamation. A put allocates a new record. Batches prefetch records as well as bins. |
 //! | §3.1 HashSet mode | `set` | Slots have the same 16 bytes as in the other modes, with the value unused. Slots of 8 bytes would need more than 15 slot states in the header. |
-//! | not in the paper | `plan`, `transfer` | Keys that crowd into few bins: when an index is full although nearly empty, the next one has the same size and a new hash function. |
+//! | not in the paper | `plan`, `transfer` | Keys that crowd into few bins get a new hash function (section 8). |
 //!
 //! # 3. Layout
 //!
-//! An index consists of 2^*b* bins of one line each and a pool of link buckets, also of one line each. They refer to
-//! each other by number, never by address. `layout` asserts the sizes.
+//! An index consists of 2^*b* bins of one line each and a pool of link buckets, also of one line each. A bin refers to
+//! its link buckets by number, never by address. `layout` asserts the sizes.
 //!
 //! ```text
 //! bin     | header | single link, double link | key value | key value | key value |
@@ -60,12 +60,12 @@
 //! - *update*, and *insert* of a present key: the store of the value in the claimed bin.
 //! - *remove*: the exchange that makes the slot `Invalid`. The value read before it is exact, because a claim would
 //!   have changed the header.
-//! - *compute*: that of the write it decides on, which succeeds only if the value is still the one shown to the
-//!   closure.
+//! - *compute*: that of its write, or of its get if the closure keeps the record. The write succeeds only if the value
+//!   is still the one shown to the closure.
 //! - *shadow insert*: the exchange that makes the slot `Shadow`. Its commit or abort: the exchange that makes the slot
 //!   `Valid` or `Invalid`.
 //! - *clear*: the store of `open` in the next index, when every bin is frozen.
-//! - *snapshot*: the moment at which the last bin is frozen. Writers that find their bin moved wait for it.
+//! - *snapshot*: the moment at which the last bin is frozen. A writer whose bin has moved waits for the others.
 //! - *scan*: one for each bin. *len*: none; it is exact if no other thread writes meanwhile.
 //!
 //! # 6. Ordering
@@ -73,7 +73,7 @@
 //! | | store | load | what it publishes |
 //! |---|---|---|---|
 //! | E1 | header (AcqRel exchange, Release) | header (Acquire) | the slots as the header describes them; the next index, for a bin that has left |
-//! | E2 | key, value (Release) | key, value (Relaxed), `fence(Acquire)`, header | a reader that sees a later record, or a replaced value, sees the header change before it |
+//! | E2 | key, value (Release) | key, value (Relaxed), `fence(Acquire)`, header | the header change before the store |
 //! | E3 | `moved` (AcqRel), `open` (Release) | the same (Acquire) | every bin of the old index is frozen |
 //! | E4 | `next`, `current` (SeqCst) | `next` (SeqCst), `current` (`PROTECTED`) | complete indexes |
 //! | E5 | link numbers (AcqRel exchange) | the same (Acquire, or after E1) | a bucket that this bin owns |
@@ -89,14 +89,14 @@
 //!
 //! # 8. Progress
 //!
-//! Gets never wait and store nothing except their announcement. They retry only when their bin has changed (lock-free).
-//! Inserts and removes of different keys never wait for one another (lock-free), except for two short states of their
-//! own bin: an update between its claim and its release (three instructions), and the transfer of this bin (at most 15
-//! records). A thread that is preempted in one of them delays the writers of that one bin. A transfer waits for no
-//! request except an update that has claimed the bin. An insert moves its own bin and at most `HELP_WHEN_FULL` others;
-//! a write whose bin has moved helps with `HELP_WHEN_MOVED`. `clear` and `snapshot` make writers wait until every bin
-//! is frozen or moved. An index is retired when all its bins have been moved, and freed when all requests have left it.
-//! User code runs outside all of these states.
+//! Gets never wait. They store nothing except an announcement to the reclaimer, and retry only when their bin has
+//! changed (lock-free). Inserts and removes of different keys never wait for one another (lock-free), except for two
+//! short states of their own bin: an update between its claim and its release (three instructions), and the transfer of
+//! this bin (at most 15 records). A thread that is preempted in one of them delays the writers of that one bin. A
+//! transfer waits for no request except an update that has claimed the bin. An insert moves its own bin and at most
+//! `HELP_WHEN_FULL` others; a write whose bin has moved helps with `HELP_WHEN_MOVED` others. `clear` and `snapshot`
+//! make writers wait until every bin is frozen or moved. An index is retired when all its bins have been moved, and
+//! freed when all requests have left it. User code runs outside all of these states.
 //!
 //! Memory is bounded: an index of 4096 bins or more grows only if it holds at least a quarter of its capacity. Keys
 //! that crowd into few bins therefore lead to a new hash function, not to a larger index. If a transfer gets no memory,
@@ -104,8 +104,8 @@
 //!
 //! # 9. Costs
 //!
-//! The numbers of lines that an operation accesses and of locked instructions that it executes. When the table grows,
-//! one link bucket is in use for every eight bins.
+//! These are the numbers of lines that an operation accesses and of locked instructions that it executes. By the time
+//! a table grows, one link bucket is in use for every eight bins.
 //!
 //! | operation | lines | locked instructions |
 //! |---|---|---|
@@ -118,7 +118,7 @@
 //!
 //! A write that changes nothing (because the key is present, or absent) executes no locked instruction. "1 to count" is
 //! an update of the record count: a plain load and store of the thread's own part (`base::counter`), which
-//! `tests/costs.rs` counts like a locked instruction when it asserts this table.
+//! `tests/costs.rs` counts like a locked instruction when it checks this table.
 
 mod api;
 mod batch;

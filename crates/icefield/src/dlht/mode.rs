@@ -46,7 +46,7 @@ pub trait Synchronization: Exchange + Sized + 'static {
     #[doc(hidden)]
     #[inline(always)]
     fn pause() {}
-    /// Waits briefly for another thread; `rounds` as for [`sync::wait`].
+    /// Waits briefly for another thread. `rounds` is the number of earlier calls during the same wait.
     #[doc(hidden)]
     fn wait(rounds: u32) {
         sync::wait(rounds);

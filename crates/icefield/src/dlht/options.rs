@@ -64,7 +64,7 @@ impl<K: Word, V: Word, M: Threading> DlhtOptions<K, V, M> {
         self
     }
 
-    /// Sets the number of link buckets per bin, from 0 to 3 (§3.1). With more link buckets the table is filled further
+    /// Sets the number of link buckets per bin, from 0 to 3 (§3.1). With more link buckets, the table is filled further
     /// before it grows, and more gets access a second line. Default: 1/8.
     ///
     /// ```

@@ -53,7 +53,7 @@ impl<M: Threading> Core<M> {
         }
     }
 
-    /// Adds all records at or after `place` in the order of the hash function `generation`, while records are being
+    /// Adds all records at or after `place` in the order of the hash function of `generation`, while records are being
     /// moved to an index with another order.
     fn scan_between(
         &self,

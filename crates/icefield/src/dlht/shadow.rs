@@ -26,13 +26,13 @@ pub(super) fn shadowed<V: Word>(
 }
 
 /// A shadow insert that has neither committed nor aborted, from [`DlhtTable::try_insert_shadow`]. Its key is absent for
-/// all readers, and other inserts of the key are refused. Dropping it aborts the insert; forgetting it holds the key
-/// forever.
+/// all readers, and other inserts of the key are refused. Dropping this value aborts the insert; forgetting it holds
+/// the key forever.
 ///
 /// ```
 /// let table = icefield::Dlht::<u64, u64>::new();
 /// let shadow = table.try_insert_shadow(1, 10)?;
-/// assert_eq!(table.get(1), None); // Nobody sees it, and nobody else can have the key.
+/// assert_eq!(table.get(1), None); // The record is invisible, and its key is reserved.
 /// shadow.commit();
 /// assert_eq!(table.get(1), Some(10));
 /// # Ok::<(), icefield::NotShadowed<u64>>(())
@@ -120,8 +120,8 @@ impl<K: Word, V: Word, M: Threading> fmt::Debug for Shadow<'_, K, V, M> {
     }
 }
 
-/// The shadow inserts of batches that have neither committed nor aborted, from [`DlhtTable::shadows`]. Dropping this
-/// value aborts all of them; forgetting it holds their keys forever.
+/// Holds the shadow inserts of batches until they commit or abort, from [`DlhtTable::shadows`]. Dropping this value
+/// aborts all shadow inserts that it holds; forgetting it holds their keys forever.
 ///
 /// ```
 /// use icefield::{Dlht, NotShadowed, OnFailure, Op};

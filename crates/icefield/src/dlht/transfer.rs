@@ -13,7 +13,7 @@ use super::mode::Threading;
 use crate::base::sync::{Line, Ordering};
 use crate::{Error, Result};
 
-/// The number of bins that a thread takes at once to move the whole index.
+/// The number of bins that [`Core::finish`] assigns to its thread at once.
 pub(super) const CHUNK: u64 = 1 << 14;
 
 /// A record in transfer.
@@ -277,7 +277,7 @@ fn bring_together(records: &mut [Moving], next: &Index, bin: u64) -> usize {
 }
 
 impl Index {
-    /// Stores `records` in bin `bin` with one exchange, if the bin is untouched and they fit into its primary bucket.
+    /// Stores `records` in bin `bin` with one exchange, if the bin is untouched and its primary bucket suffices.
     /// No other thread inserts into the bin meanwhile, but a thread may begin to move the bin.
     fn fill<M: Threading>(&self, bin: u64, records: &[Moving]) -> bool {
         let line = self.bin(bin);
@@ -306,7 +306,7 @@ impl Index {
             if !Self::change::<M>(line, header, reserved) {
                 continue;
             }
-            // Release (E2): as in `Index::store`.
+            // Release (E2): as in `Index::try_store`.
             place.key().store(record.key, Ordering::Release);
             place.value().store(record.value, Ordering::Release);
             let mut header = reserved;

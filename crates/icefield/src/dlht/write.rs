@@ -126,8 +126,8 @@ impl Index {
         if !Self::change::<M>(line, header, reserved) {
             return None;
         }
-        // Both stores are Release (E2): a reader that still reads the slot's former record sees the header change
-        // above.
+        // Both stores are Release (E2): a reader of the slot's former record that loads the new key or value also sees
+        // the header change above.
         place.key().store(key, Ordering::Release);
         M::pause();
         place.value().store(value, Ordering::Release);
@@ -175,7 +175,7 @@ impl Index {
         Some(Outcome::Replaced(present))
     }
 
-    /// Changes the slot that this thread reserved to state `new`, after another thread has changed the header. If the
+    /// Gives state `new` to the slot that this thread has reserved, after another thread has changed the header. If the
     /// bin now contains the key, frees the slot instead.
     #[inline(never)]
     fn publish_slowly<M: Threading>(

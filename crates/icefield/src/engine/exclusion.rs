@@ -37,7 +37,7 @@ impl Exclusion {
     }
 }
 
-/// After this number of rounds a waiting thread sleeps: the holder may be an operation on the whole table, which can
+/// After this number of rounds, a waiting thread sleeps: the holder may be an operation on the whole table, which can
 /// last seconds.
 const PATIENCE: u32 = 1 << 10;
 const PAUSE: Duration = Duration::from_micros(50);
@@ -62,7 +62,7 @@ pub(crate) fn lock<'a, T>(storage: &impl Medium, mutex: &'a Mutex<T>) -> MutexGu
 pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     match mutex.try_lock() {
         Ok(guard) => Some(guard),
-        // The data under these mutexes is valid after any panic, or a crash could have left it in the same state.
+        // A panic leaves the data under these mutexes valid, or in a state that a crash can leave, too.
         Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
         Err(TryLockError::WouldBlock) => None,
     }

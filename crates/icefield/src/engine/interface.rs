@@ -65,8 +65,8 @@ impl WriteKind {
     }
 }
 
-/// The callback of a scan for a damaged record: takes its key, if that can be read, and the error. An error that it
-/// returns ends the scan.
+/// A callback that a scan calls for each damaged record, with the record's key, if it can be read, and the error. If
+/// the callback returns an error, the scan ends.
 pub type OnDamage<'a, K> = dyn FnMut(Option<K>, Error) -> Result<()> + 'a;
 
 /// One page of a scan: records in the form that the caller takes, and the start of the next page.
@@ -108,11 +108,11 @@ pub trait Mixed<'a> {
     fn value(&self, index: usize) -> Raw<'a>;
     /// Fills in the result of an operation, given the value that its key had before.
     fn fill(&mut self, index: usize, before: Option<<Self::Take as Take>::Out>);
-    /// Returns whether an operation that has run failed because its key was occupied or absent.
+    /// Returns whether an operation failed because its key was occupied or absent. The operation must have run.
     fn failed(&self, index: usize) -> bool;
 }
 
-/// The operations on keys. Each does the same as the function of that name in [`Table`](crate::Table).
+/// The operations on keys. Methods without a comment do the same as those of that name in [`Table`](crate::Table).
 pub trait Operations {
     fn get<T: Take>(&self, key: &Raw<'_>, take: T) -> Result<Option<T::Out>>;
     fn contains(&self, key: &Raw<'_>) -> Result<bool>;
@@ -139,8 +139,8 @@ pub trait Operations {
         take: T,
         found: impl FnMut(usize, Option<T::Out>),
     ) -> Result<()>;
-    /// Runs `count` writes of one kind in order. Passes the result of each, as [`Operations::write`] returns it, to
-    /// `answer` in order, once the write is durable. For a kind of write without a result, `answer` is not called.
+    /// Runs `count` writes of one kind in order. When a write is durable, calls `answer` with its index and the result
+    /// that [`Operations::write`] returns, in the same order. For a kind without a result, `answer` is not called.
     fn write_batch<'k, 'v, T: Take + Copy>(
         &self,
         kind: WriteKind,
@@ -154,11 +154,12 @@ pub trait Operations {
     fn prefetch(&self, key: &Raw<'_>);
 }
 
-/// The operations on a table as a whole. Each does the same as the function of that name in [`Table`](crate::Table) or
-/// [`Durable`](crate::Durable).
+/// The operations on a table as a whole. Methods without a comment do the same as those of that name in
+/// [`Table`](crate::Table) or [`Durable`](crate::Durable).
 pub trait Maintenance {
     type Medium: Medium;
 
+    /// Returns the table's medium.
     fn storage(&self) -> &Self::Medium;
     /// Returns the region with the superblock.
     fn superblock(&self) -> &Region;

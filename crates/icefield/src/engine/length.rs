@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64};
 use crate::Result;
 use crate::base::counter::ShardedCounter;
 
-/// The number of records. There is one count for each parity of the generation, so that a writer that `clear` overtakes
-/// adds to the count of the old generation, which is not read any more.
+/// The number of records. There is one count for even generations and one for odd generations. If `clear` overtakes a
+/// writer, the writer adds to the count of the old generation, which is not read any more.
 pub(crate) struct Length {
     counts: [Count; 2],
     /// Serialises scans that count all records.
@@ -18,10 +18,11 @@ pub(crate) struct Length {
 
 #[derive(Default)]
 struct Count {
-    /// The number of records at the beginning of the session, if `known`.
+    /// If `known`, the number of records minus `change`: the number of records at the beginning of the session, unless
+    /// the generation began later.
     base: AtomicI64,
     known: AtomicBool,
-    /// Records inserted minus records removed since then.
+    /// Records inserted minus records removed in this session.
     change: ShardedCounter,
 }
 

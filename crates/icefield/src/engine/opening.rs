@@ -67,7 +67,7 @@ impl Common {
         Self { types: StoredTypes::stored(identity), capacity: records, ..Self::default() }
     }
 
-    /// Returns the medium's options. `title` is the design's name in the error if it does not allow `Disk`.
+    /// Returns the medium's options. `title` names the design in the error message if the design does not allow `Disk`.
     pub(crate) fn mapped(&self, title: &str, allows_disk: bool) -> Result<MappedOptions> {
         if self.durability == Durability::Disk && !allows_disk {
             return Err(refusal_of_disks(title));
@@ -96,7 +96,7 @@ impl Common {
         self.max_bytes.unwrap_or(1 << 40).clamp(1 << 20, 1 << 44)
     }
 
-    /// Returns the identity of a new table. The first superblock parameters are specific to the design.
+    /// Returns the identity of a new table. `own` holds the first superblock parameters, which the design defines.
     pub(crate) fn identity(&self, design: &str, own: [u32; CHUNK_BYTES]) -> Identity {
         let mut params = [0; 16];
         params[..CHUNK_BYTES].copy_from_slice(&own.map(u64::from));

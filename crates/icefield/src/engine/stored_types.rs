@@ -66,7 +66,7 @@ impl StoredTypes {
         identity.params[VALUE_FORM] = value_form;
     }
 
-    /// Returns an error if the table has another design or other types.
+    /// Returns an error if the design or the types in the superblock differ from `design` or from these types.
     pub(crate) fn check(
         &self,
         storage: &impl Medium,

@@ -19,7 +19,7 @@ use crate::{Error, Result};
 pub(super) struct Base {
     pub(super) region: Region,
     pub(super) sealed: Sealed,
-    /// One bit for each block that has been verified; empty if probes do not verify.
+    /// One bit for each block, set when the block has been verified; empty if probes do not verify.
     verified: Box<[AtomicU64]>,
 }
 
@@ -106,8 +106,8 @@ impl Base {
 
     /// Returns the bytes of a range of the file.
     pub(super) fn bytes(&self, storage: &impl Medium, offset: u64, bytes: u64) -> Result<&[u8]> {
-        // SAFETY: the file is sealed and never written again. Its builder wrote it before this generation was named,
-        // here or in another process, which has the lock that excludes other writers.
+        // SAFETY: the file is sealed and never written again. This process, or another one that held the writers'
+        // lock, wrote it before the root words named this generation.
         let bytes = unsafe { storage.read_bytes(&self.region, offset, bytes as usize) };
         bytes.ok_or_else(|| short(storage, &self.region))
     }

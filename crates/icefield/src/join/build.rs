@@ -3,7 +3,7 @@
 //! 1. *Count* (first reading). Counts the records of each part of the source by share of the hash range: a histogram of
 //!    2048 counters for each part. The counts determine the number of groups, and the range of the file that each part
 //!    fills in each share.
-//! 2. *Scatter* (second reading). Writes each pair to its part's range of its share, sixteen at a time through a
+//! 2. *Scatter* (second reading). Writes the pairs to the ranges of their parts and shares, sixteen at a time through a
 //!    buffer. This needs no atomic operation, because the ranges of two parts never overlap.
 //! 3. *Settle*. Processes one share after the other; a share fits into a cache. Counts its records by bucket and copies
 //!    them to a buffer, derives the groups' lines from the counts, and writes each record from the buffer to its
@@ -258,7 +258,7 @@ impl<'a, M: Medium> Scatter<'a, M> {
         let at = self.records_at + range.start * RECORD_BYTES;
         range.start += records as u64;
         let bytes = as_bytes(&self.chunks[share][..records]);
-        // SAFETY: the range belongs to this part, the part to this thread, and nothing reads it before the threads end.
+        // SAFETY: only this thread writes the range of its part, and nothing reads the range before the threads end.
         unsafe { self.site.storage.write_bytes(self.region, at, bytes) };
         Ok(())
     }
@@ -286,9 +286,9 @@ struct Settler {
     first_record: u64,
     /// Copies of the share's records, and the bucket of each.
     copies: Vec<([u64; 2], usize)>,
-    /// Index within the share of each bucket's first record, and the end of the last bucket.
+    /// For each bucket, the index of its first record within the share; then the end of the last bucket.
     starts: Vec<u64>,
-    /// Index within the share at which each bucket's next record is written.
+    /// For each bucket, the index within the share at which its next record is written.
     heads: Vec<u64>,
     /// The groups' lines.
     lines: Vec<[u64; 8]>,
@@ -413,7 +413,7 @@ impl Settler {
     }
 }
 
-/// Adds a hash to the filter in a group's line.
+/// Adds a hash to the filter in a group's line, if there is a filter.
 #[inline(always)]
 pub(super) fn set_filter(line: &mut [u64; 8], hash: u64, filtered: bool) {
     if filtered {

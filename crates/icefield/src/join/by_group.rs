@@ -2,7 +2,8 @@
 //!
 //! One thread allocates space for the new file, which the kernel does not do in parallel, while another partitions the
 //! changes by share; then both verify the base. After that, each thread processes share after share: it copies the old
-//! records into a buffer and applies the changes to them, computes the checksums of the buffer's blocks, and writes it.
+//! records into a buffer and applies the changes to them, computes the checksums of the buffer's blocks, and writes the
+//! buffer.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
@@ -129,7 +130,8 @@ struct Writer<'a, 's, M> {
 }
 
 impl<M: Medium> Writer<'_, '_, M> {
-    /// Writes a share's groups with `changes`. `records` is the range of their records in the new generation.
+    /// Writes a share's groups after applying `changes`. `records` is the range of the share's records in the new
+    /// generation.
     fn write(
         &mut self,
         groups: Range<u64>,
@@ -160,7 +162,7 @@ impl<M: Medium> Writer<'_, '_, M> {
     fn put(&self, at: u64, bytes: &[u8]) -> Result<()> {
         let Target { site, region, known, .. } = self.target;
         known.note(site.sums, at, bytes);
-        // SAFETY: only this thread uses this range of a share, and nothing has read it, because the file is new.
+        // SAFETY: only this thread uses this range of the file, and nothing has read it, because the file is new.
         unsafe { site.storage.write_new_bytes(region, at, bytes) };
         site.flush(region, at, bytes.len() as u64);
         // P2: this part of the file is durable before the header is written.
@@ -265,7 +267,7 @@ mod tests {
     #[test]
     fn pairs_are_added_at_the_ends_of_their_buckets() {
         let old = [[1, 10], [2, 20], [3, 30]];
-        // Bucket 0 has one record, bucket 2 two.
+        // Bucket 0 has one record, and bucket 2 has two.
         let ends =
             u128::from_le_bytes(std::array::from_fn(|bucket| if bucket < 2 { 1 } else { 3 }));
         let change = |place, key, effect| Placed { place, hash: 0, key, payload: 0, effect };

@@ -18,7 +18,7 @@ const TOLD: usize = 20;
 
 impl<K: Word, M: Medium> JoinIndex<K, M> {
     /// Checks every block's checksum and every invariant, without changing anything. Finds every flipped bit in the
-    /// files of an index that is closed, or that this handle has opened for changes and whose delta store is empty.
+    /// files if the last session has closed the index, or if this handle is the writer and the delta store is empty.
     /// Takes the time of reading the index.
     ///
     /// ```
@@ -73,7 +73,7 @@ fn check_superblock<M: Medium>(
     Ok(())
 }
 
-/// I2: the file has the length in its header, and the content of every block has the checksum that the seal gave it.
+/// I2: the file is as long as its header says, and every block has the checksum with which it was sealed.
 fn check_files<M: Medium>(view: &View<M>, threads: usize, faults: &mut Vec<String>) {
     let Frame { storage, sums, .. } = &*view.frame;
     let (region, layout) = (&view.base.region, view.base.layout());

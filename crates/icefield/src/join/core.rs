@@ -70,7 +70,7 @@ struct Writer<M> {
     clearing: Clearing,
 }
 
-/// Minimum size of an old generation's file for which a separate thread frees it, in bytes.
+/// Files of old generations with at least this number of bytes are freed by a separate thread.
 const CLEARED_BYTES: u64 = 16 << 20;
 
 /// A thread that frees the previous generation, and the id of the process that started the thread. The names of the
@@ -125,7 +125,7 @@ impl<M: Medium> Core<M> {
         }
     }
 
-    /// Returns the present generation, which stays unchanged while it is held.
+    /// Returns the present generation. Its base stays mapped, even after a merge, while the caller holds it.
     pub(super) fn view(&self) -> Arc<View<M>> {
         Arc::clone(&self.present.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -182,7 +182,8 @@ impl<M: Medium> Core<M> {
         let mut writer = self.writer();
         if writer.is_none() {
             let view = self.view();
-            // A forked child must not become a writer through the parent's handle, even though its pages are private.
+            // A forked child must not become a writer through the parent's handle, even though the child's pages are
+            // private.
             if let Err(error @ Error::Forked) = view.frame.storage.check_writable() {
                 return Err(error);
             }
@@ -287,7 +288,7 @@ impl<M: Medium> Core<M> {
         })
     }
 
-    /// Makes the generation that the root words now name visible to probes, and removes the old one.
+    /// Makes the next generation, which the root words already name, visible to probes, and removes the old one.
     fn go_on(&self, writer: &mut Writer<M>, next: Next<M>) {
         let Next { view, log } = next;
         self.show(&view);
@@ -323,8 +324,8 @@ impl<M: Medium> Core<M> {
         }
     }
 
-    /// Runs `look` while no change is made through this handle. Its second argument is `true` if this handle is the
-    /// writer.
+    /// Runs `look` while no change is made through this handle. The second argument of `look` is `true` if this handle
+    /// is the writer.
     pub(super) fn while_still<T>(
         &self,
         look: impl FnOnce(&View<M>, bool) -> Result<T>,

@@ -61,7 +61,7 @@ pub(super) enum Effect {
     Hide,
     /// Hides all pairs of the key in the base; the payload is their number.
     HideAll,
-    /// None: the entry is dead.
+    /// No effect: the entry is dead.
     Dead,
 }
 

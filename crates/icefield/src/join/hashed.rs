@@ -219,7 +219,7 @@ where
     /// As [`JoinIndex::probe`].
     pub fn probe_count<B: AsRef<[u8]> + Sync>(&self, keys: &[B]) -> Result<u64> {
         let count = AtomicU64::new(0);
-        // Relaxed: read after all threads have ended.
+        // Relaxed: the count is read after all threads have ended.
         self.probe(keys, |_, _| {
             count.fetch_add(1, Relaxed);
         })?;
@@ -247,7 +247,7 @@ where
     /// As [`JoinIndex::probe`].
     pub fn semi_count<B: AsRef<[u8]> + Sync>(&self, keys: &[B]) -> Result<(Bitmap, u64)> {
         let (words, pairs) = (no_marks(keys.len()), AtomicU64::new(0));
-        // Relaxed: read after all threads have ended.
+        // Relaxed: the results are read after all threads have ended.
         self.probe(keys, |at, _| {
             words[at / 64].fetch_or(1 << (at % 64), Relaxed);
             pairs.fetch_add(1, Relaxed);

@@ -63,8 +63,8 @@ unsafe impl Overlay for Record {}
 
 impl Record {
     pub(super) fn load(&self, storage: &impl Medium) -> [u64; 2] {
-        // Relaxed: the record was complete before this thread could learn of it: by E1, by the end of the build's
-        // threads, or because the root words that this thread has read name only complete generations.
+        // Relaxed: the record is complete. E1 ensures this, or the end of the build's threads, or the root words that
+        // this thread has read, which name only complete generations.
         [self.0[0].load(storage, Relaxed), self.0[1].load(storage, Relaxed)]
     }
 
@@ -281,7 +281,7 @@ impl Root {
         [self.generation, self.header_sum, self.filter_bits, 0, 0, 0, 0]
     }
 
-    /// Returns which of the two regions of a kind belongs to the generation.
+    /// Returns the index in [`BASES`] and in [`DELTAS`] of the generation's regions.
     pub(super) fn slot(&self) -> usize {
         (self.generation & 1) as usize
     }
@@ -439,7 +439,7 @@ mod tests {
         }
     }
 
-    /// `Isa::has_bits` hard-codes this layout.
+    /// `Isa::has_bits` hard-codes the layout of the filter.
     #[test]
     fn the_bits_that_probes_ask_for_are_those_of_the_filter() {
         use crate::base::group::{Generic, Isa};

@@ -25,7 +25,7 @@ const GROWTH: (u64, u64) = (4096, 16 << 20);
 const INSERT: u64 = 1;
 const REMOVE: u64 = 2;
 const REMOVE_PAIR: u64 = 3;
-/// Position in the kind's word of the number of earlier records that the same fence persists.
+/// The first bit, in the kind's word, of the number of earlier records that the same fence persists.
 const BACK_SHIFT: u32 = 8;
 
 /// A record on the medium.

@@ -247,7 +247,7 @@ impl<M: Medium> View<M> {
         Ok(())
     }
 
-    /// Verifies the checksums themselves; returns the tasks for [`View::verify_some`].
+    /// Verifies the area of checksums; returns the tasks for [`View::verify_some`].
     pub(super) fn verification(&self) -> Result<Tasks> {
         let Frame { storage, sums, .. } = &*self.frame;
         self.base.verify_sums(storage, sums)?;
@@ -326,7 +326,7 @@ impl<M: Medium> View<M> {
     }
 }
 
-/// The generation that the root words have just been set to, with its new log.
+/// The new generation of a merge or rebuild, which the root words name already, with its empty log.
 pub(super) struct Next<M> {
     pub(super) view: Arc<View<M>>,
     pub(super) log: Log,

@@ -17,11 +17,11 @@
 //!   contains the bounds of the buckets, so that a probe for a key that passes reads no other line for the bounds. It
 //!   is a blocked Bloom filter: each key sets five of 320 bits. (The paper sets one of a bucket's 64 bits, which lets
 //!   12 % of absent keys pass at 8 bits a key; here 0.6 % pass at 11 bits a key.)
-//! - §4.1 build, Algorithm 1 (`build`): the first pass counts shares of the hash range, not buckets, so that no thread
-//!   needs its own counters for all buckets, and no counter is atomic. The second pass scatters pairs to shares, which
-//!   are then sorted into buckets one by one in a cache. Each thread persists the records of a share when it has
-//!   completed the share. The area of records begins at a block; buckets are packed back to back. Records have no
-//!   validity bits: a generation is either sealed or not.
+//! - §4.1 build, Algorithm 1 (`build`): the first pass counts records by share of the hash range, not by bucket, so
+//!   that no thread needs its own counters for all buckets, and no counter is atomic. The second pass scatters pairs to
+//!   shares, which are then sorted into buckets one by one in a cache. Each thread persists the records of a share when
+//!   it has completed the share. The area of records begins at a block; buckets are packed back to back. Records have
+//!   no validity bits: a generation is either sealed or not.
 //! - §4.2 probe, Algorithms 2 and 3 (`probe`): a probe reads the base *and* the delta store, because both may contain
 //!   pairs of a key. It finds all pairs (M:N), with payloads. SIMD compares two lines at a time, in which keys
 //!   alternate with payloads. Keys that pass the filter are queued without a branch. The filter is bypassed while most
@@ -40,9 +40,9 @@
 //!
 //! ```text
 //! hash     group: its share of all hashes | ... | filter bits (5 x 6) | bucket (4)
-//! base     header block | groups | records | wide groups | checksums      each area from a 4 KiB block's beginning
+//! base     header block | groups | records | wide groups | checksums      each area begins at a 4 KiB block
 //! group    first record (48 bits), wide (1), 0 | ends of 16 buckets (8 bits each) | 5 words of filter       one line
-//! record   key | payload                                               sorted by group and bucket, not within
+//! record   key | payload                                               sorted by group, then by bucket
 //! wide     bounds of 16 buckets (17 words)                             of groups with more than 255 records
 //! delta    key | payload | kind, records before it in its window | checksum
 //! root     generation | checksum of its header | filter bits | 0 0 0 0 | checksum         twice; then the watermark:
@@ -66,9 +66,9 @@
 //! The linearization points are these. *probe* of a key: if the delta store's filter contains the key, the lookup in
 //! the delta store, under its lock; otherwise the load of the generation, or of the delta store's filter. *insert*,
 //! *remove*: the change of the delta store, under its lock, after the log record is durable; a batch changes it window
-//! by window. *merge*: none, as a merge does not change the visible pairs. A probe uses one generation from its
-//! beginning to its end: it sees every change whose call returned before the probe began, and may see a concurrent
-//! change.
+//! by window (up to 1024 changes that one fence persists). *merge*: none, as a merge does not change the visible pairs.
+//! A probe uses one generation from its beginning to its end: it sees every change whose call returned before the probe
+//! began, and may see a concurrent change.
 //!
 //! # 6. Ordering
 //!
@@ -76,7 +76,7 @@
 //! |---|---|---|---|
 //! | E1 | the present generation, under its lock | the same | the content of its files, durable |
 //! | E2 | delta store, under its lock | the same | its entries, durable |
-//! | E3 | number of `changes`, and of pairs, `len` (Release) | the same (Acquire) | the delta filter's bits |
+//! | E3 | `changes` and `len`: numbers of changes and pairs (Release) | the same (Acquire) | the delta filter's bits |
 //!
 //! # 7. Crash
 //!
@@ -112,7 +112,7 @@
 //!
 //! # 9. Costs
 //!
-//! Lines of the medium; `tests/join.rs` asserts them from the simulator's counters.
+//! Lines are those of the medium. `tests/join.rs` checks the table against the simulator's counters.
 //!
 //! | operation | lines read | lines written | flushes | fences |
 //! |---|---|---|---|---|
@@ -121,7 +121,7 @@
 //! | insert, remove of a pair | 0 (a removal: the key's lines up to the pair) | 0.5 | 1 | 1 |
 //! | `semi`, `anti` of a key | as a probe, up to its first pair | 0 | 0 | 0 |
 //! | 1024 inserts in a batch | 0 | 0.5 each | 0.5 each | 1 in all |
-//! | build, a pair | 0.3 of scattering and settling each | 0.29, twice | 0.29 | 1 in 16384, on disks 2 |
+//! | build, a pair | 0.3 each for scattering and settling | 0.29, twice | 0.29 | 1 in 16384, on disks 2 |
 //! | merge, a pair | 0.29 | 0.29 | 0.29 | 2 in 8192 |
 
 mod api;
@@ -231,7 +231,7 @@ pub struct JoinStats {
     pub file_bytes: u64,
     /// DRAM used by the delta store, in bytes. The mapping of the base is not included.
     pub dram_bytes: u64,
-    /// The medium.
+    /// The events that the files survive.
     pub durability: Option<Durability>,
 }
 

@@ -73,7 +73,7 @@ impl Word for KeyHash {
 /// let path = directory.path().join("orders.ice");
 /// let options = JoinIndex::<u64>::options().durability(Durability::Process).max_bytes(1 << 30).huge_pages(true);
 /// drop(options.clone().hash_seed([1, 2]).build(&path, &[7, 8], &[0, 1])?);
-/// let reader = options.verify(true).open_read_only(&path)?; // Answers right or not at all.
+/// let reader = options.verify(true).open_read_only(&path)?; // Probes report damaged data.
 /// assert_eq!(reader.probe_count(&[7])?, 1);
 /// assert!(matches!(reader.merge(), Err(Error::ReadOnly)));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -162,7 +162,7 @@ impl<K: Word> JoinOptions<K> {
 
     /// Sets the filter bits for each key of an index that is built: from 2 to 64, or 0 for no filter. The default,
     /// chosen by the cost model, is 11. With more bits, fewer absent keys pass and buckets are shorter, but the file is
-    /// longer: a group has 320 / bits records, which share a line of 64 bytes.
+    /// longer: each group of 320 / bits records adds a line of 64 bytes.
     #[must_use]
     pub fn filter_bits_per_key(mut self, bits: u32) -> Self {
         self.filter_bits = Some(bits);
@@ -307,7 +307,7 @@ impl<K: Word> JoinOptions<K> {
     /// Builds an index in anonymous memory, which is freed when the index is dropped.
     ///
     /// # Errors
-    /// The system has no memory, or [`Error::InvalidOption`].
+    /// An error if the system has no memory; [`Error::InvalidOption`].
     pub fn build_in_memory(&self, keys: &[K], payloads: &[u64]) -> Result<JoinIndex<K>> {
         let slices = Slices { keys, payloads };
         slices.matched()?;

@@ -15,7 +15,7 @@ const SPARSE: usize = 16;
 /// An entry of the delta store that is not dead, with its bucket.
 #[derive(Clone, Copy)]
 pub(super) struct Placed {
-    /// The group's number times the buckets of a group, plus the bucket.
+    /// The group's number times the number of buckets of a group, plus the bucket.
     pub(super) place: u64,
     pub(super) hash: u64,
     pub(super) key: u64,

@@ -2,10 +2,11 @@
 //! buckets, because the line of a group has room for 320 filter bits and the ends of 16 buckets.
 //!
 //! A probe reads the group's line and, if the key passes the filter, the lines of its bucket. With `m` records in a
-//! group:
+//! group, and with a share `hit` of probe keys that are present:
 //!
-//! - lines of a probe: `1 + pass(m) * (0.75 + (m / 16 + hit) / 4)`, where `pass = hit + (1 - hit) * (1 - e^(-m/64))^5`,
-//!   because a bucket can begin at any of the four records of a line, and a bucket with a hit has one record more;
+//! - lines of a probe: `1 + pass(m) * (0.75 + (m / 16 + hit) / 4)`, where `pass = hit + (1 - hit) * (1 - e^(-m/64))^5`.
+//!   The 0.75 is due to buckets that begin at any of the four records of a line; a bucket with a hit has one record
+//!   more;
 //! - bytes of a key: `16 + 64 / m`, and its share of a block's checksum.
 //!
 //! A larger `m` adds few lines and saves bytes, until the filter is nearly full. The default is the largest whole

@@ -275,7 +275,7 @@ impl<'a, M: Medium, K: Word, S: Sink> Prober<'a, M, K, S> {
     fn new(view: &'a View<M>, keys: &'a [K], sink: S) -> Result<Self> {
         let areas = view.base.areas(&view.frame.storage)?;
         let flagged = Vec::new();
-        // Without a filter, every segment bypasses it.
+        // If the index has no filter, no segment tests one.
         let bypass = if view.bits.is_filter() { 0 } else { usize::MAX };
         Ok(Self { view, areas, keys, sink, bypass, flagged })
     }
@@ -330,7 +330,7 @@ impl<'a, M: Medium, K: Word, S: Sink> Prober<'a, M, K, S> {
         Ok(())
     }
 
-    /// Looks up the keys that may be in the delta store, both there and in the base.
+    /// Looks up, in the delta store and in the base, the keys that may be in the delta store.
     #[cold]
     fn gather(&mut self, flagged: usize) -> Result<()> {
         for at in 0..flagged {

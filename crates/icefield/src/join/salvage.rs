@@ -1,4 +1,4 @@
-//! `salvage` copies the pairs of a damaged index that can be verified to a new one, and lists the losses.
+//! `salvage` copies to a new index those pairs of a damaged index that can be verified, and lists the losses.
 //!
 //! A pair of the base is verified by its block's checksum alone; groups, filters and other blocks are not needed. A
 //! record of the delta log has its own checksum, so records behind a damaged one count as well.
@@ -25,10 +25,10 @@ type Pairs = Vec<[u64; 2]>;
 type Payloads = HashMap<u64, u64>;
 
 impl<K: Word> JoinOptions<K> {
-    /// Copies the pairs of the index at `path` that can still be verified to a new index at `new`, where nothing may
-    /// exist yet. The index may be too damaged to open. Nothing at `path` changes. [`SalvageReport`] lists what was
-    /// lost: a damaged block of the base loses all its pairs, up to 256; a damaged record of the delta log loses the
-    /// pair that it added, or restores the pairs that it removed. Takes 16 bytes of memory for each pair.
+    /// Copies to a new index at `new`, where nothing may exist yet, those pairs of the index at `path` that can still
+    /// be verified. The index at `path` may be too damaged to open. Nothing at `path` changes. [`SalvageReport`] lists
+    /// what was lost: a damaged block of the base loses all its pairs, up to 256; a damaged record of the delta log
+    /// loses the pair that it added, or restores the pairs that it removed. Takes 16 bytes of memory for each pair.
     ///
     /// ```
     /// use icefield::JoinIndex;

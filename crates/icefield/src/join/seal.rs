@@ -24,7 +24,7 @@ pub(super) struct WideGroup {
     pub(super) bounds: [u64; WIDE_WORDS],
 }
 
-/// Checksums of blocks that were computed when the blocks were written, so that they need not be read again.
+/// Block checksums that were computed when the blocks were written, so that the blocks need not be read again.
 pub(super) struct Sums(Box<[AtomicU64]>);
 
 impl Sums {

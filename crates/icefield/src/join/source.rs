@@ -15,7 +15,7 @@ const BATCH: usize = 4096;
 /// ```
 /// use icefield::{JoinIndex, JoinSource, Result};
 ///
-/// /// The numbers below `self.0`, each the row of its own half.
+/// /// The rows below `self.0`. The key of a row is half its number.
 /// struct Halves(u64);
 ///
 /// impl JoinSource for Halves {

@@ -38,7 +38,7 @@ fn skewed_keys_make_wide_groups() {
     }
 }
 
-/// The share has too many records to be settled by copying.
+/// Most keys are equal, so that their share has too many records to be settled by copying.
 #[test]
 fn a_share_that_keys_crowd_into_is_settled_in_its_place() {
     const HOT: u64 = 1_100_000;
@@ -95,7 +95,7 @@ fn merges_of_both_kinds_keep_every_pair() {
     }
 }
 
-/// A source whose second reading differs.
+/// A source whose second reading differs from the first.
 struct Fickle(std::sync::atomic::AtomicU64);
 
 impl JoinSource for Fickle {

@@ -239,7 +239,7 @@ impl<M: Medium> View<M> {
         delta.reserve(&self.frame.hash, changes)
     }
 
-    /// Makes durable changes visible, all at once. Only one thread may do so at a time.
+    /// Makes changes visible, all at once; they must be durable already. Only one thread may do so at a time.
     pub(super) fn apply(&self, changes: &[(Change, ChangeEffect)]) -> Result<()> {
         if changes.is_empty() {
             return Ok(());

@@ -2,8 +2,8 @@
 //! slice.
 //!
 //! In a damaged file a reference may lead to any bytes. A `&[u8]` to them would assert that no thread stores there
-//! while it lives, and no check of a file can guarantee that. So such bytes are accessed as atomic words only: a
-//! concurrent store makes the copy a mixture, but causes no undefined behaviour.
+//! during the slice's lifetime, and no check of a file can guarantee that. So such bytes are accessed as atomic words
+//! only: a concurrent store makes the copy a mixture, but causes no undefined behaviour.
 
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,8 +19,8 @@ pub(crate) struct ByteWord(AtomicU64);
 unsafe impl Overlay for ByteWord {}
 
 impl ByteWord {
-    // Relaxed, here and in `set`: in a sound file, all of the bytes are visible here, because the reference that led
-    // here was stored with Release and loaded with Acquire.
+    // Relaxed, also in `set`: in a sound file, the reference to these bytes was stored with Release and loaded with
+    // Acquire, so all of the bytes are visible.
     #[inline(always)]
     fn get(&self) -> [u8; WORD] {
         self.0.load(Ordering::Relaxed).to_ne_bytes()

@@ -1,7 +1,7 @@
 //! Typed cells, the only way in which tables access words on a medium.
 //!
-//! On real media each method is the plain atomic instruction; on the simulated one the access is recorded. A cell is
-//! `repr(transparent)` over an atomic, so a `&Cell64` into a mapping stays valid even when other threads or the file
+//! On real media, each method is the plain atomic instruction; on the simulated medium, the access is recorded. A cell
+//! is `repr(transparent)` over an atomic, so a `&Cell64` into a mapping stays valid even when other threads or the file
 //! system change the bytes beneath it. All other data in a mapping is bulk bytes ([`super::Bytes::write_bytes`]).
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

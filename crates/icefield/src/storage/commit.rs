@@ -130,8 +130,9 @@ impl Future for Committed {
     }
 }
 
-/// The state of completed syncs, and the wakers of futures that wait for one. The thread that made a sync may hold
-/// locks of a table. Wakers run user code, so only a thread that holds no lock calls them.
+/// The state of completed syncs, and the wakers of futures that wait for one. A ticket is the number of a sync. The
+/// thread that made a sync may hold locks of a table. Wakers run user code, so only a thread that holds no lock calls
+/// them.
 #[derive(Debug, Default)]
 pub(super) struct Group {
     /// All tickets below this one are served.
@@ -142,7 +143,8 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Returns whether the outcome of a ticket is known; if not, registers `waker` to be woken when it is.
+    /// Returns whether the outcome of a ticket is known; if it is not, registers `waker`, which is called once the
+    /// outcome is known.
     fn awaits(&self, ticket: u64, waker: &Waker) -> bool {
         if self.is_settled(ticket) {
             return true;

@@ -211,10 +211,10 @@ impl Io {
         let _ = retry_on_intr(|| rustix::fs::ftruncate(file, bytes));
     }
 
-    /// Restores a file's content.
+    /// Restores the content of a lock file.
     pub(crate) fn restore_content(&self, file: BorrowedFd<'_>, bytes: &[u8]) {
         self.enter_undo("restore_content");
-        // If this fails, the file names a process that has ended, which readers detect.
+        // If this fails, the file still contains the id of this process, which only error messages use.
         if within_size_limit(0, bytes.len() as u64).is_ok() {
             let _ = retry_on_intr(|| rustix::io::pwrite(file, bytes, 0));
         }
@@ -411,7 +411,8 @@ impl Io {
     /// The range is page-aligned, belongs to the caller, and nothing in it is in use.
     pub(crate) unsafe fn unmap(&self, base: NonNull<u8>, bytes: usize) {
         self.enter_undo("unmap");
-        // SAFETY: the caller's contract. An error is ignored: the range then stays mapped, and its addresses taken.
+        // SAFETY: the caller's contract. An error is ignored: the range then stays mapped, and its addresses stay in
+        // use.
         let _ = unsafe { rustix::mm::munmap(base.as_ptr().cast(), bytes) };
     }
 
@@ -487,7 +488,7 @@ impl Io {
         }
     }
 
-    /// Makes a page of anonymous memory read as zeros in children of this process.
+    /// Makes a range of anonymous memory read as zeros in children of this process.
     ///
     /// # Safety
     /// The range is page-aligned, anonymous, private and belongs to the caller.
@@ -537,7 +538,7 @@ unsafe fn is_at(base: NonNull<u8>, mapped: *mut std::ffi::c_void, bytes: usize) 
 fn rename_to_free_name(at: BorrowedFd<'_>, from: &OsStr, to: &OsStr) -> Answer<()> {
     match rustix::fs::renameat_with(at, from, at, to, RenameFlags::NOREPLACE) {
         // On file systems without the flag, a check and a plain rename replace the call. If `to` appears in between,
-        // the rename replaces it only if it is an empty directory.
+        // the rename replaces it only if it is an empty directory, because `from` is a directory.
         Err(Errno::INVAL | Errno::NOSYS) => {
             match rustix::fs::statat(at, to, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(_) => Err(Errno::EXIST),

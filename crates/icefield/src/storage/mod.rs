@@ -1,17 +1,17 @@
 //! The persistent layer: lines, offsets, stores, flushes, fences and files. It does not depend on tables or
 //! hashing.
 //!
-//! A table is written once, against [`Medium`], and runs both on real files ([`Mapped`]) and on the simulated
-//! medium ([`sim::Sim`]). The rules are those of `docs/crash-model.md`:
+//! The code of a table is written once, against [`Medium`], and runs both on real files ([`Mapped`]) and on the
+//! simulated medium ([`sim::Sim`]). The rules are those of `docs/crash-model.md`:
 //!
 //! - Every word that threads share lives in a typed cell ([`cell`]). Every store to a cell names its medium, so
-//!   that the simulator records it. The simulator finds a store that bypasses the cells by comparing the mapping
-//!   with its shadow.
-//! - [`Cell32`] and [`Cell64`] are durable: after a crash they hold some value stored since they were last
-//!   persisted. A [`Cell128`] is two `Cell64`s that readers load as one. [`Volatile32`] and [`Volatile64`] live on
-//!   the medium for locality only: after a crash, *and after every reopening*, they may hold any value, and the
-//!   simulator fills them with garbage.
-//! - `flush` names lines. `fence` makes durable the lines that this thread flushed before it.
+//!   that the simulator records it. The simulator also finds stores that bypass the cells, because it compares the
+//!   mapping with the recorded stores.
+//! - [`Cell32`] and [`Cell64`] are durable: after a crash, each holds the value that was last persisted, or a later
+//!   one. A [`Cell128`] is two `Cell64`s that readers load as one. [`Volatile32`] and [`Volatile64`] live on the medium
+//!   for locality only: after a crash, *and after every reopening*, they may hold any value, and the simulator fills
+//!   them with garbage.
+//! - `flush` starts the write-back of lines. `fence` returns when all lines that this thread has flushed are durable.
 //! - References on the medium are offsets or indices, checked against the region's length before use.
 
 pub mod alloc;

@@ -3,8 +3,8 @@
 //! A region has one mapping while it can grow into the addresses behind it. When these are taken, the medium maps the
 //! whole file a second time, at a larger free range (`Region::add_mapping`). Let `from` be the length of the region at
 //! that moment: ranges that end at or before `from` stay in the older mapping, and ranges that end beyond it lie in the
-//! newer one. Both mappings show the same pages. [`Region::at`] compares with `head_len` only, so that the usual case
-//! costs as much as a fixed mapping.
+//! newer one. Both mappings show the same pages. In the usual case, [`Region::at`] only compares the range's end with
+//! the length of the first mapping, so it costs as much as with a fixed mapping.
 
 use std::any::Any;
 use std::path::PathBuf;
@@ -30,8 +30,8 @@ pub struct Region {
     _owner: Option<Arc<dyn Any + Send + Sync>>,
 }
 
-/// The largest number of further mappings. It suffices, because each mapping is planned for at least twice the length
-/// that the region then has.
+/// The largest number of further mappings. It suffices, because each mapping is made for at least twice the region's
+/// length at that moment.
 const MOST_MAPPINGS: usize = 24;
 
 /// The state that the handles of a region share.

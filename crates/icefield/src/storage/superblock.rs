@@ -21,9 +21,9 @@
 //! - P1: both copies except their magics are durable. A crash before P1 leaves neither a magic nor a table.
 //! - P2, commit point of creation: the magics are durable. A crash between P1 and P2 leaves none, one or both; each
 //!   copy is valid on its own.
-//! - P3: a session's first persist stores `clean = 0` and the next generation. The two words may become durable in
-//!   either order, because nothing else has been changed yet except a damaged copy of the identity, which is
-//!   rewritten.
+//! - P3: a session's first persist stores the next generation (the session's number) in the first session word and 0 in
+//!   the second. The two words may become durable in either order, because the session has changed nothing else yet,
+//!   except that it has rewritten a damaged copy of the identity.
 //! - P4: closing stores one word: the record count, and a seal over count and generation. A crash during P3 on a disk
 //!   can leave the seal of the previous generation. A seal that fits neither generation is damage, on any medium.
 
@@ -132,11 +132,11 @@ unsafe impl Overlay for Session {}
 pub struct SessionStart {
     /// This session's number, which no earlier session of the table had.
     pub generation: u64,
-    /// The last session ended by [`end_session`].
+    /// True if the last session ended by [`end_session`].
     pub was_clean: bool,
     /// The number of records at the last clean close. 0 if `was_clean` is false.
     pub records: u64,
-    /// A copy of the identity was damaged and has been rewritten.
+    /// True if a copy of the identity was damaged and has been rewritten.
     pub mended: bool,
 }
 
@@ -150,7 +150,7 @@ pub fn create(storage: &impl Medium) -> Result<Region> {
     Ok(region)
 }
 
-/// Writes the superblock: the commit point of creation. All other data of the new table must be durable before.
+/// Writes the superblock: the commit point of creation. All other data of the new table must already be durable.
 ///
 /// # Errors
 /// [`Error::InvalidOption`] when a name is too long, [`Error::Poisoned`] when the medium could not be synced.
@@ -192,7 +192,7 @@ fn identity(storage: &impl Medium, region: &Region) -> Result<Identity> {
 }
 
 /// Reads the identity from the first bytes of [`TABLE_REGION`], as [`read`] does in the mapped region. `path` is the
-/// table's directory. Decides whether a directory is a table before anything in it is changed.
+/// table's directory. Used to decide whether a directory is a table before anything in it is changed.
 ///
 /// # Errors
 /// As for [`read`].
@@ -319,8 +319,8 @@ pub fn begin_session(storage: &impl Medium, region: &Region) -> Result<SessionSt
     // Zero is the content of a fresh file: no session has that number, even after an overflow.
     let generation = last.wrapping_add(1).max(1);
     session.clean.store(storage, 0, Ordering::Relaxed);
-    // Release: on persistent memory the new generation survives only with the removal of the seal, which is in the same
-    // line.
+    // Release: on persistent memory, the new generation survives only together with the 0 in `clean`, because both
+    // words are in one line.
     session.generation.store(storage, generation, Ordering::Release);
     // P3: both words are durable before the session changes anything except damaged copies of the identity.
     storage.try_persist(session)?;
@@ -360,7 +360,7 @@ fn mend(storage: &impl Medium, region: &Region, identity: &Identity) -> Result<b
     Ok(mended)
 }
 
-/// Ends a session cleanly, with `records` records (at most [`MOST_RECORDS`]). All other data must be durable before.
+/// Ends a session cleanly, with `records` records (at most [`MOST_RECORDS`]). All other data must already be durable.
 ///
 /// # Errors
 /// As for [`begin_session`].
@@ -375,7 +375,8 @@ pub fn end_session(storage: &impl Medium, region: &Region, records: u64) -> Resu
     sound(storage)
 }
 
-/// Returns the word `clean` of a clean close: never 0, and different for other sessions and counts.
+/// Returns the word `clean` of a clean close. It is never 0. Two sessions have equal seals with a probability of about
+/// 2^-24.
 fn clean_word(generation: u64, records: u64) -> u64 {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&generation.to_le_bytes());
@@ -414,7 +415,7 @@ fn load(storage: &impl Medium, copy: &Copy) -> [u8; COPY_BYTES] {
     bytes
 }
 
-/// The flaw of a copy.
+/// The flaw of a copy of the identity.
 enum Flaw {
     Unsealed,
     Version(u32),

@@ -30,7 +30,7 @@ pub type Dash<K, V, P, M = Mapped> = DurableTable<K, V, P, M>;
 /// Its methods are those of [`DurableTable`], its options [`DashOptions`].
 pub type DashEh<K, V, M = Mapped> = Dash<K, V, Eh, M>;
 
-/// Dash with linear hashing: a durable, concurrent hash table that opens instantly and grows by a segment at a time.
+/// Dash with linear hashing: a durable, concurrent hash table that opens instantly and grows by one segment at a time.
 /// Operations cost as much as those of [`DashEh`].
 ///
 /// ```
@@ -99,8 +99,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized> TableOptions<K, V, Lh> {
     }
 
     /// Sets the number of segment arrays of each size in a new table (§5.2): a power of two up to 64; 8 by default.
-    /// After this number of arrays, the next ones are twice as large. A longer stride wastes less space and needs a
-    /// longer directory.
+    /// After this number of arrays of one size, the next arrays are twice as large. A longer stride wastes less space
+    /// and needs a longer directory.
     #[must_use]
     pub fn stride(mut self, arrays: u32) -> Self {
         self.settings.policy.stride = arrays;

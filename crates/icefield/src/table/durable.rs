@@ -17,7 +17,7 @@ use crate::types::{
 };
 use crate::{Error, Result};
 
-/// The form of the records of `K -> V` in the design `D`.
+/// The stored form of records with keys `K` and values `V` in the design `D`.
 pub(super) type FormOf<K, V, D> = <D as Design>::Form<<K as Data>::Stored, <V as Data>::Stored>;
 type EngineOf<K, V, D, M> = <D as Design>::Engine<FormOf<K, V, D>, M>;
 
@@ -66,8 +66,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
 
     /// Calls `f` with the value of `key` and returns the result, or `None` if the key is absent. No lock is held while
     /// `f` runs, so `f` may call the table. If the value is stored by reference, Dash and IcebergHT pass a copy of it
-    /// (on the stack if it is short), so a slow `f` delays no reclamation. Plush passes the stored bytes in place.
-    /// While `f` runs, it reuses neither their chunk nor any chunk that is freed meanwhile.
+    /// (on the stack if it is short), so a slow `f` delays no reclamation. Plush passes the stored bytes in place,
+    /// and while `f` runs, it reuses neither the chunk of these bytes nor any chunk that is freed meanwhile.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -397,10 +397,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
     }
 
     /// Returns unused space to the file system, including capacity that was requested or reserved. Dash merges segments
-    /// while the records of two fit into one (§4.7), IcebergHT halves the table while each bucket has room for the
-    /// records of two (§4), Plush drops stale records and removes levels. Then the storage of keys and values by
-    /// reference is compacted. Other threads can use the table meanwhile; writers of IcebergHT and Plush wait for parts
-    /// of the work.
+    /// while the records of two segments fit into one (§4.7). IcebergHT halves the table while each bucket has room for
+    /// the records of two buckets (§4). Plush drops stale records and removes levels. Then the space of keys and values
+    /// that are stored by reference is compacted. Other threads can use the table meanwhile; writers of IcebergHT and
+    /// Plush wait for parts of the work.
     ///
     /// Dash tables that hold few records also shrink automatically, but not below their requested capacity.
     ///
@@ -460,8 +460,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
     }
 
     /// Runs [`insert`](Self::insert) for each record in order. The operations share fences, and all of them are durable
-    /// when the call returns. After a crash during the call, any subset of the keys may have been inserted; the
-    /// operations on one key survive as a prefix.
+    /// when the call returns. After a crash during the call, any subset of the keys may have been inserted; of the
+    /// operations on one key, a prefix survives.
     ///
     /// # Errors
     /// As [`try_insert`](Self::try_insert); the operations before the failing one are durable, and their
@@ -482,7 +482,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
         self.write_batch(WriteKind::Insert, records, previous)
     }
 
-    /// Runs [`put`](Self::put) for each record, as [`insert_batch`](Self::insert_batch) does.
+    /// Runs [`put`](Self::put) for each record, with the guarantees of [`insert_batch`](Self::insert_batch).
     ///
     /// # Errors
     /// As [`insert_batch`](Self::insert_batch).
@@ -498,7 +498,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
         self.engine.write_batch(WriteKind::Put, records.len(), key, value, Ignore, |_, _| {})
     }
 
-    /// Runs [`update`](Self::update) for each record, as [`insert_batch`](Self::insert_batch) does.
+    /// Runs [`update`](Self::update) for each record, with the guarantees of [`insert_batch`](Self::insert_batch).
     ///
     /// # Errors
     /// As [`insert_batch`](Self::insert_batch).
@@ -519,7 +519,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
         self.write_batch(WriteKind::Update, records, previous)
     }
 
-    /// Runs [`try_insert`](Self::try_insert) for each record, as [`insert_batch`](Self::insert_batch) does.
+    /// Runs [`try_insert`](Self::try_insert) for each record, with the guarantees of
+    /// [`insert_batch`](Self::insert_batch).
     ///
     /// # Errors
     /// As [`insert_batch`](Self::insert_batch).
@@ -544,7 +545,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
         self.engine.write_batch(kind, records.len(), key, value, Own::<V>::NEW, answer)
     }
 
-    /// Runs [`remove`](Self::remove) for each key, as [`insert_batch`](Self::insert_batch) does.
+    /// Runs [`remove`](Self::remove) for each key, with the guarantees of [`insert_batch`](Self::insert_batch).
     ///
     /// # Errors
     /// As [`insert_batch`](Self::insert_batch).
@@ -643,7 +644,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
     /// Checks every invariant and checksum, changing no record. Call it on a quiescent table.
     ///
     /// # Errors
-    /// Fails if the words that lead to the rest of the table cannot be read.
+    /// Fails if the root words, which lead to all parts of the table, cannot be read.
     ///
     /// ```
     /// assert!(icefield::DashEh::<u64, u64>::in_memory()?.check()?.is_clean());
@@ -744,14 +745,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
     }
 }
 
-/// Returns the keys and the values of a batch by their indices.
+/// Returns two functions: the first returns the key of a record by its index in the batch, the second its value.
 fn arguments<'a, K: Key + ?Sized, V: Value + ?Sized>(
     records: &[RecordArg<'a, K, V>],
 ) -> (impl Fn(usize) -> Raw<'a>, impl Fn(usize) -> Raw<'a>) {
     (|index: usize| K::raw(records[index].0), |index: usize| V::raw(records[index].1))
 }
 
-/// Returns the outcome of a `try_insert` that found this value, or no value.
+/// Returns the outcome of a `try_insert`, given the value that it found, if any.
 fn occupied<V: Value + ?Sized>(present: Option<Owned<V>>) -> TryInsert<V> {
     present.map_or(Ok(()), |value| Err(Occupied(value)))
 }

@@ -34,13 +34,13 @@ impl<V> fmt::Display for NotShadowed<V> {
 
 impl<V: fmt::Debug> std::error::Error for NotShadowed<V> {}
 
-/// The keys that a [`Shadows`](crate::Shadows) holds. Each [`Op::shadow`](crate::Op::shadow) of a batch refers to the
-/// set that its key joins.
+/// The keys that a [`Shadows`](crate::Shadows) holds. Each [`Op::shadow`](crate::Op::shadow) of a batch names the set
+/// to which its key is added.
 ///
 /// ```
 /// use icefield::{Dlht, OnFailure, Op};
 /// let table = Dlht::<u64, u64>::new();
-/// let shadows = table.shadows(); // Goes for `&impl AsRef<HeldKeys>`.
+/// let shadows = table.shadows(); // Implements `AsRef<HeldKeys>`.
 /// table.execute(&mut [Op::shadow(1, 10, &shadows)], OnFailure::Stop);
 /// assert_eq!(table.get(1), None);
 /// shadows.commit();

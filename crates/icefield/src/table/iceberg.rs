@@ -67,8 +67,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized> TableOptions<K, V, IcebergHt> {
         self
     }
 
-    /// Sets how often the smallest table can double, and so the address space that each table reserves; for tests with
-    /// many tiny tables.
+    /// Sets how many times the smallest table can double. This determines the address space that each table reserves.
+    /// For tests with many tiny tables.
     #[doc(hidden)]
     #[must_use]
     pub fn max_depth(mut self, depth: u32) -> Self {

@@ -1,4 +1,4 @@
-//! The public interface of the tables of records: the traits that all tables implement, and the durable table.
+//! The public interface of the tables of records: their traits, and the durable table.
 //!
 //! `traits` contains [`Collection`], [`Table`] and [`Durable`]. `durable` contains [`DurableTable`], the one
 //! implementation for the persistent designs. `dash`, `iceberg` and `plush` contain its aliases, with the calls and

@@ -207,7 +207,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design> TableOptions<K, V, D> {
     /// Creates a table at `path`. It survives the end of any process; it survives a power cut only on
     /// persistent memory or with [`Durability::Disk`].
     ///
-    /// `path` must not exist, or be an empty directory. The table appears there atomically, when it is
+    /// Nothing but an empty directory may exist at `path`. The table appears there atomically, when it is
     /// complete. [`Stats::durability`](crate::Stats::durability) reports what the table survives. If
     /// [`Durability::Auto`] finds no persistent memory, a warning is written to the `log` crate.
     ///
@@ -284,8 +284,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design> TableOptions<K, V, D> {
     }
 
     /// Copies everything that can still be read of the table at `path` to a new table at `new`, where nothing
-    /// may exist yet. The files need not open as a table: missing parts are reconstructed in memory from the
-    /// other files. Nothing at `path` changes. [`SalvageReport`](SalvageReport) lists what was lost.
+    /// but an empty directory may exist. The files need not open as a table: missing parts are reconstructed in
+    /// memory from the other files. Nothing at `path` changes. The [`SalvageReport`] lists the lost parts.
     ///
     /// ```
     /// use icefield::DashEh;

@@ -25,7 +25,7 @@ use crate::types::{Arg, Key, Own, Owned, Value};
 /// # Ok::<(), icefield::Error>(())
 /// ```
 ///
-/// A `get` reads a filter line for each level, and a bucket where the filter contains the key (§5.2). `put` and
+/// A `get` reads a filter line for each level, and a bucket if the filter contains the key (§5.2). `put` and
 /// `delete` do not look up their key and cost one flush and one fence; the other writes look it up first (§5.3). In a
 /// batch, 32 operations share a fence; on [`Durability::Disk`](crate::Durability::Disk) up to 512 share a sync.
 ///
@@ -45,10 +45,10 @@ pub type PlushOptions<K, V> = TableOptions<K, V, PlushHt>;
 /// Operations of [`Plush`] only.
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> DurableTable<K, V, PlushHt, M> {
     /// Runs a [`put`](Self::put) without waiting for a sync; the returned future resolves when the record is durable.
-    /// The write itself happens in the call, before the future is polled, and reads see the record at once. After a
-    /// crash before the future resolves, the key has the value that it had before the call, or one that was written
-    /// since. A background thread of the table runs the syncs, each for many callers. Once in a few hundred calls, the
-    /// call itself waits for a sync, because the part of the table that takes its record is full.
+    /// The write itself happens in the call, before the future is polled, and reads see the record at once. If a crash
+    /// comes before the future resolves, the key then has the value from before the call, or one written since. A
+    /// background thread of the table runs the syncs, each for many callers. Once in a few hundred calls, the call
+    /// itself waits for a sync, because the part of the table that takes its record is full.
     ///
     /// On media other than disks, the future is ready at once.
     ///
@@ -67,9 +67,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> DurableTable<K, V, PlushHt, 
     /// let table = icefield::Plush::<u64, u64>::in_memory()?;
     /// block_on(async {
     ///     let (one, two) = (table.put_async(1, 10), table.put_async(2, 20));
-    ///     one.await?; // Durable, both by one sync.
+    ///     one.await?; // One sync makes both records durable.
     ///     two.await?;
-    ///     table.committed().await // Whatever else was put before.
+    ///     table.committed().await // Waits for all earlier writes.
     /// })?;
     /// assert_eq!(table.get(2)?, Some(20));
     /// # Ok::<(), icefield::Error>(())
@@ -179,9 +179,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized> TableOptions<K, V, PlushHt> {
     ///
     /// The root is sized for [`capacity`](Self::capacity) when the table is created, and keeps its size. It holds an
     /// eighth to a quarter of the capacity, or half of that if its recovery logs would otherwise take more than 64 MiB.
-    /// A record of words takes 17 bytes. Filters use the rest of the limit. On disks the root holds the whole capacity,
-    /// provided that its recovery logs, which are written at creation, take at most 64 MiB. Until such a root is full,
-    /// a `put` costs one sync, and so do up to 512 records of a batch.
+    /// A record of words takes 17 bytes. Filters use the rest of the limit. On disks, the root holds the whole
+    /// capacity, provided that its recovery logs, which are written at creation, take at most 64 MiB. Until such a root
+    /// is full, a `put` costs one sync, and so do up to 512 records of a batch.
     ///
     /// ```
     /// let table = icefield::Plush::<u64, u64>::options().dram_limit(1 << 20).in_memory()?;
@@ -224,9 +224,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized> TableOptions<K, V, PlushHt> {
     /// table created with a [`capacity`](Self::capacity) that its level 1 holds, and 2 for others.
     ///
     /// On these levels, a read accesses the medium only where a filter contains its key. The filters take one and a
-    /// half bytes for each record for which the levels have room. Levels whose filters exceed
-    /// [`dram_limit`](Self::dram_limit) have none in DRAM. The table does not store this number, so set it at each
-    /// opening, which reads the filters of these levels.
+    /// half bytes for each record for which the levels have room. If the filters of a level exceed
+    /// [`dram_limit`](Self::dram_limit), they are not kept in DRAM. The table does not store this number, so set it at
+    /// each opening, which reads the filters of these levels.
     ///
     /// ```
     /// let with = icefield::Plush::<u64, u64>::options().dram_filters(2).in_memory()?;

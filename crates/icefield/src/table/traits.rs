@@ -356,8 +356,8 @@ pub trait Table: Send + Sync {
     ) -> Result<()>;
 
     /// Runs [`Table::insert`] for each record in order. All are durable when the call returns; their flushes share
-    /// fences. After a crash during the call, any subset of the keys may have been inserted; the operations on one key
-    /// survive as a prefix.
+    /// fences. After a crash during the call, any subset of the keys may have been inserted; of the operations on one
+    /// key, a prefix survives.
     ///
     /// # Errors
     /// As [`Table::try_insert`]; the operations before the failing one are durable, and their results are filled in.
@@ -367,13 +367,13 @@ pub trait Table: Send + Sync {
         previous: &mut [Option<Owned<Self::Value>>],
     ) -> Result<()>;
 
-    /// Runs [`Table::put`] for each record, as [`Table::insert_batch`] does.
+    /// Runs [`Table::put`] for each record, with the guarantees of [`Table::insert_batch`].
     ///
     /// # Errors
     /// As [`Table::insert_batch`].
     fn put_batch(&self, records: &[RecordArg<'_, Self::Key, Self::Value>]) -> Result<()>;
 
-    /// Runs [`Table::update`] for each record, as [`Table::insert_batch`] does.
+    /// Runs [`Table::update`] for each record, with the guarantees of [`Table::insert_batch`].
     ///
     /// # Errors
     /// As [`Table::insert_batch`].
@@ -383,7 +383,7 @@ pub trait Table: Send + Sync {
         previous: &mut [Option<Owned<Self::Value>>],
     ) -> Result<()>;
 
-    /// Runs [`Table::try_insert`] for each record, as [`Table::insert_batch`] does.
+    /// Runs [`Table::try_insert`] for each record, with the guarantees of [`Table::insert_batch`].
     ///
     /// # Errors
     /// As [`Table::insert_batch`].
@@ -393,7 +393,7 @@ pub trait Table: Send + Sync {
         outcomes: &mut [TryInsert<Self::Value>],
     ) -> Result<()>;
 
-    /// Runs [`Table::remove`] for each key, as [`Table::insert_batch`] does.
+    /// Runs [`Table::remove`] for each key, with the guarantees of [`Table::insert_batch`].
     ///
     /// # Errors
     /// As [`Table::insert_batch`].
@@ -465,7 +465,7 @@ pub trait Table: Send + Sync {
 type Record<T> = (Owned<<T as Table>::Key>, Owned<<T as Table>::Value>);
 
 /// An iterator over a table's records, from [`Table::iter`] and the tables' own `iter()`. It reads one page of records
-/// ahead, and is as consistent as [`Table::scan`].
+/// at a time, and is as consistent as [`Table::scan`].
 ///
 /// ```
 /// let table = icefield::DashEh::<u64, u64>::in_memory()?;
@@ -618,7 +618,7 @@ pub(crate) fn retain<T: Table + ?Sized>(
 /// ```
 /// use icefield::{DashEh, Durable};
 ///
-/// /// A copy beside the table; what can be rescued of it when it is damaged.
+/// /// Copies the table to a path beside it; if it is damaged, copies only the readable records.
 /// fn keep(table: &impl Durable) -> icefield::Result<u64> {
 ///     assert!(table.recovery().generation >= 1, "opened once at least");
 ///     table.sync()?;
@@ -649,7 +649,7 @@ pub trait Durable: Table {
     /// Checks every invariant and checksum, without changing a record. Call it on a quiescent table.
     ///
     /// # Errors
-    /// [`Error::Io`] if the files cannot be read at all.
+    /// Fails if the root words, which lead to all parts of the table, cannot be read.
     fn check(&self) -> Result<CheckReport>;
 
     /// Scans as [`Table::scan`] does, but continues after a damaged record: calls `damaged` with its key, if that can

@@ -90,7 +90,7 @@ pub trait Data: Sealed + 'static {
     const TYPE: &'static str;
     /// The form in which the type is stored.
     const FORM: Form = <Self::Stored as StoredForm>::FORM;
-    /// The form as a type.
+    /// [`Data::FORM`] as a type.
     #[doc(hidden)]
     type Stored: StoredForm;
     /// `true` if every word, or every byte string of the type's width, is a value.

@@ -38,7 +38,7 @@ pub trait StoredForm: 'static {
     const FORM: Form;
     /// `false` if the number of bytes is fixed in each table but known only at run time.
     const IS_KNOWN: bool = true;
-    /// The words that a value takes in tables that store values as words; one word if the slot holds a reference.
+    /// The array of words that a slot holds for a value; one word if the slot holds a reference.
     type Words: WordArray;
     /// The form in tables whose slots have one word for each key and value.
     type InSlot: StoredForm;
@@ -71,13 +71,13 @@ impl StoredForm for InBytes {
     type InSlot = Self;
 }
 
-/// [`Form::Fixed`] or [`Form::Variable`], as the table's superblock determines.
+/// [`Form::Fixed`] with a number of bytes that only the table's superblock determines.
 pub struct InAnyBytes;
 
 impl StoredForm for InAnyBytes {
     const FORM: Form = Form::Variable;
     const IS_KNOWN: bool = false;
-    /// The number of words of the widest type.
+    /// As many words as the widest type has.
     type Words = [u64; 8];
     type InSlot = InBytes;
 }

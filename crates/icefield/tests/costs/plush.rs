@@ -180,10 +180,10 @@ fn filters_in_dram_save_a_plush_these_lines() {
     }
 }
 
-/// Counts the fences P3, P6, P7 and P8 of the header. Eight target entries share their fences: one for each size of
+/// Counts the fences P3, P6, P7 and P8 of Plush's header. Eight target entries share their fences: one for each size of
 /// runs that they need, one for runs and records, and one for the states. If the source entry is in a level, one more
 /// fence marks it empty. If the migration is done in steps, only two targets share their fences. When a level is added,
-/// taking an entry out of a chain needs four fences for the entry and for each of its runs.
+/// taking an entry out of a chain needs seven fences: one marks it empty, three free its runs, three free the entry.
 #[test]
 fn a_migration_of_a_plush_has_few_fences() {
     // Without a log, all fences are those of migrations.

@@ -19,7 +19,7 @@ fn judged<P: Directory>(seed: u64, batch: u64) -> Result<u64, String> {
     let sim = Sim::new(SimOptions {
         seed,
         detecting: true,
-        // As in the scenarios, directories may be read before they are durable: each entry leads to a durable segment.
+        // Directories may be read before they are durable, because each of their entries leads to a durable segment.
         exempt: &["directory-0.ice", "directory-1.ice"],
         give_way: scheduler::tick,
         ..SimOptions::default()

@@ -13,7 +13,7 @@ const WRITERS: usize = 3;
 /// Number of calls of each writer.
 const CALLS: u64 = 60;
 const KEYS: u64 = 40;
-/// Two pairs of buckets that share only the stash.
+/// Has room for two disjoint pairs of home and neighbour buckets, which share only the stash.
 const GEOMETRY: Geometry = Geometry { buckets: 4, slots: 2, stash: 2 };
 const SEEDS: u64 = 60;
 
@@ -28,7 +28,7 @@ fn judged<P: Directory>(
     let sim = Sim::new(SimOptions {
         seed,
         detecting: true,
-        // As in the scenarios, directories may be read before they are durable: each entry leads to a durable segment.
+        // Directories may be read before they are durable, because each of their entries leads to a durable segment.
         exempt: &["directory-0.ice", "directory-1.ice"],
         give_way: scheduler::tick,
         ..SimOptions::default()

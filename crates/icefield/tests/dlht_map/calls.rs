@@ -11,7 +11,7 @@ use icefield_torture::Rng;
 use crate::fewer;
 use crate::spread::Spread;
 
-/// Every key has hash 0, so all share one slot. No record may be confused or lost.
+/// Every key has hash 0, so all keys share one slot. No record may be confused with another or lost.
 #[test]
 fn maps_tell_keys_of_one_hash_apart() {
     let map = DlhtMap::with_hasher(Spread::Constant(DlhtBuildHasher::default()));

@@ -73,7 +73,7 @@ struct History<'a> {
     keys: u64,
     /// Number of steps of each kind.
     steps: [u64; STEPS],
-    /// Mixed batches that ended early.
+    /// Number of mixed batches that ended early.
     stopped: u64,
 }
 

@@ -1,5 +1,5 @@
-//! An index with concurrent processes: copies during inserts and merges of another process, and directories that are
-//! moved, replaced or left while a handle is open.
+//! An index and its surroundings: copies while another process inserts and merges; directories that are moved or
+//! replaced while a handle is open; relative paths.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 

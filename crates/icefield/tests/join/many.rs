@@ -49,7 +49,7 @@ fn the_first_match_decides() {
     let first = std::sync::Mutex::new(Vec::new());
     index.probe(&[7], |_, payload| first.lock().unwrap().push(payload)).unwrap();
     let [first, second, ..] = first.into_inner().unwrap()[..] else { panic!("there are more") };
-    // The search for a pair stops when it is found.
+    // The search for a pair stops when the pair is found.
     assert!(lines(&sim, || assert!(index.remove_pair(7, first).unwrap())) < 10);
     assert!(lines(&sim, || assert_eq!(index.semi(&[7]).unwrap().count_ones(), 1)) < 10);
     index.insert(7, PAIRS).unwrap();

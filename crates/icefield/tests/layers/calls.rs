@@ -10,9 +10,9 @@ pub struct Calls {
     pub reading: &'static [&'static str],
 }
 
-/// The calls that all durable tables have.
+/// The owner of the calls that all durable tables have.
 pub const DURABLE: &str = "DurableTable";
-/// The calls of durable tables that only Plush has.
+/// The owner of the calls that only Plush has.
 pub const PLUSH: &str = "DurableTable of Plush";
 
 /// The changing calls that all tables of records have.

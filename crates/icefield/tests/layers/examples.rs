@@ -158,7 +158,7 @@ impl Survey {
         self.add_examples(owner, None, attributes);
     }
 
-    /// Adds the examples of a doc comment, each as the set of the names in it and `itself`.
+    /// Adds the examples of a doc comment, each as the set of the names in it plus `itself`.
     fn add_examples(&mut self, owner: &str, itself: Option<&str>, attributes: &[Attribute]) {
         for code in code_blocks(attributes) {
             let mut names: HashSet<String> = itself.map(str::to_owned).into_iter().collect();

@@ -1,7 +1,7 @@
 //! The imports between the files of a crate.
 //!
-//! A file imports another one if a path in it leads to an item that is defined there. Re-exports are followed to the
-//! file that defines the item: `use super::Segment` imports `segment.rs`, not the `mod.rs` that exports it again. A
+//! File A imports file B if a path in A leads to an item that B defines. Re-exports are followed to the file that
+//! defines the item: `use super::Segment` imports `segment.rs`, not the `mod.rs` that re-exports the item. A
 //! declaration, `mod segment;`, does not import the file, and a re-export does not import the item. Code for tests is
 //! left out.
 
@@ -241,7 +241,7 @@ fn defined(item: &Item) -> Option<&Ident> {
     }
 }
 
-/// Returns path and name of all imports in `items`, also those in functions.
+/// Returns the path and the name of each import in `items`, including imports in functions.
 fn uses(items: &[Item]) -> Vec<(Vec<String>, String)> {
     struct Uses(Vec<(Vec<String>, String)>);
     impl<'ast> Visit<'ast> for Uses {
@@ -267,7 +267,8 @@ struct Finder<'a> {
     graph: &'a Graph<'a>,
     module: usize,
     source: &'a Source,
-    /// The first line that names an item of another file, and the modules of that file.
+    /// The first line that names an item of another file, and that file's modules. The key is the file's path and the
+    /// item's name.
     found: BTreeMap<(String, String), (usize, Vec<String>)>,
 }
 

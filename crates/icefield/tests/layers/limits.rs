@@ -1,5 +1,5 @@
-//! Finds what the architecture does not allow: more macros, user types below the tables, building blocks of tables that
-//! are public without a feature.
+//! Finds what the architecture does not allow: too many macros, user types in modules below the tables, building blocks
+//! of tables that are public without a feature.
 
 use syn::visit::{self, Visit};
 use syn::{Attribute, Item, ItemMacro, Macro, Meta, Visibility};
@@ -13,7 +13,7 @@ use super::source::{Source, is_hidden, is_under, line};
 /// composes. Lower the number when a macro is gone.
 pub const MOST_MACROS: usize = 6;
 
-/// Returns all macros of the library if there are more than [`MOST_MACROS`].
+/// Returns all macros of the library if there are more than `most`.
 pub fn macros_beyond(sources: &[&Source], most: usize) -> Vec<String> {
     struct Macros<'a>(&'a Source, Vec<String>);
     impl<'ast> Visit<'ast> for Macros<'_> {
@@ -84,8 +84,8 @@ pub fn missing_folders(sources: &[&Source], folders: &[&str]) -> Vec<String> {
         .collect()
 }
 
-/// Returns the public modules and hidden exports that no feature guards, and which of `base` and `storage` are not
-/// public. Safe code could break the invariants of tables through unguarded ones.
+/// Returns the public modules and hidden exports that no feature guards: through these, safe code could break the
+/// invariants of tables. Also reports `base` and `storage` if they are not public.
 pub fn gates(lib: &Source) -> Vec<String> {
     let mut faults = Vec::new();
     let mut missing = vec![BASE, STORAGE];

@@ -1,7 +1,7 @@
 //! Finds memory orderings without an explanation.
 //!
 //! An explanation is a comment on the access, or directly above it, that names an ordering or a tag (E1, P1).
-//! Alternatively it is a line in the header of the file, or of a module around it, that names the cell in code quotes
+//! Alternatively, it is a line in the header of the file, or of an enclosing module, that names the cell in code quotes
 //! and its ordering.
 
 use syn::visit::{self, Visit};

@@ -44,7 +44,7 @@ impl Source {
         format!("{}:{line}", self.path)
     }
 
-    /// Returns the comments with their lines, one line after another.
+    /// Returns each line that has a comment, as its number and the comment.
     pub fn comments(&self) -> impl Iterator<Item = (usize, &str)> {
         let lines = self.comments.iter().enumerate();
         lines.map(|(index, text)| (index + 1, text.as_str())).filter(|(_, text)| !text.is_empty())
@@ -80,8 +80,7 @@ pub fn line(span: Span) -> usize {
     span.start().line
 }
 
-/// Returns `text` with everything blanked except the comments, which no token covers. Documentation counts as a
-/// comment.
+/// Returns the comments of `text`, each on its line; all other text is removed. Documentation counts as a comment.
 fn comments(text: &str, tokens: &TokenStream) -> String {
     let mut code = Vec::new();
     cover(text, tokens, &mut code);
@@ -96,8 +95,8 @@ fn comments(text: &str, tokens: &TokenStream) -> String {
     comments
 }
 
-/// Adds the bytes of all tokens to `code`, from the first to the last. A doc comment consists of tokens whose span is
-/// the whole comment.
+/// Adds the byte ranges of all tokens to `code`, in order, except for those of doc comments: their span is the whole
+/// comment.
 fn cover(text: &str, tokens: &TokenStream, code: &mut Vec<Range<usize>>) {
     for token in tokens.clone() {
         let bytes = token.span().byte_range();

@@ -7,7 +7,7 @@ use loom::thread;
 
 type Words = Dlht<u64, u64>;
 
-/// Creates a table of 2^`bits` bins that doubles.
+/// Creates a table of 2^`bits` bins that doubles when it grows.
 fn table(bits: u32) -> Words {
     // Every run must be identical, so the hash is fixed.
     let options = Dlht::options().hash(DlhtHash::Modulo).hash_seed([1, 2]).link_ratio(1.0);
@@ -29,7 +29,8 @@ fn race<const ROLES: usize>(
     race_for(prepared, roles, judge);
 }
 
-/// Lets `roles` race for the object that `prepared` creates, then checks their results. Every rotation is explored.
+/// Lets `roles` race for the object that `prepared` creates, then checks their results. Every rotation of the roles is
+/// explored.
 fn race_for<T: 'static, A: std::fmt::Debug + 'static, const ROLES: usize>(
     prepared: impl Fn() -> T + Copy + Send + Sync + 'static,
     mut roles: [fn(&T) -> A; ROLES],
@@ -386,7 +387,7 @@ fn a_computation_is_of_one_moment() {
     );
 }
 
-/// Number of link buckets in the pools of these models, and number of bins.
+/// Number of link buckets in the pools of the models below.
 const BUCKETS: u64 = 4;
 const BINS: usize = 2;
 

@@ -6,12 +6,12 @@ use icefield::base::sync::{AtomicU64, Ordering};
 use loom::sync::Arc;
 use loom::thread;
 
-/// A gate, and the words behind it that threads inside and closing threads change.
+/// A gate, and two words that it protects.
 struct Yard {
     gate: Gate,
-    /// Odd while a thread inside is working.
+    /// Changed by threads inside; odd while one of them is working.
     works: AtomicU64,
-    /// Odd while the thread that has closed the gate makes its step.
+    /// Changed by threads that have closed the gate; odd while one of them makes its step.
     step: AtomicU64,
 }
 
@@ -60,9 +60,9 @@ impl Yard {
 
 type Role = fn(&Yard);
 
-/// Lets `roles` race, the last one on the main thread. Every rotation is explored. With three roles, one preemption is
-/// allowed: waiting threads yield, which gives enough interleavings. Afterwards, the threads inside must have worked
-/// `works` times, and the closing threads must have made `steps` steps.
+/// Lets `roles` race, the last one on the main thread. Every rotation of the roles is explored. With three roles, one
+/// preemption is allowed: waiting threads yield, which gives enough interleavings. Afterwards, the threads inside must
+/// have worked `works` times, and the closing threads must have made `steps` steps.
 fn race<const ROLES: usize>(mut roles: [Role; ROLES], works: u64, steps: u64) {
     for _ in 0..ROLES {
         roles.rotate_left(1);

@@ -14,8 +14,8 @@ const ABSENT: u64 = 0;
 
 /// A front bucket with one writer. With two writers, loom would order a failed attempt to take the lock after the other
 /// writer's release of the lock, although the attempt has read the value that the release overwrites. The slot holds
-/// the number of the change that produced it, so a newer state is larger; it is odd if the key is present. The slot is
-/// one word, because a slot is loaded as a whole.
+/// the number of its last change, so a newer state is larger. The number is odd if the key is present. The slot is one
+/// word, because a slot is loaded as a whole.
 struct Bucket {
     lines: Lines,
     number: u32,
@@ -107,8 +107,8 @@ impl Bucket {
         self.judge(found);
     }
 
-    /// Reads as a batch does first: the slot that it has prefetched, whatever the fingerprints now contain, then the
-    /// lock bit. A miss here is not a result, because the batch then searches again.
+    /// Makes the first read of a batch: loads the slot that was prefetched, whatever the fingerprints now contain, then
+    /// the lock bit. A miss here is not a result, because the batch then searches again.
     fn read_where_hinted(&self) {
         // Acquire (E3).
         let found = Some(self.slot.load(Ordering::Acquire)).filter(|&change| is_present(change));
@@ -156,7 +156,7 @@ impl Bucket {
 type Role = fn(&Bucket);
 
 /// Lets `roles` race for a bucket in the state `change`, with an ordinary slot and with the one whose fingerprint
-/// shares its byte with the lock. Every rotation is explored.
+/// shares its byte with the lock. Every rotation of the roles is explored.
 fn race<const ROLES: usize>(change: u64, mut roles: [Role; ROLES]) {
     for turn in 0..2 * ROLES {
         roles.rotate_left(1);
@@ -184,7 +184,7 @@ fn race<const ROLES: usize>(change: u64, mut roles: [Role; ROLES]) {
     }
 }
 
-/// Checks a read only if it found the key, because the key is inserted during the read.
+/// Reads, and checks the result only if the key was found: the key is inserted during the read.
 fn if_found(bucket: &Bucket) {
     let found = bucket.find();
     bucket.wait_unlocked();

@@ -58,7 +58,7 @@ impl Shop {
     }
 }
 
-/// Runs two roles concurrently, in either order of their threads, then checks the final state.
+/// Runs two roles concurrently, each of them once on the main thread, then checks the final state.
 fn side_by_side(roles: [fn(&Shop); 2], afterwards: fn(&Shop)) {
     for turn in 0..2 {
         let mut builder = loom::model::Builder::new();

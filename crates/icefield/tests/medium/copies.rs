@@ -10,7 +10,7 @@ const WRITERS: u64 = 2;
 /// Number of copies of each table.
 const COPIES: u64 = 4;
 
-/// Returns the keys of a writer: in ascending order, and far from those of the others.
+/// Returns a key of a writer. The keys ascend with `number`, and are far from those of other writers.
 fn key(writer: u64, number: u64) -> u64 {
     writer << 32 | number
 }

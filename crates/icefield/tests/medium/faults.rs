@@ -79,7 +79,7 @@ fn open_when_free(path: &Path) -> icefield::Result<Mapped> {
     Mapped::open(path, process())
 }
 
-/// Checks the files after `scenario` was interrupted at any call.
+/// Checks the files that a scenario leaves when it is interrupted at any call.
 fn check_what_is_left(directory: &Path, existed: bool, trace: &str) {
     let path = directory.join("t");
     for name in names(directory) {

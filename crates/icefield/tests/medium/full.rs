@@ -156,7 +156,7 @@ fn full_twice(table: &AnyTable, is_text: bool, ballast: &Path) {
     }
     holds(&records);
     fs::remove_file(ballast).unwrap();
-    // The medium caches a `NoSpace` error, which must not refuse space that is free again.
+    // The medium caches a `NoSpace` error, but must not refuse space that is free again.
     for number in 1 << 40..(1 << 40) + 200 {
         table.put(&key(number), &value(number)).unwrap();
         records.insert(number, number);

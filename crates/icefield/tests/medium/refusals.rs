@@ -89,7 +89,7 @@ trait Subject: Sized {
     fn is_clean(&self) -> bool;
 }
 
-/// Makes the calls of [`Durable`] and [`Table`].
+/// Makes the changing calls of [`Durable`] and its supertraits.
 fn changes_of(table: &impl Durable<Key = u64, Value = u64>) -> Answers {
     common_calls!(table)
 }
@@ -328,7 +328,7 @@ impl Subject for Hashed {
     }
 }
 
-/// Returns all files of a directory but the lock file.
+/// Returns all files of a directory but the lock file, with their contents.
 fn contents(path: &Path) -> BTreeMap<String, Vec<u8>> {
     let names = names(path).into_iter().filter(|name| name != "lock");
     names.map(|name| (name.clone(), fs::read(path.join(&name)).unwrap())).collect()
@@ -438,7 +438,7 @@ fn changes_of_join_indexes_are_refused() {
     all_changes_are_refused::<Hashed>();
 }
 
-/// Also makes the calls of the common traits through these traits.
+/// Makes the changing calls through the common traits, not as inherent methods.
 #[test]
 fn changes_through_the_common_traits_are_refused() {
     let scratch = scratch();
@@ -488,7 +488,7 @@ fn a_forked_child_leaves_tables_of_bytes_alone() {
     a_child_reads_and_drops(|path| Plush::<str, [u8]>::create(path).unwrap());
 }
 
-/// A copy of a table in use needs recovery, which a read in a forked child must not do.
+/// A copy of a table in use needs recovery, which a read in a forked child must not perform.
 fn a_child_recovers_nothing<T: Durable<Key = u64, Value = u64>>(
     create: impl Fn(&Path) -> T,
     open: impl Fn(&Path) -> T,

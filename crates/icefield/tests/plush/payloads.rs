@@ -141,8 +141,8 @@ fn chunky() -> icefield::PlushOptions<[u8], [u8]> {
     Plush::<[u8], [u8]>::options().shape(TINY).blob_chunk_bytes(1 << 10)
 }
 
-/// Writes a few records: one long key, the same each time, which takes three chunks, and short ones, which share
-/// chunks. Sometimes a key is removed.
+/// Writes a few records: one long key, the same each time, which takes three chunks, and short keys, which share
+/// chunks. Sometimes the long key is removed instead.
 fn write_round<M: Medium>(
     table: &Plush<[u8], [u8], M>,
     seed: u64,

@@ -1,4 +1,4 @@
-//! Ranges return the same records as those of an ordered map, also with concurrent writers.
+//! Ranges return the same records as ranges of an ordered map, also with concurrent writers.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
@@ -101,7 +101,7 @@ fn crowded_keys_have_ranges() -> Check {
     ranges_of::<[u8]>(None, |n| [vec![7; 30], n.to_be_bytes().to_vec()].concat())
 }
 
-/// Records that are inserted and removed in order leave their leaves for later records.
+/// Keys are inserted and removed in ascending order, and later records reuse the leaves of removed ones.
 #[test]
 fn a_window_of_numbers_that_count_up_takes_bounded_space() -> Check {
     let options = || Plush::<u64, u64>::options().partition(Partition::Range);

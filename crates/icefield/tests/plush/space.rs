@@ -122,7 +122,7 @@ fn space_of(path: &Path) -> u64 {
     files.map(|file| file.and_then(|file| file.metadata()).expect("a file").blocks() * 512).sum()
 }
 
-/// Removes most records and shrinks the table, with concurrent readers. It can then be reopened and filled again.
+/// Removes most records and shrinks the table, with a concurrent reader. The table can then be reopened and refilled.
 #[test]
 fn a_table_shrinks_with_its_records() -> Check {
     const RECORDS: u64 = 60_000;
@@ -184,7 +184,7 @@ fn short_sessions_take_bounded_space() -> Check {
     Ok(())
 }
 
-/// Puts records with ascending keys until one is refused for lack of space. Evaluates to their number.
+/// Puts records with ascending keys until one is refused for lack of space. Evaluates to the number of records put.
 macro_rules! fill {
     ($table:expr, $from:expr, $value:expr) => {{
         let mut key = $from;

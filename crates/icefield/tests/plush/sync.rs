@@ -84,9 +84,9 @@ fn a_batch_on_a_disk_is_one_sync() -> Check {
     Ok(())
 }
 
-/// While level 1 is the last level, a chain may continue one of its entries, which may then hold more records for one
-/// entry of level 2 than fit there. Writes that make room ahead, for several root entries together, must not expect
-/// room in that entry of level 2, or they would never end.
+/// While level 1 is the last level, a chain may continue one of its entries. That entry may then hold more records for
+/// one entry of level 2 than the latter has room for. Writes that make room ahead, for several root entries together,
+/// must not expect room in that entry of level 2, or they would never end.
 #[test]
 fn a_level_below_crowded_entries_lets_writes_end() -> Check {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;

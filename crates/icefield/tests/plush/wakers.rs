@@ -11,7 +11,7 @@ use icefield_torture::timed::within;
 use super::sync::block_on;
 use super::{Check, TINY};
 
-/// More time than any of this takes.
+/// A time limit that only a deadlock exceeds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 type Table = Plush<u64, u64>;

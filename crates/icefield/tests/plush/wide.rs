@@ -9,7 +9,7 @@ use icefield::{
 
 use super::{Check, TINY};
 
-/// Returns the `n`th of many values with a common prefix, with the top bits of words set and clear.
+/// Returns the `n`th of many values. Half of them share the first word; the top bits of words are set or clear.
 fn bytes<const N: usize>(n: u64) -> [u8; N] {
     std::array::from_fn(|at| match at / 8 {
         0 => n as u8 % 2 * 0x80,

@@ -9,7 +9,7 @@ use super::shelf::{Small, Words};
 
 /// Number of slots. Each is one line: key + 1, then the value.
 const SLOTS: u64 = 24;
-/// The bitmap, with one bit per valid slot.
+/// The word with the bitmap, which has a bit for each slot, set if the slot is valid.
 const VALID: u64 = 8;
 
 fn slot(at: u64) -> u64 {
@@ -164,7 +164,7 @@ impl<const BUG: u32> Small for Mover<BUG> {
             (Some(at), Some(value)) => {
                 storage.store(slot(at) + 1, value);
                 storage.persist(slot(at), 2);
-                // Moves the record, as a table does that needs the slot for another record.
+                // Moves the record, as if the slot were needed for another record.
                 let copy = write_slot(storage, key, value);
                 storage.store(VALID, moved(storage, None, Some(copy)));
                 storage.persist(VALID, 1);
@@ -642,8 +642,8 @@ impl<const RELAXED: bool> Small for SameLine<RELAXED> {
     }
 }
 
-/// A pass over all records validates against a version that writers increment. Wrong: a record of the stash is
-/// published before the version shows the change, as in a table whose lookups validate another word.
+/// A pass over all records validates against a version that writers increment. Wrong: a record is published before the
+/// version shows the change, as can happen in a stash whose lookups validate another word.
 pub struct Stashed<const BUG: u32>;
 
 impl<const BUG: u32> Stashed<BUG> {

@@ -1,5 +1,4 @@
-//! Small tables in one region, written with cells: a common wrapper that implements their calls, and helpers for
-//! words.
+//! Small tables in one region of cells: a common wrapper that implements their calls, and helpers for words.
 
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};

@@ -10,7 +10,8 @@ use crate::experiments::amplification::Cost;
 use crate::limit::Arena;
 use crate::prelude::*;
 
-/// The number of probing rows per turn. In each turn the table processes them, and then the bare loop.
+/// The number of probing rows per turn. In each turn, the table processes these rows, and then the bare loop makes as
+/// many operations.
 const TURN_ROWS: usize = 50_000;
 const MOST_TURNS: usize = 32;
 /// The number of rows on each side when lines are counted.

@@ -21,7 +21,7 @@ pub(in crate::experiments) struct Probe {
 }
 
 impl Probe {
-    /// Draws `rows` rows in random order, of which `selectivity` percent match a key of the first `build`.
+    /// Draws `rows` rows in random order, of which `selectivity` percent match one of the first `build` keys.
     pub fn draw(session: &Session, build: u64, rows: u64, selectivity: u32) -> Self {
         let seed = session.args.seed.wrapping_add(u64::from(selectivity) << 32);
         let hits = (u128::from(rows) * u128::from(selectivity) / 100) as u64;
@@ -66,8 +66,8 @@ impl Relations {
         Self { build: session.space.keys(0..build), probes, repeat: false, scale: None }
     }
 
-    /// Generates the keys of `orders` of TPC-H's orders and of all their line items, both in row order. Every line item
-    /// matches one order.
+    /// Generates the keys of TPC-H's orders, `orders` in number, and of all their line items, both in row order. Every
+    /// line item matches one order.
     pub fn tpch(session: &Session, orders: u64) -> Self {
         session.progress(&format!("making the keys of {orders} orders and of their line items"));
         let orders = Orders::new(orders);

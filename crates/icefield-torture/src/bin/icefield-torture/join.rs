@@ -12,7 +12,7 @@ use super::runs::{
 use icefield_console::failure::{Failure, Outcome};
 use icefield_console::json::Output;
 
-/// One bit in this many is flipped, in one sealed index for every thousand damaged indexes.
+/// For every thousand damaged indexes, one sealed index is tested with single flipped bits: one of every 97 bits.
 const FLIP_STRIDE: u64 = 97;
 
 /// Runs `kind` if it exists for the join index.

@@ -28,7 +28,7 @@ fn zero_bytes(word: u64) -> u64 {
     let seven_bits = word & !HIGH_BITS;
     // The sum sets the high bit of each byte in which any of the seven lower bits is set; no carry leaves a byte.
     let zero = !((seven_bits + !HIGH_BITS) | word) & HIGH_BITS;
-    // Gathers bits 7, 15, .. 63 in the top byte: each position there receives the product of exactly one bit and one
+    // Gathers bits 7, 15, .. 63 in the top byte: each of its bits is the product of exactly one bit of `zero` and one
     // bit of the factor.
     (zero >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56
 }

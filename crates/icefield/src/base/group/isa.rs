@@ -8,12 +8,12 @@ pub trait Isa: Copy + Send + Sync + 'static {
     /// The name of the set, for reports.
     const NAME: &'static str;
 
-    /// Returns a mask: bit `i` is set if byte `i` equals `byte`.
+    /// Returns a mask: bit `i` is set if byte `i` of the group `words` equals `byte`.
     fn match16(self, words: [u64; 2], byte: u8) -> u32;
 
     /// Returns a mask: bit `2 * i` is set if word `2 * i` of `line` equals `key`; the odd bits are undefined. Other
     /// threads may be storing to the line. Each word is read once and whole, after every earlier Acquire load, and
-    /// before every load that follows an Acquire fence.
+    /// before every load that follows a later Acquire fence.
     ///
     /// Vectors are loaded from raced memory only by this method, [`Isa::has_bits`] and [`Isa::find_bytes`]. They use
     /// inline assembly, to which the language's rules for plain loads do not apply, and only on processors that load

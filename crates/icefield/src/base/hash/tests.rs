@@ -18,8 +18,8 @@ const SEEDS: [[u64; 2]; 6] = [
     [0x5EED, 0x1CE],
 ];
 
-/// Computed once by a separate implementation of the description in the module's header. A change to these values would
-/// make every existing table unreadable: a new function needs a new [`HashKind`].
+/// The expected hashes were computed once by a separate implementation of the description in the header of `hash.rs`. A
+/// change to them would make every existing table unreadable: a new function needs a new [`HashKind`].
 #[test]
 fn vectors_are_pinned() {
     let content: Vec<u8> = (0..200_u32).map(|i| (i * 7 + 1) as u8).collect();

@@ -29,7 +29,7 @@ mod real {
     }
 
     impl<T: Default> PerThread<T> {
-        /// Returns this thread's value, in a few instructions if it is still in the thread's cache.
+        /// Returns this thread's value. Takes a few instructions if the thread still caches the pointer to it.
         #[inline(always)]
         pub fn mine(&self) -> &T {
             match thread::recall(self.name) {

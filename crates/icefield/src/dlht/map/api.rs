@@ -180,7 +180,7 @@ macro_rules! calls {
                 $map.put_one($namespace, key, value, When::Always, guard).map(Put::replaced)
             }
 
-            /// Returns the value of `key`; inserts it if absent.
+            /// Returns the value of `key`; if `key` is absent, inserts `value` first.
             ///
             /// ```
             /// let map = icefield::DlhtMap::<u32, u32>::new();

@@ -211,7 +211,7 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
         })
     }
 
-    /// Returns the results of [`DlhtMap::put_all`], in order.
+    /// Calls [`DlhtMap::put_all`]; returns what `answer` returns for each outcome, in order.
     pub(super) fn put_each<'g, T>(
         &self,
         namespace: u16,

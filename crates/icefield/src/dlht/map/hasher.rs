@@ -47,7 +47,7 @@ pub struct DlhtHasher {
     state: u64,
 }
 
-/// Omits the keys, and the state, which would help to find them.
+/// Omits the keys of the hash function, and the state, from which they could be inferred.
 impl fmt::Debug for DlhtHasher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DlhtHasher").finish_non_exhaustive()

@@ -65,12 +65,12 @@ pub(super) unsafe fn free<T>(allocator: &impl Allocator, thing: NonNull<T>) {
     }
 }
 
-/// Calls [`free`] after all threads that are pinned now have left.
+/// Calls [`free`] after every thread that is pinned now has unpinned.
 ///
 /// # Safety
-/// As for [`free`], except that threads pinned now may still use `thing`. It must be unreachable for threads that pin
-/// from now on, and must be retired once. Dropping it must be sound on any thread and at any time until the reclaimer
-/// has been dropped.
+/// As for [`free`], except that threads that are pinned now may still use `thing`. It must be unreachable for threads
+/// that pin from now on, and must be retired once. Dropping it must be sound on any thread and at any time until the
+/// reclaimer has been dropped.
 #[inline]
 pub(super) unsafe fn retire<T, A: RecordAllocator>(
     guard: &Guard<'_>,

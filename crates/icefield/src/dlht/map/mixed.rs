@@ -16,8 +16,8 @@ use crate::base::reclaim::Guard;
 use crate::dlht::api::plain;
 use crate::outcome::OnFailure;
 
-/// An operation of a mixed batch on a [`DlhtMap`], and its result. Operations that look a key up borrow it, as `Q`;
-/// operations that put a record own it until they run.
+/// An operation of a mixed batch on a [`DlhtMap`], and its result. A get or removal borrows its key, as `Q`; an
+/// operation that puts a record owns the record until it runs.
 ///
 /// ```
 /// use icefield::{DlhtMap, DlhtMapOp, OnFailure};
@@ -32,7 +32,7 @@ use crate::outcome::OnFailure;
 /// assert_eq!(ops.each_ref().map(|op| op.value()), [Some(&1), None, Some(&2)]);
 /// assert!(ops[2].failed());
 ///
-/// // Where no key is looked up, the type of keys is said.
+/// // Without a get or a removal, the types must be named.
 /// let mut ops: [DlhtMapOp<'_, '_, String, u32>; 1] = [DlhtMapOp::update("one".to_owned(), 10)];
 /// map.execute(&mut ops, OnFailure::Continue, &guard);
 /// assert_eq!(map.get("one", &guard), Some(&10));

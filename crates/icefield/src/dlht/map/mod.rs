@@ -1,9 +1,10 @@
 //! Allocator mode (§3.1): keys and values of any type, in separately allocated records.
 //!
-//! The index is a table of words from hashes to records ([`record`]), so it has the properties of such a table: a get
-//! accesses a bin and the record, reads never wait, and resizes block no operation. The paper keeps a key's size and
-//! namespace in the upper bits of the pointer, to avoid reading records of other keys. Here the slot's key word is the
-//! whole hash, which avoids more of these reads and leaves the upper bits of the pointer to the address.
+//! The index is a table of words that leads from hashes to records ([`record`]), so it has the properties of such a
+//! table: a get accesses a bin and the record, reads never wait, and a resize delays a write only while the write's bin
+//! is being moved. The paper keeps a key's size and namespace in the upper bits of the pointer, to avoid reading
+//! records of other keys. Here the slot's key word is the whole hash, which avoids more of these reads and leaves the
+//! upper bits of the pointer to the address.
 //!
 //! Records are allocated from the map's allocator ([`memory`]) and freed to it, even if another thread reclaims them
 //! later: an object that waits for reclamation carries a clone of the allocator, and all objects have been reclaimed
@@ -131,7 +132,7 @@ impl DlhtGuard<'_> {
     /// for request in 0..1000 {
     ///     map.insert(request % 8, format!("request {request}"), &guard);
     ///     assert!(map.get(&(request % 8), &guard).is_some());
-    ///     guard.advance_epoch(); // What the insert replaced may go.
+    ///     guard.advance_epoch(); // The replaced record can be freed.
     /// }
     /// ```
     ///

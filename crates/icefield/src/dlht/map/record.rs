@@ -250,7 +250,7 @@ pub(super) unsafe fn free_crowd<K, V, A: Allocator>(allocator: &A, word: u64) {
     }
 }
 
-/// Frees the crowd, if `word` leads to one, after all threads that are pinned now have left.
+/// Frees the crowd, if `word` leads to one, after every thread that is pinned now has unpinned.
 ///
 /// # Safety
 /// The word came from [`word_of`], the table no longer holds it, and it is retired once.

@@ -120,10 +120,10 @@ impl<K, V, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
 }
 
 impl<K: Send, V: Send, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
-    /// Replaces the records of the hash, if its word is still the one `seen`: removes the record that was present, and
-    /// adds `new`. Returns whether it did. An equal word means equal records: objects seen under the guard have not
-    /// been freed, so no address has been reused. On success, `new` is taken and the record that it replaces is
-    /// retired.
+    /// Changes the records of the hash, if its word is still that of `seen`: removes the record that was present, and
+    /// adds `new`. Returns whether the word was still the same. An equal word means equal records: objects seen under
+    /// the guard have not been freed, so no address has been reused. On success, `new` is taken and the record that it
+    /// replaces is retired.
     ///
     /// # Errors
     /// Fails if memory runs out; the map is unchanged.
@@ -176,7 +176,7 @@ impl<K: Send, V: Send, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
         for bin in 0..old.len() {
             let line = old.bin(bin);
             for &(_, word) in old.read_all(line, Index::header(line)).records() {
-                // SAFETY: every bin is frozen and has been left; this is the only pass over them.
+                // SAFETY: every bin is frozen, and this is the only pass over the bins.
                 for (nth, record) in unsafe { records_of::<K, V, A>(word) }.enumerate() {
                     if nth > 0 {
                         self.crowded.add(-1);
@@ -184,7 +184,7 @@ impl<K: Send, V: Send, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
                     // SAFETY: made by `Fresh` with this allocator; new requests begin at the next index.
                     unsafe { retire(pinned, &self.allocator, record) };
                 }
-                // SAFETY: as for the records that it lists.
+                // SAFETY: as for the records that the crowd lists.
                 unsafe { retire_crowd::<K, V, A>(pinned, &self.allocator, word) };
             }
         }
@@ -340,7 +340,7 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
                     }
                     fresh = Some(unused);
                 }
-                // SAFETY: put under the guard.
+                // SAFETY: the record was put under the guard.
                 (_, _) => return Ok(unsafe { &put.as_ref().value }),
             }
         }

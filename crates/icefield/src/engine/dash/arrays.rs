@@ -47,7 +47,7 @@ impl Arrays {
     /// Returns the array of a segment, and the segment's index in it.
     pub(super) fn array_of(self, index: u64) -> (u64, u64) {
         // A unit has the size of the first array. If units are counted from one stride before the first array, the
-        // arrays of each size begin at a power of two.
+        // first array of each size begins at a power of two.
         let unit = (index >> self.first_bits) + (1 << self.stride_bits);
         let doublings = unit.ilog2() - self.stride_bits;
         let array = (u64::from(doublings) << self.stride_bits) + (unit >> doublings)
@@ -80,7 +80,7 @@ impl Arrays {
 
     /// Returns the place of an array in the file of segments, as its directory entry names it. The first array has two
     /// places, which the generations of `clear` use alternately: the old generation stays intact until the new one is
-    /// committed. The other arrays have one place, because they are used only after the old generation is gone.
+    /// committed. Each other array has one place, because a generation uses it only after the old generation is gone.
     pub(super) fn place(self, array: u64, parity: usize) -> u64 {
         if array == 0 {
             (parity as u64) << self.first_bits

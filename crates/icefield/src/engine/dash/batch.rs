@@ -1,4 +1,5 @@
-//! Batches: a ring prefetches for the operations, which then run in windows of up to 32 that share two fences.
+//! Batches: a ring prefetches the buckets of upcoming operations. The operations then run in windows: the operations of
+//! one window, up to 32, share two fences.
 //!
 //! Each operation of a window locks its two buckets and decides what to do. The window waits only for its first lock.
 //! It tries all other locks, and a failure closes the window. So a thread never waits while it holds a lock, and no
@@ -25,8 +26,8 @@ use crate::engine::slots::table::{WriteMode, WriteOutcome};
 use crate::storage::Medium;
 use crate::types::{Raw, RecordForm};
 
-/// The ring fetches the buckets of an operation `RING` operations ahead, and inspects them to fetch the record `PEEK`
-/// operations ahead. It handles `BURST` keys at a time.
+/// The ring fetches the buckets of an operation `RING` operations before that operation runs. `PEEK` operations before,
+/// it inspects these buckets and fetches the record. It handles `BURST` keys at a time.
 const RING: usize = 48;
 const PEEK: usize = 16;
 const BURST: usize = 8;

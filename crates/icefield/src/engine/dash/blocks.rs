@@ -42,7 +42,7 @@ impl<T: Kinds> Blocks for SegmentBlocks<'_, T> {
     }
 }
 
-/// Checks that the files can hold `segments` segments: all later code relies on it.
+/// Checks that the files can hold `segments` segments; all later code relies on this.
 pub(super) fn check_count<T: Kinds>(core: &Core<T>, segments: u64) -> Result<()> {
     let header_bytes = size_of::<Header>() as u64;
     check_length(&core.storage, &core.headers, segments, header_bytes)?;

@@ -1,4 +1,4 @@
-//! One bucket: searches it by fingerprint, writes records to it, removes records from it (§4.1, §4.2).
+//! Operations on one bucket: search by fingerprint, writing and removal of records (§4.1, §4.2).
 
 use std::mem::offset_of;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -57,11 +57,11 @@ impl Bucket {
         Native::default().match16(words, fingerprint(hash)) & self.meta(storage).allocated()
     }
 
-    /// Returns whether a stash bucket or a chained bucket seems to be full, without its lock. The caller skips a full
-    /// bucket and reads any other again under the lock.
+    /// Returns whether a stash bucket or a chained bucket seems to be full; does not need its lock. The caller skips a
+    /// full bucket and reads any other bucket again under its lock.
     ///
-    /// Read through `read_unvalidated`: another thread may be changing the metadata word for records of other home
-    /// buckets. The word only selects the bucket for a new record; no result depends on it.
+    /// The metadata word is read through `read_unvalidated`: another thread may be changing this word for records of
+    /// other home buckets. The word only selects the bucket for a new record; no result depends on it.
     pub(super) fn looks_full(&self, storage: &impl Medium, slot_mask: u32) -> bool {
         let taken = storage.read_unvalidated(|| self.meta(storage).allocated());
         Self::free_slot(taken, slot_mask).is_none()
@@ -105,7 +105,7 @@ impl Bucket {
         (self.fingerprints[slot / 8].load(storage, Relaxed) >> (slot % 8 * 8)) as u8
     }
 
-    /// Stores and flushes the metadata word; the next fence makes this the commit point. The caller has set the
+    /// Stores and flushes the metadata word; the next fence makes this store the commit point. The caller has set the
     /// changing bit.
     #[inline]
     pub(super) fn publish(&self, storage: &impl Medium, meta: Meta) {
@@ -127,7 +127,7 @@ impl Bucket {
     /// Returns a slot's words. The caller holds the lock or validates the version afterwards.
     #[inline]
     pub(super) fn record(&self, storage: &impl Medium, slot: usize) -> (u64, u64) {
-        // PROTECTED (E3): as in `Core::holds`.
+        // PROTECTED (E3): pairs with the Release in `store_record`.
         (
             self.slots[slot].key.load(storage, PROTECTED),
             self.slots[slot].value.load(storage, PROTECTED),

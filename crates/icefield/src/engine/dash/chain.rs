@@ -66,8 +66,7 @@ impl<T: Kinds> Core<T> {
             let next = chained.next.load(storage, Relaxed);
             self.chains.free(storage, &self.root()?.chains, (block, id), || {
                 link.store(storage, next, Release);
-                // The link is durable before the block's `next`, until now a link of the chain, becomes a link of the
-                // free list.
+                // `link` is durable before the allocator stores a link of its free list in the block's `next`.
                 storage.persist(link);
                 Ok(())
             })?;
@@ -89,8 +88,7 @@ impl<T: Kinds> Core<T> {
         Ok(claim)
     }
 
-    /// Puts an empty bucket at the head of a segment's chain, for a segment that a split does not help. The caller
-    /// holds all locks of the segment.
+    /// Puts an empty bucket at the head of a segment's chain. The caller holds all locks of the segment.
     pub(super) fn extend_chain(&self, segment: Segment<'_>) -> Result<()> {
         let claim = self.new_chain_block(segment.id)?;
         // P7: the empty bucket is durable before the header names it.

@@ -17,7 +17,7 @@ pub(super) struct DeferredFree(Arc<Mutex<Spaces>>);
 
 #[derive(Default)]
 struct Spaces {
-    /// For each space, how often it has been freed and still waits for operations to end.
+    /// For each space, the number of its frees that still wait for operations to end.
     waiting: HashMap<u32, u32>,
     /// Spaces that no operation can access any more.
     ready: Vec<u32>,
@@ -44,8 +44,8 @@ impl DeferredFree {
         });
     }
 
-    /// Returns the spaces that may be punched, each once. The caller checks [`DeferredFree::waits`] again once no
-    /// other thread can free the space.
+    /// Removes and returns the spaces that may be punched. The caller checks [`DeferredFree::waits`] for each of them,
+    /// once no other thread can free it.
     pub(super) fn leave(&self) -> Vec<u32> {
         std::mem::take(&mut Self::lock(&self.0).ready)
     }

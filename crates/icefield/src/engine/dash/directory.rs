@@ -19,7 +19,7 @@ pub trait Directory: Sized + Send + Sync + 'static {
     /// The design's name in superblocks and on the command line.
     const DESIGN: &'static str;
 
-    /// The techniques that its tables use.
+    /// The techniques that the tables of this policy use.
     type Ablation: Ablation;
 
     /// The options of a new table, which the superblock stores.
@@ -28,7 +28,7 @@ pub trait Directory: Sized + Send + Sync + 'static {
     /// Returns the options as superblock parameters.
     fn params(options: Self::Options) -> [u64; 3];
 
-    /// Returns the options in superblock parameters, or `None` if they are impossible.
+    /// Returns the options that superblock parameters encode, or `None` if the parameters are impossible.
     fn options(params: [u64; 3]) -> Option<Self::Options>;
 
     /// Returns the generation in a root word.
@@ -40,21 +40,22 @@ pub trait Directory: Sized + Send + Sync + 'static {
     /// No space.
     fn create<T: Kinds>(core: &Core<T>, options: Self::Options, capacity: u64) -> Result<Self>;
 
-    /// Opens the table on the medium in constant time and resolves interrupted allocations. Returns their number.
+    /// Opens the table on the medium in constant time and resolves interrupted allocations. Returns the directory and
+    /// the number of these allocations.
     ///
     /// # Errors
     /// The root words are damaged.
     fn open<T: Kinds>(core: &Core<T>, options: Self::Options) -> Result<(Self, u64)>;
 
-    /// Replaces missing parts of the files of a table that is opened for salvage, in private copies of their pages.
+    /// Prepares a damaged table for salvage: replaces missing parts of its files, in private copies of the pages.
     ///
     /// # Errors
     /// The root words cannot be read; no memory.
     fn mend<T: Kinds>(core: &Core<T>, options: Self::Options, mending: &Mending) -> Result<()>;
 
     /// Returns the present segment of a hash, without a lock. The caller checks the result with
-    /// [`Directory::is_current`] after it has read the buckets' versions or locked them. After `None` the caller uses
-    /// [`Directory::locate`].
+    /// [`Directory::is_current`] after it has read the versions of the buckets or locked the buckets. After `None` the
+    /// caller uses [`Directory::locate`].
     fn try_locate<M: Medium>(&self, storage: &M, hash: u64) -> Option<Located>;
 
     /// Repeats [`Directory::try_locate`] until it returns a segment, or the directory proves to be damaged.
@@ -98,7 +99,8 @@ pub trait Directory: Sized + Send + Sync + 'static {
         located: Located,
     ) -> Result<Option<Located>>;
 
-    /// Returns the segments that have chains and whose splits are due.
+    /// In a session that only reads: returns the segments that own chains although the splits that make these segments
+    /// are due.
     fn due<T: Kinds>(&self, _core: &Core<T>) -> Vec<u32> {
         Vec::new()
     }
@@ -109,7 +111,8 @@ pub trait Directory: Sized + Send + Sync + 'static {
         self.try_locate(&core.storage, hash) == Some(located)
     }
 
-    /// Returns the range of the hash's segment, or `None` if it changed meanwhile.
+    /// Returns the range of hashes that `located`, the segment of `hash`, covers; `None` if the hash belongs to another
+    /// segment now, or the range changed during the call.
     ///
     /// # Errors
     /// The files are damaged.
@@ -120,7 +123,8 @@ pub trait Directory: Sized + Send + Sync + 'static {
         located: Located,
     ) -> Result<Option<Covered>>;
 
-    /// Returns the segment of a hash, recovered, with its range. The caller holds no lock of a segment.
+    /// Recovers the segment of a hash if necessary, and returns it with its range. The caller holds no lock of a
+    /// segment.
     ///
     /// # Errors
     /// As [`Directory::ready`].
@@ -165,8 +169,8 @@ pub trait Directory: Sized + Send + Sync + 'static {
     ) -> Result<()>;
 
     /// Determines the state of a segment that is not ready, and performs the split that makes the segment if that split
-    /// is due. `fresh` is false if this session used the segment before it left the table; its locks are then valid.
-    /// Called once, before any thread uses the segment.
+    /// is due. `fresh` is false if this session used the segment before the segment left the table; the segment's locks
+    /// are then valid. The caller holds the segment's mark, so no other thread uses the segment.
     ///
     /// # Errors
     /// The files are damaged; no space.
@@ -207,8 +211,8 @@ pub trait Directory: Sized + Send + Sync + 'static {
         false
     }
 
-    /// Finishes a merge that a crash interrupted after its commit point. Called once, before any thread uses the
-    /// segment.
+    /// Finishes a merge that a crash interrupted after its commit point. Called during recovery, before any thread uses
+    /// the segment.
     ///
     /// # Errors
     /// The files are damaged.
@@ -241,7 +245,7 @@ pub trait Directory: Sized + Send + Sync + 'static {
         percent: u64,
     ) -> Result<()>;
 
-    /// Returns freed space that no operation can access any more to the file system.
+    /// Returns to the file system the freed space that no operation can access any more.
     ///
     /// # Errors
     /// The system call failed; the table is unaffected.
@@ -266,7 +270,8 @@ pub trait Directory: Sized + Send + Sync + 'static {
         retire: impl FnMut(super::segment::Segment<'_>) -> Result<()>,
     ) -> Result<()>;
 
-    /// Runs `f` while no segment is being split, and blocks splits meanwhile.
+    /// Runs `f` and excludes splits, merges and expansions meanwhile. Splits that are already due (linear hashing) are
+    /// not excluded.
     ///
     /// # Errors
     /// The errors of `f`.
@@ -301,7 +306,7 @@ pub trait Directory: Sized + Send + Sync + 'static {
     /// Returns the state that every policy has.
     fn base(&self) -> &Base;
 
-    /// Returns the number of the last `clear`.
+    /// Returns the present generation: the number of `clear` calls so far.
     #[inline]
     fn generation(&self) -> u64 {
         Self::generation_in(self.base().word())

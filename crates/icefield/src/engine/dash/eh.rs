@@ -1,7 +1,8 @@
 //! Extendible hashing over segments: the directory, its doubling, splits, `clear` (§4.1, §4.7).
 //!
-//! The directory of depth *g* has a fixed place: entries 2^g to 2^(g+1) of a region. So doubling needs no allocation
-//! and leaks nothing. The smaller directories stay below the present one; together they are as large as it is.
+//! The directory of depth *g* has a fixed place: entries 2^g to 2^(g+1) - 1 of a region. So doubling needs no
+//! allocation and leaks nothing. The smaller directories stay below the present one; together they are as large as the
+//! present one.
 //! Submodules: `grow` splits segments and doubles the directory; `shrink` merges and halves; `check` checks.
 
 mod check;
@@ -44,7 +45,7 @@ pub struct Eh<A = Whole> {
     entries: Mutex<()>,
     doublings: ShardedCounter,
     halvings: ShardedCounter,
-    /// The pair of entries that last prevented a halving of the directory.
+    /// The index of the pair of entries that last prevented a halving of the directory.
     deep: AtomicUsize,
     ablation: PhantomData<fn() -> A>,
 }
@@ -77,8 +78,8 @@ impl<A: Ablation> Eh<A> {
         self.base.entries(storage, root.parity(), 1 << root.depth..2 << root.depth)
     }
 
-    /// Returns whether a segment is in the directory, or is the right neighbour of a committed split or merge that is
-    /// not finished.
+    /// Returns whether a segment is in the directory, or is the right segment of a committed split or merge that is not
+    /// finished.
     fn is_owned<T: Kinds>(&self, core: &Core<T>, id: u32) -> Result<bool> {
         let pattern = core.header(id)?.pattern.load(&core.storage, Acquire);
         let holder = self.locate(core, pattern)?.segment;
@@ -132,7 +133,7 @@ impl<A: Ablation> Directory for Eh<A> {
             core.header(new.segment.id)?.chain.store(storage, 0, Release);
             let side = (index + 1 < count).then_some(index + 1);
             let link = Link { state: State::Stable, depth: root.depth, side };
-            // Bit 63 becomes index bit depth - 1. Two shifts, because depth 0 would need a shift by 64.
+            // Index bit depth - 1 becomes bit 63. Two shifts, because depth 0 would need a shift by 64.
             core.complete(&new, link, u64::from(index) << 1 << (63 - root.depth))?;
             core.marks.set(new.segment.id, READY);
             let entry = &eh.entries(storage, root)?[index as usize];
@@ -273,8 +274,8 @@ impl<A: Ablation> Directory for Eh<A> {
             // Release (E4): the segment behind the entry is complete.
             entry.store(storage, entry_of(to), Release);
         }
-        // P14: the fence of P8 makes the entries durable before the split is marked as finished. After an earlier
-        // crash, recovery stores the same entries.
+        // P14: the fence of P8 makes the entries durable before the split is marked as finished. After a crash before
+        // that fence, recovery stores the same entries.
         storage.flush(entries.as_ptr().cast(), size_of_val(entries));
         Ok(())
     }
@@ -387,7 +388,7 @@ impl<A: Ablation> Directory for Eh<A> {
         core.chains.allocator().prepare_switch(storage, &words.chains, None);
         let entry = &self.entries(storage, root)?[0];
         entry.store(storage, entry_of(new.segment.id), Release);
-        // P13, as in `double`.
+        // P13: the entry is durable before the root word selects the new directory.
         storage.persist(entry);
         before(root.generation);
         new.unlock();

@@ -3,9 +3,9 @@
 //!
 //! A round splits the segments of one depth in hash order, so that every segment covers a contiguous run of hashes, as
 //! in extendible hashing. Scans, cursors and splits therefore work the same way in both. Splitting the run with prefix
-//! *p* of *N* bits makes the segment with number 2^*N* + *p*. A prefix with a 1 bit in front of it is a single number,
-//! its *path*. A segment keeps its number when it is split: the number is the path without its trailing zeros and
-//! without the 1 bit before them.
+//! *p* of *N* bits makes the segment with number 2^*N* + *p*. The *path* of a segment is its prefix with a 1 bit in
+//! front, read as a number. The number of a segment is its path without the trailing zeros and without the 1 bit before
+//! them. A split appends a 0 to the path of the segment that is split, so this segment keeps its number.
 
 use super::layout::MAX_DEPTH;
 
@@ -37,7 +37,7 @@ impl Extent {
         }
     }
 
-    /// Returns the extent of a table with `segments` segments, at least one.
+    /// Returns the extent of a table with `segments` segments. There must be at least one.
     pub(super) fn of(generation: u64, segments: u64) -> Self {
         let level = segments.ilog2();
         Self { generation, level, next: segments - (1 << level) }
@@ -64,7 +64,7 @@ impl Extent {
         (grown.level < MAX_DEPTH).then_some(grown)
     }
 
-    /// Returns the extent with one segment less, or `None` if it has at most `least`.
+    /// Returns the extent with one segment less, or `None` if there are at most `least` segments now.
     pub(super) fn shrunk(self, least: u64) -> Option<Self> {
         (self.count() > least).then(|| Self::of(self.generation, self.count() - 1))
     }
@@ -112,12 +112,12 @@ fn number(path: u64) -> u64 {
     path >> path.trailing_zeros() >> 1
 }
 
-/// Returns the segment that segment `index` is split off from; its number has fewer bits set.
+/// Returns the segment that segment `index` is split off from. The returned number has fewer bits set than `index`.
 pub(super) fn source(index: u64) -> u64 {
     number(index)
 }
 
-/// Returns the depth at which segment `index` is made. Not for segments of the first array.
+/// Returns the depth that segment `index` has when it is made. Not for segments of the first array.
 pub(super) fn birth_depth(index: u64) -> u32 {
     index.ilog2() + 1
 }
@@ -128,7 +128,7 @@ pub(super) fn pattern(index: u64) -> u64 {
     path << path.leading_zeros() << 1
 }
 
-/// Returns the segment that a split of segment `index` makes when segment `index` has `depth` bits.
+/// Returns the segment that a split of segment `index` makes while segment `index` has depth `depth`.
 pub(super) fn child(index: u64, depth: u32) -> u64 {
     path(pattern(index), depth)
 }

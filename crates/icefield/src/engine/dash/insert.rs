@@ -49,12 +49,12 @@ fn counts([a, b]: [u32; 2]) -> [u32; 2] {
 }
 
 impl<'a, T: Kinds> Locked<'a, T> {
-    /// Locks a key's two buckets, lower one first: the order in which every thread acquires several locks.
+    /// Locks a key's two buckets in ascending order, as every thread that waits for several locks does.
     #[inline]
     pub(super) fn new(core: &'a Core<T>, segment: Segment<'a>, hash: u64) -> Self {
         let [home, probing] = core.pair(segment, hash);
         // A write accesses the first lines of both buckets and one record line in one of them. All are fetched
-        // together, not one after the other. (A bucket is one block of the medium, whichever of its lines are
+        // together, not one after the other. (The medium reads a whole bucket as one block, whichever of its lines are
         // requested.)
         home.fetch_for_write();
         probing.fetch_for_write();
@@ -228,7 +228,7 @@ impl<'a, T: Kinds> Locked<'a, T> {
     }
 
     /// Displaces records to the next bucket, or to the previous one, so that a slot of one of the two buckets becomes
-    /// free, and inserts there. Three flushes and fences per displaced record, two for the new one.
+    /// free, and inserts the new record there. Three flushes and fences per displaced record, two for the new one.
     ///
     /// Every record moves to the other of its two buckets. A record whose home is the probing bucket moves to the
     /// bucket after it. A record in the home bucket whose own home is the previous bucket moves back to that bucket.

@@ -1,4 +1,4 @@
-//! The types of a table as one parameter, and the techniques that an ablated table does without.
+//! The types of a table, combined into one type parameter, and the techniques that measurements can switch off.
 
 use std::marker::PhantomData;
 
@@ -22,7 +22,8 @@ impl<R: RecordForm, M: Medium, A: Ablation> Kinds for Of<R, M, A> {
 }
 
 /// Selects the techniques of a table, to measure the effect of each. The choice is made at compile time, so [`Whole`]
-/// tables pay nothing. The file format is the same for all: an ablated table also maintains what it does not use.
+/// tables pay nothing. The file format is the same for all: a table also maintains the data of techniques that are
+/// switched off.
 pub trait Ablation: Send + Sync + 'static {
     /// The techniques that the table uses.
     const PARTS: Parts;
@@ -44,7 +45,7 @@ pub struct Parts {
     /// A record may be in the bucket after its home bucket. If `false`, it is in its home bucket or in the stash.
     pub probing: bool,
     /// The emptier of the two buckets takes a new record, and records are displaced to make room (§4.3). If
-    /// `false`, the first bucket with room takes it.
+    /// `false`, the first bucket with room takes a new record.
     pub balancing: bool,
     /// Searches take no locks (§4.4). If `false`, they lock their buckets, as writers do.
     pub optimistic: bool,

@@ -21,35 +21,35 @@ pub(super) struct Slot {
 /// A bucket: one version lock, 32 bytes of metadata (lock included) and 14 records in four lines.
 ///
 /// ```text
-///  0        4          8              12     16                      32         256
-///  | lock   | overflow | overflow fps | meta | 14 fingerprints, 2 -  | 14 slots  |
-///  |------- volatile ---------------- | ------------- durable ----------------- |
+///  0        4          8              12     16                         32         256
+///  | lock   | overflow | overflow fps | meta | 14 fingerprints, 2 unused | 14 slots  |
+///  |------- volatile ---------------- | ------------- durable -------------------- |
 /// ```
 #[repr(C, align(64))]
 pub(super) struct Bucket {
-    /// `base::version_lock`.
+    /// The version lock (`base::version_lock`).
     pub(super) lock: Volatile32,
-    /// [`OverflowWord`]: the records of this home bucket that are in the stash.
+    /// [`OverflowWord`]: describes stashed records whose home is this bucket or the previous one.
     pub(super) overflow: Volatile32,
-    /// The fingerprints of those records, one per byte.
+    /// The fingerprints of stashed records, one byte for each place of `overflow`.
     pub(super) overflow_fingerprints: Volatile32,
-    /// [`Meta`]: the slots that hold records. The commit point of every insert and remove is a store to it.
+    /// [`Meta`]: the slots that hold records. The commit point of every insert and remove is a store to this word.
     pub(super) meta: Cell32,
     /// One byte per slot, the low byte of the key's hash; bytes 14 and 15 are unused.
     pub(super) fingerprints: [Cell64; 2],
     pub(super) slots: [Slot; SLOTS],
 }
 
-/// The words of a segment, 32 bytes in `headers.ice`. They are apart from the buckets because readers never need them,
-/// and a pass over all segments reads two headers per line.
+/// The words of a segment, 32 bytes in `headers.ice`. They are apart from the buckets because lookups need them only
+/// for a chain, and a pass over all segments reads two headers per line.
 #[repr(C)]
 pub(super) struct Header {
-    /// [`Link`]: state, local depth, right neighbour. The commit point of a split is a store to it.
+    /// [`Link`]: state, local depth, right neighbour. The commit point of a split is a store to this word.
     pub(super) link: Cell64,
     /// The hash prefix that the segment covers, left-aligned. Never changes while the segment is live.
     pub(super) pattern: Cell64,
-    /// One more than the number of the first block (in `chains.ice`) of the chain of further stash buckets; 0 if the
-    /// segment has none.
+    /// The chain of further stash buckets: one more than the number of its first block in `chains.ice`; 0 if the
+    /// segment has no chain.
     pub(super) chain: Cell64,
     /// Linear hashing: one more than the generation in which the segment was last made. If that generation is not the
     /// present one, the segment's chain is ignored. Extendible hashing: 0.
@@ -94,7 +94,7 @@ const _: () = assert!(size_of::<Header>() == 32);
 const _: () = assert!(size_of::<ChainBlock>() == 320 && offset_of!(ChainBlock, bucket) == 64);
 const _: () = assert!(size_of::<Root>() as u64 <= crate::storage::superblock::ROOT_BYTES);
 
-/// The dimensions of segments. Only tests and ablations use anything but the default.
+/// The dimensions of segments. Users select only `stash`; tests and ablations also change the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// Number of normal buckets in a segment, a power of two from 2 to 512.
@@ -276,7 +276,7 @@ pub(super) enum State {
 pub(super) struct Link {
     pub(super) state: State,
     pub(super) depth: u32,
-    /// The neighbour in hash order; `None` for the last.
+    /// The right neighbour in hash order; `None` for the last segment.
     pub(super) side: Option<u32>,
 }
 

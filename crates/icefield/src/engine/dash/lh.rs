@@ -1,14 +1,14 @@
 //! Linear hashing over segments: expansion by one segment at a time, splits on first use, `clear` (§5).
 //!
 //! The root word (`extent`) holds the number of segments. An expansion only makes sure that the array of the new
-//! segment exists, and stores the root word. The split is due from then on: the first thread that needs the new segment
-//! performs it, with the segment that has covered those hashes so far as the source. Until then the source segment
-//! holds the records of both segments, and threads whose hash stays in the source use it without a split. Several
-//! splits of a segment may be due, at most one for each depth; the depth in the segment's link word determines which
-//! ones are.
+//! segment exists, and stores the root word. From then on a split is due. Its source is the segment that has covered
+//! the hashes of the new segment so far. The first thread that needs the new segment performs the split. Until then the
+//! source holds the records of both segments, and threads whose hash stays in the source use it without a split.
+//! Several splits of one source may be due, at most one for each depth; the depth in the link word of the source
+//! determines which splits are due.
 //!
 //! Segments are not allocated: each number has a place in the file (`arrays`). The contents of a segment are ignored if
-//! the root word does not count it, or if its source has not been split.
+//! the root word does not count the segment, or if the split that makes it is still due.
 //!
 //! Submodules: `expand` adds segments; `due` performs splits; `shrink` removes segments; `growth` has the options.
 
@@ -202,7 +202,8 @@ impl Directory for Lh {
         Ok(self.located(hash))
     }
 
-    /// Also checks that the segment is ready: it may have been removed and added again, so that its split is due.
+    /// Also checks that the segment is ready: it may have been removed and added again, so that the split that makes it
+    /// is due again.
     #[inline(always)]
     fn is_current<T: Kinds>(&self, core: &Core<T>, hash: u64, located: Located) -> bool {
         self.located(hash) == located && core.marks.is_ready(located.segment)
@@ -272,7 +273,7 @@ impl Directory for Lh {
         let Some(depth) = full()? else { return Ok(()) };
         let is_due = depth < self.extent().depth(hash);
         if !is_due {
-            // Batches put records into the stash that displacement could have placed.
+            // Batches stash records for which displacement could have made room in a normal bucket.
             core.rebalance_stash(segment, &guards)?;
             if core.has_room(segment, hash)? {
                 return Ok(());
@@ -369,7 +370,7 @@ impl Directory for Lh {
         let storage = &core.storage;
         let old = self.extent();
         let new = old.cleared(self.arrays.first());
-        // This also performs all due splits.
+        // `check` also performs all due splits.
         let old_segments = self.check(core, &mut |_| {})?;
         for &id in &old_segments {
             // Waits for splits that are not finished although their new segments are already in use. Such a split may
@@ -379,7 +380,8 @@ impl Directory for Lh {
         self.base.grow(storage, new.parity(), self.arrays.most())?;
         self.lay_out(core, new)?;
         core.chains.allocator().prepare_switch(storage, &core.root()?.chains, None);
-        // P13, as in `provide`; also makes the allocator's words durable.
+        // P13: the entries of the arrays are durable before the root word counts their segments; so are the allocator's
+        // words.
         storage.fence();
         before(new.generation);
         self.base.set_word(&core.storage, core.root()?, new.pack());

@@ -6,7 +6,7 @@ use super::root::hashes_below;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Located {
     pub(super) segment: u32,
-    /// The number of the last `clear` before the segment was made; its parity selects the record counter.
+    /// The generation that the segment belongs to; its parity selects the record counter.
     pub(super) generation: u64,
 }
 
@@ -30,15 +30,15 @@ impl Covered {
     }
 }
 
-/// The state of a segment that is not ready, as its policy determines it.
+/// The state of a segment that is not ready, as the directory policy determines it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// Part of the table; it needs recovery only.
+    /// The segment is part of the table and only needs recovery.
     Whole,
-    /// Made by this call, by a split that was due; it is marked as ready.
+    /// This call has made the segment, by a split that was due, and has marked it as ready.
     Born,
-    /// Not part of the table, either no longer or not yet.
+    /// The segment is not part of the table, either no longer or not yet.
     Elsewhere,
-    /// The split that makes it is due, and the session only reads: its records are still in the source segment.
+    /// The split that makes the segment is due, and the session only reads: the records are still in the source.
     Due,
 }

@@ -300,7 +300,7 @@ impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
             let bytes = core.storage.backup_to(path)?;
             return Ok(BackupReport { bytes, pause: Duration::ZERO });
         }
-        // Locking buckets stores to the files, which belong to the parent process.
+        // Taking a lock stores to the files. In a forked child, the files belong to the parent process.
         refuse_child(&core.storage)?;
         self.directory.without_splits(|| {
             let paused = Instant::now();
@@ -338,7 +338,8 @@ impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
         }
         for site in locked.core.sites(locked.segment).skip(core.geometry.buckets as usize) {
             let (site, bucket) = site?;
-            // Read through `read_unvalidated`, as in `find_stashed`.
+            // Read through `read_unvalidated`: the locks of the two buckets also protect the stashed records of this
+            // hash.
             if let Some(slot) = core.storage.read_unvalidated(|| slot_of(bucket)) {
                 return Ok(Some(Found { bucket, slot, site }));
             }

@@ -1,4 +1,4 @@
-//! The marks of segments in DRAM: what this session has done with each.
+//! One mark per segment, in DRAM: the state of the segment in this session.
 
 use std::io;
 use std::sync::atomic::AtomicU8;
@@ -16,7 +16,7 @@ pub(super) const RECOVERING: u8 = 1;
 pub(super) const READY: u8 = 2;
 /// The segment is not part of the table, but was used in this session: its locks are valid.
 pub(super) const AWAY: u8 = 3;
-/// The segment may be read, in a session that only reads.
+/// In a session that only reads: the segment may be read.
 pub(super) const STILL: u8 = 4;
 /// In a session that only reads: the split that makes the segment is due, so its records are in another segment.
 pub(super) const DUE: u8 = 5;
@@ -53,7 +53,7 @@ impl Marks {
         self.of(id) == READY
     }
 
-    /// Returns whether the segment's split is due and will not be made in this session.
+    /// Returns whether the split that makes the segment is due and will not be performed in this session.
     pub(super) fn is_due(&self, id: u32) -> bool {
         self.of(id) == DUE
     }
@@ -65,7 +65,7 @@ impl Marks {
         }
     }
 
-    /// Marks a segment that was ready as no longer part of the table.
+    /// Changes the mark of a ready segment to `AWAY`, because the segment has left the table.
     pub(super) fn away(&self, id: u32) {
         if let Some(state) = self.0.get(id as usize) {
             // The mark of a segment that this session never used does not change. Release: as in `set`.
@@ -73,8 +73,8 @@ impl Marks {
         }
     }
 
-    /// Takes the mark of a segment that is not ready; see [`Mark::take`]. Returns `None` also for a segment that does
-    /// not exist.
+    /// Waits while another thread recovers the segment, then takes its mark. Returns `None` if the segment needs no
+    /// recovery or does not exist.
     pub(super) fn take(&self, storage: &impl Medium, id: u32) -> Result<Option<Mark<'_>>> {
         self.0.get(id as usize).map_or(Ok(None), |state| Mark::take(storage, state))
     }
@@ -86,7 +86,8 @@ impl Marks {
 }
 
 impl<'a> Mark<'a> {
-    /// Waits while another thread recovers the segment. Returns `None` if the segment needs no recovery.
+    /// Waits while another thread recovers the segment, then takes the mark. Returns `None` if the segment needs no
+    /// recovery.
     ///
     /// # Errors
     /// The process was forked while a thread of its parent recovered the segment: in this process the recovery would

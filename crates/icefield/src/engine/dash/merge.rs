@@ -61,9 +61,9 @@ impl<T: Kinds> Core<T> {
         Ok(records * 100 <= self.geometry.segment_slots() * percent)
     }
 
-    /// Copies the records of the right of two neighbours, both stable and of the same depth, into the left one, and
-    /// then calls `commit`. Returns `false`, with nothing copied, if the left segment has no room or the right one has
-    /// a chain.
+    /// Merges two neighbours, both stable and of the same depth: copies the records of the right one into the left one,
+    /// then calls `commit`. Returns `false`, with nothing copied, if the left segment has no room, or if the right
+    /// segment still has a chain after `rebalance_stash`.
     pub(super) fn merge(
         &self,
         left: &Held<'_, T::Medium>,

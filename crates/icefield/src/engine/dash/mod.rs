@@ -25,29 +25,29 @@
 //! - §4.2 fingerprints (`bucket`, `search`). The fingerprint is the low byte of the hash; the bits above it select the
 //!   bucket; the top bits select the directory entry.
 //! - §4.3 balanced insert, displacement, stash (`insert`, `stash`). Once the stash is full, an insert displaces up to
-//!   three records. Batches use the stash before displacement; in LH, `rebalance_stash` moves such records home later.
-//!   The target bucket of a displacement is locked, which Algorithm 1 omits: the insert tries the lock and falls back
-//!   to the next method if that fails. A search tests the overflow count of the *home* bucket, not of the probing
+//!   three records. Batches use the stash before displacement; in LH, `rebalance_stash` later moves stashed records
+//!   home. The target bucket of a displacement is locked, which Algorithm 1 omits: the insert tries the lock and falls
+//!   back to the next method if that fails. A search tests the overflow count of the *home* bucket, not of the probing
 //!   bucket as in Algorithm 3.
-//! - §4.4 concurrency (`base::version_lock`, `search`). A lock has three states: free, held by a writer that prepares,
-//!   and changing. Readers proceed while a writer prepares; they wait only from the publishing store to its fence. So
-//!   no read returns a value that a crash could take back.
+//! - §4.4 concurrency (`base::version_lock`, `search`). A lock has three states: free, held by a writer that prepares a
+//!   change, and changing. Readers proceed while a writer prepares a change; they wait only from the publishing store
+//!   to its fence. So no read returns a value that a crash could take back.
 //! - §4.5 variable-length keys (`engine::slots`, `storage::blob`). Values can have variable length as well. A reference
-//!   holds 16 more hash bits, which avoid most reads of other keys.
-//! - §4.6 operations (`op`, `batch`). The paper has no update; here it is one store of the value word under the lock.
-//!   The operations of a batch share fences.
+//!   also holds 16 other bits of the hash, which avoid most reads of other keys.
+//! - §4.6 operations (`op`, `batch`). The paper has no update; here an update is one store of the value word under the
+//!   lock. The operations of a batch share fences.
 //! - §4.7 splits (`split`, `segment_builder`, `eh::grow`). The paper moves records under a transaction. Here the new
 //!   segment is complete and durable before a single store commits the split; that store writes the state and the side
 //!   link, which share a word. Each directory depth has its own place, where doubling writes the new directory.
 //! - §4.7 merging (`merge`, `eh`, `lh`). The paper only mentions it. Here a merge is a split run backwards. A removal
 //!   that leaves its two buckets nearly empty sometimes checks its segment. Two segments are merged when together they
-//!   fill at most half of one, far below the 95 % at which segments split. A table does not shrink below the size that
-//!   `capacity` or `reserve` requested.
+//!   fill at most half of one, far below the 95 % at which segments split. Removals do not shrink a table below the
+//!   size that `capacity` or `reserve` requested in this session.
 //! - §4.8 recovery (`recover`). Marks in DRAM, all clear when the table opens, replace the version numbers of segments,
 //!   so no version can wrap. A session that only reads leaves segments unchanged (`still`).
 //! - §5.1, §5.3 linear hashing (`lh`, `extent`). A round visits prefixes of the hash instead of suffixes, in hash
 //!   order. Thus every segment covers a contiguous range of hashes, so that scans, cursors and splits work as in EH.
-//!   Two instructions compute the number of a segment from its prefix. The generation of `clear` shares the root word
+//!   A few instructions compute the number of a segment from its prefix. The generation of `clear` shares the root word
 //!   with `N` and `Next`: 24, 8 and 32 bits. Only a thread that needs the *new* segment of an expansion must perform
 //!   the split first; until then the old segment holds all records. Before a segment gets a chained bucket, or the
 //!   table gets another segment, `rebalance_stash` moves stashed records home, displacing others where that helps.
@@ -62,29 +62,31 @@
 //! Regions of a table: `table.ice` (superblock, then [`layout::Root`]), `directory-0.ice` and `directory-1.ice` (8-byte
 //! entries; generations alternate between the two), `headers.ice` (32 bytes a segment), `segments.ice` (buckets, 256
 //! bytes each), `chains.ice` (320 bytes a chained stash bucket), and for by-reference types `blobs.ice`, `blobmap.ice`.
-//! Byte tables are in `docs/format.md`; `layout` asserts the offsets. In LH an entry names an array of segments: the
-//! first eight arrays have 64 segments each, the next eight twice as many, and so on; `table.ice` stores both numbers.
+//! Byte tables are in `docs/format.md`; `layout` asserts the offsets. In LH an entry names an array of segments: by
+//! default, the first eight arrays have 64 segments each, the next eight twice as many, and so on. `table.ice` stores
+//! the two numbers, 8 and 64.
 //!
 //! ```text
-//! hash   63 ............ directory index (top `depth` bits) ... | 8 + .. home bucket | 7..0 fingerprint
-//! LH     root word: 63..40 generation | 39..32 N | 31..0 Next; number of a path p = 1 prefix: p >> ctz(p) >> 1
+//! hash   63 ............ directory index (top `depth` bits) ... | ..8 home bucket | 7..0 fingerprint
+//! LH     root word: 63..40 generation | 39..32 N | 31..0 Next
+//!        path p: a 1 bit, then the prefix of a segment; number of this segment: p >> ctz(p) >> 1
 //! bucket lock | overflow | overflow fingerprints | meta | 14 fingerprints | 14 x (key, value)
 //! ```
 //!
 //! # 4. Invariants
 //!
-//! They hold for a quiescent table whose segments have all been touched; `check` reports violations under these
-//! numbers.
+//! They hold for a quiescent table whose segments have all been recovered in this session; `check` reports violations
+//! under these numbers.
 //!
 //! - I1 EH: exactly the 2^(*g*-*d*) directory entries of its pattern name a segment of local depth *d*, where *g* is
-//!   the depth of the directory. LH: a segment has the depth and the pattern that the root word gives its number. Its
-//!   state is stable.
+//!   the depth of the directory. LH: a segment has the depth and the pattern that the root word gives its number. Every
+//!   segment is in state stable.
 //! - I2 A record is in the segment of its hash, has its hash's fingerprint, and both its words are valid for the
 //!   table's types.
 //! - I3 A record in a normal bucket is in its home bucket (membership bit clear) or the one after it (bit set).
-//! - I4 For each record in the stash, the overflow metadata of its home bucket has a fingerprint or counts the record,
-//!   or that of the next bucket has its fingerprint as a member. A record in the chain is counted. The records of a
-//!   home bucket change only under the lock of that bucket.
+//! - I4 For each record in the stash, the overflow metadata of its home bucket holds its fingerprint or counts the
+//!   record, or the overflow metadata of the next bucket holds its fingerprint with a membership bit. A record in the
+//!   chain is counted. The records of a home bucket change only under the lock of that bucket.
 //! - I5 A key is in at most one slot.
 //! - I6 Every segment and chained bucket is named exactly once: by the directory, a chain or a free list (only EH has a
 //!   free list of segments).
@@ -101,11 +103,11 @@
 //!   (for a stashed record, the stash bucket). Before a record is stashed, the changing bits of the home and probing
 //!   bucket are set, because scans check only the versions of normal buckets. The bits stay set, and readers wait,
 //!   until the overflow metadata is written.
-//! - *update* and *insert* of a present key: the store of the value word.
+//! - *update*, *insert* and *put* of a present key: the store of the value word.
 //! - *remove*: the store of the metadata word.
 //! - *compute*: as the operation that it decides on; if it changes nothing, as *get*.
-//! - *clear*: the store of the DRAM mirror of the root word. Writers that passed the old root before it are ordered
-//!   before it; readers that still use the old root start again.
+//! - *clear*: the store of the DRAM mirror of the root word. A writer that checked its segment against the old root is
+//!   ordered before this store; readers that still use the old root start again.
 //! - *scan*: one moment for each segment.
 //! - *len*: none; exact when quiescent.
 //!
@@ -119,16 +121,16 @@
 //! | E2 | metadata word, `meta` (Release) | same (Acquire) | fingerprints and records; on the medium: one line |
 //! | E3 | slot words, `key`, `value` (Release) | slot words (`PROTECTED`) | the blobs behind references, which a pin protects |
 //! | E4 | directory `entry`, root mirror (Release) | the same, `entries` (Acquire) | complete segments, complete directories |
-//! | E5 | mark of a segment in DRAM, `state`: ready, still (Release) | the same (Acquire) | reset locks; in LH, a finished copy; `still` |
+//! | E5 | segment's mark, `state` (Release) | the same (Acquire) | reset locks; in LH, a new segment; bits of `still` |
 //! | E6 | words of headers: `link`, `pattern`, `chain`, `birth` (Release) | the same (Acquire) | the segments and chains that they describe |
 //! | E6 | `next` of a chained bucket, `directory` of the root (Release) | the same (Acquire) | the complete object that they name |
 //!
 //! Words of E4 and E6 use Release and Acquire even where a lock, or exclusive access, would allow Relaxed: on the
-//! medium, Release keeps the order of the stores to one line, and a reader need not know whether other threads are
-//! present.
+//! medium, Release keeps the order of the stores to one line, and no argument about the absence of other threads is
+//! needed.
 //!
 //! A reader or writer of LH checks the mark again once it has the versions or locks (`is_current`): `clear` may have
-//! given up the segment meanwhile, and its split may be due again.
+//! discarded the segment meanwhile, and the split that makes the segment may be due again.
 //!
 //! # 7. Crash
 //!
@@ -144,7 +146,7 @@
 //! | P12 root word | doubling, expansion, `clear` have taken effect | the directory as before |
 //! | P13 new directory, complete; entry of an array | the root may name it | as P12 |
 //! | P14 directory entries (with P8) | the split may be marked as finished | a split to finish |
-//! | **P15** link word, splitting | the split is rolled forward | P6 |
+//! | **P15** link word, splitting | the split is rolled forward | as P6 |
 //! | P16 link word, stable | the split is finished | a split to finish |
 //! | P17 duplicates removed | the remaining copy may change | as before |
 //! | P18 blob of an update | a slot may refer to it | a block without an owner |
@@ -154,43 +156,44 @@
 //! | P25 EH: directory entries (with the allocator's intents) | the segment may be freed | a merge to finish |
 //! | P26 link word, stable | the merge is finished | as P25 |
 //! | **P27** word of a slot whose blob has moved | the old block may be reused | the old block, as intact as the new one |
-//! | P19 LH: no chain, birth word (with P6 or P7) | the new segment has its own chain | P12, a split that is due |
+//! | P19 LH: no chain, birth word (with P6 or P7) | the new segment has its own chain | as after P12: a split is due |
 //!
 //! LH allocates nothing but chained buckets. After P12 of an expansion a split is due. A crash before P15 leaves the
 //! split due, and the next attempt copies the records again. If the birth word of a segment has the current generation,
 //! the segment owns its chain even while its split is still due; that chain is freed before the split starts again.
 //!
-//! The value word of an update is its own commit point. Locks and overflow metadata are volatile cells: before a
-//! segment is used, recovery resets the locks and rebuilds the overflow metadata. Interrupted allocations are resolved
-//! when the table opens (`storage::alloc`), everything else when a segment is first touched. Both only repeat steps
-//! that may already have been done.
+//! The store of the value word is the commit point of an update. Locks and overflow metadata are volatile cells: before
+//! a segment is used, recovery resets the locks and rebuilds the overflow metadata. Interrupted allocations are
+//! resolved when the table opens (`storage::alloc`), everything else when a segment is first touched. Both only repeat
+//! steps that may already have been done.
 //!
 //! # 8. Progress
 //!
-//! Readers never wait for a writer that prepares, only for one between its publishing store and its fence. A thread
-//! that waits for a lock while holding another acquires the buckets of one segment in ascending order, stash last;
-//! windows and displacements only try locks. A split locks a whole segment: its writers wait for some microseconds, its
-//! readers while the moved records are removed at the end.
+//! Readers never wait for a writer that prepares a change, only for one between its publishing store and its fence. A
+//! thread that waits for a lock while holding another acquires the buckets of one segment in ascending order, stash
+//! last; a window waits only for its first lock, and displacements only try locks. A split locks a whole segment: the
+//! writers of this segment wait for some microseconds, its readers only while the moved records are removed at the end.
 //!
-//! In LH the first thread that needs a segment whose split is due, a reader included, performs the split, and other
-//! threads that need the segment wait for it. That thread first performs the splits that are due for the source, at
-//! most one per round; the sequence ends, because the number of a source always has fewer bits set. No thread does this
-//! while it holds a lock: a read inside a batch commits the window first. The space for a split is allocated before the
-//! split is due. `clear` and `backup` wait for splits and block them.
+//! In LH the first thread that needs a new segment, be it a reader or a writer, performs the due split that makes the
+//! segment; other threads that need the segment wait for that thread. Splits that are due for the source are performed
+//! first, at most one per round. This recursion ends, because the number of a source has fewer bits set than the number
+//! of its new segment. No thread does this while it holds a lock: a read inside a batch commits the window first. The
+//! space for a split is allocated before the split is due. `clear` and `backup` wait for splits and block them.
 //!
-//! Loops: a lookup repeats only when a writer intervened; an insert repeats only after a split or a longer chain.
+//! Loops: a lookup repeats only when a writer intervened; an insert repeats only after a split or an extension of the
+//! chain.
 //!
 //! A blob is retired when its record is removed. Segments and directories are never unmapped while the table is open. A
-//! merge holds all locks of two segments, acquired left segment first; no other thread waits for a lock of one segment
-//! while it holds a lock of a segment to the right. Space that a merge frees may be reused at once: a thread that
-//! reuses it waits for its locks, and a thread that was on the way to the old segment detects the change. The space is
-//! returned to the file system only when all operations that could still access it have ended (`deferred_free`). For
-//! that purpose every operation is pinned, at the cost of two plain stores.
+//! merge holds all locks of two segments and acquires those of the left segment first; no thread waits for a lock of a
+//! segment while it holds a lock of another segment to the right of it. Space that a merge frees may be reused at once:
+//! a thread that reuses it waits for its locks, and a thread that was on the way to the old segment detects the change.
+//! The space is returned to the file system only when all operations that could still access it have ended
+//! (`deferred_free`). For that purpose every operation is pinned, at the cost of two plain stores.
 //!
 //! # 9. Costs
 //!
-//! The table counts bucket lines read, lines flushed and fences; it does not count the directory entry.
-//! `tests/costs.rs` checks this table against the simulator's counters.
+//! The numbers below count bucket lines read, lines flushed and fences, without the directory entry. `tests/costs.rs`
+//! checks them against the simulator's counters.
 //!
 //! | operation | lines read | flushes | fences |
 //! |---|---|---|---|
@@ -259,7 +262,7 @@ pub use kinds::{Ablation, Parts, Whole};
 pub use layout::Geometry;
 pub use lh::{Expansion, Lh};
 
-/// A Dash table of words and byte strings.
+/// A Dash table below the typed interface: keys and values are words or byte strings.
 pub struct Dash<R: RecordForm, P: Directory, M: Medium> {
     length: Length,
     directory: P,

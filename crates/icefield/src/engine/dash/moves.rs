@@ -36,7 +36,7 @@ impl<T: Kinds> Core<T> {
         self.storage.fence();
     }
 
-    /// Removes the originals. The caller's next fence makes this durable; no slot is reused before it.
+    /// Removes the originals. The caller's next fence makes this durable; no slot is reused before that fence.
     pub(super) fn strike_all(&self, moves: &[Move<'_>]) {
         for Move { source: (bucket, slot), .. } in moves {
             bucket.publish(&self.storage, bucket.meta(&self.storage).without(1 << slot));

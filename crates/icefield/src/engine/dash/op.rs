@@ -26,7 +26,7 @@ const SHRINK_PATIENCE: u32 = 256;
 type LockedKey<'a, R, P, M> = Locked<'a, Of<R, M, <P as Directory>::Ablation>>;
 
 impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
-    /// Returns the present target of a key. A hint only.
+    /// Returns the present target of a key. The target is only a hint: a split may move the key at any time.
     #[inline(always)]
     pub(super) fn try_locate(&self, hash: u64) -> Option<Target<'_>> {
         self.core.target(self.directory.try_locate(&self.core.storage, hash)?, hash)
@@ -93,8 +93,8 @@ impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
         Ok(found.map(|found| take(found.bucket.record(&core.storage, found.slot).1)))
     }
 
-    /// Looks up a key in an ablated table that takes locks: those of both buckets, or without probing only that of the
-    /// home bucket.
+    /// Looks up a key in a table whose searches take locks (see `Parts::optimistic`): those of both buckets, or, in a
+    /// table without probing, only that of the home bucket.
     fn lookup_locked<T>(
         &self,
         probe: &LookupKey<'_>,
@@ -184,7 +184,7 @@ impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
     #[inline]
     pub(super) fn after_removal(&self, pin: &EpochGuard<'_>, hash: u64) {
         if merge::is_looked_at(self.core.geometry.home(hash)) {
-            // Reads buckets without their locks; no result depends on it.
+            // Reads buckets without their locks; no result depends on these reads.
             self.core.storage.read_unvalidated(|| self.shrink_about(pin, hash));
         }
     }

@@ -24,7 +24,7 @@ use crate::storage::{Medium, Region};
 use crate::types::{Forms, RecordForm, StoredForm};
 use crate::{Error, Result};
 
-/// Chained buckets get a sixteenth of the segments' address space, which is ample: only many equal hashes need them.
+/// Chained buckets get a sixteenth of the segments' address space: only many equal hashes need more than a few of them.
 const CHAIN_SHARE: u64 = 16;
 /// Indices of the superblock parameters that belong to the directory policy.
 const POLICY: std::ops::Range<usize> = 6..9;
@@ -64,7 +64,7 @@ impl<P: Directory> Design for P {
     }
 }
 
-/// The common options of a new or opened table, and those of the design.
+/// The options of a new or opened table: the common ones and those of the design.
 struct Opening<P: Directory> {
     common: Common,
     settings: DashSettings<P::Options>,
@@ -144,7 +144,7 @@ impl<P: Directory> Opening<P> {
         identity
     }
 
-    /// Returns the options with the values that the table itself determines.
+    /// Replaces the options that an existing table determines by the values in its superblock.
     fn with_identity(mut self, storage: &impl Medium, identity: &Identity) -> Result<Self> {
         let [buckets, slots, stash] = self.common.adopt(storage, identity)?;
         self.settings.geometry = Geometry { buckets, slots, stash };

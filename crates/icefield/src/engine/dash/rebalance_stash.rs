@@ -1,4 +1,4 @@
-//! Stashed and chained records of a segment: moves them to their home buckets, and rebuilds the overflow metadata.
+//! Moves the stashed and chained records of a segment home, and rebuilds the overflow metadata.
 
 use super::bucket::Guard;
 use super::insert::{MAX_MOVES, movable};
@@ -71,8 +71,8 @@ impl<T: Kinds> Core<T> {
     }
 
     /// Plans displacements that make room in bucket `from`: each moves a record to the next bucket (`onwards`) or the
-    /// previous one, until a bucket on the way has a free slot. Returns `false` if it finds no such way of at most
-    /// [`MAX_MOVES`] moves. `taken` has the slots of each bucket that will be in use; `left` has the slots whose
+    /// previous one, until a bucket on the path has a free slot. Returns `false` if it finds no such path of at most
+    /// [`MAX_MOVES`] moves. For each bucket, `taken` has the slots that will be in use, and `left` has the slots whose
     /// records are already planned to move.
     fn plan_way<'a>(
         &self,
@@ -111,8 +111,8 @@ impl<T: Kinds> Core<T> {
         true
     }
 
-    /// Moves records from the stash and the chain to their home or probing buckets, all of them with two fences and the
-    /// caller's next one.
+    /// Moves records from the stash and the chain to their home or probing buckets, if these have room. Costs two
+    /// fences in all; the caller's next fence makes the removals durable.
     pub(super) fn bring_home(&self, segment: Segment<'_>) -> Result<()> {
         let storage = &self.storage;
         let mut pending = vec![0_u32; self.geometry.buckets as usize];

@@ -44,7 +44,8 @@ fn recover<T: Kinds>(core: &Core<T>, directory: &impl Directory, id: u32) -> Res
     if core.still.is_none()
         && let Err(Error::Forked) = core.storage.check_writable()
     {
-        // The files belong to the parent process, which may have recovered the segment since and be changing it.
+        // The files belong to the parent process, which may have recovered the segment since the fork and may be
+        // changing it.
         return Err(Error::Forked);
     }
     let Some(mark) = core.marks.take(&core.storage, id)? else {
@@ -141,8 +142,8 @@ fn remove_duplicates<T: Kinds>(core: &Core<T>, segment: Segment<'_>) -> Result<(
 }
 
 /// Calls `found` for each bucket that holds second copies of records, with the bucket's metadata and the copies' slots,
-/// before it checks the next bucket. Both copies have the same two words. They are in the home and the probing bucket,
-/// or in one of these and the stash. So comparing key words is sufficient, and no blob is freed.
+/// before it checks the next bucket. Second copies are in the probing bucket or the stash. Both copies have the same
+/// two words, so comparing key words is sufficient, and removing a copy must not free the blobs.
 pub(super) fn copies<T: Kinds>(
     core: &Core<T>,
     segment: Segment<'_>,
@@ -151,7 +152,7 @@ pub(super) fn copies<T: Kinds>(
     let storage = &core.storage;
     let normal = core.geometry.buckets as usize;
     for number in 0..normal {
-        // The copy in the probing bucket is removed, wherever it came from.
+        // The copy in the probing bucket is removed, even if it is the original.
         let (bucket, next) =
             (&segment.buckets[number], &segment.buckets[core.geometry.next(number)]);
         let meta = next.meta(storage);
@@ -178,7 +179,7 @@ pub(super) fn copies<T: Kinds>(
     Ok(())
 }
 
-/// Returns the `suspects`, which are slots of `bucket`, whose records are also in `original`.
+/// Returns a mask of those slots of `bucket` among `suspects` whose records are also in `original`.
 fn copies_in(storage: &impl Medium, original: &Bucket, bucket: &Bucket, suspects: u32) -> u32 {
     let mut copies = 0;
     for slot in Bucket::slots_of(bucket.meta(storage).allocated() & suspects) {
@@ -191,7 +192,7 @@ fn copies_in(storage: &impl Medium, original: &Bucket, bucket: &Bucket, suspects
 }
 
 impl<T: Kinds> Core<T> {
-    /// Sets the bits in `still` of the home buckets that have stashed records, then marks the segment as readable.
+    /// In `still`, sets the bits of the home buckets that have stashed records; then marks the segment as readable.
     pub(super) fn let_be(&self, still: &Still, segment: Segment<'_>) -> Result<()> {
         for site in self.sites(segment).skip(self.geometry.buckets as usize) {
             let (_, bucket) = site?;

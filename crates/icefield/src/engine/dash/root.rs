@@ -18,20 +18,20 @@ const PLANNED_LOAD_PERCENT: u64 = 75;
 /// The state that every policy has: the root word, the directory's files, and a lock for structural changes.
 ///
 /// The root word is stored and made durable first, and then mirrored in DRAM. All threads read the mirror, so no thread
-/// acts on a directory that a crash could take back. Generations of `clear` use the two files alternately.
+/// acts on a directory that a crash could take back. Successive generations use the two directory files alternately.
 pub struct Base {
     /// A copy of the durable root word, never ahead of it.
     mirror: AtomicU64,
     regions: [Region; 2],
-    /// Held shared by splits, merges and expansions, exclusively by `clear`, `backup` and halvings of the directory. A
-    /// thread that performs a due split (linear hashing) need not hold it.
+    /// Held in shared mode by splits, merges and expansions; in exclusive mode by `clear`, `backup` and halvings of the
+    /// directory. A thread that performs a due split (linear hashing) need not hold this lock.
     structure: RwLock<()>,
     /// The number of segments requested in this session; automatic shrinking stops at this number.
     floor: AtomicU64,
 }
 
 impl Base {
-    /// Maps the directory's files. `word` is the present root word, or the one of the table to be created.
+    /// Maps the directory's files. `word` is the present root word, or the first root word of a new table.
     pub(super) fn map<M: Medium>(storage: &M, max_entries: u64, word: u64) -> Result<Self> {
         let max_bytes = max_entries * 8;
         let regions = [
@@ -62,7 +62,7 @@ impl Base {
         self.floor.store(segments, Relaxed);
     }
 
-    /// Keeps at least `segments` segments, if `make` succeeds.
+    /// Raises the floor to at least `segments` segments and calls `make`. Restores the floor if `make` fails.
     pub(super) fn with_floor(
         &self,
         segments: u64,
@@ -89,7 +89,7 @@ impl Base {
         &self.regions[parity]
     }
 
-    /// Extends a file to at least `entries` entries.
+    /// Extends the directory file of generations with this parity to at least `entries` entries.
     pub(super) fn grow<M: Medium>(&self, storage: &M, parity: usize, entries: u64) -> Result<()> {
         storage.grow(&self.regions[parity], entries * 8)
     }
@@ -139,7 +139,7 @@ impl Base {
         self.structure.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does the same as [`Base::alone`], unless that would have to wait.
+    /// Returns the guard of [`Base::alone`], or `None` if the call would have to wait for it.
     pub(super) fn try_alone(&self) -> Option<RwLockWriteGuard<'_, ()>> {
         match self.structure.try_write() {
             Ok(guard) => Some(guard),
@@ -164,7 +164,7 @@ pub(super) fn segment_of(entry: u64) -> Option<u32> {
     (entry >> 32 == PRESENT >> 32).then_some(entry as u32)
 }
 
-/// Returns a mask of the hash bits below the first `depth`.
+/// Returns a mask of all hash bits except the upper `depth` bits.
 pub(super) fn hashes_below(depth: u32) -> u64 {
     u64::MAX.checked_shr(depth).unwrap_or(0)
 }

@@ -112,8 +112,8 @@ impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
         entries.map(|entries| Some((range, entries)))
     }
 
-    /// Returns whether the segment still covers the same range. May be called under locks: it accesses no other
-    /// segment.
+    /// Returns whether the segment of `hash` and its range are still those in `range`. May be called under locks: it
+    /// accesses no other segment.
     fn is_same(&self, hash: u64, range: Covered) -> Result<bool> {
         Ok(self.directory.covered(&self.core, hash, range.located)? == Some(range))
     }
@@ -127,7 +127,8 @@ impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
         take: impl Take + Copy,
     ) -> Result<Vec<Entry>> {
         let core = &self.core;
-        // The hashes of the segment, including those of due splits. Read through `read_unvalidated`, as in `covered`.
+        // The hashes of the segment, including those that due splits will move. The link is read through
+        // `read_unvalidated`: it only selects the records whose keys are checked.
         let depth = core.storage.read_unvalidated(|| core.link(segment.id))?.depth;
         let own = first & !hashes_below(depth)..=first | hashes_below(depth);
         let mut entries = Vec::with_capacity(core.geometry.segment_slots() as usize);

@@ -63,8 +63,8 @@ impl<T: Kinds> Core<T> {
         Ok(Search::Sure(found?.map(take)))
     }
 
-    /// Returns a bit for each slot of the two buckets (those of the probing bucket from bit 16 on) that holds a record
-    /// with the key's fingerprint.
+    /// Returns a mask of the slots of the two buckets that hold a record with the key's fingerprint. The bits of the
+    /// probing bucket begin at bit 16.
     #[inline]
     pub(super) fn candidates(&self, pair: [&Bucket; 2], hash: u64) -> u32 {
         let [home, probing] = pair.map(|bucket| move || self.candidates_in(bucket, hash));
@@ -80,7 +80,7 @@ impl<T: Kinds> Core<T> {
         }
     }
 
-    /// Returns whether a slot that is taken holds the key.
+    /// Returns whether a taken slot holds the key.
     #[inline]
     fn holds(&self, bucket: &Bucket, slot: usize, probe: &LookupKey<'_>) -> Result<bool> {
         // PROTECTED (E3): pairs with the Release in `store_record`. A reference that this thread sees leads to a
@@ -93,7 +93,7 @@ impl<T: Kinds> Core<T> {
         }
     }
 
-    /// Returns the slot of a bucket that holds the key.
+    /// Returns the key's slot in a bucket.
     #[inline]
     fn find_in(&self, bucket: &Bucket, probe: &LookupKey<'_>) -> Result<Option<usize>> {
         let mut candidates = self.candidates_in(bucket, probe.hash);
@@ -119,7 +119,7 @@ impl<T: Kinds> Core<T> {
         stash::hint(&self.storage, [home, probing], hash)
     }
 
-    /// Returns which bucket of the pair holds the key (as an index), and the key's slot. The fingerprints of both
+    /// Returns the index in `pair` of the bucket that holds the key, and the key's slot. The fingerprints of both
     /// buckets are compared together, because either bucket may hold the key.
     #[inline]
     pub(super) fn find_in_pair(
@@ -225,7 +225,7 @@ impl<T: Kinds> Core<T> {
 }
 
 impl<T: Kinds> Core<T> {
-    /// Finds a key in a segment that does not change.
+    /// Finds a key in a session that only reads.
     pub(super) fn find_still<'a>(
         &'a self,
         still: &Still,

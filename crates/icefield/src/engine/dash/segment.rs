@@ -198,7 +198,7 @@ impl<T: Kinds> Core<T> {
     pub(super) fn check_room(&self, segments: u64, present: u64) -> Result<()> {
         let bytes = self.geometry.segment_bytes();
         let needed = |segments: u64| segments.saturating_mul(bytes + size_of::<Header>() as u64);
-        // The limit is one less than the maximum: linear hashing cannot have more.
+        // The limit is 2^MAX_DEPTH - 1, because linear hashing cannot have 2^MAX_DEPTH segments.
         if segments > (self.most_segments() as u64).min((1 << MAX_DEPTH) - 1) {
             let path = self.segments.path(&self.storage);
             return Err(Error::NoSpace { path, needed_bytes: needed(segments) });
@@ -212,22 +212,23 @@ impl<T: Kinds> Core<T> {
         (self.segments.max_bytes() / self.geometry.segment_bytes()) as usize
     }
 
-    /// Protects by-reference records from reuse while the pin is held.
+    /// Returns a pin. While it is held, the blobs of by-reference records are not reused.
     #[inline]
     pub(super) fn pin(&self) -> EpochGuard<'_> {
         self.records.pin()
     }
 
-    /// Locks all buckets of a segment, in the order in which every thread acquires several locks. These locks also
-    /// protect the chain, because a thread locks a chained bucket only while it holds the lock of a home bucket. The
-    /// locks of chained buckets are not taken: a split may free those buckets before this guard is dropped.
+    /// Locks all buckets of a segment in ascending order, as every thread that waits for several locks does. These
+    /// locks also protect the chain, because a thread locks a chained bucket only while it holds the lock of a home
+    /// bucket. The locks of chained buckets are not taken: a split may free those buckets before the guards are
+    /// dropped.
     pub(super) fn lock_all<'a>(&'a self, segment: Segment<'a>) -> Vec<Guard<'a, T::Medium>> {
         segment.buckets.iter().map(|bucket| bucket.lock(&self.storage)).collect()
     }
 
     /// Locks all buckets of a segment that is not part of the table, and sets their changing bits. This waits for
-    /// writers that entered while it was part of the table. Threads that still search here detect the version change
-    /// and look up the segment again, because its chain may now belong to another segment.
+    /// writers that entered the segment while it was part of the table. Threads that still search the segment detect
+    /// the changed versions and start again. They must: the segment's chain may now belong to another segment.
     pub(super) fn shut<'a>(&'a self, segment: Segment<'a>) -> Vec<Guard<'a, T::Medium>> {
         let guards = self.lock_all(segment);
         guards.iter().for_each(Guard::begin_change);

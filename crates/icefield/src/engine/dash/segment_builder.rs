@@ -18,9 +18,9 @@ use crate::storage::{Medium, Persist, Regions};
 /// A new segment that other threads cannot reach yet, with all its buckets locked.
 pub(super) struct NewSegment<'a, M: Medium> {
     pub(super) segment: Segment<'a>,
-    /// `None` for a segment with a fixed place (LH), whose header owns its chain from the start.
+    /// `None` for a segment with a fixed place (LH), which owns its chain from the start.
     claim: Option<Claim>,
-    /// The exclusive right to a segment from the allocator.
+    /// The mark of a segment that the allocator provided; while it is held, no other thread recovers the segment.
     _mark: Option<Mark<'a>>,
     guards: Vec<Guard<'a, M>>,
     chain_claims: Vec<Claim>,

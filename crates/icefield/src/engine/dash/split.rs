@@ -1,7 +1,7 @@
 //! Splitting a segment in two: the part that extendible and linear hashing share (§4.7).
 //!
-//! The new segment is built privately beside the old one. Every record keeps its position, because the bucket bits of
-//! the hash do not change. The whole new segment is durable before one store commits the split (`Link`,
+//! The new segment is built privately beside the old one. A record in a normal bucket keeps its position, because the
+//! bucket bits of the hash do not change. The whole new segment is durable before one store commits the split (`Link`,
 //! [`State::Splitting`]). From then on the split is rolled forward, by the splitting thread or, after a crash, by the
 //! first thread that touches the old segment. Readers of the old segment proceed until the moved records are removed
 //! from it.
@@ -62,8 +62,8 @@ impl<T: Kinds> Core<T> {
         Ok(())
     }
 
-    /// Finishes a split that a crash interrupted after its commit point. Called once, before any thread uses the
-    /// segment.
+    /// Finishes a split that a crash interrupted after its commit point. Called during recovery, before any thread uses
+    /// the segment.
     pub(super) fn finish_split(&self, directory: &impl Directory, id: u32) -> Result<()> {
         let link = self.link(id)?;
         let (State::Splitting, Some(right)) = (link.state, link.side) else { return Ok(()) };

@@ -1,7 +1,7 @@
 //! Overflow metadata: fingerprints and a count of the stashed records, kept in their home and probing buckets (§4.3).
 //!
-//! It is volatile: never flushed, rebuilt when a segment is first touched in a session. Without it lookups would miss
-//! records, so every change to the stash updates it under the same changing bits.
+//! It is volatile: never flushed, rebuilt when a segment is first touched in a session. Without it, lookups would
+//! miss records, so every change to the stash updates it under the same changing bits.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -36,8 +36,8 @@ impl Bucket {
         self.overflow.store(storage, word.0, Relaxed);
     }
 
-    /// Returns the places of this bucket with a matching fingerprint, among the records whose home is this bucket
-    /// (`member` false) or the previous one (`member` true).
+    /// Returns the overflow places of this bucket that have the fingerprint of `hash` and describe a record whose home
+    /// is this bucket (`member` false) or the previous one (`member` true).
     #[inline]
     fn matching_places(
         &self,
@@ -79,7 +79,7 @@ pub(super) fn hint(storage: &impl Medium, [home, probing]: [&Bucket; 2], hash: u
 }
 
 /// Notes in the overflow metadata that a record of `home` is in stash bucket `stash_bucket`, or in the chain (`None`).
-/// The caller holds both locks and has set both changing bits.
+/// The caller holds the locks of both buckets and has set their changing bits.
 pub(super) fn note(
     storage: &impl Medium,
     home: &Bucket,

@@ -1,7 +1,7 @@
 //! Read-only sessions: segments are read without recovery.
 //!
-//! Such a session maps the files privately, and a page that is stored to becomes memory of this process, which the
-//! kernel cannot drop. Normal recovery (`recover`) would store locks and overflow metadata to every page. A read-only
+//! Such a session maps the files privately: a store to a page makes the page memory of this process, which the kernel
+//! cannot drop. Normal recovery (`recover`) would store locks and overflow metadata to every page. A read-only
 //! session has no writers, so readers need no locks. One bit per home bucket, in DRAM, replaces the overflow metadata:
 //! a search continues in the stash only if the stash has a record of the same home. Due splits (LH) are not performed:
 //! the records stay in the source. A segment in which a crash interrupted a change is recovered as in other sessions
@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::layout::Geometry;
 use crate::base::memory::ZeroedArray;
 
-/// The DRAM beside the segments of a read-only session.
+/// The data about segments that a read-only session keeps in DRAM.
 pub(super) struct Still {
     /// A bit per home bucket: set if the stash or the chain holds a record of it.
     overflowed: ZeroedArray<AtomicU64>,
@@ -34,7 +34,7 @@ impl Still {
 
     /// Returns whether the stash or the chain may hold a record of a home bucket.
     pub(super) fn overflows(&self, segment: u32, home: usize) -> bool {
-        // Relaxed: the mark of the segment publishes it (E5).
+        // Relaxed: the mark of the segment publishes the bits (E5).
         self.word(segment, home).is_none_or(|word| word.load(Relaxed) >> (home % 64) & 1 == 1)
     }
 

@@ -17,12 +17,12 @@ use crate::storage::{Medium, Persist};
 /// Maximum number of operations that share fences.
 pub(super) const WINDOW: usize = 32;
 
-/// The change that a window makes for a key. `place` is an index into [`Window::held`].
+/// The change that a window makes for one operation. `place` is an index into [`Window::held`].
 #[derive(Clone, Copy)]
 pub(super) enum Plan {
     /// Changes nothing: the answer is known.
     Answer(WriteOutcome),
-    /// Adds a record, which is already in a free slot.
+    /// Adds a record, which is already written to a free slot.
     Insert { place: u16, slot: u8, site: Site },
     /// Replaces the value word.
     Replace { place: u16, value: Address, before: u64, word: u64 },
@@ -30,8 +30,8 @@ pub(super) enum Plan {
     Remove { site: Site, before: (u64, u64) },
 }
 
-/// The address of a slot. The window may not hold the slot's bucket, because a stashed record is replaced under its
-/// home bucket's lock.
+/// The address of a slot. The slot's bucket need not be in [`Window::held`]: the value of a stashed record is replaced
+/// under the lock of its home bucket.
 #[derive(Clone, Copy)]
 pub(super) struct Address(*const Bucket, usize);
 
@@ -45,9 +45,9 @@ pub(super) struct Staged {
 struct Held<'a, M: Medium> {
     bucket: &'a Bucket,
     guard: Guard<'a, M>,
-    /// Bits that are added to the metadata word. Their slots are filled.
+    /// Bits that the commit adds to the metadata word. The slots of these bits are already filled.
     added: u32,
-    /// Slots that are removed from the metadata word.
+    /// Slots whose bits the commit clears in the metadata word.
     removed: u32,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct Window<'a, T: Kinds> {
     pub(super) staged: Vec<Staged>,
     /// The generation of all staged operations; a `clear` ends the window.
     pub(super) generation: u64,
-    /// Set if any plan is more than an answer.
+    /// Set if any plan changes the table.
     changes: bool,
     /// Set if any plan is an insert.
     inserts: bool,
@@ -70,7 +70,7 @@ pub(super) struct Window<'a, T: Kinds> {
 #[derive(Clone, Copy, Default)]
 pub(super) struct Hold {
     pair: [u16; 2],
-    /// Set if an earlier operation has locked the home bucket; that operation may have the same key.
+    /// Set if an earlier operation of this window has locked the home bucket; that operation may have the same key.
     again: bool,
 }
 
@@ -83,7 +83,7 @@ pub(super) enum Attempt {
     Later,
     /// The segment of the operation's key has changed.
     Stale,
-    /// Not possible in any window.
+    /// Not possible in any window: the operation must run alone.
     Alone,
 }
 
@@ -137,7 +137,7 @@ impl<'a, T: Kinds> Window<'a, T> {
         Some(Hold { pair: [at_home, self.hold(probing)?], again: at_home < before })
     }
 
-    /// Decides on the plan of an operation and prepares it.
+    /// Plans an operation and prepares its change. `current` returns whether the hash still belongs to the segment.
     #[inline(always)]
     pub(super) fn stage(
         &mut self,
@@ -189,8 +189,8 @@ impl<'a, T: Kinds> Window<'a, T> {
     /// Returns the plan of an operation whose key is present.
     fn stage_present(&mut self, found: &Found<'a>, pair: [u16; 2], write: Write) -> Option<Plan> {
         let (key, value) = found.bucket.record(&self.core.storage, found.slot);
-        // Readers of the record validate the version of this bucket: the record's own bucket or, for a stashed record,
-        // its home bucket.
+        // `versioned` is the place of the bucket whose version readers of the record validate: the bucket that holds
+        // the record or, for a stashed record, its home bucket.
         let probing = self.held[usize::from(pair[1])].bucket;
         let versioned = pair[usize::from(std::ptr::eq(found.bucket, probing))];
         let plan = match (write, found.site) {
@@ -256,8 +256,9 @@ impl<'a, T: Kinds> Window<'a, T> {
         (self.changes, self.inserts) = (true, true);
     }
 
-    /// Makes all staged operations durable and visible, and releases the locks. Two fences; one if no record is new and
-    /// the table has no blobs; none if nothing changes. The answers of the staged operations are valid afterwards.
+    /// Makes all staged operations durable and visible, and releases the locks. Costs two fences; one if no record is
+    /// new and the table has no blobs; none if nothing changes. The answers of the staged operations are valid
+    /// afterwards.
     pub(super) fn commit(&mut self, pin: &EpochGuard<'_>) {
         if self.changes {
             let storage = &self.core.storage;
@@ -288,7 +289,7 @@ impl<'a, T: Kinds> Window<'a, T> {
         let storage = &self.core.storage;
         match staged.plan {
             Plan::Insert { place, slot, site } => {
-                // As in `Locked::insert_overflow`.
+                // Scans do not check the versions of stash buckets.
                 if site != Site::Normal {
                     self.begin_pair(staged);
                 }
@@ -298,8 +299,8 @@ impl<'a, T: Kinds> Window<'a, T> {
             }
             Plan::Replace { place, value: Address(bucket, slot), word, .. } => {
                 self.held[usize::from(place)].guard.begin_change();
-                // SAFETY: the address of a bucket of this table's mapping, found in this window; mappings outlive the
-                // table.
+                // SAFETY: `bucket` is the address of a bucket in this table's mappings, found in this window. The
+                // mappings outlive the window.
                 let cell = unsafe { &*bucket }.value(slot);
                 // Release (E3): the blob behind a reference was written before.
                 cell.store(storage, word, Release);

@@ -1,8 +1,8 @@
-//! Performs the writes of a batch, for which a ring has prefetched: collects them into a window, locks and stages them
-//! in groups, and commits the window.
+//! Performs the writes of a batch, after the ring (`batch`) has prefetched their buckets: collects the writes of a
+//! window, locks and stages them in groups, and commits the window.
 //!
-//! Each step is done for several operations in a row, which keeps the processor busy. Later loads wait until a locked
-//! instruction completes, so a locked instruction between every two operations would serialize the operations.
+//! Each step is done for several operations in a row, which keeps the processor busy. Loads wait for every earlier
+//! locked instruction, so a locked instruction between every two operations would serialize the operations.
 
 use super::Dash;
 use super::directory::Directory;
@@ -26,7 +26,7 @@ const LOCKED_TOGETHER: usize = 8;
 #[derive(Clone, Copy)]
 pub(super) struct Ahead<'t> {
     pub(super) hash: u64,
-    /// The target of the key when its buckets were fetched.
+    /// The target of the key when its buckets were prefetched.
     pub(super) sighted: Option<Target<'t>>,
 }
 
@@ -239,8 +239,8 @@ impl<R: RecordForm, P: Directory, M: Medium> BatchWriter for Writer<'_, R, P, M>
         let Self { table, pin, window, waiting } = self;
         let growth: i64 = window.staged.iter().map(|staged| staged.plan.growth()).sum();
         if growth != 0 {
-            // The records are counted under the locks, which `clear` waits for: a later `clear` restarts the counter of
-            // this generation's parity.
+            // The records are counted before the locks are released. `clear` waits for the locks, so no record is
+            // counted after a later `clear` has restarted the counter of this generation's parity.
             table.length.add(window.generation, growth);
         }
         window.commit(pin);

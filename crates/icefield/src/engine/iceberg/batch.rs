@@ -1,5 +1,6 @@
-//! Batches. Reads go through the ring, which prefetches for the following ones. Writes run in whole windows (`window`),
-//! whose slots are all prefetched together while the preceding window is made durable.
+//! Batches. Reads go through the ring (`base::pipeline`), which prefetches for the following reads. Writes run in whole
+//! windows (`window`), whose slots are all prefetched together while the preceding window is made durable. Where a
+//! fence costs nothing, writes go through the ring, too (`unfenced_batch`).
 
 use std::ops::ControlFlow;
 
@@ -34,7 +35,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         hint(self.buckets.line(&self.storage, self.shape().front(hash)).0);
     }
 
-    /// Searches the fingerprints, fetches the first two candidate slots, and returns them. With one candidate both are
+    /// Searches the fingerprints, fetches the first two candidate slots, and returns them. With one candidate, both are
     /// the same, which costs less than an unpredictable branch. Without a candidate it fetches the words of the back
     /// buckets. A hint only.
     #[inline(always)]

@@ -1,4 +1,4 @@
-//! The front and the back yard (§3.2, levels 1 and 2): their slots on the medium, and the DRAM beside them.
+//! The front and the back yard (§3.2, levels 1 and 2): their slots on the medium, and their metadata in DRAM.
 
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,7 +18,7 @@ pub(super) struct Buckets {
     back: Region,
     front_lines: GrowingLines,
     back_words: GrowingArray<AtomicU64>,
-    /// For each front bucket its lowest empty slot, as of the last insert or removal there: a hint.
+    /// For each front bucket, its lowest empty slot, as of the last insert or removal there: a hint.
     rooms: GrowingArray<AtomicU8>,
 }
 
@@ -55,13 +55,13 @@ impl Buckets {
         &self.back
     }
 
-    /// Returns the length that each yard needs.
+    /// Returns both regions, each with the length that `shape` requires.
     pub(super) fn bytes(&self, shape: Shape) -> [(&Region, u64); 2] {
         let [front, back] = self.yards.bucket_bytes();
         [(&self.front, front << shape.extent()), (&self.back, back << shape.extent())]
     }
 
-    /// Returns a mask of the slots that are used in a front bucket's line.
+    /// Returns a mask of the slots that a front bucket has: the lowest bits, one for each slot.
     #[inline(always)]
     pub(super) fn front_mask(&self) -> u64 {
         u64::MAX >> (64 - self.yards.front)
@@ -79,7 +79,7 @@ impl Buckets {
         BackWord(&self.back_words[bucket as usize])
     }
 
-    /// Stores the lowest empty slot of a front bucket, for [`Buckets::room_at`].
+    /// Stores the lowest slot in the mask `empty` as the hint that [`Buckets::room_at`] returns for a front bucket.
     #[inline(always)]
     pub(super) fn guess(&self, bucket: u64, empty: u64) {
         // Relaxed: a hint only.
@@ -92,8 +92,8 @@ impl Buckets {
         self.guess(bucket, self.line(storage, bucket).empty(self.front_mask()));
     }
 
-    /// Lowers the guess to a slot that is empty now. Does not search the fingerprints: that would wait for the store
-    /// just made.
+    /// Lowers the hint to `slot`, which has become empty, unless the hint is lower. Does not search the fingerprints:
+    /// that would wait for the store just made.
     #[inline]
     pub(super) fn guess_emptied(&self, bucket: u64, slot: u32) {
         let room = &self.rooms[bucket as usize];

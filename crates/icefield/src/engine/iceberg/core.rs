@@ -1,4 +1,4 @@
-//! The table without its operations: yards, the DRAM beside them, and the search for a key under its lock.
+//! The table without its operations: yards, their metadata in DRAM, and the search for a key under its lock.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -19,7 +19,7 @@ use crate::storage::superblock;
 use crate::storage::{Medium, Region};
 use crate::types::RecordForm;
 
-/// The state that all files of this module share: the medium, the regions, the records, and the DRAM beside them.
+/// The state that all files of this design share: the medium, the regions, the records, and the metadata in DRAM.
 pub(crate) struct Core<R, M> {
     pub(super) records: Records<R>,
     pub(super) length: Length,
@@ -118,7 +118,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     pub(super) fn set_shape(&self, shape: Shape) -> Result<()> {
         let cell = &self.root()?.shape;
         cell.store(&self.storage, shape.word(), Release);
-        // P3, P6, P7, P9, P10, P13: see the header of the module.
+        // P3, P6, P7, P9, P10, P13: see the header of `mod.rs`.
         self.storage.persist(cell);
         // Release (E4): pairs with the Acquire in `shape`.
         self.shape.store(shape.word(), Release);
@@ -228,7 +228,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     }
 
     /// Claims a free slot for an absent key, under its lock: one of those in the front bucket (`room`), else one in the
-    /// emptier of the two back buckets, else one in the overflow yard (Algorithms 1, 2).
+    /// emptier of the two back buckets, else one in the overflow yard (Algorithms 1 and 2 of the paper).
     ///
     /// # Errors
     /// [`Error::NoSpace`] when the overflow yard cannot grow.

@@ -1,4 +1,4 @@
-//! The DRAM beside the yards (§3.1): one byte for each slot, a lock bit for each front bucket.
+//! The yards' metadata in DRAM (§3.1): one byte for each slot, a lock bit for each front bucket.
 //!
 //! A byte is EMPTY, RESERVED (back yard only: a thread is filling the slot), or the fingerprint of the slot's record,
 //! which is published when the slot is durable. A front bucket's line changes only under its lock. A back bucket's word
@@ -20,7 +20,8 @@ const EMPTY: u8 = 0;
 /// The byte of a back slot that a thread is filling. It is not a fingerprint, because its low seven bits are 0.
 const RESERVED: u8 = 0x80;
 
-/// The slots of a front bucket that have a given fingerprint, and its empty slots. The caller holds the bucket's lock.
+/// The slots of a front bucket that have a given fingerprint, and its empty slots. A hint only, unless the caller holds
+/// the bucket's lock.
 #[derive(Clone, Copy)]
 pub(super) struct View {
     /// Slots that have the fingerprint.

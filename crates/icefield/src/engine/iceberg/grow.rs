@@ -18,7 +18,8 @@ use crate::storage::{Medium, refuse_child};
 use crate::types::RecordForm;
 use crate::{Error, Result};
 
-/// Of the inserts that find their front bucket full, one in this many checks the load; in tiny tables all of them do.
+/// Of the inserts that find their front bucket full, one in 32 checks the load. In a table of fewer than 32 buckets, a
+/// larger part of them does.
 const LOAD_CHECK_ONE_IN: u64 = 32;
 
 /// A record that leaves its bucket.
@@ -145,7 +146,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         self.reach(shape)?;
         for (region, bytes) in self.buckets.bytes(shape) {
             self.storage.grow(region, bytes)?;
-            // A halving may have punched this space.
+            // A halving may have returned this space to the file system.
             self.storage.reserve(region, 0, bytes)?;
         }
         Ok(())
@@ -174,7 +175,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         self.moves.start(shape.buckets() / 2);
     }
 
-    /// Moves a bucket of each yard.
+    /// Calls [`Core::move_bucket`] for `bucket` in both yards.
     pub(super) fn move_both(&self, shape: Shape, bucket: u64) -> Result<()> {
         self.move_bucket(shape, Yard::Front, bucket)?;
         self.move_bucket(shape, Yard::Back, bucket)
@@ -200,7 +201,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Moves the records that belong elsewhere out of one bucket, or waits until another thread has done it.
     fn move_bucket(&self, shape: Shape, yard: Yard, bucket: u64) -> Result<()> {
         if let Err(Error::Forked) = self.storage.check_writable() {
-            // Scans also call this. In a forked child the files belong to the parent, which has its own move states.
+            // Scans also call this. In a forked child, the files belong to the parent, which has its own move states.
             return Err(Error::Forked);
         }
         let state = &self.moves.states[yard as usize][bucket as usize];
@@ -301,7 +302,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         (key != EMPTY_KEY).then(|| self.records.hash_of(&self.storage, key).ok()).flatten()
     }
 
-    /// Moves records out of one bucket. Two fences.
+    /// Moves records out of one bucket. Costs two fences.
     fn move_all(
         &self,
         mut leaving: Vec<Leaving<'_>>,

@@ -282,14 +282,14 @@ impl Shape {
 /// yard, and a halving never joins them: the present back bucket of a record determines its bucket in any larger table.
 #[inline]
 fn back_words(hash: u64) -> u64 {
-    // The fraction of the square root of two, an arbitrary odd number.
+    // Arbitrary constants: the fractions of the square roots of three and two. The factor must be odd.
     let product = u128::from(hash ^ 0xBB67_AE85_84CA_A73B) * 0x6A09_E667_F3BC_C909;
     let words = product as u64 ^ (product >> 64) as u64;
     words & !(1 << 32) | (!words & 1) << 32
 }
 
 /// Returns whether a record with this hash, in this back bucket of a table of this depth, is at or after a place in
-/// scan order.
+/// scan order ([`scan_place`]).
 pub(super) fn back_is_behind(hash: u64, bucket: u64, depth: u32, place: u64) -> bool {
     let words = back_words(hash);
     [words & u64::from(u32::MAX), words >> 32]
@@ -297,8 +297,8 @@ pub(super) fn back_is_behind(hash: u64, bucket: u64, depth: u32, place: u64) -> 
         .any(|word| word & ((1 << depth) - 1) == bucket && scan_place(word) >= place)
 }
 
-/// Converts a bucket number to its place in scan order, or such a place to its bucket number. A doubling splits a place
-/// into two neighbours.
+/// Converts a bucket number to its place in scan order, which is the number with its bits reversed, or such a place to
+/// its bucket number. A doubling splits a place into two neighbours.
 #[inline]
 pub(super) fn scan_place(bucket: u64) -> u64 {
     bucket.reverse_bits()

@@ -17,8 +17,8 @@ pub(super) struct Inside<'a> {
     _pass: Pass<'a>,
 }
 
-/// A key's front bucket, locked: the key's record is not added, removed or changed meanwhile. Exists only inside the
-/// gate.
+/// A key's front bucket, locked: no other thread adds, removes or changes the key's record meanwhile. Exists only
+/// inside the gate.
 pub(super) struct Locked<'a, R, M> {
     core: &'a Core<R, M>,
     shape: Shape,
@@ -77,8 +77,8 @@ impl<'a, R: RecordForm, M: Medium> Locked<'a, R, M> {
         })
     }
 
-    /// Inserts a record whose key is absent. Returns whether its front bucket had no room. One line, one flush, one
-    /// fence.
+    /// Inserts a record whose key is absent; `room` is from [`Search::Absent`]. Returns whether the front bucket had no
+    /// room for the record; `false` for the side slot. Costs one line, one flush, one fence.
     #[inline(always)]
     pub(super) fn insert(
         &self,
@@ -109,7 +109,7 @@ impl<'a, R: RecordForm, M: Medium> Locked<'a, R, M> {
         Ok(claimed.place != Place::Side)
     }
 
-    /// Replaces the value word of a record and returns the former one. One line, one flush, one fence.
+    /// Replaces the value word of a record and returns the former one. Costs one line, one flush, one fence.
     #[inline]
     pub(super) fn replace(&self, found: &Located<'_>, value: u64) -> u64 {
         let storage = &self.core.storage;
@@ -120,7 +120,7 @@ impl<'a, R: RecordForm, M: Medium> Locked<'a, R, M> {
         before
     }
 
-    /// Removes a record and returns its value word. One line, one flush, one fence.
+    /// Removes a record and returns its value word. Costs one line, one flush, one fence.
     #[inline]
     pub(super) fn remove(&self, found: &Located<'_>, hash: u64, pin: &EpochGuard<'_>) -> u64 {
         let core = self.core;

@@ -11,7 +11,7 @@ use crate::storage::Medium;
 use crate::types::RecordForm;
 
 impl<R: RecordForm, M: Medium> Core<R, M> {
-    /// Returns the value word of a key, without a lock. Valid while the pin is held.
+    /// Returns the value word of a key, without a lock. The word is valid while the pin is held.
     #[inline]
     pub(super) fn lookup(
         &self,
@@ -36,7 +36,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     }
 
     /// Handles the common cases in a few instructions and without waiting: the shape is stable, the front bucket is not
-    /// locked, the overflow list is empty. `None` means that [`Core::lookup_slowly`] must decide.
+    /// locked, and the key is in one of its buckets or its overflow list is empty. `None` means that
+    /// [`Core::lookup_slowly`] must decide.
     #[inline(always)]
     pub(super) fn lookup_quickly(
         &self,
@@ -62,9 +63,9 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         is_last.then_some(found)
     }
 
-    /// Returns the value word of a key that is in one of two slots of the yards, which the caller may guess. While the
-    /// shape is stable a key is in at most one slot, wherever that is (I2, I4), so no fingerprint is needed. `None`
-    /// means that [`Core::lookup_on`] must decide; the result is always `None` if keys are not words.
+    /// Returns the value word of a key if the key is in one of the two slots, which the caller may have guessed. While
+    /// the shape is stable, a key is in at most one slot (I2, I4), so the search needs no fingerprint. `None` means
+    /// that [`Core::lookup_on`] must decide; the result is always `None` if keys are not words.
     #[inline(always)]
     pub(super) fn lookup_in(&self, slots: [&Slot; 2], hash: u64, key: u64) -> Option<u64> {
         let shape = self.shape();
@@ -133,7 +134,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
     }
 
-    /// Searches all places of the key; where a doubling or halving may be moving the key, its old place first.
+    /// Searches all places of the key, the old one first if a doubling or halving may be moving the key.
     #[inline(always)]
     fn search(&self, shape: Shape, probe: &LookupKey<'_>) -> Result<Option<u64>> {
         let isa = Native::default();

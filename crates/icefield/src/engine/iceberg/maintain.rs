@@ -78,7 +78,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
     }
 
-    /// Returns all places where reads would find the key.
+    /// Returns all places where reads would find the key, except the side slot.
     fn places_of(&self, shape: Shape, probe: &LookupKey<'_>) -> Result<Vec<Place>> {
         let mut places = Vec::new();
         let holds = |slot: &Slot| {

@@ -15,15 +15,14 @@
 //!
 //! - §2 three levels (`layout`, `core`): front yard, back yard, overflow lists. Front and back yard have the same
 //!   number of buckets.
-//! - §2.3 two choices (`layout`): of the two back buckets one has an even number and one an odd number, so that no
+//! - §2.3 two choices (`layout`): of the two back buckets, one has an even number and one an odd number, so that no
 //!   halving joins them.
 //! - §3.1 fingerprints in DRAM, a line for each front bucket (`fingerprints`). There are 254 values: the low seven bits
-//!   of a fingerprint are never all 0. So EMPTY and RESERVED remain distinct, also in the byte that gives its highest
-//!   bit to the lock. One more byte per bucket predicts its next empty slot; it is used for hints only (`core`,
-//!   `batch`).
-//! - §3.2 operations (`op`). In the front yard the paper writes the slot before the fingerprint, in the back yard after
-//!   it. Here RESERVED claims a slot of the back yard, and every fingerprint is published when its slot is durable: no
-//!   read returns what a crash could take back.
+//!   of a fingerprint are never all 0. So no fingerprint equals EMPTY or RESERVED, not even in the byte whose highest
+//!   bit is the lock. One more byte per bucket predicts its next empty slot, for prefetches only (`core`, `batch`).
+//! - §3.2 operations (`op`). The paper writes the slot before the fingerprint in the front yard, and after it in the
+//!   back yard. Here RESERVED claims a slot of the back yard, and every fingerprint is published when its slot is
+//!   durable: no read returns what a crash could take back.
 //! - §3.2 level 3 (`overflow`). The lists are in DRAM, over plain slots on the medium. A record there costs one line,
 //!   one flush and one fence like any other, and nothing can leak. The hash alone selects the list, so doublings do not
 //!   affect the lists. Checking that a list is empty costs a DRAM access, not a line of the medium.
@@ -46,7 +45,7 @@
 //! # 3. Layout
 //!
 //! Regions of a table: `table.ice` (superblock, then [`layout::Root`]), `front.ice` and `back.ice` (buckets of 64 and 8
-//! slots, 16 bytes a slot, back to back), `overflow.ice` (slots), and for by-reference types `blobs.ice`,
+//! slots, 16 bytes a slot, without gaps), `overflow.ice` (slots), and, for by-reference types, `blobs.ice` and
 //! `blobmap.ice`. Byte tables are in `docs/format.md`; `layout` asserts the offsets. Zero is an empty slot, so fresh
 //! files need no writing.
 //!
@@ -74,7 +73,7 @@
 //! The linearization point of each operation:
 //!
 //! - *get*, hit: the load of the slot that holds the key. The slot is found by its fingerprint, or in a batch by an
-//!   earlier search of the fingerprints (while the shape is stable a key is in at most one slot). The result is
+//!   earlier search of the fingerprints (while the shape is stable, a key is in at most one slot). The result is
 //!   returned only after the lock bit has been seen clear, so the loaded words are durable.
 //! - *get*, miss: a moment between its loads at which the key was nowhere. Records never change their level. A move
 //!   publishes the new place before it removes the old one, and reads search the old place first.
@@ -94,7 +93,7 @@
 //! | E1 | unlock (Release) | lock (Acquire), the last check (Acquire) | everything a writer changed, durable |
 //! | E2 | fingerprint (Release) | fingerprints (Acquire) | a durable slot |
 //! | E3 | slot words (Release) | slot (Acquire) | the blob behind a reference; the lock bit, which was set before |
-//! | E4 | shape word, `shape`, its `cell` (Release) | the same (Acquire) | longer yards, flags of unmoved buckets |
+//! | E4 | shape word, its copy in DRAM (Release) | the same (Acquire) | longer yards, which buckets are UNMOVED |
 //! | E5 | MOVED (Release) | the same (Acquire) | the records of a bucket at their new places |
 //!
 //! A slot is stored by 8-byte stores and loaded as a whole (`storage::Cell128`). On processors without such loads,
@@ -130,7 +129,7 @@
 //! A read waits for the writer that holds its front bucket: for one fence, for the fence of a window, or for eight
 //! operations where fences cost nothing. No thread waits for a read. A thread that waits for a lock holds none; if a
 //! read between the writes of a batch would have to wait, the thread commits the window first. During a doubling, a
-//! write waits for at most three buckets that other threads are moving, and moves at most five.
+//! write moves at most five buckets, or waits for the threads that are moving them.
 //!
 //! A step (doubling, halving, `clear`, `backup`) lets the writers inside the gate finish and blocks further ones: a
 //! doubling for one durable store, the others for their whole duration. Loops: a read repeats only when a step

@@ -20,7 +20,7 @@ pub(super) struct Moves {
     pub(super) states: [GrowingArray<AtomicU8>; 2],
     /// Number of buckets of both yards that are not MOVED yet.
     pub(super) left: AtomicU64,
-    /// The next bucket that a write moves in addition to its own.
+    /// The next bucket that a write moves in addition to the buckets of its key.
     pub(super) next: AtomicU64,
     /// In a session that only reads: number of records that an interrupted step left in two places. `len` counts each
     /// once.

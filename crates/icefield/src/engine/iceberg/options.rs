@@ -102,7 +102,7 @@ impl Opening {
                 detail: format!("{} records do not fit into max_bytes", self.common.capacity),
             });
         }
-        // No bucket exists yet, not even the first.
+        // Depth 0 counts the first bucket as present. It does not exist yet, so the check is short by one bucket.
         core.check_room(depth, 0)?;
         let shape = Shape::first(depth);
         core.reserve_yards(shape)?;

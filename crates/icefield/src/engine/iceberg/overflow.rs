@@ -33,7 +33,7 @@ pub(super) struct Overflow {
     free: Mutex<Free>,
 }
 
-/// Slots in no list.
+/// The slots in no list, and the number of all slots.
 #[derive(Default)]
 struct Free {
     slots: Vec<u32>,

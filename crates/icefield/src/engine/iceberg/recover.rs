@@ -17,7 +17,7 @@ use crate::storage::{Medium, Region};
 use crate::types::RecordForm;
 use crate::{Error, Result};
 
-/// Number of buckets that a thread takes at a time. Smaller tables are recovered on the calling thread.
+/// Number of buckets that a thread takes at a time. Tables with fewer buckets are recovered on the calling thread.
 const BUCKETS_AT_A_TIME: u64 = 1024;
 
 /// The fingerprint of a slot whose key cannot be read. The slot counts as used; scans and `check` report it.
@@ -43,7 +43,7 @@ impl<R: RecordForm, M: Medium> Kernel for Adoption<'_, R, M> {
 }
 
 impl<R: RecordForm, M: Medium> Core<R, M> {
-    /// Makes the table usable and returns the number of unfinished steps.
+    /// Makes the table usable and returns the number of steps that the last session left unfinished: 0 or 1.
     pub(super) fn recover(&self, threads: usize) -> Result<u64> {
         let shape = self.shape();
         if shape.is(Phase::Clearing) {
@@ -131,8 +131,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(slots.iter().map(|slot| slot.key(&self.storage)).filter(|&key| key != EMPTY_KEY))
     }
 
-    /// Finishes a step in progress, including one that a session has left because it only reads. The caller holds the
-    /// structure's mutex.
+    /// Finishes a step in progress, including one that recovery has left unfinished because the session only reads. The
+    /// caller holds the structure's mutex.
     pub(super) fn finish_step(&self) -> Result<()> {
         // Relaxed: the caller holds the mutex. Adds the copies that `leave_unfinished` has subtracted, because
         // finishing the step subtracts them again.
@@ -250,7 +250,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     }
 
     /// Empties every slot, calling `gone` with the words of each record, and resets the data in DRAM. The caller
-    /// excludes writers, and the shape is already that of an empty table.
+    /// excludes writers, and the table is already in [`Phase::Clearing`].
     pub(super) fn wipe(&self, shape: Shape, mut gone: impl FnMut(u64, u64)) -> Result<()> {
         let storage = &self.storage;
         let [front, back] = self.buckets.yards().bucket_bytes();

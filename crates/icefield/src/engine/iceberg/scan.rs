@@ -56,7 +56,7 @@ impl Position {
 /// Number of overflow slots that are read at a time.
 const OVERFLOW_AT_A_TIME: u64 = 64;
 
-/// Returns the first place after those of a bucket, if there is one.
+/// Returns the place of the next bucket in scan order, after the bucket that contains `place`; `None` after the last.
 fn next_place(place: u64, depth: u32) -> Option<u64> {
     let width = 1_u64.checked_shl(64 - depth)?;
     (place & !(width - 1)).checked_add(width)
@@ -155,8 +155,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     }
 
     /// Keeps the first `read` entries. From the others it removes the records that the scan has returned before: a
-    /// halving may have joined the bucket at the cursor with buckets that the scan has read. `is_ahead` returns whether
-    /// the scan has not yet read the records with a given hash.
+    /// halving may have joined the bucket at the cursor with buckets that the scan has read. `is_ahead` returns `true`
+    /// for a hash whose records the scan has not read yet.
     fn drop_seen(
         &self,
         entries: &mut Entries,

@@ -34,7 +34,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Halves the table if its records fit; the caller holds the structure's mutex.
     fn halve(&self) -> Result<bool> {
         let shape = self.shape();
-        // Checked once more under the closed gate. This first check spares writers a wait if the records do not fit.
+        // The check is repeated under the closed gate. This one spares writers a wait if the records do not fit.
         if shape.depth() == 0 || !self.fits_half(shape) {
             return Ok(false);
         }
@@ -71,8 +71,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
                     .count_ones()
         };
         let back = |bucket| taken_back(self.buckets.back_word(&self.storage, bucket).load());
-        // In the smallest table both back buckets of every hash are the same, so the former bucket of a record would be
-        // unknown.
+        // In the smallest table, both back buckets of every hash are the same, so the former bucket of a record would
+        // be unknown.
         let ambiguous = half == 1 && back(0) + back(1) > 0;
         self.length.estimate(0) <= most
             && !ambiguous

@@ -1,6 +1,6 @@
 //! Batches of writes on media where a fence costs nothing, such as DRAM. No fence needs to be shared, and the
-//! bookkeeping of a window costs more instructions than the rest of an insert. So each operation runs in turn, like a
-//! single one, while the ring prefetches for the following operations.
+//! bookkeeping of a window costs more instructions than the rest of an insert. So the operations run one after the
+//! other, like single ones, while the ring (`base::pipeline`) prefetches for the following operations.
 //!
 //! A locked instruction does not overlap with other accesses: it waits for all stores before it and delays the loads
 //! after it. So the batch tries the locks of a burst of operations one right after the other, and holds those that are
@@ -66,8 +66,8 @@ impl<'t, R: RecordForm, M: Medium> Stay<'t, R, M> {
         }
         let core = self.core;
         let shape = self.inside().shape;
-        // Takes no lock in advance during a doubling, because a bucket is moved before it is locked, or in a table with
-        // blobs, because a write of blobs may have to wait for space.
+        // There are two exceptions. During a doubling, a bucket must be moved before it is locked. In a table with
+        // blobs, a write may have to wait for space, which it must not do while it holds locks.
         if !shape.is(Phase::Doubling) && core.records.blobs().is_none() {
             let line = core.buckets.line(&core.storage, shape.front(hash));
             self.held[index % BURST] = line.try_lock().then_some(line);
@@ -178,7 +178,7 @@ where
                 }
                 Ok(wrote)
             }
-            // Outside this stay a doubling can make room for the record.
+            // Once this thread has left the gate, a doubling can make room for the record.
             Err(Error::NoSpace { .. }) => {
                 stay.leave();
                 table.write_alone(self.pin, probe, Write::Put(mode, record))

@@ -4,9 +4,9 @@
 //! It tries all other locks, and a failure closes the window. So a thread never waits while it holds a lock, and no
 //! lock order is needed. A batch of one kind of operation tries the locks before its window begins, up to the first
 //! that is not free ([`Writer::take_locks`]); the remaining ones are tried when their operations are staged. No slot is
-//! changed before all operations are decided. Then follow the stores, their flushes, one fence (blobs need another one
-//! before it), and finally the fingerprints and the unlocking. A second operation on a key of the window closes the
-//! window.
+//! changed before all operations are decided. Then follow the stores, their flushes, one fence, and finally the
+//! fingerprints and the unlocking. If there are blobs, another fence precedes the stores. A second operation on a key
+//! of the window closes the window.
 
 use super::Iceberg;
 use super::core::{Core, Located, Place, Search};
@@ -205,8 +205,8 @@ impl<'t, R: RecordForm, M: Medium> Writer<'t, R, M> {
     }
 
     /// Takes the locks of the first operations of a window that has not begun, one right after the other. A locked
-    /// instruction does not overlap with other accesses, so a search of a bucket between two of them would wait for the
-    /// first one. Stops at the first lock that is not free. During a doubling it takes none, because buckets are moved
+    /// instruction does not overlap with other accesses, so a search between two locked instructions would wait for the
+    /// first. Stops at the first lock that is not free. Takes no lock during a doubling, because buckets must be moved
     /// before they are locked.
     #[inline(always)]
     pub(super) fn take_locks(&mut self, hashes: impl Iterator<Item = u64>) {

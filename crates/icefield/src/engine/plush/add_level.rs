@@ -20,9 +20,9 @@ const SAMPLES: u64 = 64;
 /// fewer, a new level of nearly empty entries would take more space than continued entries; with more, continued
 /// entries would slow searches down.
 const DUE_EIGHTHS: u64 = 10;
-/// When the last level holds this many eighths, the file of the next level grows ahead of time, by `AHEAD_BYTES` for
-/// each entry that overflows because of new keys. Updates do not make the file grow, because updates alone can fill the
-/// last level this far, but no further.
+/// When the last level holds this many eighths, the levels' file grows ahead of time, by `AHEAD_BYTES` for each entry
+/// that overflows because of new keys. Updates do not make the file grow, because updates alone can fill the last level
+/// this far, but no further.
 const AHEAD_EIGHTHS: u64 = 9;
 const AHEAD_BYTES: u64 = 2 << 20;
 /// Maximum number of entries of a chain that an estimate counts. Longer chains come from keys with similar hashes, for
@@ -224,8 +224,9 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         self.storage.try_fence()
     }
 
-    /// Adds a level below `level` if that is the last one and more than full. If it is nearly full and new keys arrive
-    /// (`grows`), extends the file by a part of the next level. Returns whether there is a level below `level` now.
+    /// Adds a level below `level` if that is the last one and `DUE_EIGHTHS` eighths full. If it is `AHEAD_EIGHTHS`
+    /// eighths full and new keys arrive (`grows`), only extends the file by a part of the next level. Returns whether
+    /// there is a level below `level` now.
     pub(super) fn add_level_if_due(&self, level: usize, grows: bool) -> Result<bool> {
         let _growing = self.levels.lock(&self.storage);
         if level < self.levels.count(&self.storage) {

@@ -112,7 +112,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
     }
 
-    /// Prefetches the filters of the other levels, and the states of their entries.
+    /// Prefetches the filters that are on the medium only, and the states of their entries.
     #[inline]
     fn hint_entries(&self, hash: u64) {
         for level in self.levels_below() {
@@ -123,7 +123,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
     }
 
-    /// Prefetches the newest of some buckets of an entry.
+    /// Prefetches the newest of the given buckets of an entry.
     #[inline]
     fn hint_bucket(&self, entry: EntryRef<'_>, buckets: u16) {
         let newest = buckets.checked_ilog2().map(|newest| newest as usize);

@@ -1,10 +1,10 @@
 //! Payloads: how records are added to the payload log, and how its chunks are freed (§4.3).
 //!
 //! Blind writes do not look up what they replace, so the log cannot count its garbage at once. A round of the
-//! collection finds it. The round reads the newest record of every key, range by range, and counts the needed bytes
-//! of each full chunk. Then it frees the emptiest chunks, whose needed records move to the end of the log. The counts
-//! can only become smaller, because a record that is not the newest of its key never becomes so again. Before a chunk
-//! is freed, each of its records is looked up again under the lock of its root entry.
+//! collection finds it. The round reads the newest record of every key, range by range, and counts the needed bytes of
+//! each full chunk. Then it frees the emptiest chunks, whose needed records move to the end of the log. The counts can
+//! only become smaller, because a record that is not the newest of its key never becomes the newest again. Before a
+//! chunk is freed, each of its records is looked up again under the lock of its root entry.
 //!
 //! A round begins when the log takes 1.75 times the bytes needed, as estimated from the bytes needed at the end of the
 //! last round and the number of records added since. In any case it begins when the log takes two and a half times the
@@ -47,7 +47,7 @@ const GAINED: u64 = 2;
 const MOST_FREED: usize = 8;
 /// Number of rounds in which a table that gives space back waits for readers to leave.
 const PATIENCE: u32 = 1000;
-/// Number of steps that one write takes at most.
+/// Maximum number of steps that one write takes.
 const MOST_STEPS: u32 = 8;
 /// Number of chunks that a step checks before the first round has ended. The step frees a chunk if at most `LOOK_WORTH`
 /// percent of its bytes are needed.
@@ -96,8 +96,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(())
     }
 
-    /// Writes a record to the payload log, flushed, and returns the words that represent the value. These are the
-    /// value itself for types of fixed width.
+    /// Writes a record to the payload log, flushed, and returns the words that represent the value. For types of fixed
+    /// width, writes nothing and returns the value itself.
     #[inline]
     pub(super) fn write_payload(
         &self,
@@ -287,7 +287,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         collection.known = Some(Known { bytes, records, usage, estimate });
     }
 
-    /// Frees the emptiest of the chosen chunks until the log takes two chunks less, or until `MOST_FREED` are freed.
+    /// Frees the emptiest of the chosen chunks until the log takes two chunks fewer, or until `MOST_FREED` are freed.
     fn free_some(&self, payloads: &PayloadLog, collection: &mut Collection) -> Result<()> {
         let before = payloads.usage(&self.storage).chunks;
         for _ in 0..MOST_FREED {
@@ -300,8 +300,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(())
     }
 
-    /// Checks the next full chunks, and frees those of which half is garbage. Used until the first round after the open
-    /// ends, because the session may end before that.
+    /// Checks the next full chunks, and frees those of which half is garbage. Used until the session's first round has
+    /// ended, because the session may end earlier.
     fn look(&self, payloads: &PayloadLog, collection: &mut Collection) -> Result<()> {
         for _ in 0..LOOKS {
             let Some(chunk) = payloads.full_from(&self.storage, collection.look_at) else { break };
@@ -370,8 +370,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         payloads.give_back(&self.storage, 0).map(|_| ())
     }
 
-    /// Gives the space of free chunks back to the file system, for levels that lack space. Returns whether any of these
-    /// chunks still had space.
+    /// Gives the space of free chunks back to the file system, for levels that lack space. Returns whether any free
+    /// chunk besides the spare ones still had space.
     pub(super) fn lend_space(&self) -> Result<bool> {
         match self.payloads() {
             Some(payloads) => payloads.give_back(&self.storage, SPARE),

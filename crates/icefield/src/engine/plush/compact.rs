@@ -1,4 +1,4 @@
-//! Compaction in place (past the paper): an entry of the last level drops its stale records, so that updates and
+//! Compaction in place (not in the paper): an entry of the last level drops its stale records, so that updates and
 //! removals do not fill the table. An entry merges updates as soon as a migration brings them: an entry of fifteen
 //! records needs no second bucket for fifteen newer versions of them.
 //!
@@ -81,8 +81,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         self.compact_hidden(held, first, &[], worth)
     }
 
-    /// Does the same as [`Core::compact`], given the records of the entries above for its hashes, newest first. The
-    /// levels below must have no older records that the removals in the chain hide.
+    /// Does the same as [`Core::compact`], given `newer`, the records above that have hashes of the entry, newest
+    /// first. The levels below must have no older records that the removals in the chain hide.
     fn compact_hidden(
         &self,
         held: &Held<'_, M>,
@@ -184,7 +184,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     }
 
     /// Merges newer records that arrive at an entry of the last level with the entry's records, if that is worth it and
-    /// the entry is not continued. Appending the arriving records would take more runs.
+    /// the entry is not continued. Called when appending the arriving records would take more runs.
     pub(super) fn absorb(
         &self,
         held: &Held<'_, M>,
@@ -261,9 +261,9 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(records.map(|at| self.moving(self.root.record(held.entry, at))).collect())
     }
 
-    /// Does the same as [`Core::compact_below`] for an entry and those below it, given the records of the entries above
-    /// for its hashes, newest first. Works from the bottom up: when a removal is dropped, the records that it hides are
-    /// gone already.
+    /// Does the same as [`Core::compact_below`] for an entry and those below it, given `newer`, the records above that
+    /// have hashes of the entry, newest first. Works from the bottom up: when a removal is dropped, the records that it
+    /// hides are gone already.
     fn compact_under(
         &self,
         held: &Held<'_, M>,
@@ -299,8 +299,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(())
     }
 
-    /// Replaces the records of an entry by `records`. With `split`, the other records belong to the new leaf from then
-    /// on.
+    /// Replaces the records of an entry by `records`. With `split`, the remaining records belong to the new leaf
+    /// afterwards.
     pub(super) fn rewrite(
         &self,
         held: &Held<'_, M>,

@@ -99,7 +99,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         self.shape.index(0, hash) as usize
     }
 
-    /// Locks the root entry of a hash. The caller holds no other one.
+    /// Locks the root entry of a hash. The caller has locked no other root entry.
     #[inline]
     pub(super) fn hold(&self, hash: u64) -> Held<'_, M> {
         self.root.lock(&self.storage, self.root_entry(hash))
@@ -167,7 +167,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         let (run, place) = run_of(bucket);
         let block = entry.entry.runs[run].load(&self.storage, Acquire);
         let region = self.runs[class_of(run)].region();
-        // A reader without a lock may find no run here: the entry may have lost it since the reader loaded its state.
+        // A reader without a lock may find no run here: the entry may have lost the run since the reader loaded the
+        // entry's state.
         let found = block.checked_sub(1).and_then(|block| {
             let number = u64::from(block) * run_buckets(run) + place as u64;
             Bucket::at(region, number, self.measure.widths())
@@ -182,7 +183,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
     }
 
-    /// The bucket and slot of an entry's record.
+    /// The bucket and the slot of the record at a place of an entry.
     #[inline]
     pub(super) fn slot_of(&self, at: usize) -> (usize, usize) {
         (at / self.shape.slots as usize, at % self.shape.slots as usize)
@@ -204,7 +205,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     fn word_in(&self, bucket: Bucket<'_>, slot: usize, word: usize) -> u64 {
         match word {
             0 => bucket.heads[slot].load(&self.storage, Relaxed),
-            // Acquire (E3): the payload behind a reference was written before.
+            // Acquire (E3): a payload was written before the reference to it was stored.
             _ => bucket.rests(slot..slot + 1)[word - 1].load(&self.storage, Acquire),
         }
     }
@@ -225,7 +226,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         self.hash_of_words(&record.key)
     }
 
-    /// The hash by the key words.
+    /// The hash of a key, given the words of the key.
     #[inline]
     fn hash_of_words(&self, key: &R::KeyWords) -> u64 {
         if self.measure.is_inline() {
@@ -316,8 +317,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         if found.is_some() {
             return Ok(found);
         }
-        // Level 1 is skipped if it has no records that the root entry lacks: the filter of an entry of level 1 that was
-        // emptied ahead of time still contains the keys that have left.
+        // Level 1 is skipped if all its records for the root entry are in the root entry as well: the filters of
+        // entries that were emptied ahead of time still contain the keys that have left.
         let from = if self.root.is_sole(entry) { 2 } else { 1 };
         for level in from..=self.levels.count(&self.storage) {
             let first = self.level_entry(level, self.shape.index(level, probe.hash))?;
@@ -404,7 +405,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(None)
     }
 
-    /// The key words that records of a searched key have.
+    /// The key words of the records that have the searched key.
     #[inline]
     pub(super) fn key_words(&self, probe: &LookupKey<'_>) -> R::KeyWords {
         if self.measure.is_inline() { words_of(probe.key) } else { one_word(probe.hash) }
@@ -466,7 +467,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(())
     }
 
-    /// The number of runs that an entry needs for some records.
+    /// The number of runs that an entry needs for `records` records.
     pub(super) fn runs_for(&self, records: usize) -> usize {
         let buckets = records.div_ceil(self.shape.slots as usize);
         buckets.checked_sub(1).map_or(0, |last| run_of(last).0 + 1).min(RUNS)

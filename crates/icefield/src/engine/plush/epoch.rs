@@ -5,7 +5,8 @@
 //! records for a long time still stores the current epoch once per [round](LogEpoch::is_round), so that it never
 //! falls too far behind. Log records cannot fall that far behind, because they are overwritten long before.
 
-/// The number of bits of an epoch: those that remain in a log record with the widest keys and values.
+/// The number of bits of an epoch: as many as remain free in the last word of a log record with the widest keys and
+/// values.
 const BITS: u32 = 46;
 const MASK: u64 = (1 << BITS) - 1;
 /// Every entry of level 1 stores each epoch that is a multiple of this.
@@ -16,7 +17,7 @@ const ROUND: u64 = 1 << 20;
 pub(crate) struct LogEpoch(u64);
 
 impl LogEpoch {
-    /// Before every epoch: the epoch of records that are not needed, and of entries in which no record has arrived.
+    /// Precedes every epoch: the epoch of records that are not needed, and of entries in which no record has arrived.
     pub(super) const NONE: Self = Self(0);
     /// The first epoch of an entry.
     pub(super) const FIRST: Self = Self(1);

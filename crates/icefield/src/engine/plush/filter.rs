@@ -71,7 +71,7 @@ pub(super) fn prefetch(entry: &Entry, hash: u64) {
 pub(super) struct Image([u64; FILTER_WORDS]);
 
 impl Image {
-    /// The filter of an entry without records; whatever its former filter contains is obsolete.
+    /// The filter of an entry without records. Its former filter may still contain keys.
     pub(super) fn empty() -> Self {
         Self([0; FILTER_WORDS])
     }
@@ -81,7 +81,7 @@ impl Image {
         Self([u64::MAX; FILTER_WORDS])
     }
 
-    /// The filter that an entry has now, for an entry that keeps its records.
+    /// The present filter of an entry that keeps its records.
     pub(super) fn of(storage: &impl Medium, entry: &Entry) -> Self {
         Self::from_words(|word| entry.filter[word].load(storage, Relaxed))
     }

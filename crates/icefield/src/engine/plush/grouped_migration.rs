@@ -1,9 +1,10 @@
-//! Migrations on disks (past the paper): a fence is a sync, and the migrations of many root entries share it.
+//! Migrations on disks (not in the paper): a fence is a sync, and the migrations of many root entries share it.
 //!
 //! A migration has at least four fences, each a sync of every file involved, for 256 records; a batch needs one sync
 //! for its log records. So nothing moves until a root entry must move its records. Then other entries that would soon
 //! have to move theirs join in: those that a window has locked anyway, and others whose lock is free. They move fewer
-//! records than they have room for, which costs some more migrations, but each takes only a small part of a sync.
+//! records than they have room for, which costs some more migrations, but each migration takes only a small part of a
+//! sync.
 
 use super::core::Core;
 use super::incremental_migration::Next;
@@ -46,7 +47,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
     }
 
-    /// Empties a full root entry, and others that are nearly full.
+    /// Empties a full root entry; on disks, also others that are nearly full. If records of the full entry are
+    /// departing, only moves these.
     pub(super) fn empty_together(&self, held: &Held<'_, M>) -> Result<()> {
         if self.root.departing(held.entry).is_some() {
             return self.finish_departing(held);
@@ -77,7 +79,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         |entry| self.fills(entry, ROOT_READY) && self.root.is_relieved(entry)
     }
 
-    /// Calls `work` with those of the given root entries for which `is_time` holds, and with others whose lock is
+    /// Calls `work` with root entries for which `is_time` holds: those among the given ones, and others whose lock is
     /// free.
     fn with_others<T>(
         &self,

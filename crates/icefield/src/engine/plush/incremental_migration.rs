@@ -1,14 +1,14 @@
-//! Migrating ahead (past the paper): migrations run in steps while the root entry above still has room, so that no
+//! Migrating ahead (not in the paper): migrations run in steps while the root entry above still has room, so that no
 //! write waits for a whole cascade of migrations, and single writes do not even wait for a whole migration.
 //!
-//! The records of level 1 for a root entry must leave before the next migration of that entry, and they have been known
-//! since its last one. So each write to the entry, once a quarter of its room is used, takes one step. A step is a part
-//! of the migration of one entry: on the way down from level 1, the first entry whose records overflow no entry of the
-//! next level. These migrations would run later anyway, and would move the same records then. After these migrations
-//! the records of the root entry itself move. If they have one target in level 1, they move there a quarter at a
-//! time when level 1 has no other records. If they have several targets, they begin to depart when the root entry is
-//! nearly full: the first step sorts them by target, each later step moves those for the next targets, and the last one
-//! removes them from the root entry.
+//! Before a root entry migrates, level 1 must have room for its records. The records that must leave level 1 for that
+//! are known since the root entry's last migration. So each write to the root entry takes one step, once a quarter of
+//! its room is used. A step is a part of the migration of one entry: on the way down from level 1, the first entry
+//! whose records overflow no entry of the next level. These migrations would run later anyway, and would move the same
+//! records then. After these migrations the records of the root entry itself move. If they have one target in level 1,
+//! they move there a quarter at a time when level 1 has no other records. If they have several targets, they begin to
+//! depart when the root entry is nearly full: the first step sorts them by target, each later step moves those for the
+//! next targets, and the last one removes them from the root entry.
 //!
 //! An entry keeps all its records until the last part of them has moved; until then the upper copy of a record hides
 //! the lower one. In between no other records come to the entry or leave it, because the next migration of the root
@@ -26,7 +26,8 @@ use crate::types::RecordForm;
 /// The parts into which a root entry's room is divided. Writes to the entry take steps once one part is used. If the
 /// entry has one target in level 1, a step moves one part.
 const PARTS: usize = 4;
-/// Number of steps in which a root entry's records leave for several entries of level 1.
+/// Number of steps of a migration to several entries. Fewer if the root entry fills up before a migration below it
+/// ends.
 const STEPS: usize = 8;
 
 /// The size of a step.
@@ -38,7 +39,7 @@ pub(super) enum Pace {
     Whole,
 }
 
-/// The work below a root entry.
+/// The next work below a root entry.
 pub(super) enum Next {
     /// The migration that comes first.
     Migrate(Underway),
@@ -47,7 +48,7 @@ pub(super) enum Next {
 }
 
 impl<R: RecordForm, M: Medium> Core<R, M> {
-    /// Takes one step for a root entry that has just received a record, if any is left. The caller is pinned.
+    /// Takes one step, if one is left, for a root entry that has just received a record. The caller is pinned.
     #[inline]
     pub(super) fn step_ahead(&self, held: &Held<'_, M>, pace: Pace) {
         let size = self.root.size(held.entry);
@@ -123,8 +124,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             let index = ((held.entry as u64) << step) + child;
             let first = self.level_entry(1, index)?;
             let size = self.state(first)?.size;
-            // An entry that was continued while this was the last level may still be continued, however few records it
-            // has.
+            // An entry that was continued while level 1 was the last level may still be continued, however few records
+            // it has.
             let is_continued = self.next_of(first)?.is_some();
             if is_continued || size + (room >> step) > room {
                 let level_1 = Underway { level: 1, index, place: 0 };
@@ -146,8 +147,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(entry)
     }
 
-    /// The first entry of the next level that the records of an entry would overflow. Entries of the last level make
-    /// room for themselves.
+    /// The first entry of the next level that the records of an entry would overflow. `None` if the next level is the
+    /// last one, whose entries make room for themselves.
     fn overflowing(&self, Underway { level, index, .. }: Underway) -> Result<Option<u64>> {
         if level + 1 == self.levels.count(&self.storage) {
             return Ok(None);
@@ -198,7 +199,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
     }
 
-    /// Ends a migration that is underway. The copies that it has made count as records from here on.
+    /// Abandons a migration that is underway. From here on, the estimate counts the copies that it has made as records.
     pub(super) fn give_up_underway(&self, held: &Held<'_, M>) -> Result<()> {
         let Some(underway) = self.root.underway(held.entry) else { return Ok(()) };
         let Underway { level, index, place } = underway;

@@ -135,7 +135,8 @@ impl<R: RecordForm> JournalRef<'_, R> {
         storage.flush_object(&self.head.seal);
     }
 
-    /// Returns `None` if the journal was ended, or is torn. `room` is the number of records that an entry can hold.
+    /// Reads the contents; `None` if the journal was ended, or is torn. `room` is the number of records that an entry
+    /// can hold.
     fn read(&self, storage: &impl Medium, room: usize) -> Option<Contents<R>> {
         let &Self { head, words, measure } = self;
         let sealed = head.seal.load(storage, Acquire);

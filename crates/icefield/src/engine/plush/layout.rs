@@ -18,7 +18,7 @@ pub(super) const MAX_BUCKETS: usize = 16;
 /// The most records of an entry.
 pub(super) const MAX_RECORDS: usize = SLOTS * MAX_BUCKETS;
 pub(super) const ENTRY_BYTES: u64 = size_of::<Entry>() as u64;
-/// Number of runs of buckets of an entry, which have 1, 1, 2, 4 and 8 buckets.
+/// Number of an entry's runs of buckets. The runs have 1, 1, 2, 4 and 8 buckets.
 pub(super) const RUNS: usize = 5;
 /// Number of different sizes of runs. Each size has its own blocks, allocator and region.
 pub(super) const CLASSES: usize = 4;
@@ -92,8 +92,8 @@ impl Widths {
     }
 }
 
-/// Sixteen records: the first words of all records, which belong to their keys, then the other words of each record. A
-/// search reads only the first words of records with other keys.
+/// Sixteen records: the first word of each key, then the other words of each record. A search reads only the first
+/// words of records with other keys.
 #[derive(Clone, Copy)]
 pub(super) struct Bucket<'a> {
     pub(super) heads: &'a [Cell64; SLOTS],
@@ -109,7 +109,7 @@ impl<'a> Bucket<'a> {
         Some(Self { heads, rests })
     }
 
-    /// All words but the first of consecutive records.
+    /// The words of consecutive records, without the first word of each.
     #[inline(always)]
     pub(super) fn rests(self, slots: Range<usize>) -> &'a [Cell64] {
         let rest = self.rests.len() / SLOTS;
@@ -144,7 +144,7 @@ impl<'a> Bucket<'a> {
 pub(super) struct Entry {
     /// [`State`]. A store to it is the commit point of every migration.
     pub(super) state: Cell64,
-    /// First blocks of the runs, plus one; 0 if the entry has none yet.
+    /// The block numbers of the runs, plus one; 0 for a run that the entry does not have.
     pub(super) runs: [Cell32; RUNS],
     /// The entry that continues this one, a block of `chains.ice`, plus one; 0 if none does. In the last level only.
     pub(super) next: Cell32,
@@ -179,8 +179,7 @@ pub(super) const fn journal_bytes(widths: Widths) -> u64 {
 /// The head of a recovery log's chunk; the records follow.
 #[repr(C, align(64))]
 pub(super) struct ChunkHead {
-    /// The number of chunks of the log that had been begun, including this one, when this chunk was last begun; 0 if it
-    /// never was.
+    /// The log's turn when this chunk was last begun, this chunk included; 0 if it was never begun.
     pub(super) turn: Cell64,
     _reserved: [Cell64; 7],
 }
@@ -192,7 +191,7 @@ pub(super) struct Root {
     pub(super) phase: Cell64,
     /// Number of levels.
     pub(super) levels: Cell64,
-    /// 1: a log may have records whose payloads a crash has lost; 0: it has none.
+    /// 1: a log may have records whose payloads a crash has lost; 0: no log has any.
     pub(super) together: Cell64,
     _reserved: [Cell64; 5],
     pub(super) runs: [Words; CLASSES],
@@ -237,7 +236,7 @@ impl State {
     }
 }
 
-/// The operation in progress on the table as a whole, and the one of the allocators' two sets of words that is in use.
+/// The operation in progress on the whole table. `set` is the set of the allocators' words that is in use, 0 or 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     Stable {

@@ -1,4 +1,4 @@
-//! Leaves (past the paper): where a table is partitioned by ranges, an entry that overflows is split by keys.
+//! Leaves (not in the paper): where a table is partitioned by ranges, an entry that overflows is split by keys.
 //!
 //! The place of a key among all keys selects its entry of the last level, but keys may crowd in few places: they have
 //! a common prefix, or are small numbers of a wide type. Such an entry is not continued by one that receives the next
@@ -70,8 +70,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             let chain = self.read_leaves(first)?;
             self.storage.sim_yield_point();
             let mut shard = self.leaves.write(number);
-            // If no chain was forgotten since, these bounds are current: a thread that changes a chain has loaded its
-            // bounds before, or else forgets them afterwards.
+            // If no chain was forgotten since, these bounds are current: a thread that changes a chain has loaded the
+            // chain's bounds before and updates them, or else forgets them afterwards.
             if shard.forgotten == forgotten {
                 break shard.chains.entry(number).or_insert(chain).find(key);
             }

@@ -143,8 +143,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Moving { record, hash: self.hash_of(record) }
     }
 
-    /// Writes records behind those of an entry that has the runs for them. The stores are flushed, but the records do
-    /// not count yet.
+    /// Writes records to the places of an entry from `size` on. The entry has the runs for them. The stores are
+    /// flushed, but the records do not count yet.
     pub(super) fn write_records(
         &self,
         entry: EntryRef<'_>,
@@ -170,7 +170,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(())
     }
 
-    /// The filter of a level's entry with only the records of the entries that continue it; empty for all others.
+    /// The filter of an entry that has no records. For a level's entry, it contains the records of the entries that
+    /// continue it, or every key if these are leaves. For a chained entry, it is empty.
     fn filter_of_continuations(&self, entry: EntryRef<'_>) -> Result<Image> {
         let mut filter = Image::empty();
         if matches!(entry.id, EntryId::Level(_)) {
@@ -198,8 +199,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(())
     }
 
-    /// Adds to the filter of the chain's first entry the `records` that a continuing entry gets behind the `size`
-    /// records it has. The stores are flushed.
+    /// Adds `records` to the filter of a chain's first entry. A continuing entry gets them behind the `size` records
+    /// that it has. The stores are flushed.
     pub(super) fn announce(&self, first: EntryRef<'_>, size: usize, records: &[MovingOf<R>]) {
         let mut filter = self.filter_of(first);
         for (at, moving) in (size..).zip(records) {
@@ -226,7 +227,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
     }
 
-    /// Stores for each record whether it is a removal. The stores are flushed.
+    /// Stores, for each record, whether it is a removal. The stores are flushed.
     fn write_dead(&self, entry: &Entry, size: usize, records: &[MovingOf<R>]) {
         let mut changed = false;
         for (number, cell) in entry.dead.iter().enumerate() {
@@ -241,7 +242,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             let before = cell.load(&self.storage, Relaxed);
             let word = before & !mask | bits << (from % 64);
             if word != before {
-                // Relaxed (E3): as above.
+                // Relaxed (E3): the lock word publishes the bits to readers.
                 cell.store(&self.storage, word, Relaxed);
                 changed = true;
             }
@@ -292,7 +293,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(entry.next.load(&self.storage, Acquire).checked_sub(1) == Some(block))
     }
 
-    /// Inserts an empty continuing entry after an entry, before those that continue it already.
+    /// Inserts an empty entry into a chain, directly behind the entry `last`.
     pub(super) fn extend(&self, last: EntryRef<'_>) -> Result<()> {
         let words = &self.root_words()?.chains;
         let claim = self.chains.claim(&self.storage, words, last.id.pack())?;

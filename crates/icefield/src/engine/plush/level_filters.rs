@@ -18,7 +18,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         match self.top_filters.of(entry.id) {
             Some(words) => {
                 self.storage.sim_yield_point();
-                // Relaxed (E3): as on the medium.
+                // Relaxed (E3): a reader validates by the lock word afterwards.
                 filter::candidates_by(hash, |word| words[word].load(Relaxed))
             }
             None => filter::candidates(&self.storage, entry.entry, hash),
@@ -34,7 +34,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
     }
 
-    /// The filter of an entry, under the lock of its root entry.
+    /// The filter of an entry. Called under the lock of the root entry.
     pub(super) fn filter_of(&self, entry: EntryRef<'_>) -> Image {
         match self.top_filters.of(entry.id) {
             // Relaxed: under the lock.
@@ -56,7 +56,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
     }
 
-    /// Clears the copy of the filter of an entry that has no records any more. Called while readers wait.
+    /// Clears the DRAM copy of an entry's filter. The entry has lost all its records. Called while readers wait.
     pub(super) fn forget_filter(&self, entry: EntryRef<'_>) {
         if let Some(words) = self.top_filters.of(entry.id) {
             // Relaxed (E3): as in `store_filter`.

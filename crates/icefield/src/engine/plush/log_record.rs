@@ -7,19 +7,19 @@ use crate::types::RecordForm;
 
 pub(super) const FLAG: u64 = 1 << 63;
 
-/// The bit of the last word of a log record that holds the top bit of another word.
+/// The bit, in the last word of a log record, that holds the top bit of another word.
 #[inline(always)]
 fn top_bit(word: usize) -> u64 {
     FLAG >> 1 >> word
 }
 
-/// The bit of the last word of a log record that makes it a removal.
+/// The bit, in the last word of a log record, that marks the record as a removal.
 pub(super) fn dead_bit<R: RecordForm>(measure: Measure<R>) -> u64 {
     top_bit(measure.widths().words())
 }
 
-/// Passes the words of a log record to `store`: those of the record, whose top bits the flag replaces, and a last
-/// one, which holds these bits.
+/// Passes the words of a log record to `store`: those of the record, with the flag in place of their top bits, and a
+/// last word with the flag, the replaced bits, the removal bit and the epoch.
 #[inline(always)]
 pub(super) fn encode<R: RecordForm>(
     measure: Measure<R>,
@@ -39,7 +39,7 @@ pub(super) fn encode<R: RecordForm>(
     store(words, last);
 }
 
-/// The record whose words `load` returns; `None` if any of them does not belong to this turn.
+/// The record whose words `load` returns; `None` if any of them does not have the flag.
 #[inline(always)]
 pub(super) fn decode<R: RecordForm>(
     measure: Measure<R>,

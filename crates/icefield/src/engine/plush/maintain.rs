@@ -27,7 +27,8 @@ struct Checking {
 }
 
 impl<R: RecordForm, M: Medium> Core<R, M> {
-    /// Gives every entry of the first levels all its buckets. Called before other threads can access the table.
+    /// Gives every entry of the first `levels` levels all its buckets. Called before other threads can access the
+    /// table.
     pub(super) fn preallocate(&self, levels: usize) -> Result<()> {
         let levels = levels.min(self.shape.max_levels());
         if levels > 0 {

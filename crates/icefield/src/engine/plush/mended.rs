@@ -8,7 +8,7 @@ use crate::engine::mending::Mending;
 /// The state of a table that is opened for salvage.
 pub(super) struct Mended {
     mending: Mending,
-    /// Records of the logs for which the root had no room, by hash, the oldest first.
+    /// Log records for which the root had no room, by hash, the oldest first.
     pub(super) spilled: Mutex<BTreeMap<u64, Vec<Spilled>>>,
 }
 

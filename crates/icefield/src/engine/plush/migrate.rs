@@ -44,8 +44,7 @@ impl<R> Leaving<R> {
     }
 }
 
-/// Records that move to a level, to the entries from `first` on: from an entry of the level above, or from a root
-/// entry.
+/// Records that move from an entry of the level above, or from a root entry, to entries of `level` from `first` on.
 struct Migration<'h, M: Medium, R> {
     held: &'h Held<'h, M>,
     level: usize,
@@ -53,7 +52,8 @@ struct Migration<'h, M: Medium, R> {
     /// The entries of the level that are targets, relative to `first`.
     places: Range<usize>,
     groups: Groups<R>,
-    /// The log epoch that is stored in the targets in level 1 once all its records have arrived there.
+    /// The log epoch that the targets in level 1 store with their records; `None` in other levels, and if a target does
+    /// not get all its records of the epoch yet.
     epoch: Option<LogEpoch>,
     /// Change of the estimate if all records arrive, and those that newer ones hide are dropped.
     dropped: i64,
@@ -109,17 +109,17 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(())
     }
 
-    /// Updates the estimate of the number of records for a dropped one.
+    /// Updates the estimated number of records when a record is dropped.
     pub(super) fn note_dropped(&self, record: RecordOf<R>) {
         self.tallies.add_records(change_without(record));
     }
 
-    /// Moves the records of a root entry to level 1. Readers wait until its lock is released.
+    /// Moves the records of a root entry to level 1. Afterwards, readers wait until the entry's lock is released.
     pub(super) fn migrate_root(&self, held: &Held<'_, M>) -> Result<()> {
         self.migrate_roots(&[held])
     }
 
-    /// Moves the records of root entries to level 1. Readers wait until their locks are released.
+    /// Moves the records of root entries to level 1. Afterwards, readers wait until the entries' locks are released.
     pub(super) fn migrate_roots<'h>(&self, all: &[&'h Held<'h, M>]) -> Result<()> {
         let mut migrations = Vec::with_capacity(all.len());
         for &held in all {
@@ -193,8 +193,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(())
     }
 
-    /// Prepares the migration of some records of a root entry to some entries of level 1. The targets will store
-    /// `epoch`, if there is one: they have all their records up to that epoch then.
+    /// Prepares the migration of some records of a root entry to some entries of level 1. If `epoch` is given, the
+    /// targets will store it: they will have all their records up to that epoch.
     fn of_root<'h>(
         &self,
         held: &'h Held<'h, M>,
@@ -310,7 +310,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             chains.push(self.chain_of(self.level_entry(*level, *index)?)?);
             held.begin_change();
         }
-        // If all records were stale, no fence has come before that would have reported a failed sync.
+        // If all records were stale, no earlier fence has reported a failed sync.
         not_poisoned(&self.storage)?;
         // Oldest first, so that a remaining record never hides a newer one below.
         for nth in 0..chains.iter().map(Vec::len).max().unwrap_or(0) {
@@ -340,7 +340,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             end += range.end;
             *range = end..end;
         }
-        // A copy for its length; every place is overwritten below.
+        // Copied only for the length; every record is overwritten below.
         let mut records = newest_first.clone();
         for moving in newest_first {
             // Each group is filled from its end.

@@ -23,14 +23,14 @@
 //! Each item names the paper's section and our file, and states what differs from the paper, and why.
 //!
 //! - §4.1 root and levels (`root`, `level`, `migrate`): a directory entry is seven lines: size, epoch, references and
-//!   filter; the entries that one migration changes are adjacent. An entry's buckets come in runs of 1, 1, 2, 4 and
-//!   8, so that an entry needs only five references and one with few records takes little space. Another 256 bits
-//!   mark the records that are tombstones, so that every value can be stored. Keys and values of 16, 32 or 64 bytes
-//!   are in the slots, like words (`words`): a bucket stores the first words of its keys side by side, and a search
-//!   reads only these of records with other keys. In a table created with a capacity, level 1 is large enough for it,
-//!   and its files have their full length from the start: a root entry has up to 16 entries there, and no record
-//!   moves twice before the table outgrows its capacity. In other tables, and on disks, level 1 is as wide as the
-//!   root, which makes migrations to it cheap.
+//!   filter; the entries that one migration changes are adjacent. An entry's buckets come in runs of 1, 1, 2, 4 and 8,
+//!   so that an entry needs only five references, and an entry with few records takes little space. Another 256 bits
+//!   mark the records that are removals (tombstones), so that every value can be stored. Keys and values of 16, 32 or
+//!   64 bytes are in the slots, like words (`words`): a bucket stores the first words of its keys side by side, and of
+//!   records with other keys a search reads only this word. In a table created with a capacity, level 1 is large enough
+//!   for it, and the files have their full length from the start: a root entry has up to 16 entries there, and no
+//!   record moves twice before the table outgrows its capacity. In other tables, and on disks, level 1 is as wide as
+//!   the root, which makes migrations to it cheap.
 //! - §4.1 filters (`filter`): bit-sliced, so that a search reads one line of a filter. The search checks *all*
 //!   buckets that the filter names, newest first (Listing 3 checks one: a false positive would hide the key). Rows
 //!   are rotated by the hash, so that all buckets of an entry share the bits of a line.
@@ -38,9 +38,10 @@
 //!   preallocated.
 //! - §4.2 recovery logs (`recovery_log`): a flag in each word detects torn records of any number of words. The last
 //!   word of a log record holds the top bits that the flags displace, so that each word can have all 2^64 values.
-//!   Opening repairs the records of a chunk that a crash left torn: otherwise flags of two rounds ago would count
-//!   again. Log compaction does not copy: the few root entries that still need the chunk are migrated. (§4.2 copies
-//!   their records behind newer ones of the same keys, and a replay would restore the old values.)
+//!   Opening repairs the torn records that a crash left in a chunk: otherwise words of two rounds ago, which have the
+//!   same flag, would count again. Log compaction does not copy: the few root entries that still need the oldest chunk
+//!   are migrated. (§4.2 copies their records behind newer ones of the same keys, and a replay would restore the old
+//!   values.)
 //! - §4.3, §5.1 payload log (`payload_log`, `collect`): one log. A reference contains the epoch of its chunk, and an
 //!   epoch is never used twice. Chunks are reused after readers have left (`base::reclaim`), so that values can be
 //!   borrowed without a copy. Rounds over the table count the needed bytes of each chunk, and the emptiest chunks are
@@ -49,15 +50,16 @@
 //!   records with keys or values of variable length are in this log. With fixed-width types an update is one record
 //!   in a slot, and nothing is collected.
 //! - §5.1 upsert (`op`), migration (`migrate`, Listing 2). Eight targets share their fences, including those for new
-//!   runs. A step of a migration has two targets at first, and more as the root entry fills. On disks all targets of
-//!   up to 33 root entries share their fences, or the targets of a batch's root entries and of 32 more.
+//!   runs. A step of a migration has two targets at first, and more as the root entry fills. On disks all targets of up
+//!   to 33 root entries share their fences; in a batch, those of the batch's root entries and of 32 more.
 //! - §5.2 lookup (`core`): optimistic, validated by a version per root entry, for hits and misses alike (Listing 3
 //!   validates hits). A reader waits while sizes are stored, so that it sees nothing that a crash could undo.
-//! - §5.3 delete. A tombstone is dropped when no older record of its key can be below it: when its entry of the last
-//!   level is compacted, or when the filters of that entry do not contain the key. (Otherwise tombstones would
+//! - §5.3 delete. A tombstone is dropped when no older record of its key can be below it: when the key's entry of the
+//!   last level is compacted, or when the filters of that entry do not contain the key. (Otherwise tombstones would
 //!   accumulate.)
-//! - §5.4 recovery (`recover`): a log record is skipped when the epoch of its target is the same or later; Listing 2
-//!   stores the equal one. Logs of a megabyte or more are replayed in parallel. Epochs wrap around (`epoch`).
+//! - §5.4 recovery (`recover`): a log record is skipped when the epoch of its target is the same or later, because a
+//!   target stores the epoch of the records that have arrived (Listing 2). Logs of a megabyte or more are replayed in
+//!   parallel. Epochs wrap around (`epoch`).
 //! - §5.7 bulk loading (`unlogged`). A clean shutdown makes its records durable, too.
 //! - §6.6 ranges (`partition`, `scan`, `leaves`): the upper half of the value used as the hash keeps the order of the
 //!   keys; the lower half is hashed, for filters and fingerprints. Where keys crowd, for example because of a common
@@ -67,14 +69,14 @@
 //!
 //! - Migrations ahead of time, in steps of one per write (`incremental_migration`), instead of whole migrations and
 //!   cascades. On disks the migrations of many root entries run together (`grouped_migration`).
-//! - Group commit on disks (`commit`, `storage::commit`): calls share syncs, may be acknowledged before them, and a
-//!   payload becomes durable together with its log record.
+//! - Group commit on disks (`op`, `storage::commit`): calls share syncs and may return before the sync, and a payload
+//!   becomes durable together with its log record.
 //! - Compaction in place (`compact`): an entry of the last level that is full of stale records drops them and gives
 //!   buckets back, so that updates do not fill the table. An entry that would need more buckets for arriving updates
-//!   merges them with its records instead.
-//! - Continued entries (`level::extend`): until the last level is more than full, an entry that overflows gets a
-//!   further entry; the table does not get a further level. So a new level is well used from the start, and keys with
-//!   equal hashes take bounded space.
+//!   merges the updates with its records instead.
+//! - Continued entries (`level::extend`): until the last level has a quarter more records than fit into its entries, an
+//!   entry that overflows gets a further entry, and the table does not get a further level. So a new level is well used
+//!   from the start, and keys with equal hashes take bounded space.
 //! - `clear` by one durable store.
 //! - Batches that share a fence (`window`).
 //! - Writes without free space (`need`): removals change records in place, so that they always succeed; other writes
@@ -92,8 +94,8 @@
 //! reference to the payload.
 //!
 //! ```text
-//! hash     63 root | level 1 | level 2 | ... | filter line 0; times a constant: filter rows and turns
-//! ranges   63 place of the key among all | 31 hash 0: what stands for the hash
+//! hash     63 root | level 1 | level 2 | ... | filter line 0; times a constant: filter rows and rotations
+//! ranges   63 place of the key among all | 31 hash 0; used in place of the hash
 //! entry    state | 5 runs | next | 256 dead bits | 6 lines of 32 filter rows, each one bit a bucket
 //! bucket   16 first words of keys | 16 times: the key's other words, the value
 //! log      turn | records: key, value, {top bits, dead, epoch}; a flag in the top bit of each word
@@ -132,25 +134,27 @@
 //! | | store | load | what it publishes |
 //! |---|---|---|---|
 //! | E1, E2 | lock word (`base::version_lock`) | the same | what a migration or compaction changed, durable |
-//! | E3 | words of a slot but the first, in the root, too (Release) | the same (Acquire) | the payload behind a reference |
+//! | E3 | words of a slot except the first, also in the root (Release) | the same (Acquire) | the payload referred to |
 //! | E4 | size of a root entry (Release) | the same (Acquire) | its records, durable |
 //! | E5 | `epoch` and `oldest_chunks` of a root entry (Release) | the same (Acquire) | that records of earlier epochs are durable below |
-//! | E6 | relief of a root entry, `relieved` (Release) | the same (Acquire) | that level 1 has no further records of the entry |
-//! | E7 | words of entries, `state`, `runs`, `next`, of free lists, `link`, and of chunks, `word` (Release) | the same (Acquire) | the records that they count, or the block that they refer to |
+//! | E6 | work below the root, `relieved` (Release) | the same (Acquire) | that level 1 has only copies from the root |
+//! | E7 | words of entries, `state`, `runs`, `next` (Release) | the same (Acquire) | the records counted; the block |
+//! | E7 | words of free lists and chunks, `link`, `word` (Release) | the same (Acquire) | the block; the records |
 //! | E7 | words of logs and journals, `turn`, `seal` (Release) | the same (Acquire) | the words that they cover |
 //! | E7 | root words, `levels`, `phase`, `together` (Release) | the same (Acquire) | the levels; that the table is empty |
 //! | E8 | `count`, `exact` in DRAM (Release) | the same (Acquire) | a level that is mapped; the exact count for this number of changes |
-//! | E9 | how far a log is filled, `filling`, and may be, `ready` (Release) | the same (Acquire) | the chunk's turn, durable; that its former records have left |
+//! | E9 | how far a log is filled, `filling` (Release) | the same (Acquire) | the chunk's turn, durable |
+//! | E9 | how far a log may be filled, `ready` (Release) | the same (Acquire) | that the chunk's records have left |
 //! | E10 | the state of a payload chunk in DRAM, `state` (Release) | the same (Acquire) | the bytes below its limit |
 //!
-//! A `cell` is any word of E7. These words are stored Release and loaded Acquire also where an entry's lock, or
-//! exclusive access, would allow Relaxed: on the medium, Release keeps the order of the stores to one line.
+//! In the code, a `cell` is any word of E7. These words are stored Release and loaded Acquire also where an entry's
+//! lock, or exclusive access, would allow Relaxed: on the medium, Release keeps the order of the stores to one line.
 //!
 //! # 7. Crash
 //!
 //! | persist point | what holds from here on | a crash just before leaves |
 //! |---|---|---|
-//! | P0 payload (not where a fence syncs) | a log record may refer to it | a hole in a chunk, which `collect` skips |
+//! | P0 payload (unless fences are syncs) | a log record may refer to it | a hole in a chunk, which `collect` skips |
 //! | P1 chunk's turn | its records count by the new flag | a chunk whose records are not needed |
 //! | **P2** log record (every write) | the change is kept | a torn record, which does not count |
 //! | P3 run of an entry, with P6 | it has room for records | an intent, which recovery resolves |
@@ -168,25 +172,25 @@
 //! | **P16** bit of a record that is removed in place, the oldest first | the newest record is a removal | the key |
 //! | P17 phase word, packing | the blocks that entries refer to are in use, whatever the free lists contain | the table as before |
 //! | P18 copy of a run or chained entry | an entry may refer to it | a packing to continue |
-//! | P19 reference to the copy | the former block is free | the same |
+//! | P19 references to the copies; the allocators' new words | the phase word may select these words | the same |
 //! | P20 phase word, stable | the allocators' new words are valid | the same |
 //! | P21 number of levels, less by one | the last level, which is empty, is removed | the level, empty |
-//! | P22 copy of a payload, where there is no space for a record and a fence syncs | the existing records may refer to it | a payload without a reference |
+//! | P22 copy of a payload, if space is missing and fences are syncs | records may refer to it | an unused payload |
 //! | P23 words that refer to the copy | the payload's chunk may be freed | records that refer to either payload |
 //!
 //! Only single words are stored atomically. A crash may lose any word of a wide record, and a reader may see a
 //! mixture: each word of a log record has a flag (P2), slots that migrations write do not count before P7, slots that
 //! compactions write are covered by a sealed journal, and readers validate by the lock word afterwards.
 //!
-//! The runs that a migration takes cost it one fence for each size of runs, for the allocator's intents. The counter
-//! that marks the runs as taken and the references to them become durable with the records (P6). Only then the
+//! The runs that a migration takes cost it one fence for each size of runs, for the allocator's intents. The references
+//! to the runs, and the counter that marks the runs as taken, become durable with the records (P6). Only then do the
 //! intents end, and their ends are durable before a run can leave its entry (`storage::alloc`, A3). A crash before P6
 //! may leave an entry with a run that the allocator does not count as taken; recovery counts it by the intent. A crash
 //! after P6 may leave an intent for a run that its entry has.
 //!
 //! A crash during a migration leaves nothing to repair: of a record that exists twice, the upper copy hides the lower
-//! one. A migration in steps leaves more copies: an entry keeps all its records until P8, and the records of a root
-//! entry that are in level 1 before the last portion stores the epoch there (P7) are replayed as well. So are records
+//! one. A migration in steps leaves more copies: an entry keeps all its records until P8. Records of a root entry are
+//! replayed even if they are in level 1 already, until the last portion stores the epoch there (P7). So are records
 //! that an entry has merged in a compaction (P10): they stay in their source until P8, and in the log until P7.
 //! Recovery replays, for each log, the records that have not arrived in level 1. While records of a root entry depart
 //! to several entries, these are the records whose target has not stored the epoch yet, and the records written since
@@ -199,28 +203,27 @@
 //! operation fails. There P0 shares the sync of P2: a crash may leave a log record without its payload. The payload's
 //! checksum detects this, and opening turns the record into a hole. In the relaxed modes, and with `put_async`, only P2
 //! comes later: acknowledged records are visible before they are durable. The table makes these records durable
-//! (`fence_deferred`) before each step that relies on their durability, because it overwrites or removes older durable
-//! data or makes references to payloads durable: R1 a log's chunk is begun anew (P1), R2 references to payloads move to
-//! a level (P6), R3 a payload chunk is freed, R4 the session ends. So for each key a crash loses only the newest values
-//! since the last sync.
+//! (`fence_deferred`) before each step that overwrites or removes older durable data, or makes references to payloads
+//! durable: R1 a log's chunk is begun anew (P1), R2 references to payloads move to a level (P6), R3 a payload chunk is
+//! freed, R4 the session ends. So for each key a crash loses only the newest values since the last sync.
 //!
 //! # 8. Progress
 //!
 //! Readers take no lock. They wait while a migration or compaction of their root entry stores words that readers
-//! follow, for a few fences. Writers of one root entry exclude one another, also while one of them migrates.
+//! follow, which takes a few fences. Writers of one root entry exclude one another, also while one of them migrates.
 //!
 //! A write does at most this much of the migrations:
 //!
-//! - A part of one migration, some 30 to 60 records: of an entry below its root entry, ahead of time, or of the root
-//!   entry's own records, which an earlier write has sorted.
+//! - A part of one migration, some 30 to 60 records. The migration is that of an entry below the root entry, ahead of
+//!   time, or of the root entry itself, whose records an earlier write has sorted.
 //! - A whole migration when few writes are left before the root entry is full; also in batches and without a log, where
 //!   many writes share the migration.
 //! - On disks, the migrations of up to 32 other root entries as well, which share the syncs.
-//! - A cascade through the levels only where updates forced a root entry to migrate early for its log, or where most
-//!   of a table's entries overflow together in more than three levels.
+//! - A cascade through the levels only where updates filled a log, so that a root entry had to migrate early, or where
+//!   most of a table's entries overflow together in more than three levels.
 //!
-//! The file of a new level grows ahead of time, by 2 MiB for each entry that new keys overflow; on disks the first
-//! thread that needs the level grows it at once.
+//! The levels' file grows for a new level ahead of time, by 2 MiB for each entry that overflows because of new keys; on
+//! disks the first thread that needs the level extends the file at once.
 //!
 //! When half of the newest ready chunk of a log is used, a writer prepares the next chunk. On disks, and with fewer
 //! than four chunks per log, a writer does so when all of the chunk is used, and other writers of that log wait. The
@@ -235,18 +238,19 @@
 //!
 //! # 9. Costs
 //!
-//! The table below lists lines of the medium read and written, flushes and fences, without migrations. Records
-//! consist of two words, unless *w* words are given. With migrations, media writes of two-word records are at most 16
-//! (3 moves + 1.6) bytes a record (§6.1), where moves is the average number of moves of a record. This holds for a
-//! table created for its number of records, with eight entries of level 1 for each root entry, and for a table
+//! The table below lists the lines of the medium that are read and written, flushes, and fences, without migrations.
+//! Records consist of two words, unless *w* words are given. With migrations, media writes of two-word records are at
+//! most 16 (3 moves + 1.6) bytes a record (§6.1), where moves is the average number of moves of a record. This holds
+//! for a table created for its number of records, with eight entries of level 1 for each root entry, and for a table
 //! created without a capacity, up to three levels; with four levels the factor is 3.02 instead of 3. With sixteen
-//! entries for each root entry (beyond 8 M records, where the logs would be too long with eight) it is 3.6 to 3.9.
+//! entries for each root entry (beyond 8 M records, where the logs would be too long with eight), the factor is 3.6 to
+//! 3.9.
 //!
-//! A filter in DRAM takes 384 bytes an entry and saves every read the filter line of its level; opening reads seven
-//! lines of every such entry for it. After a crash opening also samples 64 entries a level for `len_estimate`, and
-//! reads at most 192 lines a level for that (three entries of a chain). `tests/costs.rs` asserts the table and the
-//! bound on media writes from the simulator's counters; no test asserts the factors for four levels and for sixteen
-//! entries, or the costs of opening.
+//! A filter in DRAM takes 384 bytes an entry, and saves each search the line of the filter on the medium; opening reads
+//! seven lines of each such entry that has records. After a crash, opening also samples 64 entries a level for
+//! `len_estimate`, and reads at most 192 lines a level for that (three entries of a chain). `tests/costs.rs` asserts
+//! the table and the bound on media writes from the simulator's counters; no test asserts the factors for four levels
+//! and for sixteen entries, or the costs of opening.
 //!
 //! | operation | lines read | lines written | flushes | fences |
 //! |---|---|---|---|---|
@@ -256,7 +260,7 @@
 //! | put, delete | 0 | 1.4 | 1.4 | 1 |
 //! | insert, update, remove | as get | 1.4 | 1.4 | 1 |
 //! | put, delete, *w* words | 0 | (*w* + 8) / 8 | the same | 1 |
-//! | 32 puts in a batch | 0 | 0.6 each | 0.6 each | 1 in all; 512 on disks |
+//! | 32 puts in a batch | 0 | 0.6 each | 0.6 each | 1 in all; on disks, 1 for 512 puts |
 //! | records in the payload log | + the payload's lines | + the payload's lines | + the payload's lines | 1 more |
 
 mod add_level;

@@ -2,8 +2,8 @@
 //!
 //! A removal must succeed when no file can grow, because only removals make room. It needs no new record: a bit turns a
 //! record into a removal. The bit is in the entry of a level or, for records of the root, in the log record. All
-//! records of the key get the bit, durably, the oldest first. So a crash leaves the key as it was, or removed, and the
-//! copies that a migration has left above or below agree.
+//! records of the key get the bit, so the copies that a migration has left above or below agree. The bits become
+//! durable oldest record first, so a crash leaves the key as it was, or removed.
 //!
 //! A write that finds no space is tried again after each of three attempts to make room, the cheap ones first. The
 //! first gives back the space of free payload chunks, which levels may need; if there is none, it compacts the write's
@@ -11,9 +11,9 @@
 //! compacts all levels. The third gives back the space of the chunks that were collected. If the attempts fail, they
 //! are not repeated before a part of the records has changed.
 //!
-//! A payload whose chunk is to be freed moves by a new record of its key. The root may have no room for that record,
-//! and the levels no room for the records of the root. Then the references to the payload are changed instead, in the
-//! levels, the log and the root.
+//! To move a payload out of a chunk, the collection writes a new record of the payload's key. The root may have no room
+//! for that record, and the levels no room for the records of the root. Then the references to the payload are changed
+//! instead, in the levels, the log and the root.
 
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -34,8 +34,8 @@ const FEW_CHANGES: u64 = 64;
 const CHANGES_PART: u64 = 64;
 
 impl<R: RecordForm, M: Medium> Core<R, M> {
-    /// Runs `write`, which writes a record with a hash, and repeats it after each attempt to make room as long as it
-    /// finds no space. The caller holds no lock and is not pinned.
+    /// Runs `write`, which writes a record with a hash. As long as `write` finds no space and room can be made, runs it
+    /// again. The caller holds no lock and is not pinned.
     pub(super) fn with_room<T>(
         &self,
         hash: u64,
@@ -74,8 +74,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(room)
     }
 
-    /// Drops stale records below the root entry of a hash and collects some payload chunks. Returns whether there were
-    /// any.
+    /// Drops stale records below the root entry of a hash and collects some payload chunks. Returns whether it dropped
+    /// or freed anything.
     fn make_room_below(&self, hash: u64) -> Result<bool> {
         let compacted = {
             let _pin = self.pin();
@@ -84,7 +84,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(self.collect_in_need()? || compacted)
     }
 
-    /// Drops stale records in all levels and collects payload chunks. Returns whether there were any.
+    /// Drops stale records in all levels and collects payload chunks. Returns whether it dropped or freed anything.
     fn make_room_anywhere(&self) -> Result<bool> {
         let compacted = self.compact_all()?;
         Ok(self.collect_in_need()? || compacted)
@@ -120,8 +120,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(Wrote { before: told, done: true })
     }
 
-    /// Marks a key's records in the levels as removals. Returns their number, without those that a migration underway
-    /// has copied: the copies are counted instead.
+    /// Marks a key's records in the levels as removals. Returns the number of those that the estimate counts: of a
+    /// record that a migration underway has copied, only the copy counts.
     fn mark_levels(&self, held: &Held<'_, M>, probe: &LookupKey<'_>) -> Result<i64> {
         let underway = self.root.underway(held.entry);
         let mut marked = 0;
@@ -166,8 +166,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(marked)
     }
 
-    /// Changes the records that refer to a payload so that they refer to its copy, which needs no space. Returns
-    /// `false` when the log's records cannot be changed.
+    /// Makes the records that refer to a payload refer to its copy instead. Needs no space. Returns `false` when the
+    /// log's records cannot be changed.
     pub(super) fn redirect(
         &self,
         held: &Held<'_, M>,
@@ -206,7 +206,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
                     if self.record(entry, at)?.reference() == record.reference() {
                         let (bucket, slot) = self.slot_of(at);
                         let cell = &self.bucket(entry, bucket)?.rests(slot..slot + 1)[0];
-                        // Release (E3).
+                        // Release (E3): the copy was written before.
                         cell.store(&self.storage, copy, Release);
                         self.storage.flush_object(cell);
                     }

@@ -59,8 +59,8 @@ impl<A: Copy, B: Copy> Newest<A, B> {
     }
 }
 
-/// The first place to be searched for a hash; `places` is a power of two. The hash is mixed, because its high bits
-/// are those of the entry, and the low bits of some hashes are constant.
+/// The first place to be searched for a hash; `places` is a power of two. The hash is mixed, because its high bits are
+/// the same for all records of an entry, and the low bits of some hashes are constant.
 #[inline]
 fn home(hash: u64, places: usize) -> usize {
     (hash.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize & (places - 1)

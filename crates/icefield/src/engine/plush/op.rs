@@ -29,9 +29,9 @@ pub(super) enum PlushWriteMode<B> {
     Delete,
     /// Remove if present.
     Remove,
-    /// Insert or replace if the words of the present value are these.
+    /// Insert or replace if the words of the present value are these (`None`: the key is absent).
     PutStill(Option<B>),
-    /// Remove if the words of the present value are these.
+    /// Remove if the words of the present value are these (`None`: the key is absent).
     RemoveStill(Option<B>),
 }
 
@@ -80,7 +80,7 @@ pub(super) fn mode_of<B>(kind: WriteKind) -> PlushWriteMode<B> {
 pub(super) struct Wrote<B> {
     /// The words of the value that was present; `None` for blind writes as well.
     pub(super) before: Option<B>,
-    /// `true` if a record was written.
+    /// `true` if the mode applied to the present value.
     pub(super) done: bool,
 }
 

@@ -37,10 +37,10 @@ use crate::{Error, Result};
 /// The default DRAM limit.
 const DRAM_LIMIT: u64 = 256 << 20;
 /// The shares of a table's capacity that its root holds: an eighth keeps migrations well filled. Where the recovery
-/// logs would then take more than [`LOG_BYTES`], the share is a sixteenth.
+/// logs would then take more than [`LOG_BYTES`], the share is smaller, but at least a sixteenth.
 const ROOT_SHARES: [u64; 2] = [8, 16];
 /// On disks the root of a new table holds the whole capacity, as long as its recovery logs take at most this many
-/// bytes. A record that stays in the root needs one sync a batch; one that moves on needs several.
+/// bytes. A record that stays in the root needs one sync a batch; a record that moves on needs several.
 const LOG_BYTES: u64 = 64 << 20;
 /// The recovery logs hold this many records for each record of the root, so that most records of a chunk have left the
 /// root by the time the chunk is begun anew (§4.2).
@@ -197,7 +197,7 @@ impl Opening {
         Ok((Plush { core }, recovery))
     }
 
-    /// Rejects files that are too short for the shape, before any memory is allocated by the shape.
+    /// Rejects files that are too short for the shape, before any memory is allocated according to the shape.
     fn check_lengths(&self, storage: &impl Medium, shape: Shape, widths: Widths) -> Result<()> {
         let limit = self.common.limit();
         let log_bytes = shape.log_bytes(widths);

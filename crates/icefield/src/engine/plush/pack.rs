@@ -44,7 +44,7 @@ impl Used {
         place.is_some_and(|used| !std::mem::replace(used, true))
     }
 
-    /// The free blocks below the number of used ones.
+    /// The free blocks whose numbers are below the number of used blocks.
     fn holes(&self) -> VecDeque<u32> {
         let below = self.blocks.iter().take(self.count as usize);
         below.enumerate().filter(|(_, used)| !**used).map(|(block, _)| block as u32).collect()
@@ -123,10 +123,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
                     cell.store(&self.storage, hole + 1, Release);
                     self.storage.flush_object(cell);
                 }
-                // P19: the references to the copies are durable before the former blocks are used again.
-                let fenced = self.storage.try_fence();
                 held.end_change();
-                fenced?;
             }
             if !chain_holes.is_empty() {
                 held.begin_change();
@@ -139,7 +136,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         for ((pool, words), used) in self.pools(words).zip(used.runs.iter().chain([&used.chains])) {
             pool.allocator().prepare_packed(&self.storage, words, used.count);
         }
-        // The other set of the allocators' words is durable before the phase word selects it.
+        // P19: the references to the copies are durable before the former blocks are free, and the other set of the
+        // allocators' words before the phase word selects it. Until then no former block is used again.
         self.storage.try_fence()?;
         // P20: from here on the other set of the allocators' words is valid.
         self.set_phase(Phase::Stable { set: 1 - set })?;
@@ -204,14 +202,15 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         };
         let (from, to) = (words(from)?, words(to)?);
         for (from, to) in from.iter().zip(to) {
-            // Release (E3): as for the original.
+            // Release (E3): a payload was written before the reference to it is stored.
             to.store(&self.storage, from.load(&self.storage, Acquire), Release);
         }
         self.storage.flush(to.as_ptr().cast(), size_of_val(to));
         Ok(())
     }
 
-    /// Moves the chained entries below a root entry whose block number is at least `count`. Called while readers wait.
+    /// Moves the chained entries with block numbers from `count` on that are below a root entry. Called while readers
+    /// wait.
     fn pack_chains(&self, root_entry: usize, count: u64, holes: &mut VecDeque<u32>) -> Result<()> {
         let mut firsts = Vec::new();
         self.each_entry_below(root_entry, |entry| {
@@ -239,8 +238,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
                 // P18, as in `pack_all`.
                 self.storage.try_fence()?;
                 before.entry.next.store(&self.storage, hole + 1, Release);
-                // P19, as in `pack_all`.
-                self.storage.try_persist(&before.entry.next)?;
+                self.storage.flush_object(&before.entry.next);
                 next = to;
             }
             before = next;
@@ -263,7 +261,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         storage.flush_object(to);
     }
 
-    /// Allocates space for the used blocks and the levels in files that were copied with holes.
+    /// Allocates the space of the used blocks and of the levels, because a copy of a file may have holes there.
     pub(super) fn fill_used_blocks(&self) -> Result<()> {
         for (pool, words) in self.pools(self.root_words()?) {
             self.storage.reserve(pool.region(), 0, pool.used_bytes(&self.storage, words))?;

@@ -9,7 +9,7 @@ use super::words::raw_of;
 use crate::storage::superblock::Identity;
 use crate::types::{Form, Raw};
 
-/// The property that places the records of a [`Plush`](crate::Plush) next to one another.
+/// The property of keys by which a [`Plush`](crate::Plush) arranges its records.
 ///
 /// ```
 /// use icefield::{Partition, Plush};
@@ -60,7 +60,7 @@ impl Order {
         }
     }
 
-    /// A number that grows with the key: the whole of a word, the first eight bytes of other keys.
+    /// A number that grows with the key: the whole of a word; of other keys, the eight most significant bytes.
     #[inline]
     fn rank(self, key: &Raw<'_>) -> u64 {
         let first_bytes = |bytes: &mut dyn Iterator<Item = &u8>| {
@@ -160,7 +160,7 @@ impl Ranges {
         self.place_of_rank(self.order.rank(key))
     }
 
-    /// Like [`Ranges::place`], for a sort key. Its first eight bytes are the rank.
+    /// Like [`Ranges::place`], for a sort key, whose first eight bytes are the rank.
     pub(super) fn place_of_sorted(self, sort_key: &[u8]) -> u64 {
         let mut bytes = sort_key.iter();
         self.place_of_rank(

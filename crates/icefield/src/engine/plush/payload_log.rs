@@ -1,9 +1,9 @@
 //! The payload log (§4.3): keys and values that do not fit into a slot.
 //!
-//! Records are appended to a chunk until it is full; then the chunk does not change any more. To find the needed
-//! records of a chunk, the collection looks up their keys, and moves these records (`collect`). A reference contains
-//! the chunk's epoch, which is incremented when the chunk is freed: older references into the chunk are then invalid.
-//! A record that is longer than a chunk gets a run of chunks for itself.
+//! Records are appended to a chunk until it is full; then the chunk does not change any more. The collection
+//! (`collect`) looks up the keys of a chunk's records to find the needed ones, and moves these. A reference contains
+//! the chunk's epoch, which is incremented when the chunk is freed: older references into the chunk are then invalid. A
+//! record that is longer than a chunk gets a run of chunks for itself.
 //!
 //! A record holds its key as well as its value, also when it replaces another one: a search compares the key of the
 //! newest record, and the collection of a chunk finds the owner of a record by the key next to it. If a record
@@ -20,20 +20,19 @@
 //!   leaves.
 //! - Y4: a reader that finds the epoch incremented also finds the newer record of that key, or its validation fails:
 //!   the version of the root entry changes in between (`collect`).
-//! - Y5: the first chunk of a freed run is taken before the others, or together with them, so that its record is whole
-//!   as long as a crash can show the chunk as used. Therefore chunks are taken from the lowest on. The words of the
-//!   other chunks of the run still say that they continue it, and these chunks are free if the first one is. If the
-//!   first one is then used again alone, a crash may show it and the others as one run. Giving space back first makes
-//!   the words of all free chunks durable, so that a run whose first chunk has lost its space may be taken from any of
-//!   its chunks.
+//! - Y5: the first chunk of a freed run is taken before the others, or together with them. So the record of the run is
+//!   whole as long as a crash can show the first chunk as used. Therefore chunks are taken from the lowest on. The
+//!   words of the other chunks still mark them as continuing the first one, and these chunks are free if the first one
+//!   is. If the first one is then used again alone, a crash may show it and the others as one run. Before space is
+//!   given back, the words of all free chunks become durable. So if the first chunk of a run has lost its space, the
+//!   other chunks may be taken in any order.
 //! - Y6: borrowed bytes are never written, whatever the files contain. DRAM holds for each chunk how far it is written
-//!   ([`ChunkState::limit`]), and which ranges above that are written while other threads still write before them. A
-//!   reference is valid only with the chunk's present epoch, and only if all its bytes are written. They are not
-//!   written again before the chunk is taken again, which is after the readers have left (Y3). A chunk that the files
-//!   show as used when a table is opened takes no more records: its limit is its end. The limit of a free chunk, and of
-//!   one that continues another, is not used, because no reference matches their state. So two references to one
-//!   record, or references to bytes that are not a record, lend bytes without a meaning, and these bytes do not change
-//!   either.
+//!   ([`ChunkState::limit`]), and which ranges beyond that limit are written while other threads still write the bytes
+//!   before them. A reference is valid only with the chunk's present epoch, and only if all its bytes are written. They
+//!   are not written again before the chunk is taken again, which is after the readers have left (Y3). A chunk that the
+//!   files show as used when a table is opened takes no more records: its limit is its end. The limit of a free chunk,
+//!   and of one that continues another, is not used, because no reference matches their state. Even wrong references,
+//!   for example to bytes that are not a record, lend only bytes that do not change.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -240,8 +239,8 @@ impl PayloadLog {
         let sum = checksum(word, hash, lengths, &record[HEAD_BYTES..]);
         record[16..24].copy_from_slice(&sum.to_le_bytes());
         let at = self.offset_of(place);
-        // SAFETY: the range was handed out to this thread alone, out of a chunk that no pinned reader can have a
-        // reference into from its former use (Y3), and it is not below the chunk's limit (Y6).
+        // SAFETY: the range was handed out to this thread alone, and is not below the chunk's limit (Y6). No pinned
+        // reader can have a reference into the chunk from the chunk's former use (Y3).
         unsafe { storage.write_bytes(&self.region, at, &record) };
         // Before the flush, because a locked instruction after the flush would wait for the flushed lines.
         self.complete(storage, place, bytes);

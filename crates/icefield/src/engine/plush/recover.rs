@@ -68,8 +68,9 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     }
 
     /// Stores whether payloads become durable together with log records from here on. The store is durable by the
-    /// caller's next fence. If `together`, that fence precedes the first such record. Otherwise all earlier such
-    /// records are durable already, and recovery has turned those without a payload into holes.
+    /// caller's next fence. If `together` is `true`, that fence precedes the first record that is logged before its
+    /// payload is durable. Otherwise all such records are durable already, and recovery has turned those without a
+    /// payload into holes.
     pub(super) fn tell_together(&self, together: bool) -> Result<()> {
         let cell = &self.root_words()?.together;
         if cell.load(&self.storage, Acquire) != u64::from(together) {
@@ -103,7 +104,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             let owned = |block, tag| self.owns_run(tag, class, block);
             pool.check_used(&self.storage, words)?;
             pool.allocator().raise(&self.storage, words, owned)?;
-            // A damaged intent may have raised the number of blocks handed out to any number.
+            // A damaged intent may have raised the number of handed-out blocks to any value.
             pool.check_used(&self.storage, words)?;
             resolved += pool.recover(&self.storage, words, owned)?;
         }
@@ -191,7 +192,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(())
     }
 
-    /// Returns whether log records of an epoch have arrived in level 1.
+    /// Returns whether the log records of an epoch have arrived in level 1, in the entry for a hash.
     fn has_arrived(&self, hash: u64, epoch: LogEpoch) -> Result<bool> {
         let target = self.level_entry(1, self.shape.index(1, hash))?;
         // Equal epochs count as arrived, because the target stores an epoch when the records of that epoch arrive.
@@ -242,7 +243,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         fenced
     }
 
-    /// Removes all references from an entry. The stores are flushed.
+    /// Removes all references from an entry, and stores its state. The stores are flushed.
     pub(super) fn wipe_entry(&self, id: EntryId, state: State) -> Result<()> {
         let entry = self.entry(id)?.entry;
         for cell in entry.runs.iter().chain([&entry.next]) {

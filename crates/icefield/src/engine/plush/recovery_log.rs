@@ -1,19 +1,20 @@
-//! Recovery logs (§4.2): they make a record durable from its write until it has left the root.
+//! Recovery logs (§4.2): they keep each record durable from its write until the record has left the root.
 //!
 //! A log is a ring of chunks. The chunks are filled strictly one after the other, each from its first record to its
-//! last. A log record is the words of key and value and one more word. Each word has a flag bit, and the record
-//! counts when the flags of all words are those of its chunk's turn (§4.2, after Mnemosyne). This holds for any
-//! number of words, in whatever order they became durable. The flag changes from one round of the ring to the next.
-//! The protocol relies on:
+//! last. A log record consists of the words of key and value, and one more word. Each word has a flag bit, and the
+//! record counts when the flags of all words are those of its chunk's turn (§4.2, after Mnemosyne). This holds for any
+//! number of words, in whatever order they became durable. The flag changes from one round of the ring to the next. The
+//! protocol relies on:
 //!
-//! - L1: in the chunk that is being filled, all words of records that were not handed out yet have the other flag.
+//! - L1: in the chunk that is being filled, all words of places that were not handed out yet have the other flag.
 //! - L2: in every other chunk that was ever begun, all words have the flag of its turn.
 //! - L3: a chunk is begun anew only when none of its records is needed: those that were in the root have left it,
 //!   durably. Each root entry stores which chunk has its oldest record.
 //!
-//! A crash leaves holes: records that were handed out and not completely written. Opening restores L1 and L2. A hole
-//! before the last record becomes a record that belongs to no epoch. Its last word is stored first, so that no mixture
-//! of old and new words counts. Behind the last record, opening sets the flags back to those of the turn before.
+//! A crash leaves holes: places that were handed out, but whose records were not completely written. Opening restores
+//! L1 and L2. A hole before the last record becomes a record that belongs to no epoch. Its last word is stored first,
+//! so that no mixture of old and new words counts. Behind the last record, opening sets the flags back to those of the
+//! turn before.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -42,13 +43,13 @@ pub(super) struct RecoveryLogs<R> {
     logs: Box<[Log]>,
 }
 
-/// Aligned to two processor lines, because the hardware prefetches such pairs, and every write to a log changes its
-/// words.
+/// A log. Aligned to two processor lines, because the hardware prefetches lines in pairs, and every write to a log
+/// changes the words here.
 #[repr(align(128))]
 struct Log {
     /// [`Filling`].
     filling: AtomicU64,
-    /// Chunks begun so far. The last of them is being filled.
+    /// Number of chunks begun so far. The last of them is being filled.
     turn: AtomicU64,
     /// The last turn whose chunk may be begun.
     ready: AtomicU64,
@@ -56,7 +57,7 @@ struct Log {
     beginning: Mutex<()>,
     /// Held by the thread that prepares the next chunk.
     recycling: Mutex<()>,
-    /// Completed records of each chunk.
+    /// Number of completed records of each chunk.
     written: [AtomicU32; MAX_LOG_CHUNKS],
 }
 
@@ -64,7 +65,7 @@ struct Log {
 /// division.
 #[derive(Clone, Copy)]
 struct Filling {
-    /// Records of the chunk that were handed out.
+    /// Number of places of the chunk that were handed out.
     handed_out: u32,
     chunk: u32,
     /// `true` if records of this turn have the flag bit set.
@@ -292,7 +293,7 @@ impl<R: RecordForm> RecoveryLogs<R> {
         self.region.fault(storage, offset, detail)
     }
 
-    /// Hands out up to `wanted` consecutive records of a log, within one chunk. Returns none when a chunk must be
+    /// Hands out up to `wanted` consecutive places of a log, within one chunk. Returns no place if a chunk must be
     /// prepared first.
     #[inline]
     pub(super) fn hand_out(
@@ -351,7 +352,7 @@ impl<R: RecordForm> RecoveryLogs<R> {
         Ok(true)
     }
 
-    /// Continues the log in the chunk of a turn, of which `handed_out` records were handed out already.
+    /// Continues the log in the chunk of a turn. `handed_out` places of the chunk were handed out already.
     fn fill(&self, log: usize, turn: u64, handed_out: u32) {
         let (own, chunk) = (&self.logs[log], self.chunk_of(turn) as u32);
         let flag = flag_of(turn, self.chunks()) != 0;
@@ -423,18 +424,19 @@ impl<R: RecordForm> RecoveryLogs<R> {
         self.logs[place.log()].written[place.chunk()].fetch_add(1, Release);
     }
 
-    /// Returns whether a log fills the last ready chunk and at least `handed_out` of its records were handed out.
+    /// Returns whether a log is filling its last ready chunk, and at least `handed_out` places of that chunk were
+    /// handed out.
     #[inline]
     fn is_at_last(&self, storage: &impl Medium, log: usize, handed_out: u32) -> bool {
         let own = &self.logs[log];
         // Acquire (E9), all: as in `begin_chunk`. If another thread begins a chunk between the loads, the first load
-        // was of the chunk before, which is full by now. At worst the next chunk is then prepared too early.
+        // read the previous chunk, which is full by now. At worst, the next chunk is then prepared too early.
         self.filling(storage, log).handed_out >= handed_out
             && own.turn.load(Acquire) == own.ready.load(Acquire)
     }
 
-    /// Returns the lock under which the next chunk of a log is prepared, if that is due. Waits for another thread
-    /// that prepares it only if the log has no room left. Taken before every lock of a root entry.
+    /// Returns the lock under which the next chunk of a log is prepared, if that is due. While another thread prepares
+    /// it, waits if the log has no room left, and otherwise returns `None`. Taken before every lock of a root entry.
     #[inline]
     pub(super) fn lock_recycling(
         &self,
@@ -537,8 +539,8 @@ impl<R: RecordForm> RecoveryLogs<R> {
         self.change(storage, log, last_word, is_meant, |word| word | dead_bit(self.measure))
     }
 
-    /// Makes the records of a log for which `is_meant` holds refer to another payload, whose word has the same top bit.
-    /// The stores are flushed.
+    /// Makes the records of a log for which `is_meant` holds refer to another payload. Both references have the same
+    /// top bit. The stores are flushed.
     pub(super) fn redirect(
         &self,
         storage: &impl Medium,
@@ -657,7 +659,7 @@ fn flush(storage: &impl Medium, words: &[Cell64]) {
     storage.flush(words.as_ptr().cast(), size_of_val(words));
 }
 
-/// Restores the flags of the turn before in a record that was not written completely.
+/// Sets the flags of an incompletely written record back to those of the turn before.
 fn turn_back(storage: &impl Medium, slot: &[Cell64], flag: u64) {
     let mut turned = false;
     for cell in slot {

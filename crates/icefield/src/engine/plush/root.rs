@@ -1,8 +1,8 @@
 //! The root (§4.1): the level in DRAM, which receives every write first, and the locks of everything below it.
 //!
-//! An entry's records are appended, the newest last, and are removed all at once, even if the first of them have been
-//! copied to level 1 before. The records in the levels for the hashes of an entry change only under the lock of the
-//! entry.
+//! An entry's records are appended, the newest last. The records of one migration are removed all at once, after the
+//! last of them has been copied to level 1. The records in the levels for the hashes of an entry change only under the
+//! lock of the entry.
 
 use std::io;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -17,18 +17,18 @@ use crate::base::version_lock::{self, LockCell, Version, WriteGuard};
 use crate::storage::Medium;
 use crate::types::RecordForm;
 
-/// The work that remains in level 1 before an entry's next migration.
+/// The work that remains below a root entry before its next migration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Relief {
     /// Work may remain.
     NotYet = 0,
     /// No work remains, or a step of it has failed.
     Room = 1,
-    /// No work remains, and level 1 has no records that the entry does not have itself.
+    /// No work remains, and all records that level 1 has for the entry are in the entry as well.
     Empty = 2,
 }
 
-/// A migration of a level's entry of which some parts are done.
+/// A partly completed migration of a level's entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Underway {
     pub(super) level: usize,
@@ -37,10 +37,11 @@ pub(super) struct Underway {
     pub(super) place: usize,
 }
 
-/// A migration of an entry's first records of which some parts are done.
+/// A partly completed migration of the first records of a root entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Departing {
-    /// Number of these records. Later records belong to the next epoch, which is the entry's present one.
+    /// Number of these records. They belong to the epoch before the entry's present one; later records belong to the
+    /// present one.
     pub(super) records: usize,
     /// The next target: its place among the entries of level 1 for this root entry.
     pub(super) place: usize,
@@ -52,9 +53,9 @@ pub(super) struct RootTable<R> {
     /// One byte a record.
     fingerprints: ZeroedArray<AtomicU64>,
     slots: ZeroedArray<AtomicU64>,
-    /// Records of an entry.
+    /// Number of records for which an entry has room.
     records: usize,
-    /// Words of an entry's fingerprints.
+    /// Number of words with an entry's fingerprints.
     words: usize,
 }
 
@@ -76,8 +77,9 @@ struct Head {
     /// [`Departing`]; 0 records if there is none.
     departing: AtomicU16,
     departing_place: AtomicU8,
-    /// The chunk of the log with the oldest of some records, plus one; 0 if no chunk has any of them. First for the
-    /// departing records (for all records while none depart), then for the records that came after the departing ones.
+    /// The chunk of the log with the oldest record of a group, plus one; 0 if no record of the group is in the log. The
+    /// first group is the departing records, or all records while none depart; the second is the records that came
+    /// after the departing ones.
     oldest_chunks: [AtomicU8; 2],
     /// [`Underway`]; level 0 if there is none.
     underway_index: AtomicU32,
@@ -134,7 +136,8 @@ impl<M: Medium> LockCell for Latch<'_, M> {
     }
 }
 
-/// A locked entry of the root: no record with one of its hashes changes while it is held.
+/// A locked entry of the root. Until it is dropped, no other thread changes records, in the root or in the levels,
+/// whose hashes select the entry.
 pub(super) struct Held<'a, M: Medium> {
     pub(super) entry: usize,
     guard: WriteGuard<Latch<'a, M>>,
@@ -202,7 +205,7 @@ impl<R: RecordForm> RootTable<R> {
         Latch { word: &self.heads[entry].lock, storage }
     }
 
-    /// Locks an entry. The caller holds no other one.
+    /// Locks an entry. The caller has locked no other one.
     #[inline]
     pub(super) fn lock<'a, M: Medium>(&'a self, storage: &'a M, entry: usize) -> Held<'a, M> {
         Held { entry, guard: version_lock::lock(self.latch(storage, entry)) }
@@ -292,7 +295,7 @@ impl<R: RecordForm> RootTable<R> {
         self.heads[entry].relieved.load(Relaxed) != Relief::NotYet as u8
     }
 
-    /// Returns whether level 1 has no records of the entry that the entry does not have itself.
+    /// Returns whether all records that level 1 has for the entry are in the entry as well.
     #[inline]
     pub(super) fn is_sole(&self, entry: usize) -> bool {
         // Acquire (E6): pairs with the Release in `note_relief`; level 1 was empty then.
@@ -316,7 +319,7 @@ impl<R: RecordForm> RootTable<R> {
         self.heads[entry].moved.store(moved as u16, Relaxed);
     }
 
-    /// The migration of an entry's first records that has begun, if any.
+    /// The migration of the entry's first records, if one has begun.
     #[inline]
     pub(super) fn departing(&self, entry: usize) -> Option<Departing> {
         // Relaxed: called under the lock.
@@ -333,7 +336,7 @@ impl<R: RecordForm> RootTable<R> {
         self.heads[entry].departing_place.store(place as u8, Relaxed);
     }
 
-    /// The migration below an entry that has begun, if any.
+    /// The migration of an entry of a level below, if one has begun.
     pub(super) fn underway(&self, entry: usize) -> Option<Underway> {
         let head = &self.heads[entry];
         // Relaxed: called under the lock.
@@ -417,7 +420,8 @@ impl<R: RecordForm> RootTable<R> {
             fingerprints[to / 8] |= u64::from(self.fingerprint_at(entry, at)) << (to % 8 * 8);
             dead[to / 64] |= u64::from(record.dead) << (to % 64);
         }
-        // Relaxed (E4): as in `store`; the words after the last record have no meaning.
+        // Relaxed: readers wait until the lock word ends the change (E1). The words after the last record have no
+        // meaning.
         let words = &self.fingerprints[entry * self.words..][..self.words];
         for (cell, word) in
             words.iter().zip(fingerprints).chain(self.heads[entry].dead.iter().zip(dead))
@@ -442,9 +446,9 @@ impl<R: RecordForm> RootTable<R> {
         // Relaxed: readers wait until the lock word ends the change (E1).
         self.heads[entry].size.store((size - records) as u32, Relaxed);
         let [departed, next] = &self.heads[entry].oldest_chunks;
-        // Release (E5): pairs with the Acquire in `needs_chunk`, which may load one word before these stores and the
-        // other after them. It finds the log's oldest chunk even then: the remaining records are in that chunk only if
-        // the departed ones were.
+        // Release (E5): pairs with the Acquire in `needs_chunk`, which may load `departed` before these stores and
+        // `next` after them. It still finds the log's oldest chunk: if the remaining records are in that chunk, so were
+        // the departed ones, and the old value of `departed` names it.
         departed.store(next.load(Relaxed), Release);
         next.store(0, Release);
         self.note_moved(entry, 0);
@@ -473,12 +477,13 @@ impl<R: RecordForm> RootTable<R> {
             // Relaxed (E4): the size was loaded before. If a change has replaced the record since, the validation
             // fails.
             0 => slot[0].load(Relaxed),
-            // Acquire (E3): pairs with the Release in `store`; the payload is read before the validation.
+            // Acquire (E3): pairs with the Release in `store_words`; a reader follows the reference before it
+            // validates.
             _ => slot[word].load(Acquire),
         })
     }
 
-    /// The newest record with the fingerprint of the hash for which `holds` is true.
+    /// The newest record that has the fingerprint of the hash and for which `holds` returns `true`.
     #[inline]
     pub(super) fn newest<E>(
         &self,
@@ -508,7 +513,7 @@ impl<R: RecordForm> RootTable<R> {
         Ok(None)
     }
 
-    /// Prefetches the slot of the record that comes after `more` further ones.
+    /// Prefetches the slot of the record that will be added after `more` others.
     #[inline]
     pub(super) fn prefetch_push(&self, entry: usize, more: usize) {
         // Relaxed: a hint only.

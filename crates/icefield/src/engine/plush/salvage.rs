@@ -29,7 +29,7 @@ struct Found<R> {
 }
 
 impl<R: RecordForm, M: Medium> Core<R, M> {
-    /// Extends files that end too early with zeros, resets the words that only writers need, and empties the entries
+    /// Extends files with zeros if they end too early, resets the words that only writers need, and empties the entries
     /// whose buckets are lost. For a table opened for salvage, in private copies of its pages.
     pub(super) fn mend(&self, mending: &Mending) -> Result<()> {
         let (storage, words) = (&self.storage, self.root_words()?);

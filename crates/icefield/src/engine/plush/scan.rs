@@ -52,9 +52,10 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         (next < self.shape.entries(levels)).then(|| next << width << 1)
     }
 
-    /// The records of the range of a hash whose keys are at least `key`, up to the end of one leaf of each level. The
-    /// first call of a search passes the place of `key` as the upper half of `hash`; later calls may pass a key with
-    /// another place. Also returns the key or the hash at which the rest begins.
+    /// The records in the range of a hash, from `key` on, up to the nearest end of a leaf. Where entries have no
+    /// leaves, returns the whole rest of the range, and does not compare keys. The first call of a search passes the
+    /// place of `key` as the upper half of `hash`; later calls may pass a key with another place. Also returns the key
+    /// or the hash at which the rest begins.
     fn range_from(&self, hash: u64, key: &[u8]) -> Result<(Vec<RecordOf<R>>, Next)> {
         let entry = self.root_entry(hash);
         loop {

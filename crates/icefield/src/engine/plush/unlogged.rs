@@ -10,7 +10,7 @@ use crate::engine::LookupKey;
 use crate::storage::Medium;
 use crate::types::{Raw, RecordForm};
 
-/// Root entries that a thread takes at a time.
+/// Number of root entries that a thread takes at a time.
 const ENTRIES_AT_A_TIME: usize = 8;
 
 impl<R: RecordForm, M: Medium> Core<R, M> {
@@ -22,8 +22,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         let value = self.write_payload(probe, value)?;
         if self.payloads.is_some() {
             // Another thread may migrate the record, and its fence does not cover lines that this thread flushed. A
-            // migration therefore calls `fence_deferred`, which covers the lines that any thread flushed before its
-            // `fence_later`.
+            // migration therefore calls `fence_deferred`, which covers the lines that any thread flushed before it
+            // called `fence_later`.
             self.storage.fence_later().inspect_err(|_| self.finish_payload(value))?;
         }
         let record = RecordOf::<R> { key: self.key_words(probe), value, dead: false };
@@ -84,7 +84,7 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
         core.with_room(probe.hash, || core.put_unlogged(&probe, value))
     }
 
-    /// Makes all records durable that were put without a log, on `threads` threads.
+    /// Makes all records durable that were put without a log. Uses `threads` threads.
     pub(crate) fn checkpoint(&self, threads: usize) -> Result<()> {
         self.core.storage.check_writable()?;
         let _pass = self.core.exclusion.enter();

@@ -8,17 +8,17 @@ use crate::storage::Properties;
 use crate::types::{Keep, Raw, Take};
 use crate::{Error, Result};
 
-/// Number of operations of a mixed batch between the prefetch of a key and its operation.
+/// In a mixed batch, the number of operations between the prefetch for an operation and the operation itself.
 const HINT_DISTANCE: usize = 16;
 
-/// A write that a window can stage.
+/// A write, prepared for staging in a window ([`BatchWriter`]).
 #[derive(Clone, Copy)]
 pub(crate) enum Write {
     Put(WriteMode, PreparedRecord),
     Remove,
 }
 
-/// Executes the writes of a batch: up to a window of them are staged, then committed together.
+/// Executes the writes of a batch in windows: the writes of a window are staged, then committed together.
 pub(crate) trait BatchWriter {
     /// Executes one write, or a removal if `write` is `None`: in the open window, in a new one, or alone. `answer` is
     /// called with the outcomes of earlier writes, in order, once they are durable.
@@ -33,8 +33,8 @@ pub(crate) trait BatchWriter {
     /// Commits the open window and calls `answer` with its outcomes.
     fn commit(&mut self, answer: &mut impl FnMut(usize, WriteOutcome) -> Result<()>) -> Result<()>;
 
-    /// Returns whether a read of a key with this hash must wait for the open window to be committed: the window
-    /// contains an operation on the key or a lock for which reads wait, or has been open for long enough.
+    /// Returns whether the open window must be committed before a read of a key with this hash: the window has an
+    /// operation on the key, holds a lock for which the read would wait, or has been open for long enough.
     fn holds_up(&mut self, hash: u64) -> bool;
 
     /// Returns the outcome that operation `index` will have after the commit, if it was the last one staged.
@@ -109,9 +109,9 @@ pub(crate) trait BatchTable: SlotTable {
         })
     }
 
-    /// Writes the blobs of a record, possibly while bucket locks are held. If the space does not suffice, releases the
-    /// locks by `unlock_all` and tries again: without locks, the blob store may call the table to find blocks that are
-    /// free.
+    /// Writes the blobs of a record, possibly while the caller holds bucket locks. If the space does not suffice,
+    /// releases the locks by calling `unlock_all`, and tries again: without locks, the blob store may call the table to
+    /// find blocks that are free.
     fn prepare_beside(
         &self,
         probe: &LookupKey<'_>,
@@ -240,8 +240,9 @@ impl<S: BatchTable> Operations for S {
         if kind.has_result() { self.value_before(wrote, before) } else { Ok(None) }
     }
 
-    /// Calls `decide` without a lock, then applies its decision if the value word is still the same. The same word
-    /// means the same value, also for references: the pin keeps a reference from being reused.
+    /// Calls `decide` without a lock, then applies its decision if the value word has not changed; otherwise starts
+    /// again. An unchanged word means an unchanged value, also for references: the pin keeps their blobs from being
+    /// reused.
     fn compute<T: Keep>(
         &self,
         key: &Raw<'_>,

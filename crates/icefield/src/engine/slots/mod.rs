@@ -40,7 +40,7 @@ pub(crate) struct Records<R> {
     /// `None` if both types are words.
     blobs: Option<BlobStore>,
     reclaimer: Arc<Reclaimer>,
-    /// `true` if operations pin even if both types are words, because the table reclaims more than records.
+    /// `true` if operations on words pin, too, because the table reclaims more than records.
     always_pinned: bool,
     verifies: bool,
     form: PhantomData<fn() -> R>,
@@ -98,7 +98,7 @@ impl<R: RecordForm> Records<R> {
         self.blobs.as_ref()
     }
 
-    /// Returns the blob store; a type by reference always has one.
+    /// Returns the blob store. Tables with a type that is stored by reference always have one.
     #[inline]
     fn store(&self) -> Result<&BlobStore> {
         self.blobs
@@ -136,8 +136,8 @@ impl<R: RecordForm> Records<R> {
         Ok(())
     }
 
-    /// The upper 16 bits of a key's reference: hash bits that neither bucket nor fingerprint use. With them, a record
-    /// of another key is fetched only once in 2^24 fingerprint comparisons.
+    /// Returns the upper 16 bits of a key's reference: hash bits that select neither the bucket nor the
+    /// fingerprint. With them, a record of another key is fetched only once in 2^24 fingerprint comparisons.
     #[inline]
     fn tag(hash: u64) -> u64 {
         (hash >> 24) << 48

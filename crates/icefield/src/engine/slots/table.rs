@@ -135,8 +135,8 @@ pub(crate) trait SlotTable: Owner + Sized {
         Ok((self.records().hash_key(&key.raw()).hash, key, value))
     }
 
-    /// Passes a slot's record to `put` if all its checksums fit and `is_home` accepts its hash; otherwise adds it to
-    /// the report as damaged.
+    /// Passes a slot's record to `put` if all its checksums fit, `is_home` accepts its hash, and its key and value are
+    /// valid; otherwise adds it to the report as damaged.
     fn rescue(
         &self,
         (key, value): (u64, u64),

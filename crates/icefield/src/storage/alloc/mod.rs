@@ -9,7 +9,7 @@
 //! # Invariants
 //! - A1: every block below `bump` except `skip - 1` is owned by the table, or is on the free list once, or is named by
 //!   an intent.
-//! - A2: all changes of `bump` and `free` are made under one mutex, and durable intents announce each of them. So at a
+//! - A2: all changes of `bump` and `free` are made under one mutex, and durable intents announce each change. So at a
 //!   crash, the intents of an unfinished list change name blocks at or above `bump`, or blocks that were the first of
 //!   the list.
 //! - A3: the announcement of the next change of the list makes the ends of earlier intents durable. Until then, a crash
@@ -25,13 +25,13 @@
 //! among the first of the list, is free already (A2). All other blocks go back on the list. Recovery only repeats these
 //! steps, so a crash during recovery needs no further treatment.
 //!
-//! An owner may link new blocks before `bump` is durable, if a fence makes both durable before it
-//! [commits](Allocator::commit). A crash before that fence leaves one of four states. Neither is durable: the block is
-//! still free. Only `bump` is durable: the block goes on the list. Both are durable: the block is owned. Only the link
-//! is durable: an owned block lies at or above `bump`. Therefore recovery first [raises](Allocator::raise) `bump` above
-//! such blocks. Other blocks, which were handed out before the crash but have no owner, may then lie below `bump`, too.
-//! Recovery settles them like all others: their intents have not ended, because a thread makes a higher `bump` durable
-//! before it ends an intent.
+//! An owner may link new blocks before `bump` is durable, if a fence makes both the link and `bump` durable before the
+//! owner [commits](Allocator::commit). A crash before that fence leaves one of four states. Neither is durable: the
+//! block is still free. Only `bump` is durable: the block goes on the list. Both are durable: the block is owned. Only
+//! the link is durable: an owned block lies at or above `bump`. Therefore recovery first [raises](Allocator::raise)
+//! `bump` above such blocks. Other blocks, which were handed out before the crash but have no owner, may then lie below
+//! `bump`, too. Recovery settles them like all others: their intents have not ended, because a thread makes a higher
+//! `bump` durable before it ends an intent.
 //!
 //! After a failed sync, blocks are neither claimed nor freed. The owner of an intent forgets it in DRAM, so that no
 //! thread waits for it. Its word stays: no other intent is stored over it, and the next opening settles it.
@@ -79,7 +79,7 @@ impl Words {
         }
     }
 
-    /// Limits the counts of blocks handed out to `used`.
+    /// Reduces the counts of handed-out blocks that exceed `used`.
     pub(crate) fn bound(&self, storage: &impl Medium, used: u64) {
         for set in &self.sets {
             for cell in [&set.bump, &set.skip] {
@@ -131,7 +131,8 @@ pub trait Blocks {
 }
 
 /// Makes the first `count` blocks of a region usable, for [`Blocks::reserve`], and some more so that growth costs few
-/// system calls: an eighth more in a small file, a thirty-second in a large one. A table that shrinks keeps the space.
+/// system calls: an eighth more in a small file, a thirty-second in a large one. The region keeps its length when the
+/// table shrinks.
 ///
 /// # Errors
 /// [`Error::NoSpace`]; the region has not changed.
@@ -252,7 +253,7 @@ impl Allocator {
         })
     }
 
-    /// Returns a bound on the blocks handed out in either set, for walks over blocks.
+    /// Returns a bound on the number of blocks handed out in either set, for walks over blocks.
     pub fn bound(storage: &impl Medium, words: &Words) -> u64 {
         // Read without validation: a bound on a walk does not influence results.
         storage.read_unvalidated(|| {

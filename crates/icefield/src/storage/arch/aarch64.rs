@@ -74,9 +74,9 @@ pub(crate) fn load128(words: &TwoWords) -> [u64; 2] {
         return words.0.each_ref().map(|word| word.load(Ordering::Acquire));
     }
     let (first, second): (u64, u64);
-    // SAFETY: reads the 16 bytes of `words` and nothing else, as one because they are 16-byte aligned. The block is
-    // opaque to the compiler, so the language's rules for plain loads do not apply, and the compiler moves no access
-    // across it. The barrier orders the load before all later accesses. Together this is Acquire.
+    // SAFETY: reads the 16 bytes of `words` and nothing else. They are aligned to 16 bytes, so this is one load. The
+    // block is opaque to the compiler, so the language's rules for plain loads do not apply, and the compiler moves no
+    // access across it. The barrier orders the load before all later accesses. Together this is Acquire.
     unsafe {
         asm!(
             "ldp {first}, {second}, [{words}]",

@@ -1,4 +1,5 @@
-//! Architectures on which user code cannot write lines back: no persistent memory; every other medium works.
+//! Architectures on which user code cannot write lines back. Persistent memory is not supported there; every other
+//! medium works.
 
 use std::sync::atomic::{Ordering, fence};
 

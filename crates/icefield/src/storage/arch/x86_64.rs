@@ -29,7 +29,7 @@ impl Instruction {
         const CLWB: u32 = 1 << 24;
         // `is_x86_feature_detected!` supports neither `clflushopt` nor `clwb`.
         #[allow(unused_unsafe, reason = "the calls are safe in newer versions of Rust")]
-        // SAFETY: every processor of this architecture has the instruction.
+        // SAFETY: every processor of this architecture has the instruction `cpuid`.
         let features = unsafe { if __cpuid(0).eax >= 7 { __cpuid_count(7, 0).ebx } else { 0 } };
         let mut all = Vec::new();
         if features & CLWB != 0 {

@@ -43,7 +43,7 @@ struct Copied {
 impl BlobStore {
     /// Moves the blobs of each class into as few chunks as they need, and gives the space of the other chunks back.
     /// Reads and writes continue meanwhile. If readers still reference a block when the call ends, a later call gives
-    /// it back. The caller must not hold a lock of the table.
+    /// its chunk back. The caller must not hold a lock of the table.
     ///
     /// # Errors
     /// [`crate::Error::Poisoned`] when a fence failed; errors of the table.
@@ -68,8 +68,8 @@ impl BlobStore {
         Ok(())
     }
 
-    /// Moves the blobs of a chunk to the last chunk of `targets` that has room. If some blobs remain, the chunk
-    /// allocates again.
+    /// Moves the blobs of a chunk to the last chunk of `targets` that has room. If some blobs remain, allocation from
+    /// the chunk is allowed again.
     fn empty<M: Medium>(
         &self,
         storage: &M,

@@ -42,9 +42,9 @@
 //! - T2 The table calls `discard` for a blob that was written but not published. It calls `retire` for a blob that was
 //!   unlinked, *after the unlinking is durable* (so that the block is not reused while a crash could bring the old slot
 //!   back), under a guard that was pinned *before* the unlinking.
-//! - T3 A reader pins before it loads a reference. It may use the content only after it has validated, by the
-//!   version, that the slot was published when it loaded the reference: the blob of a slot that is still being
-//!   filled may be discarded and its block written again.
+//! - T3 A reader pins before it loads a reference. It may use the content only after it has validated, by the bucket's
+//!   version, that the slot was published when it loaded the reference: the blob of a slot that is still being filled
+//!   may be discarded and its block written again.
 //! - T4 A record that moves can always be found under the locks of its key: it is linked at the new place before it
 //!   is unlinked from the old one.
 //! - T5 [`Owner::is_live`] decides and calls `mark` under the locks of the key; [`Owner::relink`] changes a slot under
@@ -93,9 +93,9 @@
 //! before a chunk is reused and before the scan frees blocks in it, so a full device is an error from `write`, not
 //! a page fault inside it.
 //!
-//! When a map word fails its check, the sweep skips the rest of its range in this session: the chunks behind the word
-//! might be the inside of a run, and the scan never frees space on a guess. `check` reports the word. Blobs within one
-//! chunk are still read; a longer blob, whose run the word describes, is `Corrupt`.
+//! When a map word fails its check, the sweep skips the rest of the present range in this session: the chunks behind
+//! the word might be the inside of a run, and the scan never frees space on a guess. `check` reports the word. Blobs
+//! within one chunk are still read; a longer blob, whose run the word describes, is `Corrupt`.
 //!
 //! # The scan and concurrent writers
 //!
@@ -114,12 +114,12 @@
 //! # Locks
 //!
 //! Locks are taken in this order: the scanner's, the table's bucket locks, one of the short locks. Short locks are a
-//! class's `refill` (held while a chunk is fetched: the map's fence, growth), then a chunk's, a class's `room`,
-//! `space`, `ripe`. The locks after `refill` are held for a few instructions (`space` also during growth). No thread
-//! holds two of them at once, or holds one of them during a call to the table or the reclaimer. So `write`, `discard`
-//! and `retire` may be called under bucket locks; `prepare`, `make_room` and `compact` must not. A usual `write` takes
-//! one lock, of the chunk that its thread's stripe allocates from. `compact` has its own lock, which comes before all
-//! of these.
+//! class's `refill` (held while a chunk is fetched: the map's fence, growth), then the lock of a chunk, a class's
+//! `room`, `space`, `ripe`. The locks after `refill` are held for a few instructions (`space` also during growth). No
+//! thread holds two of them at once, or holds one of them during a call to the table or the reclaimer. So `write`,
+//! `discard` and `retire` may be called under bucket locks; `prepare`, `make_room` and `compact` must not. A usual
+//! `write` takes one lock: that of the chunk from which its thread allocates. `compact` has its own lock, which comes
+//! before all of these.
 //!
 //! # Costs
 //!

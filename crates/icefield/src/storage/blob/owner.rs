@@ -11,15 +11,15 @@ pub trait Owner {
     ///
     /// `owner` is read from the block's header. It is arbitrary if the block holds no blob; then no slot refers to the
     /// block. When the table cannot decide (a damaged segment), it does not call `mark`, and the block is left alone
-    /// for this session. Before it calls `mark(false)` the unlinking must be durable; the locks ensure this if writers
-    /// hold them over their fence.
+    /// for this session. Before the table calls `mark(false)`, the unlinking must be durable; the locks ensure this if
+    /// writers hold them over their fence.
     ///
     /// The store calls this without holding any of its short locks; `mark` takes one of them.
     fn is_live(&self, owner: u64, blob: BlobRef, mark: &mut dyn FnMut(bool));
 
-    /// Makes the slot that refers to `blob`, if there is one, refer to `copy`, which is durable. Keeps the tag of the
-    /// reference; the change is durable before another thread acts on it. Returns whether there was such a slot. Like
-    /// every change of a slot, this one is made under the locks that [`Owner::is_live`] describes.
+    /// If a slot refers to `blob`, makes it refer to `copy`, which is durable. Keeps the tag of the reference; the
+    /// change is durable before another thread acts on it. Returns whether there was such a slot. Like every change of
+    /// a slot, this one is made under the locks that [`Owner::is_live`] describes.
     ///
     /// # Errors
     /// The fence failed, or the table cannot decide. It is then undefined which block the slot refers to after a

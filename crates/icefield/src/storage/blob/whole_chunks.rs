@@ -20,7 +20,8 @@ impl Shared {
         MAX_BLOB_BYTES as u32 / self.params.chunk_bytes + 1
     }
 
-    /// Returns whether a run that fits `content` bytes of content begins at byte `offset`, according to the map.
+    /// Returns whether, according to the map, a run begins at byte `offset` and has the length that `content` bytes
+    /// need.
     #[cold]
     pub(super) fn is_run_of<M: Medium>(&self, storage: &M, offset: u64, content: usize) -> bool {
         let chunk_bytes = u64::from(self.params.chunk_bytes);
@@ -32,8 +33,8 @@ impl Shared {
         offset.is_multiple_of(chunk_bytes) && extent == Some(self.classes.extent(content))
     }
 
-    /// Returns the first chunk of the never used tail. Walks the map backwards, over at most one step of growth and one
-    /// run. Unused chunks further back are left to the scan.
+    /// Returns the first chunk of the tail that was never used. Walks the map backwards, over at most one step of
+    /// growth and one run. Unused chunks further back are left to the scan.
     pub(super) fn find_fresh<M: Medium>(&self, storage: &M, end: u32) -> u32 {
         let stop = end.saturating_sub(MAX_GROWTH_CHUNKS + self.longest_run());
         for number in (stop..end).rev() {
@@ -86,7 +87,8 @@ impl Shared {
         let found = space.runs.take(count);
         // All accesses here are Relaxed: the values are hints for `prepare`.
         let due = match found {
-            // Makes chunks due while a few are still free, so that the scan can find more before a fresh one is taken.
+            // Makes chunks due for the scan while a few free chunks are left, so that it can find more before a fresh
+            // one is taken.
             Some(_) if space.runs.chunks() < LOW_CHUNKS => {
                 SCAN_PER_CHUNK.saturating_sub(self.scan_due.load(Ordering::Relaxed))
             }

@@ -106,7 +106,7 @@ impl FaultPlan {
         lock(&self.sites).clone()
     }
 
-    /// Ends the fault: every later call is made as usual.
+    /// Ends the fault that [`FaultPlan::new`] was given: every later call is made as usual.
     pub fn heal(&self) {
         // Relaxed, here and below: the flag publishes no other data.
         self.healed.store(true, Ordering::Relaxed);

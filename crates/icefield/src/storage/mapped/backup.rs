@@ -1,7 +1,7 @@
 //! Copies a table's directory into a new one, which appears under its path when it is complete.
 //!
 //! Where the file system can share blocks, the copy costs next to nothing; elsewhere only data outside holes is copied.
-//! In both cases space is reserved for the copy's holes, because a store into a hole could find the device full.
+//! In both cases, space is reserved for the copy's holes, because a store into a hole could find the device full.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -39,8 +39,8 @@ impl Mapped {
     /// [`crate::Error::AlreadyExists`] when anything but an empty directory, or an incomplete creation in one, is at
     /// `path`; [`crate::Error::NoSpace`], [`crate::Error::Io`].
     pub fn backup_to(&self, path: impl AsRef<Path>) -> Result<u64> {
-        // Refused in a forked child: the parent may change the files, and the child cannot exclude writers of the
-        // parent.
+        // Refused in a forked child: the parent may change the files, and the child cannot exclude the parent's
+        // writers.
         if let Err(error @ Error::Forked) = self.check_writable() {
             return Err(error);
         }
@@ -125,7 +125,7 @@ impl Mapped {
     ) -> Result<u64> {
         let fault = |errno| error(&target.path().join(name), errno, bytes);
         if name == TABLE_REGION {
-            // This file is created last, because it turns the directory into a table even if the copy is made in place.
+            // This file is created last: in a copy that is made in place, its content turns the directory into a table.
             // The names of all other files become durable first.
             self.io.sync_directory(target.file()).map_err(fault)?;
         }
@@ -148,7 +148,8 @@ impl Mapped {
                 break;
             }
             chunk.clear();
-            // Relaxed: the caller excludes changes meanwhile. Readers may change hints, which the copy ignores.
+            // Relaxed: the caller excludes changes meanwhile. Readers may change hints, whose values in the copy do not
+            // matter.
             chunk.extend(
                 cells.iter().flat_map(|cell| cell.load(self, Ordering::Relaxed).to_le_bytes()),
             );

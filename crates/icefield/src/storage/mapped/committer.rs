@@ -1,5 +1,5 @@
 //! The committer: the thread that syncs for others, namely for writes that were acknowledged before their sync, and
-//! for futures. It also wakes futures after the syncs of all threads, because it holds no locks.
+//! for futures. It also wakes the futures that wait for another thread's sync, because that thread may hold locks.
 
 use std::io;
 use std::sync::{Arc, Mutex};

@@ -41,7 +41,8 @@ pub(super) fn hidden_name(name: &OsStr, attempt: u32) -> OsString {
     OsString::from_vec(hidden)
 }
 
-/// Creates and locks a hidden directory; `None` when the name is taken, or when another process removed the directory.
+/// Creates and locks a hidden directory; `None` when the name is taken, or when another process removed or locked the
+/// directory.
 pub(super) fn make_hidden(
     io: &Io,
     parent: BorrowedFd<'_>,
@@ -110,7 +111,9 @@ fn remove_dead(io: &Io, parent: BorrowedFd<'_>, leftover: &OsStr, directory: &Ow
     }
 }
 
-/// Returns whether a hidden directory holds a lock file of the process in its name and, besides, only region files.
+/// Returns whether a hidden directory is an incomplete creation: its lock file and its name contain the same process
+/// id, and all other files are region files. Also returns `true` if it holds only an empty lock file, because its
+/// creator died early.
 fn is_of_creator(io: &Io, hidden_name: &OsStr, directory: &OwnedFd, lock_file: &OwnedFd) -> bool {
     let Ok(text) = read_lock(io, lock_file) else { return false };
     let named = hidden_name.to_str().and_then(|name| name.rsplit(".creating-").next());

@@ -131,7 +131,7 @@ impl Directory {
             Err(Errno::WOULDBLOCK) => return Err(locked(io, &path, &lock_file)),
             answer => answer.map_err(fault)?,
         }
-        // From here on no other creator changes the directory. Before the lock was taken, another creator may have
+        // From here on, no other creator changes the directory. Before the lock was taken, another creator may have
         // completed its table or removed its files.
         let is_ours = io.status(lock_file.as_fd()).map_err(fault)?.st_nlink == 1;
         let found = content(io, &file).map_err(|errno| error(&path, errno, 0))?;

@@ -107,8 +107,8 @@ impl Dirty {
         if self.group.has_failed() { Err(Errno::IO) } else { Ok(()) }
     }
 
-    /// Leaves the ranges that the calling thread has recorded to the next sync. Fails when no further sync will be
-    /// made.
+    /// Queues the ranges that the calling thread has recorded, so that the next sync includes them. Fails when no
+    /// further sync will be made.
     pub(super) fn leave_own(&self) -> Result<(), Errno> {
         let mut queue = lock(&self.queue);
         let Some(hulls) = queue.noted.remove(&std::thread::current().id()) else {

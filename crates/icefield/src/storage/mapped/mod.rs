@@ -29,17 +29,18 @@
 //!
 //! # Assumptions
 //!
-//! The table's files belong to this library while the lock is held. If a file is truncated nevertheless, accesses to
-//! the pages behind the new end fault: the kernel then kills the process (SIGBUS), as for any mapped file. An opening
-//! uses the length that it finds, so that nothing behind it is ever accessed. Every growth compares the lengths; if
-//! the file has become shorter, the growth fails and poisons the medium. Accesses between two growths are not covered.
+//! The table's files belong to this library while the lock is held. If a file is truncated nevertheless, an access to a
+//! page behind the new end is a fault: the kernel kills the process (SIGBUS), as for any mapped file. An opening uses
+//! the file's length at that moment, so no page behind it is ever accessed. Every growth compares the file's length
+//! with the region's; if the file has become shorter, the growth fails and poisons the medium. Accesses between two
+//! growths are not covered.
 //!
-//! Space is reserved before it is published, so a full device is an error from `grow`. The space of a table that was
-//! copied with holes (`cp` makes them of reserved space) is reserved again when it is opened for writing: a file with
-//! less space than length has holes. Three cases are not covered: holes smaller than the space that the file system
-//! counts besides the content (metadata, space behind the end); file systems that cannot reserve; and those that write
+//! Space is reserved before it is published, so a full device is an error from `grow`. `cp` turns reserved space into
+//! holes. When such a copy is opened for writing, its space is reserved again: a file has holes if its allocated space
+//! is less than its length. Three cases are not covered: holes smaller than the space that the file system counts
+//! besides the content (metadata, space behind the end); file systems that cannot reserve; and file systems that write
 //! every block to a new place (btrfs, ZFS, or XFS where a backup shares blocks), where a reservation guarantees
-//! nothing. A store into such a hole on a full device faults likewise.
+//! nothing. On a full device, a store into such a hole is a fault, too.
 
 mod accesses;
 mod backup;
@@ -232,7 +233,7 @@ impl Mapped {
         }
     }
 
-    /// Returns whether a changed file status must be synced before anything relies on it.
+    /// Returns whether a file's new length or name must be synced before anything relies on it.
     fn syncs_status(&self) -> bool {
         matches!(self.durability, Durability::Pmem | Durability::Disk) && !self.read_only()
     }

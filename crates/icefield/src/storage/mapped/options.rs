@@ -39,9 +39,9 @@ pub struct MappedOptions {
 pub enum HugePages {
     /// No part of the files.
     Never,
-    /// All whole huge pages in the space with which a file is created or by which it grows. Making a huge page takes
-    /// less time than making its small pages at their first accesses. A file in use gets them only in growths of at
-    /// most 64 MiB, because its writers wait meanwhile.
+    /// The new space of a file that is created or grows, as far as it contains whole huge pages. Making a huge page
+    /// takes less time than making its small pages at their first accesses. If a file in use grows by more than 64 MiB,
+    /// the new space gets no huge pages, because the writers wait meanwhile.
     #[default]
     Growth,
     /// As `Growth`, and each opening also moves all present content into huge pages. That takes half a second for a

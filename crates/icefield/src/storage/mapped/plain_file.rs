@@ -25,8 +25,7 @@ pub(super) fn odd_file(path: &Path, errno: Errno) -> Error {
 /// Returns the length of a file of a table.
 ///
 /// # Errors
-/// The file is not a plain file, or has more than one hard link: a change in another directory would change this
-/// table.
+/// The file is not a plain file, or has more than one hard link: a change through another link would change this table.
 pub(super) fn file_length(io: &Io, file: &OwnedFd, path: &Path) -> Result<u64, Error> {
     length_and_space(io, file, path).map(|(len, _)| len)
 }

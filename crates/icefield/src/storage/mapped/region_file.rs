@@ -234,8 +234,8 @@ impl RegionFile {
                 if refusal.is_certain(file.as_fd(), target - len) {
                     return Err(fault(Errno::NOSPC));
                 }
-                // A new file is extended by huge pages however long that takes. A file in use is extended by at most
-                // `MAPPED_AT_ONCE`, because its writers wait.
+                // A new file is extended by huge pages, however long that takes. A file in use gets huge pages only if
+                // the growth is at most `MAPPED_AT_ONCE`, because its writers wait.
                 if self.is_huge && (len == 0 || target - len <= MAPPED_AT_ONCE) {
                     self.extend_by_huge_pages(setting.io, file, len, target);
                 }
@@ -253,8 +253,8 @@ impl RegionFile {
 
     /// Maps reserved pages, for two reasons: one call is cheaper than a fault for each page, and it returns an error
     /// where a first store would raise a signal because there is no space for the file's metadata (ext4 splits extents
-    /// at that store). Unless the file system is nearly full, pages are left to their first stores if the range is
-    /// long, or if fences sync pages and would write them while they are still empty.
+    /// at that store). If the file system is not nearly full, does nothing for a long range, or if fences sync pages: a
+    /// sync would write the new pages while they are still empty.
     fn map_pages(
         &self,
         setting: &Setting<'_>,
@@ -269,10 +269,10 @@ impl RegionFile {
         Ok(())
     }
 
-    /// Extends a file by the huge pages that lie wholly between two lengths, where the kernel can. Allocates only the
-    /// last small page of each huge page: the kernel then only zeroes the rest of the huge page. If all 512 small pages
-    /// were allocated, the kernel would allocate them one by one, and then copy them into the huge page. Failures are
-    /// ignored here: the usual allocation that follows reports them.
+    /// Extends a file by the huge pages that lie wholly between the lengths `len` and `target`, where the kernel can.
+    /// Allocates only the last small page of each huge page: the kernel then only zeroes the rest of the huge page. If
+    /// all 512 small pages were allocated, the kernel would allocate them one by one, and then copy them into the huge
+    /// page. Failures are ignored here: the usual allocation that follows reports them.
     fn extend_by_huge_pages(&self, io: &Io, file: &OwnedFd, len: u64, target: u64) {
         let page = page_size() as u64;
         let (start, end) = (round_up(len, HUGE_PAGE), target / HUGE_PAGE * HUGE_PAGE);
@@ -423,9 +423,9 @@ pub(super) fn remove(setting: &Setting<'_>, name: &'static str) -> Outcome<()> {
     Ok(())
 }
 
-/// Returns the unit in which a region of this size grows: at most 1/16 of it, to bound waste, and at most 4 MiB, to
-/// bound the time of a growth. A region of huge pages grows by whole huge pages as soon as one is at most a quarter of
-/// it: pages added in smaller steps are copied when they become a huge page.
+/// Returns the unit in which a region of this size grows: one page, or at most 1/16 of the size, to bound waste, and at
+/// most 4 MiB, to bound the time of a growth. A region of huge pages grows by whole huge pages once it is four huge
+/// pages long: pages added in smaller steps are copied when they become a huge page.
 fn growth_step(bytes: u64, is_huge: bool) -> u64 {
     let step = (1_u64 << (bytes / 16).max(1).ilog2()).clamp(page_size() as u64, 4 << 20);
     if is_huge && bytes >= 4 * HUGE_PAGE { step.max(HUGE_PAGE) } else { step }

@@ -15,7 +15,8 @@ use rustix::param::page_size;
 use crate::base::addresses::Window;
 use crate::storage::io::{Io, Placement, Sharing};
 
-/// The smallest length of a reservation, unless its region's bound is less: small tables rarely extend it.
+/// The smallest length of a reservation, unless its region's bound is less. It is so large that small tables rarely
+/// extend their reservations.
 pub(super) const LEAST_RESERVATION: u64 = 16 << 20;
 /// The kernel maps an aligned range of this size by one page table entry, where it can.
 pub(super) const HUGE_PAGE: u64 = 2 << 20;
@@ -45,7 +46,7 @@ unsafe impl Sync for Reservation {}
 
 impl Reservation {
     /// Maps `wanted` bytes of `content`, or at least `len` where the process has no addresses for more. Where the
-    /// process has enough addresses, those behind the mapping stay free up to `most`.
+    /// process has enough addresses, the addresses behind the mapping stay free, so that it can grow to `most` bytes.
     pub(super) fn map(
         io: &Io,
         content: Content<'_>,

@@ -1,5 +1,5 @@
-//! Available space and memory. Large requests, and requests of files that were refused space recently, are checked
-//! against it before any space is taken.
+//! Available space and memory. Large requests are compared with it before any space is taken, and so are requests for a
+//! file that was refused space recently.
 //!
 //! A result is valid only at the moment of the check, and the check reserves nothing: a later reservation of space can
 //! still fail, and returns the usual error.

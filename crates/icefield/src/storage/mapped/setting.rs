@@ -1,4 +1,4 @@
-//! The properties of a medium that its regions depend on, and the failures of their calls.
+//! Properties of a medium that its regions depend on, and the errors of region operations.
 
 use std::path::Path;
 use std::sync::Arc;

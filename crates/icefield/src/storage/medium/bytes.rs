@@ -17,7 +17,7 @@ pub trait Bytes: Sealed {
     unsafe fn write_bytes(&self, region: &Region, offset: u64, src: &[u8]);
 
     /// Like [`Bytes::write_bytes`], for many bytes that have not been accessed since the region grew over them. Where
-    /// possible they are written without clearing and mapping their pages first.
+    /// possible, they are written without clearing and mapping their pages first.
     ///
     /// # Safety
     /// As [`Bytes::write_bytes`].

@@ -1,7 +1,7 @@
 //! The interface of all media: map and grow regions, load and store words, flush lines, fence.
 //!
 //! Each role of a medium is a separate trait, and [`Medium`] is all of them. Tables are written against [`Medium`].
-//! Code that needs one role can name that one: cells need [`Words`], for example.
+//! Code that needs only one role can require its trait: cells, for example, require [`Words`].
 
 mod bytes;
 mod persist;
@@ -33,7 +33,7 @@ pub use words::Words;
 pub trait Medium:
     Regions + Words + Bytes + Persist + Properties + SimHooks + Send + Sync + Sized + 'static
 {
-    /// The medium on which a copy lies.
+    /// The medium of a copy that [`Medium::copy_regions`] begins.
     type Copied: Medium;
 
     /// Calls [`Persist::flush`] for a range of a region.
@@ -82,9 +82,9 @@ pub trait Medium:
         self.try_fence()
     }
 
-    /// Returns the medium for the exclusive use of one table. References that a table lends into its files are valid
-    /// only if no other code changes the files. The call therefore refuses a medium whose regions are in use, or on
-    /// which another table is open.
+    /// Returns the medium for the exclusive use of one table. A table hands out references into its files. They are
+    /// valid only if no other code changes the files. The call therefore refuses a medium whose regions are in use, or
+    /// on which another table is open.
     ///
     /// # Errors
     /// [`Error::InvalidOption`] names the conflict.
@@ -115,7 +115,8 @@ pub trait Medium:
     /// Called once when a new table is complete on the medium. Makes it visible under its path atomically.
     ///
     /// # Errors
-    /// The directory could not be synced or renamed; the path then holds no table.
+    /// The directory could not be synced or renamed. The path then holds no table, unless the renaming could not be
+    /// undone.
     fn publish_created(&self) -> Result<()>;
 
     /// Ends the medium's use by a table: called once by the table's `Drop`, after its last store.

@@ -19,15 +19,15 @@ pub trait Persist: Properties {
         self.flush(byte, 1);
     }
 
-    /// Returns when every line that this thread has flushed is durable. A fence can fail on `Disk` only:
-    /// code that supports it calls [`Persist::try_fence`], or [`Properties::check_writable`] after the fence.
+    /// Returns when every line that this thread has flushed is durable. A fence can fail on `Disk` only. Code that
+    /// supports `Disk` calls [`Persist::try_fence`], or [`Properties::check_writable`] after the fence.
     #[track_caller]
     fn fence(&self);
 
     /// Like [`Persist::fence`], for tables that also support disks, where a fence is a sync. After a failed sync the
-    /// system may have written any or none of the flushed pages, and may still write any page later in its state at
-    /// that time. So nothing that relies on this fence may be stored any more, and every later fence fails. On other
-    /// media it costs as much as [`Persist::fence`].
+    /// system may have written any or none of the flushed pages, and may still write any page later, with the content
+    /// that the page then has. So nothing that relies on this fence may be stored any more, and every later fence
+    /// fails. On other media, the call costs as much as [`Persist::fence`].
     ///
     /// # Errors
     /// [`crate::Error::Poisoned`], on `Disk` only; later calls of [`Properties::check_writable`] return it, too.
@@ -59,8 +59,8 @@ pub trait Persist: Properties {
         Ok(())
     }
 
-    /// Requests a sync of everything that any thread has passed to [`Persist::fence_later`] so far; the future resolves
-    /// when it is durable.
+    /// Requests a sync of everything that any thread has passed to [`Persist::fence_later`] so far. The future resolves
+    /// when all of this is durable.
     #[track_caller]
     fn committed(&self) -> Committed {
         Committed::known(self.fence_deferred().and_then(|()| self.check_writable()))

@@ -44,7 +44,8 @@ pub trait Properties: Sealed {
     }
 }
 
-/// Fails after a failed sync, and in a forked child. A reader stores to private pages only and has nothing to sync.
+/// Fails after a failed sync, and in a forked child. Does not fail on a medium that is open for reading: there, stores
+/// go to private pages and need no sync.
 pub(crate) fn sound(storage: &impl Properties) -> Result<()> {
     match storage.check_writable() {
         Err(crate::Error::ReadOnly) => Ok(()),
@@ -52,9 +53,9 @@ pub(crate) fn sound(storage: &impl Properties) -> Result<()> {
     }
 }
 
-/// Fails after a failed sync. Called before a store that overwrites words the next opening may need, unless the same
-/// table call fences before that store and reports the failure. A reader's recovery, which works in private pages, is
-/// not stopped.
+/// Fails after a failed sync. Called before a store that overwrites words that the next opening may need, unless the
+/// same table call fences before that store and reports the failure. A reader's recovery, which works in private pages,
+/// is not stopped.
 pub(crate) fn not_poisoned(storage: &impl Properties) -> Result<()> {
     match storage.check_writable() {
         Err(error @ crate::Error::Poisoned) => Err(error),
@@ -63,7 +64,7 @@ pub(crate) fn not_poisoned(storage: &impl Properties) -> Result<()> {
 }
 
 /// Fails in a forked child, whose stores would mix with those of its parent. Reads call this before they finish what a
-/// crash or a doubling has left undone. On a medium that is open for reading they finish it in private pages.
+/// crash or a doubling has left undone. On a medium that is open for reading, a child finishes it in private pages.
 pub(crate) fn refuse_child(storage: &impl Properties) -> Result<()> {
     match storage.check_writable() {
         Err(error @ crate::Error::Forked) if !storage.is_private() => Err(error),

@@ -14,8 +14,8 @@ pub trait Regions: Sealed {
     /// The file cannot be opened, sized or mapped; [`crate::Error::NoSpace`] when its holes cannot be filled.
     fn region(&self, name: &'static str, max_bytes: u64) -> Result<Region>;
 
-    /// Like [`Regions::region`], for an owner that punches: holes stay holes, and the owner calls [`Regions::reserve`]
-    /// before it stores to a range that may be a hole.
+    /// Like [`Regions::region`], for an owner that calls [`Regions::punch`]: holes stay holes, and the owner calls
+    /// [`Regions::reserve`] before it stores to a range that may be a hole.
     ///
     /// # Errors
     /// The file cannot be opened, sized or mapped.
@@ -24,7 +24,7 @@ pub trait Regions: Sealed {
     }
 
     /// Makes at least the first `bytes` of `region` usable; new bytes are zero. The space is reserved before the length
-    /// is published, so a later store cannot run out of it. Crash-safe: a crash leaves the old or the new length.
+    /// is published, so a later store cannot run out of space. Crash-safe: a crash leaves the old or the new length.
     ///
     /// # Errors
     /// [`crate::Error::NoSpace`] when the file system or the region's `max_bytes` has no room. Nothing has changed
@@ -40,7 +40,7 @@ pub trait Regions: Sealed {
 
     /// Removes a region and its bytes from the table. A missing region is not an error. The next [`Regions::region`] of
     /// that name creates an empty one. Existing handles continue to show the old content. On a medium that is open for
-    /// reading nothing is removed, but the next [`Regions::region`] opens the file under that name again.
+    /// reading, nothing is removed, but the next [`Regions::region`] opens the file under that name again.
     ///
     /// # Errors
     /// The system call failed; the region may or may not have been removed.

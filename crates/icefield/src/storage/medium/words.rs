@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use super::sealed::Sealed;
 use crate::storage::arch::{self, TwoWords};
 
-/// Loads and stores of words. Only the cells of [`crate::storage::cell`] make these calls; tables use the cells. They
-/// are `#[track_caller]` so that the simulator can name, skip and reorder each site in the code.
+/// Loads and stores of words. Only the cells of [`crate::storage::cell`] make these calls; tables use the cells. The
+/// calls are `#[track_caller]`, so that the simulator can identify each site in the code, and skip or reorder its
+/// access.
 pub trait Words: Sealed {
-    /// True if words may also be loaded past this trait, for example several at once by a vector instruction. False on
-    /// a medium that observes each load.
+    /// True if words may also be loaded without a call of this trait, for example several at once by a vector
+    /// instruction. False on a medium that observes each load.
     const DIRECT_LOADS: bool;
 
     /// Loads a durable word.
@@ -55,7 +56,7 @@ pub trait Words: Sealed {
     /// Weak compare-and-exchange of a volatile word.
     ///
     /// # Errors
-    /// The value that the cell held instead.
+    /// The value that the cell held; `current` if the exchange failed spuriously.
     #[track_caller]
     fn cas_volatile32(
         &self,
@@ -69,7 +70,7 @@ pub trait Words: Sealed {
     /// Weak compare-and-exchange of a volatile word.
     ///
     /// # Errors
-    /// The value that the cell held instead.
+    /// The value that the cell held; `current` if the exchange failed spuriously.
     #[track_caller]
     fn cas_volatile64(
         &self,

@@ -87,7 +87,7 @@ impl Sim {
     }
 }
 
-/// The four word accesses, the same for both widths.
+/// The five accesses to words of one width.
 macro_rules! word_access {
     ($atomic:ty, $word:ty, $load:ident, $store:ident, $load_volatile:ident, $store_volatile:ident, $cas:ident) => {
         #[inline]
@@ -219,7 +219,7 @@ impl Bytes for Sim {
                 .add(offset)
                 .copy_from_nonoverlapping(NonNull::from(src).cast(), src.len());
         };
-        // Without recording the lock is needed too: an image must not contain half a write.
+        // The lock is needed even without recording: an image must not contain half a write.
         let mut state = self.state();
         if modes & (mode::RECORD | mode::COUNT) == 0 {
             return copy();

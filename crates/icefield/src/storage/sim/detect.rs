@@ -28,7 +28,8 @@ impl std::fmt::Display for ReadAhead {
 }
 
 impl State {
-    /// Records a load by the calling thread of a word that another thread stored and that is not persistent yet.
+    /// Records that the calling thread loads some bytes, if another thread has stored them and they are not persistent
+    /// yet.
     pub(super) fn note_load(
         &mut self,
         slot: usize,

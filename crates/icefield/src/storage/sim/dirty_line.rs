@@ -74,8 +74,8 @@ impl DirtyLine {
         self.states.len() <= STATES_MAX
     }
 
-    /// Enumerates, for each possible end of the certainly present part of the log, all subsets of the independent
-    /// stores.
+    /// For each possible end of the log's part that is certainly present (`cuts`), adds the contents with each subset
+    /// of the stores that are independent of it (`is_free`).
     fn enumerate_prefixes(&mut self, moved: bool) -> bool {
         let newest = self.entries.len() - 1;
         for cut in self.cuts() {
@@ -137,7 +137,7 @@ impl DirtyLine {
         true
     }
 
-    /// Returns which stores are present when each word has the given number of its stores.
+    /// Returns which stores are present when the oldest `left[word]` stores to each word are present.
     fn keep(&self, mut left: [usize; LINE_BYTES / 8]) -> Vec<bool> {
         let keep = |entry: &Entry| {
             let left = &mut left[entry.word()];

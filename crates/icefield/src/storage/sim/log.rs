@@ -8,7 +8,8 @@ use super::line::{Entry, LineId, NONE, StoreKind};
 use super::state::State;
 use crate::storage::arch::LINE_BYTES;
 
-/// The largest number of pending stores of a line. A further one makes the oldest persistent, like a cache eviction.
+/// The largest number of pending stores of a line. A further store makes the oldest one persistent, like a cache
+/// eviction.
 const PENDING_MAX: u16 = 48;
 
 impl State {
@@ -160,7 +161,8 @@ impl State {
         self.event(EventKind::Store, thread, site);
     }
 
-    /// Moves the newest store of a line before the preceding one to the line, and before the thread's preceding fence.
+    /// Moves the newest store of a line before the preceding store to that line, and before the thread's preceding
+    /// fence.
     fn swap_store(&mut self, id: LineId, thread: usize, site: &'static Location<'static>) {
         let Some(store) = self.pending(id).last().copied() else { return };
         self.swap_in_line(id);

@@ -7,9 +7,9 @@
 //! next fence makes the logs persistent up to that point. After a crash, the stores that are still in a log may or may
 //! not be present:
 //!
-//! - [`Model::Pmem`]: within a line, a Release store is present only if every earlier atomic store to the line is.
-//!   Relaxed stores after it, and each word of a bulk write, are present or absent independently. Lines are
-//!   independent.
+//! - [`Model::Pmem`]: within a line, a Release store is present only if every earlier atomic store to the line is
+//!   present, too. Relaxed stores after it, and each word of a bulk write, are present or absent independently. Lines
+//!   are independent.
 //! - [`Model::Disk`]: each 8-byte word has any of its versions since the last sync, independently of all other words.
 //! - Volatile words hold garbage in every image, whether after a crash or not.
 //! - A fence that may be deferred (`fence_later`) leaves its lines to the next `fence_deferred`.
@@ -22,9 +22,9 @@
 //!
 //! # Cost of the simulation
 //!
-//! Loads of durable words take the lock only while counting or detecting. Stores of words, and all accesses to volatile
-//! words, take it only while recording or counting. Media that only examine a reopened image do neither. Arenas and
-//! logs are recycled through a [`Pool`].
+//! Loads of durable words take the medium's lock only while counting or detecting. Stores of words, and all accesses to
+//! volatile words, take the lock only while recording or counting. A medium that only examines a reopened image does
+//! none of these. Arenas and logs are recycled through a [`Pool`].
 
 mod accesses;
 mod arena;
@@ -288,8 +288,8 @@ impl Sim {
         self.state().new_thread();
     }
 
-    /// Returns whether the effect of a flush or fence that the mutation left out is still missing: some lines that it
-    /// would have made durable, or whose write-back it would have started, have not become durable in another way.
+    /// Returns whether the mutation has left out a flush or fence whose effect is still missing: not all of its lines
+    /// have become durable in another way.
     #[must_use]
     pub fn is_left_out(&self) -> bool {
         self.state().is_left_out()

@@ -1,6 +1,6 @@
-//! The freedom that a crash has with stores.
+//! The models of a crash, which determine the stores that may survive it.
 
-/// The freedom that a crash has with stores.
+/// Determines which pending stores may survive a crash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Model {
     /// Persistent memory: within a line, a Release store survives only with every earlier atomic store.

@@ -86,8 +86,8 @@ pub struct Mutation {
 }
 
 impl Mutation {
-    /// Creates the mutation of a site: a flush or fence gets no effect; a store takes effect before this thread's
-    /// preceding fence in the same operation, and before the preceding store to the same line.
+    /// Creates the mutation of a site: a flush or fence gets no effect; a store takes effect before the preceding fence
+    /// of its thread in the same operation, and before the preceding store to the same line.
     #[must_use]
     pub fn of(site: Site) -> Arc<Self> {
         Arc::new(Self { site, applied: AtomicU64::new(0) })
@@ -153,8 +153,8 @@ impl Mutator {
         skip
     }
 
-    /// Returns whether a store is to be moved before its preceding fence, so that the state before fences must be
-    /// kept.
+    /// Returns whether the mutation moves a store before the preceding fence, so that the state before each fence must
+    /// be kept.
     pub(super) fn wants_swap(&self) -> bool {
         self.mutation.as_ref().is_some_and(|mutation| mutation.site.kind == SiteKind::Store)
     }

@@ -12,7 +12,7 @@ use crate::storage::commit::SyncMode;
 pub struct SimOptions {
     /// The seed of garbage and yields.
     pub seed: u64,
-    /// The freedom that a crash has with stores.
+    /// Determines which pending stores may survive a crash.
     pub model: Model,
     /// Determines when writes are acknowledged, under [`Model::Disk`]; `Every` syncs at pseudo-random moments.
     pub sync: SyncMode,
@@ -45,7 +45,7 @@ pub struct SimOptions {
     pub mutation: Option<Arc<Mutation>>,
     /// Address space per region, a power of two.
     pub region_bytes: u64,
-    /// The largest number of bytes of all regions together; growing further is [`crate::Error::NoSpace`].
+    /// The largest number of bytes of all regions together; a larger growth fails with [`crate::Error::NoSpace`].
     pub space_bytes: u64,
     /// The pool from which memory is taken and to which it is returned.
     pub pool: Pool,

@@ -21,7 +21,7 @@ impl Sim {
         slot
     }
 
-    /// Returns whether this handle may access regions: while a table is open, only its handle may.
+    /// Fails if this handle must not access regions: while a table is open, only the table's handle may.
     fn may_touch(&self, state: &State) -> Result<()> {
         if state.is_claimed && self.1.is_none() { Err(in_use_by_table()) } else { Ok(()) }
     }

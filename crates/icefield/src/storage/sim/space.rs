@@ -79,8 +79,8 @@ impl<'a> CrashPoint<'a> {
         self.state.published
     }
 
-    /// Returns whether the effect of a flush or fence that the mutation left out is still missing. If not, every image
-    /// is possible without the mutation, too.
+    /// Returns whether a store whose flush or fence the mutation left out is still not durable. If all are durable, the
+    /// mutation adds no images.
     #[must_use]
     pub fn is_left_out(&self) -> bool {
         self.state.is_left_out()

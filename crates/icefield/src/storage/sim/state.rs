@@ -59,7 +59,7 @@ impl RegionState {
         self.gone = None;
     }
 
-    /// Marks the words of the range as used through volatile cells, or not.
+    /// Records whether the words of the range were last used through volatile cells.
     pub(super) fn mark(&mut self, offset: usize, bytes: usize, volatile: bool) {
         for word in offset / 4..(offset + bytes).div_ceil(4) {
             let bit = 1 << (word % 64);
@@ -109,7 +109,8 @@ pub(super) struct State {
     pub(super) threads: Vec<Thread>,
     /// Lines whose fence was deferred to the next `fence_deferred`.
     pub(super) left: Vec<(LineId, u64)>,
-    /// Lines that would be durable, or flushed, without the mutation; each with the thread of the cancelled call.
+    /// Lines that would be durable, or flushed, without the mutation: the thread of the cancelled call, the line, and
+    /// the number of the newest store at that time.
     pub(super) left_out: Vec<(usize, LineId, u64)>,
     pub(super) sync: SyncMode,
     pub(super) free_fences: bool,

@@ -11,7 +11,7 @@ const STEPS_APART: u64 = 500;
 const WAITS_APART: u32 = 2_000;
 
 impl Sim {
-    /// Counts one step towards the budget, and yields sometimes.
+    /// Counts one step towards the budget, and yields sometimes. Returns the medium's modes.
     #[inline(always)]
     pub(super) fn step(&self) -> u32 {
         // Relaxed, and a separate load and store: a lost count is harmless.

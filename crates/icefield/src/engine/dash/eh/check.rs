@@ -36,7 +36,7 @@ impl<A: Ablation> Eh<A> {
         Ok(segments)
     }
 
-    /// Returns the segment of an entry, and the number of entries that it should have from there on.
+    /// Returns the segment of an entry, and the number of entries that the segment should have from this entry on.
     fn check_entry<T: Kinds>(
         &self,
         core: &Core<T>,

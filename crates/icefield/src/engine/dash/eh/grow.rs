@@ -13,9 +13,9 @@ use crate::engine::dash::segment::{Core, Segment};
 use crate::engine::dash::split::MAX_CHAIN_TO_SPLIT;
 use crate::storage::Persist;
 
-/// Maximum number of directory entries per segment. If a split needs a larger directory, the segment's chain is
-/// lengthened instead. With random hashes the ratio stays below 4; many equal hashes would double the directory without
-/// end.
+/// Maximum number of directory entries per segment. If a split would exceed this limit, the segment's chain is
+/// lengthened instead. With random hashes the ratio stays below 4. Without the limit, many equal hashes would double
+/// the directory without end.
 const MAX_ENTRIES_PER_SEGMENT: u64 = 16;
 
 impl<A: Ablation> Eh<A> {

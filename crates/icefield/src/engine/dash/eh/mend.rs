@@ -24,7 +24,8 @@ struct Claim {
 
 impl<A: Ablation> Eh<A> {
     /// Replaces invalid entries, according to the headers of the segments. If several segments claim a hash, the
-    /// segment with the fewest bits gets it, because it holds the records of the others until its split is finished.
+    /// segment with the least depth gets the hash, because this segment holds the records of the others until its split
+    /// is finished.
     pub(super) fn mend_entries<T: Kinds>(core: &Core<T>, mending: &Mending) -> Result<()> {
         let (storage, words) = (&core.storage, core.root()?);
         words.segments.forget(storage);
@@ -40,7 +41,7 @@ impl<A: Ablation> Eh<A> {
         mending.lengthen(storage, eh.base.region(root.parity()), (2 << root.depth) * 8)?;
         let entries = eh.entries(storage, root)?;
         let mut claims = Vec::new();
-        // These headers belong to segments from before a `clear`.
+        // Segments from before a `clear`, which may still have headers.
         let former = core.segment_blocks.passed_over(storage, &words.segments);
         let ids = (0..segments).filter(|id| !former.contains(id));
         for id in ids.map(|id| id as u32) {
@@ -58,7 +59,7 @@ impl<A: Ablation> Eh<A> {
         }
         let mut mended = 0;
         for (index, (entry, made)) in entries.iter().zip(made).enumerate() {
-            // Bit 63 becomes index bit depth - 1. Two shifts, because depth 0 would need a shift by 64.
+            // Index bit depth - 1 becomes bit 63. Two shifts, because depth 0 would need a shift by 64.
             let hash = (index as u64) << 1 << (63 - root.depth);
             let named = segment_of(entry.load(storage, Relaxed));
             let is_right = named.is_some_and(|id| match core.claim(id) {
@@ -100,7 +101,7 @@ impl<A: Ablation> Eh<A> {
             let Some(id) = run[0].filter(|&id| core.has_no_header(id)) else { continue };
             // Other runs of entries do not correspond to a prefix.
             if len.is_power_of_two() && first % len == 0 {
-                // Bit 63 becomes index bit depth - 1. Two shifts, because depth 0 would need a shift by 64.
+                // Index bit depth - 1 becomes bit 63. Two shifts, because depth 0 would need a shift by 64.
                 let pattern = (first as u64) << 1 << (63 - root.depth);
                 made.push(core.mend_header(id, pattern, root.depth - len.ilog2(), 0)?);
             }

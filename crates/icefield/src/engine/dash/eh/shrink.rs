@@ -122,7 +122,7 @@ impl<A: Ablation> Eh<A> {
             entry.store(storage, pair[0].load(storage, Relaxed), Release);
         }
         storage.flush(to.as_ptr().cast(), size_of_val(to));
-        // P13, as in `double`.
+        // P13: the smaller directory is durable before the root word selects it.
         storage.fence();
         self.base.set_word(&core.storage, core.root()?, new.pack());
         self.halvings.add(1);

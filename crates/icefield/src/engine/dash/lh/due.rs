@@ -12,7 +12,7 @@ use crate::engine::dash::recover::ensure_recovered;
 use crate::engine::dash::segment::Core;
 
 impl Lh {
-    /// Performs the next due split of a hash's segment, which has `depth` bits.
+    /// Performs the next due split of a hash's segment, whose depth is `depth`.
     pub(super) fn catch_up<T: Kinds>(&self, core: &Core<T>, hash: u64, depth: u32) -> Result<()> {
         let extent = self.extent();
         let child = extent::child(extent.index(hash), depth);
@@ -39,7 +39,7 @@ impl Lh {
     }
 
     /// Splits the source of segment `index` if the source has exactly the depth at which that split is due. Returns
-    /// whether it was split.
+    /// whether the source was split.
     fn give_birth<T: Kinds>(
         &self,
         core: &Core<T>,
@@ -59,7 +59,7 @@ impl Lh {
         Ok(true)
     }
 
-    /// Makes a segment by the split that is due, unless it has already been made.
+    /// Performs the split that makes a segment, if that split is still due. Returns the state of the segment.
     pub(super) fn make_if_due<T: Kinds>(
         &self,
         core: &Core<T>,

@@ -27,7 +27,7 @@ impl Lh {
         let bytes = core.geometry.segment_bytes();
         storage.grow(&core.segments, end * bytes)?;
         core.reach()?;
-        // The array may have existed before, and its space may have been returned.
+        // The array may have existed before, and its space may have been returned to the file system.
         storage.reserve(&core.segments, place * bytes, (end - place) * bytes)?;
         if self.base.entry(storage, parity, array) == Some(place as u32) {
             return Ok(());
@@ -41,8 +41,8 @@ impl Lh {
         Ok(())
     }
 
-    /// Adds a segment, whose split is due from then on. Returns `false` if the table has the maximum number of
-    /// segments.
+    /// Adds a segment; the split that makes it is due from then on. Returns `false` if the table has the maximum number
+    /// of segments.
     pub(super) fn expand<T: Kinds>(&self, core: &Core<T>) -> Result<bool> {
         let _alone = self.expanding.lock().unwrap_or_else(PoisonError::into_inner);
         let old = self.extent();
@@ -69,7 +69,7 @@ impl Lh {
         let segments = self.extent().count();
         Ok(match self.expansion {
             Expansion::ChainedBucket => {
-                // Without this condition many equal hashes would make the table grow without end.
+                // Without this condition, many equal hashes would make the table grow without end.
                 let chained = core.chains.used(&core.storage, &core.root()?.chains);
                 chained <= segments / 2
                     || core.chain(segment.id).take(MAX_CHAIN_TO_SPLIT + 1).count()

@@ -2,8 +2,8 @@
 
 use crate::engine::dash::arrays::Arrays;
 
-/// The condition for a table with linear hashing to grow by a segment. In either case a segment without room gets a
-/// chained bucket.
+/// The condition for a table with linear hashing to grow by a segment. Whatever the condition, a segment that still
+/// has no room gets a chained bucket.
 ///
 /// ```
 /// use icefield::{DashLh, Expansion};
@@ -53,7 +53,7 @@ impl Growth {
         [self.first_array.into(), self.stride.into(), load]
     }
 
-    /// Returns the growth in superblock parameters, or `None` if they are invalid.
+    /// Returns the growth parameters that superblock parameters encode, or `None` if they are invalid.
     pub(super) fn from_params([first_array, stride, load]: [u64; 3]) -> Option<Self> {
         let expansion = match load {
             0 => Expansion::ChainedBucket,

@@ -38,7 +38,7 @@ impl Lh {
         lh.mend_headers(core, extent, mending)
     }
 
-    /// Makes headers for segments without one, except those whose split is still due.
+    /// Makes headers for segments without one, unless the split that makes the segment is still due.
     fn mend_headers<T: Kinds>(
         &self,
         core: &Core<T>,

@@ -27,8 +27,9 @@ impl Lh {
         let Some(new) = old.shrunk(least) else { return Ok(false) };
         let last = new.count();
         let ids = [extent::source(last), last].map(|index| self.id(old, index));
-        // Performs the split if it is still due. The last segment cannot be the source of another one. Read through
-        // `read_unvalidated`: the records are counted again under the locks.
+        // `ensure_recovered` performs the split that makes the last segment, if that split is still due. The last
+        // segment cannot be the source of another one. The first count reads through `read_unvalidated`, because the
+        // records are counted again under the locks.
         if !ensure_recovered(core, self, ids[1])?
             || !core.storage.read_unvalidated(|| core.fit_in_one(ids, percent))?
         {
@@ -66,7 +67,7 @@ impl Lh {
         let bytes = core.geometry.segment_bytes();
         for array in core.deferred_free.leave() {
             let (space, array, parity) = (array, u64::from(array), self.extent().parity());
-            // Skips an array that exists again, or that was added and freed again and is still waiting.
+            // Skips an array that exists again, or that was freed once more and may still be accessed.
             if array > 0
                 && self.arrays.start(array) >= self.extent().count()
                 && !core.deferred_free.waits(space)

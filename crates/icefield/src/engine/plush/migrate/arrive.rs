@@ -18,8 +18,8 @@ use crate::{Error, Result};
 /// Number of targets that share their fences. Their writes, 30 blocks, stay in the medium's buffer (16 KiB on Optane)
 /// until their states follow; with all 16 targets together, the entries were written twice.
 const TOGETHER: usize = 8;
-/// An entry of the last level is compacted before it is full when its filters contain at least one in this many of
-/// the arriving records.
+/// If the filters of an entry of the last level contain at least one in this many of the arriving records, the entry is
+/// compacted before it is full.
 const UPDATES_PART: usize = 4;
 
 /// A group of records: the number of its migration, and the number of its target entry in that migration.
@@ -43,7 +43,7 @@ impl<M: Medium, A, B> Migration<'_, M, Moving<A, B>> {
     }
 }
 
-/// The entry that a group of records is appended to.
+/// A chain that a group of records is appended to: its first entry, and its last one, the tail.
 struct Target<'a> {
     place: Place,
     first: EntryRef<'a>,
@@ -66,12 +66,12 @@ impl Target<'_> {
 }
 
 impl<R: RecordForm, M: Medium> Core<R, M> {
-    /// Appends groups of records to their target entries. After an error the source entries still hold all of them.
+    /// Appends groups of records to their target entries. After an error, the source entries still hold all records.
     pub(super) fn distribute(&self, migrations: &mut [MigrationOf<'_, R, M>]) -> Result<()> {
         let distributed = self.distribute_all(migrations);
         let change = |migration: &MigrationOf<'_, R, M>| match distributed {
             Ok(()) => migration.dropped,
-            // The compaction that drops the copies, or the records that they hide, subtracts them.
+            // The copies count until a compaction drops them or the records that they hide.
             Err(_) => migration.copied,
         };
         self.tallies.add_records(migrations.iter().map(change).sum());
@@ -98,8 +98,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Returns the targets of a migration: the entries that receive records, or only its epoch.
     fn places_of(&self, migration: &mut MigrationOf<'_, R, M>) -> Result<Vec<usize>> {
         let Migration { level, first, places, groups, epoch, dropped, .. } = migration;
-        // A record whose payload was freed is in no group, but its entry must get the epoch. So with payloads all
-        // entries get it.
+        // A record whose payload was freed is in no group, but its entry must get the epoch. So all entries get it if
+        // the table has payloads.
         let tells_all = epoch.is_some_and(|epoch| {
             epoch.is_round() || groups.left.len() == 1 || self.payloads.is_some()
         });
@@ -124,7 +124,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             let Migration { level, first, .. } = migrations[number];
             self.prefetch_entry(level, first + place as u64);
         }
-        // Makes room for all groups first, because further migrations would evict the entries from the medium's buffer.
+        // Makes room for all groups first: that may take further migrations, which would evict the entries from the
+        // medium's buffer.
         for &(number, place) in places {
             let migration = &mut migrations[number];
             loop {
@@ -177,8 +178,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(())
     }
 
-    /// Merges arriving records into last-level entries that have no space, dropping stale ones. Returns whether any
-    /// entry took records.
+    /// Merges arriving records into last-level entries because space for more runs is missing. Drops stale records.
+    /// Returns whether any entry took records.
     fn absorb_in_need(
         &self,
         migrations: &mut [MigrationOf<'_, R, M>],
@@ -244,8 +245,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(dropped)
     }
 
-    /// Writes and flushes records behind those of an entry that has room and the runs for them. They count once
-    /// published.
+    /// Writes and flushes records behind those of an entry that has room and the runs for them. The records count once
+    /// `publish` has stored the state of their entry.
     fn append(&self, target: &Target<'_>, records: &[MovingOf<R>]) -> Result<()> {
         if !records.is_empty() {
             self.write_records(target.tail, target.size, records)?;
@@ -323,8 +324,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
                 self.migrate_down(held, level, index)?;
                 continue;
             }
-            // A compaction is not needed if the entry is empty, so that it has no stale records whatever its filter
-            // contains, or if the records fit into the runs that it has.
+            // No compaction is needed if the entry is empty (its filter may still contain keys), or if the records fit
+            // into the runs that the entry has.
             let in_place = size == 0 && tail.id == first.id
                 || self.runs_for(size + needed) == self.runs_for(size);
             if fits && (in_place || !self.brings_updates(first, records)) {
@@ -373,8 +374,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         compacted: &mut bool,
     ) -> Result<bool> {
         match self.scatter(held, (level, first), records) {
-            // Without space, compact even if little is stale, but only once: a failed attempt leaves the copies that it
-            // made, which make those of the previous attempt stale, so compacting would always seem worthwhile.
+            // Without space, compact even if little is stale, but only once: each failed attempt leaves copies that
+            // make the copies of the attempt before it stale, so a compaction would always seem worthwhile.
             Err(Error::NoSpace { .. })
                 if !std::mem::replace(compacted, true)
                     && self.compact(held, first, Worth::Any)? =>
@@ -398,8 +399,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             && (first + known(others)) * UPDATES_PART >= records.len()
     }
 
-    /// Adds a level below a full last-level entry, or an entry behind it. `grows` is `true` if most of the records have
-    /// new keys.
+    /// Makes room for a full entry of the last level: adds a level, or continues the entry. `grows` is `true` if most
+    /// of the records have new keys.
     fn extend_or_deepen(
         &self,
         held: &Held<'_, M>,

@@ -10,7 +10,7 @@ pub(in crate::engine::plush) struct Collection {
     /// The result of the last round; none in a table that was just opened.
     pub(in crate::engine::plush) known: Option<Known>,
     pub(in crate::engine::plush) round: Option<Round>,
-    /// Chunks to be freed, the emptiest last, and the last reference into each.
+    /// Chunks to be freed, each with the last reference into it; the emptiest chunk is the last one.
     pub(in crate::engine::plush) victims: Vec<(u32, u64)>,
     /// Chunks with gaps between their records, and the references into them that the last round found.
     pub(in crate::engine::plush) gapped: BTreeSet<u32>,

@@ -72,7 +72,7 @@ impl PayloadLog {
         Ok(())
     }
 
-    /// The number of chunks that the first record of a chunk spans, if its checksum fits.
+    /// The number of chunks that the first record of a chunk spans, if its checksum fits the epoch.
     fn run_of(&self, storage: &impl Medium, chunk: u32, epoch: u64) -> Option<u32> {
         let record = self.record_at(storage, chunk, 0)?;
         record.is_of(epoch).then(|| record.bytes.div_ceil(self.chunk_bytes) as u32)
@@ -160,8 +160,8 @@ struct Search {
 }
 
 impl Search {
-    /// Returns the epoch in which a record was written. Tries the epochs of other chunks first, as many chunks share
-    /// one.
+    /// Returns the epoch in which a record was written. First tries the epochs of other chunks, because many chunks
+    /// have the same epoch.
     fn epoch_of(&mut self, record: &Candidate) -> Option<u64> {
         let known = self.epochs.iter().copied().find(|&epoch| record.is_of(epoch));
         if known.is_some() || self.failures >= MOST_FAILURES {

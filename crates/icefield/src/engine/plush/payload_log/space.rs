@@ -15,7 +15,7 @@ use crate::{Error, Result};
 
 /// The state of a chunk, and of those that continue it, when a table is opened.
 enum Found {
-    /// The first chunk of its run.
+    /// In use; the number is that of the first chunk of the run.
     Full(u32),
     Free,
     /// Its epochs are used up.
@@ -285,8 +285,8 @@ impl PayloadLog {
         }
     }
 
-    /// Gives the space of free chunks back to the file system, except that of `spare` chunks. Returns whether any of
-    /// these chunks still had space. The caller is not pinned.
+    /// Gives the space of free chunks back to the file system, except that of `spare` chunks. Returns whether any free
+    /// chunk besides the spare ones still had space. The caller is not pinned.
     pub(in crate::engine::plush) fn give_back(
         &self,
         storage: &impl Medium,

@@ -20,7 +20,7 @@ pub(super) struct Space {
     pub(super) full: BTreeSet<u32>,
     /// Number of chunks of each run of more than one.
     pub(super) runs: BTreeMap<u32, u32>,
-    /// Ranges of records that are written while records before them in their chunk are not.
+    /// By chunk: the ranges of written records before which other records are still being written.
     pub(super) beyond: BTreeMap<u32, Vec<[u64; 2]>>,
     /// Number of chunks of the region.
     pub(super) chunks: u32,
@@ -64,7 +64,7 @@ impl Space {
         self.whole.len() + self.punched.len()
     }
 
-    /// The first of `run` consecutive free chunks, so that `spare` others remain free. Prefers chunks with space.
+    /// The first of `run` consecutive free chunks, if `spare` other chunks remain free. Prefers chunks with space.
     pub(super) fn run_of_free(&self, run: u32, spare: usize) -> Option<u32> {
         if self.free_chunks() < run as usize + spare {
             return None;

@@ -1,4 +1,4 @@
-//! The store under a toy table: an array of slots, each with a reference and a lock.
+//! Tests of the store with a toy table: an array of slots, each with a reference and a lock.
 
 mod concurrent;
 mod crash;
@@ -149,7 +149,7 @@ impl<M: Medium> Toy<M> {
     /// Scans everything and checks that each chunk is accounted for: only referenced blocks are owned, all others are
     /// free.
     pub fn check_nothing_lost(&self) {
-        // Two calls are needed: the first frees only at its end the dead blocks that it finds.
+        // Two calls are needed, because the first call frees dead blocks only at its end.
         self.store.make_room(&*self.storage, self).expect("room");
         self.store.make_room(&*self.storage, self).expect("room");
         self.check();
@@ -178,7 +178,8 @@ impl<M: Medium> Toy<M> {
     }
 }
 
-/// Checks that every chunk is used or free, every block is owned or free, and owned blocks have `live_bytes` in all.
+/// Checks that every chunk is used or free, every block is owned or free, and owned blocks have `live_bytes` bytes in
+/// total.
 fn account(shared: &Shared, live_bytes: u64) {
     assert_eq!(shared.unscanned.load(Ordering::Relaxed), 0);
     assert_eq!(shared.used_bytes.sum(), live_bytes as i64);

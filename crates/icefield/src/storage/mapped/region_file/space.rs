@@ -66,7 +66,7 @@ impl RegionFile {
         Ok(())
     }
 
-    /// Reserves space again for a range that may contain holes, from punching or from a copy of the file.
+    /// Reserves space again for a range that may contain holes, because it was punched or the file was copied.
     pub(in crate::storage::mapped) fn reserve(
         &self,
         setting: &Setting<'_>,
@@ -89,7 +89,7 @@ impl RegionFile {
         filled
     }
 
-    /// Counts the holes in a range of pages against the bound again, and returns them. Holes that former sessions
+    /// Counts the holes in a range of pages against `max_bytes` again, and returns them. Holes that former sessions
     /// punched are not among them: they have counted since the table was opened, so that they can be reserved even in a
     /// table that exceeds its bound.
     fn take_holes(&self, budget: &Budget, pages: Range<u64>) -> Outcome<Vec<Range<u64>>> {

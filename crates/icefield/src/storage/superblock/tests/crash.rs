@@ -126,7 +126,8 @@ fn every_crash_leaves_no_table_or_a_whole_one() {
     }
 }
 
-/// Returns whether a crash reveals that `site` was left out (or moved), in either model; `None` when it had no effect.
+/// Returns whether a crash reveals that `site` was left out (or moved), in either model; `None` when the mutation was
+/// applied in neither.
 fn is_needed(site: Site) -> Option<bool> {
     let mut needed = None;
     for model in [Model::Pmem, Model::Disk] {
