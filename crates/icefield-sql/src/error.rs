@@ -17,7 +17,10 @@ pub(crate) fn of_index(error: icefield::Error) -> DataFusionError {
 
 /// Returns the error for a damaged file of an index.
 pub(crate) fn damaged(path: &Path, what: &str) -> DataFusionError {
-    DataFusionError::Execution(format!("{}: damaged: {what}; build the index again", path.display()))
+    DataFusionError::Execution(format!(
+        "{}: damaged: {what}; build the index again",
+        path.display()
+    ))
 }
 
 /// Returns the error for something that the user must change.

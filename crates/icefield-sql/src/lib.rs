@@ -3,6 +3,8 @@
 //! An [`Index`] of the keys of a table's files is built once. Every later query that joins this table by these keys
 //! probes the index instead of reading the table and building a hash table of it.
 
+#[doc(hidden)]
+pub mod commands;
 mod error;
 pub mod index;
 pub mod join;
@@ -11,4 +13,4 @@ mod session;
 
 pub use index::Index;
 pub use registry::IndexRegistry;
-pub use session::{rules, session_state, session_state_with};
+pub use session::{rules, session_state, session_state_in, session_state_with};

@@ -51,7 +51,9 @@ impl IndexRegistry {
         let matches = |index: &Arc<Index>| {
             let known = &index.stamp().files;
             known.len() == files.len()
-                && files.iter().all(|file| known.iter().any(|one| one.is(file, index.allows_stale())))
+                && files
+                    .iter()
+                    .all(|file| known.iter().any(|one| one.is(file, index.allows_stale())))
         };
         self.indexes().into_iter().filter(matches).collect()
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
@@ -20,8 +21,18 @@ pub fn session_state(registry: &IndexRegistry) -> SessionState {
 
 /// Returns the state of a session with this configuration, whose joins use the indexes of a registry.
 pub fn session_state_with(registry: &IndexRegistry, config: SessionConfig) -> SessionState {
+    session_state_in(registry, config, Arc::new(RuntimeEnv::default()))
+}
+
+/// Returns the state of a session in this environment, which limits its memory and its temporary files.
+pub fn session_state_in(
+    registry: &IndexRegistry,
+    config: SessionConfig,
+    runtime: Arc<RuntimeEnv>,
+) -> SessionState {
     SessionStateBuilder::new()
         .with_config(config)
+        .with_runtime_env(runtime)
         .with_default_features()
         .with_physical_optimizer_rules(rules(registry))
         .build()

@@ -77,24 +77,34 @@ fn column(numbers: &Int64Array, data_type: &DataType) -> ArrayRef {
     let numbers: ArrayRef = Arc::new(numbers.clone());
     let text = || -> ArrayRef {
         let numbers = numbers.as_any().downcast_ref::<Int64Array>().unwrap();
-        let texts = numbers.iter().map(|n| n.map(|n| format!("key number {n} {}", "x".repeat(n.unsigned_abs() as usize % 20))));
+        let texts = numbers.iter().map(|n| {
+            n.map(|n| format!("key number {n} {}", "x".repeat(n.unsigned_abs() as usize % 20)))
+        });
         Arc::new(texts.collect::<StringArray>())
     };
     match data_type {
-        D::Dictionary(_, values) => cast(&column(numbers.as_any().downcast_ref().unwrap(), values), data_type).unwrap(),
+        D::Dictionary(_, values) => {
+            cast(&column(numbers.as_any().downcast_ref().unwrap(), values), data_type).unwrap()
+        }
         D::Utf8 | D::LargeUtf8 | D::Utf8View => cast(&text(), data_type).unwrap(),
         D::Binary | D::LargeBinary | D::BinaryView => {
             cast(&cast(&text(), &D::Binary).unwrap(), data_type).unwrap()
         }
         D::Boolean => {
             let numbers = numbers.as_any().downcast_ref::<Int64Array>().unwrap();
-            Arc::new(numbers.iter().map(|n| n.map(|n| n % 2 == 0)).collect::<arrow::array::BooleanArray>())
+            Arc::new(
+                numbers
+                    .iter()
+                    .map(|n| n.map(|n| n % 2 == 0))
+                    .collect::<arrow::array::BooleanArray>(),
+            )
         }
         D::Date32 => cast(&cast(&numbers, &D::Int32).unwrap(), data_type).unwrap(),
         // Whole days, as the type requires.
         D::Date64 => {
             let numbers = numbers.as_any().downcast_ref::<Int64Array>().unwrap();
-            let millis: ArrayRef = Arc::new(numbers.unary::<_, arrow::datatypes::Int64Type>(|n| n * 86_400_000));
+            let millis: ArrayRef =
+                Arc::new(numbers.unary::<_, arrow::datatypes::Int64Type>(|n| n * 86_400_000));
             cast(&millis, data_type).unwrap()
         }
         // The same moments in all units.
@@ -147,16 +157,28 @@ impl Case {
 
 fn table(types: &[DataType], rows: u64, domain: u64, random: &mut Random) -> RecordBatch {
     let nulls = *random.of(&[0, 2, 10]);
-    let mut fields = vec![Field::new("id", DataType::Int64, false), Field::new("v", DataType::Int64, true)];
+    let mut fields =
+        vec![Field::new("id", DataType::Int64, false), Field::new("v", DataType::Int64, true)];
     let mut columns: Vec<ArrayRef> = vec![
         Arc::new(Int64Array::from_iter_values(0..rows as i64)),
-        Arc::new((0..rows).map(|_| (!random.one_in(9)).then(|| random.below(20) as i64)).collect::<Int64Array>()),
+        Arc::new(
+            (0..rows)
+                .map(|_| (!random.one_in(9)).then(|| random.below(20) as i64))
+                .collect::<Int64Array>(),
+        ),
     ];
     for (at, data_type) in types.iter().enumerate() {
         // Negative numbers only where the type has them.
-        let least = if data_type.is_unsigned_integer() || matches!(data_type, DataType::Dictionary(..)) { 0 } else { -20 };
+        let least =
+            if data_type.is_unsigned_integer() || matches!(data_type, DataType::Dictionary(..)) {
+                0
+            } else {
+                -20
+            };
         let numbers: Int64Array = (0..rows)
-            .map(|_| (nulls == 0 || !random.one_in(nulls)).then(|| random.below(domain) as i64 + least))
+            .map(|_| {
+                (nulls == 0 || !random.one_in(nulls)).then(|| random.below(domain) as i64 + least)
+            })
             .collect();
         columns.push(column(&numbers, data_type));
         fields.push(Field::new(format!("k{at}"), data_type.clone(), nulls > 0 || random.one_in(2)));
@@ -173,20 +195,36 @@ fn sql(keys: usize, random: &mut Random) -> String {
     let on = on.join(" AND ");
     for (at, name) in ["l", "r"].iter().enumerate() {
         if random.one_in(3) {
-            sources[at] = format!("(SELECT * FROM {name} WHERE v > {}) AS {name}", random.below(15));
+            sources[at] =
+                format!("(SELECT * FROM {name} WHERE v > {}) AS {name}", random.below(15));
         } else if random.one_in(4) {
             sources[at] = format!("(SELECT *, v + 1 AS w FROM {name}) AS {name}");
         }
     }
     let [left, right] = sources;
     let kind = *random.of(&[
-        "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN", "RIGHT SEMI JOIN",
-        "RIGHT ANTI JOIN", "EXISTS", "NOT EXISTS", "INTERSECT", "EXCEPT",
+        "JOIN",
+        "LEFT JOIN",
+        "RIGHT JOIN",
+        "FULL JOIN",
+        "LEFT SEMI JOIN",
+        "LEFT ANTI JOIN",
+        "RIGHT SEMI JOIN",
+        "RIGHT ANTI JOIN",
+        "EXISTS",
+        "NOT EXISTS",
+        "INTERSECT",
+        "EXCEPT",
     ]);
-    let keys = |table: &str| (0..keys).map(|at| format!("{table}.k{at}")).collect::<Vec<_>>().join(", ");
+    let keys =
+        |table: &str| (0..keys).map(|at| format!("{table}.k{at}")).collect::<Vec<_>>().join(", ");
     match kind {
-        "EXISTS" => format!("SELECT * FROM {left} WHERE l.v > 10 OR EXISTS (SELECT 1 FROM {right} WHERE {on})"),
-        "NOT EXISTS" => format!("SELECT l.id FROM {left} WHERE NOT EXISTS (SELECT 1 FROM {right} WHERE {on}) OR l.v = 3"),
+        "EXISTS" => format!(
+            "SELECT * FROM {left} WHERE l.v > 10 OR EXISTS (SELECT 1 FROM {right} WHERE {on})"
+        ),
+        "NOT EXISTS" => format!(
+            "SELECT l.id FROM {left} WHERE NOT EXISTS (SELECT 1 FROM {right} WHERE {on}) OR l.v = 3"
+        ),
         "INTERSECT" | "EXCEPT" => {
             format!("SELECT {} FROM {left} {kind} SELECT {} FROM {right}", keys("l"), keys("r"))
         }
@@ -194,7 +232,13 @@ fn sql(keys: usize, random: &mut Random) -> String {
             let columns = match kind {
                 "LEFT SEMI JOIN" | "LEFT ANTI JOIN" => *random.of(&["*", "l.id", "count(*)"]),
                 "RIGHT SEMI JOIN" | "RIGHT ANTI JOIN" => *random.of(&["*", "r.id", "count(*)"]),
-                _ => *random.of(&["*", "l.id, r.id", "count(*)", "r.v, l.k0", "sum(l.v), count(r.k0)"]),
+                _ => *random.of(&[
+                    "*",
+                    "l.id, r.id",
+                    "count(*)",
+                    "r.v, l.k0",
+                    "sum(l.v), count(r.k0)",
+                ]),
             };
             format!("SELECT {columns} FROM {left} {kind} {right} ON {on}")
         }
@@ -219,18 +263,33 @@ fn rows(batches: &[RecordBatch]) -> Vec<String> {
     let options = FormatOptions::new().with_null("null");
     let mut rows = Vec::new();
     for batch in batches {
-        let columns: Vec<_> =
-            batch.columns().iter().map(|column| ArrayFormatter::try_new(column, &options).unwrap()).collect();
+        let columns: Vec<_> = batch
+            .columns()
+            .iter()
+            .map(|column| ArrayFormatter::try_new(column, &options).unwrap())
+            .collect();
         for row in 0..batch.num_rows() {
-            rows.push(columns.iter().map(|column| column.value(row).to_string()).collect::<Vec<_>>().join("|"));
+            rows.push(
+                columns
+                    .iter()
+                    .map(|column| column.value(row).to_string())
+                    .collect::<Vec<_>>()
+                    .join("|"),
+            );
         }
     }
     rows.sort_unstable();
     rows
 }
 
-async fn answer(registry: &IndexRegistry, case: &Case, paths: &[String; 2]) -> Result<(Vec<String>, bool), String> {
-    let config = SessionConfig::new().with_target_partitions(case.partitions).with_batch_size(case.batch_size);
+async fn answer(
+    registry: &IndexRegistry,
+    case: &Case,
+    paths: &[String; 2],
+) -> Result<(Vec<String>, bool), String> {
+    let config = SessionConfig::new()
+        .with_target_partitions(case.partitions)
+        .with_batch_size(case.batch_size);
     let context = SessionContext::new_with_state(session_state_with(registry, config));
     for (name, path) in ["l", "r"].iter().zip(paths) {
         let format = icefield_sql::index::format::Format::of_source(path).unwrap();
@@ -249,7 +308,6 @@ async fn run(case: &Case) -> bool {
     let directory = tempfile::tempdir().unwrap();
     let registry = IndexRegistry::default();
     let mut paths = [String::new(), String::new()];
-    let mut refused = false;
     for (at, (format, batch)) in case.tables.iter().enumerate() {
         let path = directory.path().join(format!("table {at}.{format}"));
         write(&path, batch);
@@ -257,23 +315,38 @@ async fn run(case: &Case) -> bool {
         if case.indexed[at] {
             let target = directory.path().join(format!("{at}.ice"));
             let keys = (0..case.types.len()).map(|at| format!("k{at}")).collect();
-            let mut options = BuildOptions::new(vec![paths[at].clone()], keys, target.clone()).unwrap();
+            let mut options =
+                BuildOptions::new(vec![paths[at].clone()], keys, target.clone()).unwrap();
             options.include = vec!["*".to_owned()];
             build(&options, &Quiet).await.unwrap();
             registry.open(&target, false).unwrap();
         }
-        refused |= !case.indexed[at];
     }
-    let _ = refused;
     let expected = answer(&IndexRegistry::default(), case, &paths).await;
     let found = answer(&registry, case, &paths).await;
-    let what = || format!("seed {}: {} with keys {:?}, {:?}", case.seed, case.sql, case.types, registry.take_decisions());
+    let what = || {
+        format!(
+            "seed {}: {} with keys {:?}, {:?}",
+            case.seed,
+            case.sql,
+            case.types,
+            registry.take_decisions()
+        )
+    };
     match (expected, found) {
         (Ok((expected, _)), Ok((found, used))) => {
-            assert!(expected == found, "{}:\n{}\n\ninstead of\n\n{}", what(), found.join("\n"), expected.join("\n"));
+            assert!(
+                expected == found,
+                "{}:\n{}\n\ninstead of\n\n{}",
+                what(),
+                found.join("\n"),
+                expected.join("\n")
+            );
             used
         }
         (Err(_), Err(_)) => false,
+        // DataFusion does not join by some types, which indexes have no difficulty with.
+        (Err(error), Ok(_)) if error.contains("Internal error: Unsupported type") => false,
         (Ok(_), Err(error)) => panic!("{}: {error}", what()),
         (Err(error), Ok(_)) => panic!("{}: no error, instead of {error}", what()),
     }

@@ -1,2 +1,7 @@
-//! The command.
-fn main() {}
+//! The program `icefield-sql`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    icefield_sql::commands::main()
+}

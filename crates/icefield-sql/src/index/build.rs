@@ -1,16 +1,19 @@
 //! Builds an index of the key columns of a table's files.
 //!
-//! The rows are read once, in order: their columns go to the file of columns, their words stay in memory, 8 bytes a
-//! row, until the index is built from them.
+//! The files are read one after the other. Their columns go to the file of columns; the words of their keys stay in
+//! memory, 8 bytes a row, until the index is built from them. An update takes the rows of unchanged files from the
+//! columns of the former index, and reads only files that are new or have changed.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
 use arrow::array::{Array, RecordBatch, UInt64Array};
-use arrow::datatypes::Schema;
+use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::catalog::TableProvider;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::datasource::listing::ListingTable;
 use datafusion::datasource::physical_plan::FileScanConfig;
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::error::{DataFusionError, Result};
@@ -23,13 +26,13 @@ use icefield::{Durability, JoinIndex, JoinSource, JoinStats};
 use icefield_console::failure::Failure;
 use icefield_console::site::Site;
 
-use super::columns::{Columns, ColumnsWriter};
+use super::columns::{CHUNK_ROWS, Columns, ColumnsWriter};
 use super::format::{Format, named};
 use super::keys::KeyForm;
 use super::source::{SourceFile, files_of};
 use super::stamp::Stamp;
-use super::FILES;
-use crate::error::{of_index, usage};
+use super::{FILES, Index};
+use crate::error::{at_path, of_index, usage};
 
 /// Number of pairs that a source shows at once.
 const SHOWN: usize = 4096;
@@ -49,7 +52,7 @@ pub struct BuildOptions {
     pub target: PathBuf,
     /// Whether to replace an index that exists there.
     pub replace: bool,
-    /// Number of threads; by default one for each core.
+    /// Number of threads that build the index; by default one for each core.
     pub threads: Option<usize>,
     /// Filter bits of each key; by default those of the library.
     pub filter_bits: Option<u32>,
@@ -76,6 +79,23 @@ impl BuildOptions {
             durability: Durability::Auto,
         })
     }
+
+    /// Returns the options with which an index was built, to build it again in its place.
+    fn of(index: &Index, durability: Durability) -> Self {
+        let stamp = index.stamp();
+        let names = index.schema().fields().iter().map(|field| field.name().clone());
+        Self {
+            sources: stamp.sources.clone(),
+            format: stamp.format.clone(),
+            keys: stamp.keys.clone(),
+            include: names.filter(|name| !stamp.keys.contains(name)).collect(),
+            target: index.path().to_owned(),
+            replace: true,
+            threads: None,
+            filter_bits: None,
+            durability,
+        }
+    }
 }
 
 /// An index that has been built.
@@ -85,6 +105,8 @@ pub struct Built {
     pub stamp: Stamp,
     /// Its statistics.
     pub stats: JoinStats,
+    /// Number of rows that were read from files, and not from a former index.
+    pub rows_read: u64,
     /// Seconds for reading the rows and writing the columns, and for building the index.
     pub seconds: (f64, f64),
 }
@@ -102,96 +124,222 @@ pub trait Progress: Sync {
     fn check(&self) -> Result<()>;
 }
 
+/// Reports nothing and never ends a build.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Quiet;
+
+impl Progress for Quiet {
+    fn total(&self, _: Option<u64>) {}
+
+    fn read(&self, _: u64) {}
+
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
 /// Builds an index. It appears under its name when it is complete and durable; until then, and after an error, there is
 /// the former index or none.
 ///
 /// # Errors
 /// If a file cannot be read or changes meanwhile, a column does not exist or cannot be a key, or there is no space.
 pub async fn build(options: &BuildOptions, progress: &dyn Progress) -> Result<Built> {
-    let started = Instant::now();
-    let config = SessionConfig::new().with_target_partitions(1);
-    let state = SessionStateBuilder::new().with_config(config).with_default_features().build();
-    let context = SessionContext::new_with_state(state);
-    let table = options.format.table(&context.state(), &options.sources).await?;
-    let schema = table.schema();
-    let columns = columns_of(options, &schema)?;
-    let plan = context.read_table(table)?.select_columns(&columns)?.create_physical_plan().await?;
-    let files = source_files(&plan)?;
-    if files.is_empty() {
-        return Err(usage(format!("{}: no files to index", options.sources.join(", "))));
-    }
-    let form = form_of(options, &plan.schema())?;
-    let statistics = StatisticsContext::new().compute(&*plan, &StatisticsArgs::new())?;
-    progress.total(statistics.num_rows.get_value().map(|&rows| rows as u64));
+    Build::new(options, progress).run(None).await
+}
 
-    let site = Site::new(&options.target, &FILES).map_err(external)?;
-    // The index comes first, because the library creates its directory; the columns follow into it.
-    let columns_at = site.path().with_extension("columns");
-    std::fs::create_dir(&columns_at).map_err(|error| crate::error::at_path(&columns_at, error))?;
-    let reading = Reading { options, form, progress, columns_at: &columns_at };
-    let words = reading.run(plan, &context).await.map_err(|error| named(&options.sources, error))?;
-    let read = started.elapsed().as_secs_f64();
-
-    let mut stamp = Stamp::new(options.format.clone(), options.keys.clone(), form);
-    (stamp.rows, stamp.keyed_rows) = (words.rows, words.keyed_rows());
-    let mut settings = JoinIndex::<u64>::options().durability(options.durability);
-    if let Some(threads) = options.threads {
-        settings = settings.threads(threads);
-    }
-    if let Some(bits) = options.filter_bits {
-        settings = settings.filter_bits_per_key(bits);
-    }
-    let source = Source { words: &words, progress };
-    let built = settings.build_from(site.path(), &source);
-    // An interrupted source is the cause of the library's error.
-    progress.check()?;
-    let join = built.map_err(of_index)?;
-    stamp.uuid = format!("{:032x}", join.uuid());
-    let stats = join.stats().map_err(of_index)?;
-    drop(join);
-    let name = super::columns::NAME;
-    std::fs::rename(columns_at.join(name), site.path().join(name))
-        .and_then(|()| std::fs::remove_dir(&columns_at))
-        .map_err(|error| crate::error::at_path(&columns_at, error))?;
-    stamp.columns_sum = Columns::open(&site.path(), stamp.rows, None)?.sum();
-    for file in files {
-        if file != SourceFile::read(&file.path)? {
-            let path = file.path.display();
-            return Err(DataFusionError::Execution(format!("{path}: changed while it was read")));
+/// Builds the index at `path` again from the files that its sources name now, and replaces it. Reads only files that
+/// are new or have changed; the rows of files that are gone go. Returns `None` if nothing has changed.
+///
+/// # Errors
+/// As [`build`], or if there is no index at `path`.
+pub async fn update(
+    path: &Path,
+    more: &[String],
+    progress: &dyn Progress,
+) -> Result<Option<Built>> {
+    let former = Index::open(path, true)?;
+    let durability = former.join().stats().map_err(of_index)?.durability.unwrap_or_default();
+    let mut options = BuildOptions::of(&former, durability);
+    for source in more {
+        let source = absolute(source)?;
+        if !options.sources.contains(&source) {
+            options.sources.push(source);
         }
-        stamp.files.push(file);
     }
-    stamp.write(&site.path())?;
-    progress.check()?;
-    site.publish(options.replace).map_err(external)?;
-    let seconds = (read, started.elapsed().as_secs_f64() - read);
-    Ok(Built { stamp, stats, seconds })
+    let build = Build::new(&options, progress);
+    let files = build.files().await?.1;
+    let is_same = |(now, then): (&SourceFile, &SourceFile)| {
+        now.path == then.path && then.changes(now).is_empty()
+    };
+    let known = &former.stamp().files;
+    if files.len() == known.len() && std::iter::zip(&files, known).all(is_same) {
+        return Ok(None);
+    }
+    build.run(Some(&former)).await.map(Some)
+}
+
+/// A build.
+struct Build<'a> {
+    options: &'a BuildOptions,
+    progress: &'a dyn Progress,
+    context: SessionContext,
+}
+
+impl<'a> Build<'a> {
+    fn new(options: &'a BuildOptions, progress: &'a dyn Progress) -> Self {
+        let config = SessionConfig::new().with_target_partitions(1);
+        let state = SessionStateBuilder::new().with_config(config).with_default_features().build();
+        Self { options, progress, context: SessionContext::new_with_state(state) }
+    }
+
+    /// Returns the table, and the present states of its files in the order of their rows.
+    async fn files(&self) -> Result<(Arc<ListingTable>, Vec<SourceFile>)> {
+        let table = self.options.format.table(&self.context.state(), &self.options.sources).await?;
+        let table_again = Arc::clone(&table);
+        let plan = self.context.read_table(table_again)?.create_physical_plan().await?;
+        let files = source_files(&plan)?;
+        if files.is_empty() {
+            return Err(usage(format!("{}: no files to index", self.options.sources.join(", "))));
+        }
+        let statistics = StatisticsContext::new().compute(&*plan, &StatisticsArgs::new())?;
+        self.progress.total(statistics.num_rows.get_value().map(|&rows| rows as u64));
+        Ok((table, files))
+    }
+
+    /// Builds the index, with the rows of unchanged files taken from a former one.
+    async fn run(&self, former: Option<&Index>) -> Result<Built> {
+        let started = Instant::now();
+        let options = self.options;
+        let (table, mut files) = self.files().await?;
+        let schema = table.schema();
+        let columns = columns_of(options, &schema)?;
+        let stored = Arc::new(schema.project(&columns)?);
+        let form =
+            former.map_or_else(|| form_of(options, &stored), |former| Ok(former.stamp().form))?;
+        if let Some(former) = former {
+            same_types(former, &stored)?;
+        }
+        let site = Site::new(&options.target, &FILES).map_err(external)?;
+        // The library creates the directory of the index. Until then the columns wait beside it.
+        let columns_at = site.path().with_extension("columns");
+        std::fs::create_dir(&columns_at).map_err(|error| at_path(&columns_at, error))?;
+        let keys: Vec<_> = options
+            .keys
+            .iter()
+            .map(|key| stored.index_of(key))
+            .collect::<std::result::Result<_, _>>()?;
+        let mut rows = Rows {
+            writer: ColumnsWriter::create(&columns_at, &stored)?,
+            words: Words::default(),
+            form,
+            keys,
+            schema: stored,
+            progress: self.progress,
+        };
+        let mut rows_read = 0;
+        for file in &mut files {
+            let before = rows.words.rows;
+            match former.and_then(|former| Some((former, kept(former, file)?))) {
+                Some((former, range)) => rows.take(former, range)?,
+                None => {
+                    let part = options.format.part(&file.path, Arc::clone(&schema))?;
+                    let sources = [file.path.display().to_string()];
+                    rows.read(part, &columns, &self.context)
+                        .await
+                        .map_err(|error| named(&sources, error))?;
+                    rows_read += rows.words.rows - before;
+                }
+            }
+            file.rows = rows.words.rows - before;
+        }
+        let Rows { writer, words, .. } = rows;
+        writer.finish()?;
+        let read = started.elapsed().as_secs_f64();
+
+        let sources =
+            options.sources.iter().map(|source| absolute(source)).collect::<Result<_>>()?;
+        let mut stamp = Stamp::new(sources, options.format.clone(), options.keys.clone(), form);
+        (stamp.rows, stamp.keyed_rows) = (words.rows, words.keyed_rows());
+        let stats = self.build_index(&site, &words, &mut stamp)?;
+        let name = super::columns::NAME;
+        std::fs::rename(columns_at.join(name), site.path().join(name))
+            .and_then(|()| std::fs::remove_dir(&columns_at))
+            .map_err(|error| at_path(&columns_at, error))?;
+        stamp.columns_sum = Columns::open(&site.path(), stamp.rows, None)?.sum();
+        for file in files {
+            let now = SourceFile::read(&file.path)?;
+            if !file.changes(&now).is_empty() {
+                let path = file.path.display();
+                return Err(DataFusionError::Execution(format!(
+                    "{path}: changed while it was read"
+                )));
+            }
+            stamp.files.push(file);
+        }
+        stamp.write(&site.path())?;
+        self.progress.check()?;
+        site.publish(options.replace).map_err(external)?;
+        let seconds = (read, started.elapsed().as_secs_f64() - read);
+        Ok(Built { stamp, stats, rows_read, seconds })
+    }
+
+    fn build_index(&self, site: &Site, words: &Words, stamp: &mut Stamp) -> Result<JoinStats> {
+        let mut settings = JoinIndex::<u64>::options().durability(self.options.durability);
+        if let Some(threads) = self.options.threads {
+            settings = settings.threads(threads);
+        }
+        if let Some(bits) = self.options.filter_bits {
+            settings = settings.filter_bits_per_key(bits);
+        }
+        let built = settings.build_from(site.path(), &Source { words, progress: self.progress });
+        // An interrupted source is the cause of the library's error.
+        self.progress.check()?;
+        let join = built.map_err(of_index)?;
+        stamp.uuid = format!("{:032x}", join.uuid());
+        join.stats().map_err(of_index)
+    }
 }
 
 fn external(failure: Failure) -> DataFusionError {
     DataFusionError::External(Box::new(failure))
 }
 
-/// Returns the names of the columns to store: the keys, then the others.
-fn columns_of<'a>(options: &'a BuildOptions, schema: &'a Schema) -> Result<Vec<&'a str>> {
-    let mut columns: Vec<&str> = Vec::new();
+/// Returns a source as an absolute path or pattern.
+fn absolute(source: &str) -> Result<String> {
+    if source.contains("://") {
+        return Ok(source.to_owned());
+    }
+    let path = std::path::absolute(source).map_err(|error| at_path(Path::new(source), error))?;
+    let text = path.to_str().ok_or_else(|| usage(format!("{source}: a path that is not UTF-8")))?;
+    // A directory's slash tells DataFusion that it is one.
+    Ok(if source.ends_with('/') {
+        format!("{}/", text.trim_end_matches('/'))
+    } else {
+        text.to_owned()
+    })
+}
+
+/// Returns the positions of the columns to store: the keys, then the others.
+fn columns_of(options: &BuildOptions, schema: &Schema) -> Result<Vec<usize>> {
     let all = options.include.iter().any(|name| name == "*");
-    let others: Vec<&str> = match all {
-        true => schema.fields().iter().map(|field| field.name().as_str()).collect(),
-        false => options.include.iter().map(String::as_str).collect(),
-    };
-    for (option, name) in
-        options.keys.iter().map(|key| ("on", key.as_str())).chain(others.iter().map(|&name| ("include", name)))
-    {
-        if schema.index_of(name).is_err() {
+    let mut columns = Vec::new();
+    let keys = options.keys.iter().map(|name| ("on", name));
+    let others = options.include.iter().filter(|_| !all).map(|name| ("include", name));
+    for (option, name) in keys.chain(others) {
+        let Ok(at) = schema.index_of(name) else {
             let names: Vec<_> = schema.fields().iter().map(|field| field.name().as_str()).collect();
             let (sources, names) = (options.sources.join(", "), names.join(", "));
-            return Err(usage(format!("--{option}: {sources} has no column `{name}`; it has {names}")));
-        }
-        if !columns.contains(&name) {
-            columns.push(name);
-        }
+            return Err(usage(format!(
+                "--{option}: {sources} has no column `{name}`; it has {names}"
+            )));
+        };
+        columns.push(at);
     }
+    if all {
+        columns.extend(0..schema.fields().len());
+    }
+    let mut seen = vec![false; schema.fields().len()];
+    columns.retain(|&at| !std::mem::replace(&mut seen[at], true));
     Ok(columns)
 }
 
@@ -203,15 +351,39 @@ fn form_of(options: &BuildOptions, schema: &Schema) -> Result<KeyForm> {
     })
 }
 
+/// Returns an error unless the columns of a former index have the types of the files' columns.
+fn same_types(former: &Index, schema: &Schema) -> Result<()> {
+    let now = super::columns::stored_schema(schema);
+    let pairs = std::iter::zip(former.schema().fields(), now.fields());
+    for (then, now) in pairs {
+        if then.data_type() != now.data_type() {
+            let (name, then, now) = (now.name(), then.data_type(), now.data_type());
+            return Err(usage(format!(
+                "the type of `{name}` was {then} and is {now}; build the index again"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the rows that a former index has of a file, if the file is unchanged.
+fn kept(former: &Index, file: &SourceFile) -> Option<Range<u64>> {
+    let files = &former.stamp().files;
+    let at = files.iter().position(|one| one.path == file.path && one.changes(file).is_empty())?;
+    let first: u64 = files[..at].iter().map(|file| file.rows).sum();
+    Some(first..first + files[at].rows)
+}
+
 /// Returns the states of the files that a plan reads, in the order of their rows.
 fn source_files(plan: &Arc<dyn ExecutionPlan>) -> Result<Vec<SourceFile>> {
     let mut files = Vec::new();
     plan.apply(|node| {
         let scan = node.downcast_ref::<DataSourceExec>();
-        if let Some(scan) = scan.and_then(|scan| scan.data_source().downcast_ref::<FileScanConfig>()) {
+        if let Some(scan) =
+            scan.and_then(|scan| scan.data_source().downcast_ref::<FileScanConfig>())
+        {
             for file in files_of(scan).map_err(usage)? {
-                let path = Path::new("/").join(datafusion_path(file.object_meta.location.as_ref()));
-                files.push(SourceFile::read(&path)?);
+                files.push(SourceFile::read(&local_path(file.object_meta.location.as_ref()))?);
             }
         }
         Ok(TreeNodeRecursion::Continue)
@@ -220,42 +392,71 @@ fn source_files(plan: &Arc<dyn ExecutionPlan>) -> Result<Vec<SourceFile>> {
 }
 
 /// Returns the file system's name of a path of DataFusion, which encodes some characters as in addresses.
-fn datafusion_path(location: &str) -> PathBuf {
-    percent_encoding::percent_decode_str(location).decode_utf8_lossy().into_owned().into()
+fn local_path(location: &str) -> PathBuf {
+    let text = percent_encoding::percent_decode_str(location).decode_utf8_lossy();
+    Path::new("/").join(&*text)
 }
 
-/// The first step of a build.
-struct Reading<'a> {
-    options: &'a BuildOptions,
+/// The rows of a build, as far as they are known.
+struct Rows<'a> {
+    writer: ColumnsWriter,
+    words: Words,
     form: KeyForm,
+    /// The positions of the key columns among the stored ones.
+    keys: Vec<usize>,
+    schema: SchemaRef,
     progress: &'a dyn Progress,
-    columns_at: &'a Path,
 }
 
-impl Reading<'_> {
-    /// Reads all rows: writes their columns and returns their words.
-    async fn run(self, plan: Arc<dyn ExecutionPlan>, context: &SessionContext) -> Result<Words> {
-        let schema = plan.schema();
-        let keys = self.options.keys.iter().map(|key| schema.index_of(key));
-        let keys = keys.collect::<std::result::Result<Vec<_>, _>>()?;
-        let types: Vec<_> = keys.iter().map(|&key| schema.field(key).data_type()).collect();
-        let mut writer = ColumnsWriter::create(self.columns_at, &schema)?;
-        let mut rows = datafusion::physical_plan::execute_stream(plan, context.task_ctx())?;
-        let mut words = Words { batches: Vec::new(), rows: 0 };
-        while let Some(batch) = rows.next().await {
-            let batch: RecordBatch = batch?;
-            self.progress.check()?;
-            writer.push(&batch)?;
-            let columns: Vec<_> = keys.iter().map(|&key| Arc::clone(batch.column(key))).collect();
-            words.push(self.form.words(&columns, &types)?);
-            self.progress.read(words.rows);
+impl Rows<'_> {
+    /// Adds the rows of a file.
+    async fn read(
+        &mut self,
+        file: Arc<ListingTable>,
+        columns: &[usize],
+        context: &SessionContext,
+    ) -> Result<()> {
+        let state = context.state();
+        let plan = file.scan(&state, Some(&columns.to_vec()), &[], None).await?;
+        let mut batches = datafusion::physical_plan::execute_stream(plan, context.task_ctx())?;
+        while let Some(batch) = batches.next().await {
+            self.push(&batch?)?;
         }
-        writer.finish()?;
-        Ok(words)
+        Ok(())
+    }
+
+    /// Adds rows of a former index.
+    fn take(&mut self, former: &Index, range: Range<u64>) -> Result<()> {
+        let chunk_rows = CHUNK_ROWS as u64;
+        let mut start = range.start;
+        while start < range.end {
+            let (chunk, first) = ((start / chunk_rows) as usize, (start % chunk_rows) as usize);
+            let end = range.end.min((chunk as u64 + 1) * chunk_rows);
+            let columns = (0..self.schema.fields().len()).map(|column| {
+                Ok(former.columns().chunk(column, chunk)?.slice(first, (end - start) as usize))
+            });
+            let batch =
+                RecordBatch::try_new(Arc::clone(former.schema()), columns.collect::<Result<_>>()?)?;
+            self.push(&batch)?;
+            start = end;
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, batch: &RecordBatch) -> Result<()> {
+        self.progress.check()?;
+        self.writer.push(batch)?;
+        let columns: Vec<_> = self.keys.iter().map(|&key| Arc::clone(batch.column(key))).collect();
+        let types: Vec<_> =
+            self.keys.iter().map(|&key| self.schema.field(key).data_type()).collect();
+        self.words.push(self.form.words(&columns, &types)?);
+        self.progress.read(self.words.rows);
+        Ok(())
     }
 }
 
 /// The words of all rows, in order.
+#[derive(Default)]
 struct Words {
     /// The number of the first row, and the words of a batch.
     batches: Vec<(u64, UInt64Array)>,
@@ -289,9 +490,9 @@ impl JoinSource for Source<'_> {
     ) -> icefield::Result<()> {
         let (mut keys, mut rows) = (Vec::with_capacity(SHOWN), Vec::with_capacity(SHOWN));
         for (first, words) in self.words.batches.iter().skip(part).step_by(parts.max(1)) {
-            self.progress
-                .check()
-                .map_err(|error| icefield::Error::Source { detail: error.to_string() })?;
+            let stopped =
+                |error: DataFusionError| icefield::Error::Source { detail: error.to_string() };
+            self.progress.check().map_err(stopped)?;
             for start in (0..words.len()).step_by(SHOWN) {
                 let end = words.len().min(start + SHOWN);
                 (keys.clear(), rows.clear());
@@ -302,20 +503,6 @@ impl JoinSource for Source<'_> {
                 show(&keys, &rows)?;
             }
         }
-        Ok(())
-    }
-}
-
-/// Reports nothing and never ends a build.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Quiet;
-
-impl Progress for Quiet {
-    fn total(&self, _: Option<u64>) {}
-
-    fn read(&self, _: u64) {}
-
-    fn check(&self) -> Result<()> {
         Ok(())
     }
 }

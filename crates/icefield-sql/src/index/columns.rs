@@ -72,7 +72,8 @@ impl ColumnsWriter {
     /// If the file cannot be written.
     pub fn push(&mut self, batch: &RecordBatch) -> Result<()> {
         let columns = batch.columns().iter().map(plain).collect::<Result<Vec<_>>>()?;
-        let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        let options =
+            arrow::array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?;
         self.rows += batch.num_rows() as u64;
         let mut rest = batch;
@@ -147,7 +148,8 @@ impl Columns {
         trailer.copy_from_slice(&file[end..]);
         let length = read_footer_length(trailer).map_err(|error| broken(&error.to_string()))?;
         let start = end.checked_sub(length).ok_or_else(|| broken("the footer is too long"))?;
-        let footer = root_as_footer(&file[start..end]).map_err(|error| broken(&error.to_string()))?;
+        let footer =
+            root_as_footer(&file[start..end]).map_err(|error| broken(&error.to_string()))?;
         let schema = footer.schema().ok_or_else(|| broken("the footer has no schema"))?;
         let schema = Arc::new(fb_to_schema(schema));
         let blocks: Vec<Block> = footer.recordBatches().into_iter().flatten().copied().collect();

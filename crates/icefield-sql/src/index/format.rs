@@ -4,6 +4,7 @@ use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use arrow::datatypes::SchemaRef;
 use datafusion::common::config::{CsvOptions, JsonOptions};
 use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::file_format::arrow::ArrowFormat;
@@ -110,8 +111,12 @@ impl Format {
     /// If no ending is known.
     pub fn of_source(source: &str) -> Result<Self> {
         let of_directory = || {
-            let mut names: Vec<_> =
-                Path::new(source).read_dir().ok()?.flatten().map(|entry| entry.file_name()).collect();
+            let mut names: Vec<_> = Path::new(source)
+                .read_dir()
+                .ok()?
+                .flatten()
+                .map(|entry| entry.file_name())
+                .collect();
             names.sort();
             names.iter().find_map(|name| Self::of_name(&name.to_string_lossy()))
         };
@@ -166,10 +171,28 @@ impl Format {
     ///
     /// # Errors
     /// If a source does not exist or its schema cannot be read.
-    pub async fn table(&self, state: &SessionState, sources: &[String]) -> Result<Arc<ListingTable>> {
+    pub async fn table(
+        &self,
+        state: &SessionState,
+        sources: &[String],
+    ) -> Result<Arc<ListingTable>> {
+        let config = self.listing(sources)?.infer_schema(state).await;
+        Ok(Arc::new(ListingTable::try_new(config.map_err(|error| named(sources, error))?)?))
+    }
+
+    /// Returns the table of one of the files of a table with this schema.
+    ///
+    /// # Errors
+    /// If the file does not exist.
+    pub fn part(&self, file: &Path, schema: SchemaRef) -> Result<Arc<ListingTable>> {
+        let sources = [file.to_string_lossy().into_owned()];
+        Ok(Arc::new(ListingTable::try_new(self.listing(&sources)?.with_schema(schema))?))
+    }
+
+    fn listing(&self, sources: &[String]) -> Result<ListingTableConfig> {
         let mut urls = Vec::new();
         for source in sources {
-            let is_pattern = source.contains(['*', '?', '[']);
+            let is_pattern = source.contains(['*', '?', '[']) && !Path::new(source).exists();
             if !is_pattern && !source.contains("://") && !Path::new(source).exists() {
                 return Err(usage(format!("{source}: no such file or directory")));
             }
@@ -184,9 +207,7 @@ impl Format {
             (true, None) => format!(".{}", format.get_ext().trim_start_matches('.')),
         };
         let options = ListingOptions::new(format).with_file_extension(ending);
-        let config = ListingTableConfig::new_with_multi_paths(urls).with_listing_options(options);
-        let config = config.infer_schema(state).await.map_err(|error| named(sources, error))?;
-        Ok(Arc::new(ListingTable::try_new(config)?))
+        Ok(ListingTableConfig::new_with_multi_paths(urls).with_listing_options(options))
     }
 }
 

@@ -11,7 +11,8 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Int64Array, PrimitiveArray, UInt64Array,
+    Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Int64Array, PrimitiveArray,
+    UInt64Array,
 };
 use arrow::buffer::{NullBuffer, ScalarBuffer};
 use arrow::compute::{CastOptions, cast_with_options};
@@ -97,7 +98,9 @@ impl KeyForm {
     pub fn words(self, columns: &[ArrayRef], types: &[&DataType]) -> Result<UInt64Array> {
         match (self, columns, types) {
             (Self::Word, [column], [data_type]) => exact(&plain(column)?, values_of(data_type)),
-            (Self::Word, ..) => Ok(UInt64Array::new_null(columns.first().map_or(0, |one| one.len()))),
+            (Self::Word, ..) => {
+                Ok(UInt64Array::new_null(columns.first().map_or(0, |one| one.len())))
+            }
             (Self::Hash(seed), ..) => hashes(columns, &Hash::new(HashKind::Strong, seed)),
         }
     }
@@ -144,7 +147,9 @@ fn exact(column: &ArrayRef, indexed: &DataType) -> Result<UInt64Array> {
             if *indexed == DataType::UInt64 {
                 return Ok(integers.unary_opt(|value| u64::try_from(value).ok()));
             }
-            return Ok(integers.unary_opt(|value| i64::try_from(value).ok().map(i64::cast_unsigned)));
+            return Ok(
+                integers.unary_opt(|value| i64::try_from(value).ok().map(i64::cast_unsigned))
+            );
         }
         (other, Some(of_index)) => {
             let of_column = unit(other).unwrap_or(of_index);
@@ -201,7 +206,11 @@ fn in_unit(column: &Int64Array, from: TimeUnit, to: TimeUnit) -> Int64Array {
     let (from, to) = (nanoseconds(from), nanoseconds(to));
     if from >= to {
         let factor = from / to;
-        if factor == 1 { column.clone() } else { column.unary_opt(|count| count.checked_mul(factor)) }
+        if factor == 1 {
+            column.clone()
+        } else {
+            column.unary_opt(|count| count.checked_mul(factor))
+        }
     } else {
         let factor = to / from;
         column.unary_opt(|count| (count % factor == 0).then_some(count / factor))
@@ -262,8 +271,12 @@ fn add_values(column: &ArrayRef, hash: &Hash, words: &mut [u64]) -> Result<()> {
     let mut values = Values { hash, words };
     match column.data_type() {
         D::Utf8 => values.add(column.as_string::<i32>().iter(), |text| hash.bytes(text.as_bytes())),
-        D::LargeUtf8 => values.add(column.as_string::<i64>().iter(), |text| hash.bytes(text.as_bytes())),
-        D::Utf8View => values.add(column.as_string_view().iter(), |text| hash.bytes(text.as_bytes())),
+        D::LargeUtf8 => {
+            values.add(column.as_string::<i64>().iter(), |text| hash.bytes(text.as_bytes()))
+        }
+        D::Utf8View => {
+            values.add(column.as_string_view().iter(), |text| hash.bytes(text.as_bytes()))
+        }
         D::Binary => values.add(column.as_binary::<i32>().iter(), |bytes| hash.bytes(bytes)),
         D::LargeBinary => values.add(column.as_binary::<i64>().iter(), |bytes| hash.bytes(bytes)),
         D::BinaryView => values.add(column.as_binary_view().iter(), |bytes| hash.bytes(bytes)),
@@ -276,7 +289,9 @@ fn add_values(column: &ArrayRef, hash: &Hash, words: &mut [u64]) -> Result<()> {
             let scale = decimals.scale();
             values.add(decimals.iter(), |digits| match normal(digits, scale) {
                 (digits, 0) if in_64_bits(digits) => digits as u64,
-                (digits, scale) => hash.bytes(&[&digits.to_le_bytes()[..], &[scale.cast_unsigned()]].concat()),
+                (digits, scale) => {
+                    hash.bytes(&[&digits.to_le_bytes()[..], &[scale.cast_unsigned()]].concat())
+                }
             });
         }
         D::UInt64 => values.add(column.as_primitive::<UInt64Type>().iter(), |value| value),
@@ -323,8 +338,8 @@ pub fn equal(one: &ArrayRef, other: &ArrayRef) -> Result<BooleanArray> {
 #[allow(clippy::unwrap_used, reason = "a test may fail")]
 mod tests {
     use arrow::array::{
-        Date32Array, Int8Array, Int32Array, StringArray, StringViewArray, TimestampMillisecondArray,
-        TimestampNanosecondArray,
+        Date32Array, Int8Array, Int32Array, StringArray, StringViewArray,
+        TimestampMillisecondArray, TimestampNanosecondArray,
     };
 
     use super::*;
@@ -348,7 +363,10 @@ mod tests {
         ];
         for column in columns {
             let one = std::slice::from_ref(&column);
-            assert_eq!(words(KeyForm::Word, one, &[DataType::Int16]), [Some(u64::MAX), Some(7), None]);
+            assert_eq!(
+                words(KeyForm::Word, one, &[DataType::Int16]),
+                [Some(u64::MAX), Some(7), None]
+            );
             assert_eq!(words(KeyForm::Word, one, &[DataType::UInt64]), [None, Some(7), None]);
         }
         let large: ArrayRef = Arc::new(UInt64Array::from(vec![u64::MAX, 7]));
@@ -359,10 +377,13 @@ mod tests {
 
     #[test]
     fn times_of_all_units_have_the_words_of_their_moment() {
-        let nanos: ArrayRef = Arc::new(TimestampNanosecondArray::from(vec![5_000_000, 5_000_001, -1_000_000]));
+        let nanos: ArrayRef =
+            Arc::new(TimestampNanosecondArray::from(vec![5_000_000, 5_000_001, -1_000_000]));
         let millis: ArrayRef = Arc::new(TimestampMillisecondArray::from(vec![5, i64::MAX, -1]));
-        let (in_millis, in_nanos) =
-            (DataType::Timestamp(TimeUnit::Millisecond, None), DataType::Timestamp(TimeUnit::Nanosecond, None));
+        let (in_millis, in_nanos) = (
+            DataType::Timestamp(TimeUnit::Millisecond, None),
+            DataType::Timestamp(TimeUnit::Nanosecond, None),
+        );
         assert_eq!(
             words(KeyForm::Word, &[nanos.clone()], std::slice::from_ref(&in_millis)),
             [Some(5), None, Some(u64::MAX)]
@@ -374,7 +395,8 @@ mod tests {
         let hash = KeyForm::Hash([1, 2]);
         let day: ArrayRef = Arc::new(Date32Array::from(vec![1, 1, 1]));
         let types = [DataType::Date32, in_millis];
-        let (one, other) = (words(hash, &[day.clone(), nanos], &types), words(hash, &[day, millis], &types));
+        let (one, other) =
+            (words(hash, &[day.clone(), nanos], &types), words(hash, &[day, millis], &types));
         assert_eq!((one[0], one[2]), (other[0], other[2]));
         assert_ne!(one[0], one[1]);
     }
@@ -384,17 +406,17 @@ mod tests {
         let hash = KeyForm::Hash([3, 4]);
         let text: ArrayRef = Arc::new(StringArray::from(vec![Some("a"), Some("bc"), None]));
         let view: ArrayRef = Arc::new(StringViewArray::from(vec![Some("a"), Some("bc"), None]));
-        let dictionary = cast(
-            &text,
-            &DataType::Dictionary(Box::new(DataType::Int8), Box::new(DataType::Utf8)),
-        )
-        .unwrap();
+        let dictionary =
+            cast(&text, &DataType::Dictionary(Box::new(DataType::Int8), Box::new(DataType::Utf8)))
+                .unwrap();
         let of = |column: &ArrayRef| words(hash, std::slice::from_ref(column), &[DataType::Utf8]);
         assert_eq!(of(&text), of(&view));
         assert_eq!(of(&text), of(&dictionary));
         assert_eq!(of(&text)[2], None);
         let integers: ArrayRef = Arc::new(Int64Array::from(vec![12, -3, 0]));
-        let of = |column: &ArrayRef| words(hash, &[column.clone(), text.clone()], &[DataType::Int64, DataType::Utf8]);
+        let of = |column: &ArrayRef| {
+            words(hash, &[column.clone(), text.clone()], &[DataType::Int64, DataType::Utf8])
+        };
         assert_eq!(of(&integers), of(&decimal(vec![1200, -300, 0], 9, 2)));
         assert_ne!(of(&integers)[0], of(&decimal(vec![1201, -300, 0], 9, 2))[0]);
     }
@@ -403,7 +425,10 @@ mod tests {
     fn forms() {
         assert_eq!(KeyForm::of(&[&DataType::UInt8], [0, 0]), Ok(KeyForm::Word));
         assert_eq!(KeyForm::of(&[&DataType::Utf8], [1, 2]), Ok(KeyForm::Hash([1, 2])));
-        assert_eq!(KeyForm::of(&[&DataType::UInt8, &DataType::UInt8], [1, 2]), Ok(KeyForm::Hash([1, 2])));
+        assert_eq!(
+            KeyForm::of(&[&DataType::UInt8, &DataType::UInt8], [1, 2]),
+            Ok(KeyForm::Hash([1, 2]))
+        );
         assert_eq!(KeyForm::of(&[&DataType::UInt8, &DataType::Float32], [1, 2]).unwrap_err().0, 1);
         assert!(comparable(&DataType::Int8, &DataType::Decimal128(10, 2)));
         assert!(!comparable(&DataType::Int8, &DataType::Utf8));

@@ -49,7 +49,8 @@ impl Index {
     pub fn open(path: &Path, allow_stale: bool) -> Result<Self> {
         let path = path.canonicalize().map_err(|error| crate::error::at_path(path, error))?;
         // A caller probes from its own threads.
-        let join = JoinIndex::<u64>::options().threads(1).open_read_only(&path).map_err(of_index)?;
+        let join =
+            JoinIndex::<u64>::options().threads(1).open_read_only(&path).map_err(of_index)?;
         let stamp = Stamp::read(&path)?;
         if stamp.uuid != format!("{:032x}", join.uuid()) {
             return Err(damaged(&path.join(stamp::NAME), "it belongs to another index"));
@@ -105,7 +106,9 @@ impl Index {
 
     /// Returns the name of the directory without its ending, as a name for the indexed table.
     pub fn name(&self) -> String {
-        self.path.file_stem().map_or_else(|| "index".to_owned(), |name| name.to_string_lossy().into_owned())
+        self.path
+            .file_stem()
+            .map_or_else(|| "index".to_owned(), |name| name.to_string_lossy().into_owned())
     }
 }
 

@@ -28,6 +28,8 @@ pub struct SourceFile {
     pub modified: (u64, u32),
     /// The checksum of its first and last mebibyte.
     pub checksum: String,
+    /// The number of its rows; 0 until they have been read.
+    pub rows: u64,
 }
 
 impl SourceFile {
@@ -45,7 +47,7 @@ impl SourceFile {
             let tail = sum(&mut file, bytes.saturating_sub(CHECKED_BYTES))?;
             let modified = (since.as_secs(), since.subsec_nanos());
             let checksum = format!("{head:016x}{tail:016x}");
-            Ok(Self { path: path.to_owned(), bytes, modified, checksum })
+            Ok(Self { path: path.to_owned(), bytes, modified, checksum, rows: 0 })
         };
         read().map_err(|error| at_path(path, error))
     }
@@ -72,7 +74,8 @@ impl SourceFile {
         Err(stale(format!("{path}: has changed since it was indexed: {changes}; {hint}")))
     }
 
-    fn changes(&self, now: &Self) -> Vec<String> {
+    /// Returns what differs between this state and a later one.
+    pub fn changes(&self, now: &Self) -> Vec<String> {
         let mut changes = Vec::new();
         if self.bytes != now.bytes {
             changes.push(format!("its length, from {} to {} bytes", self.bytes, now.bytes));
@@ -115,13 +118,19 @@ fn sum(file: &mut File, start: u64) -> io::Result<u64> {
 /// machine, or parts of files.
 pub fn files_of(scan: &FileScanConfig) -> std::result::Result<Vec<PartitionedFile>, String> {
     if scan.object_store_url.as_str() != "file:///" {
-        return Err(format!("the files are on {}, not on this machine", scan.object_store_url.as_str()));
+        return Err(format!(
+            "the files are on {}, not on this machine",
+            scan.object_store_url.as_str()
+        ));
     }
     let mut files: Vec<(PartitionedFile, i64)> = Vec::new();
     for file in scan.file_groups.iter().flat_map(|group| group.iter()) {
         let size = i64::try_from(file.object_meta.size).unwrap_or(i64::MAX);
         let length = file.range.as_ref().map_or(size, |range| range.end - range.start);
-        match files.iter_mut().find(|(one, _)| one.object_meta.location == file.object_meta.location) {
+        match files
+            .iter_mut()
+            .find(|(one, _)| one.object_meta.location == file.object_meta.location)
+        {
             // A file that is read in ranges, by several threads.
             Some((_, sum)) if file.range.is_some() => *sum += length,
             Some(_) => return Err(format!("{} is read twice", file.object_meta.location)),

@@ -25,6 +25,8 @@ pub struct Stamp {
     version: u32,
     /// The index that the stamp belongs to: [`JoinIndex::uuid`](icefield::JoinIndex::uuid), in hexadecimal digits.
     pub uuid: String,
+    /// The files, patterns and directories that the user named, as absolute paths.
+    pub sources: Vec<String>,
     /// The files, in the order of their rows.
     pub files: Vec<SourceFile>,
     /// How they are read.
@@ -44,13 +46,13 @@ pub struct Stamp {
 }
 
 impl Stamp {
-
     /// Returns a stamp without files or rows.
     #[must_use]
-    pub fn new(format: Format, keys: Vec<String>, form: KeyForm) -> Self {
+    pub fn new(sources: Vec<String>, format: Format, keys: Vec<String>, form: KeyForm) -> Self {
         Self {
             version: VERSION,
             uuid: String::new(),
+            sources,
             files: Vec::new(),
             format,
             keys,
@@ -85,9 +87,11 @@ impl Stamp {
     pub fn read(directory: &Path) -> Result<Self> {
         let path = directory.join(NAME);
         let text = fs::read_to_string(&path).map_err(|error| at_path(&path, error))?;
-        let version: Version = serde_json::from_str(&text).map_err(|error| broken(&path, &error))?;
+        let version: Version =
+            serde_json::from_str(&text).map_err(|error| broken(&path, &error))?;
         if version.version != VERSION {
-            let what = format!("version {}, but this program reads version {VERSION}", version.version);
+            let what =
+                format!("version {}, but this program reads version {VERSION}", version.version);
             return Err(broken(&path, &what));
         }
         let stamp: Self = serde_json::from_str(&text).map_err(|error| broken(&path, &error))?;

@@ -15,8 +15,8 @@ use datafusion::physical_plan::projection::{
     EmbeddedProjection, ProjectionExec, try_embed_projection,
 };
 use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning, PhysicalExpr,
-    PlanProperties, ReplaceChildrenOptions,
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning,
+    PhysicalExpr, PlanProperties, ReplaceChildrenOptions,
 };
 
 use super::kind::{Join, Rows};
@@ -43,7 +43,11 @@ impl IndexJoinExec {
     ///
     /// # Errors
     /// If the projection does not fit.
-    pub fn new(probe: Arc<dyn ExecutionPlan>, join: Arc<Join>, projection: Option<Vec<usize>>) -> Result<Self> {
+    pub fn new(
+        probe: Arc<dyn ExecutionPlan>,
+        join: Arc<Join>,
+        projection: Option<Vec<usize>>,
+    ) -> Result<Self> {
         let (of_index, of_probe) = (&join.side.schema, probe.schema());
         let (schema, column_indices) = match join.index_side {
             JoinSide::Left => build_join_schema(of_index, &of_probe, &join.join_type),
@@ -164,8 +168,9 @@ impl ExecutionPlan for IndexJoinExec {
         children: Vec<Arc<dyn ExecutionPlan>>,
         _: ReplaceChildrenOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let [probe] = <[_; 1]>::try_from(children)
-            .map_err(|children| datafusion::error::DataFusionError::Internal(format!("{} inputs", children.len())))?;
+        let [probe] = <[_; 1]>::try_from(children).map_err(|children| {
+            datafusion::error::DataFusionError::Internal(format!("{} inputs", children.len()))
+        })?;
         Ok(Arc::new(Self::new(probe, Arc::clone(&self.join), self.projection.clone())?))
     }
 
@@ -178,18 +183,33 @@ impl ExecutionPlan for IndexJoinExec {
     }
 
     fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(Arc::new(Self::new(Arc::clone(&self.probe), Arc::clone(&self.join), self.projection.clone())?))
+        Ok(Arc::new(Self::new(
+            Arc::clone(&self.probe),
+            Arc::clone(&self.join),
+            self.projection.clone(),
+        )?))
     }
 
-    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
         let batch_size = context.session_config().batch_size();
         let probe = self.probe.execute(partition, context)?;
         let columns = match &self.projection {
-            Some(projection) => projection.iter().map(|&at| self.column_indices[at].clone()).collect(),
+            Some(projection) => {
+                projection.iter().map(|&at| self.column_indices[at].clone()).collect()
+            }
             None => self.column_indices.clone(),
         };
         let metrics = stream::Metrics::new(&self.metrics, partition);
-        let parts = stream::Parts { join: Arc::clone(&self.join), shared: self.shared()?, columns, batch_size };
+        let parts = stream::Parts {
+            join: Arc::clone(&self.join),
+            shared: self.shared()?,
+            columns,
+            batch_size,
+        };
         stream::start(parts, self.schema(), probe, metrics)
     }
 

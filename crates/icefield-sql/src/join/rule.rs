@@ -7,9 +7,9 @@ use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{JoinSide, JoinType, NullEquality};
 use datafusion::error::Result;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::utils::{JoinFilter, JoinOn};
 use datafusion::physical_plan::joins::{HashJoinExec, SortMergeJoinExec};
-use datafusion::physical_plan::ExecutionPlan;
 
 use super::exec::IndexJoinExec;
 use super::kind::Join;
@@ -46,7 +46,11 @@ impl PhysicalOptimizerRule for IndexJoinRule {
             match join.through_index(&self.registry)? {
                 Ok(exec) => {
                     let side = exec.join().index_side;
-                    self.registry.decided(format!("{}: {side} side: index {}", join.title(), exec.join().side.index.name()));
+                    self.registry.decided(format!(
+                        "{}: {side} side: index {}",
+                        join.title(),
+                        exec.join().side.index.name()
+                    ));
                     Ok(Transformed::yes(Arc::new(exec)))
                 }
                 Err(reason) => {
@@ -115,7 +119,10 @@ impl<'a> Candidate<'a> {
     }
 
     /// Returns the join through an index, or the reason why no index answers it.
-    fn through_index(&self, registry: &IndexRegistry) -> Result<std::result::Result<IndexJoinExec, String>> {
+    fn through_index(
+        &self,
+        registry: &IndexRegistry,
+    ) -> Result<std::result::Result<IndexJoinExec, String>> {
         if self.null_aware {
             return Ok(Err("NOT IN with nulls needs all keys of the other side".to_owned()));
         }
@@ -127,7 +134,11 @@ impl<'a> Candidate<'a> {
         let join = match (left, right) {
             // The larger side is the one that a hash join would have to read, or to probe with.
             (Ok(left), Ok(right)) => {
-                if left.side.index.columns().rows() >= right.side.index.columns().rows() { left } else { right }
+                if left.side.index.columns().rows() >= right.side.index.columns().rows() {
+                    left
+                } else {
+                    right
+                }
             }
             (Ok(join), Err(_)) | (Err(_), Ok(join)) => join,
             (Err(left), Err(right)) => return Ok(Err(format!("left: {left}; right: {right}"))),
@@ -137,19 +148,29 @@ impl<'a> Candidate<'a> {
     }
 
     /// Returns the join with an index for one side, or the reason why there is none.
-    fn through(&self, index_side: JoinSide, registry: &IndexRegistry) -> std::result::Result<Join, String> {
+    fn through(
+        &self,
+        index_side: JoinSide,
+        registry: &IndexRegistry,
+    ) -> std::result::Result<Join, String> {
         let is_left = index_side == JoinSide::Left;
         let sides = IndexSide::of(if is_left { self.left } else { self.right }, registry)?;
         let on: Vec<_> = self
             .on
             .iter()
-            .map(|(left, right)| if is_left { (right.clone(), left.clone()) } else { (left.clone(), right.clone()) })
+            .map(|(left, right)| {
+                if is_left { (right.clone(), left.clone()) } else { (left.clone(), right.clone()) }
+            })
             .collect();
         let mut reason = String::new();
         for side in sides {
             let stamp = side.index.stamp();
-            if self.null_equality == NullEquality::NullEqualsNull && stamp.keyed_rows != stamp.rows {
-                reason = format!("{}: nulls are compared, and the index has no null keys", side.index.name());
+            if self.null_equality == NullEquality::NullEqualsNull && stamp.keyed_rows != stamp.rows
+            {
+                reason = format!(
+                    "{}: nulls are compared, and the index has no null keys",
+                    side.index.name()
+                );
                 continue;
             }
             match KeyPlan::of(&side, &on) {

@@ -10,8 +10,8 @@ use datafusion::datasource::physical_plan::FileScanConfig;
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::error::Result;
 use datafusion::physical_expr::utils::{collect_columns, conjunction, reassign_expr_columns};
-use datafusion::physical_plan::expressions::{CastExpr, Column};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::expressions::{CastExpr, Column};
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
@@ -39,7 +39,10 @@ pub struct IndexSide {
 
 impl IndexSide {
     /// Returns the ways in which an index gives the rows of `plan`, or the reason why none does.
-    pub fn of(plan: &Arc<dyn ExecutionPlan>, registry: &IndexRegistry) -> std::result::Result<Vec<Self>, String> {
+    pub fn of(
+        plan: &Arc<dyn ExecutionPlan>,
+        registry: &IndexRegistry,
+    ) -> std::result::Result<Vec<Self>, String> {
         let scan = scan_of(plan)?;
         let files = files_of(scan)?;
         let indexes = registry.of_files(&files);
@@ -129,16 +132,27 @@ fn scan_outputs(scan: &FileScanConfig, index: &Index) -> std::result::Result<Vec
         let at = index.schema().index_of(name).ok()?;
         let column: Expr = Arc::new(Column::new(name, at));
         let is_same = index.schema().field(at).data_type() == field.data_type();
-        Some(if is_same { column } else { Arc::new(CastExpr::new(column, field.data_type().clone(), None)) })
+        Some(if is_same {
+            column
+        } else {
+            Arc::new(CastExpr::new(column, field.data_type().clone(), None))
+        })
     });
     let columns: Vec<Option<Expr>> = columns.collect();
-    let missing = |at: usize| format!("the index does not include the column `{}`", table.field(at).name());
+    let missing =
+        |at: usize| format!("the index does not include the column `{}`", table.field(at).name());
     let Some(projection) = scan.file_source.projection() else {
-        return columns.into_iter().enumerate().map(|(at, column)| column.ok_or_else(|| missing(at))).collect();
+        return columns
+            .into_iter()
+            .enumerate()
+            .map(|(at, column)| column.ok_or_else(|| missing(at)))
+            .collect();
     };
     let mut outputs = Vec::new();
     for one in projection.iter() {
-        if let Some(lacking) = collect_columns(&one.expr).iter().find(|column| columns[column.index()].is_none()) {
+        if let Some(lacking) =
+            collect_columns(&one.expr).iter().find(|column| columns[column.index()].is_none())
+        {
             return Err(missing(lacking.index()));
         }
         // Those that the expression does not use may be anything.
@@ -287,7 +301,8 @@ impl Taker {
     /// # Errors
     /// As [`take`](Self::take).
     pub fn chunk(&self, index: &Index, chunk: usize, rows: usize) -> Result<Vec<ArrayRef>> {
-        let columns = self.columns.iter().map(|&column| index.columns().chunk(column, chunk).cloned());
+        let columns =
+            self.columns.iter().map(|&column| index.columns().chunk(column, chunk).cloned());
         self.evaluate(columns.collect::<Result<_>>()?, rows)
     }
 

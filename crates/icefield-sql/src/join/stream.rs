@@ -10,8 +10,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, BooleanArray, BooleanBufferBuilder, RecordBatch, RecordBatchOptions, UInt64Array,
-    new_null_array,
+    Array, ArrayRef, BooleanArray, BooleanBufferBuilder, RecordBatch, RecordBatchOptions,
+    UInt64Array, new_null_array,
 };
 use arrow::compute::{BatchCoalescer, filter, take};
 use arrow::datatypes::SchemaRef;
@@ -77,32 +77,33 @@ pub fn start(
     metrics: Metrics,
 ) -> Result<SendableRecordBatchStream> {
     let state = State::new(parts, Arc::clone(&schema), metrics)?;
-    let stream = futures::stream::try_unfold((state, Some(probe)), |(mut state, mut probe)| async move {
-        loop {
-            if let Some(batch) = state.output.next() {
-                state.metrics.baseline.record_output(batch.num_rows());
-                return Ok(Some((batch, (state, probe))));
-            }
-            let timer = state.metrics.baseline.elapsed_compute().clone();
-            if state.has_work() {
-                let _timer = timer.timer();
-                state.work()?;
-                continue;
-            }
-            let Some(stream) = &mut probe else { return Ok(None) };
-            match stream.next().await {
-                Some(batch) => {
-                    let _timer = timer.timer();
-                    state.begin(batch?)?;
+    let stream =
+        futures::stream::try_unfold((state, Some(probe)), |(mut state, mut probe)| async move {
+            loop {
+                if let Some(batch) = state.output.next() {
+                    state.metrics.baseline.record_output(batch.num_rows());
+                    return Ok(Some((batch, (state, probe))));
                 }
-                None => {
+                let timer = state.metrics.baseline.elapsed_compute().clone();
+                if state.has_work() {
                     let _timer = timer.timer();
-                    probe = None;
-                    state.end()?;
+                    state.work()?;
+                    continue;
+                }
+                let Some(stream) = &mut probe else { return Ok(None) };
+                match stream.next().await {
+                    Some(batch) => {
+                        let _timer = timer.timer();
+                        state.begin(batch?)?;
+                    }
+                    None => {
+                        let _timer = timer.timer();
+                        probe = None;
+                        state.end()?;
+                    }
                 }
             }
-        }
-    });
+        });
     Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream.into_stream())))
 }
 
@@ -189,9 +190,13 @@ impl State {
         let Join { side, keys, filter, index_side, .. } = &*parts.join;
         let of_index = |columns: &[ColumnIndex]| {
             let columns = columns.iter().filter(|column| column.side == *index_side);
-            Taker::new(&side.index, &columns.map(|column| Arc::clone(&side.outputs[column.index])).collect::<Vec<_>>())
+            Taker::new(
+                &side.index,
+                &columns.map(|column| Arc::clone(&side.outputs[column.index])).collect::<Vec<_>>(),
+            )
         };
-        let compared: Vec<_> = keys.compared.iter().map(|(_, of_index)| Arc::clone(of_index)).collect();
+        let compared: Vec<_> =
+            keys.compared.iter().map(|(_, of_index)| Arc::clone(of_index)).collect();
         Ok(Self {
             output: Output::new(schema, parts.batch_size),
             outputs: of_index(&parts.columns)?,
@@ -218,7 +223,8 @@ impl State {
             expr.evaluate(&batch)?.into_array(rows)
         };
         let columns = keys.probe.iter().map(evaluate).collect::<Result<Vec<_>>>()?;
-        let compared = keys.compared.iter().map(|(probe, _)| evaluate(probe)).collect::<Result<_>>()?;
+        let compared =
+            keys.compared.iter().map(|(probe, _)| evaluate(probe)).collect::<Result<_>>()?;
         let words = side.index.stamp().form.words(&columns, &side.index.key_types())?;
         let (positions, present) = match words.nulls().filter(|nulls| nulls.null_count() > 0) {
             None => (None, None),
@@ -232,7 +238,8 @@ impl State {
         if self.parts.join.probe_rows() != Rows::None {
             matched.append_n(rows, false);
         }
-        self.batch = Some(Batch { batch, words, positions, keys: present, compared, probed: 0, matched });
+        self.batch =
+            Some(Batch { batch, words, positions, keys: present, compared, probed: 0, matched });
         Ok(())
     }
 
@@ -269,7 +276,10 @@ impl State {
         if self.needs_existence_alone() {
             let found = index.join().semi(batch.keys()).map_err(of_index)?;
             for at in found.ones() {
-                batch.matched.set_bit(batch.positions.as_ref().map_or(at, |positions| positions[at] as usize), true);
+                batch.matched.set_bit(
+                    batch.positions.as_ref().map_or(at, |positions| positions[at] as usize),
+                    true,
+                );
             }
             batch.probed = batch.keys().len();
             return Ok(());
@@ -279,7 +289,8 @@ impl State {
         let count = index.join().probe_some(keys, PAIRS, &mut self.pairs).map_err(of_index)?;
         batch.probed += count;
         self.metrics.pairs.add(self.pairs.len());
-        if let Some(&row) = self.pairs.payloads().iter().find(|&&row| row >= index.columns().rows()) {
+        if let Some(&row) = self.pairs.payloads().iter().find(|&&row| row >= index.columns().rows())
+        {
             return Err(no_row(index, row));
         }
         let positions = self.pairs.positions().iter();
@@ -287,10 +298,15 @@ impl State {
             Some(places) => positions.map(|&at| places[first + at as usize]).collect(),
             None => positions.map(|&at| first as u64 + at).collect(),
         };
-        let mut found = Found { positions: positions.into(), rows: self.pairs.payloads().to_vec().into() };
+        let mut found =
+            Found { positions: positions.into(), rows: self.pairs.payloads().to_vec().into() };
         self.remove_unwanted(batch, &mut found)?;
         if join.probe_rows() != Rows::None {
-            found.positions.values().iter().for_each(|&at| batch.matched.set_bit(at as usize, true));
+            found
+                .positions
+                .values()
+                .iter()
+                .for_each(|&at| batch.matched.set_bit(at as usize, true));
         }
         if let Some(matched) = &self.parts.shared.matched {
             found.rows.values().iter().for_each(|&row| matched.add(row));
@@ -306,7 +322,9 @@ impl State {
         let Join { side, keys, filter, .. } = &*self.parts.join;
         let every_pair_counts =
             side.predicate.is_none() && keys.compared.is_empty() && filter.is_none();
-        every_pair_counts && !self.parts.join.emits_pairs() && self.parts.join.index_rows() == Rows::None
+        every_pair_counts
+            && !self.parts.join.emits_pairs()
+            && self.parts.join.index_rows() == Rows::None
     }
 
     /// Removes pairs that do not satisfy all conditions.
@@ -342,7 +360,8 @@ impl State {
                 }
             }
             let options = RecordBatchOptions::new().with_row_count(Some(found.len()));
-            let pairs = RecordBatch::try_new_with_options(Arc::clone(filter.schema()), columns, &options)?;
+            let pairs =
+                RecordBatch::try_new_with_options(Arc::clone(filter.schema()), columns, &options)?;
             let wanted = filter.expression().evaluate(&pairs)?.into_array(found.len())?;
             found.keep(&booleans(&wanted)?)?;
         }
@@ -383,7 +402,9 @@ impl State {
         let index_side = self.parts.join.index_side;
         let columns = self.parts.columns.iter().map(|column| match column.side {
             JoinSide::None => Ok(Arc::new(matched.clone()) as ArrayRef),
-            side if side == index_side => Ok(new_null_array(of_index[column.index].data_type(), rows)),
+            side if side == index_side => {
+                Ok(new_null_array(of_index[column.index].data_type(), rows))
+            }
             _ => Ok(filter(batch.batch.column(column.index), &chosen)?),
         });
         let columns = columns.collect::<Result<_>>()?;
@@ -397,7 +418,8 @@ impl State {
         let join = Arc::clone(&self.parts.join);
         let shared = Arc::clone(&self.parts.shared);
         let index = &join.side.index;
-        let accepted = shared.predicate.as_ref().map(|predicate| predicate.all(index)).transpose()?;
+        let accepted =
+            shared.predicate.as_ref().map(|predicate| predicate.all(index)).transpose()?;
         let has = |set: Option<&RowSet>, row| set.is_some_and(|set| set.has(row));
         let is_matched = |row| has(shared.matched.as_ref(), row);
         let chosen = (start..next).filter(|&row| accepted.is_none_or(|accepted| accepted.has(row)));
@@ -413,7 +435,8 @@ impl State {
             for (at, column) in self.parts.columns.iter().enumerate() {
                 match column.side {
                     JoinSide::None => {
-                        let marks: BooleanArray = chosen.iter().map(|&row| Some(is_matched(row))).collect();
+                        let marks: BooleanArray =
+                            chosen.iter().map(|&row| Some(is_matched(row))).collect();
                         columns.push(Arc::new(marks) as ArrayRef);
                     }
                     side if side == join.index_side => columns.extend(of_index.next()),

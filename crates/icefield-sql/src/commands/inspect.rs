@@ -1,0 +1,89 @@
+//! `icefield-sql inspect`.
+
+use std::path::PathBuf;
+
+use icefield_console::failure::Outcome;
+use icefield_console::json::{JsonArgs, Line, with_output};
+use icefield_console::terminal::{shown, shown_path};
+
+use super::session::failure;
+use crate::error::of_index;
+use crate::index::Index;
+
+const EXAMPLES: &str = "\
+Examples:
+  icefield-sql inspect orders.ice
+  icefield-sql inspect orders.ice --json -
+
+Exit status: 0 up to date, 1 a file has changed since it was indexed or the index is damaged, 2 bad usage";
+
+/// Show what an index was built from, and whether its files have changed
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Show the index in this directory
+    #[arg(value_name = "DIR")]
+    index: PathBuf,
+    #[command(flatten)]
+    json: JsonArgs,
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Outcome {
+    with_output(&args.json, &[&args.index], |out| {
+        let index = Index::open(&args.index, true).map_err(failure)?;
+        let stats = index.join().stats().map_err(of_index).map_err(failure)?;
+        let stamp = index.stamp();
+        let columns: Vec<_> = index
+            .schema()
+            .fields()
+            .iter()
+            .map(|field| format!("{} ({})", shown(field.name()), field.data_type()))
+            .collect();
+        out.say(format_args!("index         {}", shown_path(&args.index)))?;
+        out.say(format_args!("keys          {}", shown(&stamp.keys.join(", "))))?;
+        out.say(format_args!("columns       {}", columns.join(", ")))?;
+        out.say(format_args!(
+            "rows          {}, {} of them with a key",
+            stamp.rows, stamp.keyed_rows
+        ))?;
+        out.say(format_args!("generation    {} of {}", index.join().generation(), stamp.uuid))?;
+        out.say(format_args!("bytes         {} of the index", stats.file_bytes))?;
+        let mut is_fresh = true;
+        let mut changed = Vec::new();
+        for file in &stamp.files {
+            let state = match file.check() {
+                Ok(()) => "unchanged".to_owned(),
+                Err(error) => {
+                    is_fresh = false;
+                    changed.push(file.path.display().to_string());
+                    error.strip_backtrace()
+                }
+            };
+            out.say(format_args!(
+                "file          {}, {} rows, {}",
+                shown_path(&file.path),
+                file.rows,
+                shown(&state)
+            ))?;
+        }
+        let files: Vec<_> =
+            stamp.files.iter().map(|file| file.path.display().to_string()).collect();
+        let names: Vec<_> =
+            index.schema().fields().iter().map(|field| field.name().clone()).collect();
+        out.line(
+            Line::new()
+                .field("index", &args.index.display().to_string())
+                .field("uuid", &stamp.uuid)
+                .field("generation", &index.join().generation())
+                .field("keys", &stamp.keys)
+                .field("columns", &names)
+                .field("rows", &stamp.rows)
+                .field("pairs", &stamp.keyed_rows)
+                .field("index_bytes", &stats.file_bytes)
+                .field("files", &files)
+                .field("changed", &changed),
+        )?;
+        Ok(is_fresh)
+    })
+}

@@ -1,0 +1,122 @@
+//! `icefield-sql query`.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::prelude::SessionContext;
+use futures::StreamExt;
+use icefield_console::failure::{Failure, Outcome};
+use icefield_console::interrupt::Interrupt;
+use icefield_console::json::{JsonArgs, Line, warn, with_output};
+
+use super::output::RowFile;
+use super::session::{FormatArgs, SessionArgs, failure, on_runtime, open_indexes};
+use crate::registry::IndexRegistry;
+
+const EXAMPLES: &str = "\
+Examples:
+  icefield-sql query \"SELECT count(*) FROM orders JOIN 'lineitem.parquet' ON o_orderkey = l_orderkey\" \\
+      --index orders.ice
+  icefield-sql query \"EXPLAIN SELECT * FROM orders JOIN lines ON o_orderkey = l_orderkey\" \\
+      --index orders.ice --table lines='lines/*.parquet'
+  icefield-sql query \"SELECT * FROM t\" --table t=t.csv.gz -o t.parquet
+
+The table of an index has the index's name: `orders` for orders.ice. --table names others; SQL may also name
+files in quotes. A join of an indexed table by its keys probes the index, if the index includes all columns
+that the query needs of the table; EXPLAIN shows IndexJoinExec then, and the reason otherwise.
+The output's ending tells its format: .csv, .tsv, .ndjson, .parquet or .arrow.
+Exit status: 0 done, 1 a file has changed since it was indexed or cannot be read, 2 bad usage";
+
+/// Run an SQL query over files and indexes
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Run this query
+    #[arg(value_name = "SQL")]
+    sql: String,
+    /// Use the index in this directory; may be given several times
+    #[arg(long, value_name = "DIR")]
+    index: Vec<PathBuf>,
+    /// Name a table of a file, pattern or directory; may be given several times
+    #[arg(long, value_name = "NAME=FILE", value_parser = named_table)]
+    table: Vec<(String, String)>,
+    #[command(flatten)]
+    format: FormatArgs,
+    /// Write the rows to FILE; without it, or for `-`, to standard output
+    #[arg(short, long, value_name = "FILE|-", default_value = "-")]
+    output: PathBuf,
+    /// Use indexes even if a file has changed since it was indexed: the rows are those of the index
+    #[arg(long)]
+    allow_stale: bool,
+    #[command(flatten)]
+    session: SessionArgs,
+    #[command(flatten)]
+    json: JsonArgs,
+}
+
+fn named_table(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, file)) if !name.is_empty() && !file.is_empty() => {
+            Ok((name.to_owned(), file.to_owned()))
+        }
+        _ => Err("NAME=FILE is expected".to_owned()),
+    }
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Outcome {
+    if args.output == Path::new("-") && args.json.takes_stdout() {
+        return Err(Failure::Usage(
+            "--json -: the rows go to standard output already; name a file for them with -o"
+                .to_owned(),
+        ));
+    }
+    let reads: Vec<&Path> = args.index.iter().map(PathBuf::as_path).collect();
+    with_output(&args.json, &reads, |out| {
+        let started = Instant::now();
+        let interrupt = Interrupt::listen()?;
+        let registry = IndexRegistry::default();
+        let context = args.session.context(&registry)?;
+        let rows = on_runtime(args.session.threads(), &interrupt, async {
+            open_indexes(&context, &registry, &args.index, args.allow_stale).await?;
+            for (name, source) in &args.table {
+                let format = args.format.of(source)?;
+                let sources = std::slice::from_ref(source);
+                let table = format.table(&context.state(), sources).await.map_err(failure)?;
+                let name = datafusion::common::TableReference::bare(name.as_str());
+                context.register_table(name, table).map_err(failure)?;
+            }
+            write_rows(args, &context, &reads, &registry).await
+        })?;
+        out.line(
+            Line::new()
+                .field("rows", &rows)
+                .field("decisions", &registry.take_decisions())
+                .field("seconds", &started.elapsed().as_secs_f64()),
+        )?;
+        Ok(true)
+    })
+}
+
+async fn write_rows(
+    args: &Args,
+    context: &SessionContext,
+    reads: &[&Path],
+    registry: &IndexRegistry,
+) -> Result<u64, Failure> {
+    let frame = context.sql(&args.sql).await.map_err(failure)?;
+    let is_explain =
+        matches!(frame.logical_plan(), LogicalPlan::Explain(_) | LogicalPlan::Analyze(_));
+    let mut rows = frame.execute_stream().await.map_err(failure)?;
+    let mut file = RowFile::create(&args.output, &rows.schema(), reads)?;
+    while let Some(batch) = rows.next().await {
+        file.write(&batch.map_err(failure)?)?;
+    }
+    let written = file.written();
+    file.finish()?;
+    if is_explain {
+        registry.take_decisions().iter().for_each(warn);
+    }
+    Ok(written)
+}

@@ -1,0 +1,266 @@
+//! What commands share: the options of files and sessions, the runtime, and the failures of DataFusion.
+
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use datafusion::common::SchemaError;
+use datafusion::error::DataFusionError;
+use datafusion::execution::disk_manager::DiskManagerBuilder;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use icefield_console::failure::Failure;
+use icefield_console::interrupt::Interrupt;
+
+use crate::index::format::{Dialect, Format, Kind};
+use crate::registry::IndexRegistry;
+use crate::session::session_state_in;
+
+/// How often a command looks whether it is to end.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// The options of files whose format the name does not tell.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct FormatArgs {
+    /// Read the files as this format; without it the ending of the name tells
+    #[arg(long, value_name = "FORMAT", value_parser = kind)]
+    format: Option<Kind>,
+    /// Separate the fields of CSV by this character; `\t` is a tab
+    #[arg(long, value_name = "CHAR", value_parser = character)]
+    delimiter: Option<char>,
+    /// Quote the fields of CSV with this character
+    #[arg(long, value_name = "CHAR", value_parser = character)]
+    quote: Option<char>,
+    /// Escape characters in CSV with this one
+    #[arg(long, value_name = "CHAR", value_parser = character)]
+    escape: Option<char>,
+    /// Skip the lines of CSV that begin with this character
+    #[arg(long, value_name = "CHAR", value_parser = character)]
+    comment: Option<char>,
+    /// The first line of CSV is a row; the columns are column_1, column_2 and so on
+    #[arg(long)]
+    no_header: bool,
+    /// The fields of CSV that match this regular expression are null, besides empty ones
+    #[arg(long, value_name = "REGEX")]
+    null: Option<String>,
+}
+
+fn kind(text: &str) -> Result<Kind, String> {
+    Ok(match text {
+        "parquet" => Kind::Parquet,
+        "csv" | "tsv" => Kind::Csv,
+        "json" | "ndjson" => Kind::Json,
+        "arrow" => Kind::Arrow,
+        _ => return Err("one of parquet, csv, json, arrow is expected".to_owned()),
+    })
+}
+
+fn character(text: &str) -> Result<char, String> {
+    let text = match text {
+        "\\t" | "tab" => "\t",
+        other => other,
+    };
+    let mut characters = text.chars();
+    match (characters.next(), characters.next()) {
+        (Some(one), None) if one.is_ascii() => Ok(one),
+        _ => Err("one ASCII character is expected".to_owned()),
+    }
+}
+
+impl FormatArgs {
+    /// Returns the format of a source.
+    pub fn of(&self, source: &str) -> Result<Format, Failure> {
+        let mut format = match (Format::of_source(source), self.format) {
+            (Ok(format), None) => format,
+            (Ok(format), Some(kind)) => Format { kind, ..format },
+            (Err(_), Some(kind)) => Format { kind, compression: None, dialect: None },
+            (Err(error), None) => return Err(failure(error)),
+        };
+        let is_csv = format.kind == Kind::Csv;
+        let Self { delimiter, quote, escape, comment, no_header, null, .. } = self;
+        let has_dialect = [delimiter, quote, escape, comment].iter().any(|one| one.is_some());
+        if !is_csv && (has_dialect || *no_header || null.is_some()) {
+            return Err(Failure::Usage(format!(
+                "{source}: --delimiter, --quote, --escape, --comment, --no-header and --null are for CSV"
+            )));
+        }
+        format.dialect = is_csv.then(|| {
+            let usual = format.dialect.clone().unwrap_or_default();
+            Dialect {
+                delimiter: delimiter.unwrap_or(usual.delimiter),
+                quote: quote.unwrap_or(usual.quote),
+                escape: escape.or(usual.escape),
+                comment: comment.or(usual.comment),
+                header: !no_header,
+                null: null.clone().or(usual.null),
+            }
+        });
+        Ok(format)
+    }
+}
+
+/// The options of sessions.
+#[derive(clap::Args, Clone, Debug)]
+pub struct SessionArgs {
+    /// Work with N threads; without it with as many as the machine has
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// Hold at most SIZE in memory for sorts, aggregations and DataFusion's own joins, such as 4GB; beyond it they
+    /// write to temporary files
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    memory: Option<usize>,
+}
+
+fn size(text: &str) -> Result<usize, String> {
+    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, unit) = text.split_at(split);
+    let factor: usize =
+        match unit.trim().to_ascii_uppercase().trim_end_matches('B').trim_end_matches('I') {
+            "" => 1,
+            "K" => 1 << 10,
+            "M" => 1 << 20,
+            "G" => 1 << 30,
+            "T" => 1 << 40,
+            _ => return Err("a number with K, M, G or T is expected, such as 512M".to_owned()),
+        };
+    digits
+        .parse::<usize>()
+        .ok()
+        .and_then(|number| number.checked_mul(factor))
+        .filter(|&bytes| bytes > 0)
+        .ok_or_else(|| "a number with K, M, G or T is expected, such as 512M".to_owned())
+}
+
+impl SessionArgs {
+    /// Returns the number of threads.
+    pub fn threads(&self) -> usize {
+        self.threads.map_or_else(
+            || std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            usize::from,
+        )
+    }
+
+    /// Returns a session whose joins use the indexes of a registry. Its SQL may name files in quotes as tables.
+    pub fn context(&self, registry: &IndexRegistry) -> Result<SessionContext, Failure> {
+        let config = SessionConfig::new()
+            .with_target_partitions(self.threads())
+            .with_information_schema(true);
+        let mut runtime =
+            RuntimeEnvBuilder::new().with_disk_manager_builder(DiskManagerBuilder::default());
+        if let Some(bytes) = self.memory {
+            runtime = runtime.with_memory_limit(bytes, 1.0);
+        }
+        let runtime = runtime.build_arc().map_err(failure)?;
+        let state = session_state_in(registry, config, runtime);
+        Ok(SessionContext::new_with_state(state).enable_url_table())
+    }
+}
+
+/// Returns the failure for an error of DataFusion: its cause, and what the error was about.
+pub fn failure(error: DataFusionError) -> Failure {
+    let text = error.strip_backtrace();
+    match error.find_root() {
+        DataFusionError::External(cause) => {
+            if let Some(failure) = cause.downcast_ref::<Failure>() {
+                return match failure {
+                    Failure::Usage(text) => Failure::Usage(text.clone()),
+                    Failure::Interrupted(text) => Failure::Interrupted(text.clone()),
+                    other => Failure::Problem(other.to_string()),
+                };
+            }
+            Failure::Problem(text)
+        }
+        DataFusionError::Configuration(_) => {
+            Failure::Usage(plain(&text, "Invalid or Unsupported Configuration: "))
+        }
+        DataFusionError::Execution(_) => Failure::Problem(plain(&text, "Execution error: ")),
+        DataFusionError::IoError(cause) if cause.kind() == std::io::ErrorKind::NotFound => {
+            Failure::Usage(text)
+        }
+        DataFusionError::SQL(..)
+        | DataFusionError::Plan(_)
+        | DataFusionError::NotImplemented(_) => Failure::Usage(text),
+        DataFusionError::SchemaError(cause, _) => match &**cause {
+            SchemaError::FieldNotFound { .. } | SchemaError::AmbiguousReference { .. } => {
+                Failure::Usage(text)
+            }
+            _ => Failure::Problem(text),
+        },
+        _ => Failure::Problem(text),
+    }
+}
+
+/// Removes the name of the kind of an error, where ours say it all.
+fn plain(text: &str, kind: &str) -> String {
+    text.replace(kind, "").replace("\ncaused by\n", ": ")
+}
+
+/// Runs a command's work, which looks for interruptions itself, on this thread and a few others.
+pub fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::Problem(format!("cannot start threads: {error}")))?;
+    runtime.block_on(work)
+}
+
+/// Runs a command's work on a runtime, and ends it when the user interrupts it.
+pub fn on_runtime<T>(
+    threads: usize,
+    interrupt: &Interrupt,
+    work: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(threads.max(1))
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::Problem(format!("cannot start threads: {error}")))?;
+    let result = runtime.block_on(async {
+        let interrupted = async {
+            while !interrupt.asked() {
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        tokio::select! {
+            result = work => result,
+            () = interrupted => Err(Failure::Interrupted("interrupted".to_owned())),
+        }
+    });
+    // Work that still runs in threads of its own must not delay the end.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    result
+}
+
+/// Opens the indexes that a command names, and registers their tables under the names of the indexes.
+pub async fn open_indexes(
+    context: &SessionContext,
+    registry: &IndexRegistry,
+    indexes: &[PathBuf],
+    allow_stale: bool,
+) -> Result<(), Failure> {
+    for path in indexes {
+        let index = registry.open(&as_index(path)?, allow_stale).map_err(failure)?;
+        let stamp = index.stamp();
+        let table = stamp.format.table(&context.state(), &stamp.sources).await.map_err(failure)?;
+        let name = datafusion::common::TableReference::bare(index.name());
+        context.register_table(name, table).map_err(failure)?;
+    }
+    Ok(())
+}
+
+/// Returns an error that says what to do if a path is a file and not an index.
+fn as_index(path: &Path) -> Result<PathBuf, Failure> {
+    if path.is_file() {
+        let path = path.display();
+        return Err(Failure::Usage(format!(
+            "{path}: is a file, not an index; build one with build-index"
+        )));
+    }
+    if !path.exists() {
+        return Err(Failure::Usage(format!(
+            "{}: no such index; build it with build-index",
+            path.display()
+        )));
+    }
+    Ok(path.to_owned())
+}
