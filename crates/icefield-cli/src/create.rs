@@ -85,8 +85,8 @@ pub fn make(
 ) -> Result<AnyTable, Failure> {
     if new.design == "join" {
         return Err(Failure::Usage(
-            "--table join: a join index is built from a file; use `icefield join build-index` (needs a build with \
-             `--features join`)".to_owned(),
+            "--table join: a join index is built from files; use `icefield-sql build-index`"
+                .to_owned(),
         ));
     }
     let Keeping { durability, sync } = new.durability;

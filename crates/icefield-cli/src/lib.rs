@@ -7,8 +7,6 @@ mod create;
 mod documents;
 mod export;
 mod infer;
-#[cfg(feature = "join")]
-mod join;
 mod join_index;
 mod load;
 mod records;
@@ -58,8 +56,6 @@ enum Command {
     Backup(backup::Args),
     Shrink(shrink::Args),
     Export(export::Args),
-    #[cfg(feature = "join")]
-    Join(join::Args),
     Completions(documents::CompletionsArgs),
     Man(documents::ManArgs),
     #[command(name = tour::CHILD, hide = true)]
@@ -90,8 +86,6 @@ fn run(command: &Command) -> Outcome {
         Command::Backup(args) => backup::run(args),
         Command::Shrink(args) => shrink::run(args),
         Command::Export(args) => export::run(args),
-        #[cfg(feature = "join")]
-        Command::Join(args) => join::run(args),
         Command::Completions(args) => documents::completions(args, Cli::command()),
         Command::Man(args) => documents::man(args, Cli::command()),
         Command::TourChild(args) => tour::child(args),

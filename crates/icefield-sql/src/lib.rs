@@ -1,7 +1,4 @@
-//! Icefield's join index as an operator of Apache DataFusion.
-//!
-//! An [`Index`] of the keys of a table's files is built once. Every later query that joins this table by these keys
-//! probes the index instead of reading the table and building a hash table of it.
+#![doc = include_str!("../README.md")]
 
 #[doc(hidden)]
 pub mod commands;

@@ -1,7 +1,5 @@
 //! Join indexes in the commands that take any kind of table: `stat`, `check`, `backup`, `salvage`.
 
-pub mod key_type;
-#[cfg_attr(not(feature = "join"), allow(dead_code, reason = "the join commands write it"))]
 pub mod stamp;
 
 use std::path::Path;
@@ -119,13 +117,19 @@ pub fn open(path: &Path) -> std::result::Result<Option<Box<dyn Inspect>>, Failur
 /// built from a file. An index of the salvaged pairs alone would not be an index of that file.
 pub fn rebuild(path: &Path) -> Option<String> {
     let stamp = Stamp::read(path).ok().flatten()?;
-    let word = |path: &Path| shell_word(&path.to_string_lossy());
-    let build = if cfg!(feature = "join") { "" } else { ", with a build with `--features join`" };
+    let words =
+        |texts: &[String]| texts.iter().map(|text| shell_word(text)).collect::<Vec<_>>().join(" ");
+    let others: Vec<_> =
+        stamp.columns.iter().filter(|name| !stamp.keys.contains(name)).cloned().collect();
+    let include = match &others[..] {
+        [] => String::new(),
+        others => format!(" --include {}", shell_word(&others.join(","))),
+    };
     Some(format!(
-        "to build it again{build}: icefield join build-index {} --on {} --index {} --replace",
-        word(&stamp.file),
-        shell_word(&stamp.column),
-        word(path)
+        "to build it again: icefield-sql build-index {} --on {}{include} --index {} --replace",
+        words(&stamp.sources),
+        shell_word(&stamp.keys.join(",")),
+        shell_word(&path.to_string_lossy())
     ))
 }
 
@@ -136,8 +140,11 @@ pub fn stat(path: &Path, index: &dyn Inspect, out: &mut Output) -> Outcome {
     out.say(format_args!("index         {}", shown_path(path)))?;
     out.say(format_args!("types         {DESIGN}<{}>", index.key_type()))?;
     if let Some(stamp) = &stamp {
-        out.say(format_args!("file          {}", shown_path(&stamp.file)))?;
-        out.say(format_args!("column        {} ({})", shown(&stamp.column), stamp.key.values))?;
+        for file in &stamp.files {
+            out.say(format_args!("file          {}", shown_path(&file.path)))?;
+        }
+        out.say(format_args!("keys          {}", shown(&stamp.keys.join(", "))))?;
+        out.say(format_args!("columns       {}", shown(&stamp.columns.join(", "))))?;
         out.say(format_args!("rows          {}", stamp.rows))?;
     }
     out.say(format_args!("durability    {durability}"))?;
@@ -197,10 +204,12 @@ fn stat_line(
         .field("was_clean", &recovery.was_clean)
         .field("open_ms", &(recovery.open_time.as_secs_f64() * 1e3));
     if let Some(stamp) = stamp {
+        let files: Vec<_> =
+            stamp.files.iter().map(|file| file.path.display().to_string()).collect();
         line = line
-            .field("file", &stamp.file.display().to_string())
-            .field("column", &stamp.column)
-            .field("values", &stamp.key.values)
+            .field("files", &files)
+            .field("keys", &stamp.keys)
+            .field("columns", &stamp.columns)
             .field("rows", &stamp.rows);
     }
     line

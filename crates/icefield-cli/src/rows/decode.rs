@@ -14,8 +14,8 @@ use icefield_console::failure::Failure;
 const OTHERS: &[(&[u8], &str)] = &[
     (
         b"PAR1\x15",
-        "a Parquet file, which `load` does not read; convert it to CSV, or index it with `icefield join build-index \
-         FILE --on COLUMN` (needs a build with `--features join`)",
+        "a Parquet file, which `load` does not read; convert it to CSV, or index it with `icefield-sql build-index \
+         FILE --on COLUMN`",
     ),
     (b"ARROW1\0\0", "an Arrow file, which `load` does not read; convert it to CSV or NDJSON"),
     (
@@ -270,7 +270,7 @@ mod tests {
         for (magic, what) in OTHERS {
             assert!(read(magic).unwrap_err().contains(what));
         }
-        assert!(read(b"PAR1\x15\x04").unwrap_err().contains("icefield join build-index"));
+        assert!(read(b"PAR1\x15\x04").unwrap_err().contains("icefield-sql build-index"));
         assert!(read(b"PAR1,BZh\n1,2\n").is_ok(), "names of columns");
     }
 }

@@ -181,12 +181,6 @@ pub const OPEN_QUOTE: &str =
     "a quote is never closed, so the rest of the input belongs to this row";
 
 impl Watched {
-    /// Returns a parser of `input` that accepts any number of fields and skips the first row as a header.
-    #[cfg(feature = "join")]
-    pub fn reader(input: Input) -> csv::Reader<Self> {
-        Self::builder(b',').has_headers(true).from_reader(Self::new(input, b','))
-    }
-
     /// Returns a parser of all rows of `input`, including a header.
     pub fn delimited(input: Input, delimiter: u8) -> csv::Reader<Self> {
         Self::builder(delimiter).has_headers(false).from_reader(Self::new(input, delimiter))

@@ -22,8 +22,6 @@ pub use decode::text;
 pub use dialect::{Dialect, DialectArgs};
 pub use format::Format;
 pub use from_csv::io_error;
-#[cfg(feature = "join")]
-pub use from_csv::{OPEN_QUOTE, Watched};
 pub use from_json::{Members, unquoted};
 pub use row::{BadRow, Input, Row, RowResult};
 pub use schema::Columns;

@@ -132,7 +132,7 @@ fn compressed_and_other_encodings_are_read() {
     assert_eq!(place.ok(&["get", "g.ice", "1"]), "2\n");
     std::fs::write(place.path("h.csv"), b"PAR1\x15\x04").unwrap();
     let refusal = place.fails(2, &["load", "h.ice", "h.csv", "--create"]);
-    assert!(refusal.contains("icefield join build-index"), "{refusal}");
+    assert!(refusal.contains("icefield-sql build-index"), "{refusal}");
     assert!(!place.path("h.ice").exists());
     let whole = gzip(text);
     std::fs::write(place.path("i.csv.gz"), &whole[..whole.len() - 9]).unwrap();

@@ -14,7 +14,7 @@ use icefield_console::json::{JsonArgs, Line, Output, with_output};
 use std::sync::Arc;
 
 use super::output::RowFile;
-use super::session::{FormatArgs, SessionArgs, failure, on_runtime};
+use super::session::{FormatArgs, SessionArgs, as_index, failure, on_runtime};
 use crate::index::Index;
 use crate::registry::IndexRegistry;
 
@@ -131,7 +131,8 @@ pub fn run(args: &Args) -> Outcome {
         let registry = IndexRegistry::default();
         let context = args.session.context(&registry)?;
         on_runtime(args.session.threads(), &interrupt, async {
-            let index = registry.open(&args.index, args.allow_stale).map_err(failure)?;
+            let index =
+                registry.open(&as_index(&args.index)?, args.allow_stale).map_err(failure)?;
             let frame = frame(args, &context, &index).await?;
             let plan = plan(frame, &registry).await?;
             match args.join_type() {

@@ -40,9 +40,6 @@ pub struct FormatArgs {
     /// The first line of CSV is a row; the columns are column_1, column_2 and so on
     #[arg(long)]
     no_header: bool,
-    /// The fields of CSV that match this regular expression are null, besides empty ones
-    #[arg(long, value_name = "REGEX")]
-    null: Option<String>,
 }
 
 fn kind(text: &str) -> Result<Kind, String> {
@@ -77,11 +74,11 @@ impl FormatArgs {
             (Err(error), None) => return Err(failure(error)),
         };
         let is_csv = format.kind == Kind::Csv;
-        let Self { delimiter, quote, escape, comment, no_header, null, .. } = self;
+        let Self { delimiter, quote, escape, comment, no_header, .. } = self;
         let has_dialect = [delimiter, quote, escape, comment].iter().any(|one| one.is_some());
-        if !is_csv && (has_dialect || *no_header || null.is_some()) {
+        if !is_csv && (has_dialect || *no_header) {
             return Err(Failure::Usage(format!(
-                "{source}: --delimiter, --quote, --escape, --comment, --no-header and --null are for CSV"
+                "{source}: --delimiter, --quote, --escape, --comment and --no-header are for CSV"
             )));
         }
         format.dialect = is_csv.then(|| {
@@ -92,7 +89,6 @@ impl FormatArgs {
                 escape: escape.or(usual.escape),
                 comment: comment.or(usual.comment),
                 header: !no_header,
-                null: null.clone().or(usual.null),
             }
         });
         Ok(format)
@@ -158,7 +154,7 @@ impl SessionArgs {
 
 /// Returns the failure for an error of DataFusion: its cause, and what the error was about.
 pub fn failure(error: DataFusionError) -> Failure {
-    let text = error.strip_backtrace();
+    let text = error.strip_backtrace().replace("\ncaused by\n", ": ");
     match error.find_root() {
         DataFusionError::External(cause) => {
             if let Some(failure) = cause.downcast_ref::<Failure>() {
@@ -192,7 +188,7 @@ pub fn failure(error: DataFusionError) -> Failure {
 
 /// Removes the name of the kind of an error, where ours say it all.
 fn plain(text: &str, kind: &str) -> String {
-    text.replace(kind, "").replace("\ncaused by\n", ": ")
+    text.replace(kind, "")
 }
 
 /// Runs a command's work, which looks for interruptions itself, on this thread and a few others.
@@ -248,8 +244,8 @@ pub async fn open_indexes(
     Ok(())
 }
 
-/// Returns an error that says what to do if a path is a file and not an index.
-fn as_index(path: &Path) -> Result<PathBuf, Failure> {
+/// Returns a path, or an error that says what to do if it is not that of an index.
+pub fn as_index(path: &Path) -> Result<PathBuf, Failure> {
     if path.is_file() {
         let path = path.display();
         return Err(Failure::Usage(format!(

@@ -219,9 +219,11 @@ impl<'a> Build<'a> {
         if let Some(former) = former {
             same_types(former, &stored)?;
         }
+        let names = stored.fields().iter().map(|field| field.name().clone()).collect();
         let site = Site::new(&options.target, &FILES).map_err(external)?;
-        // The library creates the directory of the index. Until then the columns wait beside it.
-        let columns_at = site.path().with_extension("columns");
+        // The library creates the directory of the index. Until then the columns wait beside it, under a name that
+        // the next build removes if this process dies.
+        let columns_at = site.path().with_file_name(".table.creating-columns");
         std::fs::create_dir(&columns_at).map_err(|error| at_path(&columns_at, error))?;
         let keys: Vec<_> = options
             .keys
@@ -258,7 +260,8 @@ impl<'a> Build<'a> {
 
         let sources =
             options.sources.iter().map(|source| absolute(source)).collect::<Result<_>>()?;
-        let mut stamp = Stamp::new(sources, options.format.clone(), options.keys.clone(), form);
+        let mut stamp =
+            Stamp::new(sources, options.format.clone(), options.keys.clone(), names, form);
         (stamp.rows, stamp.keyed_rows) = (words.rows, words.keyed_rows());
         let stats = self.build_index(&site, &words, &mut stamp)?;
         let name = super::columns::NAME;
@@ -495,7 +498,8 @@ impl JoinSource for Source<'_> {
             self.progress.check().map_err(stopped)?;
             for start in (0..words.len()).step_by(SHOWN) {
                 let end = words.len().min(start + SHOWN);
-                (keys.clear(), rows.clear());
+                keys.clear();
+                rows.clear();
                 for at in (start..end).filter(|&at| words.is_valid(at)) {
                     keys.push(words.value(at));
                     rows.push(first + at as u64);

@@ -61,13 +61,11 @@ pub struct Dialect {
     pub comment: Option<char>,
     /// Whether the first line has the names of the columns.
     pub header: bool,
-    /// A regular expression for fields that are null, besides empty ones.
-    pub null: Option<String>,
 }
 
 impl Default for Dialect {
     fn default() -> Self {
-        Self { delimiter: ',', quote: '"', escape: None, comment: None, header: true, null: None }
+        Self { delimiter: ',', quote: '"', escape: None, comment: None, header: true }
     }
 }
 
@@ -146,7 +144,7 @@ impl Format {
                     .with_file_compression_type(compression),
             ),
             Kind::Csv => {
-                let Dialect { delimiter, quote, escape, comment, header, null } =
+                let Dialect { delimiter, quote, escape, comment, header } =
                     self.dialect.clone().unwrap_or_default();
                 let byte_of = |option, character: Option<char>| {
                     character.map(|character| byte(option, character)).transpose()
@@ -159,7 +157,6 @@ impl Format {
                     comment: byte_of("comment", comment)?,
                     newlines_in_values: Some(true),
                     compression: *compression.get_variant(),
-                    null_regex: null,
                     ..CsvOptions::default()
                 };
                 Arc::new(CsvFormat::default().with_options(options))

@@ -385,11 +385,11 @@ mod tests {
             DataType::Timestamp(TimeUnit::Nanosecond, None),
         );
         assert_eq!(
-            words(KeyForm::Word, &[nanos.clone()], std::slice::from_ref(&in_millis)),
+            words(KeyForm::Word, std::slice::from_ref(&nanos), std::slice::from_ref(&in_millis)),
             [Some(5), None, Some(u64::MAX)]
         );
         assert_eq!(
-            words(KeyForm::Word, &[millis.clone()], std::slice::from_ref(&in_nanos)),
+            words(KeyForm::Word, std::slice::from_ref(&millis), std::slice::from_ref(&in_nanos)),
             [Some(5_000_000), None, Some((-1_000_000_i64).cast_unsigned())]
         );
         let hash = KeyForm::Hash([1, 2]);

@@ -16,8 +16,10 @@ use crate::error::at_path;
 
 /// The name of the file.
 pub const NAME: &str = "source.json";
-/// The version of its format. Version 1 was that of `icefield join`.
+/// The version of its format. Version 1 was that of a former command.
 const VERSION: u32 = 2;
+/// Maximum length of the file in bytes.
+const MOST_BYTES: u64 = 64 << 20;
 
 /// What an index was built from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,6 +35,8 @@ pub struct Stamp {
     pub format: Format,
     /// The names of the key columns.
     pub keys: Vec<String>,
+    /// The names of the columns that the index has.
+    pub columns: Vec<String>,
     /// The name of the functions that made the words: [`FUNCTIONS`](super::keys::FUNCTIONS).
     pub functions: String,
     /// How the keys became words.
@@ -48,7 +52,13 @@ pub struct Stamp {
 impl Stamp {
     /// Returns a stamp without files or rows.
     #[must_use]
-    pub fn new(sources: Vec<String>, format: Format, keys: Vec<String>, form: KeyForm) -> Self {
+    pub fn new(
+        sources: Vec<String>,
+        format: Format,
+        keys: Vec<String>,
+        columns: Vec<String>,
+        form: KeyForm,
+    ) -> Self {
         Self {
             version: VERSION,
             uuid: String::new(),
@@ -56,6 +66,7 @@ impl Stamp {
             files: Vec::new(),
             format,
             keys,
+            columns,
             functions: super::keys::FUNCTIONS.to_owned(),
             form,
             rows: 0,
@@ -86,6 +97,10 @@ impl Stamp {
     /// If there is none, or it is damaged or of another version.
     pub fn read(directory: &Path) -> Result<Self> {
         let path = directory.join(NAME);
+        let found = fs::metadata(&path).map_err(|error| at_path(&path, error))?;
+        if !found.is_file() || found.len() > MOST_BYTES {
+            return Err(broken(&path, &"not a plain file of at most 64 MiB"));
+        }
         let text = fs::read_to_string(&path).map_err(|error| at_path(&path, error))?;
         let version: Version =
             serde_json::from_str(&text).map_err(|error| broken(&path, &error))?;

@@ -196,8 +196,8 @@ fn named(storage: &Mapped, path: &Path) -> Result<(Known, Identity)> {
         let (path, found) = (path.display(), identity.design.as_str());
         Error::Unsupported(match found {
             crate::join::DESIGN => format!(
-                "{path}: this is a join index, not a table of records; probe it with `JoinIndex::open` or `icefield \
-                 join run` (a build with the feature `join`); `icefield stat`, `check` and `backup` accept it"
+                "{path}: this is a join index, not a table of records; probe it with `JoinIndex::open` or \
+                 `icefield-sql join`; `icefield stat`, `check` and `backup` accept it"
             ),
             _ => format!(
                 "{path}: a table of design `{found}` cannot be opened by name; the designs that can are {}",
