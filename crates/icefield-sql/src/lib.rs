@@ -7,7 +7,9 @@ pub mod index;
 pub mod join;
 mod registry;
 mod session;
+mod table;
 
 pub use index::Index;
 pub use registry::IndexRegistry;
 pub use session::{rules, session_state, session_state_in, session_state_with};
+pub use table::{IndexScanExec, IndexTable};

@@ -174,6 +174,56 @@ fn queries_use_indexes_and_say_why_not() {
 }
 
 #[test]
+fn rows_are_looked_up_by_key() {
+    let place = Place::new();
+    let rows: String = (0..3000).map(|at| format!("{},{},v{at}\n", at % 1000, at % 7)).collect();
+    place.file("t.csv", format!("k,j,v\n{rows}"));
+    place.ok(&["build-index", "t.csv", "--on", "k", "--include", "v", "--index", "one.ice"]);
+    place.ok(&["build-index", "t.csv", "--on", "k,j", "--include", "v", "--index", "two.ice"]);
+    let query = |sql: &str| place.run(&["query", sql, "--index", "one.ice", "--index", "two.ice"]);
+    for (filter, found, expected) in [
+        ("k = 7", Some(3), 3),
+        ("7 = k AND v <> 'v7'", Some(3), 2),
+        ("k IN (7, 8, 9, 10, 5000)", Some(12), 12),
+        ("k = 7 OR k = 9", Some(6), 6),
+        ("k = 7 OR v = 'v9'", None, 4),
+        ("k > 7 AND k < 9", None, 3),
+        ("k <> 7", None, 2997),
+        ("k = 5000", Some(0), 0),
+    ] {
+        let sql = format!("SELECT count(*) FROM indexes.one WHERE {filter}");
+        let answer = query(&sql);
+        assert_eq!(lines(&answer.out), [expected.to_string()], "{filter}: {}", answer.err);
+        let explained = query(&format!("EXPLAIN {sql}")).out;
+        let looked_up = found.map(|found: i32| format!("rows looked up={found}"));
+        let is_empty_plan = explained.contains("EmptyExec");
+        assert!(
+            is_empty_plan
+                || looked_up.is_some_and(|text| explained.contains(&text))
+                || found.is_none(),
+            "{filter}: {explained}"
+        );
+        assert_eq!(
+            explained.contains("looked up"),
+            found.is_some() && !is_empty_plan,
+            "{explained}"
+        );
+    }
+    let sql = "SELECT k, j FROM indexes.two WHERE k IN (3, 5) AND (j = 3 OR j = 6) ORDER BY k, j";
+    let answer = query(sql);
+    let expected: Vec<String> = (0..3000)
+        .filter(|at| [3, 5].contains(&(at % 1000)) && [3, 6].contains(&(at % 7)))
+        .map(|at| format!("{},{}", at % 1000, at % 7))
+        .collect();
+    let mut expected: Vec<_> = expected.iter().map(String::as_str).collect();
+    expected.sort_unstable();
+    assert_eq!(lines(&answer.out), expected, "{}", answer.err);
+    assert!(query(&format!("EXPLAIN {sql}")).out.contains("looked up"));
+    let answer = query("SELECT count(*) FROM indexes.two JOIN indexes.one ON two.k = one.k");
+    assert_eq!(lines(&answer.out), ["9000"], "{}", answer.err);
+}
+
+#[test]
 fn an_index_follows_its_files() {
     let place = Place::new();
     fs::create_dir(place.path("parts")).unwrap();

@@ -2,8 +2,10 @@
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
+use datafusion::catalog::{MemorySchemaProvider, SchemaProvider};
 use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
 use datafusion::execution::disk_manager::DiskManagerBuilder;
@@ -15,7 +17,10 @@ use icefield_console::interrupt::Interrupt;
 use crate::index::format::{Dialect, Format, Kind};
 use crate::registry::IndexRegistry;
 use crate::session::session_state_in;
+use crate::table::IndexTable;
 
+/// The schema in which the indexes themselves are tables.
+const INDEXES: &str = "indexes";
 /// How often a command looks whether it is to end.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -227,19 +232,28 @@ pub fn on_runtime<T>(
     result
 }
 
-/// Opens the indexes that a command names, and registers their tables under the names of the indexes.
+/// Opens the indexes that a command names. Registers their tables under the names of the indexes, and the columns that
+/// the indexes have as tables of the schema [`INDEXES`].
 pub async fn open_indexes(
     context: &SessionContext,
     registry: &IndexRegistry,
-    indexes: &[PathBuf],
+    paths: &[PathBuf],
     allow_stale: bool,
 ) -> Result<(), Failure> {
-    for path in indexes {
+    let schema = Arc::new(MemorySchemaProvider::new());
+    if let Some(catalog) =
+        context.catalog(&context.state().config_options().catalog.default_catalog)
+    {
+        catalog.register_schema(INDEXES, Arc::clone(&schema) as _).map_err(failure)?;
+    }
+    let indexes = schema;
+    for path in paths {
         let index = registry.open(&as_index(path)?, allow_stale).map_err(failure)?;
         let stamp = index.stamp();
         let table = stamp.format.table(&context.state(), &stamp.sources).await.map_err(failure)?;
         let name = datafusion::common::TableReference::bare(index.name());
         context.register_table(name, table).map_err(failure)?;
+        indexes.register_table(index.name(), Arc::new(IndexTable::new(index))).map_err(failure)?;
     }
     Ok(())
 }

@@ -4,11 +4,15 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use arrow::datatypes::SchemaRef;
+use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{JoinSide, internal_err, project_schema};
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::EquivalenceProperties;
+use datafusion::physical_plan::filter_pushdown::{
+    ChildFilterDescription, FilterDescription, FilterPushdownPhase,
+};
 use datafusion::physical_plan::joins::utils::{ColumnIndex, JoinFilter, build_join_schema};
 use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::projection::{
@@ -82,6 +86,16 @@ impl IndexJoinExec {
     /// Returns the columns of the join that are returned; `None` for all.
     pub fn projection(&self) -> Option<&Vec<usize>> {
         self.projection.as_ref()
+    }
+
+    /// Returns where the columns of the output come from.
+    fn output_columns(&self) -> Vec<ColumnIndex> {
+        match &self.projection {
+            Some(projection) => {
+                projection.iter().map(|&at| self.column_indices[at].clone()).collect()
+            }
+            None => self.column_indices.clone(),
+        }
     }
 
     fn shared(&self) -> Result<Arc<Shared>> {
@@ -197,12 +211,7 @@ impl ExecutionPlan for IndexJoinExec {
     ) -> Result<SendableRecordBatchStream> {
         let batch_size = context.session_config().batch_size();
         let probe = self.probe.execute(partition, context)?;
-        let columns = match &self.projection {
-            Some(projection) => {
-                projection.iter().map(|&at| self.column_indices[at].clone()).collect()
-            }
-            None => self.column_indices.clone(),
-        };
+        let columns = self.output_columns();
         let metrics = stream::Metrics::new(&self.metrics, partition);
         let parts = stream::Parts {
             join: Arc::clone(&self.join),
@@ -215,6 +224,31 @@ impl ExecutionPlan for IndexJoinExec {
 
     fn metrics(&self) -> Option<MetricsSet> {
         Some(self.metrics.clone_inner())
+    }
+
+    fn gather_filters_for_pushdown(
+        &self,
+        _: FilterPushdownPhase,
+        filters: Vec<Arc<dyn PhysicalExpr>>,
+        _: &ConfigOptions,
+    ) -> Result<FilterDescription> {
+        // A filter on columns of the probe side may go below the join, unless the join emits rows without a row of
+        // that side, whose columns are null there.
+        let join = &self.join;
+        let keeps = join.index_rows() == Rows::None && join.probe_rows() != Rows::Marked;
+        let child = if keeps {
+            let columns = self.output_columns();
+            let of_probe =
+                (0..columns.len()).filter(|&at| columns[at].side == join.index_side.negate());
+            ChildFilterDescription::from_child_with_allowed_indices(
+                &filters,
+                of_probe.collect(),
+                &self.probe,
+            )?
+        } else {
+            ChildFilterDescription::all_unsupported(&filters)
+        };
+        Ok(FilterDescription::new().with_child(child))
     }
 
     fn try_swapping_with_projection(

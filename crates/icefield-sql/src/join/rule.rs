@@ -38,9 +38,6 @@ impl PhysicalOptimizerRule for IndexJoinRule {
         plan: Arc<dyn ExecutionPlan>,
         _: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        if self.registry.indexes().is_empty() {
-            return Ok(plan);
-        }
         plan.transform_up(|plan| {
             let Some(join) = Candidate::of(&plan) else { return Ok(Transformed::no(plan)) };
             match join.through_index(&self.registry)? {

@@ -21,6 +21,7 @@ use crate::index::Index;
 use crate::index::keys::{KeyForm, comparable};
 use crate::index::source::files_of;
 use crate::registry::IndexRegistry;
+use crate::table::IndexScanExec;
 
 type Expr = Arc<dyn PhysicalExpr>;
 
@@ -43,9 +44,10 @@ impl IndexSide {
         plan: &Arc<dyn ExecutionPlan>,
         registry: &IndexRegistry,
     ) -> std::result::Result<Vec<Self>, String> {
-        let scan = scan_of(plan)?;
-        let files = files_of(scan)?;
-        let indexes = registry.of_files(&files);
+        let indexes = match source_of(plan)? {
+            Source::Index(index) => vec![index],
+            Source::Files(scan) => registry.of_files(&files_of(scan)?),
+        };
         if indexes.is_empty() {
             return Err("no index of exactly these files, unchanged".to_owned());
         }
@@ -66,16 +68,26 @@ impl IndexSide {
     }
 }
 
-/// Returns the scan below filters, projections, and what only moves rows between threads.
-fn scan_of(plan: &Arc<dyn ExecutionPlan>) -> std::result::Result<&FileScanConfig, String> {
+/// Where the rows of a plan come from.
+enum Source<'a> {
+    Files(&'a FileScanConfig),
+    Index(Arc<Index>),
+}
+
+/// Returns the source below filters, projections, and what only moves rows between threads.
+fn source_of(plan: &Arc<dyn ExecutionPlan>) -> std::result::Result<Source<'_>, String> {
+    if let Some(scan) = plan.downcast_ref::<IndexScanExec>() {
+        return Ok(Source::Index(Arc::clone(scan.index())));
+    }
     if let Some(source) = plan.downcast_ref::<DataSourceExec>() {
         return source
             .data_source()
             .downcast_ref::<FileScanConfig>()
+            .map(Source::Files)
             .ok_or_else(|| "the rows do not come from files".to_owned());
     }
     if plan.is::<FilterExec>() || plan.is::<ProjectionExec>() || moves_rows(plan) {
-        return scan_of(plan.children()[0]);
+        return source_of(plan.children()[0]);
     }
     Err(format!("the rows come from {}, not from a table", plan.name()))
 }
@@ -90,6 +102,15 @@ fn rows_of(
     index: &Index,
 ) -> std::result::Result<(Vec<Expr>, Vec<Expr>), String> {
     let failed = |error: datafusion::error::DataFusionError| error.to_string();
+    if let Some(scan) = plan.downcast_ref::<IndexScanExec>() {
+        let (columns, reads_all) = scan.reads();
+        if !reads_all {
+            return Err("rows of the index are looked up".to_owned());
+        }
+        let column =
+            |&at: &usize| -> Expr { Arc::new(Column::new(index.schema().field(at).name(), at)) };
+        return Ok((columns.iter().map(column).collect(), Vec::new()));
+    }
     if let Some(source) = plan.downcast_ref::<DataSourceExec>() {
         let scan = source.data_source().downcast_ref::<FileScanConfig>();
         let scan = scan.ok_or("the rows do not come from files")?;
