@@ -1,7 +1,8 @@
 //! Joins through indexes return what DataFusion's own joins return: a generated matrix of types, join types, sizes,
 //! nulls, duplicates, conditions and partitions.
 //!
-//! `ICEFIELD_CASES` sets the number of cases, `ICEFIELD_SEED` the first seed.
+//! `ICEFIELD_CASES` sets the number of cases, `ICEFIELD_SEED` the first seed. With `ICEFIELD_DUMP`, the cases that other
+//! engines can answer are written to a directory, for `tests/with_duckdb.py`.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -332,6 +333,26 @@ async fn answer(
     Ok((rows(&batches.map_err(|error| error.to_string())?), used))
 }
 
+/// Writes a case and its answer for another engine, if the answer has only numbers of rows.
+fn dump(case: &Case, rows: &[String]) {
+    let Ok(directory) = std::env::var("ICEFIELD_DUMP") else { return };
+    let columns = case.sql.strip_prefix("SELECT ").unwrap().split(" FROM ").next().unwrap();
+    let is_plain =
+        columns.split(", ").all(|one| ["l.id", "r.id", "x.id", "count(*)"].contains(&one));
+    if !is_plain || case.sql.contains("RIGHT SEMI") || case.sql.contains("RIGHT ANTI") {
+        return;
+    }
+    let directory = Path::new(&directory).join(case.seed.to_string());
+    std::fs::create_dir_all(&directory).unwrap();
+    for (name, (_, batch)) in ["l", "r"].iter().zip(&case.tables) {
+        write(&directory.join(format!("{name}.parquet")), batch);
+    }
+    let sql =
+        case.sql.replace("LEFT SEMI JOIN", "SEMI JOIN").replace("LEFT ANTI JOIN", "ANTI JOIN");
+    std::fs::write(directory.join("case.sql"), sql).unwrap();
+    std::fs::write(directory.join("rows.txt"), rows.join("\n")).unwrap();
+}
+
 /// Runs a case; returns whether an index was used.
 async fn run(case: &Case) -> bool {
     let directory = tempfile::tempdir().unwrap();
@@ -364,6 +385,9 @@ async fn run(case: &Case) -> bool {
     };
     match (expected, found) {
         (Ok((expected, _)), Ok((found, used))) => {
+            if used {
+                dump(case, &found);
+            }
             assert!(
                 expected == found,
                 "{}:\n{}\n\ninstead of\n\n{}",
