@@ -9,8 +9,11 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use arrow::array::{Array, ArrayRef, RecordBatch, UInt64Array, new_empty_array};
-use arrow::buffer::Buffer;
+use arrow::array::{
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, PrimitiveArray, RecordBatch, UInt64Array,
+    downcast_primitive, new_empty_array,
+};
+use arrow::buffer::{Buffer, ScalarBuffer};
 use arrow::compute::{concat_batches, interleave, take};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::ipc::convert::fb_to_schema;
@@ -241,6 +244,11 @@ impl Columns {
             let rows = UInt64Array::from(rows.to_vec());
             return Ok(take(self.chunk(column, 0)?, &rows, None)?);
         }
+        macro_rules! gather {
+            ($type:ty, $chunks:expr, $rows:expr) => {
+                Ok(gathered::<$type>(self.schema.field(column).data_type(), &$chunks, $rows))
+            };
+        }
         let place = |&row: &u64| (row as usize / CHUNK_ROWS, row as usize % CHUNK_ROWS);
         let places: Vec<_> = rows.iter().map(place).collect();
         // Chunks without a row among these are not decoded.
@@ -252,8 +260,36 @@ impl Columns {
                 chunks[chunk] = self.chunk(column, chunk)?;
             }
         }
-        Ok(interleave(&chunks, &places)?)
+        let data_type = self.schema.field(column).data_type();
+        downcast_primitive! {
+            data_type => (gather, chunks, rows),
+            _ => Ok(interleave(&chunks, &places)?)
+        }
     }
+}
+
+/// Returns numbers of the given rows. The loads of different rows do not depend on one another, so the processor
+/// overlaps their cache misses.
+fn gathered<T: ArrowPrimitiveType>(
+    data_type: &DataType,
+    chunks: &[&dyn Array],
+    rows: &[u64],
+) -> ArrayRef {
+    let chunks: Vec<&PrimitiveArray<T>> = chunks.iter().map(|chunk| chunk.as_primitive()).collect();
+    let place = |row: u64| (row as usize / CHUNK_ROWS, row as usize % CHUNK_ROWS);
+    let values: Vec<&[T::Native]> = chunks.iter().map(|chunk| &chunk.values()[..]).collect();
+    let gathered = rows.iter().map(|&row| {
+        let (chunk, at) = place(row);
+        values[chunk][at]
+    });
+    let gathered = ScalarBuffer::from_iter(gathered);
+    let is_valid = |&row: &u64| {
+        let (chunk, at) = place(row);
+        chunks[chunk].is_valid(at)
+    };
+    let has_nulls = chunks.iter().any(|chunk| chunk.null_count() > 0);
+    let nulls = has_nulls.then(|| rows.iter().map(is_valid).collect());
+    Arc::new(PrimitiveArray::<T>::new(gathered, nulls).with_data_type(data_type.clone()))
 }
 
 /// Returns the place of a chunk in the file and its length, if it ends before `end`.
@@ -262,4 +298,71 @@ fn extent(block: &Block, end: usize) -> Option<(usize, usize)> {
     let header = usize::try_from(block.metaDataLength()).ok()?;
     let length = header.checked_add(usize::try_from(block.bodyLength()).ok()?)?;
     (start.checked_add(length)? <= end).then_some((start, length))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may fail")]
+mod tests {
+    use arrow::array::{BooleanArray, Decimal128Array, Int32Array, StringArray, StringViewArray};
+    use arrow::compute::cast;
+
+    use super::*;
+
+    #[test]
+    fn rows_of_several_chunks() {
+        const ROWS: usize = 2 * CHUNK_ROWS + 1000;
+        let directory = tempfile::tempdir().unwrap();
+        let some = |at: usize| (!at.is_multiple_of(7)).then_some(at);
+        let texts: StringArray =
+            (0..ROWS).map(|at| some(at).map(|at| format!("text {at}"))).collect();
+        let few: ArrayRef =
+            Arc::new((0..ROWS).map(|at| Some(format!("{}", at % 3))).collect::<StringArray>());
+        let dictionary = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
+        let decimals: Decimal128Array = (0..ROWS).map(|at| some(at).map(|at| at as i128)).collect();
+        let batch = RecordBatch::try_from_iter([
+            ("number", Arc::new(Int32Array::from_iter_values(0..ROWS as i32)) as ArrayRef),
+            (
+                "nullable",
+                Arc::new((0..ROWS).map(|at| some(at).map(|at| at as i32)).collect::<Int32Array>()),
+            ),
+            ("decimal", Arc::new(decimals.with_precision_and_scale(20, 3).unwrap())),
+            ("view", Arc::new(texts.iter().collect::<StringViewArray>())),
+            ("text", Arc::new(texts)),
+            (
+                "boolean",
+                Arc::new(
+                    (0..ROWS).map(|at| some(at).map(|at| at % 2 == 0)).collect::<BooleanArray>(),
+                ),
+            ),
+            ("dictionary", cast(&few, &dictionary).unwrap()),
+        ])
+        .unwrap();
+        let mut writer = ColumnsWriter::create(directory.path(), batch.schema_ref()).unwrap();
+        let mut start = 0;
+        for length in [1, CHUNK_ROWS - 1, CHUNK_ROWS + 10, 0, ROWS] {
+            let length = length.min(ROWS - start);
+            writer.push(&batch.slice(start, length)).unwrap();
+            start += length;
+        }
+        assert_eq!(writer.finish().unwrap(), ROWS as u64);
+        let columns = Columns::open(directory.path(), ROWS as u64, None).unwrap();
+        assert_eq!(columns.chunks(), 3);
+        let last = ROWS as u64 - 1;
+        let rows = [0, last, 7, CHUNK_ROWS as u64, CHUNK_ROWS as u64 - 1, 5, 5, last - 3];
+        for list in [&rows[..], &rows[2..3], &[]] {
+            let indices = UInt64Array::from(list.to_vec());
+            for (at, column) in batch.columns().iter().enumerate() {
+                let expected = take(&plain(column).unwrap(), &indices, None).unwrap();
+                assert_eq!(
+                    &columns.take(at, list).unwrap(),
+                    &expected,
+                    "{}",
+                    columns.schema().field(at)
+                );
+            }
+        }
+        assert!(columns.take(0, &[last + 1]).is_err());
+        assert!(Columns::open(directory.path(), ROWS as u64 + CHUNK_ROWS as u64, None).is_err());
+        assert!(Columns::open(directory.path(), ROWS as u64, Some(columns.sum() ^ 1)).is_err());
+    }
 }

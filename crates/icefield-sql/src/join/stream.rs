@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, BooleanArray, BooleanBufferBuilder, RecordBatch, RecordBatchOptions,
+    Array, ArrayRef, AsArray, BooleanArray, BooleanBufferBuilder, RecordBatch, RecordBatchOptions,
     UInt64Array, new_null_array,
 };
 use arrow::compute::{BatchCoalescer, filter, take};
@@ -110,6 +110,7 @@ pub fn start(
 /// Collects rows to batches of the right size.
 struct Output {
     schema: SchemaRef,
+    batch_size: usize,
     coalescer: BatchCoalescer,
     /// Batches without columns, which are not collected.
     empty: VecDeque<RecordBatch>,
@@ -117,8 +118,9 @@ struct Output {
 
 impl Output {
     fn new(schema: SchemaRef, batch_size: usize) -> Self {
-        let coalescer = BatchCoalescer::new(Arc::clone(&schema), batch_size);
-        Self { schema, coalescer, empty: VecDeque::new() }
+        let coalescer = BatchCoalescer::new(Arc::clone(&schema), batch_size)
+            .with_biggest_coalesce_batch_size(Some(batch_size / 2));
+        Self { schema, batch_size, coalescer, empty: VecDeque::new() }
     }
 
     fn push(&mut self, columns: Vec<ArrayRef>, rows: usize) -> Result<()> {
@@ -131,7 +133,11 @@ impl Output {
             self.empty.push_back(batch);
             return Ok(());
         }
-        Ok(self.coalescer.push_batch(batch)?)
+        // Large parts are passed on as they are, small ones collected.
+        for start in (0..rows).step_by(self.batch_size) {
+            self.coalescer.push_batch(batch.slice(start, self.batch_size.min(rows - start)))?;
+        }
+        Ok(())
     }
 
     fn next(&mut self) -> Option<RecordBatch> {
@@ -284,22 +290,27 @@ impl State {
             batch.probed = batch.keys().len();
             return Ok(());
         }
+        if self.needs_number_alone() {
+            let pairs = index.join().probe_count(batch.keys()).map_err(of_index)? as usize;
+            batch.probed = batch.keys().len();
+            self.metrics.pairs.add(pairs);
+            return self.output.push(Vec::new(), pairs);
+        }
         let first = batch.probed;
         let keys = &batch.keys()[first..];
         let count = index.join().probe_some(keys, PAIRS, &mut self.pairs).map_err(of_index)?;
         batch.probed += count;
         self.metrics.pairs.add(self.pairs.len());
-        if let Some(&row) = self.pairs.payloads().iter().find(|&&row| row >= index.columns().rows())
-        {
+        let (mut positions, rows) = std::mem::take(&mut self.pairs).into_parts();
+        if let Some(&row) = rows.iter().find(|&&row| row >= index.columns().rows()) {
             return Err(no_row(index, row));
         }
-        let positions = self.pairs.positions().iter();
-        let positions: Vec<u64> = match &batch.positions {
-            Some(places) => positions.map(|&at| places[first + at as usize]).collect(),
-            None => positions.map(|&at| first as u64 + at).collect(),
-        };
-        let mut found =
-            Found { positions: positions.into(), rows: self.pairs.payloads().to_vec().into() };
+        match &batch.positions {
+            Some(places) => positions.iter_mut().for_each(|at| *at = places[first + *at as usize]),
+            None if first > 0 => positions.iter_mut().for_each(|at| *at += first as u64),
+            None => {}
+        }
+        let mut found = Found::new(positions, rows, batch.batch.num_rows());
         self.remove_unwanted(batch, &mut found)?;
         if join.probe_rows() != Rows::None {
             found
@@ -319,12 +330,22 @@ impl State {
 
     /// Returns whether it suffices to know which keys are in the index.
     fn needs_existence_alone(&self) -> bool {
+        self.accepts_every_pair() && !self.parts.join.emits_pairs()
+    }
+
+    /// Returns whether it suffices to know how many pairs there are.
+    fn needs_number_alone(&self) -> bool {
+        self.accepts_every_pair()
+            && self.parts.join.probe_rows() == Rows::None
+            && self.parts.columns.is_empty()
+    }
+
+    /// Returns whether every pair that is found is one of the join, and no row of the index is marked.
+    fn accepts_every_pair(&self) -> bool {
         let Join { side, keys, filter, .. } = &*self.parts.join;
-        let every_pair_counts =
-            side.predicate.is_none() && keys.compared.is_empty() && filter.is_none();
-        every_pair_counts
-            && !self.parts.join.emits_pairs()
-            && self.parts.join.index_rows() == Rows::None
+        let has_condition =
+            side.predicate.is_some() || !keys.compared.is_empty() || filter.is_some();
+        !has_condition && self.parts.join.index_rows() == Rows::None
     }
 
     /// Removes pairs that do not satisfy all conditions.
@@ -337,7 +358,7 @@ impl State {
             let of_index = self.compared.take(&side.index, found.rows.values())?;
             let mut all: Option<BooleanArray> = None;
             for (of_probe, of_index) in std::iter::zip(&batch.compared, &of_index) {
-                let are_equal = equal(&take(of_probe, &found.positions, None)?, of_index)?;
+                let are_equal = equal(&found.of_probe(of_probe)?, of_index)?;
                 all = Some(match all {
                     Some(all) => arrow::compute::and(&all, &are_equal)?,
                     None => are_equal,
@@ -356,7 +377,7 @@ impl State {
                 if column.side == *index_side {
                     columns.extend(of_index.next());
                 } else {
-                    columns.push(take(batch.batch.column(column.index), &found.positions, None)?);
+                    columns.push(found.of_probe(batch.batch.column(column.index))?);
                 }
             }
             let options = RecordBatchOptions::new().with_row_count(Some(found.len()));
@@ -379,7 +400,7 @@ impl State {
             if column.side == join.index_side {
                 columns.extend(of_index.next());
             } else {
-                columns.push(take(batch.batch.column(column.index), &found.positions, None)?);
+                columns.push(found.of_probe(batch.batch.column(column.index))?);
             }
         }
         self.output.push(columns, found.len())
@@ -460,9 +481,17 @@ impl State {
 struct Found {
     positions: UInt64Array,
     rows: UInt64Array,
+    /// True if the positions are those of all rows of the batch, in order: each row has one pair.
+    is_whole: bool,
 }
 
 impl Found {
+    fn new(positions: Vec<u64>, rows: Vec<u64>, batch_rows: usize) -> Self {
+        let is_whole = positions.len() == batch_rows
+            && positions.iter().enumerate().all(|(at, &position)| at as u64 == position);
+        Self { positions: positions.into(), rows: rows.into(), is_whole }
+    }
+
     fn len(&self) -> usize {
         self.rows.len()
     }
@@ -471,15 +500,25 @@ impl Found {
         self.rows.is_empty()
     }
 
+    /// Returns the values of a column of the batch, pair by pair.
+    fn of_probe(&self, column: &ArrayRef) -> Result<ArrayRef> {
+        if self.is_whole {
+            Ok(Arc::clone(column))
+        } else {
+            Ok(take(column, &self.positions, None)?)
+        }
+    }
+
     /// Keeps the pairs for which `wanted` is true.
     fn keep(&mut self, wanted: &BooleanArray) -> Result<()> {
         if wanted.null_count() == 0 && !wanted.has_false() {
             return Ok(());
         }
         let kept = |column: &UInt64Array| -> Result<UInt64Array> {
-            Ok(arrow::array::AsArray::as_primitive(&filter(column, wanted)?).clone())
+            Ok(filter(column, wanted)?.as_primitive().clone())
         };
         (self.positions, self.rows) = (kept(&self.positions)?, kept(&self.rows)?);
+        self.is_whole = false;
         Ok(())
     }
 }

@@ -19,6 +19,7 @@ use crate::types::Word;
 /// index.probe_into(&[3, 1], &mut pairs)?;
 /// assert_eq!((pairs.positions(), pairs.payloads()), (&[1][..], &[10][..]));
 /// assert!(pairs.len() == 1 && !pairs.is_empty());
+/// assert_eq!(pairs.into_parts(), (vec![1], vec![10]));
 /// # Ok::<(), icefield::Error>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,6 +51,12 @@ impl Pairs {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.positions.is_empty()
+    }
+
+    /// Returns the positions and the payloads, pair by pair.
+    #[must_use]
+    pub fn into_parts(self) -> (Vec<u64>, Vec<u64>) {
+        (self.positions, self.payloads)
     }
 
     fn clear(&mut self) {
