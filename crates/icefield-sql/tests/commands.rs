@@ -347,7 +347,7 @@ fn what_makes_no_sense_is_refused() {
         (2, "cannot be used with", "join l.csv --semi --anti --index r.ice"),
         (2, "writes no rows", "join l.csv -o x.csv --index r.ice"),
         (2, "standard output", "join l.csv --semi --json - --index r.ice"),
-        (2, "the ending tells the format", "join l.csv --semi -o x.txt --index r.ice"),
+        (2, "the ending determines the format", "join l.csv --semi -o x.txt --index r.ice"),
         (2, "reads or writes", "join l.csv --semi -o l.csv --index r.ice"),
         (2, "NAME=FILE", "query x --table l"),
         (2, "Line: 1, Column: 7", "query SELECT,"),

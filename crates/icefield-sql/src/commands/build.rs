@@ -37,7 +37,7 @@ pub struct Args {
     /// Take the keys from these columns
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',', required = true)]
     on: Vec<String>,
-    /// Store these columns, too; `*` stands for all
+    /// Store these columns, too; `*` means all
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
     include: Vec<String>,
     /// Create the index in this directory; without it FILE with the ending .ice
@@ -88,7 +88,7 @@ pub fn run(args: &Args) -> Outcome {
         let work = async { build(&options, &bar).await.map_err(failure) };
         let built = block_on(work);
         bar.finish();
-        tell(&options.target, &built?, out)?;
+        report(&options.target, &built?, out)?;
         Ok(true)
     })
 }
@@ -165,7 +165,7 @@ impl Progress for Bar<'_> {
 }
 
 /// Reports a build.
-pub fn tell(target: &std::path::Path, built: &Built, out: &mut Output) -> Result<(), Failure> {
+pub fn report(target: &std::path::Path, built: &Built, out: &mut Output) -> Result<(), Failure> {
     let Built { stamp, stats, rows_read, seconds } = built;
     let durability = stats.durability.unwrap_or_default();
     let keys = stamp.keys.join(",");

@@ -47,7 +47,7 @@ enum Kind {
 }
 
 impl RowFile {
-    /// Starts writing rows of `schema` to `path`; the ending of its name tells the format. Standard output, `-`, gets a
+    /// Starts writing rows of `schema` to `path`; the ending of its name determines the format. Standard output, `-`, gets a
     /// table on a terminal, and CSV otherwise. The output must not be one of `reads`.
     pub fn create(path: &Path, schema: &SchemaRef, reads: &[&Path]) -> Result<Self, Failure> {
         let kind = kind(path)?;
@@ -163,7 +163,7 @@ fn kind(path: &Path) -> Result<Kind, Failure> {
         _ if path.metadata().is_ok_and(|found| !found.is_file()) => Kind::Csv,
         _ => {
             return Err(Failure::Usage(format!(
-                "-o: {}: the ending tells the format: .csv, .tsv, .ndjson, .parquet or .arrow",
+                "-o: {}: the ending determines the format: .csv, .tsv, .ndjson, .parquet or .arrow",
                 path.display()
             )));
         }

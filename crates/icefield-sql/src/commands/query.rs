@@ -27,7 +27,7 @@ files in quotes. A join of an indexed table by its keys probes the index, if the
 that the query needs of the table; EXPLAIN shows IndexJoinExec then, and the reason otherwise. The columns that
 an index has are also a table of the schema `indexes`, in which rows are looked up by key:
 \"SELECT * FROM indexes.orders WHERE o_orderkey IN (7, 8)\".
-The output's ending tells its format: .csv, .tsv, .ndjson, .parquet or .arrow.
+The ending of the output's name determines its format: .csv, .tsv, .ndjson, .parquet or .arrow.
 Exit status: 0 done, 1 a file has changed since it was indexed or cannot be read, 2 bad usage";
 
 /// Run an SQL query over files and indexes

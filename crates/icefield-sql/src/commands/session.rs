@@ -1,4 +1,4 @@
-//! What commands share: the options of files and sessions, the runtime, and the failures of DataFusion.
+//! Shared by commands: the options of files and sessions, the runtime, and the failures of DataFusion.
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -24,10 +24,10 @@ const INDEXES: &str = "indexes";
 /// How often a command looks whether it is to end.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The options of files whose format the name does not tell.
+/// The options of files whose format does not follow from the name.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct FormatArgs {
-    /// Read the files as this format; without it the ending of the name tells
+    /// Read the files as this format; without it the ending of the name determines it
     #[arg(long, value_name = "FORMAT", value_parser = kind)]
     format: Option<Kind>,
     /// Separate the fields of CSV by this character; `\t` is a tab
@@ -227,7 +227,7 @@ pub fn on_runtime<T>(
             () = interrupted => Err(Failure::Interrupted("interrupted".to_owned())),
         }
     });
-    // Work that still runs in threads of its own must not delay the end.
+    // Work that still runs in other threads must not delay the end.
     runtime.shutdown_timeout(Duration::from_secs(1));
     result
 }

@@ -7,7 +7,7 @@ use icefield_console::interrupt::Interrupt;
 use icefield_console::json::{JsonArgs, Line, with_output};
 use icefield_console::terminal::shown_path;
 
-use super::build::{Bar, tell};
+use super::build::{Bar, report};
 use super::session::{block_on, failure};
 use crate::index::build::update;
 
@@ -43,7 +43,7 @@ pub fn run(args: &Args) -> Outcome {
             block_on(async { update(&args.index, &args.files, &bar).await.map_err(failure) });
         bar.finish();
         match updated? {
-            Some(built) => tell(&args.index, &built, out)?,
+            Some(built) => report(&args.index, &built, out)?,
             None => {
                 out.say(format_args!("{}: is up to date", shown_path(&args.index)))?;
                 let index = args.index.display().to_string();

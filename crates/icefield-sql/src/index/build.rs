@@ -37,7 +37,7 @@ use crate::error::{at_path, of_index, usage};
 /// Number of pairs that a source shows at once.
 const SHOWN: usize = 4096;
 
-/// What to build.
+/// The settings of a build.
 #[derive(Clone, Debug)]
 pub struct BuildOptions {
     /// Files, patterns and directories.
@@ -50,7 +50,7 @@ pub struct BuildOptions {
     pub include: Vec<String>,
     /// The directory to create.
     pub target: PathBuf,
-    /// Whether to replace an index that exists there.
+    /// True if an index that exists there is replaced.
     pub replace: bool,
     /// Number of threads that build the index; by default one for each core.
     pub threads: Option<usize>,
@@ -64,7 +64,7 @@ impl BuildOptions {
     /// Returns the options for an index of these sources by these keys, without other columns.
     ///
     /// # Errors
-    /// If the names of the sources do not tell their format.
+    /// If the format of the sources does not follow from their names.
     pub fn new(sources: Vec<String>, keys: Vec<String>, target: PathBuf) -> Result<Self> {
         let Some(first) = sources.first() else { return Err(usage("no file to index")) };
         Ok(Self {
@@ -101,7 +101,7 @@ impl BuildOptions {
 /// An index that has been built.
 #[derive(Clone, Debug)]
 pub struct Built {
-    /// What it was built from.
+    /// Its sources.
     pub stamp: Stamp,
     /// Its statistics.
     pub stats: JoinStats,
@@ -142,7 +142,8 @@ impl Progress for Quiet {
 /// the former index or none.
 ///
 /// # Errors
-/// If a file cannot be read or changes meanwhile, a column does not exist or cannot be a key, or there is no space.
+/// If a file cannot be read or is changed during the build, a column does not exist or cannot be a key, or space is
+/// missing.
 pub async fn build(options: &BuildOptions, progress: &dyn Progress) -> Result<Built> {
     Build::new(options, progress).run(None).await
 }
@@ -151,7 +152,7 @@ pub async fn build(options: &BuildOptions, progress: &dyn Progress) -> Result<Bu
 /// are new or have changed; the rows of files that are gone go. Returns `None` if nothing has changed.
 ///
 /// # Errors
-/// As [`build`], or if there is no index at `path`.
+/// As [`build`], or if `path` is not an index.
 pub async fn update(
     path: &Path,
     more: &[String],
@@ -314,7 +315,7 @@ fn absolute(source: &str) -> Result<String> {
     }
     let path = std::path::absolute(source).map_err(|error| at_path(Path::new(source), error))?;
     let text = path.to_str().ok_or_else(|| usage(format!("{source}: a path that is not UTF-8")))?;
-    // A directory's slash tells DataFusion that it is one.
+    // DataFusion takes a path that ends with a slash for a directory.
     Ok(if source.ends_with('/') {
         format!("{}/", text.trim_end_matches('/'))
     } else {

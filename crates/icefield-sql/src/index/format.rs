@@ -59,7 +59,7 @@ pub struct Dialect {
     pub escape: Option<char>,
     /// The byte with which a line of comment begins.
     pub comment: Option<char>,
-    /// Whether the first line has the names of the columns.
+    /// True if the first line has the names of the columns.
     pub header: bool,
 }
 
@@ -69,7 +69,7 @@ impl Default for Dialect {
     }
 }
 
-/// Endings of names, and what they stand for.
+/// Endings of names, and the formats that they denote.
 const ENDINGS: [(&str, Kind, char); 12] = [
     (".parquet", Kind::Parquet, ','),
     (".pq", Kind::Parquet, ','),
@@ -87,7 +87,7 @@ const ENDINGS: [(&str, Kind, char); 12] = [
 const COMPRESSIONS: [&str; 5] = ["gz", "bz2", "xz", "zst", "zstd"];
 
 impl Format {
-    /// Returns the format that a name's ending stands for, such as `.csv` or `.tsv.gz`.
+    /// Returns the format that a name's ending denotes, such as `.csv` or `.tsv.gz`.
     pub fn of_name(name: &str) -> Option<Self> {
         let lower = name.to_ascii_lowercase();
         let compressed = COMPRESSIONS.iter().find_map(|&compression| {
@@ -120,7 +120,7 @@ impl Format {
         };
         Self::of_name(source).or_else(of_directory).ok_or_else(|| {
             usage(format!(
-                "{source}: the ending of the name does not tell the format; name it with --format parquet, csv, json \
+                "{source}: the format does not follow from the ending of the name; name it with --format parquet, csv, json \
                  or arrow"
             ))
         })
@@ -225,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_tell_formats() {
+    fn names_determine_formats() {
         let of = |name: &str| Format::of_name(name).map(|format| (format.kind, format.compression));
         assert_eq!(of("a/b.PARQUET"), Some((Kind::Parquet, None)));
         assert_eq!(of("b.tsv.gz"), Some((Kind::Csv, Some("gz".to_owned()))));

@@ -2,7 +2,7 @@
 //!
 //! A single column of integers, booleans, dates, times, timestamps or durations is its own word: two values are equal
 //! exactly if their words are. Every other key, and every key of several columns, is a 64-bit hash of the values, so
-//! two different keys may have the same word, and whoever finds one compares the columns.
+//! two different keys may have the same word: after a lookup, the columns are compared.
 //!
 //! Values are compared across types: the same number has the same word as an 8-bit integer, a 64-bit integer or a
 //! decimal, and the same instant as a timestamp of any unit. The functions of this module never change, because their

@@ -2,7 +2,7 @@
 //! the columns of these rows, and what both were built from.
 //!
 //! - [`keys`] makes words of key columns. [`columns`] writes the columns, and maps them into memory.
-//! - [`format`] reads the files of a table through DataFusion. [`source`] tells whether a file has changed. [`stamp`]
+//! - [`format`] reads the files of a table through DataFusion. [`source`] detects changes of files. [`stamp`]
 //!   stores all this in the directory.
 //! - [`build`] makes a new index.
 //!
@@ -45,7 +45,7 @@ impl Index {
     /// Opens the index at `path`. Unless `allow_stale` is true, the files that it was built from must be unchanged.
     ///
     /// # Errors
-    /// If there is no index, it is damaged, or a file has changed.
+    /// If `path` is not an index, the index is damaged, or a file has changed.
     pub fn open(path: &Path, allow_stale: bool) -> Result<Self> {
         let path = path.canonicalize().map_err(|error| crate::error::at_path(path, error))?;
         // A caller probes from its own threads.
@@ -69,7 +69,7 @@ impl Index {
         &self.path
     }
 
-    /// Returns what the index was built from.
+    /// Returns the description of the index's sources.
     pub fn stamp(&self) -> &Stamp {
         &self.stamp
     }

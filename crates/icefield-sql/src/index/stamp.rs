@@ -1,4 +1,4 @@
-//! What an index was built from, in `source.json` in its directory.
+//! The description of an index's sources: `source.json` in its directory.
 //!
 //! The stamp is written and synced before the directory gets its name, so every index under its name has a stamp.
 
@@ -21,7 +21,7 @@ const VERSION: u32 = 2;
 /// Maximum length of the file in bytes.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// What an index was built from.
+/// The description of an index's sources.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamp {
     version: u32,

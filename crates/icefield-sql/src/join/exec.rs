@@ -27,7 +27,7 @@ use super::kind::{Join, Rows};
 use super::rows::Shared;
 use super::stream;
 
-/// Joins its input, the probe side, with the rows of an index. There is no build: the first batch is probed at once.
+/// Joins its input, the probe side, with the rows of an index. It builds nothing, so it probes the first batch at once.
 #[derive(Debug)]
 pub struct IndexJoinExec {
     probe: Arc<dyn ExecutionPlan>,
@@ -78,7 +78,7 @@ impl IndexJoinExec {
         })
     }
 
-    /// Returns what is joined.
+    /// Returns the join.
     pub fn join(&self) -> &Arc<Join> {
         &self.join
     }

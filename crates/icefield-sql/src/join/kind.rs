@@ -1,4 +1,4 @@
-//! What a join through an index joins, and what it returns.
+//! The description of a join through an index: its sides, and the rows that it returns.
 
 use datafusion::common::{JoinSide, JoinType};
 use datafusion::physical_plan::joins::utils::JoinFilter;
@@ -14,11 +14,11 @@ pub enum Rows {
     Matched,
     /// Those without a match.
     Unmatched,
-    /// All, with a column that tells whether they have a match.
+    /// All, with a column that is true for those with a match.
     Marked,
 }
 
-/// What is joined, and how.
+/// A join of a plan with an index.
 #[derive(Clone, Debug)]
 pub struct Join {
     /// The type of the join.

@@ -1,9 +1,10 @@
 //! Joins through an index.
 //!
-//! - [`rule`] finds joins in a physical plan that an index can answer. [`side`] tells which part of the plan the index
-//!   replaces.
-//! - [`kind`] tells what is joined and what is returned. [`exec`] is the operator that takes the join's place, [`stream`] what it does for one partition of the probe side.
-//!   [`rows`] has what the partitions share: which rows of the index have a match, and which satisfy its predicate.
+//! - [`rule`] finds joins in a physical plan that an index can answer. [`side`] determines the part of the plan that the
+//!   index replaces.
+//! - [`kind`] describes a join. [`exec`] is the operator that replaces it, and [`stream`] runs one partition of the
+//!   operator. All partitions share [`rows`]: the rows of the index that have a match, and those that satisfy its
+//!   predicate.
 
 pub mod exec;
 pub mod kind;

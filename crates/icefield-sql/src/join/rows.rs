@@ -42,8 +42,8 @@ impl RowSet {
 
 /// The predicate of an index's side of a join.
 ///
-/// It is evaluated for the rows that have been found, until these are so many that evaluating it once for all rows of
-/// the index costs less.
+/// It is evaluated for the rows of pairs, until their number is half the number of rows of the index; then once for all
+/// rows of the index.
 #[derive(Debug)]
 pub struct Predicate {
     taker: Taker,
@@ -100,7 +100,7 @@ impl Predicate {
     }
 }
 
-/// What the partitions of one execution share.
+/// The state that the partitions of one execution share.
 #[derive(Debug)]
 pub struct Shared {
     /// The rows of the index that have a match, if the join needs them.

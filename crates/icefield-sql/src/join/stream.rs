@@ -36,7 +36,7 @@ use crate::index::no_row;
 /// Number of pairs that are found at a time.
 const PAIRS: usize = 1 << 16;
 
-/// What a partition counts.
+/// The counters of a partition.
 pub struct Metrics {
     baseline: BaselineMetrics,
     probe_rows: Count,
@@ -54,11 +54,11 @@ impl Metrics {
     }
 }
 
-/// What a partition joins.
+/// The join of a partition.
 pub struct Parts {
     /// The join.
     pub join: Arc<Join>,
-    /// What the partitions share.
+    /// The state that all partitions share.
     pub shared: Arc<Shared>,
     /// Where the output's columns come from.
     pub columns: Vec<ColumnIndex>,
@@ -161,7 +161,7 @@ struct Batch {
     compared: Vec<ArrayRef>,
     /// Number of keys that have been probed.
     probed: usize,
-    /// The rows that have a match; empty if nobody asks.
+    /// The rows that have a match; empty if the join does not return rows by their matches.
     matched: BooleanBufferBuilder,
 }
 
