@@ -316,7 +316,7 @@ fn what_makes_no_sense_is_refused() {
     let place = Place::with_tables();
     place.file("short.csv", "k,v\n1,x\n2\n");
     place.file("empty.csv", "");
-    place.file("late.csv", format!("k\n{}one\n", "1\n".repeat(2000)));
+    place.file("late.csv", format!("k\n{}one\n", "1\n".repeat(1_100_000)));
     place.file("bytes.csv", b"k\n\xff\n");
     place.file("false.parquet", "PAR1 not at all");
     place.file("odd.ndjson", "{\"f\": 1.5, \"l\": [1], \"t\": \"1\"}\n");

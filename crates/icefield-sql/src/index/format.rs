@@ -21,6 +21,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::usage;
 
+/// The types of CSV and JSON are those of this number of rows. A later row of another type is an error.
+const INFERRED_ROWS: usize = 1_000_000;
+
 /// The kind of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -141,6 +144,7 @@ impl Format {
             Kind::Json => Arc::new(
                 JsonFormat::default()
                     .with_options(JsonOptions::default())
+                    .with_schema_infer_max_rec(INFERRED_ROWS)
                     .with_file_compression_type(compression),
             ),
             Kind::Csv => {
@@ -159,7 +163,11 @@ impl Format {
                     compression: *compression.get_variant(),
                     ..CsvOptions::default()
                 };
-                Arc::new(CsvFormat::default().with_options(options))
+                Arc::new(
+                    CsvFormat::default()
+                        .with_options(options)
+                        .with_schema_infer_max_rec(INFERRED_ROWS),
+                )
             }
         })
     }
