@@ -418,3 +418,56 @@ async fn results_are_those_of_other_joins() {
     println!("{used} of {cases} cases used an index");
     assert!(used * 10 >= cases * 6, "{used} of {cases} cases used an index");
 }
+
+/// A table that reads the indexed files in another way has other rows, so no index answers its joins.
+#[tokio::test]
+async fn tables_that_read_files_in_another_way_use_no_index() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.csv").display().to_string();
+    std::fs::write(&path, "k,v\n1,7\n2,007\n7,xy\n").unwrap();
+    let target = directory.path().join("t.ice");
+    let mut options =
+        BuildOptions::new(vec![path.clone()], vec!["k".to_owned()], target.clone()).unwrap();
+    options.include = vec!["*".to_owned()];
+    build(&options, &Quiet).await.unwrap();
+    let registry = IndexRegistry::default();
+    registry.open(&target, false).unwrap();
+    for (columns, settings, is_same) in [
+        ("", "", true),
+        ("(k BIGINT, v VARCHAR)", "", true),
+        ("(k INT, v VARCHAR)", "", false),
+        ("(v VARCHAR, k VARCHAR)", "", false),
+        ("(k VARCHAR, v VARCHAR)", "", false),
+        ("(k VARCHAR)", ", 'format.delimiter' ';', 'format.truncated_rows' 'true'", false),
+        ("(k VARCHAR, v VARCHAR)", ", 'format.has_header' 'false'", false),
+        ("(k BIGINT, v VARCHAR)", ", 'format.comment' '2'", false),
+    ] {
+        let has_header =
+            if settings.contains("has_header") { "" } else { "'format.has_header' 'true'" };
+        let create = format!(
+            "CREATE EXTERNAL TABLE t {columns} STORED AS CSV LOCATION '{path}' OPTIONS ({})",
+            format!("{has_header}{settings}").trim_start_matches(", ")
+        );
+        let mut answers = Vec::new();
+        for registry in [&IndexRegistry::default(), &registry] {
+            let context =
+                SessionContext::new_with_state(session_state_with(registry, SessionConfig::new()));
+            context.sql(&create).await.unwrap();
+            let sql = "SELECT t.* FROM t JOIN (VALUES ('1'), ('2'), ('7')) AS p (key) ON CAST(t.k AS VARCHAR) = key";
+            let sql = if columns.contains("k VARCHAR") {
+                sql.replace("CAST(t.k AS VARCHAR)", "t.k")
+            } else {
+                sql.replace("CAST(t.k AS VARCHAR) = key", "t.k = CAST(key AS BIGINT)")
+            };
+            let frame = context.sql(&sql).await.unwrap();
+            let plan = frame.create_physical_plan().await.unwrap();
+            let used =
+                displayable(plan.as_ref()).indent(false).to_string().contains("IndexJoinExec");
+            let batches =
+                datafusion::physical_plan::collect(plan, context.task_ctx()).await.unwrap();
+            answers.push((rows(&batches), used));
+        }
+        assert_eq!(answers[0].0, answers[1].0, "{create}");
+        assert_eq!(answers[1].1, is_same, "{create}: {:?}", registry.take_decisions());
+    }
+}

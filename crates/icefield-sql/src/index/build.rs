@@ -220,7 +220,7 @@ impl<'a> Build<'a> {
         if let Some(former) = former {
             same_types(former, &stored)?;
         }
-        let names = stored.fields().iter().map(|field| field.name().clone()).collect();
+        let names = names_of(&stored);
         let site = Site::new(&options.target, &FILES).map_err(external)?;
         // The library creates the directory of the index. Until then the columns wait beside it, under a name that
         // the next build removes if this process dies.
@@ -261,8 +261,14 @@ impl<'a> Build<'a> {
 
         let sources =
             options.sources.iter().map(|source| absolute(source)).collect::<Result<_>>()?;
-        let mut stamp =
-            Stamp::new(sources, options.format.clone(), options.keys.clone(), names, form);
+        let mut stamp = Stamp::new(
+            sources,
+            options.format.clone(),
+            options.keys.clone(),
+            names_of(&schema),
+            names,
+            form,
+        );
         (stamp.rows, stamp.keyed_rows) = (words.rows, words.keyed_rows());
         let stats = self.build_index(&site, &words, &mut stamp)?;
         let name = super::columns::NAME;
@@ -345,6 +351,10 @@ fn columns_of(options: &BuildOptions, schema: &Schema) -> Result<Vec<usize>> {
     let mut seen = vec![false; schema.fields().len()];
     columns.retain(|&at| !std::mem::replace(&mut seen[at], true));
     Ok(columns)
+}
+
+fn names_of(schema: &Schema) -> Vec<String> {
+    schema.fields().iter().map(|field| field.name().clone()).collect()
 }
 
 fn form_of(options: &BuildOptions, schema: &Schema) -> Result<KeyForm> {

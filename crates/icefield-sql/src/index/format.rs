@@ -15,6 +15,7 @@ use datafusion::datasource::file_format::parquet::ParquetFormat;
 use datafusion::datasource::listing::{
     ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl,
 };
+use datafusion::datasource::physical_plan::{CsvSource, FileScanConfig};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::SessionState;
 use serde::{Deserialize, Serialize};
@@ -127,6 +128,37 @@ impl Format {
                  or arrow"
             ))
         })
+    }
+
+    /// Returns an error with the reason if a scan reads files as another format than this one.
+    pub fn is_of(&self, scan: &FileScanConfig) -> std::result::Result<(), String> {
+        let other =
+            || Err("the table is read as another format than the index was built from".to_owned());
+        let kind = match self.kind {
+            Kind::Parquet => "parquet",
+            Kind::Csv => "csv",
+            Kind::Json => "json",
+            Kind::Arrow => "arrow",
+        };
+        let is_text = matches!(self.kind, Kind::Csv | Kind::Json);
+        let same_compression =
+            || self.compression().is_ok_and(|one| one == scan.file_compression_type);
+        if scan.file_source.file_type() != kind || is_text && !same_compression() {
+            return other();
+        }
+        if self.kind != Kind::Csv {
+            return Ok(());
+        }
+        let Some(csv) = scan.file_source.downcast_ref::<CsvSource>() else { return other() };
+        let Dialect { delimiter, quote, escape, comment, header } =
+            self.dialect.clone().unwrap_or_default();
+        let same = csv.delimiter() as char == delimiter
+            && csv.quote() as char == quote
+            && csv.escape().map(char::from) == escape
+            && csv.comment().map(char::from) == comment
+            && csv.has_header() == header
+            && csv.terminator().is_none();
+        if same { Ok(()) } else { other() }
     }
 
     fn compression(&self) -> Result<FileCompressionType> {

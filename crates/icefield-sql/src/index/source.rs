@@ -125,6 +125,10 @@ pub fn files_of(scan: &FileScanConfig) -> std::result::Result<Vec<PartitionedFil
     }
     let mut files: Vec<(PartitionedFile, i64)> = Vec::new();
     for file in scan.file_groups.iter().flat_map(|group| group.iter()) {
+        // Other parts of a plan may have chosen row groups of the file.
+        if !file.extensions.is_empty() {
+            return Err(format!("only a part of {} is read", file.object_meta.location));
+        }
         let size = i64::try_from(file.object_meta.size).unwrap_or(i64::MAX);
         let length = file.range.as_ref().map_or(size, |range| range.end - range.start);
         match files

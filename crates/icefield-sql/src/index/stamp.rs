@@ -33,6 +33,8 @@ pub struct Stamp {
     pub files: Vec<SourceFile>,
     /// How they are read.
     pub format: Format,
+    /// The names of all columns of the files, in order.
+    pub table: Vec<String>,
     /// The names of the key columns.
     pub keys: Vec<String>,
     /// The names of the columns that the index has.
@@ -56,6 +58,7 @@ impl Stamp {
         sources: Vec<String>,
         format: Format,
         keys: Vec<String>,
+        table: Vec<String>,
         columns: Vec<String>,
         form: KeyForm,
     ) -> Self {
@@ -65,6 +68,7 @@ impl Stamp {
             sources,
             files: Vec::new(),
             format,
+            table,
             keys,
             columns,
             functions: super::keys::FUNCTIONS.to_owned(),

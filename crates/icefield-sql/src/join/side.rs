@@ -18,7 +18,8 @@ use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
 
 use crate::index::Index;
-use crate::index::keys::{KeyForm, comparable};
+use crate::index::format::Kind;
+use crate::index::keys::{KeyForm, comparable, values_of};
 use crate::index::source::files_of;
 use crate::registry::IndexRegistry;
 use crate::table::IndexScanExec;
@@ -147,7 +148,31 @@ fn scan_outputs(scan: &FileScanConfig, index: &Index) -> std::result::Result<Vec
     if scan.file_source.filter().is_some() {
         return Err("the scan has a filter of its own".to_owned());
     }
+    let stamp = index.stamp();
+    stamp.format.is_of(scan)?;
     let table = scan.file_source.table_schema().table_schema();
+    let is_text = matches!(stamp.format.kind, Kind::Csv | Kind::Json);
+    // DataFusion finds columns of CSV by their positions.
+    let names = table.fields().iter().map(|field| field.name());
+    if stamp.format.kind == Kind::Csv && !names.eq(&stamp.table) {
+        return Err(format!(
+            "the columns of the files are {} in the index",
+            stamp.table.join(", ")
+        ));
+    }
+    // The values that a text becomes depend on the type; the values of other files do not.
+    let keeps = |from: &DataType, to: &DataType| match is_text {
+        true => from == to || is_string(from) && is_string(to),
+        false => keeps_values(from, to),
+    };
+    for field in table.fields() {
+        if let Ok(indexed) = index.schema().field_with_name(field.name())
+            && !keeps(indexed.data_type(), values_of(field.data_type()))
+        {
+            let (name, read, indexed) = (field.name(), field.data_type(), indexed.data_type());
+            return Err(format!("the column `{name}` is read as {read}, and indexed as {indexed}"));
+        }
+    }
     let columns = table.fields().iter().map(|field| {
         let name = field.name();
         let at = index.schema().index_of(name).ok()?;
@@ -272,6 +297,10 @@ fn keeps_values(from: &DataType, to: &DataType) -> bool {
         _ if from.is_integer() && to.is_integer() => true,
         _ => !from.is_decimal() && comparable(from, to),
     }
+}
+
+fn is_string(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
 }
 
 fn scale(data_type: &DataType) -> i8 {
