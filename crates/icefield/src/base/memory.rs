@@ -469,6 +469,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "maps gigabytes, all of which Miri allocates")]
     fn growing_arrays_keep_what_they_hold() {
         // The maximum leaves room for mappings of other tests; the lengths lie within and beyond the addresses held.
         let array = GrowingArray::<AtomicU64>::new(1 << 34).expect("address space");
