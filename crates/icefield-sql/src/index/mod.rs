@@ -19,6 +19,7 @@ pub mod stamp;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use arrow::array::UInt64Array;
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::error::{DataFusionError, Result};
 use icefield::JoinIndex;
@@ -97,6 +98,15 @@ impl Index {
     /// Returns the types of the key columns.
     pub fn key_types(&self) -> Vec<&DataType> {
         self.keys.iter().map(|&key| self.schema().field(key).data_type()).collect()
+    }
+
+    /// Returns the words of the keys of a chunk of rows, null for rows without a key.
+    ///
+    /// # Errors
+    /// If the chunk is damaged.
+    pub fn words(&self, chunk: usize) -> Result<UInt64Array> {
+        let keys = self.keys.iter().map(|&key| self.columns.chunk(key, chunk).cloned());
+        self.stamp.form.words(&keys.collect::<Result<Vec<_>>>()?, &self.key_types())
     }
 
     /// Returns whether files that have changed since the build are accepted.

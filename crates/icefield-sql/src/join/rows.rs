@@ -6,7 +6,9 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
 use arrow::array::{Array, BooleanArray};
+use arrow::buffer::BooleanBuffer;
 use datafusion::error::Result;
+use icefield::base::hash::{Hash, HashKind};
 
 use super::side::{IndexSide, Taker, booleans};
 use crate::index::Index;
@@ -34,22 +36,43 @@ impl RowSet {
         }
     }
 
+    /// Adds the rows of a chunk that begins with row `first`, a multiple of 64, whose bits are set. Nothing else may
+    /// have added rows of this chunk.
+    fn add_chunk(&self, first: usize, bits: &BooleanBuffer) {
+        for (word, bits) in self.words[first / 64..].iter().zip(bits.bit_chunks().iter_padded()) {
+            word.store(bits, Relaxed);
+        }
+    }
+
     /// Returns whether a row is in the set.
     pub fn has(&self, row: u64) -> bool {
         self.words[row as usize / 64].load(Relaxed) >> (row % 64) & 1 == 1
+    }
+
+    fn len(&self) -> u64 {
+        self.words.iter().map(|word| u64::from(word.load(Relaxed).count_ones())).sum()
     }
 }
 
 /// The predicate of an index's side of a join.
 ///
-/// It is evaluated for the rows of pairs, until their number is half the number of rows of the index; then once for all
-/// rows of the index.
+/// It is evaluated for the rows of pairs, until their number is a 16th of the number of rows of the index; then once
+/// for all rows of the index, which costs less because the rows are read in order.
 #[derive(Debug)]
 pub struct Predicate {
     taker: Taker,
     /// Number of rows for which it was evaluated one by one.
     evaluated: AtomicUsize,
-    accepted: OnceLock<RowSet>,
+    accepted: OnceLock<Accepted>,
+}
+
+/// The rows of an index that satisfy a predicate.
+#[derive(Debug)]
+pub struct Accepted {
+    /// The rows.
+    pub rows: RowSet,
+    /// A filter of their keys, if most rows do not satisfy the predicate.
+    pub keys: Option<KeyFilter>,
 }
 
 impl Predicate {
@@ -63,6 +86,11 @@ impl Predicate {
         Ok(Some(Self { taker, evaluated: AtomicUsize::new(0), accepted: OnceLock::new() }))
     }
 
+    /// Returns a filter of the keys whose rows may satisfy the predicate; `None` if there is none (yet).
+    pub fn key_filter(&self) -> Option<&KeyFilter> {
+        self.accepted.get()?.keys.as_ref()
+    }
+
     /// Returns which of the rows satisfy the predicate.
     ///
     /// # Errors
@@ -70,33 +98,95 @@ impl Predicate {
     pub fn accepts(&self, index: &Index, rows: &[u64]) -> Result<BooleanArray> {
         if self.accepted.get().is_none() {
             let before = self.evaluated.fetch_add(rows.len(), Relaxed);
-            if (before + rows.len()) as u64 <= index.columns().rows() / 2 {
+            if (before + rows.len()) as u64 <= index.columns().rows() / 16 {
                 return booleans(&self.taker.take(index, rows)?[0]);
             }
         }
         let accepted = self.all(index)?;
-        Ok(rows.iter().map(|&row| Some(accepted.has(row))).collect())
+        let bits = BooleanBuffer::collect_bool(rows.len(), |at| accepted.rows.has(rows[at]));
+        Ok(BooleanArray::new(bits, None))
     }
 
     /// Returns all rows that satisfy the predicate.
     ///
     /// # Errors
     /// As [`accepts`](Self::accepts).
-    pub fn all(&self, index: &Index) -> Result<&RowSet> {
+    pub fn all(&self, index: &Index) -> Result<&Accepted> {
         if let Some(accepted) = self.accepted.get() {
             return Ok(accepted);
         }
         let set = RowSet::new(index.columns().rows());
         for chunk in 0..index.columns().chunks() {
-            let first = (chunk * CHUNK_ROWS) as u64;
-            let rows = (index.columns().rows() - first).min(CHUNK_ROWS as u64) as usize;
+            let first = chunk * CHUNK_ROWS;
+            let rows = (index.columns().rows() - first as u64).min(CHUNK_ROWS as u64) as usize;
             let values = booleans(&self.taker.chunk(index, chunk, rows)?[0])?;
-            for row in (0..rows).filter(|&row| values.is_valid(row) && values.value(row)) {
-                set.add(first + row as u64);
+            set.add_chunk(first, &true_bits(&values));
+        }
+        let keys = KeyFilter::of(index, &set)?;
+        // Partitions that come at the same time all do the work; one result is kept.
+        Ok(self.accepted.get_or_init(|| Accepted { rows: set, keys }))
+    }
+}
+
+/// Returns the bits of the values that are true, and not null.
+fn true_bits(values: &BooleanArray) -> BooleanBuffer {
+    match values.nulls() {
+        Some(nulls) => values.values() & nulls.inner(),
+        None => values.values().clone(),
+    }
+}
+
+/// A filter of words of keys: a blocked Bloom filter with blocks of 64 bits, of which a word sets four.
+///
+/// Where few rows of an index satisfy the predicate, most keys of the probe side have no pair, and their lookups would
+/// find rows that are removed again. The filter is small enough for a cache.
+#[derive(Debug)]
+pub struct KeyFilter {
+    blocks: Vec<u64>,
+    hash: Hash,
+}
+
+/// Bits of the filter for each word. About 2 % of other words pass.
+const FILTER_BITS: u64 = 16;
+/// The filter pays if at most one in this number of rows satisfies the predicate.
+const FILTER_ONE_IN: u64 = 4;
+
+impl KeyFilter {
+    /// Returns the filter of the keys of these rows; `None` if there are many.
+    fn of(index: &Index, rows: &RowSet) -> Result<Option<Self>> {
+        let count = rows.len();
+        if count > index.columns().rows() / FILTER_ONE_IN {
+            return Ok(None);
+        }
+        let blocks = (count * FILTER_BITS / 64).next_power_of_two().max(1);
+        let mut filter =
+            Self { blocks: vec![0; blocks as usize], hash: Hash::new(HashKind::Strong, [5, 7]) };
+        for chunk in 0..index.columns().chunks() {
+            let first = (chunk * CHUNK_ROWS) as u64;
+            for (at, word) in index.words(chunk)?.iter().enumerate() {
+                if let Some(word) = word
+                    && rows.has(first + at as u64)
+                {
+                    let (block, bits) = filter.place(word);
+                    filter.blocks[block] |= bits;
+                }
             }
         }
-        // Partitions that come at the same time all do the work; one result is kept.
-        Ok(self.accepted.get_or_init(|| set))
+        Ok(Some(filter))
+    }
+
+    /// Returns the block of a word, and its bits there.
+    fn place(&self, word: u64) -> (usize, u64) {
+        let hash = self.hash.word(word);
+        let bit = |shift: u32| 1_u64 << (hash >> shift & 63);
+        let bits = bit(0) | bit(6) | bit(12) | bit(18);
+        ((hash >> 24) as usize & (self.blocks.len() - 1), bits)
+    }
+
+    /// Returns `false` if no row with this word satisfies the predicate.
+    pub fn may_have(&self, word: u64) -> bool {
+        let (block, bits) = self.place(word);
+        self.blocks[block] & bits == bits
     }
 }
 

@@ -27,7 +27,7 @@ use futures::{StreamExt, TryStreamExt};
 use icefield::Pairs;
 
 use super::kind::{Join, Rows};
-use super::rows::{RowSet, Shared};
+use super::rows::{Predicate, RowSet, Shared};
 use super::side::{Taker, booleans};
 use crate::error::of_index;
 use crate::index::keys::equal;
@@ -153,7 +153,7 @@ impl Output {
 struct Batch {
     batch: RecordBatch,
     words: UInt64Array,
-    /// The positions of the keys that are not null; `None` if all are.
+    /// The positions of the keys to look up: those that are not null and may satisfy the predicate; `None` for all.
     positions: Option<Vec<u64>>,
     /// The keys at these positions.
     keys: Option<Vec<u64>>,
@@ -232,10 +232,16 @@ impl State {
         let compared =
             keys.compared.iter().map(|(probe, _)| evaluate(probe)).collect::<Result<_>>()?;
         let words = side.index.stamp().form.words(&columns, &side.index.key_types())?;
-        let (positions, present) = match words.nulls().filter(|nulls| nulls.null_count() > 0) {
-            None => (None, None),
-            Some(nulls) => {
-                let positions: Vec<u64> = nulls.valid_indices().map(|at| at as u64).collect();
+        let filter = self.parts.shared.predicate.as_ref().and_then(Predicate::key_filter);
+        let (positions, present) = match (words.null_count() > 0, filter) {
+            (false, None) => (None, None),
+            (_, filter) => {
+                let wanted = (0..rows as u64).filter(|&at| {
+                    let at = at as usize;
+                    words.is_valid(at)
+                        && filter.is_none_or(|filter| filter.may_have(words.value(at)))
+                });
+                let positions: Vec<u64> = wanted.collect();
                 let keys = positions.iter().map(|&at| words.value(at as usize)).collect();
                 (Some(positions), Some(keys))
             }
@@ -443,7 +449,8 @@ impl State {
             shared.predicate.as_ref().map(|predicate| predicate.all(index)).transpose()?;
         let has = |set: Option<&RowSet>, row| set.is_some_and(|set| set.has(row));
         let is_matched = |row| has(shared.matched.as_ref(), row);
-        let chosen = (start..next).filter(|&row| accepted.is_none_or(|accepted| accepted.has(row)));
+        let chosen =
+            (start..next).filter(|&row| accepted.is_none_or(|accepted| accepted.rows.has(row)));
         let chosen: Vec<u64> = match join.index_rows() {
             Rows::None => Vec::new(),
             Rows::Matched => chosen.filter(|&row| is_matched(row)).collect(),

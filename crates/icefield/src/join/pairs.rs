@@ -131,6 +131,9 @@ impl<M: Medium> View<M> {
         pairs: &mut Pairs,
     ) -> Result<()> {
         pairs.clear();
+        // Often a key has one pair.
+        pairs.positions.reserve(keys.len().min(most));
+        pairs.payloads.reserve(keys.len().min(most));
         let memory = Mutex::new(std::mem::take(pairs));
         let sink = || {
             let mut memory = memory.lock().unwrap_or_else(PoisonError::into_inner);
