@@ -326,3 +326,39 @@ fn files_beside_a_table_that_are_none_stop_nothing() {
         assert_eq!(place.run(&["check", "m.ice"]).status, Some(1), "{kind}");
     }
 }
+
+#[test]
+fn an_index_of_files_is_shown_copied_and_built_again() {
+    let place = Place::new();
+    index(&place);
+    let stamp = r#"{"version":2,"sources":["/data/a b.csv"],"files":[{"path":"/data/a b.csv","bytes":7,"rows":3000}],
+        "keys":["k","l"],"columns":["k","l","v"],"rows":3000,"form":"word","unknown":1}"#;
+    std::fs::write(place.path("i.ice/source.json"), stamp).unwrap();
+    std::fs::write(place.path("i.ice/columns.arrow"), "columns").unwrap();
+    let stat = place.ok(&["stat", "i.ice"]);
+    for line in ["file          /data/a b.csv", "keys          k, l", "columns       k, l, v"] {
+        assert!(stat.contains(line), "{stat}");
+    }
+    assert_eq!(place.json(&["stat", "i.ice"])[0]["files"][0], "/data/a b.csv");
+    place.ok(&["backup", "i.ice", "copy.ice"]);
+    for name in ["source.json", "columns.arrow"] {
+        let [one, other] =
+            ["i.ice", "copy.ice"].map(|index| std::fs::read(place.path(index).join(name)).unwrap());
+        assert_eq!(one, other, "{name}");
+    }
+    let advice =
+        "icefield-sql build-index '/data/a b.csv' --on k,l --include v --index i.ice --replace";
+    let told = place.fails(2, &["salvage", "i.ice", "new.ice"]);
+    assert!(told.contains(advice), "{told}");
+    flip(&place, "base-1.ice", position(&place, "base-1.ice", &[700, 1400]));
+    let checked = place.run(&["check", "i.ice"]);
+    assert!(checked.status == Some(1) && checked.out.contains(advice), "{checked:?}");
+    for (version, what) in
+        [("1", "version 1, but this program reads version 2"), ("2", "missing field")]
+    {
+        std::fs::write(place.path("i.ice/source.json"), format!("{{\"version\":{version}}}"))
+            .unwrap();
+        let told = place.fails(1, &["stat", "i.ice"]);
+        assert!(told.contains(what), "{told}");
+    }
+}
