@@ -224,6 +224,24 @@ fn rows_are_looked_up_by_key() {
 }
 
 #[test]
+fn large_results_are_written_by_several_threads() {
+    let place = Place::new();
+    let rows = "SELECT value AS n, CASE WHEN value % 3 = 0 THEN NULL ELSE 'text ' || value END AS t, \
+                [value, value + 1] AS l FROM generate_series(1, 1100000)";
+    for threads in ["1", "3"] {
+        place.ok(&["query", rows, "-o", "o.parquet", "--threads", threads]);
+        let sums = "SELECT count(*), sum(n), count(t), max(t), sum(l[2]), count(DISTINCT n) FROM 'o.parquet'";
+        let expected = "1100000,605000550000,733334,text 999998,605001650000,1100000";
+        assert_eq!(lines(&place.ok(&["query", sums])), [expected], "{threads} threads");
+    }
+    place.ok(&["query", "SELECT 1 AS a WHERE false", "-o", "none.parquet"]);
+    assert_eq!(
+        place.ok(&["query", "SELECT count(a) FROM 'none.parquet'"]),
+        "count(none.parquet.a)\n0\n"
+    );
+}
+
+#[test]
 fn an_index_follows_its_files() {
     let place = Place::new();
     fs::create_dir(place.path("parts")).unwrap();

@@ -298,7 +298,7 @@ async fn rows(
     out: &mut Output,
 ) -> Result<(), Failure> {
     let mut rows = execute_stream(plan, context.task_ctx()).map_err(failure)?;
-    let mut file = RowFile::create(&args.output, &rows.schema(), reads)?;
+    let mut file = RowFile::create(&args.output, &rows.schema(), reads, args.session.threads())?;
     while let Some(batch) = rows.next().await {
         file.write(&batch.map_err(failure)?)?;
     }

@@ -4,6 +4,7 @@ mod build;
 mod inspect;
 mod join;
 mod output;
+mod parquet;
 mod query;
 mod session;
 mod update;

@@ -10,11 +10,10 @@ use arrow::ipc::writer::FileWriter;
 use arrow::util::pretty::pretty_format_batches;
 use datafusion::arrow::csv;
 use datafusion::arrow::json::LineDelimitedWriter;
-use datafusion::parquet::arrow::ArrowWriter;
-use datafusion::parquet::basic::Compression;
-use datafusion::parquet::file::properties::WriterProperties;
 use icefield_console::destination::{Destination, is_stdout};
 use icefield_console::failure::Failure;
+
+use super::parquet::ParquetRows;
 
 /// Number of rows that a table on a terminal shows at a time.
 const SHOWN: usize = 10_000;
@@ -31,7 +30,7 @@ enum Rows {
     Table(Destination, Vec<RecordBatch>),
     Csv(Box<csv::Writer<BufWriter<Destination>>>),
     Json(Box<LineDelimitedWriter<BufWriter<Destination>>>),
-    Parquet(Box<ArrowWriter<Destination>>),
+    Parquet(Box<ParquetRows>),
     Arrow(Box<FileWriter<BufWriter<Destination>>>),
 }
 
@@ -48,8 +47,14 @@ enum Kind {
 
 impl RowFile {
     /// Starts writing rows of `schema` to `path`; the ending of its name determines the format. Standard output, `-`, gets a
-    /// table on a terminal, and CSV otherwise. The output must not be one of `reads`.
-    pub fn create(path: &Path, schema: &SchemaRef, reads: &[&Path]) -> Result<Self, Failure> {
+    /// table on a terminal, and CSV otherwise. The output must not be one of `reads`. Columns of Parquet are encoded by
+    /// `threads` threads.
+    pub fn create(
+        path: &Path,
+        schema: &SchemaRef,
+        reads: &[&Path],
+        threads: usize,
+    ) -> Result<Self, Failure> {
         let kind = kind(path)?;
         if matches!(kind, Kind::Csv | Kind::Tsv) {
             refuse_nested(path, schema)?;
@@ -71,10 +76,8 @@ impl RowFile {
             }
             Kind::Json => Rows::Json(Box::new(LineDelimitedWriter::new(buffered(file)))),
             Kind::Parquet => {
-                let properties =
-                    WriterProperties::builder().set_compression(Compression::SNAPPY).build();
-                let writer = ArrowWriter::try_new(file, SchemaRef::clone(schema), Some(properties));
-                Rows::Parquet(Box::new(writer.map_err(|error| problem(&name, &error))?))
+                let rows = ParquetRows::create(file, schema, threads);
+                Rows::Parquet(Box::new(rows.map_err(|error| problem(&name, &error))?))
             }
             Kind::Arrow => {
                 let writer = FileWriter::try_new(buffered(file), schema);
@@ -126,7 +129,7 @@ impl RowFile {
                 writer.finish().map_err(|error| of_arrow(name, error))?;
                 of_buffer(writer.into_inner())?
             }
-            Rows::Parquet(writer) => writer.into_inner().map_err(|error| problem(name, &error))?,
+            Rows::Parquet(writer) => writer.finish().map_err(|error| problem(name, &error))?,
             Rows::Arrow(writer) => {
                 of_buffer(writer.into_inner().map_err(|error| of_arrow(name, error))?)?
             }

@@ -111,7 +111,7 @@ async fn write_rows(
     let is_explain =
         matches!(frame.logical_plan(), LogicalPlan::Explain(_) | LogicalPlan::Analyze(_));
     let mut rows = frame.execute_stream().await.map_err(failure)?;
-    let mut file = RowFile::create(&args.output, &rows.schema(), reads)?;
+    let mut file = RowFile::create(&args.output, &rows.schema(), reads, args.session.threads())?;
     while let Some(batch) = rows.next().await {
         file.write(&batch.map_err(failure)?)?;
     }
