@@ -419,6 +419,64 @@ async fn results_are_those_of_other_joins() {
     assert!(used * 10 >= cases * 6, "{used} of {cases} cases used an index");
 }
 
+/// Returns the rows of a query over two tables of which the first has an index on `k`, without and with the index, and
+/// whether it is used.
+async fn with_and_without(l: &str, r: &str, sql: &str) -> [(Vec<String>, bool); 2] {
+    let directory = tempfile::tempdir().unwrap();
+    let registry = IndexRegistry::default();
+    for (name, text) in [("l", l), ("r", r)] {
+        std::fs::write(directory.path().join(format!("{name}.csv")), text).unwrap();
+    }
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let target = directory.path().join("l.ice");
+    let mut options =
+        BuildOptions::new(vec![path("l.csv")], vec!["k".to_owned()], target.clone()).unwrap();
+    options.include = vec!["*".to_owned()];
+    build(&options, &Quiet).await.unwrap();
+    registry.open(&target, false).unwrap();
+    let mut answers = Vec::new();
+    for registry in [&IndexRegistry::default(), &registry] {
+        let context =
+            SessionContext::new_with_state(session_state_with(registry, SessionConfig::new()));
+        for name in ["l", "r"] {
+            let source = path(&format!("{name}.csv"));
+            let format = icefield_sql::index::format::Format::of_source(&source).unwrap();
+            let table =
+                format.table(&context.state(), std::slice::from_ref(&source)).await.unwrap();
+            context.register_table(name, table).unwrap();
+        }
+        let plan = context.sql(sql).await.unwrap().create_physical_plan().await.unwrap();
+        let used = displayable(plan.as_ref()).indent(false).to_string().contains("IndexJoinExec");
+        let batches = datafusion::physical_plan::collect(plan, context.task_ctx()).await.unwrap();
+        answers.push((rows(&batches), used));
+    }
+    answers.try_into().unwrap()
+}
+
+#[tokio::test]
+async fn joins_that_an_index_cannot_answer() {
+    let (l, r) = ("k,v\n1,\n2,x\n3,\n", "k,v\n1,\n2,x\n3,y\n");
+    for (sql, is_used) in [
+        ("SELECT k FROM r INTERSECT SELECT k FROM l", true),
+        // Nulls are equal here, and the column `v`, which is not a key, has nulls.
+        ("SELECT * FROM r INTERSECT SELECT * FROM l", false),
+        ("SELECT * FROM r EXCEPT SELECT * FROM l", false),
+        ("SELECT r.k FROM r WHERE r.k NOT IN (SELECT k FROM l)", false),
+        ("SELECT r.k FROM r JOIN (SELECT * FROM l LIMIT 2) AS l ON l.k = r.k WHERE l.k < 0", false),
+        (
+            "SELECT r.k FROM r JOIN (SELECT k, random() AS x FROM l) AS l ON l.k = r.k WHERE x >= 0",
+            false,
+        ),
+        ("SELECT r.k FROM r JOIN (SELECT max(k) AS k FROM l) AS l ON l.k = r.k", false),
+        ("SELECT r.k FROM r JOIN l ON l.k + 1 = r.k", false),
+        ("SELECT r.k, l.v FROM r JOIN l ON l.k = r.k AND l.v IS NOT DISTINCT FROM r.v", true),
+    ] {
+        let [expected, found] = with_and_without(l, r, sql).await;
+        assert_eq!(found.0, expected.0, "{sql}");
+        assert_eq!(found.1, is_used, "{sql}");
+    }
+}
+
 /// A table that reads the indexed files in another way has other rows, so no index answers its joins.
 #[tokio::test]
 async fn tables_that_read_files_in_another_way_use_no_index() {

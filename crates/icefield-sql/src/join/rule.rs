@@ -162,13 +162,17 @@ impl<'a> Candidate<'a> {
         let mut reason = String::new();
         for side in sides {
             let stamp = side.index.stamp();
-            if self.null_equality == NullEquality::NullEqualsNull && stamp.keyed_rows != stamp.rows
-            {
-                reason = format!(
-                    "{}: nulls are compared, and the index has no null keys",
-                    side.index.name()
-                );
-                continue;
+            if self.null_equality == NullEquality::NullEqualsNull {
+                let name = side.index.name();
+                if stamp.keyed_rows != stamp.rows {
+                    reason = format!("{name}: nulls are compared, and the index has no null keys");
+                    continue;
+                }
+                // The index has no nulls in its keys; other columns may have.
+                if on.len() != stamp.keys.len() {
+                    reason = format!("{name}: nulls of columns that are not keys are compared");
+                    continue;
+                }
             }
             match KeyPlan::of(&side, &on) {
                 Ok(keys) => {

@@ -10,6 +10,7 @@ use datafusion::datasource::physical_plan::FileScanConfig;
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::error::Result;
 use datafusion::physical_expr::utils::{collect_columns, conjunction, reassign_expr_columns};
+use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::expressions::{CastExpr, Column};
 use datafusion::physical_plan::filter::FilterExec;
@@ -56,6 +57,9 @@ impl IndexSide {
         let mut reason = String::new();
         for index in indexes {
             match rows_of(plan, &index) {
+                Ok((outputs, predicates)) if outputs.iter().chain(&predicates).any(is_volatile) => {
+                    reason = "an expression has another value at each evaluation".to_owned();
+                }
                 Ok((outputs, predicates)) => sides.push(Self {
                     index,
                     schema: plan.schema(),
