@@ -79,7 +79,7 @@ fn each_line_item_has_its_order() {
     let tables = ["join", "dlht", "dash-eh", "cceh-like", "iceberg"];
     let all = rows(Args { keys: Some(15_000), ..of("join", &tables) });
     let of = |op| all.iter().filter(move |row| row["op"] == op);
-    // Only DLHT is a table in memory. It is measured one by one and in streams.
+    // Only DLHT is a table in memory. It is probed singly and in streams.
     assert_eq!(of("workload-a").count(), 2 * 3);
     assert!(of("workload-a").all(|row| row["table"] == "dlht" && number(row, "keys") == 3_750.0));
     let rows: Vec<_> = of("tpch").collect();

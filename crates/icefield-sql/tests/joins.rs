@@ -333,7 +333,7 @@ async fn answer(
     Ok((rows(&batches.map_err(|error| error.to_string())?), used))
 }
 
-/// Writes a case and its answer for another engine, if the answer has only numbers of rows.
+/// Writes a case and its answer for another engine, if the answer has only ids and counts.
 fn dump(case: &Case, rows: &[String]) {
     let Ok(directory) = std::env::var("ICEFIELD_DUMP") else { return };
     let columns = case.sql.strip_prefix("SELECT ").unwrap().split(" FROM ").next().unwrap();

@@ -1,4 +1,4 @@
-//! The reference map for all tables: a `HashMap` of numbers under [`Action::step`](crate::call::Action::step).
+//! The reference map for all tables: a `HashMap` that [`Action::step`](crate::call::Action::step) changes.
 
 use std::collections::HashMap;
 

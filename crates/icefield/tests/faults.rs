@@ -1,5 +1,5 @@
-//! Each system call of the persistent layer, and each allocation of a table in memory, fails in turn, once and
-//! permanently.
+//! Each system call of the persistent layer, and each allocation of a table in memory, fails in turn: once, or for
+//! good.
 
 use std::ops::Range;
 use std::path::Path;

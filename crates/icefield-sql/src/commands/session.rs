@@ -191,7 +191,7 @@ pub fn failure(error: DataFusionError) -> Failure {
     }
 }
 
-/// Removes the name of the kind of an error, where ours say it all.
+/// Removes DataFusion's name of the error's kind.
 fn plain(text: &str, kind: &str) -> String {
     text.replace(kind, "")
 }

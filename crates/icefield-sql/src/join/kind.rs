@@ -40,7 +40,7 @@ impl Join {
         matches!(self.join_type, T::Inner | T::Left | T::Right | T::Full)
     }
 
-    /// Returns which rows of the side that the index answers are emitted besides pairs.
+    /// Returns which rows of the index side are emitted besides pairs.
     pub fn index_rows(&self) -> Rows {
         rows(self.join_type, self.index_side)
     }

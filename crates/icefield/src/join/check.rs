@@ -160,7 +160,7 @@ fn check_delta<M: Medium>(
     let tail =
         log::replay(storage, &region, sums, view.root.generation, view.changes(), |_| Ok(()));
     match tail {
-        // A reader's view may be older than the log, even if the index has been closed since.
+        // Writers only: a reader's view may be older, even after the index has been closed.
         Ok(tail) if tail.records > view.changes() && writes => {
             faults.push("I5: the delta log has records that the delta store does not have".into());
         }

@@ -63,8 +63,8 @@ unsafe impl Overlay for Record {}
 
 impl Record {
     pub(super) fn load(&self, storage: &impl Medium) -> [u64; 2] {
-        // Relaxed: the record is complete. E1 ensures this, or the end of the build's threads, or the root words that
-        // this thread has read, which name only complete generations.
+        // Relaxed: only complete records are read. The order comes from E1, from joining the threads of the build, or
+        // from the root words, which name only complete generations.
         [self.0[0].load(storage, Relaxed), self.0[1].load(storage, Relaxed)]
     }
 

@@ -433,7 +433,7 @@ impl<'t, R: RecordForm, M: Medium> Writer<'t, R, M> {
         answer: &mut impl FnMut(usize, WriteOutcome) -> Result<()>,
     ) -> Result<()> {
         let committed = match refused {
-            // In another window, or alone after a doubling, there may be room for the record.
+            // Retried in the next window, then by `write_alone`, which may double the table.
             Ok(_) | Err(Error::NoSpace { .. }) => self.commit(answer),
             Err(error) => Err(error),
         };

@@ -49,7 +49,7 @@ pub trait Persist: Properties {
         self.try_fence()
     }
 
-    /// Returns when everything is durable that any thread has passed to [`Persist::fence_later`].
+    /// Completes the fences that any thread has deferred by [`Persist::fence_later`].
     ///
     /// # Errors
     /// As for [`Persist::try_fence`].
@@ -59,8 +59,8 @@ pub trait Persist: Properties {
         Ok(())
     }
 
-    /// Requests a sync of everything that any thread has passed to [`Persist::fence_later`] so far. The future resolves
-    /// when all of this is durable.
+    /// Requests a sync of all stores whose fences any thread has deferred so far by [`Persist::fence_later`]. The future
+    /// resolves when these are durable.
     #[track_caller]
     fn committed(&self) -> Committed {
         Committed::known(self.fence_deferred().and_then(|()| self.check_writable()))
