@@ -1,10 +1,12 @@
 //! The indexes of a session.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::error::Result;
+use datafusion::object_store::path::Path as ObjectPath;
 
 use crate::index::Index;
 
@@ -48,12 +50,16 @@ impl IndexRegistry {
 
     /// Returns the indexes of exactly these files.
     pub(crate) fn of_files(&self, files: &[PartitionedFile]) -> Vec<Arc<Index>> {
+        let by_place: HashMap<_, _> =
+            files.iter().map(|file| (&file.object_meta.location, file)).collect();
         let matches = |index: &Arc<Index>| {
             let known = &index.stamp().files;
             known.len() == files.len()
-                && files
-                    .iter()
-                    .all(|file| known.iter().any(|one| one.is(file, index.allows_stale())))
+                && known.iter().all(|one| {
+                    let place = ObjectPath::from_absolute_path(&one.path).ok();
+                    let file = place.and_then(|place| by_place.get(&place));
+                    file.is_some_and(|file| index.allows_stale() || one.has_state_of(file))
+                })
         };
         self.indexes().into_iter().filter(matches).collect()
     }

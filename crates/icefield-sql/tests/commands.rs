@@ -242,6 +242,88 @@ fn large_results_are_written_by_several_threads() {
 }
 
 #[test]
+fn names_are_taken_as_they_are() {
+    let place = Place::new();
+    let names = [
+        "a%20b.csv",
+        "a b.csv",
+        "x[1].csv",
+        "x1.csv",
+        "y*.csv",
+        "yy.csv",
+        "z?.csv",
+        "a:b.csv",
+        "é'\".csv",
+    ];
+    for (at, name) in names.iter().enumerate() {
+        place.file(name, format!("k,v\n{at},{at}\n"));
+    }
+    place.file("p.csv", "k\n0\n1\n2\n3\n4\n5\n6\n7\n8\n");
+    for (at, name) in names.iter().enumerate() {
+        let index = format!("{at}.ice");
+        let built =
+            place.run(&["build-index", name, "--on", "k", "--include", "v", "--index", &index]);
+        if built.status == Some(2) {
+            // DataFusion has no address for the name.
+            assert!(built.err.contains("cannot be indexed"), "{name}: {}", built.err);
+            continue;
+        }
+        assert_eq!(built.status, Some(0), "{name}: {}", built.err);
+        let found = place.ok(&["join", "p.csv", "--index", &index, "--select", "v"]);
+        assert_eq!(lines(&found), [at.to_string()], "{name}");
+        assert!(place.ok(&["update-index", &index]).contains("is up to date"), "{name}");
+        // Other commands read the same file.
+        let table = format!("t={name}");
+        let sql = "SELECT t.v FROM t JOIN 'p.csv' AS p ON t.k = p.k";
+        assert_eq!(
+            lines(&place.ok(&["query", sql, "--table", &table])),
+            [at.to_string()],
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn an_updated_index_of_texts_stays_as_large_as_its_rows() {
+    let place = Place::new();
+    fs::create_dir(place.path("parts")).unwrap();
+    let rows = |first: u32| {
+        format!(
+            "SELECT value AS k, 'a text that is longer than twelve bytes ' || value AS t \
+             FROM generate_series({first}, {})",
+            first + 29_999
+        )
+    };
+    place.ok(&["query", &rows(0), "-o", "parts/0.parquet"]);
+    place.ok(&["build-index", "parts", "--on", "k", "--include", "t", "--index", "i.ice"]);
+    let size = || fs::metadata(place.path("i.ice/columns.arrow")).unwrap().len();
+    assert!(size() < 30_000 * 100, "{}", size());
+    for part in 1..4_u32 {
+        place.ok(&["query", &rows(part * 30_000), "-o", &format!("parts/{part}.parquet")]);
+        let updated = place.json(&["update-index", "i.ice"]);
+        assert_eq!(updated["rows_read"], 30_000);
+        assert!(size() < u64::from(part + 1) * 30_000 * 100, "{}", size());
+    }
+    let sql = "SELECT count(*), count(DISTINCT t), max(t) FROM indexes.i";
+    let expected = "120000,120000,a text that is longer than twelve bytes 99999";
+    assert_eq!(lines(&place.ok(&["query", sql, "--index", "i.ice"])), [expected]);
+}
+
+#[test]
+fn very_many_pairs_are_counted() {
+    let place = Place::new();
+    place.file("l.csv", format!("k\n{}", "7\n".repeat(20_000)));
+    place.file("r.csv", format!("k\n{}", "7\n".repeat(20_000)));
+    place.ok(&["build-index", "r.csv", "--on", "k"]);
+    assert_eq!(place.ok(&["join", "l.csv", "--index", "r.ice"]), "400000000\n");
+    // The reader of a result closes it early.
+    let mut child =
+        place.command(&["join", "l.csv", "--index", "r.ice", "--inner"]).spawn().unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
 fn an_index_follows_its_files() {
     let place = Place::new();
     fs::create_dir(place.path("parts")).unwrap();
@@ -294,6 +376,17 @@ fn an_index_follows_its_files() {
     let updated = place.json(&["update-index", "i.ice", "other.csv"]);
     assert_eq!((&updated["rows"], &updated["rows_read"]), (&7.into(), &4.into()));
     assert_eq!(lines(&place.ok(&join)), ["b", "b", "bb", "c", "d", "o"]);
+    place.file("parts/e.csv", "k,v\n1,e\n");
+    let told = place.fails(1, &join);
+    assert!(told.contains("1 of its files are new") && told.contains("parts/e.csv"), "{told}");
+    let inspected = place.run(&["inspect", "i.ice"]);
+    assert!(
+        inspected.status == Some(1) && inspected.out.contains("parts/e.csv, new"),
+        "{}",
+        inspected.out
+    );
+    assert_eq!(lines(&place.ok(&[&join[..], &["--allow-stale"]].concat())).len(), 6);
+    fs::remove_file(place.path("parts/e.csv")).unwrap();
     let inspected = place.ok(&["inspect", "i.ice"]);
     assert!(
         inspected.contains("keys          k") && inspected.contains("other.csv, 1 rows, unchanged"),

@@ -313,7 +313,7 @@ async fn answer(
         let table = format.table(&context.state(), std::slice::from_ref(path)).await.unwrap();
         // In some cases the index itself is the table.
         let index = indexes.iter().find(|index| index.stamp().files[0].path == Path::new(path));
-        match index.filter(|_| case.seed % 4 == 0) {
+        match index.filter(|_| case.seed.is_multiple_of(4)) {
             Some(index) => {
                 let fields = table.schema();
                 let names: Vec<_> =
@@ -451,6 +451,31 @@ async fn with_and_without(l: &str, r: &str, sql: &str) -> [(Vec<String>, bool); 
         answers.push((rows(&batches), used));
     }
     answers.try_into().unwrap()
+}
+
+/// Batches have the size that the session asks for, however many pairs a batch of keys has.
+#[tokio::test]
+async fn batches_are_of_the_usual_size() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.csv").display().to_string();
+    std::fs::write(&path, format!("k\n{}", "1\n".repeat(400))).unwrap();
+    let target = directory.path().join("t.ice");
+    let options =
+        BuildOptions::new(vec![path.clone()], vec!["k".to_owned()], target.clone()).unwrap();
+    build(&options, &Quiet).await.unwrap();
+    let registry = IndexRegistry::default();
+    registry.open(&target, false).unwrap();
+    let config = SessionConfig::new().with_batch_size(64);
+    let context = SessionContext::new_with_state(session_state_with(&registry, config));
+    context.register_csv("t", &path, Default::default()).await.unwrap();
+    for (columns, expected) in [("1", 160_000), ("a.k", 160_000), ("count(*)", 1)] {
+        let sql = format!("SELECT {columns} FROM t AS a JOIN t AS b ON a.k = b.k");
+        let plan = context.sql(&sql).await.unwrap().create_physical_plan().await.unwrap();
+        assert!(displayable(plan.as_ref()).indent(false).to_string().contains("IndexJoinExec"));
+        let batches = datafusion::physical_plan::collect(plan, context.task_ctx()).await.unwrap();
+        assert!(batches.iter().all(|batch| batch.num_rows() <= 64), "{columns}");
+        assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), expected, "{columns}");
+    }
 }
 
 #[tokio::test]

@@ -6,9 +6,10 @@ use icefield_console::failure::Outcome;
 use icefield_console::json::{JsonArgs, Line, with_output};
 use icefield_console::terminal::{shown, shown_path};
 
-use super::session::failure;
+use super::session::{block_on, failure};
 use crate::error::of_index;
 use crate::index::Index;
+use crate::index::build::new_files;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -66,6 +67,14 @@ pub fn run(args: &Args) -> Outcome {
                 file.rows,
                 shown(&state)
             ))?;
+        }
+        let new = block_on(async { new_files(&index).await.map_err(failure) });
+        // A source that is gone has been reported above, file by file.
+        let new = if is_fresh { new? } else { new.unwrap_or_default() };
+        for file in &new {
+            is_fresh = false;
+            changed.push(file.display().to_string());
+            out.say(format_args!("file          {}, new", shown_path(file)))?;
         }
         let files: Vec<_> =
             stamp.files.iter().map(|file| file.path.display().to_string()).collect();

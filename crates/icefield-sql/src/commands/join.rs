@@ -14,9 +14,10 @@ use icefield_console::json::{JsonArgs, Line, Output, with_output};
 use std::sync::Arc;
 
 use super::output::RowFile;
-use super::session::{FormatArgs, SessionArgs, as_index, failure, on_runtime};
+use super::session::{FormatArgs, SessionArgs, failure, on_runtime, open_index};
 use crate::index::Index;
 use crate::registry::IndexRegistry;
+use crate::table::IndexTable;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -131,8 +132,7 @@ pub fn run(args: &Args) -> Outcome {
         let registry = IndexRegistry::default();
         let context = args.session.context(&registry)?;
         on_runtime(args.session.threads(), &interrupt, async {
-            let index =
-                registry.open(&as_index(&args.index)?, args.allow_stale).map_err(failure)?;
+            let index = open_index(&registry, &args.index, args.allow_stale).await?;
             let frame = frame(args, &context, &index).await?;
             let plan = plan(frame, &registry).await?;
             match args.join_type() {
@@ -145,24 +145,19 @@ pub fn run(args: &Args) -> Outcome {
 }
 
 /// Returns the join.
-async fn frame(args: &Args, context: &SessionContext, index: &Index) -> Result<DataFrame, Failure> {
+async fn frame(
+    args: &Args,
+    context: &SessionContext,
+    index: &Arc<Index>,
+) -> Result<DataFrame, Failure> {
     let state = context.state();
     let source = std::slice::from_ref(&args.file);
     let probe = args.format.of(&args.file)?.table(&state, source).await.map_err(failure)?;
     let stamp = index.stamp();
-    let files: Vec<_> =
-        stamp.files.iter().map(|file| file.path.to_string_lossy().into_owned()).collect();
-    let indexed = stamp.format.table(&state, &files).await.map_err(failure)?;
     let left = context.read_table(probe).and_then(|frame| frame.alias("left")).map_err(failure)?;
-    let right = context.read_table(indexed).map_err(failure)?;
-    // Only the columns that the index has.
-    let names: Vec<_> = index
-        .schema()
-        .fields()
-        .iter()
-        .map(|field| Expr::Column(Column::from_name(field.name())))
-        .collect();
-    let right = right.select(names).and_then(|frame| frame.alias("right")).map_err(failure)?;
+    let indexed = Arc::new(IndexTable::new(Arc::clone(index)));
+    let right = context.read_table(indexed).and_then(|frame| frame.alias("right"));
+    let right = right.map_err(failure)?;
     let on = if args.on.is_empty() { &stamp.keys } else { &args.on };
     if on.len() != stamp.keys.len() {
         return Err(Failure::Usage(format!(

@@ -71,7 +71,7 @@ impl RowFile {
                 // The header of a result without rows.
                 writer
                     .write(&RecordBatch::new_empty(in_utc_schema(schema)))
-                    .map_err(|error| problem(&name, &error))?;
+                    .map_err(|error| of_arrow(&name, error))?;
                 Rows::Csv(Box::new(writer))
             }
             Kind::Json => Rows::Json(Box::new(LineDelimitedWriter::new(buffered(file)))),
@@ -215,6 +215,10 @@ fn in_utc(records: &RecordBatch) -> Result<RecordBatch, Failure> {
 fn of_arrow(path: &Path, error: arrow::error::ArrowError) -> Failure {
     match error {
         arrow::error::ArrowError::IoError(_, source) => Failure::io(path, &source),
+        // Arrow keeps only the text of errors of the CSV writer.
+        arrow::error::ArrowError::CsvError(text) if text.contains("Broken pipe") => {
+            Failure::BrokenPipe
+        }
         other => problem(path, &other),
     }
 }

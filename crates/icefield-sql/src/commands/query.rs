@@ -12,6 +12,7 @@ use icefield_console::json::{JsonArgs, Line, warn, with_output};
 
 use super::output::RowFile;
 use super::session::{FormatArgs, SessionArgs, failure, on_runtime, open_indexes};
+use crate::index::stamp::Stamp;
 use crate::registry::IndexRegistry;
 
 const EXAMPLES: &str = "\
@@ -57,6 +58,16 @@ pub struct Args {
     json: JsonArgs,
 }
 
+impl Args {
+    /// Returns the paths that the command reads, as far as the options name them.
+    fn reads(&self) -> Vec<PathBuf> {
+        let files = self.index.iter().filter_map(|index| Stamp::read(index).ok());
+        let files = files.flat_map(|stamp| stamp.files).map(|file| file.path);
+        let tables = self.table.iter().map(|(_, source)| PathBuf::from(source));
+        self.index.iter().cloned().chain(tables).chain(files).collect()
+    }
+}
+
 fn named_table(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, file)) if !name.is_empty() && !file.is_empty() => {
@@ -74,7 +85,8 @@ pub fn run(args: &Args) -> Outcome {
                 .to_owned(),
         ));
     }
-    let reads: Vec<&Path> = args.index.iter().map(PathBuf::as_path).collect();
+    let reads = args.reads();
+    let reads: Vec<&Path> = reads.iter().map(PathBuf::as_path).collect();
     with_output(&args.json, &reads, |out| {
         let started = Instant::now();
         let interrupt = Interrupt::listen()?;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use datafusion::catalog::{MemorySchemaProvider, SchemaProvider};
+use datafusion::catalog::{MemorySchemaProvider, SchemaProvider, TableProvider};
 use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
 use datafusion::execution::disk_manager::DiskManagerBuilder;
@@ -14,6 +14,8 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use icefield_console::failure::Failure;
 use icefield_console::interrupt::Interrupt;
 
+use crate::index::Index;
+use crate::index::build::new_files;
 use crate::index::format::{Dialect, Format, Kind};
 use crate::registry::IndexRegistry;
 use crate::session::session_state_in;
@@ -75,7 +77,7 @@ impl FormatArgs {
         let mut format = match (Format::of_source(source), self.format) {
             (Ok(format), None) => format,
             (Ok(format), Some(kind)) => Format { kind, ..format },
-            (Err(_), Some(kind)) => Format { kind, compression: None, dialect: None },
+            (Err(_), Some(kind)) => Format { kind, compression: None, dialect: None, ending: None },
             (Err(error), None) => return Err(failure(error)),
         };
         let is_csv = format.kind == Kind::Csv;
@@ -169,7 +171,16 @@ pub fn failure(error: DataFusionError) -> Failure {
                     other => Failure::Problem(other.to_string()),
                 };
             }
-            Failure::Problem(text)
+            match cause.downcast_ref::<icefield::Error>() {
+                Some(
+                    icefield::Error::InvalidOption { .. }
+                    | icefield::Error::Unsupported(_)
+                    | icefield::Error::NotFound { .. }
+                    | icefield::Error::AlreadyExists { .. },
+                ) => Failure::Usage(cause.to_string()),
+                Some(_) => Failure::Problem(cause.to_string()),
+                None => Failure::Problem(text),
+            }
         }
         DataFusionError::Configuration(_) => {
             Failure::Usage(plain(&text, "Invalid or Unsupported Configuration: "))
@@ -240,26 +251,57 @@ pub async fn open_indexes(
     paths: &[PathBuf],
     allow_stale: bool,
 ) -> Result<(), Failure> {
-    let schema = Arc::new(MemorySchemaProvider::new());
-    if let Some(catalog) =
-        context.catalog(&context.state().config_options().catalog.default_catalog)
-    {
-        catalog.register_schema(INDEXES, Arc::clone(&schema) as _).map_err(failure)?;
+    let indexes = Arc::new(MemorySchemaProvider::new());
+    let catalog = &context.state().config_options().catalog.default_catalog.clone();
+    if let Some(catalog) = context.catalog(catalog) {
+        catalog.register_schema(INDEXES, Arc::clone(&indexes) as _).map_err(failure)?;
     }
-    let indexes = schema;
     for path in paths {
-        let index = registry.open(&as_index(path)?, allow_stale).map_err(failure)?;
+        let index = open_index(registry, path, allow_stale).await?;
         let stamp = index.stamp();
-        let table = stamp.format.table(&context.state(), &stamp.sources).await.map_err(failure)?;
+        let table: Arc<dyn TableProvider> =
+            match stamp.format.table(&context.state(), &stamp.sources).await {
+                Ok(table) => table,
+                // The files are gone, and only the index has their rows.
+                Err(_) if allow_stale => Arc::new(IndexTable::new(Arc::clone(&index))),
+                Err(error) => return Err(failure(error)),
+            };
         let name = datafusion::common::TableReference::bare(index.name());
+        if context.table_exist(name.clone()).map_err(failure)? {
+            return Err(Failure::Usage(format!(
+                "--index: two indexes have the name `{}`, which is that of their tables",
+                index.name()
+            )));
+        }
         context.register_table(name, table).map_err(failure)?;
         indexes.register_table(index.name(), Arc::new(IndexTable::new(index))).map_err(failure)?;
     }
     Ok(())
 }
 
+/// Opens an index. Unless `allow_stale` is true, it must have all files that its sources name now.
+pub async fn open_index(
+    registry: &IndexRegistry,
+    path: &Path,
+    allow_stale: bool,
+) -> Result<Arc<Index>, Failure> {
+    let index = registry.open(&as_index(path)?, allow_stale).map_err(failure)?;
+    if !allow_stale {
+        let new = new_files(&index).await.map_err(failure)?;
+        if let Some(file) = new.first() {
+            return Err(Failure::Problem(format!(
+                "{}: {} of its files are new, such as {}; run update-index, or use it as it is (--allow-stale)",
+                path.display(),
+                new.len(),
+                file.display()
+            )));
+        }
+    }
+    Ok(index)
+}
+
 /// Returns a path, or an error that says what to do if it is not that of an index.
-pub fn as_index(path: &Path) -> Result<PathBuf, Failure> {
+fn as_index(path: &Path) -> Result<PathBuf, Failure> {
     if path.is_file() {
         let path = path.display();
         return Err(Failure::Usage(format!(

@@ -18,6 +18,7 @@ use datafusion::datasource::physical_plan::FileScanConfig;
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::SessionStateBuilder;
+use datafusion::object_store::path::Path as ObjectPath;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::prelude::{SessionConfig, SessionContext};
@@ -179,6 +180,18 @@ pub async fn update(
     build.run(Some(&former)).await.map(Some)
 }
 
+/// Returns the files that the sources of an index name now, and that the index does not have.
+///
+/// # Errors
+/// If a source does not exist.
+pub async fn new_files(index: &Index) -> Result<Vec<PathBuf>> {
+    let options = BuildOptions::of(index, Durability::Auto);
+    let (_, files) = Build::new(&options, &Quiet).files().await?;
+    let known = &index.stamp().files;
+    let is_new = |file: &SourceFile| known.iter().all(|one| one.path != file.path);
+    Ok(files.into_iter().filter(is_new).map(|file| file.path).collect())
+}
+
 /// A build.
 struct Build<'a> {
     options: &'a BuildOptions,
@@ -275,7 +288,7 @@ impl<'a> Build<'a> {
         std::fs::rename(columns_at.join(name), site.path().join(name))
             .and_then(|()| std::fs::remove_dir(&columns_at))
             .map_err(|error| at_path(&columns_at, error))?;
-        stamp.columns_sum = Columns::open(&site.path(), stamp.rows, None)?.sum();
+        stamp.columns_sums = Columns::open(&site.path(), stamp.rows, None)?.sums();
         for file in files {
             let now = SourceFile::read(&file.path)?;
             if !file.changes(&now).is_empty() {
@@ -348,6 +361,11 @@ fn columns_of(options: &BuildOptions, schema: &Schema) -> Result<Vec<usize>> {
     if all {
         columns.extend(0..schema.fields().len());
     }
+    if let Some(at) =
+        (1..options.keys.len()).find(|&at| options.keys[..at].contains(&options.keys[at]))
+    {
+        return Err(usage(format!("--on: `{}` is named twice", options.keys[at])));
+    }
     let mut seen = vec![false; schema.fields().len()];
     columns.retain(|&at| !std::mem::replace(&mut seen[at], true));
     Ok(columns)
@@ -397,7 +415,7 @@ fn source_files(plan: &Arc<dyn ExecutionPlan>) -> Result<Vec<SourceFile>> {
             scan.and_then(|scan| scan.data_source().downcast_ref::<FileScanConfig>())
         {
             for file in files_of(scan).map_err(usage)? {
-                files.push(SourceFile::read(&local_path(file.object_meta.location.as_ref()))?);
+                files.push(SourceFile::read(&local_path(&file.object_meta.location)?)?);
             }
         }
         Ok(TreeNodeRecursion::Continue)
@@ -405,10 +423,15 @@ fn source_files(plan: &Arc<dyn ExecutionPlan>) -> Result<Vec<SourceFile>> {
     Ok(files)
 }
 
-/// Returns the file system's name of a path of DataFusion, which encodes some characters as in addresses.
-fn local_path(location: &str) -> PathBuf {
-    let text = percent_encoding::percent_decode_str(location).decode_utf8_lossy();
-    Path::new("/").join(&*text)
+/// Returns the file system's name of a path of DataFusion.
+fn local_path(location: &ObjectPath) -> Result<PathBuf> {
+    let path = Path::new("/").join(location.as_ref());
+    match ObjectPath::from_absolute_path(&path) {
+        Ok(again) if again == *location => Ok(path),
+        _ => {
+            Err(usage(format!("{}: this name cannot be indexed; rename the file", path.display())))
+        }
+    }
 }
 
 /// The rows of a build, as far as they are known.

@@ -14,7 +14,7 @@ use arrow::array::{
     downcast_primitive, new_empty_array,
 };
 use arrow::buffer::{Buffer, ScalarBuffer};
-use arrow::compute::{concat_batches, interleave, take};
+use arrow::compute::{cast, concat_batches, interleave, take};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::ipc::convert::fb_to_schema;
 use arrow::ipc::reader::{FileDecoder, read_footer_length};
@@ -24,7 +24,6 @@ use datafusion::error::{DataFusionError, Result};
 use icefield::base::hash::{Hash, HashKind};
 use memmap2::Mmap;
 
-use super::keys::plain;
 use crate::error::{at_path, damaged};
 
 /// The name of the file in the directory of an index.
@@ -34,15 +33,59 @@ pub const CHUNK_ROWS: usize = 1 << 18;
 /// Length of the end of an Arrow file: the length of the footer and the magic word.
 const TRAILER: usize = 10;
 
-/// Returns the schema without dictionaries.
+/// Returns the schema of the stored columns.
 pub fn stored_schema(schema: &Schema) -> SchemaRef {
-    let fields = schema.fields().iter().map(|field| match field.data_type() {
-        DataType::Dictionary(_, values) => {
-            Arc::new(Field::new(field.name(), (**values).clone(), field.is_nullable()))
-        }
-        other => Arc::new(Field::new(field.name(), other.clone(), field.is_nullable())),
+    let fields = schema.fields().iter().map(|field| {
+        let data_type = stored_type(field.data_type());
+        Arc::new(Field::new(field.name(), data_type, field.is_nullable()))
     });
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+}
+
+/// Returns the type in which a column is stored: without dictionaries, and with texts as views, which have no limit of
+/// 2 GiB a chunk; within lists and structures, without views, which cannot be compacted there.
+pub fn stored_type(data_type: &DataType) -> DataType {
+    match plain_type(data_type) {
+        DataType::Utf8 | DataType::LargeUtf8 => DataType::Utf8View,
+        DataType::Binary | DataType::LargeBinary => DataType::BinaryView,
+        other @ (DataType::Utf8View | DataType::BinaryView) => other.clone(),
+        other => nested_type(other),
+    }
+}
+
+fn plain_type(data_type: &DataType) -> &DataType {
+    match data_type {
+        DataType::Dictionary(_, values) => plain_type(values),
+        other => other,
+    }
+}
+
+fn nested_type(data_type: &DataType) -> DataType {
+    use DataType as D;
+    let inner = |field: &Arc<Field>| {
+        let data_type = nested_type(field.data_type());
+        Arc::new(field.as_ref().clone().with_data_type(data_type))
+    };
+    match plain_type(data_type) {
+        D::Utf8View => D::LargeUtf8,
+        D::BinaryView => D::LargeBinary,
+        D::List(field) => D::List(inner(field)),
+        D::LargeList(field) => D::LargeList(inner(field)),
+        D::FixedSizeList(field, length) => D::FixedSizeList(inner(field), *length),
+        D::Struct(fields) => D::Struct(fields.iter().map(inner).collect()),
+        D::Map(field, is_sorted) => D::Map(inner(field), *is_sorted),
+        other => other.clone(),
+    }
+}
+
+/// Returns a column whose texts are in buffers of its own, if they are views. A part of a column keeps the buffers of
+/// the whole one, and would be written or counted with all of them.
+fn compacted(column: &ArrayRef) -> ArrayRef {
+    match column.data_type() {
+        DataType::Utf8View => Arc::new(column.as_string_view().gc()),
+        DataType::BinaryView => Arc::new(column.as_binary_view().gc()),
+        _ => Arc::clone(column),
+    }
 }
 
 /// Writes the file.
@@ -74,7 +117,9 @@ impl ColumnsWriter {
     /// # Errors
     /// If the file cannot be written.
     pub fn push(&mut self, batch: &RecordBatch) -> Result<()> {
-        let columns = batch.columns().iter().map(plain).collect::<Result<Vec<_>>>()?;
+        let columns = std::iter::zip(batch.columns(), self.schema.fields())
+            .map(|(column, field)| Ok(cast(column, field.data_type())?));
+        let columns = columns.collect::<Result<Vec<_>>>()?;
         let options =
             arrow::array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?;
@@ -95,6 +140,10 @@ impl ColumnsWriter {
 
     fn flush(&mut self) -> Result<()> {
         let chunk = concat_batches(&self.schema, &self.waiting)?;
+        let columns = chunk.columns().iter().map(compacted).collect();
+        let options =
+            arrow::array::RecordBatchOptions::new().with_row_count(Some(chunk.num_rows()));
+        let chunk = RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?;
         self.waiting.clear();
         self.waiting_rows = 0;
         self.writer.write(&chunk).map_err(|error| self.fault(error.into()))
@@ -127,17 +176,18 @@ pub struct Columns {
     file: Buffer,
     version: MetadataVersion,
     blocks: Vec<Block>,
+    sums: [u64; 2],
     /// By column and chunk.
     decoded: Vec<Vec<OnceLock<ArrayRef>>>,
 }
 
 impl Columns {
-    /// Maps the file in `directory`, which has this number of rows. `sum` is what [`sum`](Self::sum) returned when the
+    /// Maps the file in `directory`, which has this number of rows. `sums` is what [`sums`](Self::sums) returned when the
     /// file was written; `None` if it has just been written.
     ///
     /// # Errors
     /// If the file cannot be opened or is damaged.
-    pub fn open(directory: &Path, rows: u64, sum: Option<u64>) -> Result<Self> {
+    pub fn open(directory: &Path, rows: u64, sums: Option<[u64; 2]>) -> Result<Self> {
         let path = directory.join(NAME);
         let file = File::open(&path).map_err(|error| at_path(&path, error))?;
         // SAFETY: the file belongs to an index: it is never changed after the directory has got its name, and
@@ -151,6 +201,11 @@ impl Columns {
         trailer.copy_from_slice(&file[end..]);
         let length = read_footer_length(trailer).map_err(|error| broken(&error.to_string()))?;
         let start = end.checked_sub(length).ok_or_else(|| broken("the footer is too long"))?;
+        let hash = Hash::new(HashKind::Strong, [0, 0]);
+        let footer_sum = hash.bytes(&file[start..]);
+        if sums.is_some_and(|[of_footer, _]| of_footer != footer_sum) {
+            return Err(broken("the checksum of the footer is wrong"));
+        }
         let footer =
             root_as_footer(&file[start..end]).map_err(|error| broken(&error.to_string()))?;
         let schema = footer.schema().ok_or_else(|| broken("the footer has no schema"))?;
@@ -165,23 +220,27 @@ impl Columns {
         let version = footer.version();
         let chunks = || blocks.iter().map(|_| OnceLock::new()).collect();
         let decoded = schema.fields().iter().map(|_| chunks()).collect();
-        let columns = Self { schema, rows, file, version, decoded, path, blocks };
-        if sum.is_some_and(|sum| sum != columns.sum()) {
+        let mut columns =
+            Self { schema, rows, file, version, decoded, path, blocks, sums: [footer_sum, 0] };
+        columns.sums[1] = columns.headers_sum();
+        if sums.is_some_and(|sums| sums != columns.sums) {
             return Err(damaged(&columns.path, "the checksum of the chunks' headers is wrong"));
         }
         Ok(columns)
     }
 
-    /// Returns the checksum of everything that decoding relies on: the footer, and the header of each chunk.
-    pub fn sum(&self) -> u64 {
+    /// Returns the checksums of everything that decoding relies on: of the footer, and of the chunks' headers.
+    pub fn sums(&self) -> [u64; 2] {
+        self.sums
+    }
+
+    fn headers_sum(&self) -> u64 {
         let hash = Hash::new(HashKind::Strong, [0, 0]);
         let headers = self.blocks.iter().map(|block| {
             let start = block.offset() as usize;
             hash.bytes(&self.file[start..start + block.metaDataLength() as usize])
         });
-        let last = self.blocks.iter().map(|block| block.offset() + block.bodyLength()).max();
-        let rest = hash.bytes(&self.file[last.unwrap_or(0) as usize..]);
-        headers.fold(rest, |sum, header| hash.word(sum ^ header))
+        headers.fold(0, |sum, header| hash.word(sum ^ header))
     }
 
     /// Returns the columns' names and types.
@@ -242,7 +301,7 @@ impl Columns {
         }
         if self.chunks() == 1 {
             let rows = UInt64Array::from(rows.to_vec());
-            return Ok(take(self.chunk(column, 0)?, &rows, None)?);
+            return Ok(compacted(&take(self.chunk(column, 0)?, &rows, None)?));
         }
         macro_rules! gather {
             ($type:ty, $chunks:expr, $rows:expr) => {
@@ -263,7 +322,7 @@ impl Columns {
         let data_type = self.schema.field(column).data_type();
         downcast_primitive! {
             data_type => (gather, chunks, rows),
-            _ => Ok(interleave(&chunks, &places)?)
+            _ => Ok(compacted(&interleave(&chunks, &places)?))
         }
     }
 }
@@ -352,7 +411,8 @@ mod tests {
         for list in [&rows[..], &rows[2..3], &[]] {
             let indices = UInt64Array::from(list.to_vec());
             for (at, column) in batch.columns().iter().enumerate() {
-                let expected = take(&plain(column).unwrap(), &indices, None).unwrap();
+                let stored = cast(column, &stored_type(column.data_type())).unwrap();
+                let expected = take(&stored, &indices, None).unwrap();
                 assert_eq!(
                     &columns.take(at, list).unwrap(),
                     &expected,
@@ -363,6 +423,9 @@ mod tests {
         }
         assert!(columns.take(0, &[last + 1]).is_err());
         assert!(Columns::open(directory.path(), ROWS as u64 + CHUNK_ROWS as u64, None).is_err());
-        assert!(Columns::open(directory.path(), ROWS as u64, Some(columns.sum() ^ 1)).is_err());
+        assert!(
+            Columns::open(directory.path(), ROWS as u64, Some(columns.sums().map(|sum| sum ^ 1)))
+                .is_err()
+        );
     }
 }

@@ -20,7 +20,7 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::SessionState;
 use serde::{Deserialize, Serialize};
 
-use crate::error::usage;
+use crate::error::{at_path, usage};
 
 /// The types of CSV and JSON are those of this number of rows. A later row of another type is an error.
 const INFERRED_ROWS: usize = 1_000_000;
@@ -50,6 +50,9 @@ pub struct Format {
     /// How CSV is written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dialect: Option<Dialect>,
+    /// The ending of the names of files that are read from a directory; without it all are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ending: Option<String>,
 }
 
 /// How CSV is written.
@@ -104,7 +107,9 @@ impl Format {
         };
         let &(_, kind, delimiter) = ENDINGS.iter().find(|(ending, ..)| rest.ends_with(ending))?;
         let dialect = (kind == Kind::Csv).then(|| Dialect { delimiter, ..Dialect::default() });
-        Some(Self { kind, compression, dialect })
+        let &(ending, ..) = ENDINGS.iter().find(|(ending, ..)| rest.ends_with(ending))?;
+        let ending = name.get(rest.len() - ending.len()..).map(str::to_owned);
+        Some(Self { kind, compression, dialect, ending })
     }
 
     /// Returns the format of `source`, a file, a pattern or a directory, by the ending of its name or of a file in it.
@@ -229,23 +234,37 @@ impl Format {
     fn listing(&self, sources: &[String]) -> Result<ListingTableConfig> {
         let mut urls = Vec::new();
         for source in sources {
-            let is_pattern = source.contains(['*', '?', '[']) && !Path::new(source).exists();
-            if !is_pattern && !source.contains("://") && !Path::new(source).exists() {
-                return Err(usage(format!("{source}: no such file or directory")));
-            }
-            urls.push(ListingTableUrl::parse(source)?);
+            urls.push(url_of(source)?);
+        }
+        let directories = sources.iter().filter(|source| Path::new(source).is_dir()).count();
+        if directories > 0 && directories < sources.len() {
+            let sources = sources.join(", ");
+            return Err(usage(format!("{sources}: name either files or directories, not both")));
         }
         // A file that the user names is read whatever its name; a directory may hold files of other kinds.
-        let is_directory = sources.iter().any(|source| Path::new(source).is_dir());
-        let format = self.file_format()?;
-        let ending = match (is_directory, &self.compression) {
-            (false, _) => String::new(),
-            (true, Some(compression)) => format!(".{compression}"),
-            (true, None) => format!(".{}", format.get_ext().trim_start_matches('.')),
-        };
-        let options = ListingOptions::new(format).with_file_extension(ending);
+        let ending = if directories > 0 { self.ending.clone() } else { None };
+        let options = ListingOptions::new(self.file_format()?)
+            .with_file_extension(ending.unwrap_or_default());
         Ok(ListingTableConfig::new_with_multi_paths(urls).with_listing_options(options))
     }
+}
+
+/// Returns the address of a source. A name that exists is that of a file or directory, even if it looks like a pattern.
+fn url_of(source: &str) -> Result<ListingTableUrl> {
+    if source.contains("://") {
+        return ListingTableUrl::parse(source);
+    }
+    let path = std::path::absolute(source).map_err(|error| at_path(Path::new(source), error))?;
+    let url = match (path.is_dir(), path.exists()) {
+        (true, _) => url::Url::from_directory_path(&path),
+        (false, true) => url::Url::from_file_path(&path),
+        (false, false) if source.contains(['*', '?', '[']) => {
+            return ListingTableUrl::parse(source);
+        }
+        (false, false) => return Err(usage(format!("{source}: no such file or directory"))),
+    };
+    let url = url.map_err(|()| usage(format!("{source}: not a path of a file")))?;
+    ListingTableUrl::try_new(url, None)
 }
 
 /// Adds the names of the sources to an error.

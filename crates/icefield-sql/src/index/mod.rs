@@ -2,7 +2,7 @@
 //! the columns of these rows, and what both were built from.
 //!
 //! - [`keys`] makes words of key columns. [`columns`] writes the columns, and maps them into memory.
-//! - [`format`] reads the files of a table through DataFusion. [`source`] detects changes of files. [`stamp`]
+//! - [`mod@format`] reads the files of a table through DataFusion. [`source`] detects changes of files. [`stamp`]
 //!   stores all this in the directory.
 //! - [`build`] makes a new index.
 //!
@@ -56,7 +56,7 @@ impl Index {
         if stamp.uuid != format!("{:032x}", join.uuid()) {
             return Err(damaged(&path.join(stamp::NAME), "it belongs to another index"));
         }
-        let columns = Columns::open(&path, stamp.rows, Some(stamp.columns_sum))?;
+        let columns = Columns::open(&path, stamp.rows, Some(stamp.columns_sums))?;
         let place = |name: &String| columns.schema().index_of(name);
         let keys = stamp.keys.iter().map(place).collect::<std::result::Result<_, _>>()?;
         if !allow_stale {

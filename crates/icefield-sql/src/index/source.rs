@@ -1,5 +1,7 @@
 //! The files of a table: what identifies them, and how a change is detected.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -7,6 +9,7 @@ use std::time::UNIX_EPOCH;
 
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::FileScanConfig;
+use datafusion::object_store::path::Path as ObjectPath;
 use icefield::base::hash::{Hash, HashKind};
 use serde::{Deserialize, Serialize};
 
@@ -89,16 +92,14 @@ impl SourceFile {
         changes
     }
 
-    /// Returns whether a file that DataFusion is going to read is this one, unchanged unless `allow_stale` is true.
-    pub fn is(&self, file: &PartitionedFile, allow_stale: bool) -> bool {
+    /// Returns whether a file that DataFusion is going to read has this length and time.
+    pub fn has_state_of(&self, file: &PartitionedFile) -> bool {
         let meta = &file.object_meta;
-        let path = datafusion::object_store::path::Path::from_absolute_path(&self.path);
         let modified = (
             u64::try_from(meta.last_modified.timestamp()).unwrap_or(0),
             meta.last_modified.timestamp_subsec_nanos(),
         );
-        path.is_ok_and(|path| path == meta.location)
-            && (allow_stale || meta.size == self.bytes && modified == self.modified)
+        meta.size == self.bytes && modified == self.modified
     }
 }
 
@@ -123,27 +124,30 @@ pub fn files_of(scan: &FileScanConfig) -> std::result::Result<Vec<PartitionedFil
             scan.object_store_url.as_str()
         ));
     }
-    let mut files: Vec<(PartitionedFile, i64)> = Vec::new();
+    let mut files: Vec<(PartitionedFile, Vec<(i64, i64)>)> = Vec::new();
+    let mut places: HashMap<ObjectPath, usize> = HashMap::new();
     for file in scan.file_groups.iter().flat_map(|group| group.iter()) {
         // Other parts of a plan may have chosen row groups of the file.
         if !file.extensions.is_empty() {
             return Err(format!("only a part of {} is read", file.object_meta.location));
         }
         let size = i64::try_from(file.object_meta.size).unwrap_or(i64::MAX);
-        let length = file.range.as_ref().map_or(size, |range| range.end - range.start);
-        match files
-            .iter_mut()
-            .find(|(one, _)| one.object_meta.location == file.object_meta.location)
-        {
-            // A file that is read in ranges, by several threads.
-            Some((_, sum)) if file.range.is_some() => *sum += length,
-            Some(_) => return Err(format!("{} is read twice", file.object_meta.location)),
-            None => files.push((file.clone(), length)),
+        let range = file.range.as_ref().map_or((0, size), |range| (range.start, range.end));
+        // A file may be read in ranges, by several threads.
+        match places.entry(file.object_meta.location.clone()) {
+            Entry::Occupied(place) => files[*place.get()].1.push(range),
+            Entry::Vacant(place) => {
+                place.insert(files.len());
+                files.push((file.clone(), vec![range]));
+            }
         }
     }
-    for (file, length) in &files {
-        if i64::try_from(file.object_meta.size) != Ok(*length) {
-            return Err(format!("only a part of {} is read", file.object_meta.location));
+    for (file, ranges) in &mut files {
+        ranges.sort_unstable();
+        let size = i64::try_from(file.object_meta.size).unwrap_or(i64::MAX);
+        let end = ranges.iter().try_fold(0, |end, &(start, next)| (start == end).then_some(next));
+        if end != Some(size) {
+            return Err(format!("{} is not read as a whole, once", file.object_meta.location));
         }
     }
     Ok(files.into_iter().map(|(file, _)| file).collect())

@@ -47,8 +47,8 @@ pub struct Stamp {
     pub rows: u64,
     /// The number of rows without a null in the key columns: those that the index has.
     pub keyed_rows: u64,
-    /// The checksum of the columns' headers: [`Columns::sum`](super::columns::Columns::sum).
-    pub columns_sum: u64,
+    /// The checksums of the columns' metadata: [`Columns::sums`](super::columns::Columns::sums).
+    pub columns_sums: [u64; 2],
 }
 
 impl Stamp {
@@ -75,7 +75,7 @@ impl Stamp {
             form,
             rows: 0,
             keyed_rows: 0,
-            columns_sum: 0,
+            columns_sums: [0, 0],
         }
     }
 

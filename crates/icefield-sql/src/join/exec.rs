@@ -10,6 +10,7 @@ use datafusion::common::{JoinSide, internal_err, project_schema};
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::EquivalenceProperties;
+use datafusion::physical_plan::execution_plan::EmissionType;
 use datafusion::physical_plan::filter_pushdown::{
     ChildFilterDescription, FilterDescription, FilterPushdownPhase,
 };
@@ -47,7 +48,7 @@ impl IndexJoinExec {
     ///
     /// # Errors
     /// If the projection does not fit.
-    pub fn new(
+    pub(crate) fn new(
         probe: Arc<dyn ExecutionPlan>,
         join: Arc<Join>,
         projection: Option<Vec<usize>>,
@@ -60,10 +61,15 @@ impl IndexJoinExec {
         };
         let join_schema = Arc::new(schema);
         let schema = project_schema(&join_schema, projection.as_ref())?;
+        // The rows of the index follow when the probe side has ended.
+        let emission = match join.index_rows() {
+            Rows::None => probe.pipeline_behavior(),
+            _ => EmissionType::Both,
+        };
         let properties = Arc::new(PlanProperties::new(
             EquivalenceProperties::new(schema),
             Partitioning::UnknownPartitioning(probe.output_partitioning().partition_count()),
-            probe.pipeline_behavior(),
+            emission,
             probe.boundedness(),
         ));
         Ok(Self {
@@ -79,13 +85,8 @@ impl IndexJoinExec {
     }
 
     /// Returns the join.
-    pub fn join(&self) -> &Arc<Join> {
+    pub(crate) fn join(&self) -> &Arc<Join> {
         &self.join
-    }
-
-    /// Returns the columns of the join that are returned; `None` for all.
-    pub fn projection(&self) -> Option<&Vec<usize>> {
-        self.projection.as_ref()
     }
 
     /// Returns where the columns of the output come from.
@@ -237,9 +238,16 @@ impl ExecutionPlan for IndexJoinExec {
         let join = &self.join;
         let keeps = join.index_rows() == Rows::None && join.probe_rows() != Rows::Marked;
         let child = if keeps {
+            // The columns of a filter are found by name, so the name must belong to one column.
+            let schema = self.probe.schema();
+            let has_own_name = |at: usize| {
+                let name = schema.field(at).name();
+                schema.fields().iter().filter(|field| field.name() == name).count() == 1
+            };
             let columns = self.output_columns();
-            let of_probe =
-                (0..columns.len()).filter(|&at| columns[at].side == join.index_side.negate());
+            let of_probe = (0..columns.len()).filter(|&at| {
+                columns[at].side == join.index_side.negate() && has_own_name(columns[at].index)
+            });
             ChildFilterDescription::from_child_with_allowed_indices(
                 &filters,
                 of_probe.collect(),

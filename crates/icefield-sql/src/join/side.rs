@@ -19,8 +19,9 @@ use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
 
 use crate::index::Index;
+use crate::index::columns::stored_type;
 use crate::index::format::Kind;
-use crate::index::keys::{KeyForm, comparable, values_of};
+use crate::index::keys::{KeyForm, comparable};
 use crate::index::source::files_of;
 use crate::registry::IndexRegistry;
 use crate::table::IndexScanExec;
@@ -139,6 +140,9 @@ fn rows_of(
         return Ok((outputs.collect::<Result<_>>().map_err(failed)?, predicates));
     }
     if moves_rows(plan) {
+        if plan.fetch().is_some() {
+            return Err("only a limited number of rows is read".to_owned());
+        }
         return rows_of(plan.children()[0], index);
     }
     Err(format!("the rows come from {}, not from a table", plan.name()))
@@ -167,11 +171,11 @@ fn scan_outputs(scan: &FileScanConfig, index: &Index) -> std::result::Result<Vec
     // The values that a text becomes depend on the type; the values of other files do not.
     let keeps = |from: &DataType, to: &DataType| match is_text {
         true => from == to || is_string(from) && is_string(to),
-        false => keeps_values(from, to),
+        false => from == to || *from == stored_type(to) || keeps_values(from, to),
     };
     for field in table.fields() {
         if let Ok(indexed) = index.schema().field_with_name(field.name())
-            && !keeps(indexed.data_type(), values_of(field.data_type()))
+            && !keeps(indexed.data_type(), field.data_type())
         {
             let (name, read, indexed) = (field.name(), field.data_type(), indexed.data_type());
             return Err(format!("the column `{name}` is read as {read}, and indexed as {indexed}"));
@@ -298,8 +302,18 @@ fn keeps_values(from: &DataType, to: &DataType) -> bool {
         | (D::Duration(one), D::Duration(other)) => one <= other && comparable(from, to),
         _ if from.is_decimal() && to.is_decimal() => scale(from) <= scale(to),
         _ if from.is_integer() && to.is_decimal() => scale(to) >= 0,
-        _ if from.is_integer() && to.is_integer() => true,
+        _ if from.is_integer() && to.is_integer() => holds(to, from),
         _ => !from.is_decimal() && comparable(from, to),
+    }
+}
+
+/// Returns whether an integer type has all values of another one.
+fn holds(to: &DataType, from: &DataType) -> bool {
+    let bits = |data_type: &DataType| data_type.primitive_width().unwrap_or(8);
+    match (from.is_unsigned_integer(), to.is_unsigned_integer()) {
+        (true, false) => bits(from) < bits(to),
+        (false, true) => false,
+        _ => bits(from) <= bits(to),
     }
 }
 

@@ -5,7 +5,6 @@
 //! removed. The others give rows of both sides, and decide which rows have a match. When the last partition has ended,
 //! it emits the rows of the index that the join returns with or without a match.
 
-use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -80,14 +79,18 @@ pub fn start(
     let stream =
         futures::stream::try_unfold((state, Some(probe)), |(mut state, mut probe)| async move {
             loop {
-                if let Some(batch) = state.output.next() {
+                if let Some(batch) = state.output.next()? {
                     state.metrics.baseline.record_output(batch.num_rows());
                     return Ok(Some((batch, (state, probe))));
                 }
                 let timer = state.metrics.baseline.elapsed_compute().clone();
                 if state.has_work() {
-                    let _timer = timer.timer();
-                    state.work()?;
+                    {
+                        let _timer = timer.timer();
+                        state.work()?;
+                    }
+                    // Many pieces of work may give no rows. Other tasks run meanwhile, such as the one that cancels the query.
+                    tokio::task::yield_now().await;
                     continue;
                 }
                 let Some(stream) = &mut probe else { return Ok(None) };
@@ -112,27 +115,26 @@ struct Output {
     schema: SchemaRef,
     batch_size: usize,
     coalescer: BatchCoalescer,
-    /// Batches without columns, which are not collected.
-    empty: VecDeque<RecordBatch>,
+    /// Number of rows to return if there are no columns.
+    rows: usize,
 }
 
 impl Output {
     fn new(schema: SchemaRef, batch_size: usize) -> Self {
         let coalescer = BatchCoalescer::new(Arc::clone(&schema), batch_size)
             .with_biggest_coalesce_batch_size(Some(batch_size / 2));
-        Self { schema, batch_size, coalescer, empty: VecDeque::new() }
+        Self { schema, batch_size, coalescer, rows: 0 }
     }
 
     fn push(&mut self, columns: Vec<ArrayRef>, rows: usize) -> Result<()> {
         if rows == 0 {
             return Ok(());
         }
-        let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?;
-        if batch.num_columns() == 0 {
-            self.empty.push_back(batch);
+        if columns.is_empty() {
+            self.rows += rows;
             return Ok(());
         }
+        let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns)?;
         // Large parts are passed on as they are, small ones collected.
         for start in (0..rows).step_by(self.batch_size) {
             self.coalescer.push_batch(batch.slice(start, self.batch_size.min(rows - start)))?;
@@ -140,8 +142,15 @@ impl Output {
         Ok(())
     }
 
-    fn next(&mut self) -> Option<RecordBatch> {
-        self.empty.pop_front().or_else(|| self.coalescer.next_completed_batch())
+    fn next(&mut self) -> Result<Option<RecordBatch>> {
+        if self.rows == 0 {
+            return Ok(self.coalescer.next_completed_batch());
+        }
+        let rows = self.rows.min(self.batch_size);
+        self.rows -= rows;
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        let schema = Arc::clone(&self.schema);
+        Ok(Some(RecordBatch::try_new_with_options(schema, Vec::new(), &options)?))
     }
 
     fn finish(&mut self) -> Result<()> {
@@ -316,7 +325,16 @@ impl State {
             None if first > 0 => positions.iter_mut().for_each(|at| *at += first as u64),
             None => {}
         }
-        let mut found = Found::new(positions, rows, batch.batch.num_rows());
+        let found = Found::new(positions, rows, batch.batch.num_rows());
+        for part in found.parts(self.parts.batch_size) {
+            self.take_pairs(batch, part)?;
+        }
+        Ok(())
+    }
+
+    /// Removes pairs that do not satisfy all conditions; marks the rows of the others, and emits them.
+    fn take_pairs(&mut self, batch: &mut Batch, mut found: Found) -> Result<()> {
+        let join = Arc::clone(&self.parts.join);
         self.remove_unwanted(batch, &mut found)?;
         if join.probe_rows() != Rows::None {
             found
@@ -501,6 +519,21 @@ impl Found {
 
     fn len(&self) -> usize {
         self.rows.len()
+    }
+
+    /// Returns the pairs in parts of at most this number, so that the columns that are taken for them stay small.
+    fn parts(self, most: usize) -> Vec<Self> {
+        let whole = self.len();
+        if whole <= most {
+            return vec![self];
+        }
+        let part = |start: usize| {
+            let length = most.min(whole - start);
+            let (positions, rows) =
+                (self.positions.slice(start, length), self.rows.slice(start, length));
+            Self { positions, rows, is_whole: false }
+        };
+        (0..whole).step_by(most).map(part).collect()
     }
 
     fn is_empty(&self) -> bool {
