@@ -93,7 +93,7 @@
 //! | E1 | unlock (Release) | lock (Acquire), the last check (Acquire) | everything a writer changed, durable |
 //! | E2 | fingerprint (Release) | fingerprints (Acquire) | a durable slot |
 //! | E3 | slot words (Release) | slot (Acquire) | the blob behind a reference; the lock bit, which was set before |
-//! | E4 | shape word, its copy in DRAM (Release) | the same (Acquire) | longer yards, which buckets are UNMOVED |
+//! | E4 | shape word, by `cell`; its copy in DRAM, `shape` (Release) | the same (Acquire) | longer yards, UNMOVED flags |
 //! | E5 | MOVED (Release) | the same (Acquire) | the records of a bucket at their new places |
 //!
 //! A slot is stored by 8-byte stores and loaded as a whole (`storage::Cell128`). On processors without such loads,
