@@ -1,18 +1,17 @@
 //! The columns of the file from which a table was loaded. They are stored as `columns.json` in the table's directory,
 //! and `export` writes the same columns again. `load` removes this file when it adds rows with other columns.
 
-use std::fs::{self, File};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
+use std::io::{self, Write};
 use std::path::Path;
 
-use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 use crate::rows::Rows;
 use icefield_console::destination::Destination;
 use icefield_console::failure::Failure;
 use icefield_console::json::warn;
+use icefield_console::stamp::read_small;
 use icefield_console::terminal::{shown, shown_path};
 
 /// The name of the file.
@@ -108,20 +107,4 @@ impl Columns {
         writeln!(file, "{text}").map_err(|error| Failure::io(path, &error))?;
         file.finish()
     }
-}
-
-/// Returns the text of a small file that a command stored in a table's directory. Fails for anything but a regular
-/// file, because reading a pipe would block.
-pub fn read_small(path: &Path) -> io::Result<String> {
-    const MOST_BYTES: u64 = 64 << 20;
-    let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
-    let file = File::options().read(true).custom_flags(nonblocking).open(path)?;
-    let metadata = file.metadata()?;
-    if !metadata.is_file() || metadata.len() > MOST_BYTES {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidData,
-            "not a plain file of at most 64 MiB",
-        ));
-    }
-    io::read_to_string(file.take(MOST_BYTES))
 }

@@ -4,6 +4,7 @@ use std::io;
 use std::path::Path;
 
 use datafusion::error::DataFusionError;
+use icefield_console::failure::Failure;
 
 /// Wraps a system error about a path.
 pub(crate) fn at_path(path: &Path, error: io::Error) -> DataFusionError {
@@ -13,6 +14,11 @@ pub(crate) fn at_path(path: &Path, error: io::Error) -> DataFusionError {
 /// Wraps an error of the index.
 pub(crate) fn of_index(error: icefield::Error) -> DataFusionError {
     DataFusionError::External(Box::new(error))
+}
+
+/// Wraps a failure of what commands share.
+pub(crate) fn of_command(failure: Failure) -> DataFusionError {
+    DataFusionError::External(Box::new(failure))
 }
 
 /// Returns the error for a damaged file of an index.

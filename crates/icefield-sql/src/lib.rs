@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod batch;
 #[doc(hidden)]
 pub mod commands;
 mod error;

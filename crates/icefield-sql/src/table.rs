@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
@@ -23,6 +23,7 @@ use datafusion::physical_plan::{
 };
 use icefield::Pairs;
 
+use crate::batch::batch_of;
 use crate::error::of_index;
 use crate::index::Index;
 use crate::index::columns::CHUNK_ROWS;
@@ -142,7 +143,7 @@ impl TableProvider for IndexTable {
 }
 
 /// Reads the columns of an index, in all rows or in some.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct IndexScanExec {
     index: Arc<Index>,
     columns: Vec<usize>,
@@ -189,8 +190,7 @@ impl IndexScanExec {
     }
 
     fn batch(&self, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
-        let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?)
+        Ok(batch_of(&self.schema, columns, rows)?)
     }
 
     /// Returns a chunk.
@@ -263,15 +263,7 @@ impl ExecutionPlan for IndexScanExec {
         let batch_size = context.session_config().batch_size().max(1);
         let partitions = self.properties.partitioning.partition_count();
         let metrics = BaselineMetrics::new(&self.metrics, partition);
-        let scan = Self {
-            index: Arc::clone(&self.index),
-            columns: self.columns.clone(),
-            rows: self.rows.clone(),
-            schema: Arc::clone(&self.schema),
-            properties: Arc::clone(&self.properties),
-            metrics: self.metrics.clone(),
-        };
-        // The next rows: of the list, or of a chunk and at a place in it.
+        let scan = self.clone();
         let batches: Box<dyn Iterator<Item = Result<RecordBatch>> + Send> = match self.rows.clone()
         {
             Some(rows) => Box::new(

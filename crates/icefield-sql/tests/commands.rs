@@ -323,6 +323,25 @@ fn very_many_pairs_are_counted() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
+/// The texts of all pairs that are found at a time have more than the 2 GiB that an array of texts can have.
+#[test]
+fn long_texts_are_taken_batch_by_batch() {
+    let place = Place::new();
+    let text = "x".repeat(40_000);
+    place.file("long.csv", format!("k,s\n{}", format!("1,{text}\n").repeat(8)));
+    place.file("many.csv", format!("k\n{}", "1\n".repeat(8192)));
+    place.ok(&["build-index", "long.csv", "--on", "k", "--include", "s"]);
+    let sql =
+        "SELECT count(*), min(length(s)), sum(length(s)) FROM long JOIN many ON long.k = many.k";
+    let answer = place.run(&["query", sql, "--index", "long.ice", "--table", "many=many.csv"]);
+    assert_eq!(
+        (answer.status, lines(&answer.out)),
+        (Some(0), vec!["65536,40000,2621440000"]),
+        "{}",
+        answer.err
+    );
+}
+
 #[test]
 fn an_index_follows_its_files() {
     let place = Place::new();

@@ -6,6 +6,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
+mod joins {
+    mod single;
+}
+
 use std::path::Path;
 use std::sync::Arc;
 
@@ -417,140 +421,4 @@ async fn results_are_those_of_other_joins() {
     }
     println!("{used} of {cases} cases used an index");
     assert!(used * 10 >= cases * 6, "{used} of {cases} cases used an index");
-}
-
-/// Returns the rows of a query over two tables of which the first has an index on `k`, without and with the index, and
-/// whether it is used.
-async fn with_and_without(l: &str, r: &str, sql: &str) -> [(Vec<String>, bool); 2] {
-    let directory = tempfile::tempdir().unwrap();
-    let registry = IndexRegistry::default();
-    for (name, text) in [("l", l), ("r", r)] {
-        std::fs::write(directory.path().join(format!("{name}.csv")), text).unwrap();
-    }
-    let path = |name: &str| directory.path().join(name).display().to_string();
-    let target = directory.path().join("l.ice");
-    let mut options =
-        BuildOptions::new(vec![path("l.csv")], vec!["k".to_owned()], target.clone()).unwrap();
-    options.include = vec!["*".to_owned()];
-    build(&options, &Quiet).await.unwrap();
-    registry.open(&target, false).unwrap();
-    let mut answers = Vec::new();
-    for registry in [&IndexRegistry::default(), &registry] {
-        let context =
-            SessionContext::new_with_state(session_state_with(registry, SessionConfig::new()));
-        for name in ["l", "r"] {
-            let source = path(&format!("{name}.csv"));
-            let format = icefield_sql::index::format::Format::of_source(&source).unwrap();
-            let table =
-                format.table(&context.state(), std::slice::from_ref(&source)).await.unwrap();
-            context.register_table(name, table).unwrap();
-        }
-        let plan = context.sql(sql).await.unwrap().create_physical_plan().await.unwrap();
-        let used = displayable(plan.as_ref()).indent(false).to_string().contains("IndexJoinExec");
-        let batches = datafusion::physical_plan::collect(plan, context.task_ctx()).await.unwrap();
-        answers.push((rows(&batches), used));
-    }
-    answers.try_into().unwrap()
-}
-
-/// Batches have the size that the session asks for, however many pairs a batch of keys has.
-#[tokio::test]
-async fn batches_are_of_the_usual_size() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("t.csv").display().to_string();
-    std::fs::write(&path, format!("k\n{}", "1\n".repeat(400))).unwrap();
-    let target = directory.path().join("t.ice");
-    let options =
-        BuildOptions::new(vec![path.clone()], vec!["k".to_owned()], target.clone()).unwrap();
-    build(&options, &Quiet).await.unwrap();
-    let registry = IndexRegistry::default();
-    registry.open(&target, false).unwrap();
-    let config = SessionConfig::new().with_batch_size(64);
-    let context = SessionContext::new_with_state(session_state_with(&registry, config));
-    context.register_csv("t", &path, Default::default()).await.unwrap();
-    for (columns, expected) in [("1", 160_000), ("a.k", 160_000), ("count(*)", 1)] {
-        let sql = format!("SELECT {columns} FROM t AS a JOIN t AS b ON a.k = b.k");
-        let plan = context.sql(&sql).await.unwrap().create_physical_plan().await.unwrap();
-        assert!(displayable(plan.as_ref()).indent(false).to_string().contains("IndexJoinExec"));
-        let batches = datafusion::physical_plan::collect(plan, context.task_ctx()).await.unwrap();
-        assert!(batches.iter().all(|batch| batch.num_rows() <= 64), "{columns}");
-        assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), expected, "{columns}");
-    }
-}
-
-#[tokio::test]
-async fn joins_that_an_index_cannot_answer() {
-    let (l, r) = ("k,v\n1,\n2,x\n3,\n", "k,v\n1,\n2,x\n3,y\n");
-    for (sql, is_used) in [
-        ("SELECT k FROM r INTERSECT SELECT k FROM l", true),
-        // Nulls are equal here, and the column `v`, which is not a key, has nulls.
-        ("SELECT * FROM r INTERSECT SELECT * FROM l", false),
-        ("SELECT * FROM r EXCEPT SELECT * FROM l", false),
-        ("SELECT r.k FROM r WHERE r.k NOT IN (SELECT k FROM l)", false),
-        ("SELECT r.k FROM r JOIN (SELECT * FROM l LIMIT 2) AS l ON l.k = r.k WHERE l.k < 0", false),
-        (
-            "SELECT r.k FROM r JOIN (SELECT k, random() AS x FROM l) AS l ON l.k = r.k WHERE x >= 0",
-            false,
-        ),
-        ("SELECT r.k FROM r JOIN (SELECT max(k) AS k FROM l) AS l ON l.k = r.k", false),
-        ("SELECT r.k FROM r JOIN l ON l.k + 1 = r.k", false),
-        ("SELECT r.k, l.v FROM r JOIN l ON l.k = r.k AND l.v IS NOT DISTINCT FROM r.v", true),
-    ] {
-        let [expected, found] = with_and_without(l, r, sql).await;
-        assert_eq!(found.0, expected.0, "{sql}");
-        assert_eq!(found.1, is_used, "{sql}");
-    }
-}
-
-/// A table that reads the indexed files in another way has other rows, so no index answers its joins.
-#[tokio::test]
-async fn tables_that_read_files_in_another_way_use_no_index() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("t.csv").display().to_string();
-    std::fs::write(&path, "k,v\n1,7\n2,007\n7,xy\n").unwrap();
-    let target = directory.path().join("t.ice");
-    let mut options =
-        BuildOptions::new(vec![path.clone()], vec!["k".to_owned()], target.clone()).unwrap();
-    options.include = vec!["*".to_owned()];
-    build(&options, &Quiet).await.unwrap();
-    let registry = IndexRegistry::default();
-    registry.open(&target, false).unwrap();
-    for (columns, settings, is_same) in [
-        ("", "", true),
-        ("(k BIGINT, v VARCHAR)", "", true),
-        ("(k INT, v VARCHAR)", "", false),
-        ("(v VARCHAR, k VARCHAR)", "", false),
-        ("(k VARCHAR, v VARCHAR)", "", false),
-        ("(k VARCHAR)", ", 'format.delimiter' ';', 'format.truncated_rows' 'true'", false),
-        ("(k VARCHAR, v VARCHAR)", ", 'format.has_header' 'false'", false),
-        ("(k BIGINT, v VARCHAR)", ", 'format.comment' '2'", false),
-    ] {
-        let has_header =
-            if settings.contains("has_header") { "" } else { "'format.has_header' 'true'" };
-        let create = format!(
-            "CREATE EXTERNAL TABLE t {columns} STORED AS CSV LOCATION '{path}' OPTIONS ({})",
-            format!("{has_header}{settings}").trim_start_matches(", ")
-        );
-        let mut answers = Vec::new();
-        for registry in [&IndexRegistry::default(), &registry] {
-            let context =
-                SessionContext::new_with_state(session_state_with(registry, SessionConfig::new()));
-            context.sql(&create).await.unwrap();
-            let sql = "SELECT t.* FROM t JOIN (VALUES ('1'), ('2'), ('7')) AS p (key) ON CAST(t.k AS VARCHAR) = key";
-            let sql = if columns.contains("k VARCHAR") {
-                sql.replace("CAST(t.k AS VARCHAR)", "t.k")
-            } else {
-                sql.replace("CAST(t.k AS VARCHAR) = key", "t.k = CAST(key AS BIGINT)")
-            };
-            let frame = context.sql(&sql).await.unwrap();
-            let plan = frame.create_physical_plan().await.unwrap();
-            let used =
-                displayable(plan.as_ref()).indent(false).to_string().contains("IndexJoinExec");
-            let batches =
-                datafusion::physical_plan::collect(plan, context.task_ctx()).await.unwrap();
-            answers.push((rows(&batches), used));
-        }
-        assert_eq!(answers[0].0, answers[1].0, "{create}");
-        assert_eq!(answers[1].1, is_same, "{create}: {:?}", registry.take_decisions());
-    }
 }

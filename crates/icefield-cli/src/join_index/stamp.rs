@@ -1,17 +1,11 @@
-//! What `icefield-sql build-index` stores beside an index: the files that it was built from.
+//! The files from which `icefield-sql` has built an index, as it describes them beside the index.
 
-use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::columns::read_small;
 use icefield_console::failure::Failure;
-
-/// The name of the file.
-pub const NAME: &str = "source.json";
-/// The version of its format.
-const VERSION: u32 = 2;
+use icefield_console::stamp;
 
 /// The part of the file that this program shows.
 #[derive(Clone, Debug, Deserialize)]
@@ -38,28 +32,6 @@ pub struct SourceFile {
 impl Stamp {
     /// Reads the stamp of an index; `None` if it was not built by `icefield-sql`.
     pub fn read(directory: &Path) -> Result<Option<Self>, Failure> {
-        let path = directory.join(NAME);
-        let text = match read_small(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(Failure::io(&path, &error)),
-        };
-        let problem = |error: &dyn std::fmt::Display| {
-            Failure::Problem(format!("{}: {error}; build the index again", path.display()))
-        };
-        let version: Version = serde_json::from_str(&text).map_err(|error| problem(&error))?;
-        if version.version != VERSION {
-            return Err(problem(&format!(
-                "version {}, but this program reads version {VERSION}",
-                version.version
-            )));
-        }
-        serde_json::from_str(&text).map(Some).map_err(|error| problem(&error))
+        stamp::read(directory)
     }
-}
-
-/// The part of a stamp that every version has.
-#[derive(Deserialize)]
-struct Version {
-    version: u32,
 }

@@ -120,7 +120,7 @@ fn occupied(options: &BuildOptions) -> Result<(), Failure> {
             "{shown}: already exists; --replace builds it again, --index names another place"
         )));
     }
-    if !target.join(crate::index::stamp::NAME).exists() {
+    if !target.join(icefield_console::stamp::NAME).exists() {
         return Err(Failure::Usage(format!(
             "{shown}: is not a join index, so --replace does not replace it; name another place with --index"
         )));

@@ -4,18 +4,19 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use datafusion::common::TableReference;
+use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{Column, JoinType};
-use datafusion::physical_plan::{ExecutionPlan, displayable, execute_stream};
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::{DataFrame, Expr, SessionContext};
-use futures::StreamExt;
 use icefield_console::failure::{Failure, Outcome};
 use icefield_console::interrupt::Interrupt;
-use icefield_console::json::{JsonArgs, Line, Output, with_output};
+use icefield_console::json::{Line, Output, with_output};
 use std::sync::Arc;
 
-use super::output::RowFile;
-use super::session::{FormatArgs, SessionArgs, failure, on_runtime, open_index};
+use super::output::RowsArgs;
+use super::session::{failure, on_runtime, open_index};
 use crate::index::Index;
+use crate::join::exec::IndexJoinExec;
 use crate::registry::IndexRegistry;
 use crate::table::IndexTable;
 
@@ -54,17 +55,7 @@ pub struct Args {
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',', conflicts_with_all = ["count", "semi", "anti"])]
     select: Vec<String>,
     #[command(flatten)]
-    format: FormatArgs,
-    /// Write the rows to FILE; without it, or for `-`, to standard output
-    #[arg(short, long, value_name = "FILE|-", default_value = "-")]
-    output: PathBuf,
-    /// Use the index even if a file has changed since it was indexed
-    #[arg(long)]
-    allow_stale: bool,
-    #[command(flatten)]
-    session: SessionArgs,
-    #[command(flatten)]
-    json: JsonArgs,
+    rows: RowsArgs,
 }
 
 /// The kind of result.
@@ -113,26 +104,23 @@ impl Args {
 /// Runs the command.
 pub fn run(args: &Args) -> Outcome {
     let writes_rows = args.join_type().is_some();
-    if writes_rows && args.output == Path::new("-") && args.json.takes_stdout() {
-        return Err(Failure::Usage(
-            "--json -: the rows go to standard output already; name a file for them with -o"
-                .to_owned(),
-        ));
+    if writes_rows {
+        args.rows.refuse_two_outputs()?;
     }
-    if !writes_rows && args.output != Path::new("-") {
+    if !writes_rows && !args.rows.takes_stdout() {
         return Err(Failure::Usage(
             "-o: --count writes no rows; add --semi, --anti, --inner, --left, --right, --full or --select".to_owned(),
         ));
     }
     let file = PathBuf::from(&args.file);
     let reads = [file.as_path(), args.index.as_path()];
-    with_output(&args.json, &reads, |out| {
+    with_output(&args.rows.json, &reads, |out| {
         let started = Instant::now();
         let interrupt = Interrupt::listen()?;
         let registry = IndexRegistry::default();
-        let context = args.session.context(&registry)?;
-        on_runtime(args.session.threads(), &interrupt, async {
-            let index = open_index(&registry, &args.index, args.allow_stale).await?;
+        let context = args.rows.session.context(&registry)?;
+        on_runtime(args.rows.session.threads(), &interrupt, async {
+            let index = open_index(&registry, &args.index, args.rows.allow_stale).await?;
             let frame = frame(args, &context, &index).await?;
             let plan = plan(frame, &registry).await?;
             match args.join_type() {
@@ -152,7 +140,7 @@ async fn frame(
 ) -> Result<DataFrame, Failure> {
     let state = context.state();
     let source = std::slice::from_ref(&args.file);
-    let probe = args.format.of(&args.file)?.table(&state, source).await.map_err(failure)?;
+    let probe = args.rows.format.of(&args.file)?.table(&state, source).await.map_err(failure)?;
     let stamp = index.stamp();
     let left = context.read_table(probe).and_then(|frame| frame.alias("left")).map_err(failure)?;
     let indexed = Arc::new(IndexTable::new(Arc::clone(index)));
@@ -261,7 +249,7 @@ async fn plan(
     registry: &IndexRegistry,
 ) -> Result<Arc<dyn ExecutionPlan>, Failure> {
     let plan = frame.create_physical_plan().await.map_err(failure)?;
-    if displayable(&*plan).indent(false).to_string().contains("IndexJoinExec") {
+    if plan.exists(|node| Ok(node.is::<IndexJoinExec>())).map_err(failure)? {
         return Ok(plan);
     }
     let reasons = registry.take_decisions().join("; ");
@@ -292,12 +280,7 @@ async fn rows(
     started: Instant,
     out: &mut Output,
 ) -> Result<(), Failure> {
-    let mut rows = execute_stream(plan, context.task_ctx()).map_err(failure)?;
-    let mut file = RowFile::create(&args.output, &rows.schema(), reads, args.session.threads())?;
-    while let Some(batch) = rows.next().await {
-        file.write(&batch.map_err(failure)?)?;
-    }
-    let written = file.written();
-    file.finish()?;
+    let rows = execute_stream(plan, context.task_ctx()).map_err(failure)?;
+    let written = args.rows.write(rows, reads).await?;
     out.line(Line::new().field("rows", &written).field("seconds", &started.elapsed().as_secs_f64()))
 }

@@ -10,16 +10,72 @@ use arrow::ipc::writer::FileWriter;
 use arrow::util::pretty::pretty_format_batches;
 use datafusion::arrow::csv;
 use datafusion::arrow::json::LineDelimitedWriter;
+use datafusion::execution::SendableRecordBatchStream;
+use futures::StreamExt;
 use icefield_console::destination::{Destination, is_stdout};
 use icefield_console::failure::Failure;
+use icefield_console::json::JsonArgs;
 
 use super::parquet::ParquetRows;
+use super::session::{FormatArgs, SessionArgs, failure};
+use crate::batch::batch_of;
+
+/// The options of commands that read files and write rows.
+#[derive(clap::Args, Debug)]
+pub struct RowsArgs {
+    #[command(flatten)]
+    pub format: FormatArgs,
+    /// Write the rows to FILE; without it, or for `-`, to standard output
+    #[arg(short, long, value_name = "FILE|-", default_value = "-")]
+    pub output: PathBuf,
+    /// Use indexes even if a file has changed since it was indexed: the rows are those of the index
+    #[arg(long)]
+    pub allow_stale: bool,
+    #[command(flatten)]
+    pub session: SessionArgs,
+    #[command(flatten)]
+    pub json: JsonArgs,
+}
+
+impl RowsArgs {
+    /// Returns whether the rows go to standard output.
+    pub fn takes_stdout(&self) -> bool {
+        self.output == Path::new("-")
+    }
+
+    /// Fails if both rows and JSON lines would go to standard output.
+    pub fn refuse_two_outputs(&self) -> Result<(), Failure> {
+        if self.takes_stdout() && self.json.takes_stdout() {
+            return Err(Failure::Usage(
+                "--json -: the rows go to standard output already; name a file for them with -o"
+                    .to_owned(),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Writes all rows; returns their number. The output must not be one of `reads`.
+    pub async fn write(
+        &self,
+        mut rows: SendableRecordBatchStream,
+        reads: &[&Path],
+    ) -> Result<u64, Failure> {
+        let threads = self.session.threads();
+        let mut file = RowFile::create(&self.output, &rows.schema(), reads, threads)?;
+        while let Some(batch) = rows.next().await {
+            file.write(&batch.map_err(failure)?)?;
+        }
+        let written = file.written;
+        file.finish()?;
+        Ok(written)
+    }
+}
 
 /// Number of rows that a table on a terminal shows at a time.
 const SHOWN: usize = 10_000;
 
 /// Rows that are being written.
-pub struct RowFile {
+struct RowFile {
     name: PathBuf,
     rows: Rows,
     written: u64,
@@ -49,7 +105,7 @@ impl RowFile {
     /// Starts writing rows of `schema` to `path`; the ending of its name determines the format. Standard output, `-`, gets a
     /// table on a terminal, and CSV otherwise. The output must not be one of `reads`. Columns of Parquet are encoded by
     /// `threads` threads.
-    pub fn create(
+    fn create(
         path: &Path,
         schema: &SchemaRef,
         reads: &[&Path],
@@ -88,7 +144,7 @@ impl RowFile {
     }
 
     /// Appends rows.
-    pub fn write(&mut self, records: &RecordBatch) -> Result<(), Failure> {
+    fn write(&mut self, records: &RecordBatch) -> Result<(), Failure> {
         self.written += records.num_rows() as u64;
         let Self { name, rows, .. } = self;
         match rows {
@@ -108,13 +164,8 @@ impl RowFile {
         }
     }
 
-    /// Returns the number of rows written.
-    pub fn written(&self) -> u64 {
-        self.written
-    }
-
     /// Completes the file and moves it to its final name.
-    pub fn finish(self) -> Result<(), Failure> {
+    fn finish(self) -> Result<(), Failure> {
         let name = &self.name;
         let of_buffer = |buffer: BufWriter<Destination>| {
             buffer.into_inner().map_err(|error| Failure::io(name, error.error()))
@@ -206,9 +257,8 @@ fn in_utc(records: &RecordBatch) -> Result<RecordBatch, Failure> {
     let columns = std::iter::zip(records.columns(), schema.fields())
         .map(|(column, field)| cast(column, field.data_type()))
         .collect::<Result<Vec<ArrayRef>, _>>();
-    let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(records.num_rows()));
     columns
-        .and_then(|columns| RecordBatch::try_new_with_options(schema, columns, &options))
+        .and_then(|columns| batch_of(&schema, columns, records.num_rows()))
         .map_err(|error| Failure::Problem(error.to_string()))
 }
 

@@ -5,13 +5,12 @@ use std::time::Instant;
 
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::SessionContext;
-use futures::StreamExt;
 use icefield_console::failure::{Failure, Outcome};
 use icefield_console::interrupt::Interrupt;
-use icefield_console::json::{JsonArgs, Line, warn, with_output};
+use icefield_console::json::{Line, warn, with_output};
 
-use super::output::RowFile;
-use super::session::{FormatArgs, SessionArgs, failure, on_runtime, open_indexes};
+use super::output::RowsArgs;
+use super::session::{failure, on_runtime, open_indexes};
 use crate::index::stamp::Stamp;
 use crate::registry::IndexRegistry;
 
@@ -24,7 +23,7 @@ Examples:
   icefield-sql query \"SELECT * FROM t\" --table t=t.csv.gz -o t.parquet
 
 The table of an index has the index's name: `orders` for orders.ice. --table names others; SQL may also name
-files in quotes. A join of an indexed table by its keys probes the index, if the index includes all columns
+files whose names end in .csv, .parquet, .json or .arrow, in quotes. A join of an indexed table by its keys probes the index, if the index includes all columns
 that the query needs of the table; EXPLAIN shows IndexJoinExec then, and the reason otherwise. The columns that
 an index has are also a table of the schema `indexes`, in which rows are looked up by key:
 \"SELECT * FROM indexes.orders WHERE o_orderkey IN (7, 8)\".
@@ -45,17 +44,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME=FILE", value_parser = named_table)]
     table: Vec<(String, String)>,
     #[command(flatten)]
-    format: FormatArgs,
-    /// Write the rows to FILE; without it, or for `-`, to standard output
-    #[arg(short, long, value_name = "FILE|-", default_value = "-")]
-    output: PathBuf,
-    /// Use indexes even if a file has changed since it was indexed: the rows are those of the index
-    #[arg(long)]
-    allow_stale: bool,
-    #[command(flatten)]
-    session: SessionArgs,
-    #[command(flatten)]
-    json: JsonArgs,
+    rows: RowsArgs,
 }
 
 impl Args {
@@ -79,23 +68,18 @@ fn named_table(text: &str) -> Result<(String, String), String> {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Outcome {
-    if args.output == Path::new("-") && args.json.takes_stdout() {
-        return Err(Failure::Usage(
-            "--json -: the rows go to standard output already; name a file for them with -o"
-                .to_owned(),
-        ));
-    }
+    args.rows.refuse_two_outputs()?;
     let reads = args.reads();
     let reads: Vec<&Path> = reads.iter().map(PathBuf::as_path).collect();
-    with_output(&args.json, &reads, |out| {
+    with_output(&args.rows.json, &reads, |out| {
         let started = Instant::now();
         let interrupt = Interrupt::listen()?;
         let registry = IndexRegistry::default();
-        let context = args.session.context(&registry)?;
-        let rows = on_runtime(args.session.threads(), &interrupt, async {
-            open_indexes(&context, &registry, &args.index, args.allow_stale).await?;
+        let context = args.rows.session.context(&registry)?;
+        let rows = on_runtime(args.rows.session.threads(), &interrupt, async {
+            open_indexes(&context, &registry, &args.index, args.rows.allow_stale).await?;
             for (name, source) in &args.table {
-                let format = args.format.of(source)?;
+                let format = args.rows.format.of(source)?;
                 let sources = std::slice::from_ref(source);
                 let table = format.table(&context.state(), sources).await.map_err(failure)?;
                 let name = datafusion::common::TableReference::bare(name.as_str());
@@ -122,13 +106,8 @@ async fn write_rows(
     let frame = context.sql(&args.sql).await.map_err(failure)?;
     let is_explain =
         matches!(frame.logical_plan(), LogicalPlan::Explain(_) | LogicalPlan::Analyze(_));
-    let mut rows = frame.execute_stream().await.map_err(failure)?;
-    let mut file = RowFile::create(&args.output, &rows.schema(), reads, args.session.threads())?;
-    while let Some(batch) = rows.next().await {
-        file.write(&batch.map_err(failure)?)?;
-    }
-    let written = file.written();
-    file.finish()?;
+    let rows = frame.execute_stream().await.map_err(failure)?;
+    let written = args.rows.write(rows, reads).await?;
     if is_explain {
         registry.take_decisions().iter().for_each(warn);
     }

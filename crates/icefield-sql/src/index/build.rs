@@ -4,6 +4,7 @@
 //! memory, 8 bytes a row, until the index is built from them. An update takes the rows of unchanged files from the
 //! columns of the former index, and reads only files that are new or have changed.
 
+use std::collections::HashSet;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,22 +19,20 @@ use datafusion::datasource::physical_plan::FileScanConfig;
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::SessionStateBuilder;
-use datafusion::object_store::path::Path as ObjectPath;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::StreamExt;
 use icefield::{Durability, JoinIndex, JoinSource, JoinStats};
-use icefield_console::failure::Failure;
 use icefield_console::site::Site;
 
 use super::columns::{CHUNK_ROWS, Columns, ColumnsWriter};
 use super::format::{Format, named};
 use super::keys::KeyForm;
-use super::source::{SourceFile, files_of};
+use super::source::{SourceFile, files_of, local_path};
 use super::stamp::Stamp;
 use super::{FILES, Index};
-use crate::error::{at_path, of_index, usage};
+use crate::error::{at_path, of_command, of_index, usage};
 
 /// Number of pairs that a source shows at once.
 const SHOWN: usize = 4096;
@@ -146,11 +145,13 @@ impl Progress for Quiet {
 /// If a file cannot be read or is changed during the build, a column does not exist or cannot be a key, or space is
 /// missing.
 pub async fn build(options: &BuildOptions, progress: &dyn Progress) -> Result<Built> {
-    Build::new(options, progress).run(None).await
+    let build = Build::new(options, progress);
+    build.run(build.listing().await?, None).await
 }
 
 /// Builds the index at `path` again from the files that its sources name now, and replaces it. Reads only files that
-/// are new or have changed; the rows of files that are gone go. Returns `None` if nothing has changed.
+/// are new or have changed, and leaves out the rows of files that do not exist any more. Returns `None` if nothing has
+/// changed.
 ///
 /// # Errors
 /// As [`build`], or if `path` is not an index.
@@ -169,15 +170,15 @@ pub async fn update(
         }
     }
     let build = Build::new(&options, progress);
-    let files = build.files().await?.1;
+    let listing = build.listing().await?;
     let is_same = |(now, then): (&SourceFile, &SourceFile)| {
         now.path == then.path && then.changes(now).is_empty()
     };
-    let known = &former.stamp().files;
-    if files.len() == known.len() && std::iter::zip(&files, known).all(is_same) {
+    let (files, known) = (&listing.files, &former.stamp().files);
+    if files.len() == known.len() && std::iter::zip(files, known).all(is_same) {
         return Ok(None);
     }
-    build.run(Some(&former)).await.map(Some)
+    build.run(listing, Some(&former)).await.map(Some)
 }
 
 /// Returns the files that the sources of an index name now, and that the index does not have.
@@ -185,11 +186,23 @@ pub async fn update(
 /// # Errors
 /// If a source does not exist.
 pub async fn new_files(index: &Index) -> Result<Vec<PathBuf>> {
-    let options = BuildOptions::of(index, Durability::Auto);
-    let (_, files) = Build::new(&options, &Quiet).files().await?;
-    let known = &index.stamp().files;
-    let is_new = |file: &SourceFile| known.iter().all(|one| one.path != file.path);
-    Ok(files.into_iter().filter(is_new).map(|file| file.path).collect())
+    let stamp = index.stamp();
+    let state = SessionContext::new().state();
+    let known: HashSet<_> = stamp.files.iter().map(|file| &file.path).collect();
+    let mut new = Vec::new();
+    for location in stamp.format.files(&state, &stamp.sources).await? {
+        let path = local_path(&location)?;
+        if !known.contains(&path) {
+            new.push(path);
+        }
+    }
+    Ok(new)
+}
+
+/// The table of a build, and the present states of its files in the order of their rows.
+struct Listing {
+    table: Arc<ListingTable>,
+    files: Vec<SourceFile>,
 }
 
 /// A build.
@@ -206,80 +219,48 @@ impl<'a> Build<'a> {
         Self { options, progress, context: SessionContext::new_with_state(state) }
     }
 
-    /// Returns the table, and the present states of its files in the order of their rows.
-    async fn files(&self) -> Result<(Arc<ListingTable>, Vec<SourceFile>)> {
+    async fn listing(&self) -> Result<Listing> {
         let table = self.options.format.table(&self.context.state(), &self.options.sources).await?;
-        let table_again = Arc::clone(&table);
-        let plan = self.context.read_table(table_again)?.create_physical_plan().await?;
+        let scan = self.context.read_table(Arc::clone(&table) as Arc<dyn TableProvider>)?;
+        let plan = scan.create_physical_plan().await?;
         let files = source_files(&plan)?;
         if files.is_empty() {
             return Err(usage(format!("{}: no files to index", self.options.sources.join(", "))));
         }
         let statistics = StatisticsContext::new().compute(&*plan, &StatisticsArgs::new())?;
         self.progress.total(statistics.num_rows.get_value().map(|&rows| rows as u64));
-        Ok((table, files))
+        Ok(Listing { table, files })
     }
 
     /// Builds the index, with the rows of unchanged files taken from a former one.
-    async fn run(&self, former: Option<&Index>) -> Result<Built> {
+    async fn run(&self, mut listing: Listing, former: Option<&Index>) -> Result<Built> {
         let started = Instant::now();
         let options = self.options;
-        let (table, mut files) = self.files().await?;
-        let schema = table.schema();
+        let schema = listing.table.schema();
         let columns = columns_of(options, &schema)?;
         let stored = Arc::new(schema.project(&columns)?);
-        let form =
-            former.map_or_else(|| form_of(options, &stored), |former| Ok(former.stamp().form))?;
-        if let Some(former) = former {
-            same_types(former, &stored)?;
-        }
-        let names = names_of(&stored);
-        let site = Site::new(&options.target, &FILES).map_err(external)?;
+        let form = match former {
+            Some(former) => {
+                same_types(former, &stored)?;
+                former.stamp().form
+            }
+            None => form_of(options, &stored)?,
+        };
+        let site = Site::new(&options.target, &FILES).map_err(of_command)?;
         // The library creates the directory of the index. Until then the columns wait beside it, under a name that
         // the next build removes if this process dies.
         let columns_at = site.path().with_file_name(".table.creating-columns");
         std::fs::create_dir(&columns_at).map_err(|error| at_path(&columns_at, error))?;
-        let keys: Vec<_> = options
-            .keys
-            .iter()
-            .map(|key| stored.index_of(key))
-            .collect::<std::result::Result<_, _>>()?;
-        let mut rows = Rows {
-            writer: ColumnsWriter::create(&columns_at, &stored)?,
-            words: Words::default(),
-            form,
-            keys,
-            schema: stored,
-            progress: self.progress,
-        };
-        let mut rows_read = 0;
-        for file in &mut files {
-            let before = rows.words.rows;
-            match former.and_then(|former| Some((former, kept(former, file)?))) {
-                Some((former, range)) => rows.take(former, range)?,
-                None => {
-                    let part = options.format.part(&file.path, Arc::clone(&schema))?;
-                    let sources = [file.path.display().to_string()];
-                    rows.read(part, &columns, &self.context)
-                        .await
-                        .map_err(|error| named(&sources, error))?;
-                    rows_read += rows.words.rows - before;
-                }
-            }
-            file.rows = rows.words.rows - before;
-        }
-        let Rows { writer, words, .. } = rows;
-        writer.finish()?;
+        let rows = Rows::new(options, &columns_at, form, &stored, self.progress)?;
+        let (words, rows_read) = self.read(&mut listing, &columns, former, rows).await?;
         let read = started.elapsed().as_secs_f64();
 
-        let sources =
-            options.sources.iter().map(|source| absolute(source)).collect::<Result<_>>()?;
         let mut stamp = Stamp::new(
-            sources,
+            options.sources.iter().map(|source| absolute(source)).collect::<Result<_>>()?,
             options.format.clone(),
             options.keys.clone(),
             names_of(&schema),
-            names,
+            names_of(&stored),
             form,
         );
         (stamp.rows, stamp.keyed_rows) = (words.rows, words.keyed_rows());
@@ -289,21 +270,40 @@ impl<'a> Build<'a> {
             .and_then(|()| std::fs::remove_dir(&columns_at))
             .map_err(|error| at_path(&columns_at, error))?;
         stamp.columns_sums = Columns::open(&site.path(), stamp.rows, None)?.sums();
-        for file in files {
-            let now = SourceFile::read(&file.path)?;
-            if !file.changes(&now).is_empty() {
-                let path = file.path.display();
-                return Err(DataFusionError::Execution(format!(
-                    "{path}: changed while it was read"
-                )));
-            }
-            stamp.files.push(file);
-        }
+        stamp.files = unchanged(listing.files)?;
         stamp.write(&site.path())?;
         self.progress.check()?;
-        site.publish(options.replace).map_err(external)?;
+        site.publish(options.replace).map_err(of_command)?;
         let seconds = (read, started.elapsed().as_secs_f64() - read);
         Ok(Built { stamp, stats, rows_read, seconds })
+    }
+
+    /// Writes the columns of all rows. Returns the words, and the number of rows that were read from files.
+    async fn read(
+        &self,
+        listing: &mut Listing,
+        columns: &[usize],
+        former: Option<&Index>,
+        mut rows: Rows<'_>,
+    ) -> Result<(Words, u64)> {
+        let mut rows_read = 0;
+        for file in &mut listing.files {
+            let before = rows.words.rows;
+            match former.and_then(|former| Some((former, kept(former, file)?))) {
+                Some((former, range)) => rows.take(former, range)?,
+                None => {
+                    let part = self.options.format.part(&file.path, listing.table.schema())?;
+                    let sources = [file.path.display().to_string()];
+                    rows.read(part, columns, &self.context)
+                        .await
+                        .map_err(|error| named(&sources, error))?;
+                    rows_read += rows.words.rows - before;
+                }
+            }
+            file.rows = rows.words.rows - before;
+        }
+        rows.writer.finish()?;
+        Ok((rows.words, rows_read))
     }
 
     fn build_index(&self, site: &Site, words: &Words, stamp: &mut Stamp) -> Result<JoinStats> {
@@ -321,10 +321,6 @@ impl<'a> Build<'a> {
         stamp.uuid = format!("{:032x}", join.uuid());
         join.stats().map_err(of_index)
     }
-}
-
-fn external(failure: Failure) -> DataFusionError {
-    DataFusionError::External(Box::new(failure))
 }
 
 /// Returns a source as an absolute path or pattern.
@@ -423,15 +419,16 @@ fn source_files(plan: &Arc<dyn ExecutionPlan>) -> Result<Vec<SourceFile>> {
     Ok(files)
 }
 
-/// Returns the file system's name of a path of DataFusion.
-fn local_path(location: &ObjectPath) -> Result<PathBuf> {
-    let path = Path::new("/").join(location.as_ref());
-    match ObjectPath::from_absolute_path(&path) {
-        Ok(again) if again == *location => Ok(path),
-        _ => {
-            Err(usage(format!("{}: this name cannot be indexed; rename the file", path.display())))
+/// Returns the files, or an error if one of them has changed since it was listed.
+fn unchanged(files: Vec<SourceFile>) -> Result<Vec<SourceFile>> {
+    for file in &files {
+        let now = SourceFile::read(&file.path)?;
+        if !file.changes(&now).is_empty() {
+            let path = file.path.display();
+            return Err(DataFusionError::Execution(format!("{path}: changed while it was read")));
         }
     }
+    Ok(files)
 }
 
 /// The rows of a build, as far as they are known.
@@ -445,7 +442,25 @@ struct Rows<'a> {
     progress: &'a dyn Progress,
 }
 
-impl Rows<'_> {
+impl<'a> Rows<'a> {
+    fn new(
+        options: &BuildOptions,
+        columns_at: &Path,
+        form: KeyForm,
+        schema: &SchemaRef,
+        progress: &'a dyn Progress,
+    ) -> Result<Self> {
+        let keys = options.keys.iter().map(|key| schema.index_of(key));
+        Ok(Self {
+            writer: ColumnsWriter::create(columns_at, schema)?,
+            words: Words::default(),
+            form,
+            keys: keys.collect::<std::result::Result<_, _>>()?,
+            schema: Arc::clone(schema),
+            progress,
+        })
+    }
+
     /// Adds the rows of a file.
     async fn read(
         &mut self,

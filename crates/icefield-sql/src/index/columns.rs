@@ -24,6 +24,8 @@ use datafusion::error::{DataFusionError, Result};
 use icefield::base::hash::{Hash, HashKind};
 use memmap2::Mmap;
 
+use super::keys::values_of;
+use crate::batch::batch_of;
 use crate::error::{at_path, damaged};
 
 /// The name of the file in the directory of an index.
@@ -45,18 +47,11 @@ pub fn stored_schema(schema: &Schema) -> SchemaRef {
 /// Returns the type in which a column is stored: without dictionaries, and with texts as views, which have no limit of
 /// 2 GiB a chunk; within lists and structures, without views, which cannot be compacted there.
 pub fn stored_type(data_type: &DataType) -> DataType {
-    match plain_type(data_type) {
+    match values_of(data_type) {
         DataType::Utf8 | DataType::LargeUtf8 => DataType::Utf8View,
         DataType::Binary | DataType::LargeBinary => DataType::BinaryView,
         other @ (DataType::Utf8View | DataType::BinaryView) => other.clone(),
         other => nested_type(other),
-    }
-}
-
-fn plain_type(data_type: &DataType) -> &DataType {
-    match data_type {
-        DataType::Dictionary(_, values) => plain_type(values),
-        other => other,
     }
 }
 
@@ -66,7 +61,7 @@ fn nested_type(data_type: &DataType) -> DataType {
         let data_type = nested_type(field.data_type());
         Arc::new(field.as_ref().clone().with_data_type(data_type))
     };
-    match plain_type(data_type) {
+    match values_of(data_type) {
         D::Utf8View => D::LargeUtf8,
         D::BinaryView => D::LargeBinary,
         D::List(field) => D::List(inner(field)),
@@ -78,8 +73,8 @@ fn nested_type(data_type: &DataType) -> DataType {
     }
 }
 
-/// Returns a column whose texts are in buffers of its own, if they are views. A part of a column keeps the buffers of
-/// the whole one, and would be written or counted with all of them.
+/// Returns a column of views with a copy of their texts; other columns as they are. A part of a column of views keeps
+/// the buffers of the whole column, and would be written, and counted as memory, with all of them.
 fn compacted(column: &ArrayRef) -> ArrayRef {
     match column.data_type() {
         DataType::Utf8View => Arc::new(column.as_string_view().gc()),
@@ -120,9 +115,7 @@ impl ColumnsWriter {
         let columns = std::iter::zip(batch.columns(), self.schema.fields())
             .map(|(column, field)| Ok(cast(column, field.data_type())?));
         let columns = columns.collect::<Result<Vec<_>>>()?;
-        let options =
-            arrow::array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-        let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?;
+        let batch = batch_of(&self.schema, columns, batch.num_rows())?;
         self.rows += batch.num_rows() as u64;
         let mut rest = batch;
         while self.waiting_rows + rest.num_rows() >= CHUNK_ROWS {
@@ -141,9 +134,7 @@ impl ColumnsWriter {
     fn flush(&mut self) -> Result<()> {
         let chunk = concat_batches(&self.schema, &self.waiting)?;
         let columns = chunk.columns().iter().map(compacted).collect();
-        let options =
-            arrow::array::RecordBatchOptions::new().with_row_count(Some(chunk.num_rows()));
-        let chunk = RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?;
+        let chunk = batch_of(&self.schema, columns, chunk.num_rows())?;
         self.waiting.clear();
         self.waiting_rows = 0;
         self.writer.write(&chunk).map_err(|error| self.fault(error.into()))
@@ -182,16 +173,16 @@ pub struct Columns {
 }
 
 impl Columns {
-    /// Maps the file in `directory`, which has this number of rows. `sums` is what [`sums`](Self::sums) returned when the
-    /// file was written; `None` if it has just been written.
+    /// Maps the file in `directory`, which has this number of rows. `sums` are those that [`sums`](Self::sums) returned
+    /// when the file was written; `None` if it has just been written.
     ///
     /// # Errors
     /// If the file cannot be opened or is damaged.
     pub fn open(directory: &Path, rows: u64, sums: Option<[u64; 2]>) -> Result<Self> {
         let path = directory.join(NAME);
         let file = File::open(&path).map_err(|error| at_path(&path, error))?;
-        // SAFETY: the file belongs to an index: it is never changed after the directory has got its name, and
-        // docs/crash-model.md asks users not to change the files of a directory that is in use.
+        // SAFETY: this program does not change the file after it has written it. No other program does while it is
+        // open, as `Index::open` and docs/crash-model.md require.
         let map = unsafe { Mmap::map(&file) }.map_err(|error| at_path(&path, error))?;
         // The mapping is the owner of the buffer, so it lives as long as every array in it.
         let file = Buffer::from(bytes::Bytes::from_owner(map));

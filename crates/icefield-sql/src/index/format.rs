@@ -18,6 +18,8 @@ use datafusion::datasource::listing::{
 use datafusion::datasource::physical_plan::{CsvSource, FileScanConfig};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::SessionState;
+use datafusion::object_store::path::Path as ObjectPath;
+use futures::StreamExt;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{at_path, usage};
@@ -220,6 +222,28 @@ impl Format {
     ) -> Result<Arc<ListingTable>> {
         let config = self.listing(sources)?.infer_schema(state).await;
         Ok(Arc::new(ListingTable::try_new(config.map_err(|error| named(sources, error))?)?))
+    }
+
+    /// Returns the files at `sources` that the table of them reads, without reading any.
+    ///
+    /// # Errors
+    /// If a source does not exist.
+    pub async fn files(&self, state: &SessionState, sources: &[String]) -> Result<Vec<ObjectPath>> {
+        let config = self.listing(sources)?;
+        let ending = config.options.map(|options| options.file_extension).unwrap_or_default();
+        let mut files = Vec::new();
+        for url in &config.table_paths {
+            let store = state.runtime_env().object_store(url)?;
+            let mut found = url.list_all_files(state, store.as_ref(), &ending).await?;
+            while let Some(file) = found.next().await {
+                let file = file?;
+                // DataFusion leaves out empty files.
+                if file.size > 0 {
+                    files.push(file.location);
+                }
+            }
+        }
+        Ok(files)
     }
 
     /// Returns the table of one of the files of a table with this schema.

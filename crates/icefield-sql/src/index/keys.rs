@@ -117,7 +117,7 @@ fn is_word(data_type: &DataType) -> bool {
 }
 
 /// Returns the type of the values of a dictionary, or the type itself.
-fn values_of(data_type: &DataType) -> &DataType {
+pub fn values_of(data_type: &DataType) -> &DataType {
     match data_type {
         DataType::Dictionary(_, values) => values_of(values),
         other => other,

@@ -29,7 +29,7 @@ use self::stamp::Stamp;
 use crate::error::{damaged, of_index};
 
 /// The names of the files beside those of the [`JoinIndex`].
-pub const FILES: [&str; 2] = [stamp::NAME, columns::NAME];
+pub const FILES: [&str; 2] = [icefield_console::stamp::NAME, columns::NAME];
 
 /// An index, open for reading. Any number of processes share its pages in memory.
 pub struct Index {
@@ -45,6 +45,9 @@ pub struct Index {
 impl Index {
     /// Opens the index at `path`. Unless `allow_stale` is true, the files that it was built from must be unchanged.
     ///
+    /// No other program may write to the files of the index while it is open; see
+    /// [`JoinOptions::open`](icefield::JoinOptions::open).
+    ///
     /// # Errors
     /// If `path` is not an index, the index is damaged, or a file has changed.
     pub fn open(path: &Path, allow_stale: bool) -> Result<Self> {
@@ -54,7 +57,10 @@ impl Index {
             JoinIndex::<u64>::options().threads(1).open_read_only(&path).map_err(of_index)?;
         let stamp = Stamp::read(&path)?;
         if stamp.uuid != format!("{:032x}", join.uuid()) {
-            return Err(damaged(&path.join(stamp::NAME), "it belongs to another index"));
+            return Err(damaged(
+                &path.join(icefield_console::stamp::NAME),
+                "it belongs to another index",
+            ));
         }
         let columns = Columns::open(&path, stamp.rows, Some(stamp.columns_sums))?;
         let place = |name: &String| columns.schema().index_of(name);

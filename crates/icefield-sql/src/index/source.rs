@@ -13,7 +13,7 @@ use datafusion::object_store::path::Path as ObjectPath;
 use icefield::base::hash::{Hash, HashKind};
 use serde::{Deserialize, Serialize};
 
-use crate::error::at_path;
+use crate::error::{at_path, usage};
 use datafusion::error::{DataFusionError, Result};
 
 /// The checksum covers this number of bytes at the start of a file, and the same number at its end. A Parquet file ends
@@ -61,11 +61,13 @@ impl SourceFile {
     /// The path, what has changed, and what to do.
     pub fn check(&self) -> Result<()> {
         let path = self.path.display();
-        let hint = "build the index again (--replace), or use it as it is (--allow-stale)";
+        let hint = "run update-index, build the index again (--replace), or use it as it is (--allow-stale)";
         let now = match Self::read(&self.path) {
             Ok(now) => now,
             Err(_) if !self.path.exists() => {
-                return Err(stale(format!("{path}: the file that was indexed is gone; {hint}")));
+                return Err(DataFusionError::Execution(format!(
+                    "{path}: the file that was indexed is gone; {hint}"
+                )));
             }
             Err(error) => return Err(error),
         };
@@ -74,7 +76,9 @@ impl SourceFile {
             return Ok(());
         }
         let changes = changes.join(", ");
-        Err(stale(format!("{path}: has changed since it was indexed: {changes}; {hint}")))
+        Err(DataFusionError::Execution(format!(
+            "{path}: has changed since it was indexed: {changes}; {hint}"
+        )))
     }
 
     /// Returns what differs between this state and a later one.
@@ -103,16 +107,26 @@ impl SourceFile {
     }
 }
 
-fn stale(text: String) -> DataFusionError {
-    DataFusionError::Execution(text)
-}
-
 /// Returns the checksum of at most [`CHECKED_BYTES`] from `start` on.
 fn sum(file: &mut File, start: u64) -> io::Result<u64> {
     let mut part = Vec::new();
     file.seek(SeekFrom::Start(start))?;
     file.take(CHECKED_BYTES).read_to_end(&mut part)?;
     Ok(Hash::new(HashKind::Strong, [0, 0]).bytes(&part))
+}
+
+/// Returns the file system's name of a path of DataFusion.
+///
+/// # Errors
+/// If the name cannot be written as such a path.
+pub fn local_path(location: &ObjectPath) -> Result<PathBuf> {
+    let path = Path::new("/").join(location.as_ref());
+    match ObjectPath::from_absolute_path(&path) {
+        Ok(again) if again == *location => Ok(path),
+        _ => {
+            Err(usage(format!("{}: this name cannot be indexed; rename the file", path.display())))
+        }
+    }
 }
 
 /// Returns the files that a scan reads, in order, or the reason why they cannot be those of an index: files on another

@@ -2,24 +2,18 @@
 //!
 //! The stamp is written and synced before the directory gets its name, so every index under its name has a stamp.
 
-use std::fs::{self, File};
-use std::io::Write;
+use std::fs::File;
+use std::io::{self, Write};
 use std::path::Path;
 
 use datafusion::error::{DataFusionError, Result};
+use icefield_console::stamp::{self, NAME, VERSION};
 use serde::{Deserialize, Serialize};
 
 use super::format::Format;
 use super::keys::KeyForm;
 use super::source::SourceFile;
-use crate::error::at_path;
-
-/// The name of the file.
-pub const NAME: &str = "source.json";
-/// The version of its format. Version 1 was that of a former command.
-const VERSION: u32 = 2;
-/// Maximum length of the file in bytes.
-const MOST_BYTES: u64 = 64 << 20;
+use crate::error::{at_path, of_command};
 
 /// The description of an index's sources.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -101,19 +95,8 @@ impl Stamp {
     /// If there is none, or it is damaged or of another version.
     pub fn read(directory: &Path) -> Result<Self> {
         let path = directory.join(NAME);
-        let found = fs::metadata(&path).map_err(|error| at_path(&path, error))?;
-        if !found.is_file() || found.len() > MOST_BYTES {
-            return Err(broken(&path, &"not a plain file of at most 64 MiB"));
-        }
-        let text = fs::read_to_string(&path).map_err(|error| at_path(&path, error))?;
-        let version: Version =
-            serde_json::from_str(&text).map_err(|error| broken(&path, &error))?;
-        if version.version != VERSION {
-            let what =
-                format!("version {}, but this program reads version {VERSION}", version.version);
-            return Err(broken(&path, &what));
-        }
-        let stamp: Self = serde_json::from_str(&text).map_err(|error| broken(&path, &error))?;
+        let read = stamp::read(directory).map_err(of_command)?;
+        let stamp: Self = read.ok_or_else(|| at_path(&path, io::ErrorKind::NotFound.into()))?;
         if stamp.functions != super::keys::FUNCTIONS {
             return Err(broken(&path, &format!("unknown key functions `{}`", stamp.functions)));
         }
@@ -123,10 +106,4 @@ impl Stamp {
 
 fn broken(path: &Path, what: &dyn std::fmt::Display) -> DataFusionError {
     DataFusionError::Execution(format!("{}: {what}; build the index again", path.display()))
-}
-
-/// The part of a stamp that every version has.
-#[derive(Deserialize)]
-struct Version {
-    version: u32,
 }

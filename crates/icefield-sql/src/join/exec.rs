@@ -214,13 +214,13 @@ impl ExecutionPlan for IndexJoinExec {
         let probe = self.probe.execute(partition, context)?;
         let columns = self.output_columns();
         let metrics = stream::Metrics::new(&self.metrics, partition);
-        let parts = stream::Parts {
+        let partition_join = stream::PartitionJoin {
             join: Arc::clone(&self.join),
             shared: self.shared()?,
             columns,
             batch_size,
         };
-        stream::start(parts, self.schema(), probe, metrics)
+        stream::start(partition_join, self.schema(), probe, metrics)
     }
 
     fn metrics(&self) -> Option<MetricsSet> {
@@ -236,8 +236,7 @@ impl ExecutionPlan for IndexJoinExec {
         // A filter on columns of the probe side may go below the join, unless the join emits rows without a row of
         // that side, whose columns are null there.
         let join = &self.join;
-        let keeps = join.index_rows() == Rows::None && join.probe_rows() != Rows::Marked;
-        let child = if keeps {
+        let child = if join.index_rows() == Rows::None {
             // The columns of a filter are found by name, so the name must belong to one column.
             let schema = self.probe.schema();
             let has_own_name = |at: usize| {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow::array::{Array, ArrayRef, BooleanArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
@@ -18,6 +18,7 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
 
+use crate::batch::batch_of;
 use crate::index::Index;
 use crate::index::columns::stored_type;
 use crate::index::format::Kind;
@@ -202,6 +203,11 @@ fn scan_outputs(scan: &FileScanConfig, index: &Index) -> std::result::Result<Vec
             .map(|(at, column)| column.ok_or_else(|| missing(at)))
             .collect();
     };
+    // The columns that no expression uses may be anything.
+    let all: Vec<Expr> = columns
+        .iter()
+        .map(|column| column.clone().unwrap_or_else(|| Arc::new(Column::new("", 0))))
+        .collect();
     let mut outputs = Vec::new();
     for one in projection.iter() {
         if let Some(lacking) =
@@ -209,11 +215,6 @@ fn scan_outputs(scan: &FileScanConfig, index: &Index) -> std::result::Result<Vec
         {
             return Err(missing(lacking.index()));
         }
-        // Those that the expression does not use may be anything.
-        let all: Vec<Expr> = columns
-            .iter()
-            .map(|column| column.clone().unwrap_or_else(|| Arc::new(Column::new("", 0))))
-            .collect();
         outputs.push(replaced(&one.expr, &all).map_err(|error| error.to_string())?);
     }
     Ok(outputs)
@@ -375,8 +376,7 @@ impl Taker {
     }
 
     fn evaluate(&self, columns: Vec<ArrayRef>, rows: usize) -> Result<Vec<ArrayRef>> {
-        let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?;
+        let batch = batch_of(&self.schema, columns, rows)?;
         self.exprs.iter().map(|expr| expr.evaluate(&batch)?.into_array(rows)).collect()
     }
 }

@@ -9,14 +9,15 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, BooleanBufferBuilder, RecordBatch, RecordBatchOptions,
-    UInt64Array, new_null_array,
+    Array, ArrayRef, AsArray, BooleanArray, BooleanBufferBuilder, RecordBatch, UInt64Array,
+    new_null_array,
 };
 use arrow::compute::{BatchCoalescer, filter, take};
 use arrow::datatypes::SchemaRef;
 use datafusion::common::JoinSide;
 use datafusion::error::Result;
 use datafusion::execution::SendableRecordBatchStream;
+use datafusion::physical_plan::PhysicalExpr;
 use datafusion::physical_plan::joins::utils::ColumnIndex;
 use datafusion::physical_plan::metrics::{
     BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder,
@@ -28,6 +29,7 @@ use icefield::Pairs;
 use super::kind::{Join, Rows};
 use super::rows::{Predicate, RowSet, Shared};
 use super::side::{Taker, booleans};
+use crate::batch::batch_of;
 use crate::error::of_index;
 use crate::index::keys::equal;
 use crate::index::no_row;
@@ -54,7 +56,7 @@ impl Metrics {
 }
 
 /// The join of a partition.
-pub struct Parts {
+pub struct PartitionJoin {
     /// The join.
     pub join: Arc<Join>,
     /// The state that all partitions share.
@@ -70,12 +72,12 @@ pub struct Parts {
 /// # Errors
 /// If an expression uses a column that does not exist.
 pub fn start(
-    parts: Parts,
+    partition: PartitionJoin,
     schema: SchemaRef,
     probe: SendableRecordBatchStream,
     metrics: Metrics,
 ) -> Result<SendableRecordBatchStream> {
-    let state = State::new(parts, Arc::clone(&schema), metrics)?;
+    let state = State::new(partition, Arc::clone(&schema), metrics)?;
     let stream =
         futures::stream::try_unfold((state, Some(probe)), |(mut state, mut probe)| async move {
             loop {
@@ -89,7 +91,8 @@ pub fn start(
                         let _timer = timer.timer();
                         state.work()?;
                     }
-                    // Many pieces of work may give no rows. Other tasks run meanwhile, such as the one that cancels the query.
+                    // Many pieces of work may give no rows. Between them other tasks run, such as the one that
+                    // cancels the query.
                     tokio::task::yield_now().await;
                     continue;
                 }
@@ -115,7 +118,7 @@ struct Output {
     schema: SchemaRef,
     batch_size: usize,
     coalescer: BatchCoalescer,
-    /// Number of rows to return if there are no columns.
+    /// Number of rows still to return, for an output without columns.
     rows: usize,
 }
 
@@ -148,9 +151,7 @@ impl Output {
         }
         let rows = self.rows.min(self.batch_size);
         self.rows -= rows;
-        let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        let schema = Arc::clone(&self.schema);
-        Ok(Some(RecordBatch::try_new_with_options(schema, Vec::new(), &options)?))
+        Ok(Some(batch_of(&self.schema, Vec::new(), rows)?))
     }
 
     fn finish(&mut self) -> Result<()> {
@@ -180,13 +181,8 @@ impl Batch {
     }
 }
 
-/// The rows of the index that are still to be emitted.
-struct Rest {
-    rows: Range<u64>,
-}
-
 struct State {
-    parts: Parts,
+    partition: PartitionJoin,
     metrics: Metrics,
     output: Output,
     /// The columns of the output that come from the index.
@@ -195,14 +191,14 @@ struct State {
     filtered: Taker,
     /// The compared expressions of the index.
     compared: Taker,
-    pairs: Pairs,
     batch: Option<Batch>,
-    rest: Option<Rest>,
+    /// The rows of the index that are still to be emitted.
+    rest: Option<Range<u64>>,
 }
 
 impl State {
-    fn new(parts: Parts, schema: SchemaRef, metrics: Metrics) -> Result<Self> {
-        let Join { side, keys, filter, index_side, .. } = &*parts.join;
+    fn new(partition: PartitionJoin, schema: SchemaRef, metrics: Metrics) -> Result<Self> {
+        let Join { side, keys, filter, index_side, .. } = &*partition.join;
         let of_index = |columns: &[ColumnIndex]| {
             let columns = columns.iter().filter(|column| column.side == *index_side);
             Taker::new(
@@ -213,13 +209,12 @@ impl State {
         let compared: Vec<_> =
             keys.compared.iter().map(|(_, of_index)| Arc::clone(of_index)).collect();
         Ok(Self {
-            output: Output::new(schema, parts.batch_size),
-            outputs: of_index(&parts.columns)?,
+            output: Output::new(schema, partition.batch_size),
+            outputs: of_index(&partition.columns)?,
             filtered: of_index(filter.as_ref().map_or(&[], |filter| filter.column_indices()))?,
             compared: Taker::new(&side.index, &compared)?,
-            parts,
+            partition,
             metrics,
-            pairs: Pairs::default(),
             batch: None,
             rest: None,
         })
@@ -231,17 +226,15 @@ impl State {
 
     /// Takes over a batch of the probe side.
     fn begin(&mut self, batch: RecordBatch) -> Result<()> {
-        let Join { side, keys, .. } = &*self.parts.join;
+        let Join { side, keys, .. } = &*self.partition.join;
         let rows = batch.num_rows();
         self.metrics.probe_rows.add(rows);
-        let evaluate = |expr: &Arc<dyn datafusion::physical_plan::PhysicalExpr>| {
-            expr.evaluate(&batch)?.into_array(rows)
-        };
+        let evaluate = |expr: &Arc<dyn PhysicalExpr>| expr.evaluate(&batch)?.into_array(rows);
         let columns = keys.probe.iter().map(evaluate).collect::<Result<Vec<_>>>()?;
         let compared =
             keys.compared.iter().map(|(probe, _)| evaluate(probe)).collect::<Result<_>>()?;
         let words = side.index.stamp().form.words(&columns, &side.index.key_types())?;
-        let filter = self.parts.shared.predicate.as_ref().and_then(Predicate::key_filter);
+        let filter = self.partition.shared.predicate.as_ref().and_then(Predicate::key_filter);
         let (positions, present) = match (words.null_count() > 0, filter) {
             (false, None) => (None, None),
             (_, filter) => {
@@ -256,7 +249,7 @@ impl State {
             }
         };
         let mut matched = BooleanBufferBuilder::new(rows);
-        if self.parts.join.probe_rows() != Rows::None {
+        if self.partition.join.probe_rows() != Rows::None {
             matched.append_n(rows, false);
         }
         self.batch =
@@ -282,9 +275,9 @@ impl State {
 
     /// Ends the probe side.
     fn end(&mut self) -> Result<()> {
-        let is_last = self.parts.shared.is_last();
-        if is_last && self.parts.join.index_rows() != Rows::None {
-            self.rest = Some(Rest { rows: 0..self.parts.join.side.index.columns().rows() });
+        let is_last = self.partition.shared.is_last();
+        if is_last && self.partition.join.index_rows() != Rows::None {
+            self.rest = Some(0..self.partition.join.side.index.columns().rows());
             return Ok(());
         }
         self.output.finish()
@@ -292,7 +285,7 @@ impl State {
 
     /// Probes for the next keys of a batch.
     fn probe(&mut self, batch: &mut Batch) -> Result<()> {
-        let join = Arc::clone(&self.parts.join);
+        let join = Arc::clone(&self.partition.join);
         let index = &join.side.index;
         if self.needs_existence_alone() {
             let found = index.join().semi(batch.keys()).map_err(of_index)?;
@@ -313,10 +306,11 @@ impl State {
         }
         let first = batch.probed;
         let keys = &batch.keys()[first..];
-        let count = index.join().probe_some(keys, PAIRS, &mut self.pairs).map_err(of_index)?;
+        let mut pairs = Pairs::default();
+        let count = index.join().probe_some(keys, PAIRS, &mut pairs).map_err(of_index)?;
         batch.probed += count;
-        self.metrics.pairs.add(self.pairs.len());
-        let (mut positions, rows) = std::mem::take(&mut self.pairs).into_parts();
+        self.metrics.pairs.add(pairs.len());
+        let (mut positions, rows) = pairs.into_parts();
         if let Some(&row) = rows.iter().find(|&&row| row >= index.columns().rows()) {
             return Err(no_row(index, row));
         }
@@ -326,7 +320,7 @@ impl State {
             None => {}
         }
         let found = Found::new(positions, rows, batch.batch.num_rows());
-        for part in found.parts(self.parts.batch_size) {
+        for part in found.parts(self.partition.batch_size) {
             self.take_pairs(batch, part)?;
         }
         Ok(())
@@ -334,7 +328,7 @@ impl State {
 
     /// Removes pairs that do not satisfy all conditions; marks the rows of the others, and emits them.
     fn take_pairs(&mut self, batch: &mut Batch, mut found: Found) -> Result<()> {
-        let join = Arc::clone(&self.parts.join);
+        let join = Arc::clone(&self.partition.join);
         self.remove_unwanted(batch, &mut found)?;
         if join.probe_rows() != Rows::None {
             found
@@ -343,7 +337,7 @@ impl State {
                 .iter()
                 .for_each(|&at| batch.matched.set_bit(at as usize, true));
         }
-        if let Some(matched) = &self.parts.shared.matched {
+        if let Some(matched) = &self.partition.shared.matched {
             found.rows.values().iter().for_each(|&row| matched.add(row));
         }
         if join.emits_pairs() {
@@ -354,28 +348,28 @@ impl State {
 
     /// Returns whether it suffices to know which keys are in the index.
     fn needs_existence_alone(&self) -> bool {
-        self.accepts_every_pair() && !self.parts.join.emits_pairs()
+        self.accepts_every_pair() && !self.partition.join.emits_pairs()
     }
 
     /// Returns whether it suffices to know how many pairs there are.
     fn needs_number_alone(&self) -> bool {
         self.accepts_every_pair()
-            && self.parts.join.probe_rows() == Rows::None
-            && self.parts.columns.is_empty()
+            && self.partition.join.probe_rows() == Rows::None
+            && self.partition.columns.is_empty()
     }
 
     /// Returns whether every pair that is found is one of the join, and no row of the index is marked.
     fn accepts_every_pair(&self) -> bool {
-        let Join { side, keys, filter, .. } = &*self.parts.join;
+        let Join { side, keys, filter, .. } = &*self.partition.join;
         let has_condition =
             side.predicate.is_some() || !keys.compared.is_empty() || filter.is_some();
-        !has_condition && self.parts.join.index_rows() == Rows::None
+        !has_condition && self.partition.join.index_rows() == Rows::None
     }
 
     /// Removes pairs that do not satisfy all conditions.
     fn remove_unwanted(&self, batch: &Batch, found: &mut Found) -> Result<()> {
-        let Join { side, filter, index_side, .. } = &*self.parts.join;
-        if let Some(predicate) = &self.parts.shared.predicate {
+        let Join { side, filter, index_side, .. } = &*self.partition.join;
+        if let Some(predicate) = &self.partition.shared.predicate {
             found.keep(&predicate.accepts(&side.index, found.rows.values())?)?;
         }
         if !batch.compared.is_empty() && !found.is_empty() {
@@ -404,9 +398,7 @@ impl State {
                     columns.push(found.of_probe(batch.batch.column(column.index))?);
                 }
             }
-            let options = RecordBatchOptions::new().with_row_count(Some(found.len()));
-            let pairs =
-                RecordBatch::try_new_with_options(Arc::clone(filter.schema()), columns, &options)?;
+            let pairs = batch_of(filter.schema(), columns, found.len())?;
             let wanted = filter.expression().evaluate(&pairs)?.into_array(found.len())?;
             found.keep(&booleans(&wanted)?)?;
         }
@@ -417,10 +409,10 @@ impl State {
         if found.is_empty() {
             return Ok(());
         }
-        let join = Arc::clone(&self.parts.join);
+        let join = Arc::clone(&self.partition.join);
         let mut of_index = self.outputs.take(&join.side.index, found.rows.values())?.into_iter();
-        let mut columns = Vec::with_capacity(self.parts.columns.len());
-        for column in &self.parts.columns {
+        let mut columns = Vec::with_capacity(self.partition.columns.len());
+        for column in &self.partition.columns {
             if column.side == join.index_side {
                 columns.extend(of_index.next());
             } else {
@@ -433,7 +425,7 @@ impl State {
     /// Emits the rows of a batch that are emitted with or without a match.
     fn emit_probe_rows(&mut self, mut batch: Batch) -> Result<()> {
         let matched = BooleanArray::new(batch.matched.finish(), None);
-        let chosen = match self.parts.join.probe_rows() {
+        let chosen = match self.partition.join.probe_rows() {
             Rows::None => return Ok(()),
             Rows::Matched => matched.clone(),
             Rows::Unmatched => arrow::compute::not(&matched)?,
@@ -443,9 +435,9 @@ impl State {
         if rows == 0 {
             return Ok(());
         }
-        let of_index = self.parts.join.side.schema.fields();
-        let index_side = self.parts.join.index_side;
-        let columns = self.parts.columns.iter().map(|column| match column.side {
+        let of_index = self.partition.join.side.schema.fields();
+        let index_side = self.partition.join.index_side;
+        let columns = self.partition.columns.iter().map(|column| match column.side {
             JoinSide::None => Ok(Arc::new(matched.clone()) as ArrayRef),
             side if side == index_side => {
                 Ok(new_null_array(of_index[column.index].data_type(), rows))
@@ -457,11 +449,10 @@ impl State {
     }
 
     /// Emits the next of the index's rows that are emitted with or without a match.
-    fn emit_index_rows(&mut self, rest: Rest) -> Result<()> {
-        let Rest { rows: Range { start, end } } = rest;
-        let next = end.min(start + self.parts.batch_size as u64);
-        let join = Arc::clone(&self.parts.join);
-        let shared = Arc::clone(&self.parts.shared);
+    fn emit_index_rows(&mut self, Range { start, end }: Range<u64>) -> Result<()> {
+        let next = end.min(start + self.partition.batch_size as u64);
+        let join = Arc::clone(&self.partition.join);
+        let shared = Arc::clone(&self.partition.shared);
         let index = &join.side.index;
         let accepted =
             shared.predicate.as_ref().map(|predicate| predicate.all(index)).transpose()?;
@@ -477,8 +468,8 @@ impl State {
         };
         if !chosen.is_empty() {
             let mut of_index = self.outputs.take(index, &chosen)?.into_iter();
-            let mut columns = Vec::with_capacity(self.parts.columns.len());
-            for (at, column) in self.parts.columns.iter().enumerate() {
+            let mut columns = Vec::with_capacity(self.partition.columns.len());
+            for (at, column) in self.partition.columns.iter().enumerate() {
                 match column.side {
                     JoinSide::None => {
                         let marks: BooleanArray =
@@ -495,7 +486,7 @@ impl State {
             self.output.push(columns, chosen.len())?;
         }
         if next < end {
-            self.rest = Some(Rest { rows: next..end });
+            self.rest = Some(next..end);
             return Ok(());
         }
         self.output.finish()

@@ -142,7 +142,7 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
     }
 
     /// Replaces `pairs` by the position of the probe key and the payload, for every pair of a probe key and an equal
-    /// key of the index. Uses several threads; each writes to memory of its own.
+    /// key of the index. Uses several threads; each collects its pairs in a separate list.
     ///
     /// ```
     /// let index = icefield::JoinIndex::in_memory(&[1, 2, 2], &[10, 20, 21])?;

@@ -2,12 +2,14 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use super::base::Areas;
-use super::probe::{Sink, any_payload};
+use super::probe::Sink;
 use super::view::View;
 use crate::Result;
 use crate::storage::Medium;
 use crate::types::Word;
+
+/// Maximum number of pairs for which memory is reserved before they are found.
+const RESERVED: usize = 1 << 16;
 
 /// The pairs that a probe has found, from [`JoinIndex::probe_into`](crate::JoinIndex::probe_into): for each pair the
 /// position of the probe key, and the payload of the equal key in the index. The order is undefined. A later probe
@@ -78,23 +80,11 @@ struct Collect {
 
 impl Sink for Collect {
     #[inline(always)]
-    fn hits(
-        &mut self,
-        storage: &impl Medium,
-        areas: &Areas<'_>,
-        position: usize,
-        first: u64,
-        mask: u32,
-    ) -> bool {
-        any_payload(storage, areas, first, mask, |payload| self.gathered(position, payload))
-    }
-
-    #[inline(always)]
     fn gathered(&mut self, position: usize, payload: u64) -> bool {
         let Self { pairs, most } = self;
         pairs.positions.push(position as u64);
         pairs.payloads.push(payload);
-        // From here on, one pair of each further key: the caller discards them all.
+        // Then one pair of each further key is enough: the caller discards all of them.
         pairs.len() > *most
     }
 }
@@ -111,7 +101,7 @@ impl<M: Medium> View<M> {
     ) -> Result<usize> {
         let mut count = keys.len();
         loop {
-            // If the first key alone has more pairs, there is no shorter list to return.
+            // The pairs of one key are not divided.
             let most = if count <= 1 { usize::MAX } else { most };
             self.collect(&keys[..count], threads, most, pairs)?;
             if pairs.len() <= most {
@@ -131,9 +121,10 @@ impl<M: Medium> View<M> {
         pairs: &mut Pairs,
     ) -> Result<()> {
         pairs.clear();
-        // Often a key has one pair.
-        pairs.positions.reserve(keys.len().min(most));
-        pairs.payloads.reserve(keys.len().min(most));
+        // Often a key has one pair. Longer lists grow.
+        let expected = keys.len().min(most).min(RESERVED);
+        pairs.positions.reserve(expected);
+        pairs.payloads.reserve(expected);
         let memory = Mutex::new(std::mem::take(pairs));
         let sink = || {
             let mut memory = memory.lock().unwrap_or_else(PoisonError::into_inner);

@@ -53,6 +53,7 @@ const _: () = assert!(TASK.is_multiple_of(SEGMENT) && SEGMENT.is_multiple_of(64)
 /// The receiver of results. Each call returns `true` if no further pairs of the key at `position` are needed.
 pub(super) trait Sink {
     /// Receives records that have the key: record `first + i` for each set bit `2 * i` of `mask`.
+    #[inline(always)]
     fn hits(
         &mut self,
         storage: &impl Medium,
@@ -60,7 +61,9 @@ pub(super) trait Sink {
         position: usize,
         first: u64,
         mask: u32,
-    ) -> bool;
+    ) -> bool {
+        any_payload(storage, areas, first, mask, |payload| self.gathered(position, payload))
+    }
 
     /// Receives the payload of a pair that has the key.
     fn gathered(&mut self, position: usize, payload: u64) -> bool;
@@ -69,7 +72,7 @@ pub(super) trait Sink {
 /// Calls `visit` with the payload of each record that [`Sink::hits`] names, until one call returns `true`. Returns
 /// whether one did.
 #[inline(always)]
-pub(super) fn any_payload(
+fn any_payload(
     storage: &impl Medium,
     areas: &Areas<'_>,
     first: u64,
@@ -112,18 +115,6 @@ pub(super) struct Show<'f, F>(pub(super) &'f F);
 
 impl<F: Fn(usize, u64)> Sink for Show<'_, F> {
     #[inline(always)]
-    fn hits(
-        &mut self,
-        storage: &impl Medium,
-        areas: &Areas<'_>,
-        position: usize,
-        first: u64,
-        mask: u32,
-    ) -> bool {
-        any_payload(storage, areas, first, mask, |payload| self.gathered(position, payload))
-    }
-
-    #[inline(always)]
     fn gathered(&mut self, position: usize, payload: u64) -> bool {
         (self.0)(position, payload);
         false
@@ -159,18 +150,6 @@ impl Sink for Mark<'_> {
 struct MarkWanted<'b, 'f, F>(Mark<'b>, &'f F);
 
 impl<F: Fn(usize, u64) -> bool> Sink for MarkWanted<'_, '_, F> {
-    #[inline(always)]
-    fn hits(
-        &mut self,
-        storage: &impl Medium,
-        areas: &Areas<'_>,
-        position: usize,
-        first: u64,
-        mask: u32,
-    ) -> bool {
-        any_payload(storage, areas, first, mask, |payload| self.gathered(position, payload))
-    }
-
     fn gathered(&mut self, position: usize, payload: u64) -> bool {
         let wanted = (self.1)(position, payload);
         self.0.mark(position, wanted);
