@@ -9,6 +9,7 @@ use datafusion::error::Result;
 use datafusion::object_store::path::Path as ObjectPath;
 
 use crate::index::Index;
+use crate::root::IndexRoot;
 
 /// The indexes that joins may use. Clones share them.
 ///
@@ -23,9 +24,25 @@ pub struct IndexRegistry {
     indexes: Arc<RwLock<Vec<Arc<Index>>>>,
     /// Why joins use no index: the latest decisions, of one planning after the other.
     decisions: Arc<RwLock<Vec<String>>>,
+    root: Option<IndexRoot>,
 }
 
 impl IndexRegistry {
+    /// Returns a registry of all indexes below a root. Each planning of a query looks for new ones.
+    #[must_use]
+    pub fn below(root: IndexRoot) -> Self {
+        Self { root: Some(root), ..Self::default() }
+    }
+
+    /// Looks for indexes that have appeared, been replaced or gone below the root. The reasons why indexes cannot be
+    /// used are added to the decisions.
+    pub(crate) fn refresh(&self) {
+        let Some(root) = &self.root else { return };
+        let (indexes, problems) = root.indexes();
+        *self.indexes.write().unwrap_or_else(PoisonError::into_inner) = indexes;
+        problems.into_iter().for_each(|problem| self.decided(problem));
+    }
+
     /// Opens an index and adds it.
     ///
     /// # Errors

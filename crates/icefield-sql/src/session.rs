@@ -2,10 +2,17 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
+use datafusion::catalog::Session;
+use datafusion::error::Result;
+use datafusion::execution::context::QueryPlanner;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use datafusion::prelude::SessionConfig;
 
 use crate::join::rule::IndexJoinRule;
@@ -44,4 +51,40 @@ pub fn rules(registry: &IndexRegistry) -> Vec<Arc<dyn PhysicalOptimizerRule + Se
     let after = rules.iter().position(|rule| rule.name() == JOIN_SELECTION);
     rules.insert(after.map_or(0, |at| at + 1), Arc::new(IndexJoinRule::new(registry.clone())));
     rules
+}
+
+/// Returns the state of a session whose plans run in several processes, with index joins beside what it has already.
+///
+/// The rule for index joins works before all others, whichever they are: an engine may use its own rules at several
+/// times during one query. The reasons for using an index or none are logged.
+pub fn cluster_session_state(registry: &IndexRegistry, state: SessionState) -> SessionState {
+    let planner = Arc::new(ClusterPlanner { registry: registry.clone() });
+    SessionStateBuilder::new_from_existing(state).with_query_planner(planner).build()
+}
+
+#[derive(Debug)]
+struct ClusterPlanner {
+    registry: IndexRegistry,
+}
+
+#[async_trait]
+impl QueryPlanner for ClusterPlanner {
+    async fn create_physical_plan(
+        &self,
+        plan: &LogicalPlan,
+        session: &dyn Session,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let Some(state) = session.as_any().downcast_ref::<SessionState>() else {
+            return DefaultPhysicalPlanner::default().create_physical_plan(plan, session).await;
+        };
+        let rule: Arc<dyn PhysicalOptimizerRule + Send + Sync> =
+            Arc::new(IndexJoinRule::for_cluster(self.registry.clone()));
+        let rules = std::iter::once(rule).chain(state.physical_optimizers().iter().cloned());
+        let state = SessionStateBuilder::new_from_existing(state.clone())
+            .with_physical_optimizer_rules(rules.collect())
+            .build();
+        let plan = DefaultPhysicalPlanner::default().create_physical_plan(plan, &state).await;
+        self.registry.take_decisions().iter().for_each(|decision| log::info!("{decision}"));
+        plan
+    }
 }

@@ -19,11 +19,18 @@ use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
 use arrow::ipc::writer::FileWriter;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::catalog::TableProvider;
+use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::physical_plan::displayable;
 use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion_proto::bytes::{
+    physical_plan_from_bytes_with_extension_codec, physical_plan_to_bytes_with_extension_codec,
+};
+use datafusion_proto::physical_plan::DefaultPhysicalExtensionCodec;
 use icefield_sql::index::build::{BuildOptions, Quiet, build};
-use icefield_sql::{IndexRegistry, IndexTable, session_state_with};
+use icefield_sql::{
+    IndexCodec, IndexRegistry, IndexRoot, IndexTable, cluster_session_state, session_state_with,
+};
 
 /// A generator of numbers: the same ones for the same seed.
 struct Random(u64);
@@ -302,16 +309,26 @@ fn rows(batches: &[RecordBatch]) -> Vec<String> {
     rows
 }
 
+/// Returns the rows of the answer, and whether an index was used. With a root, the plan is made for a cluster, and sent
+/// to another process.
 async fn answer(
     registry: &IndexRegistry,
     case: &Case,
     paths: &[String; 2],
+    root: Option<&IndexRoot>,
 ) -> Result<(Vec<String>, bool), String> {
     let config = SessionConfig::new()
         .with_target_partitions(case.partitions)
         .with_batch_size(case.batch_size);
-    let context = SessionContext::new_with_state(session_state_with(registry, config));
-    let indexes = registry.indexes();
+    let state = match root {
+        Some(_) => {
+            let state = SessionStateBuilder::new().with_config(config).with_default_features();
+            cluster_session_state(registry, state.build())
+        }
+        None => session_state_with(registry, config),
+    };
+    let context = SessionContext::new_with_state(state);
+    let indexes = if root.is_some() { Vec::new() } else { registry.indexes() };
     for (name, path) in ["l", "r"].iter().zip(paths) {
         let format = icefield_sql::index::format::Format::of_source(path).unwrap();
         let table = format.table(&context.state(), std::slice::from_ref(path)).await.unwrap();
@@ -331,7 +348,18 @@ async fn answer(
         .unwrap();
     }
     let frame = context.sql(&case.sql).await.map_err(|error| error.to_string())?;
-    let plan = frame.create_physical_plan().await.map_err(|error| error.to_string())?;
+    let mut plan = frame.create_physical_plan().await.map_err(|error| error.to_string())?;
+    if let Some(root) = root {
+        let codec = IndexCodec::new(root.clone(), Arc::new(DefaultPhysicalExtensionCodec {}));
+        let bytes = physical_plan_to_bytes_with_extension_codec(plan, &codec)
+            .map_err(|error| error.to_string())?;
+        // Not the process that has made the plan.
+        let root = IndexRoot::new(Path::new(&paths[0]).parent().unwrap(), true).unwrap();
+        let codec = IndexCodec::new(root, Arc::new(DefaultPhysicalExtensionCodec {}));
+        let context = context.task_ctx();
+        plan = physical_plan_from_bytes_with_extension_codec(&bytes, &context, &codec)
+            .map_err(|error| error.to_string())?;
+    }
     let used = displayable(plan.as_ref()).indent(false).to_string().contains("IndexJoinExec");
     let batches = datafusion::physical_plan::collect(plan, context.task_ctx()).await;
     Ok((rows(&batches.map_err(|error| error.to_string())?), used))
@@ -376,12 +404,18 @@ async fn run(case: &Case) -> bool {
             registry.open(&target, false).unwrap();
         }
     }
-    let expected = answer(&IndexRegistry::default(), case, &paths).await;
-    let found = answer(&registry, case, &paths).await;
+    let expected = answer(&IndexRegistry::default(), case, &paths, None).await;
+    let root = IndexRoot::new(directory.path(), false).unwrap();
+    let (registry, root) = match case.seed % 4 {
+        1 => (IndexRegistry::below(root.clone()), Some(&root)),
+        _ => (registry, None),
+    };
+    let found = answer(&registry, case, &paths, root).await;
     let what = || {
         format!(
-            "seed {}: {} with keys {:?}, {:?}",
+            "seed {}{}: {} with keys {:?}, {:?}",
             case.seed,
+            if root.is_some() { " (cluster)" } else { "" },
             case.sql,
             case.types,
             registry.take_decisions()

@@ -120,6 +120,11 @@ impl Index {
         self.allow_stale
     }
 
+    /// Returns whether the directory has this index still, and not one that was built later.
+    pub fn is_at_its_path(&self) -> bool {
+        Stamp::read(&self.path).is_ok_and(|stamp| stamp.uuid == self.stamp.uuid)
+    }
+
     /// Returns the name of the directory without its ending, as a name for the indexed table.
     pub fn name(&self) -> String {
         self.path

@@ -20,8 +20,9 @@ use datafusion::physical_plan::projection::{
     EmbeddedProjection, ProjectionExec, try_embed_projection,
 };
 use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning,
-    PhysicalExpr, PlanProperties, ReplaceChildrenOptions,
+    DisplayAs, DisplayFormatType, Distribution, ExecutionPlan, ExecutionPlanProperties,
+    InputDistributionRequirements, Partitioning, PhysicalExpr, PlanProperties,
+    ReplaceChildrenOptions,
 };
 
 use super::kind::{Join, Rows};
@@ -53,7 +54,11 @@ impl IndexJoinExec {
         join: Arc<Join>,
         projection: Option<Vec<usize>>,
     ) -> Result<Self> {
-        let (of_index, of_probe) = (&join.side.schema, probe.schema());
+        let of_index = &join.side.schema;
+        let of_probe = match &join.spread {
+            Some(spread) => Arc::clone(&spread.probe),
+            None => probe.schema(),
+        };
         let (schema, column_indices) = match join.index_side {
             JoinSide::Left => build_join_schema(of_index, &of_probe, &join.join_type),
             JoinSide::Right => build_join_schema(&of_probe, of_index, &join.join_type),
@@ -89,6 +94,11 @@ impl IndexJoinExec {
         &self.join
     }
 
+    /// Returns the columns of the join that are returned; `None` for all.
+    pub(crate) fn projection(&self) -> Option<&[usize]> {
+        self.projection.as_deref()
+    }
+
     /// Returns where the columns of the output come from.
     fn output_columns(&self) -> Vec<ColumnIndex> {
         match &self.projection {
@@ -112,7 +122,7 @@ impl IndexJoinExec {
 
 impl DisplayAs for IndexJoinExec {
     fn fmt_as(&self, t: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Join { join_type, index_side, side, keys, filter } = &*self.join;
+        let Join { join_type, index_side, side, keys, filter, .. } = &*self.join;
         let on: Vec<_> = std::iter::zip(&side.index.stamp().keys, &keys.probe)
             .map(|(key, probe)| format!("{key} = {probe}"))
             .collect();
@@ -178,6 +188,13 @@ impl ExecutionPlan for IndexJoinExec {
         datafusion::physical_plan::apply_expression_roots(exprs, f)
     }
 
+    fn input_distribution_requirements(&self) -> InputDistributionRequirements {
+        InputDistributionRequirements::new(vec![match &self.join.spread {
+            Some(spread) => spread.distribution(),
+            None => Distribution::UnspecifiedDistribution,
+        }])
+    }
+
     fn replace_children(
         self: Arc<Self>,
         children: Vec<Arc<dyn ExecutionPlan>>,
@@ -216,7 +233,10 @@ impl ExecutionPlan for IndexJoinExec {
         let metrics = stream::Metrics::new(&self.metrics, partition);
         let partition_join = stream::PartitionJoin {
             join: Arc::clone(&self.join),
-            shared: self.shared()?,
+            shared: match &self.join.spread {
+                Some(_) => Arc::new(self.shared()?.of_one(&self.join.side)),
+                None => self.shared()?,
+            },
             columns,
             batch_size,
         };
@@ -236,7 +256,7 @@ impl ExecutionPlan for IndexJoinExec {
         // A filter on columns of the probe side may go below the join, unless the join emits rows without a row of
         // that side, whose columns are null there.
         let join = &self.join;
-        let child = if join.index_rows() == Rows::None {
+        let child = if join.index_rows() == Rows::None && join.spread.is_none() {
             // The columns of a filter are found by name, so the name must belong to one column.
             let schema = self.probe.schema();
             let has_own_name = |at: usize| {

@@ -3,6 +3,7 @@
 use datafusion::common::{JoinSide, JoinType};
 use datafusion::physical_plan::joins::utils::JoinFilter;
 
+use super::parts::Spread;
 use super::side::{IndexSide, KeyPlan};
 
 /// Which rows of one side a join emits besides pairs of rows.
@@ -31,6 +32,8 @@ pub struct Join {
     pub keys: KeyPlan,
     /// A condition on pairs beyond the equality of keys.
     pub filter: Option<JoinFilter>,
+    /// How the rows of the probe side are distributed; `None` if all partitions run in one process.
+    pub spread: Option<Spread>,
 }
 
 impl Join {

@@ -1,9 +1,9 @@
 //! Sets of rows of an index that the partitions of a join share.
 
-use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
+use std::sync::{Arc, OnceLock};
 
 use arrow::array::{Array, BooleanArray};
 use arrow::buffer::BooleanBuffer;
@@ -14,21 +14,30 @@ use super::side::{IndexSide, Taker, booleans};
 use crate::index::Index;
 use crate::index::columns::CHUNK_ROWS;
 
-/// A bit for each row of an index.
+/// A bit for each row of an index. Chunks take memory when they get their first row.
 #[derive(Debug)]
 pub struct RowSet {
-    words: Vec<AtomicU64>,
+    chunks: Vec<OnceLock<Box<[AtomicU64]>>>,
 }
+
+const CHUNK_WORDS: usize = CHUNK_ROWS / 64;
 
 impl RowSet {
     /// Returns a set without rows.
     pub fn new(rows: u64) -> Self {
-        Self { words: (0..rows.div_ceil(64)).map(|_| AtomicU64::new(0)).collect() }
+        let chunks = rows.div_ceil(CHUNK_ROWS as u64);
+        Self { chunks: (0..chunks).map(|_| OnceLock::new()).collect() }
+    }
+
+    fn chunk(&self, chunk: usize) -> &[AtomicU64] {
+        self.chunks[chunk].get_or_init(|| (0..CHUNK_WORDS).map(|_| AtomicU64::new(0)).collect())
     }
 
     /// Adds a row.
     pub fn add(&self, row: u64) {
-        let (word, bit) = (&self.words[row as usize / 64], 1 << (row % 64));
+        let row = row as usize;
+        let word = &self.chunk(row / CHUNK_ROWS)[row % CHUNK_ROWS / 64];
+        let bit = 1 << (row % 64);
         // Relaxed: the set is complete when the last partition has ended, which `Shared::is_last` orders. The load
         // spares a locked instruction for rows that are already there.
         if word.load(Relaxed) & bit == 0 {
@@ -36,21 +45,25 @@ impl RowSet {
         }
     }
 
-    /// Adds the rows of a chunk that begins with row `first`, a multiple of 64, whose bits are set. Nothing else may
-    /// have added rows of this chunk.
-    fn add_chunk(&self, first: usize, bits: &BooleanBuffer) {
-        for (word, bits) in self.words[first / 64..].iter().zip(bits.bit_chunks().iter_padded()) {
-            word.store(bits, Relaxed);
+    /// Adds the rows of a chunk whose bits are set. Nothing else may have added rows of this chunk.
+    fn add_chunk(&self, chunk: usize, bits: &BooleanBuffer) {
+        if bits.has_true() {
+            for (word, bits) in self.chunk(chunk).iter().zip(bits.bit_chunks().iter_padded()) {
+                word.store(bits, Relaxed);
+            }
         }
     }
 
     /// Returns whether a row is in the set.
     pub fn has(&self, row: u64) -> bool {
-        self.words[row as usize / 64].load(Relaxed) >> (row % 64) & 1 == 1
+        let row = row as usize;
+        let chunk = self.chunks[row / CHUNK_ROWS].get();
+        chunk.is_some_and(|chunk| chunk[row % CHUNK_ROWS / 64].load(Relaxed) >> (row % 64) & 1 == 1)
     }
 
     fn len(&self) -> u64 {
-        self.words.iter().map(|word| u64::from(word.load(Relaxed).count_ones())).sum()
+        let words = self.chunks.iter().filter_map(OnceLock::get).flatten();
+        words.map(|word| u64::from(word.load(Relaxed).count_ones())).sum()
     }
 }
 
@@ -120,7 +133,7 @@ impl Predicate {
             let first = chunk * CHUNK_ROWS;
             let rows = (index.columns().rows() - first as u64).min(CHUNK_ROWS as u64) as usize;
             let values = booleans(&self.taker.chunk(index, chunk, rows)?[0])?;
-            set.add_chunk(first, &true_bits(&values));
+            set.add_chunk(chunk, &true_bits(&values));
         }
         let keys = KeyFilter::of(index, &set)?;
         // Partitions that come at the same time all do the work; one result is kept.
@@ -204,7 +217,7 @@ pub struct Shared {
     /// The rows of the index that have a match, if the join needs them.
     pub matched: Option<RowSet>,
     /// The predicate of the index's side.
-    pub predicate: Option<Predicate>,
+    pub predicate: Option<Arc<Predicate>>,
     /// Number of partitions that have not ended.
     running: AtomicUsize,
 }
@@ -217,9 +230,19 @@ impl Shared {
     pub fn new(side: &IndexSide, needs_matched: bool, partitions: usize) -> Result<Self> {
         Ok(Self {
             matched: needs_matched.then(|| RowSet::new(side.index.columns().rows())),
-            predicate: Predicate::of(side)?,
+            predicate: Predicate::of(side)?.map(Arc::new),
             running: AtomicUsize::new(partitions),
         })
+    }
+
+    /// Returns the state of one partition whose matches no other partition needs.
+    pub fn of_one(&self, side: &IndexSide) -> Self {
+        let rows = side.index.columns().rows();
+        Self {
+            matched: self.matched.as_ref().map(|_| RowSet::new(rows)),
+            predicate: self.predicate.clone(),
+            running: AtomicUsize::new(1),
+        }
     }
 
     /// Ends a partition; returns whether it was the last one.

@@ -12,9 +12,13 @@ use datafusion::physical_plan::joins::utils::{JoinFilter, JoinOn};
 use datafusion::physical_plan::joins::{HashJoinExec, SortMergeJoinExec};
 
 use super::exec::IndexJoinExec;
-use super::kind::Join;
+use super::kind::{Join, Rows};
+use super::parts::{PartExec, Spread};
 use super::side::{IndexSide, KeyPlan};
 use crate::registry::IndexRegistry;
+
+/// Maximum number of parts of an index.
+pub const MOST_PARTS: u32 = 1 << 16;
 
 /// Replaces hash joins and sort-merge joins of which an index of the registry answers one side.
 ///
@@ -23,12 +27,20 @@ use crate::registry::IndexRegistry;
 #[derive(Debug)]
 pub struct IndexJoinRule {
     registry: IndexRegistry,
+    /// True if the partitions of a plan may run in different processes.
+    for_cluster: bool,
 }
 
 impl IndexJoinRule {
     /// Returns the rule for the indexes of a registry.
     pub fn new(registry: IndexRegistry) -> Self {
-        Self { registry }
+        Self { registry, for_cluster: false }
+    }
+
+    /// Returns the rule for plans whose partitions may run in different processes. Joins that emit rows of the index
+    /// with or without a match then distribute the rows of their probe side.
+    pub fn for_cluster(registry: IndexRegistry) -> Self {
+        Self { registry, for_cluster: true }
     }
 }
 
@@ -36,11 +48,14 @@ impl PhysicalOptimizerRule for IndexJoinRule {
     fn optimize(
         &self,
         plan: Arc<dyn ExecutionPlan>,
-        _: &ConfigOptions,
+        config: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.registry.refresh();
+        let partitions = config.execution.target_partitions.clamp(1, MOST_PARTS as usize) as u32;
+        let spread_to = self.for_cluster.then_some(partitions);
         plan.transform_up(|plan| {
             let Some(join) = Candidate::of(&plan) else { return Ok(Transformed::no(plan)) };
-            match join.through_index(&self.registry)? {
+            match join.through_index(&self.registry, spread_to)? {
                 Ok(exec) => {
                     let side = exec.join().index_side;
                     self.registry.decided(format!(
@@ -119,6 +134,7 @@ impl<'a> Candidate<'a> {
     fn through_index(
         &self,
         registry: &IndexRegistry,
+        spread_to: Option<u32>,
     ) -> Result<std::result::Result<IndexJoinExec, String>> {
         if self.null_aware {
             return Ok(Err("NOT IN with nulls needs all keys of the other side".to_owned()));
@@ -128,7 +144,7 @@ impl<'a> Candidate<'a> {
         }
         let left = self.through(JoinSide::Left, registry);
         let right = self.through(JoinSide::Right, registry);
-        let join = match (left, right) {
+        let mut join = match (left, right) {
             // The larger side is the one that a hash join would have to read, or to probe with.
             (Ok(left), Ok(right)) => {
                 if left.side.index.columns().rows() >= right.side.index.columns().rows() {
@@ -141,7 +157,17 @@ impl<'a> Candidate<'a> {
             (Err(left), Err(right)) => return Ok(Err(format!("left: {left}; right: {right}"))),
         };
         let probe = if join.index_side == JoinSide::Left { self.right } else { self.left };
-        IndexJoinExec::new(Arc::clone(probe), Arc::new(join), self.projection.clone()).map(Ok)
+        let mut probe = Arc::clone(probe);
+        if let Some(partitions) = spread_to
+            && join.index_rows() != Rows::None
+        {
+            join.spread = Some(Spread { parts: partitions, probe: probe.schema() });
+            let index = &join.side.index;
+            let types = index.key_types().into_iter().cloned().collect();
+            let (keys, form) = (join.keys.probe.clone(), index.stamp().form);
+            probe = Arc::new(PartExec::new(probe, keys, form, types, partitions, partitions));
+        }
+        IndexJoinExec::new(probe, Arc::new(join), self.projection.clone()).map(Ok)
     }
 
     /// Returns the join with an index for one side, or the reason why there is none.
@@ -177,7 +203,7 @@ impl<'a> Candidate<'a> {
             match KeyPlan::of(&side, &on) {
                 Ok(keys) => {
                     let (join_type, filter) = (self.join_type, self.filter.cloned());
-                    return Ok(Join { join_type, index_side, side, keys, filter });
+                    return Ok(Join { join_type, index_side, side, keys, filter, spread: None });
                 }
                 Err(why) => reason = why,
             }

@@ -12,6 +12,7 @@ use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, BooleanBufferBuilder, RecordBatch, UInt64Array,
     new_null_array,
 };
+use arrow::buffer::BooleanBuffer;
 use arrow::compute::{BatchCoalescer, filter, take};
 use arrow::datatypes::SchemaRef;
 use datafusion::common::JoinSide;
@@ -31,8 +32,9 @@ use super::rows::{Predicate, RowSet, Shared};
 use super::side::{Taker, booleans};
 use crate::batch::batch_of;
 use crate::error::of_index;
-use crate::index::keys::equal;
-use crate::index::no_row;
+use crate::index::columns::CHUNK_ROWS;
+use crate::index::keys::{equal, part_of};
+use crate::index::{Index, no_row};
 
 /// Number of pairs that are found at a time.
 const PAIRS: usize = 1 << 16;
@@ -194,6 +196,10 @@ struct State {
     batch: Option<Batch>,
     /// The rows of the index that are still to be emitted.
     rest: Option<Range<u64>>,
+    /// Which parts of the index are this partition's, if parts are distributed.
+    owned: Vec<bool>,
+    /// A chunk of the index, and which of its rows are in these parts.
+    owned_rows: Option<(usize, BooleanBuffer)>,
 }
 
 impl State {
@@ -208,6 +214,7 @@ impl State {
         };
         let compared: Vec<_> =
             keys.compared.iter().map(|(_, of_index)| Arc::clone(of_index)).collect();
+        let parts = partition.join.spread.as_ref().map_or(0, |spread| spread.parts as usize);
         Ok(Self {
             output: Output::new(schema, partition.batch_size),
             outputs: of_index(&partition.columns)?,
@@ -215,6 +222,8 @@ impl State {
             compared: Taker::new(&side.index, &compared)?,
             partition,
             metrics,
+            owned: vec![false; parts],
+            owned_rows: None,
             batch: None,
             rest: None,
         })
@@ -226,7 +235,15 @@ impl State {
 
     /// Takes over a batch of the probe side.
     fn begin(&mut self, batch: RecordBatch) -> Result<()> {
-        let Join { side, keys, .. } = &*self.partition.join;
+        let Join { side, keys, spread, .. } = &*self.partition.join;
+        let batch = match spread {
+            Some(spread) => spread.rows(&batch, |part| {
+                if let Some(owned) = self.owned.get_mut(part as usize) {
+                    *owned = true;
+                }
+            })?,
+            None => batch,
+        };
         let rows = batch.num_rows();
         self.metrics.probe_rows.add(rows);
         let evaluate = |expr: &Arc<dyn PhysicalExpr>| expr.evaluate(&batch)?.into_array(rows);
@@ -234,7 +251,7 @@ impl State {
         let compared =
             keys.compared.iter().map(|(probe, _)| evaluate(probe)).collect::<Result<_>>()?;
         let words = side.index.stamp().form.words(&columns, &side.index.key_types())?;
-        let filter = self.partition.shared.predicate.as_ref().and_then(Predicate::key_filter);
+        let filter = self.partition.shared.predicate.as_deref().and_then(Predicate::key_filter);
         let (positions, present) = match (words.null_count() > 0, filter) {
             (false, None) => (None, None),
             (_, filter) => {
@@ -450,7 +467,8 @@ impl State {
 
     /// Emits the next of the index's rows that are emitted with or without a match.
     fn emit_index_rows(&mut self, Range { start, end }: Range<u64>) -> Result<()> {
-        let next = end.min(start + self.partition.batch_size as u64);
+        let end_of_chunk = (start + 1).next_multiple_of(CHUNK_ROWS as u64);
+        let next = end.min(start + self.partition.batch_size as u64).min(end_of_chunk);
         let join = Arc::clone(&self.partition.join);
         let shared = Arc::clone(&self.partition.shared);
         let index = &join.side.index;
@@ -460,6 +478,14 @@ impl State {
         let is_matched = |row| has(shared.matched.as_ref(), row);
         let chosen =
             (start..next).filter(|&row| accepted.is_none_or(|accepted| accepted.rows.has(row)));
+        if join.spread.is_some() && start < end {
+            self.find_owned_rows(index, start)?;
+        }
+        let is_owned = |row: u64| match &self.owned_rows {
+            Some((_, rows)) => rows.value(row as usize % CHUNK_ROWS),
+            None => true,
+        };
+        let chosen = chosen.filter(|&row| is_owned(row));
         let chosen: Vec<u64> = match join.index_rows() {
             Rows::None => Vec::new(),
             Rows::Matched => chosen.filter(|&row| is_matched(row)).collect(),
@@ -490,6 +516,26 @@ impl State {
             return Ok(());
         }
         self.output.finish()
+    }
+}
+
+impl State {
+    /// Determines which rows of the chunk of row `first` are in the parts of this partition.
+    fn find_owned_rows(&mut self, index: &Index, first: u64) -> Result<()> {
+        let chunk = first as usize / CHUNK_ROWS;
+        if self.owned_rows.as_ref().is_some_and(|(known, _)| *known == chunk) {
+            return Ok(());
+        }
+        let words = index.words(chunk)?;
+        let parts = self.owned.len() as u32;
+        // Rows without a key are in part 0, as those of the probe side are.
+        let part = |at: usize| match words.is_valid(at) {
+            true => part_of(words.value(at), parts),
+            false => 0,
+        };
+        let rows = BooleanBuffer::collect_bool(words.len(), |at| self.owned[part(at) as usize]);
+        self.owned_rows = Some((chunk, rows));
+        Ok(())
     }
 }
 

@@ -1,0 +1,11 @@
+//! The program `icefield-scheduler`.
+
+use std::process::ExitCode;
+
+/// Queries allocate and free large buffers in many threads.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    icefield_cluster::scheduler()
+}

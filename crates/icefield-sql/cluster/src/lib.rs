@@ -1,0 +1,25 @@
+#![doc = include_str!("../README.md")]
+
+mod executor;
+mod process;
+mod scheduler;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+pub use executor::ExecutorOptions;
+pub use process::CommonOptions;
+pub use scheduler::SchedulerOptions;
+
+/// The program `icefield-scheduler`.
+pub fn scheduler() -> ExitCode {
+    let options = SchedulerOptions::parse();
+    process::run(&options.common.clone(), options.run())
+}
+
+/// The program `icefield-executor`.
+pub fn executor() -> ExitCode {
+    let options = ExecutorOptions::parse();
+    process::run(&options.common.clone(), options.run())
+}

@@ -1,0 +1,219 @@
+//! A scheduler and three executors, as processes of their own, answer a stock client's queries as one process does.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use ballista::prelude::{SessionConfigExt, SessionContextExt};
+use datafusion::arrow::util::pretty::pretty_format_batches;
+use datafusion::error::Result;
+use datafusion::execution::session_state::SessionStateBuilder;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use icefield_sql::index::build::{BuildOptions, Quiet, build, update};
+
+/// Queries whose joins use the index of orders; the kinds of rows that they return differ.
+const QUERIES: [&str; 9] = [
+    "SELECT count(*), sum(price), sum(amount) FROM items JOIN orders ON item_order = id",
+    "SELECT id, price, item, amount FROM orders JOIN items ON id = item_order WHERE price % 7 = 3 AND amount > 20",
+    "SELECT id, item FROM orders LEFT JOIN items ON id = item_order AND amount > price % 40",
+    "SELECT item, price FROM orders RIGHT JOIN items ON id = item_order",
+    "SELECT item, item_order, id FROM orders FULL JOIN items ON id = item_order",
+    "SELECT id, price FROM orders WHERE id IN (SELECT item_order FROM items WHERE amount < 5)",
+    "SELECT id, price FROM orders WHERE NOT EXISTS (SELECT 1 FROM items WHERE item_order = id)",
+    "SELECT count(*) FROM items WHERE NOT EXISTS (SELECT 1 FROM orders WHERE item_order = id)",
+    "SELECT customer, count(*), count(item) FROM orders LEFT JOIN items ON id = item_order GROUP BY customer",
+];
+
+/// Writes the tables: orders in two files, of which every third has items, in six files.
+async fn generate(directory: &Path) -> Result<()> {
+    let context = SessionContext::new();
+    let mut write = async |sql: String, path: String| -> Result<()> {
+        let place = directory.join(path).display().to_string();
+        context.sql(&format!("COPY ({sql}) TO '{place}'")).await?.collect().await?;
+        Ok(())
+    };
+    for file in 0..2 {
+        let (first, last) = (file * 6000, file * 6000 + 5999);
+        let sql = format!(
+            "SELECT value AS id, value * 31 % 1009 AS price, 'customer ' || (value % 50) AS customer \
+             FROM generate_series({first}, {last})"
+        );
+        write(sql, format!("orders/{file}.parquet")).await?;
+    }
+    for file in 0..6 {
+        let (first, last) = (file * 5000, file * 5000 + 4999);
+        let sql = format!(
+            "SELECT value AS item, CASE WHEN value % 11 = 0 THEN NULL ELSE value * 3 % 15000 END AS item_order, \
+             value * 7 % 50 AS amount FROM generate_series({first}, {last})"
+        );
+        write(sql, format!("items/{file}.parquet")).await?;
+    }
+    Ok(())
+}
+
+async fn build_index(directory: &Path, target: &Path) -> Result<()> {
+    let orders = directory.join("orders").display().to_string();
+    let mut options = BuildOptions::new(vec![orders], vec!["id".to_owned()], target.to_owned())?;
+    options.include = vec!["*".to_owned()];
+    build(&options, &Quiet).await?;
+    Ok(())
+}
+
+/// How long a process may take to do anything.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// A process, killed at the end.
+struct Process {
+    child: Child,
+    log: Receiver<String>,
+}
+
+impl Process {
+    fn start(program: &str, arguments: &[&str]) -> Self {
+        let mut child = Command::new(program)
+            .args(arguments)
+            .args(["--log", "info"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let (send, log) = channel();
+        std::thread::spawn(move || {
+            stderr.lines().map_while(|line| line.ok()).all(|line| send.send(line).is_ok())
+        });
+        Self { child, log }
+    }
+
+    /// Waits until a line of the log has this text; returns the lines until then.
+    fn wait_for(&self, text: &str) -> Vec<String> {
+        let start = Instant::now();
+        let mut lines = Vec::new();
+        while let Ok(line) = self.log.recv_timeout(LONGEST.saturating_sub(start.elapsed())) {
+            lines.push(line);
+            if lines.last().unwrap().contains(text) {
+                return lines;
+            }
+        }
+        panic!("no `{text}` in the log:\n{}", lines.join("\n"));
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A scheduler and executors.
+struct Cluster {
+    scheduler: Process,
+    executors: Vec<Process>,
+    port: u16,
+}
+
+/// Returns ports that nobody listens to.
+fn free_ports<const N: usize>() -> [u16; N] {
+    let listeners = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    listeners.map(|listener| listener.local_addr().unwrap().port())
+}
+
+impl Cluster {
+    /// Starts a cluster whose executors may have another root than the scheduler.
+    fn start(root: &Path, roots_of_executors: [&Path; 3]) -> Self {
+        let [port, ports @ ..] = free_ports::<7>();
+        let place = root.to_str().unwrap();
+        let arguments =
+            ["--index-root", place, "--port", &port.to_string(), "--executor-timeout", "4"];
+        let scheduler = Process::start(env!("CARGO_BIN_EXE_icefield-scheduler"), &arguments);
+        let scheduler_at = format!("127.0.0.1:{port}");
+        let start = Instant::now();
+        while TcpStream::connect(&scheduler_at).is_err() {
+            assert!(start.elapsed() < LONGEST, "the scheduler does not listen");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let executors = std::iter::zip(ports.chunks(2), roots_of_executors).map(|(ports, root)| {
+            let arguments = [
+                "--index-root",
+                root.to_str().unwrap(),
+                "--scheduler",
+                &scheduler_at,
+                "--port",
+                &ports[0].to_string(),
+                "--grpc-port",
+                &ports[1].to_string(),
+                "--threads",
+                "2",
+            ];
+            Process::start(env!("CARGO_BIN_EXE_icefield-executor"), &arguments)
+        });
+        Self { executors: executors.collect(), scheduler, port }
+    }
+
+    /// Returns a session of a stock client.
+    async fn client(&self, directory: &Path, partitions: usize) -> SessionContext {
+        let config = SessionConfig::new_with_ballista().with_target_partitions(partitions);
+        let state = SessionStateBuilder::new().with_config(config).with_default_features().build();
+        let address = format!("df://127.0.0.1:{}", self.port);
+        let context = SessionContext::remote_with_state(&address, state).await.unwrap();
+        register(&context, directory).await;
+        context
+    }
+}
+
+async fn register(context: &SessionContext, directory: &Path) {
+    for table in ["orders", "items"] {
+        let place = directory.join(table).display().to_string();
+        let options = datafusion::prelude::ParquetReadOptions::default();
+        context.register_parquet(table, &place, options).await.unwrap();
+    }
+}
+
+/// Returns the rows of an answer, sorted.
+async fn rows(context: &SessionContext, sql: &str) -> Result<Vec<String>> {
+    let batches = context.sql(sql).await?.collect().await?;
+    let table = pretty_format_batches(&batches)?.to_string();
+    let mut rows: Vec<_> = table.lines().map(str::to_owned).collect();
+    rows.sort_unstable();
+    Ok(rows)
+}
+
+/// Returns the rows that DataFusion returns in this process, without an index.
+async fn expected(directory: &Path, sql: &str) -> Vec<String> {
+    let context = SessionContext::new();
+    register(&context, directory).await;
+    rows(&context, sql).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_are_those_of_one_process() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let (tables, root) = (directory.path(), directory.path().join("indexes"));
+    generate(tables).await?;
+    fs::create_dir(&root)?;
+    build_index(tables, &root.join("orders.ice")).await?;
+    let cluster = Cluster::start(&root, [&root; 3]);
+    for partitions in [1, 2, 8] {
+        let client = cluster.client(tables, partitions).await;
+        for sql in QUERIES {
+            let found = rows(&client, sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+            assert_eq!(found, expected(tables, sql).await, "{sql} on {partitions} partitions");
+            cluster.scheduler.wait_for("side: index orders");
+        }
+    }
+    Ok(())
+}
