@@ -5,7 +5,9 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{Field, Schema};
-use datafusion::common::{JoinSide, JoinType, internal_datafusion_err, internal_err, not_impl_err};
+use datafusion::common::{
+    JoinSide, JoinType, internal_datafusion_err, internal_err, not_impl_err, project_schema,
+};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
 use datafusion::logical_expr::{AggregateUDF, HigherOrderUDF, ScalarUDF, WindowUDF};
@@ -20,8 +22,9 @@ use datafusion_proto::protobuf::{self, PhysicalExprNode};
 use prost::Message;
 
 use crate::index::keys::KeyForm;
-use crate::join::exec::IndexJoinExec;
+use crate::join::exec::{IndexJoinExec, joined};
 use crate::join::kind::Join;
+use crate::join::missing::MissingExec;
 use crate::join::parts::{PartExec, Spread};
 use crate::join::rule::MOST_PARTS;
 use crate::join::side::{IndexSide, KeyPlan};
@@ -98,19 +101,10 @@ impl IndexCodec {
         context: &TaskContext,
         converter: &dyn PhysicalProtoConverterExtension,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let uuid = <[u8; 16]>::try_from(&*node.uuid).map_err(|_| broken("the uuid"))?;
-        let index = self.root.open(&IndexReference {
-            path: node.path.clone(),
-            uuid: u128::from_be_bytes(uuid),
-            generation: node.generation,
-        })?;
-        let context = PhysicalPlanDecodeContext::new(context, self);
-        let decode = |expr: &PhysicalExprNode, schema: &Schema| {
-            converter.proto_to_physical_expr(expr, schema, &context)
-        };
-        let decode_all = |exprs: &[PhysicalExprNode], schema: &Schema| {
-            exprs.iter().map(|expr| decode(expr, schema)).collect::<Result<Vec<_>>>()
-        };
+        let join_type =
+            *JOIN_TYPES.get(node.join_type as usize).ok_or_else(|| broken("the type"))?;
+        let index_side = if node.index_is_left { JoinSide::Left } else { JoinSide::Right };
+        let side_schema = Arc::new(schema_of(node.schema.as_ref())?);
         let spread = match &node.spread_probe {
             Some(schema) if (1..=MOST_PARTS).contains(&node.parts) => {
                 let probe = Arc::new(schema_of(Some(schema))?);
@@ -119,10 +113,34 @@ impl IndexCodec {
             Some(_) => return Err(broken("the number of parts")),
             None => None,
         };
-        let (of_index, of_probe) = (Arc::clone(index.schema()), probe.schema());
-        let join_type =
-            JOIN_TYPES.get(node.join_type as usize).ok_or_else(|| broken("the type"))?;
-        let index_side = if node.index_is_left { JoinSide::Left } else { JoinSide::Right };
+        let of_probe =
+            spread.as_ref().map_or_else(|| probe.schema(), |spread| Arc::clone(&spread.probe));
+        let projection = node.projection.as_ref();
+        let projection: Option<Vec<usize>> =
+            projection.map(|node| node.columns.iter().map(|&column| column as usize).collect());
+        let uuid = <[u8; 16]>::try_from(&*node.uuid).map_err(|_| broken("the uuid"))?;
+        let index = self.root.open(&IndexReference {
+            path: node.path.clone(),
+            uuid: u128::from_be_bytes(uuid),
+            generation: node.generation,
+        });
+        let index = match index {
+            Ok(index) => index,
+            // An engine may not report why it cannot decode a plan, but it reports why a plan fails.
+            Err(error) => {
+                let (schema, _) = joined(join_type, index_side, &side_schema, &of_probe)?;
+                let schema = project_schema(&schema, projection.as_ref())?;
+                return Ok(Arc::new(MissingExec::new(Arc::clone(probe), schema, error)));
+            }
+        };
+        let context = PhysicalPlanDecodeContext::new(context, self);
+        let decode = |expr: &PhysicalExprNode, schema: &Schema| {
+            converter.proto_to_physical_expr(expr, schema, &context)
+        };
+        let decode_all = |exprs: &[PhysicalExprNode], schema: &Schema| {
+            exprs.iter().map(|expr| decode(expr, schema)).collect::<Result<Vec<_>>>()
+        };
+        let of_index = Arc::clone(index.schema());
         let filter = node.filter.as_ref().map(|filter| {
             let schema = Arc::new(schema_of(filter.schema.as_ref())?);
             let expr = filter.expr.as_ref().ok_or_else(|| broken("the filter"))?;
@@ -139,10 +157,10 @@ impl IndexCodec {
         });
         let compared_index = decode_all(&node.compared_index, &of_index)?;
         let join = Join {
-            join_type: *join_type,
+            join_type,
             index_side,
             side: IndexSide {
-                schema: Arc::new(schema_of(node.schema.as_ref())?),
+                schema: side_schema,
                 outputs: decode_all(&node.outputs, &of_index)?,
                 predicate: node
                     .predicate
@@ -163,9 +181,6 @@ impl IndexCodec {
             spread,
         };
         check(&join, probe.schema().fields().len())?;
-        let projection = node.projection.as_ref();
-        let projection =
-            projection.map(|node| node.columns.iter().map(|&column| column as usize).collect());
         Ok(Arc::new(IndexJoinExec::new(Arc::clone(probe), Arc::new(join), projection)?))
     }
 }

@@ -2,11 +2,13 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use ballista_core::serde::BallistaPhysicalExtensionCodec;
 use ballista_executor::executor_process::{ExecutorProcessConfig, start_executor_process};
 use datafusion::error::{DataFusionError, Result};
 use icefield_sql::{IndexCodec, IndexRoot};
+use tokio::net::TcpStream;
 
 use crate::process::{CommonOptions, of_ballista};
 
@@ -52,6 +54,22 @@ fn host_and_port(text: &str) -> std::result::Result<(String, u16), String> {
     Ok((host.to_owned(), port.parse().map_err(|_| format!("`{port}` is not a port"))?))
 }
 
+/// Waits until the scheduler listens.
+async fn wait_for(host: &str, port: u16, longest: Duration) -> Result<()> {
+    const AGAIN: Duration = Duration::from_millis(200);
+    let start = Instant::now();
+    loop {
+        match TcpStream::connect((host, port)).await {
+            Ok(_) => return Ok(()),
+            Err(_) if start.elapsed() < longest => tokio::time::sleep(AGAIN).await,
+            Err(error) => {
+                let what = format!("the scheduler at {host}:{port} does not answer");
+                return Err(DataFusionError::from(error).context(what));
+            }
+        }
+    }
+}
+
 impl ExecutorOptions {
     /// Runs the executor.
     ///
@@ -70,6 +88,7 @@ impl ExecutorOptions {
         })?;
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         let (scheduler_host, scheduler_port) = self.scheduler;
+        wait_for(&scheduler_host, scheduler_port, Duration::from_secs(self.wait.into())).await?;
         let config = ExecutorProcessConfig {
             bind_host: self.common.bind.to_string(),
             external_host: self.advertise,
@@ -77,7 +96,6 @@ impl ExecutorOptions {
             grpc_port: self.grpc_port,
             scheduler_host,
             scheduler_port,
-            scheduler_connect_timeout_seconds: self.wait,
             vcores: self.threads.map_or_else(cores, usize::from),
             work_dir: Some(work_dir.to_owned()),
             job_data_ttl_seconds: 3600,

@@ -3,8 +3,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
-use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -35,7 +34,7 @@ const QUERIES: [&str; 9] = [
 /// Writes the tables: orders in two files, of which every third has items, in six files.
 async fn generate(directory: &Path) -> Result<()> {
     let context = SessionContext::new();
-    let mut write = async |sql: String, path: String| -> Result<()> {
+    let write = async |sql: String, path: String| -> Result<()> {
         let place = directory.join(path).display().to_string();
         context.sql(&format!("COPY ({sql}) TO '{place}'")).await?.collect().await?;
         Ok(())
@@ -199,21 +198,160 @@ async fn expected(directory: &Path, sql: &str) -> Vec<String> {
     rows(&context, sql).await.unwrap()
 }
 
+/// Tables, and a root with the index of orders.
+struct Site {
+    directory: tempfile::TempDir,
+    root: PathBuf,
+}
+
+impl Site {
+    async fn new() -> Result<Self> {
+        let directory = tempfile::tempdir()?;
+        let root = directory.path().join("indexes");
+        generate(directory.path()).await?;
+        fs::create_dir(&root)?;
+        build_index(directory.path(), &root.join("orders.ice")).await?;
+        Ok(Self { directory, root })
+    }
+
+    fn tables(&self) -> &Path {
+        self.directory.path()
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_are_those_of_one_process() -> Result<()> {
-    let directory = tempfile::tempdir()?;
-    let (tables, root) = (directory.path(), directory.path().join("indexes"));
-    generate(tables).await?;
-    fs::create_dir(&root)?;
-    build_index(tables, &root.join("orders.ice")).await?;
-    let cluster = Cluster::start(&root, [&root; 3]);
+    let site = Site::new().await?;
+    let cluster = Cluster::start(&site.root, [&site.root; 3]);
     for partitions in [1, 2, 8] {
-        let client = cluster.client(tables, partitions).await;
+        let client = cluster.client(site.tables(), partitions).await;
         for sql in QUERIES {
             let found = rows(&client, sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
-            assert_eq!(found, expected(tables, sql).await, "{sql} on {partitions} partitions");
+            let expected = expected(site.tables(), sql).await;
+            assert_eq!(found, expected, "{sql} on {partitions} partitions");
             cluster.scheduler.wait_for("side: index orders");
         }
+        let plan = rows(&client, &format!("EXPLAIN {}", QUERIES[0])).await?.join("\n");
+        assert!(plan.contains("IndexJoinExec: index=orders"), "{plan}");
     }
+    // Without the planning for changing conditions, which Ballista does by default.
+    let client = cluster.client(site.tables(), 4).await;
+    client.sql("SET ballista.planner.adaptive.enabled = false").await?.collect().await?;
+    for sql in QUERIES {
+        let found = rows(&client, sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+        assert_eq!(found, expected(site.tables(), sql).await, "{sql} with a static plan");
+        cluster.scheduler.wait_for("side: index orders");
+    }
+    assert_one_copy(&cluster, "orders.ice");
     Ok(())
+}
+
+/// Asserts that the executors share the memory of an index: the sum of their proportional shares is what one has mapped.
+fn assert_one_copy(cluster: &Cluster, index: &str) {
+    let (mut most_resident, mut proportional, mut users) = (0, 0, 0);
+    for executor in &cluster.executors {
+        let maps = fs::read_to_string(format!("/proc/{}/smaps", executor.child.id())).unwrap();
+        let (mut is_index, mut resident) = (false, 0);
+        for line in maps.lines() {
+            let mut words = line.split_whitespace();
+            let (first, second) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
+            let kilobytes = || second.parse::<u64>().unwrap();
+            match first {
+                // The first line of a mapping has its range of addresses, and its file at the end.
+                _ if !first.ends_with(':') => is_index = line.contains(index),
+                "Rss:" if is_index => resident += kilobytes(),
+                "Pss:" if is_index => proportional += kilobytes(),
+                _ => {}
+            }
+        }
+        users += u32::from(resident > 0);
+        most_resident = resident.max(most_resident);
+    }
+    println!(
+        "{users} executors use the index: {proportional} kB together, {most_resident} kB mapped by one"
+    );
+    assert!(users > 1, "one executor did all the work");
+    // The scheduler has a share, too. Executors may have touched different pages.
+    assert!(proportional <= most_resident * 3 / 2, "{proportional} kB, {most_resident} kB");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_executor_dies() -> Result<()> {
+    // Enough pairs that the query runs for a while.
+    const SQL: &str = "SELECT count(*), sum(a.amount * price + b.amount) FROM items a \
+                       JOIN orders ON a.item_order = id JOIN items b ON a.amount = b.amount";
+    let site = Site::new().await?;
+    let expected = expected(site.tables(), SQL).await;
+    let mut cluster = Cluster::start(&site.root, [&site.root; 3]);
+    let client = cluster.client(site.tables(), 8).await;
+    assert_eq!(rows(&client, SQL).await?, expected);
+    let start = Instant::now();
+    assert_eq!(rows(&client, SQL).await?, expected);
+    let whole = start.elapsed();
+    let second = client.clone();
+    let query = tokio::spawn(async move { rows(&second, SQL).await });
+    tokio::time::sleep(whole / 3).await;
+    assert!(!query.is_finished(), "the query took less than a third of {whole:?}");
+    cluster.executors.remove(1).kill();
+    match query.await.unwrap() {
+        Ok(found) => assert_eq!(found, expected),
+        // Right when repeated.
+        Err(error) => println!("with one executor killed: {error}"),
+    }
+    assert_eq!(rows(&client, SQL).await?, expected);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_generation_is_an_error() -> Result<()> {
+    let site = Site::new().await?;
+    // The executors have a copy of the index, as machines without a common file system have.
+    let copy = site.tables().join("copy");
+    let copied = Command::new("cp").arg("-r").args([&site.root, &copy]).status()?;
+    assert!(copied.success());
+    let cluster = Cluster::start(&site.root, [&copy; 3]);
+    let client = cluster.client(site.tables(), 2).await;
+    let sql = QUERIES[0];
+    assert_eq!(rows(&client, sql).await?, expected(site.tables(), sql).await);
+
+    // A new file of orders: no index fits, until it is updated.
+    let session = SessionContext::new();
+    let place = site.tables().join("orders/2.parquet").display().to_string();
+    let more =
+        "SELECT value AS id, value AS price, 'new' AS customer FROM generate_series(12000, 12500)";
+    session.sql(&format!("COPY ({more}) TO '{place}'")).await?.collect().await?;
+    let client = cluster.client(site.tables(), 2).await;
+    assert_eq!(rows(&client, sql).await?, expected(site.tables(), sql).await);
+    cluster.scheduler.wait_for("no index");
+    let index = site.root.join("orders.ice");
+    update(&index, &[], &Quiet).await?.expect("a new state");
+    let error = rows(&client, sql).await.unwrap_err().to_string();
+    assert!(error.contains("but the query was planned with generation"), "{error}");
+
+    // The former copy is removed, and the new index copied.
+    fs::remove_dir_all(&copy)?;
+    let copied = Command::new("cp").arg("-r").args([&site.root, &copy]).status()?;
+    assert!(copied.success());
+    assert_eq!(rows(&client, sql).await?, expected(site.tables(), sql).await);
+    cluster.scheduler.wait_for("side: index orders");
+    Ok(())
+}
+
+#[test]
+fn bad_options() {
+    let run = |program: &str, arguments: &[&str]| {
+        let output = Command::new(program).args(arguments).output().unwrap();
+        assert!(!output.status.success(), "{arguments:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let (scheduler, executor) =
+        (env!("CARGO_BIN_EXE_icefield-scheduler"), env!("CARGO_BIN_EXE_icefield-executor"));
+    assert!(run(scheduler, &[]).contains("--index-root"));
+    assert!(run(scheduler, &["--index-root", "/no/such"]).contains("/no/such"));
+    assert!(run(executor, &["--index-root", "/dev/null"]).contains("not a directory"));
+    let message = run(executor, &["--index-root", "/tmp", "--scheduler", "localhost"]);
+    assert!(message.contains("a host and a port are expected"), "{message}");
+    let message =
+        run(executor, &["--index-root", "/tmp", "--scheduler", "127.0.0.1:1", "--wait", "1"]);
+    assert!(message.contains("127.0.0.1:1"), "{message}");
 }

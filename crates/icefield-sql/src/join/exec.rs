@@ -3,10 +3,10 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{JoinSide, internal_err, project_schema};
+use datafusion::common::{JoinSide, JoinType, internal_err, project_schema};
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::EquivalenceProperties;
@@ -44,6 +44,24 @@ pub struct IndexJoinExec {
     shared: OnceLock<Arc<Shared>>,
 }
 
+/// Returns the columns of a join, and where they come from.
+///
+/// # Errors
+/// If the index answers no side.
+pub(crate) fn joined(
+    join_type: JoinType,
+    index_side: JoinSide,
+    of_index: &Schema,
+    of_probe: &Schema,
+) -> Result<(SchemaRef, Vec<ColumnIndex>)> {
+    let (schema, columns) = match index_side {
+        JoinSide::Left => build_join_schema(of_index, of_probe, &join_type),
+        JoinSide::Right => build_join_schema(of_probe, of_index, &join_type),
+        JoinSide::None => return internal_err!("an index join without an index"),
+    };
+    Ok((Arc::new(schema), columns))
+}
+
 impl IndexJoinExec {
     /// Returns the join of `probe` with an index.
     ///
@@ -59,12 +77,8 @@ impl IndexJoinExec {
             Some(spread) => Arc::clone(&spread.probe),
             None => probe.schema(),
         };
-        let (schema, column_indices) = match join.index_side {
-            JoinSide::Left => build_join_schema(of_index, &of_probe, &join.join_type),
-            JoinSide::Right => build_join_schema(&of_probe, of_index, &join.join_type),
-            JoinSide::None => return internal_err!("an index join without an index"),
-        };
-        let join_schema = Arc::new(schema);
+        let (join_schema, column_indices) =
+            joined(join.join_type, join.index_side, of_index, &of_probe)?;
         let schema = project_schema(&join_schema, projection.as_ref())?;
         // The rows of the index follow when the probe side has ended.
         let emission = match join.index_rows() {

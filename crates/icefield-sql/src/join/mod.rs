@@ -5,10 +5,12 @@
 //! - [`kind`] describes a join. [`exec`] is the operator that replaces it, and [`stream`] runs one partition of the
 //!   operator. All partitions share [`rows`]: the rows of the index that have a match, and those that satisfy its
 //!   predicate.
+//! - [`missing`] stands for an index join where the index is not there.
 //! - [`parts`] distributes the probe side, where partitions run in different processes.
 
 pub mod exec;
 pub mod kind;
+pub mod missing;
 pub mod parts;
 pub mod rows;
 pub mod rule;
