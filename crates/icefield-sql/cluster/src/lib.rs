@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod executor;
+mod guard;
 mod process;
 mod scheduler;
 

@@ -7,10 +7,13 @@ use ballista_core::serde::BallistaPhysicalExtensionCodec;
 use ballista_core::utils::default_session_builder;
 use ballista_scheduler::cluster::BallistaCluster;
 use ballista_scheduler::config::{SchedulerConfig, TaskDistributionPolicy};
-use ballista_scheduler::scheduler_process::start_server;
+use ballista_scheduler::scheduler_process::{create_scheduler, start_grpc_service};
 use datafusion::error::Result;
+use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
 use icefield_sql::{IndexCodec, IndexRegistry, IndexRoot, cluster_session_state};
+use tokio::sync::mpsc::unbounded_channel;
 
+use crate::guard::Guard;
 use crate::process::{CommonOptions, of_ballista};
 
 const EXAMPLES: &str = "\
@@ -68,8 +71,33 @@ impl SchedulerOptions {
             override_physical_codec: Some(Arc::new(codec)),
             ..SchedulerConfig::default()
         };
-        let cluster = BallistaCluster::new_from_config(&config).await.map_err(of_ballista)?;
         let address = SocketAddr::new(self.common.bind, self.port);
-        start_server(cluster, address, Arc::new(config)).await.map_err(of_ballista)
+        serve(config, address).await.map_err(of_ballista)
     }
+}
+
+async fn serve(config: SchedulerConfig, address: SocketAddr) -> ballista_core::error::Result<()> {
+    let cluster = BallistaCluster::new_from_config(&config).await?;
+    let (send, mut disturbed) = unbounded_channel();
+    let guard = Guard::new(cluster.cluster_state(), send);
+    let cluster = BallistaCluster::new(Arc::new(guard), cluster.job_state());
+    config.validate()?;
+    let scheduler =
+        create_scheduler::<LogicalPlanNode, PhysicalPlanNode>(cluster, Arc::new(config)).await?;
+    let jobs = scheduler.clone();
+    tokio::spawn(async move {
+        // A job may be seen several times before it ends.
+        let mut last = None;
+        while let Some(job) = disturbed.recv().await {
+            if last.as_ref() == Some(&job) {
+                continue;
+            }
+            tracing::warn!("job {job}: cancelled, because results of it are lost with an executor");
+            last = Some(job.clone());
+            if let Err(error) = jobs.cancel_job(job).await {
+                tracing::error!("{error}");
+            }
+        }
+    });
+    start_grpc_service(address, scheduler).await
 }

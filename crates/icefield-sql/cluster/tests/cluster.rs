@@ -282,23 +282,31 @@ async fn an_executor_dies() -> Result<()> {
                        JOIN orders ON a.item_order = id JOIN items b ON a.amount = b.amount";
     let site = Site::new().await?;
     let expected = expected(site.tables(), SQL).await;
-    let mut cluster = Cluster::start(&site.root, [&site.root; 3]);
-    let client = cluster.client(site.tables(), 8).await;
-    assert_eq!(rows(&client, SQL).await?, expected);
-    let start = Instant::now();
-    assert_eq!(rows(&client, SQL).await?, expected);
-    let whole = start.elapsed();
-    let second = client.clone();
-    let query = tokio::spawn(async move { rows(&second, SQL).await });
-    tokio::time::sleep(whole / 3).await;
-    assert!(!query.is_finished(), "the query took less than a third of {whole:?}");
-    cluster.executors.remove(1).kill();
-    match query.await.unwrap() {
-        Ok(found) => assert_eq!(found, expected),
-        // Right when repeated.
-        Err(error) => println!("with one executor killed: {error}"),
+    for adaptive in [true, false] {
+        let mut cluster = Cluster::start(&site.root, [&site.root; 3]);
+        let client = cluster.client(site.tables(), 8).await;
+        let set = format!("SET ballista.planner.adaptive.enabled = {adaptive}");
+        client.sql(&set).await?.collect().await?;
+        assert_eq!(rows(&client, SQL).await?, expected);
+        let start = Instant::now();
+        assert_eq!(rows(&client, SQL).await?, expected);
+        let whole = start.elapsed();
+        let second = client.clone();
+        let query = tokio::spawn(async move { rows(&second, SQL).await });
+        tokio::time::sleep(whole / 3).await;
+        assert!(!query.is_finished(), "the query took less than a third of {whole:?}");
+        cluster.executors.remove(1).kill();
+        match tokio::time::timeout(LONGEST, query).await.expect("an end").unwrap() {
+            Ok(found) => assert_eq!(found, expected),
+            Err(error) => {
+                let error = error.to_string();
+                println!("with one executor killed: {error}");
+                assert!(error.contains("failed: Cancelled"), "{error}");
+                cluster.scheduler.wait_for("because results of it are lost with an executor");
+            }
+        }
+        assert_eq!(rows(&client, SQL).await?, expected);
     }
-    assert_eq!(rows(&client, SQL).await?, expected);
     Ok(())
 }
 
