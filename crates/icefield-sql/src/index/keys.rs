@@ -109,7 +109,7 @@ impl KeyForm {
 /// Returns the part of a word, of `parts` parts. It is one of the functions that never change.
 pub fn part_of(word: u64, parts: u32) -> u32 {
     let hash = Hash::new(HashKind::Strong, [17, 19]).word(word);
-    (u128::from(hash) * u128::from(parts) >> 64) as u32
+    ((u128::from(hash) * u128::from(parts)) >> 64) as u32
 }
 
 /// Returns whether values of the two types can be compared through an index of `indexed`.
