@@ -15,10 +15,14 @@ use icefield_torture::{Failure, join};
 
 #[path = "join/beside.rs"]
 mod beside;
+#[path = "join/bytes.rs"]
+mod bytes;
 #[path = "join/many.rs"]
 mod many;
 #[path = "join/options.rs"]
 mod options;
+#[path = "join/snapshot.rs"]
+mod snapshot;
 
 fn shown<T>(result: Result<T, Failure>) -> T {
     result.unwrap_or_else(|failure| panic!("{failure}"))

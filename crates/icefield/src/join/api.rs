@@ -8,7 +8,7 @@ use super::delta::Change;
 use super::merge::MergeReport;
 use super::options::{JoinOptions, sensible_threads};
 use super::pairs::Pairs;
-use super::probe::{Count, Show};
+use super::sink::Show;
 use super::view::View;
 use super::{JoinIndex, JoinStats};
 use crate::report::{BackupReport, RecoveryReport};
@@ -106,7 +106,7 @@ impl<K: Word> JoinIndex<K> {
 
 impl<K: Word, M: Medium> JoinIndex<K, M> {
     /// Returns the number of pairs of a probe key and an equal key of the index: the number of rows of an inner join.
-    /// Duplicates count on both sides.
+    /// Duplicates count on both sides. Like every probe, the call sees one state of the index for all keys.
     ///
     /// ```
     /// let index = icefield::JoinIndex::in_memory(&[1, 2, 2], &[10, 20, 21])?;
@@ -117,12 +117,12 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
     /// # Errors
     /// [`Error::Corrupt`].
     pub fn probe_count(&self, keys: &[K]) -> Result<u64> {
-        let counts = self.core.view().probe(keys, self.core.threads(), Count::default)?;
-        Ok(counts.into_iter().map(|Count(count)| count).sum())
+        self.core.view().count(keys, self.core.threads())
     }
 
     /// Calls `visit` with the position of a probe key and the payload of an equal key, for every such pair. The order
-    /// is undefined, and several threads call `visit` at once. `visit` may use the index.
+    /// is undefined, and several threads call `visit` at once. `visit` may use the index. The call sees one state of the
+    /// index for all keys: it does not see changes that `visit` or other threads make during the call.
     ///
     /// ```
     /// use std::sync::Mutex;
@@ -142,7 +142,8 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
     }
 
     /// Replaces `pairs` by the position of the probe key and the payload, for every pair of a probe key and an equal
-    /// key of the index. Uses several threads; each collects its pairs in a separate list.
+    /// key of the index. Uses several threads; each collects its pairs in a separate list. Sees one state of the index
+    /// for all keys.
     ///
     /// ```
     /// let index = icefield::JoinIndex::in_memory(&[1, 2, 2], &[10, 20, 21])?;
@@ -160,7 +161,8 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
 
     /// Does the same as [`probe_into`](Self::probe_into) for the first of the keys: for as many as have at most `most`
     /// pairs, or for one key if it alone has more. Returns the number of these keys, which is 0 only if there are no
-    /// keys. So the memory for the pairs is limited, unless a single key has many.
+    /// keys. So the memory for the pairs is limited, unless a single key has many. Each call sees one state of the index;
+    /// the next call may see another one.
     ///
     /// ```
     /// let index = icefield::JoinIndex::in_memory(&[1, 2, 2], &[10, 20, 21])?;
@@ -195,7 +197,7 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
     }
 
     /// Returns which probe keys are in the index, and how many pairs they have: [`semi`](Self::semi) and
-    /// [`probe_count`](Self::probe_count) in one pass, on one state of the index.
+    /// [`probe_count`](Self::probe_count) in one pass, on the same state of the index.
     ///
     /// ```
     /// let index = icefield::JoinIndex::in_memory(&[1, 2, 2], &[10, 20, 21])?;

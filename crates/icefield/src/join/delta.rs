@@ -4,21 +4,30 @@
 //! of the base that no entry hides, and those that entries add. An entry becomes dead, that is, loses its effect, when
 //! the pair that it added is removed, or when one change removes all pairs of its key. The order of a key's entries
 //! therefore does not matter. Entries of keys with equal hash bits form a chain.
+//!
+//! A [`Snapshot`] is a state of the store. Entries are only appended, so the number of entries separates those that the
+//! snapshot contains from later ones. A dead entry stores the version of the store in which it died; it remains in its
+//! chain until no snapshot contains it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::layout::share_of;
 use crate::base::hash::Hash;
 use crate::base::memory::ZeroedArray;
-use crate::base::pipeline::prefetch_write;
+use crate::base::pipeline::{prefetch_read, prefetch_write};
 use crate::{Error, Result};
 
 /// Marks the end of a chain.
 const NONE: u32 = u32::MAX;
-/// Maximum number of entries.
-pub(super) const MAX_ENTRIES: u64 = 1 << 31;
+/// Number of bits of the effect in [`Entry::fate`].
+const EFFECT_BITS: u32 = 2;
+/// The version in which a living entry dies: later than all others.
+const ALIVE: u32 = u32::MAX >> EFFECT_BITS;
+/// Maximum number of changes, and thus of entries and versions.
+pub(super) const MAX_CHANGES: u64 = ALIVE as u64 - 1;
 
 /// A change of the delta store, as its log records it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,8 +70,6 @@ pub(super) enum Effect {
     Hide,
     /// Hides all pairs of the key in the base; the payload is their number.
     HideAll,
-    /// No effect: the entry is dead.
-    Dead,
 }
 
 #[derive(Clone, Copy)]
@@ -70,7 +77,61 @@ pub(super) struct Entry {
     pub(super) key: u64,
     pub(super) payload: u64,
     next: u32,
-    pub(super) effect: Effect,
+    /// The effect; above it, the version in which the entry died, or [`ALIVE`].
+    fate: u32,
+}
+
+impl Entry {
+    pub(super) fn effect(&self) -> Effect {
+        match self.fate & ((1 << EFFECT_BITS) - 1) {
+            0 => Effect::Add,
+            1 => Effect::Hide,
+            _ => Effect::HideAll,
+        }
+    }
+
+    fn died(&self) -> u32 {
+        self.fate >> EFFECT_BITS
+    }
+
+    pub(super) fn is_alive(&self) -> bool {
+        self.died() == ALIVE
+    }
+
+    fn adds(&self, key: u64) -> bool {
+        self.is_alive() && self.key == key && self.effect() == Effect::Add
+    }
+
+    fn kill(&mut self, version: u32) {
+        self.fate = version << EFFECT_BITS | self.effect() as u32;
+    }
+}
+
+/// A state of the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Snapshot {
+    version: u32,
+    /// Number of entries.
+    entries: u32,
+}
+
+impl Snapshot {
+    fn contains(self, at: usize, entry: &Entry) -> bool {
+        (at as u32) < self.entries && entry.died() >= self.version
+    }
+}
+
+/// The snapshots in use, and how often each of them is used.
+#[derive(Default)]
+struct Snapshots(BTreeMap<Snapshot, usize>);
+
+impl Snapshots {
+    /// Returns whether a snapshot contains a dead entry.
+    fn contain(&self, at: usize, entry: &Entry) -> bool {
+        // Later snapshots contain more entries, so it suffices to look at the last one before the entry's death.
+        let last = Snapshot { version: entry.died(), entries: u32::MAX };
+        self.0.range(..=last).next_back().is_some_and(|(last, _)| last.contains(at, entry))
+    }
 }
 
 /// The entries and the heads of their chains.
@@ -79,6 +140,9 @@ pub(super) struct Delta {
     pub(super) entries: Vec<Entry>,
     heads: Vec<u32>,
     dead: u64,
+    /// Number of sets of changes that have been applied.
+    version: u32,
+    snapshots: Mutex<Snapshots>,
 }
 
 /// The content of the delta store for one key.
@@ -119,6 +183,31 @@ pub(super) enum PayloadDelta {
     AllHidden,
 }
 
+/// Buffers for looking up many keys at once, and the result.
+#[derive(Default)]
+pub(super) struct Lookup {
+    /// The keys whose chains are not at their ends.
+    pub(super) walks: Vec<Walk>,
+    pub(super) found: Vec<Found>,
+}
+
+/// The position in a key's chain.
+pub(super) struct Walk {
+    /// The index of the key.
+    pub(super) index: usize,
+    key: u64,
+    /// The next entry; at first, the head.
+    at: usize,
+}
+
+/// An entry of a key.
+pub(super) struct Found {
+    /// The index of the key.
+    pub(super) index: usize,
+    pub(super) effect: Effect,
+    pub(super) payload: u64,
+}
+
 impl Delta {
     fn head(&self, hash: u64) -> usize {
         // The choice of these hash bits is arbitrary.
@@ -143,23 +232,99 @@ impl Delta {
         })
     }
 
-    /// Adds the entries of a key to `into`, which must be empty.
+    /// Returns the living entries of a key.
+    fn of_key(&self, hash: u64, key: u64) -> impl Iterator<Item = Entry> + '_ {
+        let entries = self.chain(hash).map(|at| self.entries[at]);
+        entries.filter(move |entry| entry.is_alive() && entry.key == key)
+    }
+
+    /// Adds the living entries of a key to `into`, which must be empty.
     pub(super) fn look_up(&self, hash: u64, key: u64, into: &mut KeyDelta) {
-        for entry in self.chain(hash).map(|at| self.entries[at]).filter(|entry| entry.key == key) {
-            match entry.effect {
+        for entry in self.of_key(hash, key) {
+            match entry.effect() {
                 Effect::Add => into.added.push(entry.payload),
                 Effect::Hide => *into.hidden.entry(entry.payload).or_default() += 1,
                 Effect::HideAll => into.hides_all = Some(entry.payload),
-                Effect::Dead => {}
             }
         }
+    }
+
+    /// Looks up keys, given as pairs of hash and key, in a snapshot that is in use. Takes one step in the chains of all
+    /// keys before the next one, so that their cache misses overlap, and ends after `steps` entries of each chain.
+    pub(super) fn look_up_all(
+        &self,
+        snapshot: Snapshot,
+        keys: impl Iterator<Item = (u64, u64)>,
+        steps: usize,
+        Lookup { walks, found }: &mut Lookup,
+    ) {
+        walks.clear();
+        found.clear();
+        let Some(last) = self.entries.len().checked_sub(1) else { return };
+        let prefetch = |at: usize| {
+            let entry = &self.entries[at.min(last)];
+            // An entry may lie in two lines.
+            prefetch_read(&raw const entry.key);
+            prefetch_read(&raw const entry.fate);
+        };
+        walks.extend(keys.enumerate().map(|(index, (hash, key))| {
+            let head = self.head(hash);
+            prefetch_read(&raw const self.heads[head]);
+            Walk { index, key, at: head }
+        }));
+        for walk in &mut *walks {
+            walk.at = self.heads[walk.at] as usize;
+            prefetch(walk.at);
+        }
+        for _ in 0..steps {
+            walks.retain_mut(|walk| {
+                let Some(entry) = self.entries.get(walk.at) else { return false };
+                if entry.key == walk.key && snapshot.contains(walk.at, entry) {
+                    let (effect, payload) = (entry.effect(), entry.payload);
+                    found.push(Found { index: walk.index, effect, payload });
+                }
+                walk.at = entry.next as usize;
+                prefetch(walk.at);
+                true
+            });
+            if walks.is_empty() {
+                break;
+            }
+        }
+    }
+
+    /// Returns the present state, which is kept until [`release`](Self::release) is called with it.
+    pub(super) fn snapshot(&self) -> Snapshot {
+        let snapshot = Snapshot { version: self.version, entries: self.entries.len() as u32 };
+        *self.snapshots().0.entry(snapshot).or_default() += 1;
+        snapshot
+    }
+
+    pub(super) fn release(&self, snapshot: Snapshot) {
+        let mut snapshots = self.snapshots();
+        if let Some(uses) = snapshots.0.get_mut(&snapshot) {
+            *uses -= 1;
+            if *uses == 0 {
+                snapshots.0.remove(&snapshot);
+            }
+        }
+    }
+
+    fn snapshots(&self) -> MutexGuard<'_, Snapshots> {
+        // The holder of this lock does not panic.
+        self.snapshots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends a set of changes that snapshots contain all or none of.
+    pub(super) fn next_version(&mut self) {
+        self.version += 1;
     }
 
     /// Looks up one pair.
     pub(super) fn look_up_pair(&self, hash: u64, key: u64, payload: u64) -> PayloadDelta {
         let mut known = PayloadDelta::Hidden(0);
-        for entry in self.chain(hash).map(|at| self.entries[at]).filter(|entry| entry.key == key) {
-            match (entry.effect, &mut known) {
+        for entry in self.of_key(hash, key) {
+            match (entry.effect(), &mut known) {
                 (Effect::Add, _) if entry.payload == payload => return PayloadDelta::Added,
                 (Effect::Hide, PayloadDelta::Hidden(hidden)) if entry.payload == payload => {
                     *hidden += 1
@@ -188,11 +353,11 @@ impl Delta {
         heads.resize(count, NONE);
         self.heads = heads;
         for at in 0..self.entries.len() {
-            let Entry { key, effect, .. } = self.entries[at];
-            if effect == Effect::Dead {
+            let entry = self.entries[at];
+            if !entry.is_alive() && !self.snapshots().contain(at, &entry) {
                 continue;
             }
-            let head = self.head(hash.word(key));
+            let head = self.head(hash.word(entry.key));
             self.entries[at].next = self.heads[head];
             self.heads[head] = at as u32;
         }
@@ -211,9 +376,7 @@ impl Delta {
                 }
             }
             Change::RemovePair(key, payload) => {
-                let added = |entry: &Entry| {
-                    entry.effect == Effect::Add && (entry.key, entry.payload) == (key, payload)
-                };
+                let added = |entry: &Entry| entry.adds(key) && entry.payload == payload;
                 if self.kill(hash, 1, added) == 0 {
                     self.push(hash, key, payload, Effect::Hide);
                 }
@@ -232,7 +395,7 @@ impl Delta {
         let mut added = HashMap::<u64, Vec<usize>>::new();
         for at in self.chain(hash) {
             let entry = self.entries[at];
-            if entry.key == key && entry.effect == Effect::Add {
+            if entry.adds(key) {
                 added.entry(entry.payload).or_default().push(at);
             }
         }
@@ -240,7 +403,7 @@ impl Delta {
             match added.get_mut(&payload).and_then(Vec::pop) {
                 Some(at) => {
                     self.dead += 1;
-                    self.entries[at].effect = Effect::Dead;
+                    self.entries[at].kill(self.version);
                 }
                 None => self.push(hash, key, payload, Effect::Hide),
             }
@@ -249,24 +412,27 @@ impl Delta {
         self.kill(hash, usize::MAX, |_| false);
     }
 
-    /// Makes at most `most` entries dead and returns their number. Unlinks the dead entries that it passes, so that
-    /// inserting and removing a key repeatedly does not lengthen the chain.
+    /// Makes at most `most` entries dead and returns their number. Unlinks the dead entries that it passes and that no
+    /// snapshot contains, so that inserting and removing a key repeatedly does not lengthen the chain.
     fn kill(&mut self, hash: u64, most: usize, which: impl Fn(&Entry) -> bool) -> usize {
         if self.heads.is_empty() {
             return 0;
         }
         let head = self.head(hash);
+        let snapshots = self.snapshots.get_mut().unwrap_or_else(PoisonError::into_inner);
         let (mut killed, mut before, mut at) = (0, None, self.heads[head]);
-        while killed < most
-            && let Some(entry) = self.entries.get_mut(at as usize)
-        {
+        while let Some(entry) = self.entries.get_mut(at as usize) {
+            // Continues over dead entries, which a snapshot may have contained when they died.
+            if killed == most && entry.is_alive() {
+                break;
+            }
             let next = entry.next;
-            if entry.effect != Effect::Dead && which(entry) {
-                entry.effect = Effect::Dead;
+            if entry.is_alive() && which(entry) {
+                entry.kill(self.version);
                 self.dead += 1;
                 killed += 1;
             }
-            if entry.effect != Effect::Dead {
+            if entry.is_alive() || snapshots.contain(at as usize, entry) {
                 before = Some(at);
             } else if let Some(before) = before {
                 self.entries[before as usize].next = next;
@@ -280,7 +446,8 @@ impl Delta {
 
     fn push(&mut self, hash: u64, key: u64, payload: u64, effect: Effect) {
         let head = self.head(hash);
-        let entry = Entry { key, payload, next: self.heads[head], effect };
+        let fate = ALIVE << EFFECT_BITS | effect as u32;
+        let entry = Entry { key, payload, next: self.heads[head], fate };
         self.heads[head] = self.entries.len() as u32;
         self.entries.push(entry);
     }
@@ -346,6 +513,67 @@ impl DeltaFilter {
 mod tests {
     use super::*;
     use crate::base::hash::HashKind;
+
+    /// Returns the payloads of the pairs that a snapshot adds to a key.
+    fn added(delta: &Delta, snapshot: Snapshot, hash: u64, key: u64) -> Vec<u64> {
+        let mut lookup = Lookup::default();
+        delta.look_up_all(snapshot, [(hash, key)].into_iter(), usize::MAX, &mut lookup);
+        lookup.found.iter().map(|found| found.payload).collect()
+    }
+
+    /// A snapshot keeps its entries, and only these, in the chains.
+    #[test]
+    fn snapshots_keep_their_entries() {
+        let hash = Hash::new(HashKind::Strong, [1, 2]);
+        let word = hash.word(7);
+        let mut delta = Delta::default();
+        let apply = |delta: &mut Delta, change: Change| {
+            delta.reserve(&hash, 1).unwrap();
+            delta.apply(change, hash.word(change.key()), 0);
+            delta.next_version();
+        };
+        let toggle = |delta: &mut Delta, times: u64| {
+            for payload in 0..times {
+                apply(delta, Change::Insert(7, 100 + payload));
+                apply(delta, Change::RemovePair(7, 100 + payload));
+            }
+        };
+        apply(&mut delta, Change::Insert(7, 1));
+        let first = delta.snapshot();
+        apply(&mut delta, Change::RemovePair(7, 1));
+        apply(&mut delta, Change::Insert(7, 2));
+        let [second, again] = [delta.snapshot(), delta.snapshot()];
+        assert_eq!((second == again, second == first), (true, false));
+        apply(&mut delta, Change::Remove(7));
+        toggle(&mut delta, 100);
+        // Other keys enlarge the table of heads.
+        for key in 1000..2000 {
+            apply(&mut delta, Change::Insert(key, key));
+        }
+        toggle(&mut delta, 100);
+        let of_key =
+            |delta: &Delta| delta.chain(word).filter(|&at| delta.entries[at].key == 7).count();
+        assert_eq!(added(&delta, first, word, 7), [1]);
+        assert_eq!(added(&delta, second, word, 7), [2]);
+        assert_eq!(of_key(&delta), 2, "one for each snapshot");
+        delta.release(first);
+        delta.release(second);
+        apply(&mut delta, Change::Remove(7));
+        assert_eq!((added(&delta, again, word, 7), of_key(&delta)), (vec![2], 1), "one is in use");
+        delta.release(again);
+        apply(&mut delta, Change::Remove(7));
+        assert_eq!((of_key(&delta), delta.living()), (0, 1000));
+        assert!(delta.snapshots().0.is_empty());
+        // The removal of one pair unlinks the dead entries behind it.
+        let mut delta = Delta::default();
+        for payload in 0..100 {
+            apply(&mut delta, Change::Insert(7, payload));
+            let snapshot = delta.snapshot();
+            apply(&mut delta, Change::RemovePair(7, payload));
+            delta.release(snapshot);
+            assert_eq!(of_key(&delta), 1);
+        }
+    }
 
     /// Dead entries must be unlinked, because the time of reads and changes grows with the length of the chain.
     #[test]

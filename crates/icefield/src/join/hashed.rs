@@ -1,21 +1,20 @@
 //! Byte keys: the index stores a 64-bit hash computed by the caller, and the caller compares keys by payload.
 
+use std::ops::Range;
 use std::path::Path;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
 
 use super::JoinIndex;
 use super::bitmap::Bitmap;
 use super::merge::MergeReport;
 use super::options::{JoinOptions, KeyHash};
-use super::probe::{marked, no_marks};
+use super::pairs::Pairs;
+use super::sink::{Keys, Show};
 use super::source::{JoinSource, share};
 use crate::Result;
 use crate::types::Word;
 
-/// Number of keys hashed at a time; a multiple of 64, so that batches share no word of a bitmap.
+/// Number of keys that a build hashes at a time.
 const BATCH: usize = 1 << 16;
-const _: () = assert!(BATCH.is_multiple_of(64));
 /// The bytes whose hash identifies the caller's hash function.
 const TOKEN: &[u8] = b"icefield";
 
@@ -75,6 +74,49 @@ impl<B: AsRef<[u8]> + Sync, H: Fn(&[u8]) -> u64 + Sync> JoinSource for Hashes<'_
             show(&hashes, payloads)?;
         }
         Ok(())
+    }
+}
+
+/// Byte keys of a probe. Each task hashes its keys.
+struct ByteKeys<'a, B, H, V> {
+    keys: &'a [B],
+    hash: &'a H,
+    verify: &'a V,
+}
+
+impl<B, H, V> Clone for ByteKeys<'_, B, H, V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<B, H, V> Copy for ByteKeys<'_, B, H, V> {}
+
+impl<B, H, V> Keys for ByteKeys<'_, B, H, V>
+where
+    B: AsRef<[u8]> + Sync,
+    H: Fn(&[u8]) -> u64 + Sync,
+    V: Fn(&[u8], u64) -> bool + Sync,
+{
+    type Key = KeyHash;
+    const SELECTS: bool = true;
+
+    fn len(self) -> usize {
+        self.keys.len()
+    }
+
+    fn first(self, count: usize) -> Self {
+        Self { keys: &self.keys[..count], ..self }
+    }
+
+    fn read<'k>(&'k self, range: Range<usize>, buffer: &'k mut Vec<KeyHash>) -> &'k [KeyHash] {
+        buffer.clear();
+        buffer.extend(self.keys[range].iter().map(|key| KeyHash((self.hash)(key.as_ref()))));
+        buffer
+    }
+
+    fn accepts(self, position: usize, payload: u64) -> bool {
+        (self.verify)(self.keys[position].as_ref(), payload)
     }
 }
 
@@ -180,22 +222,12 @@ where
         KeyHash((self.hash)(key))
     }
 
-    /// Hashes keys batch by batch; calls `each` with the position of a batch, its hashes and its keys.
-    fn in_batches<B: AsRef<[u8]>>(
-        &self,
-        keys: &[B],
-        mut each: impl FnMut(usize, &[KeyHash], &[B]) -> Result<()>,
-    ) -> Result<()> {
-        let mut hashes = Vec::new();
-        for (batch, keys) in keys.chunks(BATCH).enumerate() {
-            hashes.clear();
-            hashes.extend(keys.iter().map(|key| self.key(key.as_ref())));
-            each(batch * BATCH, &hashes, keys)?;
-        }
-        Ok(())
+    fn keys<'a, B>(&'a self, keys: &'a [B]) -> ByteKeys<'a, B, H, V> {
+        ByteKeys { keys, hash: &self.hash, verify: &self.verify }
     }
 
-    /// Calls `visit` for every pair with an equal key, as [`JoinIndex::probe`] does.
+    /// Calls `visit` for every pair with an equal key, as [`JoinIndex::probe`] does. The threads that probe also hash
+    /// the keys and call `verify`.
     ///
     /// # Errors
     /// As [`JoinIndex::probe`].
@@ -204,13 +236,63 @@ where
         keys: &[B],
         visit: impl Fn(usize, u64) + Sync,
     ) -> Result<()> {
-        self.in_batches(keys, |first, hashes, keys| {
-            self.index.probe(hashes, |position, payload| {
-                if (self.verify)(keys[position].as_ref(), payload) {
-                    visit(first + position, payload);
-                }
-            })
-        })
+        let core = &self.index.core;
+        core.view().probe(self.keys(keys), core.threads(), || Show(&visit)).map(drop)
+    }
+
+    /// Replaces `pairs` by all pairs with equal keys, as [`JoinIndex::probe_into`] does.
+    ///
+    /// ```
+    /// use icefield::{JoinIndex, Pairs};
+    /// let customers = ["ann", "bob", "ann"];
+    /// let verify = |key: &[u8], row: u64| customers[row as usize].as_bytes() == key;
+    /// let directory = tempfile::tempdir()?;
+    /// let path = directory.path().join("customers.ice");
+    /// let options = JoinIndex::<u64>::options();
+    /// let index = options.build_with_hash(&path, &customers, &[0, 1, 2], |key| key.len() as u64, verify)?;
+    /// let mut pairs = Pairs::default();
+    /// index.probe_into(&["eve", "bob"], &mut pairs)?; // Equal hashes, but different keys.
+    /// assert_eq!((pairs.positions(), pairs.payloads()), (&[1][..], &[1][..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`JoinIndex::probe`].
+    pub fn probe_into<B: AsRef<[u8]> + Sync>(&self, keys: &[B], pairs: &mut Pairs) -> Result<()> {
+        self.probe_some(keys, usize::MAX, pairs).map(drop)
+    }
+
+    /// Does the same as [`probe_into`](Self::probe_into) for the first of the keys, as [`JoinIndex::probe_some`] does:
+    /// for as many as have at most `most` pairs, or for one key. Returns the number of these keys.
+    ///
+    /// ```
+    /// use icefield::{JoinIndex, Pairs};
+    /// let customers = ["ann", "bob", "ann"];
+    /// let verify = |key: &[u8], row: u64| customers[row as usize].as_bytes() == key;
+    /// let directory = tempfile::tempdir()?;
+    /// let path = directory.path().join("customers.ice");
+    /// let options = JoinIndex::<u64>::options();
+    /// let index = options.build_with_hash(&path, &customers, &[0, 1, 2], |key| key.len() as u64, verify)?;
+    /// let (keys, mut pairs) = (["bob", "ann", "eve"], Pairs::default());
+    /// let (mut done, mut found) = (0, 0);
+    /// while done < keys.len() {
+    ///     done += index.probe_some(&keys[done..], 2, &mut pairs)?;
+    ///     found += pairs.len(); // At most 2.
+    /// }
+    /// assert_eq!(found, 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`JoinIndex::probe`].
+    pub fn probe_some<B: AsRef<[u8]> + Sync>(
+        &self,
+        keys: &[B],
+        most: usize,
+        pairs: &mut Pairs,
+    ) -> Result<usize> {
+        let core = &self.index.core;
+        core.view().probe_some(self.keys(keys), core.threads(), most, pairs)
     }
 
     /// Returns the number of pairs with equal keys, as [`JoinIndex::probe_count`] does.
@@ -218,12 +300,7 @@ where
     /// # Errors
     /// As [`JoinIndex::probe`].
     pub fn probe_count<B: AsRef<[u8]> + Sync>(&self, keys: &[B]) -> Result<u64> {
-        let count = AtomicU64::new(0);
-        // Relaxed: the count is read after all threads have ended.
-        self.probe(keys, |_, _| {
-            count.fetch_add(1, Relaxed);
-        })?;
-        Ok(count.into_inner())
+        self.index.core.view().count(self.keys(keys), self.index.core.threads())
     }
 
     /// Returns which keys are in the index, as [`JoinIndex::semi`] does. `verify` is called for the pairs of a key
@@ -232,13 +309,7 @@ where
     /// # Errors
     /// As [`JoinIndex::probe`].
     pub fn semi<B: AsRef<[u8]> + Sync>(&self, keys: &[B]) -> Result<Bitmap> {
-        let words = no_marks(keys.len());
-        let core = &self.index.core;
-        self.in_batches(keys, |first, hashes, keys| {
-            let wanted = |position: usize, payload| (self.verify)(keys[position].as_ref(), payload);
-            core.view().mark_wanted(hashes, core.threads(), &words[first / 64..], wanted)
-        })?;
-        Ok(marked(words, keys.len()))
+        self.index.core.view().mark(self.keys(keys), self.index.core.threads())
     }
 
     /// Returns which keys are in the index and their number of pairs, as [`JoinIndex::semi_count`] does.
@@ -246,13 +317,7 @@ where
     /// # Errors
     /// As [`JoinIndex::probe`].
     pub fn semi_count<B: AsRef<[u8]> + Sync>(&self, keys: &[B]) -> Result<(Bitmap, u64)> {
-        let (words, pairs) = (no_marks(keys.len()), AtomicU64::new(0));
-        // Relaxed: the results are read after all threads have ended.
-        self.probe(keys, |at, _| {
-            words[at / 64].fetch_or(1 << (at % 64), Relaxed);
-            pairs.fetch_add(1, Relaxed);
-        })?;
-        Ok((marked(words, keys.len()), pairs.into_inner()))
+        self.index.core.view().mark_and_count(self.keys(keys), self.index.core.threads())
     }
 
     /// Returns which keys are not in the index, as [`JoinIndex::anti`] does.
@@ -277,12 +342,9 @@ where
     /// # Errors
     /// As [`JoinIndex::insert`].
     pub fn remove(&self, key: &[u8]) -> Result<u64> {
-        let payloads = std::sync::Mutex::new(Vec::new());
-        self.probe(&[key], |_, payload| {
-            payloads.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(payload);
-        })?;
-        let payloads = payloads.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-        self.index.core.remove_pairs(self.key(key).0, &payloads)
+        let mut pairs = Pairs::default();
+        self.probe_into(&[key], &mut pairs)?;
+        self.index.core.remove_pairs(self.key(key).0, pairs.payloads())
     }
 
     /// Removes one pair, as [`JoinIndex::remove_pair`] does.

@@ -165,7 +165,7 @@ fn append_shown(old: &[u8], changes: &[Placed], out: &mut Vec<u8>) {
         match effect {
             Effect::HideAll => keys.entry(*key).or_default().hides_all = Some(*payload),
             Effect::Hide => *keys.entry(*key).or_default().hidden.entry(*payload).or_default() += 1,
-            Effect::Add | Effect::Dead => {}
+            Effect::Add => {}
         }
     }
     for pair in old.chunks_exact(RECORD_BYTES as usize) {

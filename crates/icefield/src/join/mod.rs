@@ -25,9 +25,9 @@
 //! - §4.2 probe, Algorithms 2 and 3 (`probe`): a probe reads the base *and* the delta store, because both may contain
 //!   pairs of a key. It finds all pairs (M:N), with payloads. SIMD compares two lines at a time, in which keys
 //!   alternate with payloads. Keys that pass the filter are queued without a branch. The filter is bypassed while most
-//!   keys pass.
-//! - §4.3 delta store (`delta`, `log`): logged, and so as durable as the base; it supports removals; its size is
-//!   bounded.
+//!   keys pass. Keys that may be in the delta store are looked up there in batches (`changed`).
+//! - §4.3 delta store (`delta`, `log`): logged, and so as durable as the base; it supports removals and snapshots; its
+//!   size is bounded.
 //! - §4.3 merge, Algorithm 4 (`merge`): writes a next generation, never in place (the paper appends at the *new* size,
 //!   and switches bucket pointers before their arrays are persistent). Goes group by group or rebuilds the index,
 //!   whichever costs less by the model in `plan`.
@@ -63,19 +63,19 @@
 //!
 //! # 5. Operations
 //!
-//! The linearization points are these. *probe* of a key: if the delta store's filter contains the key, the lookup in
-//! the delta store, under its lock; otherwise the load of the generation, or of the delta store's filter. *insert*,
-//! *remove*: the change of the delta store, under its lock, after the log record is durable; a batch changes it window
-//! by window (up to 1024 changes that one fence persists). *merge*: none, as a merge does not change the visible pairs.
-//! A probe uses one generation from its beginning to its end: it sees every change whose call returned before the probe
-//! began, and may see a concurrent change.
+//! The linearization points are these. *probe* of any number of keys: the snapshot of the delta store at the beginning,
+//! under its lock; if the store is empty, the load of its number of changes. *insert*, *remove*: the change of the delta
+//! store, under its lock, after the log record is durable; a batch changes it window by window (up to 1024 changes that
+//! one fence persists). *merge*: none, as a merge does not change the visible pairs. A probe uses one generation and one
+//! snapshot from its beginning to its end: it sees every change whose call returned before the probe began. It sees a
+//! concurrent change for all of its keys or for none.
 //!
 //! # 6. Ordering
 //!
 //! | | store | load | what it publishes |
 //! |---|---|---|---|
 //! | E1 | the present generation, under its lock | the same | the content of its files, durable |
-//! | E2 | delta store, under its lock | the same | its entries, durable |
+//! | E2 | delta store, under its lock | the same | its entries, durable; the snapshots in use |
 //! | E3 | `changes` and `len`: numbers of changes and pairs (Release) | the same (Acquire) | the delta filter's bits |
 //!
 //! # 7. Crash
@@ -101,7 +101,9 @@
 //!
 //! # 8. Progress
 //!
-//! Probes wait only while a change holds the lock of the delta store; no lock is held while a probe's callback runs.
+//! Probes wait only while a change holds the lock of the delta store, and changes while a probe looks up a batch of keys
+//! there; no lock is held while a probe's callback runs. A snapshot blocks no change: entries that die stay in their
+//! chains as long as a snapshot contains them.
 //! Changes exclude one another, and wait while a merge runs. Opening reads without a lock, concurrently with a writer
 //! in another process: files are removed but never reused, so mapped pages stay intact. Opening starts again if the
 //! root words name another generation by the end. A backup through a handle that is not the writer opens the files in
@@ -129,6 +131,7 @@ mod base;
 mod bitmap;
 mod build;
 mod by_group;
+mod changed;
 mod check;
 mod copy;
 mod core;
@@ -145,6 +148,7 @@ mod plan;
 mod probe;
 mod salvage;
 mod seal;
+mod sink;
 mod source;
 #[cfg(test)]
 mod tests;

@@ -169,8 +169,8 @@ impl<K: Word> JoinOptions<K> {
         self
     }
 
-    /// Sets the maximum number of changes in the delta store before it must be merged, from 1 to 2^31 (0 counts as 1,
-    /// and more as 2^31). Default: a quarter of the base's pairs, but at least 1024.
+    /// Sets the maximum number of changes in the delta store before it must be merged, from 1 to 2^30 - 2 (0 counts as
+    /// 1, and more as 2^30 - 2). Default: a quarter of the base's pairs, but at least 1024.
     #[must_use]
     pub fn delta_limit(mut self, changes: u64) -> Self {
         self.delta_limit = Some(changes.max(1));

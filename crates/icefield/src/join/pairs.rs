@@ -2,11 +2,10 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use super::probe::Sink;
+use super::sink::{Keys, Sink};
 use super::view::View;
 use crate::Result;
 use crate::storage::Medium;
-use crate::types::Word;
 
 /// Maximum number of pairs for which memory is reserved before they are found.
 const RESERVED: usize = 1 << 16;
@@ -92,9 +91,9 @@ impl Sink for Collect {
 impl<M: Medium> View<M> {
     /// Replaces `pairs` by the pairs of the first keys, as many as have at most `most` pairs, but at least one. Returns
     /// the number of these keys.
-    pub(super) fn probe_some<K: Word>(
+    pub(super) fn probe_some(
         &self,
-        keys: &[K],
+        keys: impl Keys,
         threads: usize,
         most: usize,
         pairs: &mut Pairs,
@@ -103,7 +102,7 @@ impl<M: Medium> View<M> {
         loop {
             // The pairs of one key are not divided.
             let most = if count <= 1 { usize::MAX } else { most };
-            self.collect(&keys[..count], threads, most, pairs)?;
+            self.collect(keys.first(count), threads, most, pairs)?;
             if pairs.len() <= most {
                 return Ok(count);
             }
@@ -113,9 +112,9 @@ impl<M: Medium> View<M> {
 
     /// Replaces `pairs` by the pairs of the keys. If there are more than `most`, replaces it by more than `most` pairs,
     /// but not by all.
-    fn collect<K: Word>(
+    fn collect(
         &self,
-        keys: &[K],
+        keys: impl Keys,
         threads: usize,
         most: usize,
         pairs: &mut Pairs,

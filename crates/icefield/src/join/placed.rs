@@ -50,13 +50,12 @@ impl Delta {
         let room = self.entries.len() / count;
         let mut shares: Vec<_> = (0..count).map(|_| Vec::with_capacity(room + room / 8)).collect();
         let mut growth = vec![0_i64; count];
-        for (at, &Entry { key, payload, effect, .. }) in self.entries.iter().enumerate() {
-            let share = (share_of(hash.word(key), groups) / SHARE_GROUPS) as usize;
-            growth[share] += match effect {
-                Effect::Dead => continue,
+        for (at, entry) in self.entries.iter().enumerate().filter(|(_, entry)| entry.is_alive()) {
+            let share = (share_of(hash.word(entry.key), groups) / SHARE_GROUPS) as usize;
+            growth[share] += match entry.effect() {
                 Effect::Add => 1,
                 Effect::Hide => -1,
-                Effect::HideAll => -(payload as i64),
+                Effect::HideAll => -(entry.payload as i64),
             };
             shares[share].push(at as u32);
         }
@@ -78,7 +77,8 @@ impl Shares<'_> {
     }
 
     fn placed(&self, entry: u32) -> Placed {
-        let Entry { key, payload, effect, .. } = self.delta.entries[entry as usize];
+        let entry = self.delta.entries[entry as usize];
+        let (Entry { key, payload, .. }, effect) = (entry, entry.effect());
         let hash = self.hash.word(key);
         let place = share_of(hash, self.groups) * BUCKETS as u64 + bucket_of(hash) as u64;
         Placed { place, hash, key, payload, effect }

@@ -6,15 +6,19 @@
 //! When eight keys have passed, the ends of their buckets are read from the same lines, and the lines of the buckets
 //! are prefetched. When enough keys wait for those lines, the oldest are compared, two lines at a time. So steps rarely
 //! wait for memory, and neither hits nor misses cause mispredicted branches.
+//!
+//! If the delta store has entries, its filter is tested together with that of the group. Keys that pass it are looked up
+//! in the delta store after the others ([`ChangedKeys`]), and then in the base by a second pass over these keys alone.
 
 use std::ops::Range;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
 
 use super::base::{Areas, Extent};
 use super::bitmap::Bitmap;
+use super::changed::{ChangedKeys, DeltaTask};
+use super::delta::Snapshot;
 use super::layout::{LINE_RECORDS, RECORD_BYTES, bucket_of, share_of};
 use super::line::Line;
+use super::sink::{Accepted, Count, Keys, Mark, MarkAndCount, Sink, marked, no_marks};
 use super::view::View;
 use crate::Result;
 use crate::base::group::{Isa, Kernel, dispatch};
@@ -40,188 +44,54 @@ const WAITING: usize = 64;
 const _: () = assert!(QUEUED + COMPARED + OPENED <= WAITING && WAITING.is_power_of_two());
 const _: () = assert!(BURST <= OPENED && OPENED <= COMPARED && RING.is_power_of_two());
 
-/// Number of keys between two decisions about the use of the filter.
-const SEGMENT: usize = 1 << 14;
-/// Number of keys of a task; a multiple of 64, so that threads share no word of a bitmap.
-const TASK: usize = 1 << 16;
+/// Number of keys of a task, after which a thread decides whether to use the filter; a multiple of 64, so that threads
+/// share no word of a bitmap.
+const TASK: usize = 1 << 14;
+const _: () = assert!(TASK.is_multiple_of(64));
 /// Percentage of passing keys above which the filter is bypassed.
 const MOST_PASS: usize = 75;
-/// Number of segments that bypass the filter before it is tried again.
+/// Number of tasks that bypass the filter before it is tried again.
 const BYPASSED: usize = 15;
-const _: () = assert!(TASK.is_multiple_of(SEGMENT) && SEGMENT.is_multiple_of(64));
-
-/// The receiver of results. Each call returns `true` if no further pairs of the key at `position` are needed.
-pub(super) trait Sink {
-    /// Receives records that have the key: record `first + i` for each set bit `2 * i` of `mask`.
-    #[inline(always)]
-    fn hits(
-        &mut self,
-        storage: &impl Medium,
-        areas: &Areas<'_>,
-        position: usize,
-        first: u64,
-        mask: u32,
-    ) -> bool {
-        any_payload(storage, areas, first, mask, |payload| self.gathered(position, payload))
-    }
-
-    /// Receives the payload of a pair that has the key.
-    fn gathered(&mut self, position: usize, payload: u64) -> bool;
-}
-
-/// Calls `visit` with the payload of each record that [`Sink::hits`] names, until one call returns `true`. Returns
-/// whether one did.
-#[inline(always)]
-fn any_payload(
-    storage: &impl Medium,
-    areas: &Areas<'_>,
-    first: u64,
-    mask: u32,
-    mut visit: impl FnMut(u64) -> bool,
-) -> bool {
-    let mut left = mask;
-    while left != 0 {
-        let record = first + u64::from(left.trailing_zeros() / 2);
-        left &= left - 1;
-        // The record has been compared, so its line is in bounds.
-        let line = &areas.lines[(record / LINE_RECORDS) as usize];
-        let word = 2 * (record % LINE_RECORDS) as usize + 1;
-        if visit(line.load(storage, word, Relaxed)) {
-            return true;
-        }
-    }
-    false
-}
-
-/// Counts pairs.
-#[derive(Default)]
-pub(super) struct Count(pub(super) u64);
-
-impl Sink for Count {
-    #[inline(always)]
-    fn hits(&mut self, _: &impl Medium, _: &Areas<'_>, _: usize, _: u64, mask: u32) -> bool {
-        self.0 += u64::from(mask.count_ones());
-        false
-    }
-
-    fn gathered(&mut self, _: usize, _: u64) -> bool {
-        self.0 += 1;
-        false
-    }
-}
-
-/// Passes pairs to a caller's function.
-pub(super) struct Show<'f, F>(pub(super) &'f F);
-
-impl<F: Fn(usize, u64)> Sink for Show<'_, F> {
-    #[inline(always)]
-    fn gathered(&mut self, position: usize, payload: u64) -> bool {
-        (self.0)(position, payload);
-        false
-    }
-}
-
-/// Marks positions.
-pub(super) struct Mark<'b>(pub(super) &'b [AtomicU64]);
-
-impl Mark<'_> {
-    #[inline(always)]
-    fn mark(&self, position: usize, found: bool) {
-        let word = &self.0[position / 64];
-        // Relaxed, and no read-modify-write: no other thread has positions in this word.
-        word.store(word.load(Relaxed) | u64::from(found) << (position % 64), Relaxed);
-    }
-}
-
-impl Sink for Mark<'_> {
-    #[inline(always)]
-    fn hits(&mut self, _: &impl Medium, _: &Areas<'_>, position: usize, _: u64, mask: u32) -> bool {
-        self.mark(position, mask != 0);
-        mask != 0
-    }
-
-    fn gathered(&mut self, position: usize, _: u64) -> bool {
-        self.mark(position, true);
-        true
-    }
-}
-
-/// Marks positions for which a caller's function accepts one of the pairs.
-struct MarkWanted<'b, 'f, F>(Mark<'b>, &'f F);
-
-impl<F: Fn(usize, u64) -> bool> Sink for MarkWanted<'_, '_, F> {
-    fn gathered(&mut self, position: usize, payload: u64) -> bool {
-        let wanted = (self.1)(position, payload);
-        self.0.mark(position, wanted);
-        wanted
-    }
-}
-
-/// Marks positions and counts pairs.
-pub(super) struct MarkAndCount<'b>(Mark<'b>, Count);
-
-impl Sink for MarkAndCount<'_> {
-    #[inline(always)]
-    fn hits(
-        &mut self,
-        storage: &impl Medium,
-        areas: &Areas<'_>,
-        position: usize,
-        first: u64,
-        mask: u32,
-    ) -> bool {
-        self.0.hits(storage, areas, position, first, mask);
-        self.1.hits(storage, areas, position, first, mask)
-    }
-
-    fn gathered(&mut self, position: usize, payload: u64) -> bool {
-        self.0.gathered(position, payload);
-        self.1.gathered(position, payload)
-    }
-}
 
 impl<M: Medium> View<M> {
-    /// Probes for all keys, with as many threads as their number justifies; returns each thread's sink.
-    pub(super) fn probe<K: Word, S: Sink + Send>(
+    /// Probes for all keys in one state of the delta store, with as many threads as their number justifies. Returns
+    /// each thread's sink.
+    pub(super) fn probe<P: Keys, S: Sink + Send>(
         &self,
-        keys: &[K],
+        keys: P,
         threads: usize,
         sink: impl Fn() -> S + Sync,
     ) -> Result<Vec<S>> {
+        let snapshot = self.snapshot();
+        let snapshot = snapshot.as_ref().map(|snapshot| snapshot.state);
         let tasks = Tasks::new(keys.len().div_ceil(TASK));
-        in_parallel(threads_for(threads, keys.len(), SEGMENT), || {
-            let mut prober = Prober::new(self, keys, sink())?;
+        in_parallel(threads_for(threads, keys.len(), TASK), || {
+            let mut prober = Prober::new(self, snapshot, Accepted { keys, sink: sink() })?;
+            let mut buffer = Vec::new();
             while let Some(task) = tasks.take() {
-                prober.probe(task * TASK..keys.len().min((task + 1) * TASK))?;
+                let first = task * TASK;
+                let range = first..keys.len().min(first + TASK);
+                prober.probe(keys.read(range, &mut buffer), first)?;
             }
-            Ok(prober.sink)
+            Ok(prober.sink.sink)
         })
     }
 
+    /// Returns the number of pairs.
+    pub(super) fn count(&self, keys: impl Keys, threads: usize) -> Result<u64> {
+        let counts = self.probe(keys, threads, Count::default)?;
+        Ok(counts.into_iter().map(|Count(count)| count).sum())
+    }
+
     /// Returns a bitmap in which the bit of each key that has a pair is set.
-    pub(super) fn mark<K: Word>(&self, keys: &[K], threads: usize) -> Result<Bitmap> {
+    pub(super) fn mark(&self, keys: impl Keys, threads: usize) -> Result<Bitmap> {
         let words = no_marks(keys.len());
         self.probe(keys, threads, || Mark(&words))?;
         Ok(marked(words, keys.len()))
     }
 
-    /// Sets the bit of each key that has a pair for which `wanted` returns `true`. `words` has a word for each 64 keys.
-    pub(super) fn mark_wanted<K: Word>(
-        &self,
-        keys: &[K],
-        threads: usize,
-        words: &[AtomicU64],
-        wanted: impl Fn(usize, u64) -> bool + Sync,
-    ) -> Result<()> {
-        self.probe(keys, threads, || MarkWanted(Mark(words), &wanted)).map(drop)
-    }
-
     /// Like [`mark`](Self::mark), but also returns the number of all pairs.
-    pub(super) fn mark_and_count<K: Word>(
-        &self,
-        keys: &[K],
-        threads: usize,
-    ) -> Result<(Bitmap, u64)> {
+    pub(super) fn mark_and_count(&self, keys: impl Keys, threads: usize) -> Result<(Bitmap, u64)> {
         let words = no_marks(keys.len());
         let sinks = self.probe(keys, threads, || MarkAndCount(Mark(&words), Count::default()))?;
         let pairs = sinks.into_iter().map(|MarkAndCount(_, Count(pairs))| pairs).sum();
@@ -229,107 +99,123 @@ impl<M: Medium> View<M> {
     }
 }
 
-/// Returns zero words with a bit for each key.
-pub(super) fn no_marks(keys: usize) -> Vec<AtomicU64> {
-    (0..keys.div_ceil(64)).map(|_| AtomicU64::new(0)).collect()
-}
-
-pub(super) fn marked(words: Vec<AtomicU64>, keys: usize) -> Bitmap {
-    Bitmap::new(words.into_iter().map(AtomicU64::into_inner).collect(), keys)
-}
-
-/// The state of one thread that probes.
+/// The state of one thread that probes for keys of type `K`.
 struct Prober<'a, M, K, S> {
     view: &'a View<M>,
     areas: Areas<'a>,
-    keys: &'a [K],
+    /// The state of the delta store; `None` if it is empty.
+    snapshot: Option<Snapshot>,
     sink: S,
-    /// Number of segments that will still bypass the filter.
+    /// Number of tasks that will still bypass the filter.
     bypass: usize,
-    /// Positions of keys that may be in the delta store.
+    /// Indexes, in the task, of keys that may be in the delta store.
     flagged: Vec<usize>,
+    /// Made when a key may be in the delta store, because calls with one key are short.
+    changed: Option<ChangedKeys<K>>,
 }
 
 impl<'a, M: Medium, K: Word, S: Sink> Prober<'a, M, K, S> {
-    fn new(view: &'a View<M>, keys: &'a [K], sink: S) -> Result<Self> {
+    fn new(view: &'a View<M>, snapshot: Option<Snapshot>, sink: S) -> Result<Self> {
         let areas = view.base.areas(&view.frame.storage)?;
-        let flagged = Vec::new();
-        // If the index has no filter, no segment tests one.
+        // If the index has no filter, no task tests one.
         let bypass = if view.bits.is_filter() { 0 } else { usize::MAX };
-        Ok(Self { view, areas, keys, sink, bypass, flagged })
+        Ok(Self { view, areas, snapshot, sink, bypass, flagged: Vec::new(), changed: None })
     }
 
-    fn probe(&mut self, range: Range<usize>) -> Result<()> {
-        for start in range.clone().step_by(SEGMENT) {
-            let segment = start..range.end.min(start + SEGMENT);
-            if self.view.frame.verify {
-                self.verify(segment.clone())?;
-            }
-            match (self.bypass == 0, self.view.has_changes()) {
-                (true, false) => self.segment::<true, false>(segment),
-                (true, true) => self.segment::<true, true>(segment),
-                (false, false) => self.segment::<false, false>(segment),
-                (false, true) => self.segment::<false, true>(segment),
-            }?;
+    /// Probes for the keys of a task; `first` is the position of the first one.
+    fn probe(&mut self, keys: &[K], first: usize) -> Result<()> {
+        if self.view.frame.verify {
+            self.verify(keys)?;
         }
+        let passed = match (self.bypass == 0, self.snapshot) {
+            (true, None) => self.task::<true>(keys, first),
+            (true, Some(snapshot)) => self.task_with_delta::<true>(keys, first, snapshot),
+            (false, None) => self.task::<false>(keys, first),
+            (false, Some(snapshot)) => self.task_with_delta::<false>(keys, first, snapshot),
+        }?;
+        self.bypass = match self.bypass {
+            0 if passed * 100 > keys.len() * MOST_PASS => BYPASSED,
+            0 => 0,
+            usize::MAX => usize::MAX,
+            tasks => tasks - 1,
+        };
         Ok(())
     }
 
-    fn verify(&self, segment: Range<usize>) -> Result<()> {
+    fn verify(&self, keys: &[K]) -> Result<()> {
         let frame = &self.view.frame;
-        self.keys[segment].iter().try_for_each(|key| {
+        keys.iter().try_for_each(|key| {
             let hash = frame.hash.word(key.to_word());
             self.view.base.verify_probe(&frame.storage, &frame.sums, hash)
         })
     }
 
-    fn segment<const FILTER: bool, const DELTA: bool>(
-        &mut self,
-        segment: Range<usize>,
-    ) -> Result<()> {
-        let count = segment.len();
-        if DELTA {
-            self.flagged.resize(SEGMENT + 1, 0);
-        }
-        let run = Run::<_, _, _, FILTER, DELTA> { prober: self, segment };
-        let Told { passed, flagged, bad } = dispatch(run);
-        if let Some(hash) = bad {
-            let group = share_of(hash, self.view.base.layout().groups);
-            return Err(self.view.base.impossible(&self.view.frame.storage, group));
-        }
-        if DELTA {
-            self.gather(flagged)?;
-        }
-        self.bypass = match FILTER {
-            true if passed * 100 > count * MOST_PASS => BYPASSED,
-            true => 0,
-            false if self.bypass == usize::MAX => usize::MAX,
-            false => self.bypass - 1,
+    /// Probes the base. Returns the number of keys that passed the filter, if it was tested.
+    fn task<const FILTER: bool>(&mut self, keys: &[K], first: usize) -> Result<usize> {
+        let Self { view, areas, sink, .. } = self;
+        let run = Run::<_, _, _, FILTER, false> {
+            view,
+            areas: *areas,
+            keys,
+            first,
+            sink,
+            flagged: &mut [],
         };
-        Ok(())
+        run.start().map(|told| told.passed)
     }
 
-    /// Looks up, in the delta store and in the base, the keys that may be in the delta store.
-    #[cold]
-    fn gather(&mut self, flagged: usize) -> Result<()> {
-        for at in 0..flagged {
-            let position = self.flagged[at];
-            let key = self.keys[position].to_word();
-            let sink = &mut self.sink;
-            let visit = |payload| !sink.gathered(position, payload);
-            self.view.gather(self.view.frame.hash.word(key), key, visit)?;
+    /// Probes the base and the delta store. Returns the number of keys that passed the filter, if it was tested.
+    fn task_with_delta<const FILTER: bool>(
+        &mut self,
+        keys: &[K],
+        first: usize,
+        snapshot: Snapshot,
+    ) -> Result<usize> {
+        let Self { view, areas, sink, flagged, changed, .. } = self;
+        let (view, areas) = (*view, *areas);
+        if flagged.len() <= keys.len() {
+            // The place after the last flagged key is written, too.
+            flagged.resize(keys.len() + 1, 0);
         }
-        Ok(())
+        let run = Run::<_, _, _, FILTER, true> { view, areas, keys, first, sink, flagged };
+        let Told { passed, flagged: count, .. } = run.start()?;
+        if count > 0 {
+            let task = DeltaTask { view, snapshot, keys, first };
+            let changed = changed.get_or_insert_with(ChangedKeys::new);
+            changed.look_up(&task, &flagged[..count], sink);
+            let (keys, mut shown) = changed.in_base(sink);
+            let (sink, flagged) = (&mut shown, &mut []);
+            Run::<_, _, _, FILTER, false> { view, areas, keys, first: 0, sink, flagged }.start()?;
+        }
+        Ok(passed)
     }
 }
 
-/// A segment to probe. The code is compiled for each instruction set.
-struct Run<'r, 'a, M, K, S, const FILTER: bool, const DELTA: bool> {
-    prober: &'r mut Prober<'a, M, K, S>,
-    segment: Range<usize>,
+/// A task to run. The code is compiled for each instruction set.
+struct Run<'r, M, K, S, const FILTER: bool, const DELTA: bool> {
+    view: &'r View<M>,
+    areas: Areas<'r>,
+    keys: &'r [K],
+    /// The position of the first key.
+    first: usize,
+    sink: &'r mut S,
+    /// For the indexes of keys that may be in the delta store; one longer than `keys` if `DELTA`.
+    flagged: &'r mut [usize],
 }
 
-/// The result of probing a segment.
+impl<M: Medium, K: Word, S: Sink, const FILTER: bool, const DELTA: bool>
+    Run<'_, M, K, S, FILTER, DELTA>
+{
+    fn start(self) -> Result<Told> {
+        let view = self.view;
+        let told = dispatch(self);
+        let Some(hash) = told.bad else { return Ok(told) };
+        let group = share_of(hash, view.base.layout().groups);
+        Err(view.base.impossible(&view.frame.storage, group))
+    }
+}
+
+/// The result of a task.
 #[derive(Default)]
 struct Told {
     /// Number of keys that passed.
@@ -341,27 +227,27 @@ struct Told {
 }
 
 impl<M: Medium, K: Word, S: Sink, const FILTER: bool, const DELTA: bool> Kernel
-    for Run<'_, '_, M, K, S, FILTER, DELTA>
+    for Run<'_, M, K, S, FILTER, DELTA>
 {
     type Output = Told;
 
     #[inline(always)]
     fn run<I: Isa>(self, isa: I) -> Told {
-        let Prober { view, areas, keys, sink, flagged, .. } = self.prober;
+        let Self { view, areas, keys, first, sink, flagged } = self;
         let Some(nothing) = areas.groups.first() else { return Told::default() };
         let queue = Queue {
             isa,
             storage: &view.frame.storage,
-            areas: *areas,
-            keys: &keys[self.segment.clone()],
-            first: self.segment.start,
+            areas,
+            keys,
+            first,
             sink,
             waiting: [Candidate::default(); WAITING],
             opened: 0,
             compared: 0,
             bad: None,
         };
-        let segment = Segment::<_, _, _, _, FILTER, DELTA> {
+        let task = Task::<_, _, _, _, FILTER, DELTA> {
             view,
             hash: view.frame.hash,
             ring: [(0, nothing); RING],
@@ -372,12 +258,12 @@ impl<M: Medium, K: Word, S: Sink, const FILTER: bool, const DELTA: bool> Kernel
             flagged,
             flagged_count: 0,
         };
-        segment.run()
+        task.run()
     }
 }
 
-/// The state of probing a segment.
-struct Segment<'r, 'q, M, K, S, I, const FILTER: bool, const DELTA: bool> {
+/// The state of a task.
+struct Task<'r, 'q, M, K, S, I, const FILTER: bool, const DELTA: bool> {
     view: &'r View<M>,
     hash: Hash,
     /// Hashes of keys whose groups' lines have been prefetched, and these lines.
@@ -393,7 +279,7 @@ struct Segment<'r, 'q, M, K, S, I, const FILTER: bool, const DELTA: bool> {
     flagged_count: usize,
 }
 
-impl<M, K, S, I, const FILTER: bool, const DELTA: bool> Segment<'_, '_, M, K, S, I, FILTER, DELTA>
+impl<M, K, S, I, const FILTER: bool, const DELTA: bool> Task<'_, '_, M, K, S, I, FILTER, DELTA>
 where
     M: Medium,
     K: Word,
@@ -458,7 +344,7 @@ where
         }
         if DELTA {
             let flagged = self.view.filter.may_know(hash);
-            self.flagged[self.flagged_count] = self.queue.first + index;
+            self.flagged[self.flagged_count] = index;
             self.flagged_count += usize::from(flagged);
             passed &= !flagged;
         }
@@ -500,7 +386,7 @@ where
 struct Candidate {
     start: u64,
     end: u64,
-    /// The index of the key in the segment.
+    /// The index of the key in the task.
     index: usize,
 }
 
@@ -509,9 +395,9 @@ struct Queue<'q, M, K, S, I> {
     isa: I,
     storage: &'q M,
     areas: Areas<'q>,
-    /// The keys of the segment.
+    /// The keys of the task.
     keys: &'q [K],
-    /// The position at which the segment begins.
+    /// The position of the first key.
     first: usize,
     sink: &'q mut S,
     waiting: [Candidate; WAITING],

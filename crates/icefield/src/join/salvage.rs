@@ -9,7 +9,7 @@ use std::path::Path;
 
 use super::JoinOptions;
 use super::base::Base;
-use super::delta::{Change, MAX_ENTRIES};
+use super::delta::{Change, MAX_CHANGES};
 use super::layout::{BASES, BLOCK_BYTES, RECORD_BYTES, Record, Sealed, Watermark, watermark};
 use super::log;
 use super::source::{JoinSource, share};
@@ -208,7 +208,7 @@ fn changes<M: Medium>(
     };
     let region = log::region(storage, generation, *limit)?;
     let mut changes = Vec::new();
-    let expected = closed.max(kept).min(MAX_ENTRIES);
+    let expected = closed.max(kept).min(MAX_CHANGES);
     for gap in
         log::rescue(storage, &region, sums, generation, expected, |change| changes.push(change))?
     {

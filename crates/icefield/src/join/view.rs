@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use super::base::Base;
-use super::delta::{Change, Delta, DeltaFilter, KeyDelta, MAX_ENTRIES, PayloadDelta};
+use super::delta::{Change, Delta, DeltaFilter, KeyDelta, MAX_CHANGES, PayloadDelta, Snapshot};
 use super::layout::{Root, Watermark, watermark};
 use super::log::{self, Log, RECORD_BYTES, Tail};
 use super::placed::Placed;
@@ -94,7 +94,7 @@ impl<M: Medium> View<M> {
         let base = Base::open(storage, &root, identity.uuid, sums, *limit, *verify)?;
         let records = base.layout().records;
         let delta_limit = frame.delta_limit.unwrap_or((records / DELTA_SHARE).max(LEAST_LIMIT));
-        let delta_limit = delta_limit.clamp(1, MAX_ENTRIES);
+        let delta_limit = delta_limit.clamp(1, MAX_CHANGES);
         Ok(Self {
             frame: Arc::clone(frame),
             root,
@@ -126,7 +126,7 @@ impl<M: Medium> View<M> {
         let tail =
             log::replay(storage, &region, &frame.sums, root.generation, expected, |change| {
                 replayed += 1;
-                if replayed > MAX_ENTRIES {
+                if replayed > MAX_CHANGES {
                     return Err(impossible(storage, "number of delta records"));
                 }
                 let follows = |(last, _): &(Change, _)| last.removes_of(change.key());
@@ -162,9 +162,15 @@ impl<M: Medium> View<M> {
     }
 
     /// Returns `true` if the delta store may have entries.
-    pub(super) fn has_changes(&self) -> bool {
+    fn has_changes(&self) -> bool {
         // Acquire: pairs with the Release in `apply`.
         self.changes.load(Acquire) > 0
+    }
+
+    /// Returns the present state of the delta store; `None` if the store has no entries.
+    pub(super) fn snapshot(&self) -> Option<DeltaSnapshot<'_, M>> {
+        let taken = || DeltaSnapshot { view: self, state: self.read_delta().snapshot() };
+        self.has_changes().then(taken)
     }
 
     pub(super) fn changes(&self) -> u64 {
@@ -175,8 +181,7 @@ impl<M: Medium> View<M> {
         self.len.load(Acquire)
     }
 
-    /// Calls `visit` with the payloads of a key, from the delta store and from the base, until it returns `false`. No
-    /// lock is held while `visit` runs.
+    /// Calls `visit` with the payloads of a key, from the delta store and from the base, until it returns `false`.
     pub(super) fn gather(
         &self,
         hash: u64,
@@ -259,6 +264,7 @@ impl<M: Medium> View<M> {
                 delta.apply(change, effect.hash, effect.in_base);
             }
         }
+        delta.next_version();
         let (mut added, mut removed) = (0, 0);
         for (change, effect) in changes {
             match change {
@@ -302,6 +308,19 @@ impl<M: Medium> View<M> {
             expected: format!("{design}<{key}>"),
             found: format!("{found}<{key_type}>"),
         })
+    }
+}
+
+/// A state of a generation's delta store, which is kept until this is dropped.
+pub(super) struct DeltaSnapshot<'v, M> {
+    view: &'v View<M>,
+    pub(super) state: Snapshot,
+}
+
+impl<M> Drop for DeltaSnapshot<'_, M> {
+    fn drop(&mut self) {
+        let delta = self.view.delta.read().unwrap_or_else(PoisonError::into_inner);
+        delta.release(self.state);
     }
 }
 

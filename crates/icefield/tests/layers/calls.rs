@@ -185,6 +185,8 @@ pub const CALLS: &[Calls] = &[
         changing: &["insert", "remove", "remove_pair", "merge"],
         reading: &[
             "probe",
+            "probe_into",
+            "probe_some",
             "probe_count",
             "semi",
             "semi_count",
