@@ -31,7 +31,7 @@ use crate::join::side::{IndexSide, KeyPlan};
 use crate::root::{IndexReference, IndexRoot};
 use crate::table::IndexScanExec;
 
-/// What the bytes of an index join begin with. No message of Protocol Buffers begins so: the first byte would be the
+/// The first bytes of our operators. No message of Protocol Buffers begins like this: the first byte would be the
 /// end of a group.
 const MAGIC: &[u8] = b"\x0ficefield-join-1\n";
 

@@ -14,7 +14,7 @@ use crate::index::Index;
 /// Maximum number of directories between the root and an index.
 const MOST_LEVELS: usize = 8;
 
-/// What identifies an index and its state in all processes that see the same root.
+/// The name of an index and of its state in all processes that have the same root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexReference {
     /// Its path below the root, with `/` between names.
@@ -89,7 +89,7 @@ impl IndexRoot {
         Ok(IndexReference { path: path.to_owned(), uuid, generation })
     }
 
-    /// Opens the index that another process refers to. Whether its files have changed is for that process to judge.
+    /// Opens the index that another process refers to. It does not check the index's files: that process has done so.
     ///
     /// # Errors
     /// If the path leaves the root, there is no index, or it is not in the state that is referred to.

@@ -1,4 +1,4 @@
-//! What both programs do alike.
+//! Code that both programs share.
 
 use std::net::IpAddr;
 use std::path::PathBuf;

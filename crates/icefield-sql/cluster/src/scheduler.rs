@@ -21,7 +21,7 @@ Examples:
   icefield-scheduler --index-root /srv/indexes
   icefield-scheduler --index-root /srv/indexes --bind 0.0.0.0 --advertise scheduler.example.org
 
-Whoever reaches the port can run queries that read any file the executors can read: let only trusted machines connect.";
+Every program that reaches the port can run queries that read any file the executors can read: let only trusted machines connect.";
 
 /// Plan the queries of a Ballista cluster, with the join indexes below a directory
 #[derive(clap::Parser, Clone, Debug)]

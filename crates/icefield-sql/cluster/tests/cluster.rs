@@ -125,7 +125,7 @@ struct Cluster {
     port: u16,
 }
 
-/// Returns ports that nobody listens to.
+/// Returns ports without a listener.
 fn free_ports<const N: usize>() -> [u16; N] {
     let listeners = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
     listeners.map(|listener| listener.local_addr().unwrap().port())
