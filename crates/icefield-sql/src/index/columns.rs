@@ -1,8 +1,8 @@
 //! The columns of an index: an Arrow IPC file in row order, mapped into memory and taken without copies.
 //!
 //! The file consists of chunks of [`CHUNK_ROWS`] rows, so the chunk and the place of a row follow from its number. A
-//! column of a chunk is decoded when a row of it is first needed. Texts are validated when they are taken; those of a whole
-//! chunk once. Dictionaries are resolved when the file is written.
+//! column of a chunk is decoded when a row of it is first needed. Texts are validated when they are taken; those of a
+//! whole chunk once. Dictionaries are resolved when the file is written.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};

@@ -125,8 +125,8 @@ impl Index {
         self.stamp.form.words(&keys.collect::<Result<Vec<_>>>()?, &self.key_types())
     }
 
-    /// Returns the rows of the keys before `keys` of them are looked up, if the keys ascend, are dense and are their own
-    /// words; `None` also as long as so few keys have been looked up that it does not pay to read all keys.
+    /// Returns the rows of the keys before `keys` of them are looked up, if the keys ascend, are dense and are their
+    /// own words; `None` also as long as so few keys have been looked up that it does not pay to read all keys.
     ///
     /// # Errors
     /// If a chunk is damaged.

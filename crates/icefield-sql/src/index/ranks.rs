@@ -1,7 +1,7 @@
 //! The rows of keys that ascend: a bitmap of the keys, and the number of keys before each word of it.
 //!
-//! The primary key of a table is often a nearly dense integer in ascending order. The row of a key is then the number of
-//! smaller keys. This takes 16 bytes for 64 values of the key's range, and a lookup reads one cache line, where the
+//! The primary key of a table is often a nearly dense integer in ascending order. The row of a key is then the number
+//! of smaller keys. This takes 16 bytes for 64 values of the key's range, and a lookup reads one cache line, where the
 //! hash index has 18 bytes for every key and reads from a random place.
 
 use arrow::array::{Array, UInt64Array};
@@ -88,7 +88,8 @@ mod tests {
 
     #[test]
     fn rows_are_those_of_the_keys() {
-        let keys: Vec<u64> = (-70_i64..3000).filter(|key| key % 7 < 3).map(i64::cast_unsigned).collect();
+        let keys: Vec<u64> =
+            (-70_i64..3000).filter(|key| key % 7 < 3).map(i64::cast_unsigned).collect();
         let ranks = ranks(&[keys[..500].to_vec(), keys[500..].to_vec()]).unwrap();
         for value in -200_i64..4000 {
             let word = value.cast_unsigned();

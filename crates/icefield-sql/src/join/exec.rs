@@ -10,8 +10,8 @@ use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{JoinSide, JoinType, Statistics, internal_err, project_schema};
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::utils::{collect_columns, conjunction};
 use datafusion::physical_expr::EquivalenceProperties;
+use datafusion::physical_expr::utils::{collect_columns, conjunction};
 use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_plan::execution_plan::EmissionType;
 use datafusion::physical_plan::expressions::Column;
@@ -128,16 +128,18 @@ impl IndexJoinExec {
     }
 
     /// Returns a filter on the output as one on the rows of the index, if the join may leave out all other rows of it.
-    fn as_predicate(&self, filter: &Arc<dyn PhysicalExpr>) -> Result<Option<Arc<dyn PhysicalExpr>>> {
+    fn as_predicate(
+        &self,
+        filter: &Arc<dyn PhysicalExpr>,
+    ) -> Result<Option<Arc<dyn PhysicalExpr>>> {
         // Rows of the probe side without a match have nulls for the columns of the index.
         if self.join.probe_rows() != Rows::None || is_volatile(filter) {
             return Ok(None);
         }
         let columns = self.output_columns();
         let used = collect_columns(filter);
-        let of_index = |at: usize| {
-            columns.get(at).filter(|column| column.side == self.join.index_side)
-        };
+        let of_index =
+            |at: usize| columns.get(at).filter(|column| column.side == self.join.index_side);
         if used.is_empty() || !used.iter().all(|column| of_index(column.index()).is_some()) {
             return Ok(None);
         }
@@ -221,9 +223,9 @@ impl IndexJoinExec {
     }
 }
 
-/// A scan evaluates the filter of a join that at most this part of the rows passes. Then it skips more than a hundred rows
-/// between two that pass, and does not decode their other columns. With 0.7 % of the rows this saves a tenth of TPC-H's Q8;
-/// with 4 % it costs a fifth of Q4.
+/// A scan evaluates the filter of a join that at most this part of the rows passes. Then it skips more than a hundred
+/// rows between two that pass, and does not decode their other columns. With 0.7 % of the rows this saves a tenth of
+/// TPC-H's Q8; with 4 % it costs a fifth of Q4.
 const FOR_SCAN: f64 = 0.01;
 
 /// Returns whether a plan has a join that can use a filter by keys.
@@ -438,7 +440,8 @@ impl ExecutionPlan for IndexJoinExec {
         let mut predicate = own.or_else(|| self.predicate.clone());
         if !filters.is_empty() && self.takes_filter() {
             // The filter of this join is one of them, in the order of the rows that they remove.
-            predicate = predicate.map_or_else(|| SharedPredicate::of(&join.side), |one| Ok(Some(one)))?;
+            predicate =
+                predicate.map_or_else(|| SharedPredicate::of(&join.side), |one| Ok(Some(one)))?;
             if let Some(predicate) = &predicate {
                 let own = MatchExpr::new(join.keys.probe.clone(), Arc::clone(predicate));
                 let own: Arc<dyn PhysicalExpr> = Arc::new(own);

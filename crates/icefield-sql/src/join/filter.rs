@@ -1,7 +1,7 @@
 //! The filter of the probe side of a join: the keys that may have a pair.
 //!
-//! A join whose index side has a predicate hands this filter to the plan below it, like a hash join of DataFusion. Joins
-//! with other indexes there remove rows by it before they take any columns for them.
+//! A join whose index side has a predicate hands this filter to the plan below it, like a hash join of DataFusion.
+//! Joins with other indexes there remove rows by it before they take any columns for them.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -70,8 +70,8 @@ impl SharedPredicate {
     }
 }
 
-/// Returns the part of the rows of a side that satisfy its predicate: of a sample, without filters that other joins make
-/// while the query runs.
+/// Returns the part of the rows of a side that satisfy its predicate: of a sample, without filters that other joins
+/// make while the query runs.
 pub fn selectivity(side: &IndexSide) -> f64 {
     const SAMPLE: usize = 2048;
     let mut of_others = 1.0;
@@ -95,7 +95,8 @@ pub fn selectivity(side: &IndexSide) -> f64 {
     values.map_or(1.0, |values| of_others * values.true_count() as f64 / sample.len() as f64)
 }
 
-/// An expression over the probe side of a join that is false for rows whose key has no pair. It may be true for any row.
+/// An expression over the probe side of a join that is false for rows whose key has no pair. It may be true for any
+/// row.
 #[derive(Debug)]
 pub struct MatchExpr {
     /// The keys of the probe side.

@@ -1,13 +1,14 @@
 //! Joins through an index.
 //!
-//! - [`rule`] finds joins in a physical plan that an index can answer. [`side`] determines the part of the plan that the
-//!   index replaces. `order` moves joins with other indexes out of that part.
+//! - [`rule`] finds joins in a physical plan that an index can answer. [`side`] determines the part of the plan that
+//!   the index replaces. `order` moves joins with other indexes out of that part.
 //! - [`kind`] describes a join. [`exec`] is the operator that replaces it, and [`stream`] runs one partition of the
 //!   operator. All partitions share [`rows`], the rows of the index that have a match, and [`predicate`], those that
 //!   satisfy its predicate. [`filter`] hands the keys of these rows to the plans below.
 
 pub mod exec;
 pub mod filter;
+mod grouped;
 pub mod kind;
 mod order;
 pub mod predicate;

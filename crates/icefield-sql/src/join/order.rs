@@ -1,7 +1,7 @@
 //! A better order of joins: a join whose one side is a table with an index, already joined with other indexes.
 //!
-//! DataFusion joins `(customer JOIN orders) JOIN lineitem` in this order, because it must build a hash table of orders in
-//! any case. With an index of orders, `lineitem` probes it first, and `customer` then: nothing is built.
+//! DataFusion joins `(customer JOIN orders) JOIN lineitem` in this order, because it must build a hash table of orders
+//! in any case. With an index of orders, `lineitem` probes it first, and `customer` then: nothing is built.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub struct InnerJoin<'a> {
     pub plan: &'a Arc<dyn ExecutionPlan>,
     /// The plan that probes it.
     pub other: &'a Arc<dyn ExecutionPlan>,
-    /// What the join compares.
+    /// The equalities of the join.
     pub on: &'a On,
     /// Makes the join with an index from a plan that it answers.
     pub through: &'a dyn Fn(&Arc<dyn ExecutionPlan>, &On) -> Option<Join>,
@@ -113,9 +113,10 @@ impl InnerJoin<'_> {
         let outputs = upper.output_columns();
         let place = |at: usize| &outputs[columns[at]];
         let is_of_probe = |at: usize| place(at).side == join.index_side.negate();
-        if on.iter().any(|(_, key)| {
-            collect_columns(key).iter().any(|column| !is_of_probe(column.index()))
-        }) {
+        if on
+            .iter()
+            .any(|(_, key)| collect_columns(key).iter().any(|column| !is_of_probe(column.index())))
+        {
             return Ok(None);
         }
         let schema = upper.probe().schema();

@@ -1,8 +1,9 @@
-//! Which rows of an index satisfy the predicate of its side of a join, and which keys of the probe side may have a pair.
+//! Which rows of an index satisfy the predicate of its side of a join, and which keys of the probe side may have a
+//! pair.
 
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::OnceLock;
 
 use arrow::array::{Array, BooleanArray, UInt64Array};
 use arrow::buffer::BooleanBuffer;
@@ -88,8 +89,7 @@ impl Predicate {
             let bits = if words.null_count() == 0 {
                 bits_of(words.len(), |at| Ok(rows.row(values[at])?.is_some()))
             } else {
-                let is_there =
-                    |at| Ok(words.is_valid(at) && rows.row(values[at])?.is_some());
+                let is_there = |at| Ok(words.is_valid(at) && rows.row(values[at])?.is_some());
                 bits_of(words.len(), is_there)
             };
             return bits.map(Some);

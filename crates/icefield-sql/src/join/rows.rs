@@ -47,8 +47,8 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Returns the state before the first of `partitions` partitions begins. `rows` is the number of rows of the index if
-    /// the join needs to know which of them have a match.
+    /// Returns the state before the first of `partitions` partitions begins. `rows` is the number of rows of the index
+    /// if the join needs to know which of them have a match.
     pub fn new(rows: Option<u64>, predicate: Option<Arc<Predicate>>, partitions: usize) -> Self {
         Self { matched: rows.map(RowSet::new), predicate, running: AtomicUsize::new(partitions) }
     }

@@ -13,7 +13,8 @@ use datafusion::physical_plan::joins::{HashJoinExec, SortMergeJoinExec};
 use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
 
 use super::exec::IndexJoinExec;
-use super::kind::Join;
+use super::grouped::Grouped;
+use super::kind::{Join, Rows};
 use super::order::InnerJoin;
 use super::scan;
 use super::side::{IndexSide, KeyPlan};
@@ -43,9 +44,21 @@ impl PhysicalOptimizerRule for IndexJoinRule {
         plan: Arc<dyn ExecutionPlan>,
         config: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
+        // The plan that was searched must not be freed, so that no other plan takes the place of one of its joins.
+        let (searched, grouped) = (Arc::clone(&plan), Grouped::of(&plan)?);
         let plan = plan.transform_up(|plan| {
             let Some(join) = Candidate::of(&plan) else { return Ok(Transformed::no(plan)) };
-            match join.through_index(&self.registry)? {
+            let through = match join.through_index(&self.registry)? {
+                Ok(exec)
+                    if exec.join().index_rows() != Rows::None
+                        && grouped.has(&plan, exec.join().index_side) =>
+                {
+                    Err("its rows are grouped by the key, by which a hash join distributes them"
+                        .to_owned())
+                }
+                through => through,
+            };
+            match through {
                 Ok(exec) => {
                     self.registry.decided(format!("{}: {}", join.title(), join.described(&exec)));
                     Ok(Transformed::yes(Arc::new(exec)))
@@ -56,6 +69,7 @@ impl PhysicalOptimizerRule for IndexJoinRule {
                 }
             }
         })?;
+        drop(searched);
         if !plan.transformed {
             return Ok(plan.data);
         }

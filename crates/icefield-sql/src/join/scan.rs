@@ -24,10 +24,10 @@ const SMALL: usize = 8192;
 
 /// Returns a plan in which scans of small Parquet files evaluate their filters.
 ///
-/// A hash join hands a filter of its keys to the scan of the other side. By default a scan only leaves out row groups by
-/// it. A small table has one row group, so all its rows remain, and the filter of the join with this table has the keys of
-/// all of them. If its scan evaluates the filter, the joins with indexes below get the filter of the rows that remain: of
-/// the nations of one region, for example.
+/// A hash join hands a filter of its keys to the scan of the other side. By default a scan only leaves out row groups
+/// by it. A small table has one row group, so all its rows remain, and the filter of the join with this table has the
+/// keys of all of them. If its scan evaluates the filter, the joins with indexes below get the filter of the rows that
+/// remain: of the nations of one region, for example.
 pub fn with_small_filtered(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     plan.transform_up(|plan| {
         let Some((scan, parquet)) = parquet_scan(&plan) else { return Ok(Transformed::no(plan)) };
@@ -46,8 +46,8 @@ pub fn reads_parquet(plan: &Arc<dyn ExecutionPlan>) -> bool {
     parquet_scan(plan).is_some() || passes_filters(plan) && reads_parquet(plan.children()[0])
 }
 
-/// Returns the plan whose scan evaluates the filter by this predicate, if the scan has it: before it decodes other columns
-/// than the keys, and evaluates its other filters.
+/// Returns the plan whose scan evaluates the filter by this predicate, if the scan has it: before it decodes other
+/// columns than the keys, and evaluates its other filters.
 pub fn filtered_by(
     plan: &Arc<dyn ExecutionPlan>,
     predicate: &Arc<SharedPredicate>,

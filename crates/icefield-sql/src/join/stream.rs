@@ -35,8 +35,8 @@ use crate::batch::batch_of;
 use crate::error::of_index;
 use crate::index::columns::CHUNK_ROWS;
 use crate::index::keys::equal;
-use crate::index::ranks::Ranks;
 use crate::index::no_row;
+use crate::index::ranks::Ranks;
 
 /// Number of pairs that are found at a time.
 const PAIRS: usize = 1 << 16;
@@ -352,8 +352,7 @@ impl State {
         let join = Arc::clone(&self.partition.join);
         let shared = Arc::clone(&self.partition.shared);
         let predicate = shared.predicate.as_deref();
-        let predicate =
-            predicate.filter(|predicate| predicate.pays(&join.side.index, keys.len()));
+        let predicate = predicate.filter(|predicate| predicate.pays(&join.side.index, keys.len()));
         let mut rows_of = predicate::Rows::new(&join.side.index, ranks, predicate);
         for (at, &key) in keys.iter().enumerate() {
             if let Some(row) = rows_of.row(key)? {
@@ -511,9 +510,8 @@ impl State {
         let accepted = shared.predicate.as_ref().filter(|_| start < next);
         let chunk = start as usize / CHUNK_ROWS;
         let accepted = accepted.map(|predicate| predicate.of_chunk(index, chunk)).transpose()?;
-        let is_accepted = |row: &u64| {
-            accepted.is_none_or(|accepted| accepted.value(*row as usize % CHUNK_ROWS))
-        };
+        let is_accepted =
+            |row: &u64| accepted.is_none_or(|accepted| accepted.value(*row as usize % CHUNK_ROWS));
         let chosen = (start..next).filter(is_accepted);
         let chosen: Vec<u64> = match join.index_rows() {
             Rows::None => Vec::new(),
