@@ -56,7 +56,7 @@ impl IndexCodec {
         let encode = |expr: &Arc<dyn PhysicalExpr>| converter.physical_expr_to_proto(expr, self);
         let encode_all =
             |exprs: &[Arc<dyn PhysicalExpr>]| exprs.iter().map(encode).collect::<Result<Vec<_>>>();
-        let Join { join_type, index_side, side, keys, filter, spread } = &**exec.join();
+        let Join { join_type, index_side, side, keys, filter, spread, .. } = &**exec.join();
         let reference = self.root.reference(&side.index)?;
         let (compared_probe, compared_index): (Vec<_>, Vec<_>) =
             keys.compared.iter().cloned().unzip();
@@ -178,6 +178,7 @@ impl IndexCodec {
                 .collect(),
             },
             filter: filter.transpose()?,
+            in_cluster: true,
             spread,
         };
         check(&join, probe.schema().fields().len())?;

@@ -127,8 +127,9 @@ async fn answers_are_the_same_with_indexes() {
         let [expected, found] =
             [expected, found].map(|rows| pretty_format_batches(&rows).unwrap().to_string());
         assert_eq!(found, expected, "{name}\n{text}");
-        assert!(used[name] > 0, "{name}: {:?}\n{text}", registry.take_decisions());
-        registry.take_decisions();
+        let decisions = registry.take_decisions();
+        // Q13 groups all customers, with and without orders, by their key.
+        assert_eq!(used[name] > 0, name != "Q13", "{name}: {decisions:?}\n{text}");
     }
     println!("index joins: {used:?}");
 }

@@ -1,8 +1,8 @@
 //! The columns of an index: an Arrow IPC file in row order, mapped into memory and taken without copies.
 //!
 //! The file consists of chunks of [`CHUNK_ROWS`] rows, so the chunk and the place of a row follow from its number. A
-//! column of a chunk is decoded, and its texts are validated, when a row of it is first needed. Dictionaries are
-//! resolved when the file is written.
+//! column of a chunk is decoded when a row of it is first needed. Texts are validated when they are taken; those of a
+//! whole chunk once. Dictionaries are resolved when the file is written.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -16,6 +16,7 @@ use arrow::array::{
 use arrow::buffer::{Buffer, ScalarBuffer};
 use arrow::compute::{cast, concat_batches, interleave, take};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::error::ArrowError;
 use arrow::ipc::convert::fb_to_schema;
 use arrow::ipc::reader::{FileDecoder, read_footer_length};
 use arrow::ipc::writer::FileWriter;
@@ -163,13 +164,17 @@ impl ColumnsWriter {
 pub struct Columns {
     path: PathBuf,
     schema: SchemaRef,
+    /// The same columns with texts as bytes.
+    as_bytes: SchemaRef,
     rows: u64,
     file: Buffer,
     version: MetadataVersion,
     blocks: Vec<Block>,
     sums: [u64; 2],
-    /// By column and chunk.
+    /// By column and chunk, with texts as bytes.
     decoded: Vec<Vec<OnceLock<ArrayRef>>>,
+    /// By column and chunk: texts that have been validated.
+    texts: Vec<Vec<OnceLock<ArrayRef>>>,
 }
 
 impl Columns {
@@ -210,9 +215,27 @@ impl Columns {
         }
         let version = footer.version();
         let chunks = || blocks.iter().map(|_| OnceLock::new()).collect();
-        let decoded = schema.fields().iter().map(|_| chunks()).collect();
-        let mut columns =
-            Self { schema, rows, file, version, decoded, path, blocks, sums: [footer_sum, 0] };
+        let cells = || schema.fields().iter().map(|_| chunks()).collect();
+        let (decoded, texts, sums_of_file) = (cells(), cells(), [footer_sum, 0]);
+        let fields = schema.fields().iter().map(|field| match field.data_type() {
+            DataType::Utf8View => {
+                Arc::new(field.as_ref().clone().with_data_type(DataType::BinaryView))
+            }
+            _ => Arc::clone(field),
+        });
+        let as_bytes = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let mut columns = Self {
+            schema,
+            as_bytes,
+            rows,
+            file,
+            version,
+            decoded,
+            texts,
+            path,
+            blocks,
+            sums: sums_of_file,
+        };
         columns.sums[1] = columns.headers_sum();
         if sums.is_some_and(|sums| sums != columns.sums) {
             return Err(damaged(&columns.path, "the checksum of the chunks' headers is wrong"));
@@ -254,6 +277,20 @@ impl Columns {
     /// # Errors
     /// If the chunk is damaged.
     pub fn chunk(&self, column: usize, chunk: usize) -> Result<&ArrayRef> {
+        let array = self.bytes(column, chunk)?;
+        if self.schema.field(column).data_type() != &DataType::Utf8View {
+            return Ok(array);
+        }
+        let texts = &self.texts[column][chunk];
+        if let Some(texts) = texts.get() {
+            return Ok(texts);
+        }
+        let array = self.texts_of(array)?;
+        Ok(texts.get_or_init(|| array))
+    }
+
+    /// Returns a column of a chunk, with texts as bytes.
+    fn bytes(&self, column: usize, chunk: usize) -> Result<&ArrayRef> {
         let decoded = &self.decoded[column][chunk];
         if let Some(array) = decoded.get() {
             return Ok(array);
@@ -262,13 +299,20 @@ impl Columns {
         Ok(decoded.get_or_init(|| array))
     }
 
+    /// Returns bytes as texts.
+    fn texts_of(&self, bytes: &ArrayRef) -> Result<ArrayRef> {
+        let texts = bytes.as_binary_view().clone().to_string_view();
+        let broken = |error: ArrowError| damaged(&self.path, &error.to_string());
+        Ok(Arc::new(texts.map_err(broken)?))
+    }
+
     fn decode(&self, column: usize, chunk: usize) -> Result<ArrayRef> {
         let broken = |what: &str| damaged(&self.path, &format!("chunk {chunk}: {what}"));
         let block = &self.blocks[chunk];
         let (start, length) =
             extent(block, self.file.len()).ok_or_else(|| broken("it is outside the file"))?;
         let bytes = self.file.slice_with_length(start, length);
-        let decoder = FileDecoder::new(Arc::clone(&self.schema), self.version);
+        let decoder = FileDecoder::new(Arc::clone(&self.as_bytes), self.version);
         let batch = decoder
             .with_projection(vec![column])
             .read_record_batch(block, &bytes)
@@ -290,27 +334,35 @@ impl Columns {
             let what = format!("row {row} does not exist: there are {}", self.rows);
             return Err(damaged(&self.path, &what));
         }
+        if self.schema.field(column).data_type() == &DataType::Utf8View {
+            return self.texts_of(&self.take_bytes(column, rows)?);
+        }
+        self.take_bytes(column, rows)
+    }
+
+    /// Returns the values of a column in the given rows, which exist, with texts as bytes.
+    fn take_bytes(&self, column: usize, rows: &[u64]) -> Result<ArrayRef> {
+        let data_type = self.as_bytes.field(column).data_type();
         if self.chunks() == 1 {
             let rows = UInt64Array::from(rows.to_vec());
-            return Ok(compacted(&take(self.chunk(column, 0)?, &rows, None)?));
+            return Ok(compacted(&take(self.bytes(column, 0)?, &rows, None)?));
         }
         macro_rules! gather {
             ($type:ty, $chunks:expr, $rows:expr) => {
-                Ok(gathered::<$type>(self.schema.field(column).data_type(), &$chunks, $rows))
+                Ok(gathered::<$type>(data_type, &$chunks, $rows))
             };
         }
         let place = |&row: &u64| (row as usize / CHUNK_ROWS, row as usize % CHUNK_ROWS);
         let places: Vec<_> = rows.iter().map(place).collect();
         // Chunks without a row among these are not decoded.
-        let empty = new_empty_array(self.schema.field(column).data_type());
+        let empty = new_empty_array(data_type);
         let mut chunks: Vec<&dyn Array> = vec![&empty; self.chunks().max(1)];
         let mut is_there = vec![false; self.chunks()];
         for &(chunk, _) in &places {
             if !std::mem::replace(&mut is_there[chunk], true) {
-                chunks[chunk] = self.chunk(column, chunk)?;
+                chunks[chunk] = self.bytes(column, chunk)?;
             }
         }
-        let data_type = self.schema.field(column).data_type();
         downcast_primitive! {
             data_type => (gather, chunks, rows),
             _ => Ok(compacted(&interleave(&chunks, &places)?))

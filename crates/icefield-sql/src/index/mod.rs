@@ -4,7 +4,7 @@
 //! - [`keys`] makes words of key columns. [`columns`] writes the columns, and maps them into memory.
 //! - [`mod@format`] reads the files of a table through DataFusion. [`source`] detects changes of files. [`stamp`]
 //!   stores all this in the directory.
-//! - [`build`] makes a new index.
+//! - [`ranks`] gives the rows of keys that ascend. [`build`] makes a new index.
 //!
 //! A directory never changes once it has its name: a new state of the files is built beside it, and takes its place by
 //! one rename.
@@ -13,11 +13,14 @@ pub mod build;
 pub mod columns;
 pub mod format;
 pub mod keys;
+pub mod ranks;
 pub mod source;
 pub mod stamp;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use arrow::array::UInt64Array;
 use arrow::datatypes::{DataType, SchemaRef};
@@ -25,6 +28,8 @@ use datafusion::error::{DataFusionError, Result};
 use icefield::JoinIndex;
 
 use self::columns::Columns;
+use self::keys::KeyForm;
+use self::ranks::Ranks;
 use self::stamp::Stamp;
 use crate::error::{damaged, of_index};
 
@@ -39,6 +44,10 @@ pub struct Index {
     columns: Columns,
     /// The positions of the key columns among the columns.
     keys: Vec<usize>,
+    /// The rows of the keys, if they ascend; made when many keys have been looked up.
+    ranks: OnceLock<Option<Ranks>>,
+    /// Number of keys that have been looked up without them.
+    lookups: AtomicU64,
     allow_stale: bool,
 }
 
@@ -68,7 +77,8 @@ impl Index {
         if !allow_stale {
             stamp.files.iter().try_for_each(source::SourceFile::check)?;
         }
-        Ok(Self { path, stamp, join, columns, keys, allow_stale })
+        let (ranks, lookups) = (OnceLock::new(), AtomicU64::new(0));
+        Ok(Self { path, stamp, join, columns, keys, ranks, lookups, allow_stale })
     }
 
     /// Returns the directory.
@@ -113,6 +123,29 @@ impl Index {
     pub fn words(&self, chunk: usize) -> Result<UInt64Array> {
         let keys = self.keys.iter().map(|&key| self.columns.chunk(key, chunk).cloned());
         self.stamp.form.words(&keys.collect::<Result<Vec<_>>>()?, &self.key_types())
+    }
+
+    /// Returns the rows of the keys before `keys` of them are looked up, if the keys ascend, are dense and are their
+    /// own words; `None` also as long as so few keys have been looked up that it does not pay to read all keys.
+    ///
+    /// # Errors
+    /// If a chunk is damaged.
+    pub fn ranks(&self, keys: usize) -> Result<Option<&Ranks>> {
+        /// Looking up a key in the hash index takes as long as reading this many keys in order.
+        const KEYS_PER_LOOKUP: u64 = 16;
+        if let Some(ranks) = self.ranks.get() {
+            return Ok(ranks.as_ref());
+        }
+        let (rows, form) = (self.columns.rows(), self.stamp.form);
+        if form != KeyForm::Word || self.stamp.keyed_rows != rows {
+            return Ok(self.ranks.get_or_init(|| None).as_ref());
+        }
+        let before = self.lookups.fetch_add(keys as u64, Relaxed);
+        if (before + keys as u64).saturating_mul(KEYS_PER_LOOKUP) < rows {
+            return Ok(None);
+        }
+        let ranks = Ranks::of(self.columns.chunks(), rows, |chunk| self.words(chunk))?;
+        Ok(self.ranks.get_or_init(|| ranks).as_ref())
     }
 
     /// Returns whether files that have changed since the build are accepted.

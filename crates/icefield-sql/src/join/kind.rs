@@ -32,6 +32,8 @@ pub struct Join {
     pub keys: KeyPlan,
     /// A condition on pairs beyond the equality of keys.
     pub filter: Option<JoinFilter>,
+    /// True if the partitions may run in different processes, which cannot share filters.
+    pub in_cluster: bool,
     /// How the rows of the probe side are distributed; `None` if all partitions run in one process.
     pub spread: Option<Spread>,
 }

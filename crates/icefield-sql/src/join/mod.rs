@@ -1,18 +1,23 @@
 //! Joins through an index.
 //!
-//! - [`rule`] finds joins in a physical plan that an index can answer. [`side`] determines the part of the plan that the
-//!   index replaces.
+//! - [`rule`] finds joins in a physical plan that an index can answer. [`side`] determines the part of the plan that
+//!   the index replaces. `order` moves joins with other indexes out of that part.
 //! - [`kind`] describes a join. [`exec`] is the operator that replaces it, and [`stream`] runs one partition of the
-//!   operator. All partitions share [`rows`]: the rows of the index that have a match, and those that satisfy its
-//!   predicate.
+//!   operator. All partitions share [`rows`], the rows of the index that have a match, and [`predicate`], those that
+//!   satisfy its predicate. [`filter`] hands the keys of these rows to the plans below.
 //! - [`missing`] stands for an index join where the index is not there.
 //! - [`parts`] distributes the probe side, where partitions run in different processes.
 
 pub mod exec;
+pub mod filter;
+mod grouped;
 pub mod kind;
 pub mod missing;
+mod order;
 pub mod parts;
+pub mod predicate;
 pub mod rows;
 pub mod rule;
+mod scan;
 pub mod side;
 pub mod stream;

@@ -3,19 +3,25 @@
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{JoinSide, JoinType, NullEquality};
 use datafusion::error::Result;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_optimizer::join_selection::JoinSelection;
 use datafusion::physical_plan::joins::utils::{JoinFilter, JoinOn};
 use datafusion::physical_plan::joins::{HashJoinExec, SortMergeJoinExec};
+use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
 
 use super::exec::IndexJoinExec;
+use super::grouped::Grouped;
 use super::kind::{Join, Rows};
+use super::order::InnerJoin;
 use super::parts::{PartExec, Spread};
+use super::scan;
 use super::side::{IndexSide, KeyPlan};
 use crate::registry::IndexRegistry;
+
+type Expr = Arc<dyn PhysicalExpr>;
 
 /// Maximum number of parts of an index.
 pub const MOST_PARTS: u32 = 1 << 16;
@@ -52,17 +58,24 @@ impl PhysicalOptimizerRule for IndexJoinRule {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         self.registry.refresh();
         let partitions = config.execution.target_partitions.clamp(1, MOST_PARTS as usize) as u32;
-        let spread_to = self.for_cluster.then_some(partitions);
-        plan.transform_up(|plan| {
+        // The plan that was searched must not be freed, so that no other plan takes the place of one of its joins.
+        let (searched, grouped) = (Arc::clone(&plan), Grouped::of(&plan)?);
+        let plan = plan.transform_up(|plan| {
             let Some(join) = Candidate::of(&plan) else { return Ok(Transformed::no(plan)) };
-            match join.through_index(&self.registry, spread_to)? {
+            let join = Candidate { in_cluster: self.for_cluster, ..join };
+            let through = match join.through_index(&self.registry, partitions)? {
+                Ok(exec)
+                    if exec.join().index_rows() != Rows::None
+                        && grouped.has(&plan, exec.join().index_side) =>
+                {
+                    Err("its rows are grouped by the key, by which a hash join distributes them"
+                        .to_owned())
+                }
+                through => through,
+            };
+            match through {
                 Ok(exec) => {
-                    let side = exec.join().index_side;
-                    self.registry.decided(format!(
-                        "{}: {side} side: index {}",
-                        join.title(),
-                        exec.join().side.index.name()
-                    ));
+                    self.registry.decided(format!("{}: {}", join.title(), join.described(&exec)));
                     Ok(Transformed::yes(Arc::new(exec)))
                 }
                 Err(reason) => {
@@ -70,8 +83,15 @@ impl PhysicalOptimizerRule for IndexJoinRule {
                     Ok(Transformed::no(plan))
                 }
             }
-        })
-        .data()
+        })?;
+        drop(searched);
+        // A cluster's engine chooses its joins itself, and its scans have no filters of joins.
+        if !plan.transformed || self.for_cluster {
+            return Ok(plan.data);
+        }
+        // The joins with indexes know how many rows they return.
+        let plan = JoinSelection::new().optimize(plan.data, config)?;
+        scan::with_small_filtered(plan)
     }
 
     fn name(&self) -> &'static str {
@@ -94,6 +114,7 @@ struct Candidate<'a> {
     null_aware: bool,
     projection: Option<Vec<usize>>,
     fetch: Option<usize>,
+    in_cluster: bool,
 }
 
 impl<'a> Candidate<'a> {
@@ -109,6 +130,7 @@ impl<'a> Candidate<'a> {
                 null_aware: join.null_aware,
                 projection: join.projection.as_ref().map(|projection| projection.to_vec()),
                 fetch: join.fetch(),
+                in_cluster: false,
             });
         }
         let join = plan.downcast_ref::<SortMergeJoinExec>()?;
@@ -122,6 +144,7 @@ impl<'a> Candidate<'a> {
             null_aware: false,
             projection: None,
             fetch: None,
+            in_cluster: false,
         })
     }
 
@@ -130,11 +153,26 @@ impl<'a> Candidate<'a> {
         format!("{:?} join on {}", self.join_type, on.join(", "))
     }
 
+    /// Returns which index answers the join, and which side of it.
+    fn described(&self, exec: &IndexJoinExec) -> String {
+        let mut lowest = exec;
+        // Joins with other indexes may have moved above.
+        while ![self.left, self.right].into_iter().any(|side| Arc::ptr_eq(side, lowest.probe())) {
+            let Some(below) = lowest.probe().downcast_ref() else { break };
+            lowest = below;
+        }
+        let is_left = Arc::ptr_eq(lowest.probe(), self.right);
+        let side = if is_left { JoinSide::Left } else { JoinSide::Right };
+        let name = lowest.join().side.index.name();
+        let moved = if std::ptr::eq(lowest, exec) { "" } else { ", before the joins of that side" };
+        format!("{side} side: index {name}{moved}")
+    }
+
     /// Returns the join through an index, or the reason why no index answers it.
     fn through_index(
         &self,
         registry: &IndexRegistry,
-        spread_to: Option<u32>,
+        partitions: u32,
     ) -> Result<std::result::Result<IndexJoinExec, String>> {
         if self.null_aware {
             return Ok(Err("NOT IN with nulls needs all keys of the other side".to_owned()));
@@ -154,13 +192,14 @@ impl<'a> Candidate<'a> {
                 }
             }
             (Ok(join), Err(_)) | (Err(_), Ok(join)) => join,
-            (Err(left), Err(right)) => return Ok(Err(format!("left: {left}; right: {right}"))),
+            (Err(left), Err(right)) => {
+                let ordered = self.ordered(registry)?;
+                return Ok(ordered.ok_or_else(|| format!("left: {left}; right: {right}")));
+            }
         };
         let probe = if join.index_side == JoinSide::Left { self.right } else { self.left };
         let mut probe = Arc::clone(probe);
-        if let Some(partitions) = spread_to
-            && join.index_rows() != Rows::None
-        {
+        if self.in_cluster && join.index_rows() != Rows::None {
             join.spread = Some(Spread { parts: partitions, probe: probe.schema() });
             let index = &join.side.index;
             let types = index.key_types().into_iter().cloned().collect();
@@ -170,21 +209,64 @@ impl<'a> Candidate<'a> {
         IndexJoinExec::new(probe, Arc::new(join), self.projection.clone()).map(Ok)
     }
 
+    /// Returns the join below joins with other indexes of one of its sides, if an index answers it there.
+    fn ordered(&self, registry: &IndexRegistry) -> Result<Option<IndexJoinExec>> {
+        if self.join_type != JoinType::Inner || self.filter.is_some() {
+            return Ok(None);
+        }
+        let (of_left, of_right) =
+            (self.left.schema().fields().len(), self.right.schema().fields().len());
+        let whole = (0..of_left + of_right).collect();
+        let projection = self.projection.as_ref().unwrap_or(&whole);
+        for plan_side in [JoinSide::Left, JoinSide::Right] {
+            let is_left = plan_side == JoinSide::Left;
+            let (plan, other) =
+                if is_left { (self.left, self.right) } else { (self.right, self.left) };
+            let column = |&at: &usize| match at.checked_sub(of_left) {
+                None => (plan_side, at),
+                Some(at) => (plan_side.negate(), at),
+            };
+            let columns: Vec<_> = projection.iter().map(column).collect();
+            let through = |plan: &Arc<dyn ExecutionPlan>, on: &[_]| {
+                self.through_plan(JoinSide::Left, plan, on, registry).ok()
+            };
+            let on = self.on_of(plan_side);
+            let join = InnerJoin { plan, other, on: &on, through: &through };
+            if let Some(exec) = join.ordered(&columns)? {
+                return Ok(Some(exec));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns what the join compares: an expression of the other side, and one of this side.
+    fn on_of(&self, side: JoinSide) -> Vec<(Expr, Expr)> {
+        let pair = |(left, right): &(Expr, Expr)| {
+            let (left, right) = (Arc::clone(left), Arc::clone(right));
+            if side == JoinSide::Left { (right, left) } else { (left, right) }
+        };
+        self.on.iter().map(pair).collect()
+    }
+
     /// Returns the join with an index for one side, or the reason why there is none.
     fn through(
         &self,
         index_side: JoinSide,
         registry: &IndexRegistry,
     ) -> std::result::Result<Join, String> {
-        let is_left = index_side == JoinSide::Left;
-        let sides = IndexSide::of(if is_left { self.left } else { self.right }, registry)?;
-        let on: Vec<_> = self
-            .on
-            .iter()
-            .map(|(left, right)| {
-                if is_left { (right.clone(), left.clone()) } else { (left.clone(), right.clone()) }
-            })
-            .collect();
+        let plan = if index_side == JoinSide::Left { self.left } else { self.right };
+        self.through_plan(index_side, plan, &self.on_of(index_side), registry)
+    }
+
+    /// Returns the join with an index for `plan`, or the reason why there is none.
+    fn through_plan(
+        &self,
+        index_side: JoinSide,
+        plan: &Arc<dyn ExecutionPlan>,
+        on: &[(Expr, Expr)],
+        registry: &IndexRegistry,
+    ) -> std::result::Result<Join, String> {
+        let sides = IndexSide::of(plan, registry)?;
         let mut reason = String::new();
         for side in sides {
             let stamp = side.index.stamp();
@@ -200,10 +282,18 @@ impl<'a> Candidate<'a> {
                     continue;
                 }
             }
-            match KeyPlan::of(&side, &on) {
+            match KeyPlan::of(&side, on) {
                 Ok(keys) => {
                     let (join_type, filter) = (self.join_type, self.filter.cloned());
-                    return Ok(Join { join_type, index_side, side, keys, filter, spread: None });
+                    return Ok(Join {
+                        join_type,
+                        index_side,
+                        side,
+                        keys,
+                        filter,
+                        in_cluster: self.in_cluster,
+                        spread: None,
+                    });
                 }
                 Err(why) => reason = why,
             }

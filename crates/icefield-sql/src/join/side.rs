@@ -221,7 +221,7 @@ fn scan_outputs(scan: &FileScanConfig, index: &Index) -> std::result::Result<Vec
 }
 
 /// Returns an expression with its columns replaced by the expressions at their positions.
-fn replaced(expr: &Expr, by: &[Expr]) -> Result<Expr> {
+pub(super) fn replaced(expr: &Expr, by: &[Expr]) -> Result<Expr> {
     let replace = |expr: Expr| {
         Ok(match expr.downcast_ref::<Column>() {
             Some(column) => Transformed::yes(Arc::clone(&by[column.index()])),

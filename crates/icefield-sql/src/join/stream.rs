@@ -27,13 +27,16 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::{StreamExt, TryStreamExt};
 use icefield::Pairs;
 
+use super::filter::wanted;
 use super::kind::{Join, Rows};
-use super::rows::{Predicate, RowSet, Shared};
+use super::predicate;
+use super::rows::{RowSet, Shared};
 use super::side::{Taker, booleans};
 use crate::batch::batch_of;
 use crate::error::of_index;
 use crate::index::columns::CHUNK_ROWS;
 use crate::index::keys::{equal, part_of};
+use crate::index::ranks::Ranks;
 use crate::index::{Index, no_row};
 
 /// Number of pairs that are found at a time.
@@ -65,6 +68,8 @@ pub struct PartitionJoin {
     pub shared: Arc<Shared>,
     /// Where the output's columns come from.
     pub columns: Vec<ColumnIndex>,
+    /// Expressions over the probe side that are true for all rows that the joins above need.
+    pub filters: Vec<Arc<dyn PhysicalExpr>>,
     /// Number of rows in a batch of the output.
     pub batch_size: usize,
 }
@@ -244,21 +249,28 @@ impl State {
             })?,
             None => batch,
         };
+        self.metrics.probe_rows.add(batch.num_rows());
+        let batch = wanted(batch, &self.partition.filters)?;
         let rows = batch.num_rows();
-        self.metrics.probe_rows.add(rows);
         let evaluate = |expr: &Arc<dyn PhysicalExpr>| expr.evaluate(&batch)?.into_array(rows);
         let columns = keys.probe.iter().map(evaluate).collect::<Result<Vec<_>>>()?;
         let compared =
             keys.compared.iter().map(|(probe, _)| evaluate(probe)).collect::<Result<_>>()?;
         let words = side.index.stamp().form.words(&columns, &side.index.key_types())?;
-        let filter = self.partition.shared.predicate.as_deref().and_then(Predicate::key_filter);
+        let predicate = self.partition.shared.predicate.as_ref();
+        // Lookups by ranks cost no more than the filter.
+        let filter = match predicate {
+            Some(predicate) if side.index.ranks(rows)?.is_none() => {
+                predicate.may_accept(&side.index, &words)?
+            }
+            _ => None,
+        };
         let (positions, present) = match (words.null_count() > 0, filter) {
             (false, None) => (None, None),
             (_, filter) => {
                 let wanted = (0..rows as u64).filter(|&at| {
                     let at = at as usize;
-                    words.is_valid(at)
-                        && filter.is_none_or(|filter| filter.may_have(words.value(at)))
+                    words.is_valid(at) && filter.as_ref().is_none_or(|filter| filter.value(at))
                 });
                 let positions: Vec<u64> = wanted.collect();
                 let keys = positions.iter().map(|&at| words.value(at as usize)).collect();
@@ -304,6 +316,9 @@ impl State {
     fn probe(&mut self, batch: &mut Batch) -> Result<()> {
         let join = Arc::clone(&self.partition.join);
         let index = &join.side.index;
+        if let Some(ranks) = index.ranks(batch.keys().len())? {
+            return self.probe_ranks(batch, ranks);
+        }
         if self.needs_existence_alone() {
             let found = index.join().semi(batch.keys()).map_err(of_index)?;
             for at in found.ones() {
@@ -338,15 +353,46 @@ impl State {
         }
         let found = Found::new(positions, rows, batch.batch.num_rows());
         for part in found.parts(self.partition.batch_size) {
-            self.take_pairs(batch, part)?;
+            self.take_pairs(batch, part, false)?;
+        }
+        Ok(())
+    }
+
+    /// Probes for all keys of a batch that are left, each of which has one pair at most.
+    fn probe_ranks(&mut self, batch: &mut Batch, ranks: &Ranks) -> Result<()> {
+        let count = batch.keys().len();
+        let first = std::mem::replace(&mut batch.probed, count);
+        let keys = &batch.keys()[first..];
+        let (mut positions, mut rows) =
+            (Vec::with_capacity(keys.len()), Vec::with_capacity(keys.len()));
+        let join = Arc::clone(&self.partition.join);
+        let shared = Arc::clone(&self.partition.shared);
+        let predicate = shared.predicate.as_deref();
+        let predicate = predicate.filter(|predicate| predicate.pays(&join.side.index, keys.len()));
+        let mut rows_of = predicate::Rows::new(&join.side.index, ranks, predicate);
+        for (at, &key) in keys.iter().enumerate() {
+            if let Some(row) = rows_of.row(key)? {
+                let at = first + at;
+                positions.push(batch.positions.as_ref().map_or(at as u64, |places| places[at]));
+                rows.push(row);
+            }
+        }
+        self.metrics.pairs.add(rows.len());
+        if self.needs_number_alone() {
+            return self.output.push(Vec::new(), rows.len());
+        }
+        let found = Found::new(positions, rows, batch.batch.num_rows());
+        for part in found.parts(self.partition.batch_size) {
+            self.take_pairs(batch, part, predicate.is_some())?;
         }
         Ok(())
     }
 
     /// Removes pairs that do not satisfy all conditions; marks the rows of the others, and emits them.
-    fn take_pairs(&mut self, batch: &mut Batch, mut found: Found) -> Result<()> {
+    /// `is_accepted` is true if their rows satisfy the predicate.
+    fn take_pairs(&mut self, batch: &mut Batch, mut found: Found, is_accepted: bool) -> Result<()> {
         let join = Arc::clone(&self.partition.join);
-        self.remove_unwanted(batch, &mut found)?;
+        self.remove_unwanted(batch, &mut found, is_accepted)?;
         if join.probe_rows() != Rows::None {
             found
                 .positions
@@ -384,9 +430,11 @@ impl State {
     }
 
     /// Removes pairs that do not satisfy all conditions.
-    fn remove_unwanted(&self, batch: &Batch, found: &mut Found) -> Result<()> {
+    fn remove_unwanted(&self, batch: &Batch, found: &mut Found, is_accepted: bool) -> Result<()> {
         let Join { side, filter, index_side, .. } = &*self.partition.join;
-        if let Some(predicate) = &self.partition.shared.predicate {
+        if let Some(predicate) = &self.partition.shared.predicate
+            && !is_accepted
+        {
             found.keep(&predicate.accepts(&side.index, found.rows.values())?)?;
         }
         if !batch.compared.is_empty() && !found.is_empty() {
@@ -467,17 +515,20 @@ impl State {
 
     /// Emits the next of the index's rows that are emitted with or without a match.
     fn emit_index_rows(&mut self, Range { start, end }: Range<u64>) -> Result<()> {
-        let end_of_chunk = (start + 1).next_multiple_of(CHUNK_ROWS as u64);
-        let next = end.min(start + self.partition.batch_size as u64).min(end_of_chunk);
+        let chunk_end = (start / CHUNK_ROWS as u64 + 1) * CHUNK_ROWS as u64;
+        let next = end.min(start + self.partition.batch_size as u64).min(chunk_end);
         let join = Arc::clone(&self.partition.join);
         let shared = Arc::clone(&self.partition.shared);
         let index = &join.side.index;
-        let accepted =
-            shared.predicate.as_ref().map(|predicate| predicate.all(index)).transpose()?;
         let has = |set: Option<&RowSet>, row| set.is_some_and(|set| set.has(row));
         let is_matched = |row| has(shared.matched.as_ref(), row);
-        let chosen =
-            (start..next).filter(|&row| accepted.is_none_or(|accepted| accepted.rows.has(row)));
+        // All rows are of one chunk. An index without rows has none.
+        let accepted = shared.predicate.as_ref().filter(|_| start < next);
+        let chunk = start as usize / CHUNK_ROWS;
+        let accepted = accepted.map(|predicate| predicate.of_chunk(index, chunk)).transpose()?;
+        let is_accepted =
+            |row: &u64| accepted.is_none_or(|accepted| accepted.value(*row as usize % CHUNK_ROWS));
+        let chosen = (start..next).filter(is_accepted);
         if join.spread.is_some() && start < end {
             self.find_owned_rows(index, start)?;
         }
