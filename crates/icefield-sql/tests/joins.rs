@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 mod joins {
+    mod chains;
     mod single;
 }
 
