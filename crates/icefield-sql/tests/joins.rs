@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 mod joins {
+    mod chains;
     mod codec;
     mod single;
 }
@@ -439,6 +440,8 @@ async fn run(case: &Case) -> bool {
         (Err(_), Err(_)) => false,
         // DataFusion does not join by some types, which indexes have no difficulty with.
         (Err(error), Ok(_)) if error.contains("Internal error: Unsupported type") => false,
+        // DataFusion does not join by some types in some orders of the joins: those of joins without an index.
+        (Ok(_), Err(error)) if error.contains("Unsupported type for ArrayMap") => false,
         (Ok(_), Err(error)) => panic!("{}: {error}", what()),
         (Err(error), Ok(_)) => panic!("{}: no error, instead of {error}", what()),
     }
