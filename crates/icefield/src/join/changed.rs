@@ -14,6 +14,9 @@ const BATCH: usize = 64;
 /// Number of entries of a chain that are read for all keys of a batch. Keys with longer chains are looked up one by
 /// one: many entries may be theirs, and a batch of such keys would need memory for all of them at once.
 const STEPS: usize = 16;
+/// Number of hidden pairs of the base after which the keys looked up so far are probed for in the base. A frequent key
+/// of which many pairs are removed needs memory for them at each of its positions.
+const MOST_HIDDEN: usize = 1 << 16;
 
 /// A task of a probe, and the state of the delta store for it.
 pub(super) struct DeltaTask<'a, M, K> {
@@ -70,22 +73,30 @@ impl<K: Word> ChangedKeys<K> {
         }
     }
 
-    /// Looks up the flagged keys of a task in the delta store. Passes the pairs that it adds to `sink`, without a lock.
+    /// Looks up flagged keys of a task in the delta store, and removes them from `flagged`. Passes the pairs that it adds
+    /// to `sink`, without a lock. Returns `true` if it was the last call for the task; otherwise the keys of this call
+    /// must be looked up in the base before the next call.
     pub(super) fn look_up<M: Medium>(
         &mut self,
         task: &DeltaTask<'_, M, K>,
-        flagged: &[usize],
+        flagged: &mut &[usize],
         sink: &mut impl Sink,
-    ) {
+    ) -> bool {
         self.keys.clear();
         self.places.clear();
         self.hidden.clear();
-        for batch in flagged.chunks(BATCH) {
-            self.look_up_batch(task, batch, STEPS, sink);
+        while self.hidden.len() < MOST_HIDDEN {
+            let (batch, rest) = flagged.split_at(flagged.len().min(BATCH));
+            if !batch.is_empty() {
+                *flagged = rest;
+                self.look_up_batch(task, batch, STEPS, sink);
+            } else if let Some(at) = self.long.pop() {
+                self.look_up_batch(task, &[at], usize::MAX, sink);
+            } else {
+                break;
+            }
         }
-        while let Some(at) = self.long.pop() {
-            self.look_up_batch(task, &[at], usize::MAX, sink);
-        }
+        flagged.is_empty() && self.long.is_empty()
     }
 
     fn look_up_batch<M: Medium>(
@@ -169,5 +180,40 @@ impl<S: Sink> Sink for Shown<'_, S> {
             }
             _ => self.sink.gathered(position, payload),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::join::JoinIndex;
+    use crate::join::sink::Count;
+
+    /// Hidden pairs of a frequent key do not take memory for all of its positions at once.
+    #[test]
+    fn hidden_pairs_of_frequent_keys_are_few_at_a_time() {
+        const PAIRS: u64 = 400;
+        const LEFT: u64 = 100;
+        const POSITIONS: u64 = 2000;
+        let payloads: Vec<u64> = (0..PAIRS).collect();
+        let index = JoinIndex::in_memory(&[7_u64; PAIRS as usize], &payloads).unwrap();
+        index.core.remove_pairs(7, &payloads[LEFT as usize..]).unwrap();
+        let keys = [7_u64; POSITIONS as usize];
+        let view = index.core.view();
+        let snapshot = view.snapshot().unwrap();
+        let task = DeltaTask { view: &view, snapshot: snapshot.state, keys: &keys, first: 0 };
+        let flagged: Vec<usize> = (0..keys.len()).collect();
+        let (mut left, mut changed, mut sink) =
+            (&flagged[..], ChangedKeys::new(), Count::default());
+        let (mut is_last, mut looked_up) = (false, 0);
+        while !is_last {
+            is_last = changed.look_up(&task, &mut left, &mut sink);
+            looked_up += changed.in_base(&mut sink).0.len();
+            assert!(changed.hidden.len() < MOST_HIDDEN + PAIRS as usize);
+        }
+        assert_eq!((looked_up, sink.0), (keys.len(), 0));
+        assert_eq!(index.probe_count(&keys).unwrap(), POSITIONS * LEFT);
+        let (marked, pairs) = index.semi_count(&keys).unwrap();
+        assert_eq!((marked.count_ones(), pairs), (POSITIONS, POSITIONS * LEFT));
     }
 }

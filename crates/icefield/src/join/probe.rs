@@ -182,10 +182,15 @@ impl<'a, M: Medium, K: Word, S: Sink> Prober<'a, M, K, S> {
         if count > 0 {
             let task = DeltaTask { view, snapshot, keys, first };
             let changed = changed.get_or_insert_with(ChangedKeys::new);
-            changed.look_up(&task, &flagged[..count], sink);
-            let (keys, mut shown) = changed.in_base(sink);
-            let (sink, flagged) = (&mut shown, &mut []);
-            Run::<_, _, _, FILTER, false> { view, areas, keys, first: 0, sink, flagged }.start()?;
+            let mut left = &flagged[..count];
+            let mut is_last = false;
+            while !is_last {
+                is_last = changed.look_up(&task, &mut left, sink);
+                let (keys, mut shown) = changed.in_base(sink);
+                let (sink, flagged) = (&mut shown, &mut []);
+                Run::<_, _, _, FILTER, false> { view, areas, keys, first: 0, sink, flagged }
+                    .start()?;
+            }
         }
         Ok(passed)
     }
