@@ -29,6 +29,8 @@ pub(super) struct DeltaTask<'a, M, K> {
 
 /// The keys of a task that may be in the delta store, and their entries.
 pub(super) struct ChangedKeys<K> {
+    /// Hashes and keys of a batch.
+    hashed: Vec<(u64, u64)>,
     lookup: Lookup,
     states: Vec<State>,
     /// Indexes, in the task, of keys with long chains.
@@ -64,6 +66,7 @@ struct Place {
 impl<K: Word> ChangedKeys<K> {
     pub(super) fn new() -> Self {
         Self {
+            hashed: Vec::new(),
             lookup: Lookup::default(),
             states: Vec::new(),
             long: Vec::new(),
@@ -107,10 +110,13 @@ impl<K: Word> ChangedKeys<K> {
         sink: &mut impl Sink,
     ) {
         let &DeltaTask { view, snapshot, keys, first } = task;
-        let hashed = batch.iter().map(|&at| {
+        // Before the lock is taken: `to_word` may be a caller's function.
+        self.hashed.clear();
+        self.hashed.extend(batch.iter().map(|&at| {
             let key = keys[at].to_word();
             (view.frame.hash.word(key), key)
-        });
+        }));
+        let hashed = self.hashed.iter().copied();
         view.read_delta().look_up_all(snapshot, hashed, steps, &mut self.lookup);
         self.states.clear();
         self.states.resize(batch.len(), State::default());

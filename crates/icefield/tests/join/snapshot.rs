@@ -3,11 +3,13 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock};
+use std::time::Duration;
 
-use icefield::{JoinIndex, MergeKind, Pairs};
+use icefield::{JoinIndex, MergeKind, Pairs, Word};
 use icefield_torture::rng::Rng;
+use icefield_torture::timed::within;
 
 /// Number of keys of the indexes; several tasks of a probe.
 const KEYS: u64 = 50_000;
@@ -166,4 +168,38 @@ fn changed_keys_have_the_pairs_of_a_model() {
         }
         assert!(index.check().unwrap().is_clean());
     }
+}
+
+/// A key whose conversion changes an index.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Restless(u64);
+
+static RESTLESS: OnceLock<JoinIndex<Restless>> = OnceLock::new();
+
+impl Word for Restless {
+    const TYPE: &'static str = "restless";
+
+    fn to_word(self) -> u64 {
+        if let (7, Some(index)) = (self.0, RESTLESS.get()) {
+            index.insert(Self(8), 1).unwrap();
+        }
+        self.0
+    }
+
+    fn from_word(word: u64) -> Option<Self> {
+        Some(Self(word))
+    }
+}
+
+#[test]
+fn conversions_of_keys_run_without_a_lock() {
+    let index = JoinIndex::in_memory(&[Restless(7)], &[1]).unwrap();
+    index.insert(Restless(7), 2).unwrap();
+    assert!(RESTLESS.set(index).is_ok());
+    let probe = || {
+        let index = RESTLESS.get().unwrap();
+        let seven = index.probe_count(&[Restless(7)]).unwrap();
+        (seven, index.probe_count(&[Restless(8)]).unwrap() > 0)
+    };
+    assert_eq!(within(Duration::from_secs(60), probe), Ok((2, true)));
 }
