@@ -25,8 +25,7 @@ use crate::index::keys::KeyForm;
 use crate::join::exec::{IndexJoinExec, joined};
 use crate::join::kind::Join;
 use crate::join::missing::MissingExec;
-use crate::join::parts::{PartExec, Spread};
-use crate::join::rule::MOST_PARTS;
+use crate::join::parts::{MOST_PARTS, PartExec, Spread};
 use crate::join::side::{IndexSide, KeyPlan};
 use crate::root::{IndexReference, IndexRoot};
 use crate::table::IndexScanExec;
@@ -184,9 +183,7 @@ impl IndexCodec {
         check(&join, probe.schema().fields().len())?;
         Ok(Arc::new(IndexJoinExec::new(Arc::clone(probe), Arc::new(join), projection)?))
     }
-}
 
-impl IndexCodec {
     fn encode_part(
         &self,
         exec: &PartExec,

@@ -74,6 +74,7 @@ impl QueryPlanner for ClusterPlanner {
         plan: &LogicalPlan,
         session: &dyn Session,
     ) -> Result<Arc<dyn ExecutionPlan>> {
+        // Only this kind of session has rules for plans.
         let Some(state) = session.as_any().downcast_ref::<SessionState>() else {
             return DefaultPhysicalPlanner::default().create_physical_plan(plan, session).await;
         };

@@ -9,9 +9,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-pub use executor::ExecutorOptions;
-pub use process::CommonOptions;
-pub use scheduler::SchedulerOptions;
+use executor::ExecutorOptions;
+use scheduler::SchedulerOptions;
 
 /// The program `icefield-scheduler`.
 pub fn scheduler() -> ExitCode {

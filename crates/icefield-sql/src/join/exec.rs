@@ -10,7 +10,6 @@ use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{JoinSide, JoinType, Statistics, internal_err, project_schema};
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::EquivalenceProperties;
 use datafusion::physical_expr::utils::{collect_columns, conjunction};
 use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_plan::execution_plan::EmissionType;
@@ -27,8 +26,7 @@ use datafusion::physical_plan::projection::{
 use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, Distribution, ExecutionPlan, ExecutionPlanProperties,
-    InputDistributionRequirements, Partitioning, PhysicalExpr, PlanProperties,
-    ReplaceChildrenOptions,
+    InputDistributionRequirements, PhysicalExpr, PlanProperties, ReplaceChildrenOptions,
 };
 
 use super::filter::{MatchExpr, SharedPredicate, selectivity};
@@ -38,6 +36,7 @@ use super::rows::Shared;
 use super::scan;
 use super::side::replaced;
 use super::stream;
+use super::unary;
 
 /// Joins its input, the probe side, with the rows of an index. It builds nothing, so it probes the first batch at once.
 #[derive(Debug)]
@@ -56,24 +55,6 @@ pub struct IndexJoinExec {
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
     shared: OnceLock<Arc<Shared>>,
-}
-
-/// Returns the columns of a join, and where they come from.
-///
-/// # Errors
-/// If the index answers no side.
-pub(crate) fn joined(
-    join_type: JoinType,
-    index_side: JoinSide,
-    of_index: &Schema,
-    of_probe: &Schema,
-) -> Result<(SchemaRef, Vec<ColumnIndex>)> {
-    let (schema, columns) = match index_side {
-        JoinSide::Left => build_join_schema(of_index, of_probe, &join_type),
-        JoinSide::Right => build_join_schema(of_probe, of_index, &join_type),
-        JoinSide::None => return internal_err!("an index join without an index"),
-    };
-    Ok((Arc::new(schema), columns))
 }
 
 impl IndexJoinExec {
@@ -99,12 +80,7 @@ impl IndexJoinExec {
             Rows::None => probe.pipeline_behavior(),
             _ => EmissionType::Both,
         };
-        let properties = Arc::new(PlanProperties::new(
-            EquivalenceProperties::new(schema),
-            Partitioning::UnknownPartitioning(probe.output_partitioning().partition_count()),
-            emission,
-            probe.boundedness(),
-        ));
+        let properties = unary::properties(&probe, schema, emission);
         Ok(Self {
             probe,
             join,
@@ -248,6 +224,24 @@ impl IndexJoinExec {
     }
 }
 
+/// Returns the columns of a join, and where they come from.
+///
+/// # Errors
+/// If the index answers no side.
+pub(crate) fn joined(
+    join_type: JoinType,
+    index_side: JoinSide,
+    of_index: &Schema,
+    of_probe: &Schema,
+) -> Result<(SchemaRef, Vec<ColumnIndex>)> {
+    let (schema, columns) = match index_side {
+        JoinSide::Left => build_join_schema(of_index, of_probe, &join_type),
+        JoinSide::Right => build_join_schema(of_probe, of_index, &join_type),
+        JoinSide::None => return internal_err!("an index join without an index"),
+    };
+    Ok((Arc::new(schema), columns))
+}
+
 /// A scan evaluates the filter of a join that at most this part of the rows passes. Then it skips more than a hundred
 /// rows between two that pass, and does not decode their other columns. With 0.7 % of the rows this saves a tenth of
 /// TPC-H's Q8; with 4 % it costs a fifth of Q4.
@@ -346,10 +340,7 @@ impl ExecutionPlan for IndexJoinExec {
         children: Vec<Arc<dyn ExecutionPlan>>,
         _: ReplaceChildrenOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let [probe] = <[_; 1]>::try_from(children).map_err(|children| {
-            datafusion::error::DataFusionError::Internal(format!("{} inputs", children.len()))
-        })?;
-        Ok(Arc::new(self.with_probe(probe)?))
+        Ok(Arc::new(self.with_probe(unary::only(children)?)?))
     }
 
     fn with_new_children(
@@ -403,7 +394,7 @@ impl ExecutionPlan for IndexJoinExec {
         _: &StatisticsArgs,
     ) -> Result<Arc<Statistics>> {
         let mut statistics = Statistics::new_unknown(&self.schema());
-        // Nearly every key has a row, and no key has many.
+        // An estimate: the rows of a key are not counted. For a primary key it is right.
         if self.join.join_type == JoinType::Inner
             && let [probe] = inputs
         {

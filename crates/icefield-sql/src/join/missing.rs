@@ -4,15 +4,15 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
-use datafusion::common::internal_err;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::EquivalenceProperties;
 use datafusion::physical_plan::{
     ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties,
-    Partitioning, PhysicalExpr, PlanProperties, ReplaceChildrenOptions,
+    PhysicalExpr, PlanProperties, ReplaceChildrenOptions,
 };
+
+use super::unary;
 
 /// An index join that fails when it is executed.
 #[derive(Debug)]
@@ -33,12 +33,7 @@ impl MissingExec {
         schema: SchemaRef,
         error: Arc<DataFusionError>,
     ) -> Self {
-        let properties = Arc::new(PlanProperties::new(
-            EquivalenceProperties::new(schema),
-            Partitioning::UnknownPartitioning(input.output_partitioning().partition_count()),
-            input.pipeline_behavior(),
-            input.boundedness(),
-        ));
+        let properties = unary::properties(&input, schema, input.pipeline_behavior());
         Self { input, error, properties }
     }
 }
@@ -74,10 +69,11 @@ impl ExecutionPlan for MissingExec {
         children: Vec<Arc<dyn ExecutionPlan>>,
         _: ReplaceChildrenOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let Ok([input]) = <[_; 1]>::try_from(children) else {
-            return internal_err!("a MissingExec has one input");
-        };
-        Ok(Arc::new(Self::with_error(input, self.schema(), Arc::clone(&self.error))))
+        Ok(Arc::new(Self::with_error(
+            unary::only(children)?,
+            self.schema(),
+            Arc::clone(&self.error),
+        )))
     }
 
     fn with_new_children(

@@ -5,11 +5,12 @@
 //! - [`kind`] describes a join. [`exec`] is the operator that replaces it, and [`stream`] runs one partition of the
 //!   operator. All partitions share [`rows`], the rows of the index that have a match, and [`predicate`], those that
 //!   satisfy its predicate. [`filter`] hands the keys of these rows to the plans below.
-//! - [`missing`] stands for an index join where the index is not there.
+//! - [`missing`] replaces an index join on a machine that does not have the index.
 //! - [`parts`] distributes the probe side, where partitions run in different processes.
 
 pub mod exec;
 pub mod filter;
+mod found;
 mod grouped;
 pub mod kind;
 pub mod missing;
@@ -21,3 +22,4 @@ pub mod rule;
 mod scan;
 pub mod side;
 pub mod stream;
+mod unary;

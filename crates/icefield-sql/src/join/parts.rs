@@ -20,18 +20,21 @@ use datafusion::common::internal_err;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::EquivalenceProperties;
 use datafusion::physical_plan::expressions::Column;
 use datafusion::physical_plan::repartition::REPARTITION_RANDOM_STATE;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     ChildrenPropertiesMode, DisplayAs, DisplayFormatType, Distribution, ExecutionPlan,
-    ExecutionPlanProperties, Partitioning, PhysicalExpr, PlanProperties, ReplaceChildrenOptions,
+    ExecutionPlanProperties, PhysicalExpr, PlanProperties, ReplaceChildrenOptions,
 };
 use futures::StreamExt;
 
+use super::unary;
 use crate::batch::batch_of;
 use crate::index::keys::{KeyForm, part_of};
+
+/// Maximum number of parts of an index.
+pub const MOST_PARTS: u32 = 1 << 16;
 
 /// How the rows of the probe side are distributed.
 #[derive(Clone, Debug)]
@@ -135,12 +138,7 @@ impl PartExec {
             input_schema.fields().iter().map(|field| Field::clone(field).with_nullable(true));
         let added = ADDED.map(|(name, data_type, nullable)| Field::new(name, data_type, nullable));
         let schema = Schema::new(of_input.chain(added).collect::<Vec<_>>());
-        let properties = Arc::new(PlanProperties::new(
-            EquivalenceProperties::new(Arc::new(schema)),
-            Partitioning::UnknownPartitioning(input.output_partitioning().partition_count()),
-            input.pipeline_behavior(),
-            input.boundedness(),
-        ));
+        let properties = unary::properties(&input, Arc::new(schema), input.pipeline_behavior());
         Self { input, keys, form, types, parts, partitions, properties }
     }
 
@@ -209,11 +207,8 @@ impl ExecutionPlan for PartExec {
         children: Vec<Arc<dyn ExecutionPlan>>,
         _: ReplaceChildrenOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let Ok([input]) = <[_; 1]>::try_from(children) else {
-            return internal_err!("a PartExec has one input");
-        };
         let Self { keys, form, types, parts, partitions, .. } = Self::clone(&self);
-        Ok(Arc::new(Self::new(input, keys, form, types, parts, partitions)))
+        Ok(Arc::new(Self::new(unary::only(children)?, keys, form, types, parts, partitions)))
     }
 
     fn with_new_children(

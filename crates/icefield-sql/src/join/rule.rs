@@ -16,15 +16,12 @@ use super::exec::IndexJoinExec;
 use super::grouped::Grouped;
 use super::kind::{Join, Rows};
 use super::order::InnerJoin;
-use super::parts::{PartExec, Spread};
+use super::parts::{MOST_PARTS, PartExec, Spread};
 use super::scan;
 use super::side::{IndexSide, KeyPlan};
 use crate::registry::IndexRegistry;
 
 type Expr = Arc<dyn PhysicalExpr>;
-
-/// Maximum number of parts of an index.
-pub const MOST_PARTS: u32 = 1 << 16;
 
 /// Replaces hash joins and sort-merge joins of which an index of the registry answers one side.
 ///

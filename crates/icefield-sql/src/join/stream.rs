@@ -9,11 +9,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, BooleanBufferBuilder, RecordBatch, UInt64Array,
-    new_null_array,
+    Array, ArrayRef, BooleanArray, BooleanBufferBuilder, RecordBatch, UInt64Array, new_null_array,
 };
 use arrow::buffer::BooleanBuffer;
-use arrow::compute::{BatchCoalescer, filter, take};
+use arrow::compute::{BatchCoalescer, filter};
 use arrow::datatypes::SchemaRef;
 use datafusion::common::JoinSide;
 use datafusion::error::Result;
@@ -28,6 +27,7 @@ use futures::{StreamExt, TryStreamExt};
 use icefield::Pairs;
 
 use super::filter::wanted;
+use super::found::Found;
 use super::kind::{Join, Rows};
 use super::predicate;
 use super::rows::{RowSet, Shared};
@@ -568,9 +568,7 @@ impl State {
         }
         self.output.finish()
     }
-}
 
-impl State {
     /// Determines which rows of the chunk of row `first` are in the parts of this partition.
     fn find_owned_rows(&mut self, index: &Index, first: u64) -> Result<()> {
         let chunk = first as usize / CHUNK_ROWS;
@@ -586,67 +584,6 @@ impl State {
         };
         let rows = BooleanBuffer::collect_bool(words.len(), |at| self.owned[part(at) as usize]);
         self.owned_rows = Some((chunk, rows));
-        Ok(())
-    }
-}
-
-/// Pairs of a position in a batch and a row of the index.
-struct Found {
-    positions: UInt64Array,
-    rows: UInt64Array,
-    /// True if the positions are those of all rows of the batch, in order: each row has one pair.
-    is_whole: bool,
-}
-
-impl Found {
-    fn new(positions: Vec<u64>, rows: Vec<u64>, batch_rows: usize) -> Self {
-        let is_whole = positions.len() == batch_rows
-            && positions.iter().enumerate().all(|(at, &position)| at as u64 == position);
-        Self { positions: positions.into(), rows: rows.into(), is_whole }
-    }
-
-    fn len(&self) -> usize {
-        self.rows.len()
-    }
-
-    /// Returns the pairs in parts of at most this number, so that the columns that are taken for them stay small.
-    fn parts(self, most: usize) -> Vec<Self> {
-        let whole = self.len();
-        if whole <= most {
-            return vec![self];
-        }
-        let part = |start: usize| {
-            let length = most.min(whole - start);
-            let (positions, rows) =
-                (self.positions.slice(start, length), self.rows.slice(start, length));
-            Self { positions, rows, is_whole: false }
-        };
-        (0..whole).step_by(most).map(part).collect()
-    }
-
-    fn is_empty(&self) -> bool {
-        self.rows.is_empty()
-    }
-
-    /// Returns the values of a column of the batch, pair by pair.
-    fn of_probe(&self, column: &ArrayRef) -> Result<ArrayRef> {
-        if self.is_whole {
-            Ok(Arc::clone(column))
-        } else {
-            Ok(take(column, &self.positions, None)?)
-        }
-    }
-
-    /// Keeps the pairs for which `wanted` is true.
-    fn keep(&mut self, wanted: &BooleanArray) -> Result<()> {
-        if wanted.null_count() == 0 && !wanted.has_false() {
-            return Ok(());
-        }
-        let kept = |column: &UInt64Array| -> Result<UInt64Array> {
-            Ok(filter(column, wanted)?.as_primitive().clone())
-        };
-        (self.positions, self.rows) = (kept(&self.positions)?, kept(&self.rows)?);
-        self.is_whole = false;
         Ok(())
     }
 }

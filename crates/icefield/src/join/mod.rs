@@ -136,6 +136,7 @@ mod check;
 mod copy;
 mod core;
 mod delta;
+mod delta_filter;
 mod hashed;
 mod layout;
 mod line;

@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use super::base::Base;
-use super::delta::{Change, Delta, DeltaFilter, KeyDelta, MAX_CHANGES, PayloadDelta, Snapshot};
+use super::delta::{Change, Delta, KeyDelta, MAX_CHANGES, PayloadDelta, Snapshot};
+use super::delta_filter::DeltaFilter;
 use super::layout::{Root, Watermark, watermark};
 use super::log::{self, Log, RECORD_BYTES, Tail};
 use super::placed::Placed;
