@@ -367,23 +367,34 @@ async fn answer(
     Ok((rows(&batches.map_err(|error| error.to_string())?), used))
 }
 
-/// Writes a case and its answer for another engine, if the answer has only ids and counts.
+/// Writes a case and its answer for another engine, if the answer has only integers.
 fn dump(case: &Case, rows: &[String]) {
+    const INTEGERS: [&str; 8] =
+        ["l.id", "r.id", "x.id", "l.v", "count(*)", "min(r.id)", "sum(l.v)", "count(r.k0)"];
     let Ok(directory) = std::env::var("ICEFIELD_DUMP") else { return };
-    let columns = case.sql.strip_prefix("SELECT ").unwrap().split(" FROM ").next().unwrap();
-    let is_plain =
-        columns.split(", ").all(|one| ["l.id", "r.id", "x.id", "count(*)"].contains(&one));
-    if !is_plain || case.sql.contains("RIGHT SEMI") || case.sql.contains("RIGHT ANTI") {
+    let (columns, mut joined) =
+        case.sql.strip_prefix("SELECT ").unwrap().split_once(" FROM ").unwrap();
+    if !columns.split(", ").all(|column| INTEGERS.contains(&column)) {
         return;
     }
+    let swapped;
+    for kind in ["SEMI JOIN", "ANTI JOIN"] {
+        // The other engine has these joins for one side only.
+        if let Some((left, rest)) = joined.split_once(&format!(" RIGHT {kind} ")) {
+            let (right, on) = rest.split_once(" ON ").unwrap();
+            swapped = format!("{right} {kind} {left} ON {on}");
+            joined = &swapped;
+            break;
+        }
+    }
+    let joined =
+        joined.replace("LEFT SEMI JOIN", "SEMI JOIN").replace("LEFT ANTI JOIN", "ANTI JOIN");
     let directory = Path::new(&directory).join(case.seed.to_string());
     std::fs::create_dir_all(&directory).unwrap();
     for (name, (_, batch)) in ["l", "r"].iter().zip(&case.tables) {
         write(&directory.join(format!("{name}.parquet")), batch);
     }
-    let sql =
-        case.sql.replace("LEFT SEMI JOIN", "SEMI JOIN").replace("LEFT ANTI JOIN", "ANTI JOIN");
-    std::fs::write(directory.join("case.sql"), sql).unwrap();
+    std::fs::write(directory.join("case.sql"), format!("SELECT {columns} FROM {joined}")).unwrap();
     std::fs::write(directory.join("rows.txt"), rows.join("\n")).unwrap();
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares joins through indexes with those of DuckDB.
 
-    ICEFIELD_DUMP=DIR ICEFIELD_CASES=6000 cargo test --test joins
+    ICEFIELD_DUMP=DIR ICEFIELD_CASES=4000 cargo test --test joins
     tests/with_duckdb.py DIR
 
 needs the package `duckdb`. Each case in DIR has two tables, a query, and the rows that icefield-sql returned.
