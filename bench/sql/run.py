@@ -24,7 +24,8 @@ INDEXES = {
 }
 COUNT = "SELECT count(*) FROM lineitem JOIN orders ON l_orderkey = o_orderkey"
 ROWS = "SELECT l_orderkey, l_extendedprice, o_custkey, o_orderdate FROM lineitem JOIN orders ON l_orderkey = o_orderkey"
-SCAN = "SELECT count(l_orderkey) FROM lineitem WHERE l_orderkey >= 0"
+# A count would be answered from the statistics of the file.
+SCAN = "SELECT sum(l_orderkey) FROM lineitem"
 # A join with a small index.
 FEW = "SELECT l_orderkey, s_name FROM lineitem JOIN supplier ON l_suppkey = s_suppkey"
 QUERIES = sorted((SQL / "tests" / "tpch").glob("q*.sql"))
@@ -95,7 +96,7 @@ class DuckDb:
 
     def first_row(self, sql):
         started = time.perf_counter()
-        # The engine does not collect the rows that nobody has asked for.
+        # A reader receives batches while the query runs.
         batches = self.engine.sql(sql).to_arrow_reader(2048)
         if not next(batches).num_rows:
             sys.exit(f"no row of {sql}")
@@ -166,9 +167,12 @@ class Bench:
     def __init__(self, args, place):
         self.args, self.place, self.lines, self.ratios, self.saved = args, place, [], [], 0
         self.builds = build(args, self.out)
-        self.icefield, self.datafusion = Icefield(args, True), Icefield(args, False)
-        self.duckdb = DuckDb(args)
-        self.all = {"icefield": self.icefield, "datafusion": self.datafusion, "duckdb": self.duckdb, "polars": Polars(args)}
+        self.engines = {
+            "icefield": Icefield(args, True),
+            "datafusion": Icefield(args, False),
+            "duckdb": DuckDb(args),
+            "polars": Polars(args),
+        }
 
     def out(self, line):
         self.lines.append(json.dumps(line))
@@ -184,15 +188,15 @@ class Bench:
                     taken[name].append(value)
         return {name: statistics.median(values) for name, values in taken.items()}
 
+    def seconds(self, name, sql, ending):
+        """Returns how long an engine takes for a query with its output."""
+        output = f"{self.place}/{name}.{ending}"
+        pathlib.Path(output).unlink(missing_ok=True)
+        return self.engines[name].run(sql, output)
+
     def compare(self, what, sql, ending, names, built=()):
         """Runs a query by several engines. `built` are the indexes that icefield-sql needs for it."""
-
-        def run(name):
-            output = f"{self.place}/{name}.{ending}"
-            pathlib.Path(output).unlink(missing_ok=True)
-            return self.all[name].run(sql, output)
-
-        medians = self.medians(names, run)
+        medians = self.medians(names, lambda name: self.seconds(name, sql, ending))
         if ending == "csv":
             answers = {name: answer(f"{self.place}/{name}.csv") for name in names}
             for name in names[1:]:
@@ -213,24 +217,18 @@ class Bench:
         self.out(line)
 
     def write(self):
-        """Writes the rows of the join without joining: the least time for this output."""
-        rows = f"{self.place}/rows.arrow"
-        self.icefield.run(ROWS, rows)
-        self.duckdb.engine.execute(f"CREATE TEMP TABLE rows AS {ROWS}")
-
-        def run(name):
-            output = f"{self.place}/{name}.parquet"
-            pathlib.Path(output).unlink(missing_ok=True)
-            table = f"'{rows}'" if name == "icefield" else "rows"
-            return self.all[name].run(f"SELECT * FROM {table}", output)
-
-        medians = self.medians(["icefield", "duckdb"], run)
-        self.duckdb.engine.execute("DROP TABLE rows")
+        """Writes the rows of the join without joining: icefield from an Arrow file, DuckDB from a table in memory."""
+        rows, duckdb = f"{self.place}/rows.arrow", self.engines["duckdb"].engine
+        self.engines["icefield"].run(ROWS, rows)
+        duckdb.execute(f"CREATE TEMP TABLE rows AS {ROWS}")
+        tables = {"icefield": f"'{rows}'", "duckdb": "rows"}
+        medians = self.medians(list(tables), lambda name: self.seconds(name, f"SELECT * FROM {tables[name]}", "parquet"))
+        duckdb.execute("DROP TABLE rows")
         self.out({"what": "write", **{name: round_(median) for name, median in medians.items()}})
 
     def first_rows(self):
         for what, sql in [("first row, orders", ROWS), ("first row, supplier", FEW)]:
-            medians = self.medians(["icefield", "duckdb"], lambda name: self.all[name].first_row(sql))
+            medians = self.medians(["icefield", "duckdb"], lambda name: self.engines[name].first_row(sql))
             line = {"what": what, **{name: round_(median) for name, median in medians.items()}}
             self.out({**line, "times_duckdb": round_(medians["duckdb"] / medians["icefield"])})
 
@@ -238,12 +236,12 @@ class Bench:
         for what, sql, ending in [("memory, count", COUNT, "csv"), ("memory, rows", ROWS, "parquet")]:
             line = {"what": what}
             for name in ["icefield", "datafusion"]:
-                resident, anonymous = self.all[name].memory(sql, f"{self.place}/{name}.{ending}")
+                resident, anonymous = self.engines[name].memory(sql, f"{self.place}/{name}.{ending}")
                 line[name] = f"{resident >> 20} MiB, {anonymous >> 20} without files"
             self.out(line)
 
     def run(self):
-        engines = list(self.all)
+        engines = list(self.engines)
         work = [
             ("count", lambda: self.compare("count", COUNT, "csv", engines, ["orders"])),
             ("rows", lambda: self.compare("rows", ROWS, "parquet", engines, ["orders"])),

@@ -92,7 +92,7 @@ impl IndexRoot {
     /// Opens the index that another process refers to. It does not check the index's files: that process has done so.
     ///
     /// # Errors
-    /// If the path leaves the root, there is no index, or it has another state.
+    /// If the path leaves the root, or does not have this state of the index.
     pub fn open(&self, reference: &IndexReference) -> Result<Arc<Index>> {
         let path = self.below(&reference.path)?;
         let is_same = |index: &Index| {

@@ -372,23 +372,19 @@ fn dump(case: &Case, rows: &[String]) {
     const INTEGERS: [&str; 8] =
         ["l.id", "r.id", "x.id", "l.v", "count(*)", "min(r.id)", "sum(l.v)", "count(r.k0)"];
     let Ok(directory) = std::env::var("ICEFIELD_DUMP") else { return };
-    let (columns, mut joined) =
-        case.sql.strip_prefix("SELECT ").unwrap().split_once(" FROM ").unwrap();
+    let (columns, joined) = case.sql.strip_prefix("SELECT ").unwrap().split_once(" FROM ").unwrap();
     if !columns.split(", ").all(|column| INTEGERS.contains(&column)) {
         return;
     }
-    let swapped;
+    // The other engine has these joins for the left side only, and calls them by these names.
+    let mut joined = joined.to_owned();
     for kind in ["SEMI JOIN", "ANTI JOIN"] {
-        // The other engine has these joins for one side only.
+        joined = joined.replace(&format!("LEFT {kind}"), kind);
         if let Some((left, rest)) = joined.split_once(&format!(" RIGHT {kind} ")) {
             let (right, on) = rest.split_once(" ON ").unwrap();
-            swapped = format!("{right} {kind} {left} ON {on}");
-            joined = &swapped;
-            break;
+            joined = format!("{right} {kind} {left} ON {on}");
         }
     }
-    let joined =
-        joined.replace("LEFT SEMI JOIN", "SEMI JOIN").replace("LEFT ANTI JOIN", "ANTI JOIN");
     let directory = Path::new(&directory).join(case.seed.to_string());
     std::fs::create_dir_all(&directory).unwrap();
     for (name, (_, batch)) in ["l", "r"].iter().zip(&case.tables) {

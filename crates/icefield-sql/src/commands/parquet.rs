@@ -4,8 +4,8 @@
 //! encoded; these are then written one after the other. A few batches wait for each thread, so memory is that of one
 //! encoded row group.
 //!
-//! A column whose values do not fit a dictionary in one row group has none in the later ones: making and abandoning it
-//! in each takes longer than all the rest.
+//! A column whose values do not fit a dictionary in one row group has none in the later ones, because each attempt
+//! costs the time of looking up all values until the dictionary is full.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -169,7 +169,7 @@ impl ParquetRows {
             let path = self.file.schema_descr().column(leaf).path().clone();
             properties = properties.set_column_dictionary_enabled(path, false);
         }
-        // The properties of a file do not change, so the writers are those of another file, which nobody writes.
+        // A file keeps the properties with which it was created, but column writers may come from any file.
         let other =
             ArrowWriter::try_new(io::sink(), Arc::clone(&self.schema), Some(properties.build()))?;
         Ok(other.into_serialized_writer()?.1)

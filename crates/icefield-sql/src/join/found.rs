@@ -44,7 +44,7 @@ impl Found {
         (0..whole).step_by(most).map(part).collect()
     }
 
-    /// Returns whether there are no pairs.
+    /// Returns `true` without pairs.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }

@@ -5,6 +5,7 @@
 //! - [`kind`] describes a join. [`exec`] is the operator that replaces it, and [`stream`] runs one partition of the
 //!   operator. All partitions share [`rows`], the rows of the index that have a match, and [`predicate`], those that
 //!   satisfy its predicate. [`filter`] hands the keys of these rows to the plans below.
+//!   `output` makes batches of the rows that are returned.
 //! - [`missing`] replaces an index join on a machine that does not have the index.
 //! - [`parts`] distributes the probe side, where partitions run in different processes.
 
@@ -15,6 +16,7 @@ mod grouped;
 pub mod kind;
 pub mod missing;
 mod order;
+mod output;
 pub mod parts;
 pub mod predicate;
 pub mod rows;

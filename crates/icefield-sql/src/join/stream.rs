@@ -12,7 +12,7 @@ use arrow::array::{
     Array, ArrayRef, BooleanArray, BooleanBufferBuilder, RecordBatch, UInt64Array, new_null_array,
 };
 use arrow::buffer::BooleanBuffer;
-use arrow::compute::{BatchCoalescer, filter};
+use arrow::compute::filter;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::JoinSide;
 use datafusion::error::Result;
@@ -29,6 +29,7 @@ use icefield::Pairs;
 use super::filter::wanted;
 use super::found::Found;
 use super::kind::{Join, Rows};
+use super::output::Output;
 use super::predicate;
 use super::rows::{RowSet, Shared};
 use super::side::{Taker, booleans};
@@ -118,52 +119,6 @@ pub fn start(
             }
         });
     Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream.into_stream())))
-}
-
-/// Collects rows to batches of the right size.
-struct Output {
-    schema: SchemaRef,
-    batch_size: usize,
-    coalescer: BatchCoalescer,
-    /// Number of rows still to return, for an output without columns.
-    rows: usize,
-}
-
-impl Output {
-    fn new(schema: SchemaRef, batch_size: usize) -> Self {
-        let coalescer = BatchCoalescer::new(Arc::clone(&schema), batch_size)
-            .with_biggest_coalesce_batch_size(Some(batch_size / 2));
-        Self { schema, batch_size, coalescer, rows: 0 }
-    }
-
-    fn push(&mut self, columns: Vec<ArrayRef>, rows: usize) -> Result<()> {
-        if rows == 0 {
-            return Ok(());
-        }
-        if columns.is_empty() {
-            self.rows += rows;
-            return Ok(());
-        }
-        let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns)?;
-        // Large parts are passed on as they are, small ones collected.
-        for start in (0..rows).step_by(self.batch_size) {
-            self.coalescer.push_batch(batch.slice(start, self.batch_size.min(rows - start)))?;
-        }
-        Ok(())
-    }
-
-    fn next(&mut self) -> Result<Option<RecordBatch>> {
-        if self.rows == 0 {
-            return Ok(self.coalescer.next_completed_batch());
-        }
-        let rows = self.rows.min(self.batch_size);
-        self.rows -= rows;
-        Ok(Some(batch_of(&self.schema, Vec::new(), rows)?))
-    }
-
-    fn finish(&mut self) -> Result<()> {
-        Ok(self.coalescer.finish_buffered_batch()?)
-    }
 }
 
 /// A batch of the probe side.
