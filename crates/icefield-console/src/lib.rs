@@ -6,6 +6,7 @@ pub mod interrupt;
 pub mod json;
 pub mod progress;
 pub mod site;
+pub mod size;
 pub mod stamp;
 pub mod terminal;
 mod warnings;

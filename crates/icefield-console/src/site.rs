@@ -139,24 +139,37 @@ fn remove_leftovers(parent: &Path, prefix: &OsStr, files: &[&str]) -> io::Result
     Ok(())
 }
 
-/// Returns whether a hidden directory holds only what a build creates: a table of plain files, which may be incomplete.
+/// Returns whether a hidden directory holds only what a build creates: a table of plain files, which may be incomplete,
+/// or the tables of its parts.
 fn is_of_build(hidden: &Path, files: &[&str]) -> io::Result<bool> {
     for table in fs::read_dir(hidden)? {
         let table = table?;
         let name = table.file_name();
         let is_table = name == TABLE || name.as_encoded_bytes().starts_with(b".table.creating-");
-        if !is_table || !table.file_type()?.is_dir() {
+        if !is_table || !table.file_type()?.is_dir() || !is_table_of(&table.path(), files, true)? {
             return Ok(false);
         }
-        for file in fs::read_dir(table.path())? {
-            let file = file?;
-            let name = file.file_name();
-            let is_known = name == "lock"
-                || files.iter().any(|known| name == *known)
-                || name.as_encoded_bytes().ends_with(b".ice");
-            if !is_known || !file.file_type()?.is_file() {
-                return Ok(false);
-            }
+    }
+    Ok(true)
+}
+
+/// Returns whether a directory holds only files of a table, and directories of its parts if `has_parts` is true.
+fn is_table_of(directory: &Path, files: &[&str], has_parts: bool) -> io::Result<bool> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let (name, file_type) = (entry.file_name(), entry.file_type()?);
+        let name = name.as_encoded_bytes();
+        let is_part = name.starts_with(b"part-") || name.starts_with(b".part-");
+        let is_file = name == b"lock"
+            || name.ends_with(b".ice")
+            || files.iter().any(|known| name == known.as_bytes());
+        let is_known = if file_type.is_dir() {
+            has_parts && is_part && is_table_of(&entry.path(), files, false)?
+        } else {
+            file_type.is_file() && is_file
+        };
+        if !is_known {
+            return Ok(false);
         }
     }
     Ok(true)

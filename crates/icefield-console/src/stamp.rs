@@ -13,8 +13,8 @@ use crate::failure::Failure;
 
 /// The name of the file in the directory of an index.
 pub const NAME: &str = "source.json";
-/// The version of its format. Version 1 was that of a former command.
-pub const VERSION: u32 = 2;
+/// The version of its format. Former programs wrote versions 1 and 2.
+pub const VERSION: u32 = 3;
 /// Maximum length of a small file in bytes.
 const MOST_BYTES: u64 = 64 << 20;
 

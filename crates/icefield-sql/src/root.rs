@@ -19,9 +19,9 @@ const MOST_LEVELS: usize = 8;
 pub struct IndexReference {
     /// Its path below the root, with `/` between names.
     pub path: String,
-    /// [`JoinIndex::uuid`](icefield::JoinIndex::uuid). Each build has another one.
+    /// [`Index::uuid`]. Each build has another one.
     pub uuid: u128,
-    /// [`JoinIndex::generation`](icefield::JoinIndex::generation).
+    /// [`Index::generation`].
     pub generation: u64,
 }
 
@@ -85,7 +85,7 @@ impl IndexRoot {
                 self.root.display()
             ))
         })?;
-        let (uuid, generation) = (index.join().uuid(), index.join().generation());
+        let (uuid, generation) = (index.uuid(), index.generation());
         Ok(IndexReference { path: path.to_owned(), uuid, generation })
     }
 
@@ -96,8 +96,7 @@ impl IndexRoot {
     pub fn open(&self, reference: &IndexReference) -> Result<Arc<Index>> {
         let path = self.below(&reference.path)?;
         let is_same = |index: &Index| {
-            index.join().uuid() == reference.uuid
-                && index.join().generation() == reference.generation
+            index.uuid() == reference.uuid && index.generation() == reference.generation
         };
         // A query that was planned before the index was replaced can still use the former one where it is open.
         let key = (path, true);
@@ -111,8 +110,8 @@ impl IndexRoot {
                 "{}: generation {} of {:032x} is here, but the query was planned with generation {} of {:032x}: give \
                  all processes of the cluster the same indexes, and repeat the query",
                 path.display(),
-                index.join().generation(),
-                index.join().uuid(),
+                index.generation(),
+                index.uuid(),
                 reference.generation,
                 reference.uuid
             )));

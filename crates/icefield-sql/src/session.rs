@@ -56,15 +56,21 @@ pub fn rules(registry: &IndexRegistry) -> Vec<Arc<dyn PhysicalOptimizerRule + Se
 /// Returns the state of a session whose plans run in several processes, with index joins beside what it has already.
 ///
 /// The rule for index joins works before all others, whichever they are: an engine may use its own rules at several
-/// times during one query. The reasons for using an index or none are logged.
-pub fn cluster_session_state(registry: &IndexRegistry, state: SessionState) -> SessionState {
-    let planner = Arc::new(ClusterPlanner { registry: registry.clone() });
+/// times during one query. The reasons for using an index or none are logged. `most_bytes` is that of
+/// [`IndexJoinRule::for_cluster`].
+pub fn cluster_session_state(
+    registry: &IndexRegistry,
+    most_bytes: u64,
+    state: SessionState,
+) -> SessionState {
+    let planner = Arc::new(ClusterPlanner { registry: registry.clone(), most_bytes });
     SessionStateBuilder::new_from_existing(state).with_query_planner(planner).build()
 }
 
 #[derive(Debug)]
 struct ClusterPlanner {
     registry: IndexRegistry,
+    most_bytes: u64,
 }
 
 #[async_trait]
@@ -79,7 +85,7 @@ impl QueryPlanner for ClusterPlanner {
             return DefaultPhysicalPlanner::default().create_physical_plan(plan, session).await;
         };
         let rule: Arc<dyn PhysicalOptimizerRule + Send + Sync> =
-            Arc::new(IndexJoinRule::for_cluster(self.registry.clone()));
+            Arc::new(IndexJoinRule::for_cluster(self.registry.clone(), self.most_bytes));
         let rules = std::iter::once(rule).chain(state.physical_optimizers().iter().cloned());
         let state = SessionStateBuilder::new_from_existing(state.clone())
             .with_physical_optimizer_rules(rules.collect())

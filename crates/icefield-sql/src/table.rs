@@ -21,12 +21,9 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PhysicalExpr, PlanProperties,
     ReplaceChildrenOptions,
 };
-use icefield::Pairs;
 
 use crate::batch::batch_of;
-use crate::error::of_index;
 use crate::index::Index;
-use crate::index::columns::CHUNK_ROWS;
 use crate::index::keys::comparable;
 
 /// Maximum number of keys that are looked up. A filter with more is evaluated for all rows.
@@ -70,12 +67,7 @@ impl IndexTable {
         }
         let words = index.stamp().form.words(&columns, &index.key_types())?;
         let words: Vec<u64> = words.iter().flatten().collect();
-        let mut pairs = Pairs::default();
-        index.join().probe_into(&words, &mut pairs).map_err(of_index)?;
-        let mut rows = pairs.payloads().to_vec();
-        rows.sort_unstable();
-        rows.dedup();
-        Ok(Some(rows))
+        index.rows_of(&words).map(Some)
     }
 }
 
@@ -197,8 +189,7 @@ impl IndexScanExec {
     fn chunk(&self, chunk: usize) -> Result<RecordBatch> {
         let columns =
             self.columns.iter().map(|&column| self.index.columns().chunk(column, chunk).cloned());
-        let rest = self.index.columns().rows() - (chunk * CHUNK_ROWS) as u64;
-        self.batch(columns.collect::<Result<_>>()?, rest.min(CHUNK_ROWS as u64) as usize)
+        self.batch(columns.collect::<Result<_>>()?, self.index.columns().extent(chunk).0)
     }
 
     /// Returns some of the rows.

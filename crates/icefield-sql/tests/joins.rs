@@ -142,6 +142,9 @@ struct Case {
     tables: [(&'static str, RecordBatch); 2],
     /// Which tables have an index.
     indexed: [bool; 2],
+    /// The number of parts of the indexes, and the size of the largest one that is used as a whole in a cluster.
+    parts: u32,
+    most_bytes: u64,
 }
 
 impl Case {
@@ -166,7 +169,8 @@ impl Case {
         let sql = sql(keys, &mut random);
         let indexed = *random.of(&[[true, false], [false, true], [true, true]]);
         let (partitions, batch_size) = (random.below(8) as usize + 1, *random.of(&[3, 64, 8192]));
-        Self { seed, types, sql, partitions, batch_size, tables, indexed }
+        let (parts, most_bytes) = (*random.of(&[1, 2, 3, 5, 16]), *random.of(&[0, u64::MAX]));
+        Self { seed, types, sql, partitions, batch_size, tables, indexed, parts, most_bytes }
     }
 }
 
@@ -325,7 +329,7 @@ async fn answer(
     let state = match root {
         Some(_) => {
             let state = SessionStateBuilder::new().with_config(config).with_default_features();
-            cluster_session_state(registry, state.build())
+            cluster_session_state(registry, case.most_bytes, state.build())
         }
         None => session_state_with(registry, config),
     };
@@ -409,6 +413,7 @@ async fn run(case: &Case) -> bool {
             let mut options =
                 BuildOptions::new(vec![paths[at].clone()], keys, target.clone()).unwrap();
             options.include = vec!["*".to_owned()];
+            options.parts = case.parts;
             build(&options, &Quiet).await.unwrap();
             registry.open(&target, false).unwrap();
         }
@@ -422,9 +427,10 @@ async fn run(case: &Case) -> bool {
     let found = answer(&registry, case, &paths, root).await;
     let what = || {
         format!(
-            "seed {}{}: {} with keys {:?}, {:?}",
+            "seed {}{}, {} parts: {} with keys {:?}, {:?}",
             case.seed,
             if root.is_some() { " (cluster)" } else { "" },
+            case.parts,
             case.sql,
             case.types,
             registry.take_decisions()

@@ -331,7 +331,7 @@ fn files_beside_a_table_that_are_none_stop_nothing() {
 fn an_index_of_files_is_shown_copied_and_built_again() {
     let place = Place::new();
     index(&place);
-    let stamp = r#"{"version":2,"sources":["/data/a b.csv"],"files":[{"path":"/data/a b.csv","bytes":7,"rows":3000}],
+    let stamp = r#"{"version":3,"sources":["/data/a b.csv"],"files":[{"path":"/data/a b.csv","bytes":7,"rows":3000}],
         "keys":["k","l"],"columns":["k","l","v"],"rows":3000,"form":"word","unknown":1}"#;
     std::fs::write(place.path("i.ice/source.json"), stamp).unwrap();
     std::fs::write(place.path("i.ice/columns.arrow"), "columns").unwrap();

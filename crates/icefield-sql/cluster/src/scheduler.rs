@@ -10,6 +10,7 @@ use ballista_scheduler::config::{SchedulerConfig, TaskDistributionPolicy};
 use ballista_scheduler::scheduler_process::{create_scheduler, start_grpc_service};
 use datafusion::error::Result;
 use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
+use icefield_console::size::{of_machine, size};
 use icefield_sql::{IndexCodec, IndexRegistry, IndexRoot, cluster_session_state};
 use tokio::sync::mpsc::unbounded_channel;
 
@@ -38,6 +39,10 @@ pub struct SchedulerOptions {
     /// Use indexes whose files have changed since the build, too
     #[arg(long)]
     allow_stale: bool,
+    /// Give each executor only some partitions of an index that is larger than SIZE, such as 64G: the rows that are
+    /// joined with it are sent to the executors by key; without it half of this machine's memory
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    split_above: Option<u64>,
     /// Give up an executor that has not reported for this number of seconds, and run its tasks elsewhere
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(2..))]
     executor_timeout: u64,
@@ -56,6 +61,7 @@ impl SchedulerOptions {
         }
         problems.iter().for_each(|problem| tracing::warn!("{problem}"));
         let registry = IndexRegistry::below(root.clone());
+        let most_bytes = self.split_above.unwrap_or_else(|| of_machine() / 2);
         let codec = IndexCodec::new(root, Arc::new(BallistaPhysicalExtensionCodec::default()));
         let config = SchedulerConfig {
             bind_host: self.common.bind.to_string(),
@@ -66,7 +72,7 @@ impl SchedulerOptions {
             expire_dead_executor_interval_seconds: (self.executor_timeout / 2).min(15),
             no_executors_grace_period_seconds: self.executor_timeout,
             override_session_builder: Some(Arc::new(move |config| {
-                Ok(cluster_session_state(&registry, default_session_builder(config)?))
+                Ok(cluster_session_state(&registry, most_bytes, default_session_builder(config)?))
             })),
             override_physical_codec: Some(Arc::new(codec)),
             ..SchedulerConfig::default()

@@ -12,6 +12,7 @@ use icefield_console::terminal::{shown, shown_path};
 use indicatif::ProgressBar;
 
 use super::session::{FormatArgs, block_on, failure};
+use crate::index::MOST_PARTS;
 use crate::index::build::{BuildOptions, Built, Progress, build};
 
 const EXAMPLES: &str = "\
@@ -19,12 +20,13 @@ Examples:
   icefield-sql build-index orders.parquet --on o_orderkey
   icefield-sql build-index 'orders/*.parquet' --on o_orderkey --include o_custkey,o_orderdate --index orders.ice
   icefield-sql build-index lines.tsv.gz --on order,line --include '*' --replace
+  icefield-sql build-index 'orders/*.parquet' --on o_orderkey --partitions 16 --index /srv/indexes/orders.ice
 
 Keys are one or several columns of integers, decimals, booleans, dates, times, timestamps, strings or bytes;
 floats are refused. A row whose key has a null is not found by any join, as in SQL. The index has a copy of
 the key columns and of those that --include names: a join can be answered by the index if it needs no other
 column of the table.
-Memory: 8 bytes a row. The index appears when it is complete and durable; after Ctrl-C or a crash, a former
+Memory: the stored columns of 262,144 rows of each partition. The index appears when it is complete and durable; after Ctrl-C or a crash, a former
 index is unchanged.";
 
 /// Build an index of key columns of a table's files
@@ -43,6 +45,10 @@ pub struct Args {
     /// Create the index in this directory; without it FILE with the ending .ice
     #[arg(long, value_name = "DIR")]
     index: Option<PathBuf>,
+    /// Divide the index into N partitions by a hash of its keys, so that the processes of a cluster each need a part of
+    /// it in memory
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_PARTS)))]
+    partitions: u32,
     #[command(flatten)]
     format: FormatArgs,
     /// Replace an existing index when the new one is complete
@@ -75,6 +81,7 @@ pub fn run(args: &Args) -> Outcome {
             format: args.format.of(first)?,
             keys: args.on.clone(),
             include: args.include.clone(),
+            parts: args.partitions,
             target: target(args)?,
             replace: args.replace,
             threads: args.threads.map(usize::from),
@@ -166,8 +173,7 @@ impl Progress for Bar<'_> {
 
 /// Reports a build.
 pub fn report(target: &std::path::Path, built: &Built, out: &mut Output) -> Result<(), Failure> {
-    let Built { stamp, stats, rows_read, seconds } = built;
-    let durability = stats.durability.unwrap_or_default();
+    let &Built { ref stamp, index_bytes, durability, rows_read, seconds } = built;
     let keys = stamp.keys.join(",");
     out.say(format_args!(
         "{}: {} of {} rows by {} in {:.1} s, durability {durability}",
@@ -189,8 +195,9 @@ pub fn report(target: &std::path::Path, built: &Built, out: &mut Output) -> Resu
             .field("keys", &stamp.keys)
             .field("rows", &stamp.rows)
             .field("pairs", &stamp.keyed_rows)
-            .field("rows_read", rows_read)
-            .field("index_bytes", &stats.file_bytes)
+            .field("partitions", &stamp.parts.len())
+            .field("rows_read", &rows_read)
+            .field("index_bytes", &index_bytes)
             .field("read_seconds", &seconds.0)
             .field("build_seconds", &seconds.1)
             .field("durability", &durability.to_string())

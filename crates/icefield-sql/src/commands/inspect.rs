@@ -7,7 +7,6 @@ use icefield_console::json::{JsonArgs, Line, with_output};
 use icefield_console::terminal::{shown, shown_path};
 
 use super::session::{block_on, failure};
-use crate::error::of_index;
 use crate::index::Index;
 use crate::index::build::new_files;
 
@@ -33,7 +32,7 @@ pub struct Args {
 pub fn run(args: &Args) -> Outcome {
     with_output(&args.json, &[&args.index], |out| {
         let index = Index::open(&args.index, true).map_err(failure)?;
-        let stats = index.join().stats().map_err(of_index).map_err(failure)?;
+        let (of_index, of_columns) = index.bytes().map_err(failure)?;
         let stamp = index.stamp();
         let columns: Vec<_> = index
             .schema()
@@ -48,8 +47,11 @@ pub fn run(args: &Args) -> Outcome {
             "rows          {}, {} of them with a key",
             stamp.rows, stamp.keyed_rows
         ))?;
-        out.say(format_args!("generation    {} of {}", index.join().generation(), stamp.uuid))?;
-        out.say(format_args!("bytes         {} of the index", stats.file_bytes))?;
+        out.say(format_args!("partitions    {}", stamp.parts.len()))?;
+        out.say(format_args!("generation    {} of {:032x}", index.generation(), index.uuid()))?;
+        out.say(format_args!(
+            "bytes         {of_index} of the index, {of_columns} of the columns"
+        ))?;
         let mut is_fresh = true;
         let mut changed = Vec::new();
         for file in &stamp.files {
@@ -64,7 +66,7 @@ pub fn run(args: &Args) -> Outcome {
             out.say(format_args!(
                 "file          {}, {} rows, {}",
                 shown_path(&file.path),
-                file.rows,
+                file.rows.iter().sum::<u64>(),
                 shown(&state)
             ))?;
         }
@@ -83,13 +85,15 @@ pub fn run(args: &Args) -> Outcome {
         out.line(
             Line::new()
                 .field("index", &args.index.display().to_string())
-                .field("uuid", &stamp.uuid)
-                .field("generation", &index.join().generation())
+                .field("uuid", &format!("{:032x}", index.uuid()))
+                .field("generation", &index.generation())
+                .field("partitions", &stamp.parts.len())
                 .field("keys", &stamp.keys)
                 .field("columns", &names)
                 .field("rows", &stamp.rows)
                 .field("pairs", &stamp.keyed_rows)
-                .field("index_bytes", &stats.file_bytes)
+                .field("index_bytes", &of_index)
+                .field("column_bytes", &of_columns)
                 .field("files", &files)
                 .field("changed", &changed),
         )?;

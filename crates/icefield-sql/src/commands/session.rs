@@ -13,6 +13,7 @@ use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use icefield_console::failure::Failure;
 use icefield_console::interrupt::Interrupt;
+use icefield_console::size::size;
 
 use crate::index::Index;
 use crate::index::build::new_files;
@@ -111,27 +112,7 @@ pub struct SessionArgs {
     /// Hold at most SIZE in memory for sorts, aggregations and DataFusion's own joins, such as 4GB; beyond it they
     /// write to temporary files
     #[arg(long, value_name = "SIZE", value_parser = size)]
-    memory: Option<usize>,
-}
-
-fn size(text: &str) -> Result<usize, String> {
-    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (digits, unit) = text.split_at(split);
-    let factor: usize =
-        match unit.trim().to_ascii_uppercase().trim_end_matches('B').trim_end_matches('I') {
-            "" => 1,
-            "K" => 1 << 10,
-            "M" => 1 << 20,
-            "G" => 1 << 30,
-            "T" => 1 << 40,
-            _ => return Err("a number with K, M, G or T is expected, such as 512M".to_owned()),
-        };
-    digits
-        .parse::<usize>()
-        .ok()
-        .and_then(|number| number.checked_mul(factor))
-        .filter(|&bytes| bytes > 0)
-        .ok_or_else(|| "a number with K, M, G or T is expected, such as 512M".to_owned())
+    memory: Option<u64>,
 }
 
 impl SessionArgs {
@@ -151,7 +132,7 @@ impl SessionArgs {
         let mut runtime =
             RuntimeEnvBuilder::new().with_disk_manager_builder(DiskManagerBuilder::default());
         if let Some(bytes) = self.memory {
-            runtime = runtime.with_memory_limit(bytes, 1.0);
+            runtime = runtime.with_memory_limit(bytes as usize, 1.0);
         }
         let runtime = runtime.build_arc().map_err(failure)?;
         let state = session_state_in(registry, config, runtime);

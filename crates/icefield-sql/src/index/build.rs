@@ -1,16 +1,18 @@
 //! Builds an index of the key columns of a table's files.
 //!
-//! The files are read one after the other. Their columns go to the file of columns; the words of their keys stay in
-//! memory, 8 bytes a row, until the index is built from them. An update takes the rows of unchanged files from the
-//! columns of the former index, and reads only files that are new or have changed.
+//! The files are read one after the other, and their columns are written, to a file for each part of the index. Then
+//! each part is built from the key columns in its file. An update takes the rows of unchanged files from the columns of
+//! the former index, and reads only files that are new or have changed.
 
 use std::collections::HashSet;
+use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
 use arrow::array::{Array, RecordBatch, UInt64Array};
+use arrow::compute::take_record_batch;
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::catalog::TableProvider;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -23,15 +25,17 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::StreamExt;
-use icefield::{Durability, JoinIndex, JoinSource, JoinStats};
+use icefield::{Durability, JoinIndex, JoinSource};
 use icefield_console::site::Site;
 
-use super::columns::{CHUNK_ROWS, Columns, ColumnsWriter};
+use super::columns::{Columns, place};
+use super::file::ColumnsFile;
 use super::format::{Format, named};
-use super::keys::KeyForm;
+use super::keys::{ByPart, KeyForm};
 use super::source::{SourceFile, files_of, local_path};
-use super::stamp::Stamp;
-use super::{FILES, Index};
+use super::stamp::{Part, Stamp};
+use super::writer::{CHUNK_ROWS, ColumnsWriter, stored_schema};
+use super::{COLUMNS, FILES, Index, MOST_PARTS, part_path};
 use crate::error::{at_path, of_command, of_index, usage};
 
 /// Number of pairs that a source shows at once.
@@ -48,6 +52,8 @@ pub struct BuildOptions {
     pub keys: Vec<String>,
     /// The names of other columns that the index answers; all columns, if one is `*`.
     pub include: Vec<String>,
+    /// Number of parts, 1 to [`MOST_PARTS`]. The processes of a cluster can each work with some parts of the index.
+    pub parts: u32,
     /// The directory to create.
     pub target: PathBuf,
     /// True if an index that exists there is replaced.
@@ -72,6 +78,7 @@ impl BuildOptions {
             sources,
             keys,
             include: Vec::new(),
+            parts: 1,
             target,
             replace: false,
             threads: None,
@@ -89,6 +96,7 @@ impl BuildOptions {
             format: stamp.format.clone(),
             keys: stamp.keys.clone(),
             include: names.filter(|name| !stamp.keys.contains(name)).collect(),
+            parts: stamp.parts.len() as u32,
             target: index.path().to_owned(),
             replace: true,
             threads: None,
@@ -103,8 +111,10 @@ impl BuildOptions {
 pub struct Built {
     /// Its sources.
     pub stamp: Stamp,
-    /// Its statistics.
-    pub stats: JoinStats,
+    /// The number of bytes of the indexes from words to row numbers, without the columns.
+    pub index_bytes: u64,
+    /// The failures that the index survives.
+    pub durability: Durability,
     /// Number of rows that were read from files, and not from a former index.
     pub rows_read: u64,
     /// Seconds for reading the rows and writing the columns, and for building the index.
@@ -145,6 +155,12 @@ impl Progress for Quiet {
 /// If a file cannot be read or is changed during the build, a column does not exist or cannot be a key, or space is
 /// missing.
 pub async fn build(options: &BuildOptions, progress: &dyn Progress) -> Result<Built> {
+    if !(1..=MOST_PARTS).contains(&options.parts) {
+        let parts = options.parts;
+        return Err(usage(format!(
+            "--partitions {parts}: a number from 1 to {MOST_PARTS} is expected"
+        )));
+    }
     let build = Build::new(options, progress);
     build.run(build.listing().await?, None).await
 }
@@ -161,7 +177,8 @@ pub async fn update(
     progress: &dyn Progress,
 ) -> Result<Option<Built>> {
     let former = Index::open(path, true)?;
-    let durability = former.join().stats().map_err(of_index)?.durability.unwrap_or_default();
+    let stats = former.parts()[0].stats().map_err(of_index)?;
+    let durability = stats.durability.unwrap_or_default();
     let mut options = BuildOptions::of(&former, durability);
     for source in more {
         let source = absolute(source)?;
@@ -247,12 +264,8 @@ impl<'a> Build<'a> {
             None => form_of(options, &stored)?,
         };
         let site = Site::new(&options.target, &FILES).map_err(of_command)?;
-        // The library creates the directory of the index. Until then the columns wait beside it, under a name that
-        // the next build removes if this process dies.
-        let columns_at = site.path().with_file_name(".table.creating-columns");
-        std::fs::create_dir(&columns_at).map_err(|error| at_path(&columns_at, error))?;
-        let rows = Rows::new(options, &columns_at, form, &stored, self.progress)?;
-        let (words, rows_read) = self.read(&mut listing, &columns, former, rows).await?;
+        let rows = Rows::new(options, &site, form, &stored, self.progress)?;
+        let (rows, rows_read) = self.read(&mut listing, &columns, former, rows).await?;
         let read = started.elapsed().as_secs_f64();
 
         let mut stamp = Stamp::new(
@@ -263,50 +276,53 @@ impl<'a> Build<'a> {
             names_of(&stored),
             form,
         );
-        (stamp.rows, stamp.keyed_rows) = (words.rows, words.keyed_rows());
-        let stats = self.build_index(&site, &words, &mut stamp)?;
-        let name = super::columns::NAME;
-        std::fs::rename(columns_at.join(name), site.path().join(name))
-            .and_then(|()| std::fs::remove_dir(&columns_at))
-            .map_err(|error| at_path(&columns_at, error))?;
-        stamp.columns_sums = Columns::open(&site.path(), stamp.rows, None)?.sums();
+        (stamp.rows, stamp.keyed_rows) = (rows.count, rows.keyed);
+        let (index_bytes, durability) = self.build_parts(&site, rows, &mut stamp)?;
         stamp.files = unchanged(listing.files)?;
         stamp.write(&site.path())?;
         self.progress.check()?;
         site.publish(options.replace).map_err(of_command)?;
         let seconds = (read, started.elapsed().as_secs_f64() - read);
-        Ok(Built { stamp, stats, rows_read, seconds })
+        Ok(Built { stamp, index_bytes, durability, rows_read, seconds })
     }
 
-    /// Writes the columns of all rows. Returns the words, and the number of rows that were read from files.
+    /// Writes the columns of all rows. Returns the rows, and the number of those that were read from files.
     async fn read(
         &self,
         listing: &mut Listing,
         columns: &[usize],
         former: Option<&Index>,
-        mut rows: Rows<'_>,
-    ) -> Result<(Words, u64)> {
+        mut rows: Rows<'a>,
+    ) -> Result<(Rows<'a>, u64)> {
         let mut rows_read = 0;
         for file in &mut listing.files {
-            let before = rows.words.rows;
+            let (before, of_parts) = (rows.count, rows.of_parts());
             match former.and_then(|former| Some((former, kept(former, file)?))) {
-                Some((former, range)) => rows.take(former, range)?,
+                Some((former, ranges)) => {
+                    ranges.into_iter().try_for_each(|range| rows.take(former, range))?;
+                }
                 None => {
                     let part = self.options.format.part(&file.path, listing.table.schema())?;
                     let sources = [file.path.display().to_string()];
                     rows.read(part, columns, &self.context)
                         .await
                         .map_err(|error| named(&sources, error))?;
-                    rows_read += rows.words.rows - before;
+                    rows_read += rows.count - before;
                 }
             }
-            file.rows = rows.words.rows - before;
+            file.rows =
+                std::iter::zip(rows.of_parts(), of_parts).map(|(now, then)| now - then).collect();
         }
-        rows.writer.finish()?;
-        Ok((rows.words, rows_read))
+        Ok((rows, rows_read))
     }
 
-    fn build_index(&self, site: &Site, words: &Words, stamp: &mut Stamp) -> Result<JoinStats> {
+    /// Builds the parts of the index from their columns. Returns the number of their bytes, and their durability.
+    fn build_parts(
+        &self,
+        site: &Site,
+        rows: Rows<'_>,
+        stamp: &mut Stamp,
+    ) -> Result<(u64, Durability)> {
         let mut settings = JoinIndex::<u64>::options().durability(self.options.durability);
         if let Some(threads) = self.options.threads {
             settings = settings.threads(threads);
@@ -314,13 +330,44 @@ impl<'a> Build<'a> {
         if let Some(bits) = self.options.filter_bits {
             settings = settings.filter_bits_per_key(bits);
         }
-        let built = settings.build_from(site.path(), &Source { words, progress: self.progress });
-        // An interrupted source is the cause of the library's error.
-        self.progress.check()?;
-        let join = built.map_err(of_index)?;
-        stamp.uuid = format!("{:032x}", join.uuid());
-        join.stats().map_err(of_index)
+        let (keys, form) = (rows.keys.clone(), rows.form);
+        let counts = rows.of_parts();
+        let waiting = rows.finish()?;
+        let open = |(path, &rows): (&PathBuf, &u64)| ColumnsFile::open(path.clone(), rows, None);
+        let files = std::iter::zip(&waiting, &counts).map(open).collect::<Result<Vec<_>>>()?;
+        let columns = Columns::of(&site.path(), files)?;
+        if counts.len() > 1 {
+            std::fs::create_dir(site.path()).map_err(|error| at_path(&site.path(), error))?;
+        }
+        let (mut bytes, mut durability) = (0, Durability::default());
+        for (at, waiting) in waiting.iter().enumerate() {
+            let chunks = columns.chunks_of(at);
+            let source =
+                Source { columns: &columns, keys: &keys, form, chunks, progress: self.progress };
+            let path = part_path(&site.path(), at, counts.len());
+            let built = settings.build_from(&path, &source);
+            // An interrupted source is the cause of the library's error.
+            self.progress.check()?;
+            let join = built.map_err(of_index)?;
+            let stats = join.stats().map_err(of_index)?;
+            (bytes, durability) = (bytes + stats.file_bytes, stats.durability.unwrap_or_default());
+            let (uuid, rows) = (format!("{:032x}", join.uuid()), counts[at]);
+            stamp.parts.push(Part { uuid, rows, columns_sums: columns.files()[at].sums() });
+            move_to(waiting, &path)?;
+        }
+        Ok((bytes, durability))
     }
+}
+
+/// Moves a file of columns from its directory, which has nothing else, to that of its part; durably, as the stamp is
+/// written later.
+fn move_to(waiting: &Path, part: &Path) -> Result<()> {
+    let moved = || {
+        std::fs::rename(waiting, part.join(COLUMNS))?;
+        File::open(part)?.sync_all()?;
+        waiting.parent().map_or(Ok(()), std::fs::remove_dir)
+    };
+    moved().map_err(|error| at_path(waiting, error))
 }
 
 /// Returns a source as an absolute path or pattern.
@@ -381,7 +428,7 @@ fn form_of(options: &BuildOptions, schema: &Schema) -> Result<KeyForm> {
 
 /// Returns an error unless the columns of a former index have the types of the files' columns.
 fn same_types(former: &Index, schema: &Schema) -> Result<()> {
-    let now = super::columns::stored_schema(schema);
+    let now = stored_schema(schema);
     let pairs = std::iter::zip(former.schema().fields(), now.fields());
     for (then, now) in pairs {
         if then.data_type() != now.data_type() {
@@ -394,12 +441,16 @@ fn same_types(former: &Index, schema: &Schema) -> Result<()> {
     Ok(())
 }
 
-/// Returns the rows that a former index has of a file, if the file is unchanged.
-fn kept(former: &Index, file: &SourceFile) -> Option<Range<u64>> {
+/// Returns the rows that a former index has of a file, if the file is unchanged: a range of each part.
+fn kept(former: &Index, file: &SourceFile) -> Option<Vec<Range<u64>>> {
     let files = &former.stamp().files;
     let at = files.iter().position(|one| one.path == file.path && one.changes(file).is_empty())?;
-    let first: u64 = files[..at].iter().map(|file| file.rows).sum();
-    Some(first..first + files[at].rows)
+    let range = |(part, &rows): (usize, &u64)| {
+        let before: u64 = files[..at].iter().map(|file| file.rows[part]).sum();
+        let start = (former.columns().chunks_of(part).start * CHUNK_ROWS) as u64 + before;
+        start..start + rows
+    };
+    Some(files[at].rows.iter().enumerate().map(range).collect())
 }
 
 /// Returns the states of the files that a plan reads, in the order of their rows.
@@ -433,32 +484,54 @@ fn unchanged(files: Vec<SourceFile>) -> Result<Vec<SourceFile>> {
 
 /// The rows of a build, as far as they are known.
 struct Rows<'a> {
-    writer: ColumnsWriter,
-    words: Words,
+    /// For each part, where its columns are until the library has created its directory, and their writer.
+    parts: Vec<(PathBuf, ColumnsWriter)>,
     form: KeyForm,
     /// The positions of the key columns among the stored ones.
     keys: Vec<usize>,
     schema: SchemaRef,
+    count: u64,
+    /// The number of rows with a key.
+    keyed: u64,
     progress: &'a dyn Progress,
 }
 
 impl<'a> Rows<'a> {
     fn new(
         options: &BuildOptions,
-        columns_at: &Path,
+        site: &Site,
         form: KeyForm,
         schema: &SchemaRef,
         progress: &'a dyn Progress,
     ) -> Result<Self> {
         let keys = options.keys.iter().map(|key| schema.index_of(key));
+        let part = |part| {
+            // The next build removes directories with this name if this process dies.
+            let directory = site.path().with_file_name(format!(".table.creating-columns-{part}"));
+            std::fs::create_dir(&directory).map_err(|error| at_path(&directory, error))?;
+            let path = directory.join(COLUMNS);
+            Ok((path.clone(), ColumnsWriter::create(path, schema)?))
+        };
         Ok(Self {
-            writer: ColumnsWriter::create(columns_at, schema)?,
-            words: Words::default(),
+            parts: (0..options.parts).map(part).collect::<Result<_>>()?,
             form,
             keys: keys.collect::<std::result::Result<_, _>>()?,
             schema: Arc::clone(schema),
+            count: 0,
+            keyed: 0,
             progress,
         })
+    }
+
+    /// Returns the number of rows of each part.
+    fn of_parts(&self) -> Vec<u64> {
+        self.parts.iter().map(|(_, writer)| writer.rows()).collect()
+    }
+
+    /// Writes the rest of the rows; returns where the columns of each part are.
+    fn finish(self) -> Result<Vec<PathBuf>> {
+        let finish = |(path, writer): (_, ColumnsWriter)| writer.finish().map(|()| path);
+        self.parts.into_iter().map(finish).collect()
     }
 
     /// Adds the rows of a file.
@@ -477,59 +550,53 @@ impl<'a> Rows<'a> {
         Ok(())
     }
 
-    /// Adds rows of a former index.
+    /// Adds rows of a part of a former index.
     fn take(&mut self, former: &Index, range: Range<u64>) -> Result<()> {
-        let chunk_rows = CHUNK_ROWS as u64;
         let mut start = range.start;
         while start < range.end {
-            let (chunk, first) = ((start / chunk_rows) as usize, (start % chunk_rows) as usize);
-            let end = range.end.min((chunk as u64 + 1) * chunk_rows);
+            let (chunk, first) = place(start);
+            let rows = (range.end - start).min((CHUNK_ROWS - first) as u64);
             let columns = (0..self.schema.fields().len()).map(|column| {
-                Ok(former.columns().chunk(column, chunk)?.slice(first, (end - start) as usize))
+                Ok(former.columns().chunk(column, chunk)?.slice(first, rows as usize))
             });
             let batch =
                 RecordBatch::try_new(Arc::clone(former.schema()), columns.collect::<Result<_>>()?)?;
             self.push(&batch)?;
-            start = end;
+            start += rows;
         }
         Ok(())
     }
 
     fn push(&mut self, batch: &RecordBatch) -> Result<()> {
         self.progress.check()?;
-        self.writer.push(batch)?;
         let columns: Vec<_> = self.keys.iter().map(|&key| Arc::clone(batch.column(key))).collect();
         let types: Vec<_> =
             self.keys.iter().map(|&key| self.schema.field(key).data_type()).collect();
-        self.words.push(self.form.words(&columns, &types)?);
-        self.progress.read(self.words.rows);
+        let words = self.form.words(&columns, &types)?;
+        self.count += words.len() as u64;
+        self.keyed += (words.len() - words.null_count()) as u64;
+        if let [(_, writer)] = &mut self.parts[..] {
+            writer.push(batch)?;
+        } else {
+            let ByPart { order, ends } = ByPart::of(words.iter(), self.parts.len() as u32);
+            let batch = take_record_batch(batch, &UInt64Array::from(order))?;
+            let mut start = 0;
+            for ((_, writer), end) in std::iter::zip(&mut self.parts, ends) {
+                writer.push(&batch.slice(start, end - start))?;
+                start = end;
+            }
+        }
+        self.progress.read(self.count);
         Ok(())
     }
 }
 
-/// The words of all rows, in order.
-#[derive(Default)]
-struct Words {
-    /// The number of the first row, and the words of a batch.
-    batches: Vec<(u64, UInt64Array)>,
-    rows: u64,
-}
-
-impl Words {
-    fn push(&mut self, words: UInt64Array) {
-        let first = self.rows;
-        self.rows += words.len() as u64;
-        self.batches.push((first, words));
-    }
-
-    fn keyed_rows(&self) -> u64 {
-        self.batches.iter().map(|(_, words)| (words.len() - words.null_count()) as u64).sum()
-    }
-}
-
-/// The pairs of words and row numbers.
+/// The pairs of words and row numbers of a part.
 struct Source<'a> {
-    words: &'a Words,
+    columns: &'a Columns,
+    keys: &'a [usize],
+    form: KeyForm,
+    chunks: Range<usize>,
     progress: &'a dyn Progress,
 }
 
@@ -540,11 +607,13 @@ impl JoinSource for Source<'_> {
         parts: usize,
         show: &mut dyn FnMut(&[u64], &[u64]) -> icefield::Result<()>,
     ) -> icefield::Result<()> {
+        let stopped =
+            |error: DataFusionError| icefield::Error::Source { detail: error.to_string() };
         let (mut keys, mut rows) = (Vec::with_capacity(SHOWN), Vec::with_capacity(SHOWN));
-        for (first, words) in self.words.batches.iter().skip(part).step_by(parts.max(1)) {
-            let stopped =
-                |error: DataFusionError| icefield::Error::Source { detail: error.to_string() };
+        for chunk in self.chunks.clone().skip(part).step_by(parts.max(1)) {
             self.progress.check().map_err(stopped)?;
+            let words = self.columns.words(chunk, self.keys, self.form).map_err(stopped)?;
+            let first = (chunk * CHUNK_ROWS) as u64;
             for start in (0..words.len()).step_by(SHOWN) {
                 let end = words.len().min(start + SHOWN);
                 keys.clear();

@@ -106,10 +106,43 @@ impl KeyForm {
     }
 }
 
-/// Returns the part of a word, of `parts` parts. It is one of the functions that never change.
-pub fn part_of(word: u64, parts: u32) -> u32 {
-    let hash = Hash::new(HashKind::Strong, [17, 19]).word(word);
+/// Returns the part of a word, of `parts` parts. It is one of the functions that never change. If `parts` is a multiple
+/// of another number of parts, each part is within one of those. Part 0 also has the keys without a word, which match
+/// nothing.
+pub fn part_of(word: Option<u64>, parts: u32) -> u32 {
+    let hash = word.map_or(0, |word| Hash::new(HashKind::Strong, [17, 19]).word(word));
     ((u128::from(hash) * u128::from(parts)) >> 64) as u32
+}
+
+/// The order of keys by their parts.
+pub struct ByPart {
+    /// The positions of the keys of part 0, then those of part 1, and so on; those of each part ascend.
+    pub order: Vec<u64>,
+    /// Where each part ends in this order.
+    pub ends: Vec<usize>,
+}
+
+impl ByPart {
+    /// Returns the order of the keys with these words.
+    pub fn of(words: impl Iterator<Item = Option<u64>>, parts: u32) -> Self {
+        let parts_of: Vec<u32> = words.map(|word| part_of(word, parts)).collect();
+        let mut next = vec![0; parts as usize];
+        parts_of.iter().for_each(|&part| next[part as usize] += 1);
+        let mut end = 0;
+        for count in &mut next {
+            let start = end;
+            end += *count;
+            *count = start;
+        }
+        let mut order = vec![0; parts_of.len()];
+        for (at, &part) in (0_u64..).zip(&parts_of) {
+            let next = &mut next[part as usize];
+            order[*next] = at;
+            *next += 1;
+        }
+        // The place after the last key of a part is its end.
+        Self { order, ends: next }
+    }
 }
 
 /// Returns whether values of the two types can be compared through an index of `indexed`.

@@ -1,23 +1,31 @@
 //! The index as a column store's companion: a directory with a [`JoinIndex`] from the words of the keys to row numbers,
 //! the columns of these rows, and what both were built from.
 //!
-//! - [`keys`] makes words of key columns. [`columns`] writes the columns, and maps them into memory.
+//! - [`keys`] makes words of key columns. [`writer`] writes the columns to a file, which [`file`] maps into memory;
+//!   [`columns`] takes rows of them.
 //! - [`mod@format`] reads the files of a table through DataFusion. [`source`] detects changes of files. [`stamp`]
 //!   stores all this in the directory.
 //! - [`ranks`] gives the rows of keys that ascend. [`build`] makes a new index.
+//!
+//! An index may be divided into parts by a hash of the words of its keys. Each part then has a [`JoinIndex`] and a file
+//! of columns in a directory of its own, `part-000` and so on, below that of the index; the only part of an undivided
+//! index has them in the directory of the index itself. Row numbers are those of all parts together.
 //!
 //! A directory never changes once it has its name: a new state of the files is built beside it, and takes its place by
 //! one rename.
 
 pub mod build;
 pub mod columns;
+pub mod file;
 pub mod format;
 pub mod keys;
 pub mod ranks;
 pub mod source;
 pub mod stamp;
+pub mod writer;
 
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -25,22 +33,32 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use arrow::array::UInt64Array;
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::error::{DataFusionError, Result};
-use icefield::JoinIndex;
+use icefield::{JoinIndex, Pairs};
 
 use self::columns::Columns;
-use self::keys::KeyForm;
+use self::file::ColumnsFile;
+use self::keys::{ByPart, KeyForm};
 use self::ranks::Ranks;
 use self::stamp::Stamp;
-use crate::error::{damaged, of_index};
+use crate::error::{at_path, damaged, of_index};
 
-/// The names of the files beside those of the [`JoinIndex`].
-pub const FILES: [&str; 2] = [icefield_console::stamp::NAME, columns::NAME];
+/// The name of the file of columns beside the files of a [`JoinIndex`].
+pub const COLUMNS: &str = "columns.arrow";
+/// The names of the files beside those of a [`JoinIndex`].
+pub const FILES: [&str; 2] = [icefield_console::stamp::NAME, COLUMNS];
+/// Maximum number of parts of an index.
+pub const MOST_PARTS: u32 = 256;
+
+/// Returns the directory of one of `parts` parts of the index at `path`.
+pub fn part_path(path: &Path, part: usize, parts: usize) -> PathBuf {
+    if parts == 1 { path.to_owned() } else { path.join(format!("part-{part:03}")) }
+}
 
 /// An index, open for reading. Any number of processes share its pages in memory.
 pub struct Index {
     path: PathBuf,
     stamp: Stamp,
-    join: JoinIndex<u64>,
+    parts: Vec<JoinIndex<u64>>,
     columns: Columns,
     /// The positions of the key columns among the columns.
     keys: Vec<usize>,
@@ -61,24 +79,27 @@ impl Index {
     /// If `path` is not an index, the index is damaged, or a file has changed.
     pub fn open(path: &Path, allow_stale: bool) -> Result<Self> {
         let path = path.canonicalize().map_err(|error| crate::error::at_path(path, error))?;
-        // A caller probes from its own threads.
-        let join =
-            JoinIndex::<u64>::options().threads(1).open_read_only(&path).map_err(of_index)?;
         let stamp = Stamp::read(&path)?;
-        if stamp.uuid != format!("{:032x}", join.uuid()) {
-            return Err(damaged(
-                &path.join(icefield_console::stamp::NAME),
-                "it belongs to another index",
-            ));
+        let (mut parts, mut files) = (Vec::new(), Vec::new());
+        for (at, part) in stamp.parts.iter().enumerate() {
+            let path = part_path(&path, at, stamp.parts.len());
+            // A caller probes from its own threads.
+            let join =
+                JoinIndex::<u64>::options().threads(1).open_read_only(&path).map_err(of_index)?;
+            if part.uuid != format!("{:032x}", join.uuid()) {
+                return Err(damaged(&path, "it belongs to another build of the index"));
+            }
+            parts.push(join);
+            files.push(ColumnsFile::open(path.join(COLUMNS), part.rows, Some(part.columns_sums))?);
         }
-        let columns = Columns::open(&path, stamp.rows, Some(stamp.columns_sums))?;
+        let columns = Columns::of(&path, files)?;
         let place = |name: &String| columns.schema().index_of(name);
         let keys = stamp.keys.iter().map(place).collect::<std::result::Result<_, _>>()?;
         if !allow_stale {
             stamp.files.iter().try_for_each(source::SourceFile::check)?;
         }
         let (ranks, lookups) = (OnceLock::new(), AtomicU64::new(0));
-        Ok(Self { path, stamp, join, columns, keys, ranks, lookups, allow_stale })
+        Ok(Self { path, stamp, parts, columns, keys, ranks, lookups, allow_stale })
     }
 
     /// Returns the directory.
@@ -91,9 +112,39 @@ impl Index {
         &self.stamp
     }
 
-    /// Returns the index from words to row numbers.
-    pub fn join(&self) -> &JoinIndex<u64> {
-        &self.join
+    /// Returns the indexes from words to row numbers, one for each part.
+    pub fn parts(&self) -> &[JoinIndex<u64>] {
+        &self.parts
+    }
+
+    /// Returns what distinguishes this build of the index from all others.
+    pub fn uuid(&self) -> u128 {
+        self.parts[0].uuid()
+    }
+
+    /// Returns the generation of the index.
+    pub fn generation(&self) -> u64 {
+        self.parts[0].generation()
+    }
+
+    /// Returns the number of bytes of the files of the indexes from words to row numbers, and of those of the columns.
+    ///
+    /// Complexity: one reading of each part's directory.
+    ///
+    /// # Errors
+    /// If a directory cannot be read.
+    pub fn bytes(&self) -> Result<(u64, u64)> {
+        let of_part = |part: &Path| -> io::Result<u64> {
+            part.read_dir()?.try_fold(0, |sum, file| {
+                let file = file?;
+                let is_of_join = file.file_name().as_encoded_bytes().ends_with(b".ice");
+                Ok(if is_of_join { sum + file.metadata()?.len() } else { sum })
+            })
+        };
+        let paths = (0..self.parts.len()).map(|at| part_path(&self.path, at, self.parts.len()));
+        let of_joins = paths.map(|path| of_part(&path).map_err(|error| at_path(&path, error)));
+        let of_columns = self.columns.files().iter().map(ColumnsFile::bytes).sum();
+        Ok((of_joins.sum::<Result<u64>>()?, of_columns))
     }
 
     /// Returns the columns.
@@ -121,8 +172,28 @@ impl Index {
     /// # Errors
     /// If the chunk is damaged.
     pub fn words(&self, chunk: usize) -> Result<UInt64Array> {
-        let keys = self.keys.iter().map(|&key| self.columns.chunk(key, chunk).cloned());
-        self.stamp.form.words(&keys.collect::<Result<Vec<_>>>()?, &self.key_types())
+        self.columns.words(chunk, &self.keys, self.stamp.form)
+    }
+
+    /// Returns the rows with one of these words, in order.
+    ///
+    /// # Errors
+    /// If the index is damaged.
+    pub fn rows_of(&self, words: &[u64]) -> Result<Vec<u64>> {
+        let mut pairs = Pairs::default();
+        let mut rows = Vec::new();
+        let parts = self.parts.len() as u32;
+        let ByPart { order, ends } = ByPart::of(words.iter().map(|&word| Some(word)), parts);
+        let mut start = 0;
+        for (join, end) in std::iter::zip(&self.parts, ends) {
+            let words: Vec<_> = order[start..end].iter().map(|&at| words[at as usize]).collect();
+            join.probe_into(&words, &mut pairs).map_err(of_index)?;
+            rows.extend_from_slice(pairs.payloads());
+            start = end;
+        }
+        rows.sort_unstable();
+        rows.dedup();
+        Ok(rows)
     }
 
     /// Returns the rows of the keys before `keys` of them are looked up, if the keys ascend, are dense and are their
@@ -137,7 +208,7 @@ impl Index {
             return Ok(ranks.as_ref());
         }
         let (rows, form) = (self.columns.rows(), self.stamp.form);
-        if form != KeyForm::Word || self.stamp.keyed_rows != rows {
+        if form != KeyForm::Word || self.stamp.keyed_rows != rows || self.parts.len() > 1 {
             return Ok(self.ranks.get_or_init(|| None).as_ref());
         }
         let before = self.lookups.fetch_add(keys as u64, Relaxed);
@@ -155,7 +226,7 @@ impl Index {
 
     /// Returns whether the directory has this index still, and not one that was built later.
     pub fn is_at_its_path(&self) -> bool {
-        Stamp::read(&self.path).is_ok_and(|stamp| stamp.uuid == self.stamp.uuid)
+        Stamp::read(&self.path).is_ok_and(|stamp| stamp.parts == self.stamp.parts)
     }
 
     /// Returns the name of the directory without its ending, as a name for the indexed table.

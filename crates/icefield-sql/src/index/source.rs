@@ -31,8 +31,8 @@ pub struct SourceFile {
     pub modified: (u64, u32),
     /// The checksum of its first and last mebibyte.
     pub checksum: String,
-    /// The number of its rows; 0 until they have been read.
-    pub rows: u64,
+    /// The number of its rows in each part of the index; empty until they have been read.
+    pub rows: Vec<u64>,
 }
 
 impl SourceFile {
@@ -50,7 +50,7 @@ impl SourceFile {
             let tail = sum(&mut file, bytes.saturating_sub(CHECKED_BYTES))?;
             let modified = (since.as_secs(), since.subsec_nanos());
             let checksum = format!("{head:016x}{tail:016x}");
-            Ok(Self { path: path.to_owned(), bytes, modified, checksum, rows: 0 })
+            Ok(Self { path: path.to_owned(), bytes, modified, checksum, rows: Vec::new() })
         };
         read().map_err(|error| at_path(path, error))
     }

@@ -10,17 +10,29 @@ use datafusion::error::{DataFusionError, Result};
 use icefield_console::stamp::{self, NAME, VERSION};
 use serde::{Deserialize, Serialize};
 
+use super::MOST_PARTS;
 use super::format::Format;
 use super::keys::KeyForm;
 use super::source::SourceFile;
 use crate::error::{at_path, of_command};
 
+/// A part of an index: the keys with a range of hashes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// The index from words to row numbers: [`JoinIndex::uuid`](icefield::JoinIndex::uuid), in hexadecimal digits.
+    pub uuid: String,
+    /// The number of its rows.
+    pub rows: u64,
+    /// The checksums of the columns' metadata: [`ColumnsFile::sums`](super::file::ColumnsFile::sums).
+    pub columns_sums: [u64; 2],
+}
+
 /// The description of an index's sources.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamp {
     version: u32,
-    /// The index that the stamp belongs to: [`JoinIndex::uuid`](icefield::JoinIndex::uuid), in hexadecimal digits.
-    pub uuid: String,
+    /// The parts of the index that the stamp belongs to.
+    pub parts: Vec<Part>,
     /// The files, patterns and directories that the user named, as absolute paths.
     pub sources: Vec<String>,
     /// The files, in the order of their rows.
@@ -41,8 +53,6 @@ pub struct Stamp {
     pub rows: u64,
     /// The number of rows without a null in the key columns: those that the index has.
     pub keyed_rows: u64,
-    /// The checksums of the columns' metadata: [`Columns::sums`](super::columns::Columns::sums).
-    pub columns_sums: [u64; 2],
 }
 
 impl Stamp {
@@ -58,7 +68,7 @@ impl Stamp {
     ) -> Self {
         Self {
             version: VERSION,
-            uuid: String::new(),
+            parts: Vec::new(),
             sources,
             files: Vec::new(),
             format,
@@ -69,7 +79,6 @@ impl Stamp {
             form,
             rows: 0,
             keyed_rows: 0,
-            columns_sums: [0, 0],
         }
     }
 
@@ -100,7 +109,22 @@ impl Stamp {
         if stamp.functions != super::keys::FUNCTIONS {
             return Err(broken(&path, &format!("unknown key functions `{}`", stamp.functions)));
         }
+        if !stamp.has_all_rows() {
+            return Err(broken(&path, &"the numbers of rows do not fit"));
+        }
         Ok(stamp)
+    }
+
+    /// Returns whether the parts, and the files in each of them, have as many rows together as the index.
+    fn has_all_rows(&self) -> bool {
+        fn sum(mut rows: impl Iterator<Item = u64>) -> Option<u64> {
+            rows.try_fold(0, u64::checked_add)
+        }
+        let of_files = |part: usize| sum(self.files.iter().map(|file| file.rows[part]));
+        (1..=MOST_PARTS as usize).contains(&self.parts.len())
+            && self.files.iter().all(|file| file.rows.len() == self.parts.len())
+            && sum(self.parts.iter().map(|part| part.rows)) == Some(self.rows)
+            && (0..self.parts.len()).all(|at| of_files(at) == Some(self.parts[at].rows))
     }
 }
 

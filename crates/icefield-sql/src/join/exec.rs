@@ -32,7 +32,7 @@ use datafusion::physical_plan::{
 use super::filter::{MatchExpr, SharedPredicate, selectivity};
 use super::kind::{Join, Rows};
 use super::predicate::Predicate;
-use super::rows::Shared;
+use super::rows::{RowSet, Shared};
 use super::scan;
 use super::side::replaced;
 use super::stream;
@@ -213,13 +213,13 @@ impl IndexJoinExec {
             return Ok(Arc::clone(shared));
         }
         let needs_matched = self.join.index_rows() != Rows::None;
-        let rows = needs_matched.then(|| self.join.side.index.columns().rows());
+        let matched = needs_matched.then(|| RowSet::new(self.join.side.index.columns().chunks()));
         let partitions = self.probe.output_partitioning().partition_count();
         let predicate = match &self.predicate {
             Some(predicate) => Some(predicate.get()),
             None => Predicate::of(&self.join.side)?.map(Arc::new),
         };
-        let shared = Arc::new(Shared::new(rows, predicate, partitions));
+        let shared = Arc::new(Shared::new(matched, predicate, partitions));
         Ok(Arc::clone(self.shared.get_or_init(|| shared)))
     }
 }

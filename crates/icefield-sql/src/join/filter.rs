@@ -20,7 +20,6 @@ use datafusion::physical_plan::PhysicalExpr;
 use super::predicate::{Passed, Predicate};
 use super::side::{IndexSide, Taker, booleans};
 use crate::index::Index;
-use crate::index::columns::CHUNK_ROWS;
 
 /// The predicate of a join, which the join shares with the filters that it has handed to other plans.
 #[derive(Debug)]
@@ -84,10 +83,11 @@ pub fn selectivity(side: &IndexSide) -> f64 {
         }
     }
     // Reading other chunks would take longer than a wrong choice costs.
-    let rows = (side.index.columns().rows() as usize).min(CHUNK_ROWS);
-    if known.is_empty() || rows == 0 {
+    let columns = side.index.columns();
+    if known.is_empty() || columns.chunks() == 0 {
         return of_others;
     }
+    let (rows, _) = columns.extent(0);
     let sample: Vec<u64> = (0..rows as u64).step_by(rows.div_ceil(SAMPLE)).collect();
     let values = Taker::new(&side.index, &[conjunction(known)])
         .and_then(|taker| booleans(&taker.take(&side.index, &sample)?[0]));

@@ -182,7 +182,10 @@ struct JoinedAfter<'a> {
 fn joined_after(plan: &Arc<dyn ExecutionPlan>) -> Option<JoinedAfter<'_>> {
     if let Some(exec) = plan.downcast_ref::<IndexJoinExec>() {
         let columns = (0..exec.schema().fields().len()).collect();
-        return (exec.join().join_type == JoinType::Inner).then_some(JoinedAfter { exec, columns });
+        let join = exec.join();
+        // The input of a join whose rows are distributed is no table.
+        let can_move = join.join_type == JoinType::Inner && join.spread.is_none();
+        return can_move.then_some(JoinedAfter { exec, columns });
     }
     let projection = plan.downcast_ref::<ProjectionExec>()?;
     let JoinedAfter { exec, columns: below } = joined_after(projection.input())?;

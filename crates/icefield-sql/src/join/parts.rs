@@ -33,7 +33,7 @@ use super::unary;
 use crate::batch::batch_of;
 use crate::index::keys::{KeyForm, part_of};
 
-/// Maximum number of parts of an index.
+/// Maximum number of parts, and of partitions.
 pub const MOST_PARTS: u32 = 1 << 16;
 
 /// How the rows of the probe side are distributed.
@@ -50,6 +50,17 @@ const ADDED: [(&str, DataType, bool); 2] =
     [("icefield_part", DataType::UInt64, false), ("icefield_mark", DataType::UInt32, true)];
 
 impl Spread {
+    /// Returns the number of parts for an index with parts of its own and this number of partitions. Each part is within
+    /// one of the index's parts, and no partition has many more parts than others.
+    pub fn parts(of_index: u32, partitions: u32) -> u32 {
+        /// Number of parts of each partition, if the index's parts cannot be distributed evenly.
+        const PER_PARTITION: u32 = 4;
+        if partitions.is_multiple_of(of_index) || of_index.is_multiple_of(partitions) {
+            return of_index.max(partitions);
+        }
+        of_index * (partitions * PER_PARTITION).div_ceil(of_index)
+    }
+
     /// Returns the distribution that a join needs.
     pub fn distribution(&self) -> Distribution {
         let column = Column::new(ADDED[0].0, self.probe.fields().len());
@@ -80,10 +91,12 @@ impl Spread {
 /// Returns for each part a number whose hash distributes the parts evenly among partitions. Other numbers would be as
 /// correct, but leave some partitions empty.
 fn numbers(parts: u32, partitions: u32) -> Result<Vec<u64>> {
-    let (parts, partitions) = (parts as usize, u64::from(partitions.max(1)));
+    let (parts, partitions) = (parts as usize, partitions.max(1) as usize);
     let mut numbers: Vec<Option<u64>> = vec![None; parts];
     let mut missing = parts;
-    let mut next: Vec<usize> = (0..parts.min(partitions as usize)).collect();
+    // Parts that follow one another are in the same partition, because they are in the same part of the index.
+    let first_of = |partition: usize| (partition * parts).div_ceil(partitions);
+    let mut next: Vec<usize> = (0..partitions).map(first_of).collect();
     for first in (0_u64..).step_by(1024) {
         if missing == 0 {
             break;
@@ -93,11 +106,11 @@ fn numbers(parts: u32, partitions: u32) -> Result<Vec<u64>> {
         let candidates: ArrayRef = Arc::new(candidates);
         create_hashes([&candidates], REPARTITION_RANDOM_STATE.random_state(), &mut hashes)?;
         for (number, hash) in (first..).zip(hashes) {
-            // The parts of a partition are every `partitions`-th one.
-            let Some(part) = next.get_mut((hash % partitions) as usize) else { continue };
-            if *part < parts {
+            let partition = (hash % partitions as u64) as usize;
+            let part = &mut next[partition];
+            if *part < first_of(partition + 1) {
                 numbers[*part] = Some(number);
-                *part += partitions as usize;
+                *part += 1;
                 missing -= 1;
             }
         }
@@ -165,9 +178,7 @@ impl PartExec {
         let keys = self.keys.iter().map(|key| key.evaluate(batch)?.into_array(rows));
         let types: Vec<_> = self.types.iter().collect();
         let words = self.form.words(&keys.collect::<Result<Vec<_>>>()?, &types)?;
-        // A row without a key matches nothing, so it may be anywhere.
-        let part = |word: Option<u64>| word.map_or(0, |word| part_of(word, self.parts));
-        let of_rows = words.iter().map(|word| numbers[part(word) as usize]);
+        let of_rows = words.iter().map(|word| numbers[part_of(word, self.parts) as usize]);
         let mut columns = batch.columns().to_vec();
         columns.push(Arc::new(UInt64Array::from_iter_values(of_rows)));
         columns.push(new_null_array(&ADDED[1].1, rows));

@@ -12,7 +12,7 @@ use icefield::base::hash::{Hash, HashKind};
 
 use super::side::{IndexSide, Taker, booleans};
 use crate::index::Index;
-use crate::index::columns::CHUNK_ROWS;
+use crate::index::columns::place;
 use crate::index::ranks::Ranks;
 
 /// The predicate of an index's side of a join.
@@ -68,8 +68,7 @@ impl Predicate {
         if let Some(bits) = self.chunks[chunk].get() {
             return Ok(bits);
         }
-        let first = (chunk * CHUNK_ROWS) as u64;
-        let rows = (index.columns().rows() - first).min(CHUNK_ROWS as u64) as usize;
+        let (rows, _) = index.columns().extent(chunk);
         let values = booleans(&self.taker.chunk(index, chunk, rows)?[0])?;
         // Partitions that come at the same time all do the work; one result is kept.
         Ok(self.chunks[chunk].get_or_init(|| true_bits(&values)))
@@ -135,7 +134,7 @@ impl<'a> Accepted<'a> {
 
     #[inline]
     fn has(&mut self, row: u64) -> Result<bool> {
-        let (chunk, at) = (row as usize / CHUNK_ROWS, row as usize % CHUNK_ROWS);
+        let (chunk, at) = place(row);
         if let Some(bits) = self.chunks[chunk] {
             return Ok(bits.value(at));
         }

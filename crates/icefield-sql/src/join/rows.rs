@@ -7,7 +7,8 @@ use std::sync::{Arc, OnceLock};
 
 use super::predicate::Predicate;
 use super::side::IndexSide;
-use crate::index::columns::CHUNK_ROWS;
+use crate::index::columns::place;
+use crate::index::writer::CHUNK_ROWS;
 
 /// A bit for each row of an index. Chunks take memory when they get their first row.
 #[derive(Debug)]
@@ -18,9 +19,8 @@ pub struct RowSet {
 const CHUNK_WORDS: usize = CHUNK_ROWS / 64;
 
 impl RowSet {
-    /// Returns a set without rows.
-    pub fn new(rows: u64) -> Self {
-        let chunks = rows.div_ceil(CHUNK_ROWS as u64);
+    /// Returns a set without rows of an index with this number of chunks.
+    pub fn new(chunks: usize) -> Self {
         Self { chunks: (0..chunks).map(|_| OnceLock::new()).collect() }
     }
 
@@ -30,9 +30,9 @@ impl RowSet {
 
     /// Adds a row.
     pub fn add(&self, row: u64) {
-        let row = row as usize;
-        let word = &self.chunk(row / CHUNK_ROWS)[row % CHUNK_ROWS / 64];
-        let bit = 1 << (row % 64);
+        let (chunk, at) = place(row);
+        let word = &self.chunk(chunk)[at / 64];
+        let bit = 1 << (at % 64);
         // Relaxed: the set is complete when the last partition has ended, which `Shared::is_last` orders. The load
         // spares a locked instruction for rows that are already there.
         if word.load(Relaxed) & bit == 0 {
@@ -42,9 +42,9 @@ impl RowSet {
 
     /// Returns whether a row is in the set.
     pub fn has(&self, row: u64) -> bool {
-        let row = row as usize;
-        let chunk = self.chunks[row / CHUNK_ROWS].get();
-        chunk.is_some_and(|chunk| chunk[row % CHUNK_ROWS / 64].load(Relaxed) >> (row % 64) & 1 == 1)
+        let (chunk, at) = place(row);
+        let chunk = self.chunks[chunk].get();
+        chunk.is_some_and(|chunk| chunk[at / 64].load(Relaxed) >> (at % 64) & 1 == 1)
     }
 }
 
@@ -60,17 +60,21 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Returns the state before the first of `partitions` partitions begins. `rows` is the number of rows of the index
-    /// if the join needs to know which of them have a match.
-    pub fn new(rows: Option<u64>, predicate: Option<Arc<Predicate>>, partitions: usize) -> Self {
-        Self { matched: rows.map(RowSet::new), predicate, running: AtomicUsize::new(partitions) }
+    /// Returns the state before the first of `partitions` partitions begins. `matched` is an empty set if the join needs
+    /// to know which rows of the index have a match.
+    pub fn new(
+        matched: Option<RowSet>,
+        predicate: Option<Arc<Predicate>>,
+        partitions: usize,
+    ) -> Self {
+        Self { matched, predicate, running: AtomicUsize::new(partitions) }
     }
 
     /// Returns the state of one partition whose matches no other partition needs.
     pub fn of_one(&self, side: &IndexSide) -> Self {
-        let rows = side.index.columns().rows();
+        let chunks = side.index.columns().chunks();
         Self {
-            matched: self.matched.as_ref().map(|_| RowSet::new(rows)),
+            matched: self.matched.as_ref().map(|_| RowSet::new(chunks)),
             predicate: self.predicate.clone(),
             running: AtomicUsize::new(1),
         }

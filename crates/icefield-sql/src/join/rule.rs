@@ -16,7 +16,7 @@ use super::exec::IndexJoinExec;
 use super::grouped::Grouped;
 use super::kind::{Join, Rows};
 use super::order::InnerJoin;
-use super::parts::{MOST_PARTS, PartExec, Spread};
+use super::parts::{PartExec, Spread};
 use super::scan;
 use super::side::{IndexSide, KeyPlan};
 use crate::registry::IndexRegistry;
@@ -30,20 +30,22 @@ type Expr = Arc<dyn PhysicalExpr>;
 #[derive(Debug)]
 pub struct IndexJoinRule {
     registry: IndexRegistry,
-    /// True if the partitions of a plan may run in different processes.
-    for_cluster: bool,
+    /// For plans whose partitions may run in different processes: the size in bytes of the largest index that each of
+    /// them can have in memory.
+    most_bytes: Option<u64>,
 }
 
 impl IndexJoinRule {
     /// Returns the rule for the indexes of a registry.
     pub fn new(registry: IndexRegistry) -> Self {
-        Self { registry, for_cluster: false }
+        Self { registry, most_bytes: None }
     }
 
-    /// Returns the rule for plans whose partitions may run in different processes. Joins that emit rows of the index
-    /// with or without a match then distribute the rows of their probe side.
-    pub fn for_cluster(registry: IndexRegistry) -> Self {
-        Self { registry, for_cluster: true }
+    /// Returns the rule for plans whose partitions may run in different processes. The rows of the probe side are
+    /// distributed among them by key if the join emits rows of the index with or without a match, and if the index is
+    /// divided into parts and has more than `most_bytes` bytes, so that each process needs some parts of it.
+    pub fn for_cluster(registry: IndexRegistry, most_bytes: u64) -> Self {
+        Self { registry, most_bytes: Some(most_bytes) }
     }
 }
 
@@ -54,12 +56,14 @@ impl PhysicalOptimizerRule for IndexJoinRule {
         config: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         self.registry.refresh();
-        let partitions = config.execution.target_partitions.clamp(1, MOST_PARTS as usize) as u32;
+        /// With more there would be more parts of keys than are allowed.
+        const MOST_PARTITIONS: usize = 1 << 13;
+        let partitions = config.execution.target_partitions.clamp(1, MOST_PARTITIONS) as u32;
         // The plan that was searched must not be freed, so that no other plan takes the place of one of its joins.
         let (searched, grouped) = (Arc::clone(&plan), Grouped::of(&plan)?);
         let plan = plan.transform_up(|plan| {
             let Some(join) = Candidate::of(&plan) else { return Ok(Transformed::no(plan)) };
-            let join = Candidate { in_cluster: self.for_cluster, ..join };
+            let join = Candidate { most_bytes: self.most_bytes, ..join };
             let through = match join.through_index(&self.registry, partitions)? {
                 Ok(exec)
                     if exec.join().index_rows() != Rows::None
@@ -83,7 +87,7 @@ impl PhysicalOptimizerRule for IndexJoinRule {
         })?;
         drop(searched);
         // A cluster's engine chooses its joins itself, and its scans have no filters of joins.
-        if !plan.transformed || self.for_cluster {
+        if !plan.transformed || self.most_bytes.is_some() {
             return Ok(plan.data);
         }
         // The joins with indexes know how many rows they return.
@@ -111,7 +115,7 @@ struct Candidate<'a> {
     null_aware: bool,
     projection: Option<Vec<usize>>,
     fetch: Option<usize>,
-    in_cluster: bool,
+    most_bytes: Option<u64>,
 }
 
 impl<'a> Candidate<'a> {
@@ -127,7 +131,7 @@ impl<'a> Candidate<'a> {
                 null_aware: join.null_aware,
                 projection: join.projection.as_ref().map(|projection| projection.to_vec()),
                 fetch: join.fetch(),
-                in_cluster: false,
+                most_bytes: None,
             });
         }
         let join = plan.downcast_ref::<SortMergeJoinExec>()?;
@@ -141,7 +145,7 @@ impl<'a> Candidate<'a> {
             null_aware: false,
             projection: None,
             fetch: None,
-            in_cluster: false,
+            most_bytes: None,
         })
     }
 
@@ -196,14 +200,29 @@ impl<'a> Candidate<'a> {
         };
         let probe = if join.index_side == JoinSide::Left { self.right } else { self.left };
         let mut probe = Arc::clone(probe);
-        if self.in_cluster && join.index_rows() != Rows::None {
-            join.spread = Some(Spread { parts: partitions, probe: probe.schema() });
+        if self.must_spread(&join)? {
             let index = &join.side.index;
+            let parts = Spread::parts(index.parts().len() as u32, partitions);
             let types = index.key_types().into_iter().cloned().collect();
             let (keys, form) = (join.keys.probe.clone(), index.stamp().form);
-            probe = Arc::new(PartExec::new(probe, keys, form, types, partitions, partitions));
+            join.spread = Some(Spread { parts, probe: probe.schema() });
+            probe = Arc::new(PartExec::new(probe, keys, form, types, parts, partitions));
         }
         IndexJoinExec::new(probe, Arc::new(join), self.projection.clone()).map(Ok)
+    }
+
+    /// Returns whether the rows of the probe side must be distributed by their keys.
+    fn must_spread(&self, join: &Join) -> Result<bool> {
+        let Some(most_bytes) = self.most_bytes else { return Ok(false) };
+        if join.index_rows() != Rows::None {
+            return Ok(true);
+        }
+        let index = &join.side.index;
+        if index.parts().len() == 1 {
+            return Ok(false);
+        }
+        let (of_join, of_columns) = index.bytes()?;
+        Ok(of_join + of_columns > most_bytes)
     }
 
     /// Returns the join below joins with other indexes of one of its sides, if an index answers it there.
@@ -225,7 +244,8 @@ impl<'a> Candidate<'a> {
             };
             let columns: Vec<_> = projection.iter().map(column).collect();
             let through = |plan: &Arc<dyn ExecutionPlan>, on: &[_]| {
-                self.through_plan(JoinSide::Left, plan, on, registry).ok()
+                let join = self.through_plan(JoinSide::Left, plan, on, registry).ok()?;
+                (!self.must_spread(&join).ok()?).then_some(join)
             };
             let on = self.on_of(plan_side);
             let join = InnerJoin { plan, other, on: &on, through: &through };
@@ -288,7 +308,7 @@ impl<'a> Candidate<'a> {
                         side,
                         keys,
                         filter,
-                        in_cluster: self.in_cluster,
+                        in_cluster: self.most_bytes.is_some(),
                         spread: None,
                     });
                 }

@@ -20,10 +20,10 @@ use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
 
 use crate::batch::batch_of;
 use crate::index::Index;
-use crate::index::columns::stored_type;
 use crate::index::format::Kind;
 use crate::index::keys::{KeyForm, comparable};
 use crate::index::source::files_of;
+use crate::index::writer::stored_type;
 use crate::registry::IndexRegistry;
 use crate::table::IndexScanExec;
 

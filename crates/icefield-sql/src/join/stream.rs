@@ -5,7 +5,6 @@
 //! removed. The others give rows of both sides, and decide which rows have a match. When the last partition has ended,
 //! it emits the rows of the index that the join returns with or without a match.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
@@ -35,9 +34,9 @@ use super::rows::{RowSet, Shared};
 use super::side::{Taker, booleans};
 use crate::batch::batch_of;
 use crate::error::of_index;
-use crate::index::columns::CHUNK_ROWS;
-use crate::index::keys::{equal, part_of};
+use crate::index::keys::{ByPart, equal, part_of};
 use crate::index::ranks::Ranks;
+use crate::index::writer::CHUNK_ROWS;
 use crate::index::{Index, no_row};
 
 /// Number of pairs that are found at a time.
@@ -125,10 +124,13 @@ pub fn start(
 struct Batch {
     batch: RecordBatch,
     words: UInt64Array,
-    /// The positions of the keys to look up: those that are not null and may satisfy the predicate; `None` for all.
+    /// The positions of the keys to look up: those that are not null and may satisfy the predicate, by parts of the
+    /// index; `None` for all.
     positions: Option<Vec<u64>>,
     /// The keys at these positions.
     keys: Option<Vec<u64>>,
+    /// Where the keys of each part of the index end.
+    ends: Vec<usize>,
     /// The compared expressions of the probe side.
     compared: Vec<ArrayRef>,
     /// Number of keys that have been probed.
@@ -140,6 +142,21 @@ struct Batch {
 impl Batch {
     fn keys(&self) -> &[u64] {
         self.keys.as_deref().unwrap_or_else(|| self.words.values())
+    }
+
+    /// Returns the next keys that are in one part of the index, and the part.
+    fn next(&self) -> (&[u64], usize) {
+        let part = self.ends.partition_point(|&end| end <= self.probed);
+        (&self.keys()[self.probed..self.ends[part]], part)
+    }
+
+    /// Makes positions in the list of keys from `first` on positions in the batch.
+    fn place(&self, positions: &mut [u64], first: usize) {
+        match &self.positions {
+            Some(places) => positions.iter_mut().for_each(|at| *at = places[first + *at as usize]),
+            None if first > 0 => positions.iter_mut().for_each(|at| *at += first as u64),
+            None => {}
+        }
     }
 }
 
@@ -154,9 +171,9 @@ struct State {
     /// The compared expressions of the index.
     compared: Taker,
     batch: Option<Batch>,
-    /// The rows of the index that are still to be emitted.
-    rest: Option<Range<u64>>,
-    /// Which parts of the index are this partition's, if parts are distributed.
+    /// The first of the rows of the index that are still to be emitted, as its chunk and its place there.
+    rest: Option<(usize, usize)>,
+    /// Which parts of the keys are this partition's, if they are distributed.
     owned: Vec<bool>,
     /// A chunk of the index, and which of its rows are in these parts.
     owned_rows: Option<(usize, BooleanBuffer)>,
@@ -214,13 +231,14 @@ impl State {
         let words = side.index.stamp().form.words(&columns, &side.index.key_types())?;
         let predicate = self.partition.shared.predicate.as_ref();
         // Lookups by ranks cost no more than the filter.
+        // The keys of other partitions, which the filter would read, may be in the memory of other machines.
         let filter = match predicate {
-            Some(predicate) if side.index.ranks(rows)?.is_none() => {
+            Some(predicate) if spread.is_none() && side.index.ranks(rows)?.is_none() => {
                 predicate.may_accept(&side.index, &words)?
             }
             _ => None,
         };
-        let (positions, present) = match (words.null_count() > 0, filter) {
+        let (positions, keys) = match (words.null_count() > 0, filter) {
             (false, None) => (None, None),
             (_, filter) => {
                 let wanted = (0..rows as u64).filter(|&at| {
@@ -232,12 +250,23 @@ impl State {
                 (Some(positions), Some(keys))
             }
         };
+        let parts = side.index.parts().len() as u32;
+        let count = keys.as_ref().map_or(rows, Vec::len);
+        let (positions, keys, ends) = if parts == 1 {
+            (positions, keys, vec![count])
+        } else {
+            let keys = keys.as_deref().unwrap_or_else(|| words.values());
+            let ByPart { order, ends } = ByPart::of(keys.iter().map(|&key| Some(key)), parts);
+            let ordered = order.iter().map(|&at| keys[at as usize]).collect();
+            let position = |at: u64| positions.as_ref().map_or(at, |places| places[at as usize]);
+            (Some(order.into_iter().map(position).collect()), Some(ordered), ends)
+        };
         let mut matched = BooleanBufferBuilder::new(rows);
         if self.partition.join.probe_rows() != Rows::None {
             matched.append_n(rows, false);
         }
         self.batch =
-            Some(Batch { batch, words, positions, keys: present, compared, probed: 0, matched });
+            Some(Batch { batch, words, positions, keys, ends, compared, probed: 0, matched });
         Ok(())
     }
 
@@ -261,7 +290,7 @@ impl State {
     fn end(&mut self) -> Result<()> {
         let is_last = self.partition.shared.is_last();
         if is_last && self.partition.join.index_rows() != Rows::None {
-            self.rest = Some(0..self.partition.join.side.index.columns().rows());
+            self.rest = Some((0, 0));
             return Ok(());
         }
         self.output.finish()
@@ -274,38 +303,32 @@ impl State {
         if let Some(ranks) = index.ranks(batch.keys().len())? {
             return self.probe_ranks(batch, ranks);
         }
+        let first = batch.probed;
+        let (keys, part) = batch.next();
+        let part = &index.parts()[part];
         if self.needs_existence_alone() {
-            let found = index.join().semi(batch.keys()).map_err(of_index)?;
-            for at in found.ones() {
-                batch.matched.set_bit(
-                    batch.positions.as_ref().map_or(at, |positions| positions[at] as usize),
-                    true,
-                );
-            }
-            batch.probed = batch.keys().len();
+            let found = part.semi(keys).map_err(of_index)?;
+            batch.probed += keys.len();
+            let mut positions: Vec<_> = found.ones().map(|at| at as u64).collect();
+            batch.place(&mut positions, first);
+            positions.iter().for_each(|&at| batch.matched.set_bit(at as usize, true));
             return Ok(());
         }
         if self.needs_number_alone() {
-            let pairs = index.join().probe_count(batch.keys()).map_err(of_index)? as usize;
-            batch.probed = batch.keys().len();
+            let pairs = part.probe_count(keys).map_err(of_index)? as usize;
+            batch.probed += keys.len();
             self.metrics.pairs.add(pairs);
             return self.output.push(Vec::new(), pairs);
         }
-        let first = batch.probed;
-        let keys = &batch.keys()[first..];
         let mut pairs = Pairs::default();
-        let count = index.join().probe_some(keys, PAIRS, &mut pairs).map_err(of_index)?;
+        let count = part.probe_some(keys, PAIRS, &mut pairs).map_err(of_index)?;
         batch.probed += count;
         self.metrics.pairs.add(pairs.len());
         let (mut positions, rows) = pairs.into_parts();
-        if let Some(&row) = rows.iter().find(|&&row| row >= index.columns().rows()) {
+        if let Some(row) = index.columns().missing(&rows) {
             return Err(no_row(index, row));
         }
-        match &batch.positions {
-            Some(places) => positions.iter_mut().for_each(|at| *at = places[first + *at as usize]),
-            None if first > 0 => positions.iter_mut().for_each(|at| *at += first as u64),
-            None => {}
-        }
+        batch.place(&mut positions, first);
         let found = Found::new(positions, rows, batch.batch.num_rows());
         for part in found.parts(self.partition.batch_size) {
             self.take_pairs(batch, part, false)?;
@@ -468,30 +491,30 @@ impl State {
         self.output.push(columns, rows)
     }
 
-    /// Emits the next of the index's rows that are emitted with or without a match.
-    fn emit_index_rows(&mut self, Range { start, end }: Range<u64>) -> Result<()> {
-        let chunk_end = (start / CHUNK_ROWS as u64 + 1) * CHUNK_ROWS as u64;
-        let next = end.min(start + self.partition.batch_size as u64).min(chunk_end);
+    /// Emits the next of the index's rows that are emitted with or without a match. All are of one chunk.
+    fn emit_index_rows(&mut self, (chunk, start): (usize, usize)) -> Result<()> {
         let join = Arc::clone(&self.partition.join);
         let shared = Arc::clone(&self.partition.shared);
         let index = &join.side.index;
+        if chunk == index.columns().chunks() {
+            return self.output.finish();
+        }
+        if !self.find_owned_rows(index, chunk)? {
+            self.rest = Some((chunk + 1, 0));
+            return Ok(());
+        }
+        let (rows, _) = index.columns().extent(chunk);
+        let end = rows.min(start + self.partition.batch_size);
+        self.rest = Some(if end < rows { (chunk, end) } else { (chunk + 1, 0) });
         let has = |set: Option<&RowSet>, row| set.is_some_and(|set| set.has(row));
         let is_matched = |row| has(shared.matched.as_ref(), row);
-        // All rows are of one chunk. An index without rows has none.
-        let accepted = shared.predicate.as_ref().filter(|_| start < next);
-        let chunk = start as usize / CHUNK_ROWS;
+        let accepted = shared.predicate.as_ref();
         let accepted = accepted.map(|predicate| predicate.of_chunk(index, chunk)).transpose()?;
-        let is_accepted =
-            |row: &u64| accepted.is_none_or(|accepted| accepted.value(*row as usize % CHUNK_ROWS));
-        let chosen = (start..next).filter(is_accepted);
-        if join.spread.is_some() && start < end {
-            self.find_owned_rows(index, start)?;
-        }
-        let is_owned = |row: u64| match &self.owned_rows {
-            Some((_, rows)) => rows.value(row as usize % CHUNK_ROWS),
-            None => true,
-        };
-        let chosen = chosen.filter(|&row| is_owned(row));
+        let is_accepted = |at: &usize| accepted.is_none_or(|accepted| accepted.value(*at));
+        let is_owned =
+            |at: &usize| self.owned_rows.as_ref().is_none_or(|(_, rows)| rows.value(*at));
+        let chosen = (start..end).filter(is_accepted).filter(is_owned);
+        let chosen = chosen.map(|at| (chunk * CHUNK_ROWS + at) as u64);
         let chosen: Vec<u64> = match join.index_rows() {
             Rows::None => Vec::new(),
             Rows::Matched => chosen.filter(|&row| is_matched(row)).collect(),
@@ -517,28 +540,29 @@ impl State {
             }
             self.output.push(columns, chosen.len())?;
         }
-        if next < end {
-            self.rest = Some(next..end);
-            return Ok(());
-        }
-        self.output.finish()
+        Ok(())
     }
 
-    /// Determines which rows of the chunk of row `first` are in the parts of this partition.
-    fn find_owned_rows(&mut self, index: &Index, first: u64) -> Result<()> {
-        let chunk = first as usize / CHUNK_ROWS;
-        if self.owned_rows.as_ref().is_some_and(|(known, _)| *known == chunk) {
-            return Ok(());
+    /// Determines which rows of a chunk are in the parts of this partition. Returns `false` if none are.
+    fn find_owned_rows(&mut self, index: &Index, chunk: usize) -> Result<bool> {
+        if self.partition.join.spread.is_none()
+            || self.owned_rows.as_ref().is_some_and(|(known, _)| *known == chunk)
+        {
+            return Ok(true);
+        }
+        // A part of the keys is within one part of the index, if their numbers are multiples.
+        let (of_index, parts) = (index.parts().len(), self.owned.len());
+        if parts.is_multiple_of(of_index) {
+            let (_, part) = index.columns().extent(chunk);
+            let of_part = parts / of_index;
+            let owned = &self.owned[part as usize * of_part..][..of_part];
+            if !owned.contains(&true) {
+                return Ok(false);
+            }
         }
         let words = index.words(chunk)?;
-        let parts = self.owned.len() as u32;
-        // Rows without a key are in part 0, as those of the probe side are.
-        let part = |at: usize| match words.is_valid(at) {
-            true => part_of(words.value(at), parts),
-            false => 0,
-        };
-        let rows = BooleanBuffer::collect_bool(words.len(), |at| self.owned[part(at) as usize]);
-        self.owned_rows = Some((chunk, rows));
-        Ok(())
+        let owned = words.iter().map(|word| self.owned[part_of(word, parts as u32) as usize]);
+        self.owned_rows = Some((chunk, owned.collect()));
+        Ok(true)
     }
 }

@@ -40,7 +40,7 @@ async fn context(directory: &Path) -> Result<(SessionContext, IndexRoot)> {
         .with_config(SessionConfig::new().with_target_partitions(3))
         .with_default_features()
         .build();
-    let state = cluster_session_state(&IndexRegistry::below(root.clone()), state);
+    let state = cluster_session_state(&IndexRegistry::below(root.clone()), 0, state);
     let context = SessionContext::new_with_state(state);
     for table in ["l", "r"] {
         let path = place(&format!("{table}.csv"));
