@@ -4,6 +4,7 @@
 
 mod commands {
     mod large;
+    mod partitions;
 }
 
 use std::collections::BTreeSet;
@@ -183,7 +184,18 @@ fn rows_are_looked_up_by_key() {
     let rows: String = (0..3000).map(|at| format!("{},{},v{at}\n", at % 1000, at % 7)).collect();
     place.file("t.csv", format!("k,j,v\n{rows}"));
     place.ok(&["build-index", "t.csv", "--on", "k", "--include", "v", "--index", "one.ice"]);
-    place.ok(&["build-index", "t.csv", "--on", "k,j", "--include", "v", "--index", "two.ice"]);
+    place.ok(&[
+        "build-index",
+        "t.csv",
+        "--on",
+        "k,j",
+        "--include",
+        "v",
+        "--index",
+        "two.ice",
+        "--partitions",
+        "4",
+    ]);
     let query = |sql: &str| place.run(&["query", sql, "--index", "one.ice", "--index", "two.ice"]);
     for (filter, found, expected) in [
         ("k = 7", Some(3), 3),
@@ -271,6 +283,11 @@ fn names_are_taken_as_they_are() {
 
 #[test]
 fn an_index_follows_its_files() {
+    follow_files("1");
+}
+
+/// Builds an index of this number of partitions, and updates it when its files have changed.
+fn follow_files(partitions: &str) {
     let place = Place::new();
     fs::create_dir(place.path("parts")).unwrap();
     for part in ["a", "b", "c"] {
@@ -286,6 +303,8 @@ fn an_index_follows_its_files() {
         "*",
         "--index",
         "i.ice",
+        "--partitions",
+        partitions,
     ]);
     assert_eq!((&built["rows"], &built["rows_read"]), (&6.into(), &6.into()));
     let join = ["join", "p.csv", "--index", "i.ice", "--select", "v"];
@@ -338,6 +357,7 @@ fn an_index_follows_its_files() {
         inspected.contains("keys          k") && inspected.contains("other.csv, 1 rows, unchanged"),
         "{inspected}"
     );
+    assert!(inspected.contains(&format!("partitions    {partitions}")), "{inspected}");
     assert_eq!(place.names().len(), 4, "{:?}", place.names());
 }
 
@@ -466,7 +486,9 @@ fn a_killed_build_leaves_the_old_index_or_the_new_one() {
     for round in 0..16 {
         let before = place.json(&["inspect", "x.ice"])["pairs"].as_u64().unwrap();
         let other = if before == 300 { "500.csv" } else { "300.csv" };
+        let partitions = if round % 2 == 0 { "1" } else { "3" };
         let args = ["build-index", other, "--on", "k", "--index", "x.ice", "--replace"];
+        let args = [&args[..], &["--partitions", partitions]].concat();
         let mut child = place.command(&args).spawn().unwrap();
         std::thread::sleep(Duration::from_millis(round * 12));
         child.kill().unwrap();

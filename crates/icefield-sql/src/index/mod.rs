@@ -83,6 +83,9 @@ impl Index {
         let (mut parts, mut files) = (Vec::new(), Vec::new());
         for (at, part) in stamp.parts.iter().enumerate() {
             let path = part_path(&path, at, stamp.parts.len());
+            if !path.exists() {
+                return Err(damaged(&path, "this part of the index is missing"));
+            }
             // A caller probes from its own threads.
             let join =
                 JoinIndex::<u64>::options().threads(1).open_read_only(&path).map_err(of_index)?;
