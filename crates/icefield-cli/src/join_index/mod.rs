@@ -95,6 +95,13 @@ pub fn kind(path: &Path) -> std::result::Result<Option<Kind>, Failure> {
     let read = Mapped::open_read_only(path, options).and_then(|storage| superblock::read(&storage));
     let key_type = match read {
         Ok((_, identity)) if identity.design == DESIGN => identity.key_type,
+        Err(_) if is_divided(path) => {
+            let path = shown_path(path);
+            return Err(Failure::Usage(format!(
+                "{path}: a join index in several parts; name one of them, such as {path}/part-000 (`icefield-sql \
+                 inspect` shows the whole index)"
+            )));
+        }
         // The caller then opens the path as a table of another design, and that call returns the fitting error.
         _ => return Ok(None),
     };
@@ -105,6 +112,11 @@ pub fn kind(path: &Path) -> std::result::Result<Option<Kind>, Failure> {
             path.display()
         ))),
     }
+}
+
+/// Returns whether `icefield-sql` has built an index in several parts at `path`: each is an index in a directory below.
+fn is_divided(path: &Path) -> bool {
+    path.join(icefield_console::stamp::NAME).is_file() && path.join("part-000").is_dir()
 }
 
 /// Opens the index at `path`; `None` if `path` holds a table of another design, or no table.

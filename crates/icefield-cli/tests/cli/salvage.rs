@@ -328,6 +328,22 @@ fn files_beside_a_table_that_are_none_stop_nothing() {
 }
 
 #[test]
+fn the_parts_of_a_divided_index_are_named() {
+    let place = Place::new();
+    index(&place);
+    std::fs::create_dir(place.path("d.ice")).unwrap();
+    std::fs::rename(place.path("i.ice"), place.path("d.ice/part-000")).unwrap();
+    std::fs::write(place.path("d.ice/source.json"), "{}").unwrap();
+    for command in ["stat", "check"] {
+        let told = place.fails(2, &[command, "d.ice"]);
+        assert!(told.contains("such as d.ice/part-000"), "{told}");
+        place.ok(&[command, "d.ice/part-000"]);
+    }
+    let told = place.fails(2, &["backup", "d.ice", "b.ice"]);
+    assert!(told.contains("such as d.ice/part-000"), "{told}");
+}
+
+#[test]
 fn an_index_of_files_is_shown_copied_and_built_again() {
     let place = Place::new();
     index(&place);
@@ -354,7 +370,7 @@ fn an_index_of_files_is_shown_copied_and_built_again() {
     let checked = place.run(&["check", "i.ice"]);
     assert!(checked.status == Some(1) && checked.out.contains(advice), "{checked:?}");
     for (version, what) in
-        [("1", "version 1, but this program reads version 2"), ("2", "missing field")]
+        [("1", "version 1, but this program reads version 3"), ("3", "missing field")]
     {
         std::fs::write(place.path("i.ice/source.json"), format!("{{\"version\":{version}}}"))
             .unwrap();

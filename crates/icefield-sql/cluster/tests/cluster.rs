@@ -31,8 +31,8 @@ const QUERIES: [&str; 9] = [
     "SELECT customer, count(*), count(item) FROM orders LEFT JOIN items ON id = item_order GROUP BY customer",
 ];
 
-/// Writes the tables: orders in two files, of which every third has items, in six files.
-async fn generate(directory: &Path) -> Result<()> {
+/// Writes the tables: 12,000 orders times `scale` in two files, of which every third has items, in six files.
+async fn generate(directory: &Path, scale: u32) -> Result<()> {
     let context = SessionContext::new();
     let write = async |sql: String, path: String| -> Result<()> {
         let place = directory.join(path).display().to_string();
@@ -40,7 +40,8 @@ async fn generate(directory: &Path) -> Result<()> {
         Ok(())
     };
     for file in 0..2 {
-        let (first, last) = (file * 6000, file * 6000 + 5999);
+        let rows = 6000 * scale;
+        let (first, last) = (file * rows, file * rows + rows - 1);
         let sql = format!(
             "SELECT value AS id, value * 31 % 1009 AS price, 'customer ' || (value % 50) AS customer \
              FROM generate_series({first}, {last})"
@@ -48,20 +49,23 @@ async fn generate(directory: &Path) -> Result<()> {
         write(sql, format!("orders/{file}.parquet")).await?;
     }
     for file in 0..6 {
-        let (first, last) = (file * 5000, file * 5000 + 4999);
+        let rows = 5000 * scale;
+        let (first, last) = (file * rows, file * rows + rows - 1);
         let sql = format!(
-            "SELECT value AS item, CASE WHEN value % 11 = 0 THEN NULL ELSE value * 3 % 15000 END AS item_order, \
-             value * 7 % 50 AS amount FROM generate_series({first}, {last})"
+            "SELECT value AS item, CASE WHEN value % 11 = 0 THEN NULL ELSE value * 3 % {} END AS item_order, \
+             value * 7 % 50 AS amount FROM generate_series({first}, {last})",
+            15_000 * scale
         );
         write(sql, format!("items/{file}.parquet")).await?;
     }
     Ok(())
 }
 
-async fn build_index(directory: &Path, target: &Path) -> Result<()> {
+async fn build_index(directory: &Path, target: &Path, parts: u32) -> Result<()> {
     let orders = directory.join("orders").display().to_string();
     let mut options = BuildOptions::new(vec![orders], vec!["id".to_owned()], target.to_owned())?;
     options.include = vec!["*".to_owned()];
+    options.parts = parts;
     build(&options, &Quiet).await?;
     Ok(())
 }
@@ -136,8 +140,10 @@ impl Cluster {
     fn start(root: &Path, roots_of_executors: [&Path; 3]) -> Self {
         let [port, ports @ ..] = free_ports::<7>();
         let place = root.to_str().unwrap();
-        let arguments =
-            ["--index-root", place, "--port", &port.to_string(), "--executor-timeout", "4"];
+        let port_name = port.to_string();
+        let arguments = ["--index-root", place, "--port", &port_name, "--executor-timeout", "4"];
+        // Indexes in parts are always distributed.
+        let arguments = [&arguments[..], &["--split-above", "0"]].concat();
         let scheduler = Process::start(env!("CARGO_BIN_EXE_icefield-scheduler"), &arguments);
         let scheduler_at = format!("127.0.0.1:{port}");
         let start = Instant::now();
@@ -206,11 +212,15 @@ struct Site {
 
 impl Site {
     async fn new() -> Result<Self> {
+        Self::with_parts(1, 1).await
+    }
+
+    async fn with_parts(parts: u32, scale: u32) -> Result<Self> {
         let directory = tempfile::tempdir()?;
         let root = directory.path().join("indexes");
-        generate(directory.path()).await?;
+        generate(directory.path(), scale).await?;
         fs::create_dir(&root)?;
-        build_index(directory.path(), &root.join("orders.ice")).await?;
+        build_index(directory.path(), &root.join("orders.ice"), parts).await?;
         Ok(Self { directory, root })
     }
 
@@ -246,12 +256,11 @@ async fn answers_are_those_of_one_process() -> Result<()> {
     Ok(())
 }
 
-/// Asserts that the executors share the memory of an index: the sum of their proportional shares is what one has mapped.
-fn assert_one_copy(cluster: &Cluster, index: &str) {
-    let (mut most_resident, mut proportional, mut users) = (0, 0, 0);
-    for executor in &cluster.executors {
+/// How many kB of an index each executor has mapped, and its proportional share of these pages.
+fn mapped(cluster: &Cluster, index: &str) -> Vec<(u64, u64)> {
+    let of_executor = |executor: &Process| {
         let maps = fs::read_to_string(format!("/proc/{}/smaps", executor.child.id())).unwrap();
-        let (mut is_index, mut resident) = (false, 0);
+        let (mut is_index, mut resident, mut proportional) = (false, 0, 0);
         for line in maps.lines() {
             let mut words = line.split_whitespace();
             let (first, second) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
@@ -264,15 +273,63 @@ fn assert_one_copy(cluster: &Cluster, index: &str) {
                 _ => {}
             }
         }
-        users += u32::from(resident > 0);
-        most_resident = resident.max(most_resident);
-    }
+        (resident, proportional)
+    };
+    cluster.executors.iter().map(of_executor).collect()
+}
+
+/// Asserts that the executors share the memory of an index: the sum of their proportional shares is what one has mapped.
+fn assert_one_copy(cluster: &Cluster, index: &str) {
+    let mapped = mapped(cluster, index);
+    let users = mapped.iter().filter(|(resident, _)| *resident > 0).count();
+    let most_resident = mapped.iter().map(|(resident, _)| *resident).max().unwrap();
+    let proportional: u64 = mapped.iter().map(|(_, proportional)| *proportional).sum();
     println!(
         "{users} executors use the index: {proportional} kB together, {most_resident} kB mapped by one"
     );
     assert!(users > 1, "one executor did all the work");
     // The scheduler has a share, too. Executors may have touched different pages.
     assert!(proportional <= most_resident * 3 / 2, "{proportional} kB, {most_resident} kB");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn executors_need_parts_of_a_divided_index() -> Result<()> {
+    let site = Site::with_parts(6, 60).await?;
+    let cluster = Cluster::start(&site.root, [&site.root; 3]);
+    let client = cluster.client(site.tables(), 6).await;
+    // An inner join, of which every row of the index with a match is read.
+    let sql = "SELECT count(*), sum(price * amount), max(customer) FROM items JOIN orders ON item_order = id";
+    assert_eq!(rows(&client, sql).await?, expected(site.tables(), sql).await);
+    let plan = rows(&client, &format!("EXPLAIN {sql}")).await?.join("\n");
+    assert!(plan.contains("IndexJoinExec") && plan.contains("PartExec"), "{plan}");
+    let resident: Vec<u64> =
+        mapped(&cluster, "orders.ice").into_iter().map(|(resident, _)| resident).collect();
+    let whole = bytes_of(&site.root.join("orders.ice")) / 1024;
+    println!("the executors have mapped {resident:?} kB of the {whole} kB of the index");
+    assert!(resident.iter().all(|&resident| resident < whole * 2 / 3), "{resident:?} of {whole}");
+    assert!(resident.iter().sum::<u64>() < whole * 4 / 3, "{resident:?} of {whole}");
+    drop(cluster);
+
+    let site = Site::with_parts(4, 1).await?;
+    let cluster = Cluster::start(&site.root, [&site.root; 3]);
+    for partitions in [2, 5] {
+        let client = cluster.client(site.tables(), partitions).await;
+        for sql in QUERIES {
+            let found = rows(&client, sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+            assert_eq!(found, expected(site.tables(), sql).await, "{sql}");
+            cluster.scheduler.wait_for("side: index orders");
+        }
+    }
+    Ok(())
+}
+
+/// Returns the length of the files in the directories of an index.
+fn bytes_of(path: &Path) -> u64 {
+    let of_entry = |entry: fs::DirEntry| match entry.file_type().unwrap().is_dir() {
+        true => bytes_of(&entry.path()),
+        false => entry.metadata().unwrap().len(),
+    };
+    fs::read_dir(path).unwrap().map(|entry| of_entry(entry.unwrap())).sum()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
