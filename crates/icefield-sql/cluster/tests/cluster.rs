@@ -171,12 +171,16 @@ impl Cluster {
 
     /// Returns a session of a stock client.
     async fn client(&self, directory: &Path, partitions: usize) -> SessionContext {
+        let context = self.client_of(partitions).await;
+        register(&context, directory).await;
+        context
+    }
+
+    async fn client_of(&self, partitions: usize) -> SessionContext {
         let config = SessionConfig::new_with_ballista().with_target_partitions(partitions);
         let state = SessionStateBuilder::new().with_config(config).with_default_features().build();
         let address = format!("df://127.0.0.1:{}", self.port);
-        let context = SessionContext::remote_with_state(&address, state).await.unwrap();
-        register(&context, directory).await;
-        context
+        SessionContext::remote_with_state(&address, state).await.unwrap()
     }
 }
 
@@ -399,6 +403,49 @@ async fn another_generation_is_an_error() -> Result<()> {
     assert!(copied.success());
     assert_eq!(rows(&client, sql).await?, expected(site.tables(), sql).await);
     cluster.scheduler.wait_for("side: index orders");
+    Ok(())
+}
+
+/// Measures joins of TPC-H's lineitem and orders, with the indexes `orders.ice` and `parts/orders.ice`, by this number of
+/// executors. A command, and not a test: see docs/cluster.md.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "measures; needs files"]
+async fn rows_per_second() -> Result<()> {
+    const ROUNDS: usize = 5;
+    const QUERIES: [&str; 2] = [
+        "SELECT count(*) FROM lineitem JOIN orders ON l_orderkey = o_orderkey",
+        "SELECT count(*), sum(o_totalprice) FROM lineitem JOIN orders ON l_orderkey = o_orderkey",
+    ];
+    let directory = PathBuf::from(std::env::var("ICEFIELD_TPCH").expect("ICEFIELD_TPCH"));
+    for root in ["whole", "parts"] {
+        let root = directory.join(root);
+        let cluster = Cluster::start(&root, [&root; 3]);
+        let mut answers = Vec::new();
+        for partitions in [1, 2, 4, 8] {
+            let client = cluster.client_of(partitions).await;
+            for table in ["lineitem", "orders"] {
+                let place = directory.join(format!("{table}.parquet")).display().to_string();
+                client.register_parquet(table, &place, Default::default()).await?;
+            }
+            for sql in QUERIES {
+                let mut seconds = Vec::new();
+                for _ in 0..ROUNDS {
+                    let start = Instant::now();
+                    answers.push((sql, rows(&client, sql).await?));
+                    seconds.push(start.elapsed().as_secs_f64());
+                    cluster.scheduler.wait_for("side: index orders");
+                }
+                seconds.sort_by(f64::total_cmp);
+                let root = root.display();
+                println!("{root}, {partitions} partitions: {:.3} s: {sql}", seconds[ROUNDS / 2]);
+            }
+        }
+        let is_same = |(sql, rows): &(&str, Vec<String>)| {
+            answers.iter().filter(|(other, _)| other == sql).all(|(_, other)| other == rows)
+        };
+        assert!(answers.iter().all(is_same), "{answers:?}");
+        println!("{:?}", mapped(&cluster, "orders.ice"));
+    }
     Ok(())
 }
 

@@ -51,7 +51,7 @@ impl Columns {
     /// Returns the columns of the index at `path`, of files that follow one another.
     ///
     /// # Errors
-    /// If there are no files, or they have different columns.
+    /// If there is no file, or two have different columns.
     pub fn of(path: &Path, files: Vec<ColumnsFile>) -> Result<Self> {
         let Some(first) = files.first() else { return Err(damaged(path, "it has no parts")) };
         let schema = Arc::clone(first.schema());

@@ -8,8 +8,8 @@
 //! - [`ranks`] gives the rows of keys that ascend. [`build`] makes a new index.
 //!
 //! An index may be divided into parts by a hash of the words of its keys. Each part then has a [`JoinIndex`] and a file
-//! of columns in a directory of its own, `part-000` and so on, below that of the index; the only part of an undivided
-//! index has them in the directory of the index itself. Row numbers are those of all parts together.
+//! of columns in a separate directory, `part-000` and so on, below that of the index; the only part of an undivided index
+//! has them in the directory of the index itself. Row numbers are those of all parts together.
 //!
 //! A directory never changes once it has its name: a new state of the files is built beside it, and takes its place by
 //! one rename.
