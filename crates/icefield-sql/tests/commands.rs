@@ -475,6 +475,32 @@ fn damaged_indexes_are_refused() {
 }
 
 #[test]
+fn damaged_ranks_are_refused() {
+    let place = Place::new();
+    let rows: String = (0..2000).map(|key| format!("{key},{}\n", key % 7)).collect();
+    place.file("r.csv", format!("k,b\n{rows}"));
+    place.ok(&["build-index", "r.csv", "--on", "k", "--include", "b"]);
+    let join = ["join", "r.csv", "--index", "r.ice", "--on", "k", "--select", "right.b"];
+    let expected = place.ok(&join);
+    let path = place.path("r.ice/ranks.bin");
+    let good = fs::read(&path).unwrap();
+    let mut refused = 0;
+    for at in (0..good.len()).step_by(good.len() / 15 + 1) {
+        let mut bad = good.clone();
+        bad[at] ^= 0x55;
+        fs::write(&path, &bad).unwrap();
+        let told = place.fails(1, &join);
+        assert!(told.contains("ranks.bin: damaged"), "at {at}: {told}");
+        refused += 1;
+    }
+    println!("{refused} damaged files are refused");
+    fs::remove_file(&path).unwrap();
+    assert!(place.fails(2, &join).contains("ranks.bin"));
+    fs::write(&path, &good).unwrap();
+    assert_eq!(place.ok(&join), expected);
+}
+
+#[test]
 fn a_killed_build_leaves_the_old_index_or_the_new_one() {
     let place = Place::new();
     for rows in [300, 500] {

@@ -1,4 +1,4 @@
-//! What DataFusion for Python hands over in capsules.
+//! The values in the capsules of DataFusion for Python.
 
 use std::ffi::CStr;
 

@@ -1,4 +1,4 @@
-//! Codecs for what cannot be written as bytes, such as tables in memory: as numbers of objects of this process.
+//! Codecs for objects that have no bytes, such as tables in memory: they are sent as numbers of objects of this process.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +13,7 @@ use datafusion::physical_plan::{ExecutionPlan, ReplaceChildrenOptions};
 use datafusion_proto::logical_plan::LogicalExtensionCodec;
 use datafusion_proto::physical_plan::{PhysicalExtensionCodec, PhysicalProtoConverterExtension};
 
-/// Objects that have been written and not yet read. What is written is read once, unless planning fails in between.
+/// Objects that have been encoded and not yet decoded. Each is decoded once, unless planning fails before.
 #[derive(Debug)]
 struct Handles<T: ?Sized> {
     held: Mutex<(u64, BTreeMap<u64, Arc<T>>)>,
@@ -21,7 +21,7 @@ struct Handles<T: ?Sized> {
 
 /// The first bytes of a handle; the number of the process and that of the object follow.
 const MAGIC: &[u8] = b"icefield-handle";
-/// Number of objects that are held for the bytes of plans that are never read.
+/// Number of objects that are held for plans that are never decoded.
 const MOST: usize = 4096;
 
 impl<T: ?Sized> Handles<T> {
@@ -29,7 +29,7 @@ impl<T: ?Sized> Handles<T> {
         Self { held: Mutex::new((0, BTreeMap::new())) }
     }
 
-    fn write(&self, object: Arc<T>, bytes: &mut Vec<u8>) {
+    fn encode(&self, object: Arc<T>, bytes: &mut Vec<u8>) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let (next, objects) = &mut *held;
         *next += 1;
@@ -42,7 +42,7 @@ impl<T: ?Sized> Handles<T> {
         bytes.extend_from_slice(&next.to_le_bytes());
     }
 
-    fn read(&self, bytes: &[u8]) -> Result<Arc<T>> {
+    fn decode(&self, bytes: &[u8]) -> Result<Arc<T>> {
         let number = bytes
             .strip_prefix(MAGIC)
             .and_then(|rest| rest.strip_prefix(&std::process::id().to_le_bytes()))
@@ -57,7 +57,7 @@ impl<T: ?Sized> Handles<T> {
 static TABLES: Handles<dyn TableProvider> = Handles::new();
 static PLANS: Handles<dyn ExecutionPlan> = Handles::new();
 
-/// Writes tables as handles.
+/// Encodes tables as handles.
 #[derive(Debug)]
 pub struct TableHandles;
 
@@ -77,7 +77,7 @@ impl LogicalExtensionCodec for TableHandles {
         _: SchemaRef,
         _: &TaskContext,
     ) -> Result<Arc<dyn TableProvider>> {
-        TABLES.read(bytes)
+        TABLES.decode(bytes)
     }
 
     fn try_encode_table_provider(
@@ -86,12 +86,12 @@ impl LogicalExtensionCodec for TableHandles {
         table: Arc<dyn TableProvider>,
         bytes: &mut Vec<u8>,
     ) -> Result<()> {
-        TABLES.write(table, bytes);
+        TABLES.encode(table, bytes);
         Ok(())
     }
 }
 
-/// Writes operators as handles.
+/// Encodes operators as handles.
 #[derive(Debug)]
 pub struct PlanHandles;
 
@@ -103,7 +103,7 @@ impl PhysicalExtensionCodec for PlanHandles {
         _: &TaskContext,
         _: &dyn PhysicalProtoConverterExtension,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let plan = PLANS.read(bytes)?;
+        let plan = PLANS.decode(bytes)?;
         if inputs.is_empty() {
             return Ok(plan);
         }
@@ -117,7 +117,7 @@ impl PhysicalExtensionCodec for PlanHandles {
         bytes: &mut Vec<u8>,
         _: &dyn PhysicalProtoConverterExtension,
     ) -> Result<()> {
-        PLANS.write(plan, bytes);
+        PLANS.encode(plan, bytes);
         Ok(())
     }
 }

@@ -76,7 +76,7 @@ impl Indexes {
     }
 }
 
-/// What makes operators of joins from the plans that the planner returns, and keeps what has no bytes.
+/// Codecs for the operators of index joins, and for objects that have no bytes.
 #[pyclass(frozen, module = "icefield_sql")]
 struct Codec {}
 

@@ -32,6 +32,7 @@ use super::columns::{Columns, place};
 use super::file::ColumnsFile;
 use super::format::{Format, named};
 use super::keys::{ByPart, KeyForm};
+use super::ranks::{self, Ranks};
 use super::source::{SourceFile, files_of, local_path};
 use super::stamp::{Part, Stamp};
 use super::writer::{CHUNK_ROWS, ColumnsWriter, stored_schema};
@@ -354,6 +355,12 @@ impl<'a> Build<'a> {
             let (uuid, rows) = (format!("{:032x}", join.uuid()), counts[at]);
             stamp.parts.push(Part { uuid, rows, columns_sums: columns.files()[at].sums() });
             move_to(waiting, &path)?;
+        }
+        // A part has keys from the whole range, so it has fewer of them than are dense.
+        if counts.len() == 1 && form == KeyForm::Word && stamp.keyed_rows == stamp.rows {
+            let words = |chunk| columns.words(chunk, &keys, form);
+            let path = site.path().join(ranks::NAME);
+            stamp.ranks_sum = Ranks::write(&path, columns.chunks(), stamp.rows, words)?;
         }
         Ok((bytes, durability))
     }

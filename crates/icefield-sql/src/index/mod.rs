@@ -5,7 +5,7 @@
 //!   [`columns`] takes rows of them.
 //! - [`mod@format`] reads the files of a table through DataFusion. [`source`] detects changes of files. [`stamp`]
 //!   stores all this in the directory.
-//! - [`ranks`] gives the rows of keys that ascend. [`build`] makes a new index.
+//! - [`ranks`] gives the rows of keys that ascend, from a file. [`build`] makes a new index.
 //!
 //! An index may be divided into parts by a hash of the words of its keys. Each part then has a [`JoinIndex`] and a file
 //! of columns in a separate directory, `part-000` and so on, below that of the index; the only part of an undivided index
@@ -27,8 +27,6 @@ pub mod writer;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use arrow::array::UInt64Array;
 use arrow::datatypes::{DataType, SchemaRef};
@@ -37,7 +35,7 @@ use icefield::{JoinIndex, Pairs};
 
 use self::columns::Columns;
 use self::file::ColumnsFile;
-use self::keys::{ByPart, KeyForm};
+use self::keys::ByPart;
 use self::ranks::Ranks;
 use self::stamp::Stamp;
 use crate::error::{at_path, damaged, of_index};
@@ -45,7 +43,7 @@ use crate::error::{at_path, damaged, of_index};
 /// The name of the file of columns beside the files of a [`JoinIndex`].
 pub const COLUMNS: &str = "columns.arrow";
 /// The names of the files beside those of a [`JoinIndex`].
-pub const FILES: [&str; 2] = [icefield_console::stamp::NAME, COLUMNS];
+pub const FILES: [&str; 3] = [icefield_console::stamp::NAME, COLUMNS, ranks::NAME];
 /// Maximum number of parts of an index.
 pub const MOST_PARTS: u32 = 256;
 
@@ -62,10 +60,7 @@ pub struct Index {
     columns: Columns,
     /// The positions of the key columns among the columns.
     keys: Vec<usize>,
-    /// The rows of the keys, if they ascend; made when many keys have been looked up.
-    ranks: OnceLock<Option<Ranks>>,
-    /// Number of keys that have been looked up without them.
-    lookups: AtomicU64,
+    ranks: Option<Ranks>,
     allow_stale: bool,
 }
 
@@ -101,8 +96,9 @@ impl Index {
         if !allow_stale {
             stamp.files.iter().try_for_each(source::SourceFile::check)?;
         }
-        let (ranks, lookups) = (OnceLock::new(), AtomicU64::new(0));
-        Ok(Self { path, stamp, parts, columns, keys, ranks, lookups, allow_stale })
+        let ranks = |sum| Ranks::open(path.join(ranks::NAME), stamp.rows, sum);
+        let ranks = stamp.ranks_sum.map(ranks).transpose()?;
+        Ok(Self { path, stamp, parts, columns, keys, ranks, allow_stale })
     }
 
     /// Returns the directory.
@@ -199,27 +195,9 @@ impl Index {
         Ok(rows)
     }
 
-    /// Returns the rows of the keys before `keys` of them are looked up, if the keys ascend, are dense and are their
-    /// own words; `None` also as long as so few keys have been looked up that it does not pay to read all keys.
-    ///
-    /// # Errors
-    /// If a chunk is damaged.
-    pub fn ranks(&self, keys: usize) -> Result<Option<&Ranks>> {
-        /// Looking up a key in the hash index takes as long as reading this many keys in order.
-        const KEYS_PER_LOOKUP: u64 = 16;
-        if let Some(ranks) = self.ranks.get() {
-            return Ok(ranks.as_ref());
-        }
-        let (rows, form) = (self.columns.rows(), self.stamp.form);
-        if form != KeyForm::Word || self.stamp.keyed_rows != rows || self.parts.len() > 1 {
-            return Ok(self.ranks.get_or_init(|| None).as_ref());
-        }
-        let before = self.lookups.fetch_add(keys as u64, Relaxed);
-        if (before + keys as u64).saturating_mul(KEYS_PER_LOOKUP) < rows {
-            return Ok(None);
-        }
-        let ranks = Ranks::of(self.columns.chunks(), rows, |chunk| self.words(chunk))?;
-        Ok(self.ranks.get_or_init(|| ranks).as_ref())
+    /// Returns the rows of the keys, if the keys ascend, are dense and are their own words.
+    pub fn ranks(&self) -> Option<&Ranks> {
+        self.ranks.as_ref()
     }
 
     /// Returns whether files that have changed since the build are accepted.

@@ -53,6 +53,9 @@ pub struct Stamp {
     pub rows: u64,
     /// The number of rows without a null in the key columns: those that the index has.
     pub keyed_rows: u64,
+    /// The checksum of the file of ranks, if there is one: [`Ranks::write`](super::ranks::Ranks::write).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ranks_sum: Option<u64>,
 }
 
 impl Stamp {
@@ -79,6 +82,7 @@ impl Stamp {
             form,
             rows: 0,
             keyed_rows: 0,
+            ranks_sum: None,
         }
     }
 

@@ -82,7 +82,7 @@ impl Predicate {
         if !self.pays(index, words.len()) {
             return Ok(None);
         }
-        if let Some(ranks) = index.ranks(words.len())? {
+        if let Some(ranks) = index.ranks() {
             let mut rows = Rows::new(index, ranks, Some(self));
             let values = words.values();
             let bits = if words.null_count() == 0 {
@@ -170,7 +170,7 @@ impl<'a> Rows<'a> {
         {
             return Ok(row);
         }
-        let mut row = self.ranks.row(word);
+        let mut row = self.ranks.row(word)?;
         if let (Some(found), Some(accepted)) = (row, &mut self.accepted)
             && !accepted.has(found)?
         {

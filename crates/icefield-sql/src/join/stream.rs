@@ -233,7 +233,7 @@ impl State {
         // Lookups by ranks cost no more than the filter.
         // The keys of other partitions, which the filter would read, may be in the memory of other machines.
         let filter = match predicate {
-            Some(predicate) if spread.is_none() && side.index.ranks(rows)?.is_none() => {
+            Some(predicate) if spread.is_none() && side.index.ranks().is_none() => {
                 predicate.may_accept(&side.index, &words)?
             }
             _ => None,
@@ -300,7 +300,7 @@ impl State {
     fn probe(&mut self, batch: &mut Batch) -> Result<()> {
         let join = Arc::clone(&self.partition.join);
         let index = &join.side.index;
-        if let Some(ranks) = index.ranks(batch.keys().len())? {
+        if let Some(ranks) = index.ranks() {
             return self.probe_ranks(batch, ranks);
         }
         let first = batch.probed;
