@@ -119,6 +119,11 @@ impl IndexRoot {
         Ok(index)
     }
 
+    /// Makes an open index known, for queries that were planned with it.
+    pub fn add(&self, index: Arc<Index>) {
+        self.lock().insert((index.path().to_owned(), true), index);
+    }
+
     /// Returns the place of a path below the root.
     fn below(&self, path: &str) -> Result<PathBuf> {
         let leaves = || usage(format!("{path}: leaves the root {}", self.root.display()));

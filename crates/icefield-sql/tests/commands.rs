@@ -390,6 +390,8 @@ fn dialects_and_compression() {
 
 #[test]
 fn what_makes_no_sense_is_refused() {
+    let told = Place::new().fails(2, &["query", "SELECT 1", "--memory", "0"]);
+    assert!(told.contains("more than 0"), "{told}");
     let place = Place::with_tables();
     place.file("short.csv", "k,v\n1,x\n2\n");
     place.file("empty.csv", "");

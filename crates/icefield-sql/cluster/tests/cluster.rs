@@ -256,6 +256,8 @@ async fn answers_are_those_of_one_process() -> Result<()> {
         assert_eq!(found, expected(site.tables(), sql).await, "{sql} with a static plan");
         cluster.scheduler.wait_for("side: index orders");
     }
+    let sql = "SELECT count(*) FROM items JOIN orders ON item_order = id WHERE price > (SELECT avg(price) FROM orders)";
+    assert_eq!(rows(&client, sql).await?, expected(site.tables(), sql).await);
     assert_one_copy(&cluster, "orders.ice");
     Ok(())
 }

@@ -43,14 +43,19 @@ impl<T: ?Sized> Handles<T> {
     }
 
     fn decode(&self, bytes: &[u8]) -> Result<Arc<T>> {
-        let number = bytes
-            .strip_prefix(MAGIC)
-            .and_then(|rest| rest.strip_prefix(&std::process::id().to_le_bytes()))
-            .and_then(|rest| rest.try_into().ok())
-            .map(u64::from_le_bytes);
+        let Some(rest) = bytes.strip_prefix(MAGIC) else {
+            return exec_err!("bytes that icefield_sql has not made");
+        };
+        let number = rest.strip_prefix(&std::process::id().to_le_bytes());
+        let Some(number) = number.and_then(|rest| rest.try_into().ok()).map(u64::from_le_bytes)
+        else {
+            return exec_err!("a plan with a table in the memory of another process");
+        };
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let object = number.and_then(|number| held.1.remove(&number));
-        object.map_or_else(|| exec_err!("a plan with objects of another process"), Ok)
+        held.1.remove(&number).map_or_else(
+            || exec_err!("the bytes of a plan with a table in memory can be read once, and soon"),
+            Ok,
+        )
     }
 }
 

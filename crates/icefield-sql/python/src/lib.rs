@@ -34,7 +34,9 @@ impl Indexes {
     fn new(paths: Vec<PathBuf>, allow_stale: bool) -> PyResult<Self> {
         let registry = IndexRegistry::default();
         for path in paths {
-            registry.open(&path, allow_stale).map_err(raised)?;
+            let index = registry.open(&path, allow_stale).map_err(raised)?;
+            // Plans name it.
+            root().and_then(|root| root.reference(&index)).map_err(raised)?;
         }
         Ok(Self { registry })
     }
@@ -49,10 +51,13 @@ impl Indexes {
         context: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let python = context.py();
+        let package = python.import("datafusion")?;
+        capsule::same_version(&package.getattr("__version__")?.extract::<String>()?)?;
+        let codec = Py::new(python, Codec { registry: self.registry.clone() })?;
         let options = PyDict::new(python);
-        options.set_item("logical_extension_codecs", (Codec {},))?;
-        options.set_item("physical_extension_codecs", (Codec {},))?;
-        python.import("datafusion")?.getattr("SessionExtensionComponents")?.call((), Some(&options))
+        options.set_item("logical_extension_codecs", (codec.clone_ref(python),))?;
+        options.set_item("physical_extension_codecs", (codec,))?;
+        package.getattr("SessionExtensionComponents")?.call((), Some(&options))
     }
 
     fn __datafusion_session_planner__(
@@ -78,7 +83,9 @@ impl Indexes {
 
 /// Codecs for the operators of index joins, and for objects that have no bytes.
 #[pyclass(frozen, module = "icefield_sql")]
-struct Codec {}
+struct Codec {
+    registry: IndexRegistry,
+}
 
 #[pymethods]
 impl Codec {
@@ -101,8 +108,9 @@ impl Codec {
         &self,
         session: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
-        // The program reads any index that its user can read.
-        let root = IndexRoot::new("/".as_ref(), true).map_err(raised)?;
+        let root = root().map_err(raised)?;
+        // A plan is executed with the index with which it was planned, even if another one has taken its place.
+        self.registry.indexes().into_iter().for_each(|index| root.add(index));
         let codec = IndexCodec::new(root, Arc::new(PlanHandles));
         let provider = capsule::task_context_provider(session)?;
         let codec = FFI_PhysicalExtensionCodec::new(Arc::new(codec), Some(runtime()?), provider);
@@ -129,6 +137,11 @@ impl PlannerCapsule {
         );
         PyCapsule::new_with_value(session.py(), planner, capsule::QUERY_PLANNER)
     }
+}
+
+/// Returns the root of all indexes: the program reads any index that its user can read.
+fn root() -> Result<IndexRoot, DataFusionError> {
+    IndexRoot::new("/".as_ref(), true)
 }
 
 fn raised(error: DataFusionError) -> PyErr {

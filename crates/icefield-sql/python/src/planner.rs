@@ -14,12 +14,13 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::error::Result;
 use datafusion::execution::context::QueryPlanner;
 use datafusion::execution::session_state::SessionStateBuilder;
-use datafusion::logical_expr::{Explain, LogicalPlan, PlanType, ToStringifiedPlan};
+use datafusion::logical_expr::{Explain, LogicalPlan};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::explain::ExplainExec;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
+use datafusion_ffi::execution_plan::ForeignExecutionPlan;
 use icefield_sql::{IndexJoinExec, IndexJoinRule, IndexRegistry};
 use tokio::runtime::Handle;
 
@@ -61,12 +62,7 @@ impl Planner {
             return planner.create_physical_plan(plan, &state).await;
         };
         // The bytes of a plan do not say that it has been optimized, which it always has been here.
-        let optimized = explain.plan.to_stringified(PlanType::FinalLogicalPlan);
-        let explain = Explain {
-            stringified_plans: vec![optimized],
-            logical_optimization_succeeded: true,
-            ..explain.clone()
-        };
+        let explain = Explain { logical_optimization_succeeded: true, ..explain.clone() };
         planner.create_physical_plan(&LogicalPlan::Explain(explain), &state).await
     }
 }
@@ -78,6 +74,9 @@ impl QueryPlanner for Planner {
         plan: &LogicalPlan,
         session: &dyn Session,
     ) -> Result<Arc<dyn ExecutionPlan>> {
+        if writes(plan) {
+            return self.fallback.create_physical_plan(plan, session).await;
+        }
         let mut planning = pin!(self.with_indexes(plan, session));
         // The caller's threads belong to another copy of Tokio.
         let planned = poll_fn(|context| {
@@ -92,12 +91,24 @@ impl QueryPlanner for Planner {
     }
 }
 
-/// Returns whether a plan joins with an index.
+/// Returns whether a plan, or the one that it explains, writes to a table. Only the library that has the table knows what
+/// it needs of its rows.
+fn writes(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Explain(explain) => writes(&explain.plan),
+        LogicalPlan::Analyze(analyze) => writes(&analyze.input),
+        plan => matches!(plan, LogicalPlan::Dml(_) | LogicalPlan::Copy(_) | LogicalPlan::Ddl(_)),
+    }
+}
+
+/// Returns whether a plan joins with an index, and this library knows what all of its operators need of their inputs.
 fn uses_index(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
     let mut found = false;
+    let mut is_known = true;
     plan.apply(|plan| {
         found |= plan.is::<IndexJoinExec>();
-        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        is_known &= !plan.is::<ForeignExecutionPlan>() || plan.children().is_empty();
+        Ok(TreeNodeRecursion::Continue)
     })?;
-    Ok(found)
+    Ok(found && is_known)
 }

@@ -100,6 +100,39 @@ class IndexesTest(unittest.TestCase):
         self.assertEqual(answers[0], answers[1])
         self.assertGreater(len(answers[0][0]), 1000)
 
+    def test_tables_are_written(self):
+        """The package knows what its tables need of the rows that are inserted."""
+        for select in ("SELECT id AS a FROM orders JOIN items ON item_order = id", "SELECT id AS a FROM orders WHERE id IN (SELECT item_order FROM items)"):
+            counts = []
+            for extensions in ([], [Indexes(str(self.root / "parts.ice"))]):
+                context = self.session(*extensions)
+                context.sql("CREATE TABLE t (a BIGINT)").collect()
+                context.sql(f"INSERT INTO t {select}").collect()
+                context.sql(select).write_table("t")
+                counts.append(context.table("t").count())
+            self.assertEqual(counts[0], counts[1])
+            self.assertGreater(counts[0], 1000)
+
+    def test_subqueries(self):
+        sql = "SELECT count(*) AS n FROM items JOIN orders ON item_order = id WHERE price > (SELECT avg(price) FROM orders)"
+        context = self.session(Indexes(str(self.root / "orders.ice")))
+        self.assertEqual(context.sql(sql).to_pydict(), self.session().sql(sql).to_pydict())
+
+    def test_a_replaced_index(self):
+        """A session continues to use the index that it has opened."""
+        self.build("replaced.ice")
+        indexes = Indexes(str(self.root / "replaced.ice"))
+        context = self.session(indexes)
+        self.build("replaced.ice", "--replace", "--partitions", "2")
+        for session in (context, self.session(indexes)):
+            self.assertEqual(self.rows(session.sql(QUERIES[0])), self.rows(self.session().sql(QUERIES[0])))
+            self.assertTrue(any("index replaced" in line for line in indexes.decisions()))
+
+    def test_explain(self):
+        context = self.session(Indexes(str(self.root / "orders.ice")))
+        explained = context.sql(f"EXPLAIN {QUERIES[0]}").to_pydict()
+        self.assertEqual(explained["plan_type"], ["logical_plan", "physical_plan"])
+
     def test_errors_of_queries(self):
         context = self.session(Indexes(str(self.root / "orders.ice")))
         for sql in ("SELECT no_such_column FROM orders", "SELECT 1 / (id - id) FROM orders JOIN items ON id = item_order"):

@@ -111,8 +111,15 @@ pub struct SessionArgs {
     threads: Option<u16>,
     /// Hold at most SIZE in memory for sorts, aggregations and DataFusion's own joins, such as 4GB; beyond it they
     /// write to temporary files
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(long, value_name = "SIZE", value_parser = some_memory)]
     memory: Option<u64>,
+}
+
+fn some_memory(text: &str) -> Result<u64, String> {
+    match size(text)? {
+        0 => Err("more than 0 is needed".to_owned()),
+        bytes => Ok(bytes),
+    }
 }
 
 impl SessionArgs {

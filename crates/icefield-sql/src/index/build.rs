@@ -35,7 +35,7 @@ use super::keys::{ByPart, KeyForm};
 use super::ranks::{self, Ranks};
 use super::source::{SourceFile, files_of, local_path};
 use super::stamp::{Part, Stamp};
-use super::writer::{CHUNK_ROWS, ColumnsWriter, stored_schema};
+use super::writer::{CHUNK_ROWS, ColumnsWriter, compacted_batch, stored_schema};
 use super::{COLUMNS, FILES, Index, MOST_PARTS, part_path};
 use crate::error::{at_path, of_command, of_index, usage};
 
@@ -586,10 +586,12 @@ impl<'a> Rows<'a> {
             writer.push(batch)?;
         } else {
             let ByPart { order, ends } = ByPart::of(words.iter(), self.parts.len() as u32);
-            let batch = take_record_batch(batch, &UInt64Array::from(order))?;
+            let order = UInt64Array::from(order);
             let mut start = 0;
             for ((_, writer), end) in std::iter::zip(&mut self.parts, ends) {
-                writer.push(&batch.slice(start, end - start))?;
+                // A part may wait long for more rows. It keeps nothing of the others.
+                let rows = order.slice(start, end - start);
+                writer.push(&compacted_batch(&take_record_batch(batch, &rows)?)?)?;
                 start = end;
             }
         }

@@ -145,7 +145,7 @@ impl Columns {
         if let Some(texts) = texts.get() {
             return Ok(texts);
         }
-        let array = self.texts_of(array)?;
+        let array = Self::texts_of(array, self.file_of(chunk).0.path())?;
         Ok(texts.get_or_init(|| array))
     }
 
@@ -161,9 +161,9 @@ impl Columns {
     }
 
     /// Returns bytes as texts.
-    fn texts_of(&self, bytes: &ArrayRef) -> Result<ArrayRef> {
+    fn texts_of(bytes: &ArrayRef, path: &Path) -> Result<ArrayRef> {
         let texts = bytes.as_binary_view().clone().to_string_view();
-        Ok(Arc::new(texts.map_err(|error| damaged(&self.path, &error.to_string()))?))
+        Ok(Arc::new(texts.map_err(|error| damaged(path, &error.to_string()))?))
     }
 
     /// Returns the values of a column in the given rows.
@@ -172,11 +172,10 @@ impl Columns {
     /// If a row does not exist, or its chunk is damaged.
     pub fn take(&self, column: usize, rows: &[u64]) -> Result<ArrayRef> {
         if let Some(row) = self.missing(rows) {
-            let what = format!("row {row} does not exist: there are {}", self.rows);
-            return Err(damaged(&self.path, &what));
+            return Err(damaged(&self.path, &format!("row {row} does not exist")));
         }
         if self.schema.field(column).data_type() == &DataType::Utf8View {
-            return self.texts_of(&self.take_bytes(column, rows)?);
+            return Self::texts_of(&self.take_bytes(column, rows)?, &self.path);
         }
         self.take_bytes(column, rows)
     }

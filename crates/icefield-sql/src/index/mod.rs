@@ -74,30 +74,28 @@ impl Index {
     /// If `path` is not an index, the index is damaged, or a file has changed.
     pub fn open(path: &Path, allow_stale: bool) -> Result<Self> {
         let path = path.canonicalize().map_err(|error| crate::error::at_path(path, error))?;
-        let stamp = Stamp::read(&path)?;
-        let (mut parts, mut files) = (Vec::new(), Vec::new());
-        for (at, part) in stamp.parts.iter().enumerate() {
-            let path = part_path(&path, at, stamp.parts.len());
-            if !path.exists() {
-                return Err(damaged(&path, "this part of the index is missing"));
+        let mut stamp = Stamp::read(&path)?;
+        let (parts, columns, ranks) = loop {
+            match files_of(&path, &stamp) {
+                Ok(files) => break files,
+                Err(error) => {
+                    // Another build may have taken the place of the one whose stamp was read.
+                    let now = Stamp::read(&path)?;
+                    if now == stamp {
+                        return Err(error);
+                    }
+                    stamp = now;
+                }
             }
-            // A caller probes from its own threads.
-            let join =
-                JoinIndex::<u64>::options().threads(1).open_read_only(&path).map_err(of_index)?;
-            if part.uuid != format!("{:032x}", join.uuid()) {
-                return Err(damaged(&path, "it belongs to another build of the index"));
-            }
-            parts.push(join);
-            files.push(ColumnsFile::open(path.join(COLUMNS), part.rows, Some(part.columns_sums))?);
-        }
-        let columns = Columns::of(&path, files)?;
-        let place = |name: &String| columns.schema().index_of(name);
-        let keys = stamp.keys.iter().map(place).collect::<std::result::Result<_, _>>()?;
+        };
+        let place = |name: &String| columns.schema().index_of(name).ok();
+        let keys: Option<Vec<_>> = stamp.keys.iter().map(place).collect();
+        let Some(keys) = keys.filter(|keys| !keys.is_empty()) else {
+            return Err(damaged(&path, "its columns are not those of the description"));
+        };
         if !allow_stale {
             stamp.files.iter().try_for_each(source::SourceFile::check)?;
         }
-        let ranks = |sum| Ranks::open(path.join(ranks::NAME), stamp.rows, sum);
-        let ranks = stamp.ranks_sum.map(ranks).transpose()?;
         Ok(Self { path, stamp, parts, columns, keys, ranks, allow_stale })
     }
 
@@ -224,7 +222,28 @@ impl fmt::Debug for Index {
     }
 }
 
+/// Opens the files that a stamp describes.
+fn files_of(path: &Path, stamp: &Stamp) -> Result<(Vec<JoinIndex<u64>>, Columns, Option<Ranks>)> {
+    let (mut parts, mut files) = (Vec::new(), Vec::new());
+    for (at, part) in stamp.parts.iter().enumerate() {
+        let path = part_path(path, at, stamp.parts.len());
+        if !path.try_exists().map_err(|error| at_path(&path, error))? {
+            return Err(damaged(&path, "this part of the index is missing"));
+        }
+        // A caller probes from its own threads.
+        let join =
+            JoinIndex::<u64>::options().threads(1).open_read_only(&path).map_err(of_index)?;
+        if part.uuid != format!("{:032x}", join.uuid()) {
+            return Err(damaged(&path, "it belongs to another build of the index"));
+        }
+        parts.push(join);
+        files.push(ColumnsFile::open(path.join(COLUMNS), part.rows, Some(part.columns_sums))?);
+    }
+    let ranks = |sum| Ranks::open(path.join(ranks::NAME), stamp.rows, sum);
+    Ok((parts, Columns::of(path, files)?, stamp.ranks_sum.map(ranks).transpose()?))
+}
+
 /// Returns the error for a row number that the columns do not have.
 pub(crate) fn no_row(index: &Index, row: u64) -> DataFusionError {
-    damaged(&index.path, &format!("row {row} does not exist: there are {}", index.columns.rows()))
+    damaged(&index.path, &format!("row {row} does not exist"))
 }

@@ -114,7 +114,7 @@ impl Stamp {
             return Err(broken(&path, &format!("unknown key functions `{}`", stamp.functions)));
         }
         if !stamp.has_all_rows() {
-            return Err(broken(&path, &"the numbers of rows do not fit"));
+            return Err(broken(&path, &"the parts, files and numbers of rows do not fit"));
         }
         Ok(stamp)
     }

@@ -68,6 +68,15 @@ pub fn compacted(column: &ArrayRef) -> ArrayRef {
     }
 }
 
+/// Returns a batch whose columns of views have only their own texts.
+///
+/// # Errors
+/// If Arrow cannot make the batch.
+pub fn compacted_batch(batch: &RecordBatch) -> Result<RecordBatch> {
+    let columns = batch.columns().iter().map(compacted).collect();
+    Ok(batch_of(&batch.schema(), columns, batch.num_rows())?)
+}
+
 /// Writes the file.
 pub struct ColumnsWriter {
     path: PathBuf,
@@ -122,8 +131,7 @@ impl ColumnsWriter {
 
     fn flush(&mut self) -> Result<()> {
         let chunk = concat_batches(&self.schema, &self.waiting)?;
-        let columns = chunk.columns().iter().map(compacted).collect();
-        let chunk = batch_of(&self.schema, columns, chunk.num_rows())?;
+        let chunk = compacted_batch(&chunk)?;
         self.waiting.clear();
         self.waiting_rows = 0;
         self.writer.write(&chunk).map_err(|error| self.fault(error.into()))

@@ -1,6 +1,9 @@
 //! The description of a join through an index: its sides, and the rows that it returns.
 
+use std::sync::Arc;
+
 use datafusion::common::{JoinSide, JoinType};
+use datafusion::physical_plan::PhysicalExpr;
 use datafusion::physical_plan::joins::utils::JoinFilter;
 
 use super::parts::Spread;
@@ -39,6 +42,15 @@ pub struct Join {
 }
 
 impl Join {
+    /// Returns all expressions.
+    pub fn exprs(&self) -> impl Iterator<Item = &Arc<dyn PhysicalExpr>> {
+        let KeyPlan { probe, compared } = &self.keys;
+        let compared = compared.iter().flat_map(|(of_probe, of_index)| [of_probe, of_index]);
+        let filter = self.filter.iter().map(JoinFilter::expression);
+        let of_side = self.side.outputs.iter().chain(&self.side.predicate);
+        probe.iter().chain(compared).chain(filter).chain(of_side)
+    }
+
     /// Returns whether the join emits pairs of rows.
     pub fn emits_pairs(&self) -> bool {
         use JoinType as T;

@@ -6,6 +6,7 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{JoinSide, JoinType, NullEquality};
 use datafusion::error::Result;
+use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::join_selection::JoinSelection;
 use datafusion::physical_plan::joins::utils::{JoinFilter, JoinOn};
@@ -302,19 +303,24 @@ impl<'a> Candidate<'a> {
             match KeyPlan::of(&side, on) {
                 Ok(keys) => {
                     let (join_type, filter) = (self.join_type, self.filter.cloned());
-                    return Ok(Join {
-                        join_type,
-                        index_side,
-                        side,
-                        keys,
-                        filter,
-                        in_cluster: self.most_bytes.is_some(),
-                        spread: None,
-                    });
+                    let in_cluster = self.most_bytes.is_some();
+                    let spread = None;
+                    let join =
+                        Join { join_type, index_side, side, keys, filter, in_cluster, spread };
+                    if !in_cluster || !join.exprs().any(has_subquery) {
+                        return Ok(join);
+                    }
+                    let name = join.side.index.name();
+                    reason = format!("{name}: values of subqueries do not reach other processes");
                 }
                 Err(why) => reason = why,
             }
         }
         Err(reason)
     }
+}
+
+/// Returns whether an expression uses the value of a subquery.
+fn has_subquery(expr: &Expr) -> bool {
+    expr.exists(|expr| Ok(expr.is::<ScalarSubqueryExpr>())).unwrap_or(true)
 }

@@ -18,7 +18,7 @@ fn divided_indexes_have_all_rows() {
     place.ok(&["query", rows, "-o", "t.parquet"]);
     place.file("p.csv", "k\n5\n99999\n300000\n499999\n777777\n");
     let build = ["build-index", "t.parquet", "--on", "k", "--include", "v", "--replace"];
-    for partitions in ["1", "2", "7", "256"] {
+    for partitions in ["2", "200"] {
         let built = place.json(&[&build[..], &["--partitions", partitions]].concat());
         assert_eq!((&built["rows"], &built["pairs"]), (&600_000.into(), &599_400.into()));
         assert_eq!(built["partitions"].to_string(), partitions);
@@ -101,4 +101,28 @@ fn leftovers_of_a_killed_build_are_removed() {
     fs::write(hidden.join("table/part-000/mine"), "").unwrap();
     place.ok(&[&build[..], &["--replace"]].concat());
     assert!(hidden.join("table/part-000/mine").exists());
+}
+
+/// A query that opens the index while another build takes its place has the one or the other.
+#[test]
+fn an_index_is_opened_while_it_is_replaced() {
+    let place = Place::new();
+    place.file("t.csv", "k\n1\n2\n3\n");
+    let build = |partitions: &str| {
+        let build = ["build-index", "t.csv", "--on", "k", "--replace", "--partitions", partitions];
+        place.command(&build).spawn().unwrap()
+    };
+    assert!(build("64").wait().unwrap().success());
+    let path = place.path("t.ice");
+    let (mut opened, mut seen) = (0, std::collections::BTreeSet::new());
+    for round in 0..6 {
+        let mut child = build(if round % 2 == 0 { "200" } else { "64" });
+        while child.try_wait().unwrap().is_none() {
+            let index = icefield_sql::Index::open(&path, false).unwrap();
+            seen.insert(index.uuid());
+            opened += 1;
+        }
+    }
+    println!("opened {opened} times, {} different builds", seen.len());
+    assert!(seen.len() > 1);
 }
