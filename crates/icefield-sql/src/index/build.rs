@@ -11,9 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use arrow::array::{Array, RecordBatch, UInt64Array};
-use arrow::compute::take_record_batch;
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::datatypes::Schema;
 use datafusion::catalog::TableProvider;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::datasource::listing::ListingTable;
@@ -24,23 +22,20 @@ use datafusion::execution::SessionStateBuilder;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::prelude::{SessionConfig, SessionContext};
-use futures::StreamExt;
-use icefield::{Durability, JoinIndex, JoinSource};
+use icefield::{Durability, JoinIndex};
 use icefield_console::site::Site;
 
-use super::columns::{Columns, place};
+use super::columns::Columns;
 use super::file::ColumnsFile;
 use super::format::{Format, named};
-use super::keys::{ByPart, KeyForm};
+use super::keys::KeyForm;
 use super::ranks::{self, Ranks};
+use super::rows::{Rows, Source};
 use super::source::{SourceFile, files_of, local_path};
 use super::stamp::{Part, Stamp};
-use super::writer::{CHUNK_ROWS, ColumnsWriter, compacted_batch, stored_schema};
+use super::writer::{CHUNK_ROWS, stored_schema};
 use super::{COLUMNS, FILES, Index, MOST_PARTS, part_path};
 use crate::error::{at_path, of_command, of_index, usage};
-
-/// Number of pairs that a source shows at once.
-const SHOWN: usize = 4096;
 
 /// The settings of a build.
 #[derive(Clone, Debug)]
@@ -487,153 +482,4 @@ fn unchanged(files: Vec<SourceFile>) -> Result<Vec<SourceFile>> {
         }
     }
     Ok(files)
-}
-
-/// The rows of a build, as far as they are known.
-struct Rows<'a> {
-    /// For each part, where its columns are until the library has created its directory, and their writer.
-    parts: Vec<(PathBuf, ColumnsWriter)>,
-    form: KeyForm,
-    /// The positions of the key columns among the stored ones.
-    keys: Vec<usize>,
-    schema: SchemaRef,
-    count: u64,
-    /// The number of rows with a key.
-    keyed: u64,
-    progress: &'a dyn Progress,
-}
-
-impl<'a> Rows<'a> {
-    fn new(
-        options: &BuildOptions,
-        site: &Site,
-        form: KeyForm,
-        schema: &SchemaRef,
-        progress: &'a dyn Progress,
-    ) -> Result<Self> {
-        let keys = options.keys.iter().map(|key| schema.index_of(key));
-        let part = |part| {
-            // The next build removes directories with this name if this process dies.
-            let directory = site.path().with_file_name(format!(".table.creating-columns-{part}"));
-            std::fs::create_dir(&directory).map_err(|error| at_path(&directory, error))?;
-            let path = directory.join(COLUMNS);
-            Ok((path.clone(), ColumnsWriter::create(path, schema)?))
-        };
-        Ok(Self {
-            parts: (0..options.parts).map(part).collect::<Result<_>>()?,
-            form,
-            keys: keys.collect::<std::result::Result<_, _>>()?,
-            schema: Arc::clone(schema),
-            count: 0,
-            keyed: 0,
-            progress,
-        })
-    }
-
-    /// Returns the number of rows of each part.
-    fn of_parts(&self) -> Vec<u64> {
-        self.parts.iter().map(|(_, writer)| writer.rows()).collect()
-    }
-
-    /// Writes the rest of the rows; returns where the columns of each part are.
-    fn finish(self) -> Result<Vec<PathBuf>> {
-        let finish = |(path, writer): (_, ColumnsWriter)| writer.finish().map(|()| path);
-        self.parts.into_iter().map(finish).collect()
-    }
-
-    /// Adds the rows of a file.
-    async fn read(
-        &mut self,
-        file: Arc<ListingTable>,
-        columns: &[usize],
-        context: &SessionContext,
-    ) -> Result<()> {
-        let state = context.state();
-        let plan = file.scan(&state, Some(&columns.to_vec()), &[], None).await?;
-        let mut batches = datafusion::physical_plan::execute_stream(plan, context.task_ctx())?;
-        while let Some(batch) = batches.next().await {
-            self.push(&batch?)?;
-        }
-        Ok(())
-    }
-
-    /// Adds rows of a part of a former index.
-    fn take(&mut self, former: &Index, range: Range<u64>) -> Result<()> {
-        let mut start = range.start;
-        while start < range.end {
-            let (chunk, first) = place(start);
-            let rows = (range.end - start).min((CHUNK_ROWS - first) as u64);
-            let columns = (0..self.schema.fields().len()).map(|column| {
-                Ok(former.columns().chunk(column, chunk)?.slice(first, rows as usize))
-            });
-            let batch =
-                RecordBatch::try_new(Arc::clone(former.schema()), columns.collect::<Result<_>>()?)?;
-            self.push(&batch)?;
-            start += rows;
-        }
-        Ok(())
-    }
-
-    fn push(&mut self, batch: &RecordBatch) -> Result<()> {
-        self.progress.check()?;
-        let columns: Vec<_> = self.keys.iter().map(|&key| Arc::clone(batch.column(key))).collect();
-        let types: Vec<_> =
-            self.keys.iter().map(|&key| self.schema.field(key).data_type()).collect();
-        let words = self.form.words(&columns, &types)?;
-        self.count += words.len() as u64;
-        self.keyed += (words.len() - words.null_count()) as u64;
-        if let [(_, writer)] = &mut self.parts[..] {
-            writer.push(batch)?;
-        } else {
-            let ByPart { order, ends } = ByPart::of(words.iter(), self.parts.len() as u32);
-            let order = UInt64Array::from(order);
-            let mut start = 0;
-            for ((_, writer), end) in std::iter::zip(&mut self.parts, ends) {
-                // A part may wait long for more rows. It keeps nothing of the others.
-                let rows = order.slice(start, end - start);
-                writer.push(&compacted_batch(&take_record_batch(batch, &rows)?)?)?;
-                start = end;
-            }
-        }
-        self.progress.read(self.count);
-        Ok(())
-    }
-}
-
-/// The pairs of words and row numbers of a part.
-struct Source<'a> {
-    columns: &'a Columns,
-    keys: &'a [usize],
-    form: KeyForm,
-    chunks: Range<usize>,
-    progress: &'a dyn Progress,
-}
-
-impl JoinSource for Source<'_> {
-    fn read(
-        &self,
-        part: usize,
-        parts: usize,
-        show: &mut dyn FnMut(&[u64], &[u64]) -> icefield::Result<()>,
-    ) -> icefield::Result<()> {
-        let stopped =
-            |error: DataFusionError| icefield::Error::Source { detail: error.to_string() };
-        let (mut keys, mut rows) = (Vec::with_capacity(SHOWN), Vec::with_capacity(SHOWN));
-        for chunk in self.chunks.clone().skip(part).step_by(parts.max(1)) {
-            self.progress.check().map_err(stopped)?;
-            let words = self.columns.words(chunk, self.keys, self.form).map_err(stopped)?;
-            let first = (chunk * CHUNK_ROWS) as u64;
-            for start in (0..words.len()).step_by(SHOWN) {
-                let end = words.len().min(start + SHOWN);
-                keys.clear();
-                rows.clear();
-                for at in (start..end).filter(|&at| words.is_valid(at)) {
-                    keys.push(words.value(at));
-                    rows.push(first + at as u64);
-                }
-                show(&keys, &rows)?;
-            }
-        }
-        Ok(())
-    }
 }

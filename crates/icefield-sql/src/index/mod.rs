@@ -5,7 +5,8 @@
 //!   [`columns`] takes rows of them.
 //! - [`mod@format`] reads the files of a table through DataFusion. [`source`] detects changes of files. [`stamp`]
 //!   stores all this in the directory.
-//! - [`ranks`] gives the rows of keys that ascend, from a file. [`build`] makes a new index.
+//! - [`ranks`] gives the rows of keys that ascend, from a file. [`build`] makes a new index; `rows` writes
+//!   its columns and reads the keys again.
 //!
 //! An index may be divided into parts by a hash of the words of its keys. Each part then has a [`JoinIndex`] and a file
 //! of columns in a separate directory, `part-000` and so on, below that of the index; the only part of an undivided index
@@ -20,6 +21,7 @@ pub mod file;
 pub mod format;
 pub mod keys;
 pub mod ranks;
+mod rows;
 pub mod source;
 pub mod stamp;
 pub mod writer;

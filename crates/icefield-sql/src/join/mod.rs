@@ -5,7 +5,7 @@
 //! - [`kind`] describes a join. [`exec`] is the operator that replaces it, and [`stream`] runs one partition of the
 //!   operator. All partitions share [`rows`], the rows of the index that have a match, and [`predicate`], those that
 //!   satisfy its predicate. [`filter`] hands the keys of these rows to the plans below.
-//!   `output` makes batches of the rows that are returned.
+//!   `probe` has a batch of the other side and its keys; `output` makes batches of the rows that are returned.
 //! - [`missing`] replaces an index join on a machine that does not have the index.
 //! - [`parts`] distributes the probe side, where partitions run in different processes.
 
@@ -19,6 +19,7 @@ mod order;
 mod output;
 pub mod parts;
 pub mod predicate;
+mod probe;
 pub mod rows;
 pub mod rule;
 mod scan;

@@ -50,7 +50,7 @@ const ADDED: [(&str, DataType, bool); 2] =
     [("icefield_part", DataType::UInt64, false), ("icefield_mark", DataType::UInt32, true)];
 
 impl Spread {
-    /// Returns the number of parts for an index with parts of its own and this number of partitions. Each part is within
+    /// Returns the number of parts for this number of partitions, and an index in `of_index` parts. Each part is within
     /// one of the index's parts, and no partition has many more parts than others.
     pub fn parts(of_index: u32, partitions: u32) -> u32 {
         /// Number of parts of each partition, if the index's parts cannot be distributed evenly.

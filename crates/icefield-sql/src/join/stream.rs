@@ -7,9 +7,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, BooleanArray, BooleanBufferBuilder, RecordBatch, UInt64Array, new_null_array,
-};
+use arrow::array::{ArrayRef, BooleanArray, RecordBatch, new_null_array};
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::filter;
 use arrow::datatypes::SchemaRef;
@@ -30,11 +28,12 @@ use super::found::Found;
 use super::kind::{Join, Rows};
 use super::output::Output;
 use super::predicate;
+use super::probe::Batch;
 use super::rows::{RowSet, Shared};
 use super::side::{Taker, booleans};
 use crate::batch::batch_of;
 use crate::error::of_index;
-use crate::index::keys::{ByPart, equal, part_of};
+use crate::index::keys::{equal, part_of};
 use crate::index::ranks::Ranks;
 use crate::index::writer::CHUNK_ROWS;
 use crate::index::{Index, no_row};
@@ -120,46 +119,6 @@ pub fn start(
     Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream.into_stream())))
 }
 
-/// A batch of the probe side.
-struct Batch {
-    batch: RecordBatch,
-    words: UInt64Array,
-    /// The positions of the keys to look up: those that are not null and may satisfy the predicate, by parts of the
-    /// index; `None` for all.
-    positions: Option<Vec<u64>>,
-    /// The keys at these positions.
-    keys: Option<Vec<u64>>,
-    /// Where the keys of each part of the index end.
-    ends: Vec<usize>,
-    /// The compared expressions of the probe side.
-    compared: Vec<ArrayRef>,
-    /// Number of keys that have been probed.
-    probed: usize,
-    /// The rows that have a match; empty if the join does not return rows by their matches.
-    matched: BooleanBufferBuilder,
-}
-
-impl Batch {
-    fn keys(&self) -> &[u64] {
-        self.keys.as_deref().unwrap_or_else(|| self.words.values())
-    }
-
-    /// Returns the next keys that are in one part of the index, and the part.
-    fn next(&self) -> (&[u64], usize) {
-        let part = self.ends.partition_point(|&end| end <= self.probed);
-        (&self.keys()[self.probed..self.ends[part]], part)
-    }
-
-    /// Makes positions in the list of keys from `first` on positions in the batch.
-    fn place(&self, positions: &mut [u64], first: usize) {
-        match &self.positions {
-            Some(places) => positions.iter_mut().for_each(|at| *at = places[first + *at as usize]),
-            None if first > 0 => positions.iter_mut().for_each(|at| *at += first as u64),
-            None => {}
-        }
-    }
-}
-
 struct State {
     partition: PartitionJoin,
     metrics: Metrics,
@@ -230,43 +189,18 @@ impl State {
             keys.compared.iter().map(|(probe, _)| evaluate(probe)).collect::<Result<_>>()?;
         let words = side.index.stamp().form.words(&columns, &side.index.key_types())?;
         let predicate = self.partition.shared.predicate.as_ref();
-        // Lookups by ranks cost no more than the filter.
-        // The keys of other partitions, which the filter would read, may be in the memory of other machines.
+        // Lookups by ranks cost no more than the filter. The filter reads the keys of all parts, of which this process
+        // may need few.
+        let has_all = spread.is_none() || side.index.parts().len() == 1;
         let filter = match predicate {
-            Some(predicate) if spread.is_none() && side.index.ranks().is_none() => {
+            Some(predicate) if has_all && side.index.ranks().is_none() => {
                 predicate.may_accept(&side.index, &words)?
             }
             _ => None,
         };
-        let (positions, keys) = match (words.null_count() > 0, filter) {
-            (false, None) => (None, None),
-            (_, filter) => {
-                let wanted = (0..rows as u64).filter(|&at| {
-                    let at = at as usize;
-                    words.is_valid(at) && filter.as_ref().is_none_or(|filter| filter.value(at))
-                });
-                let positions: Vec<u64> = wanted.collect();
-                let keys = positions.iter().map(|&at| words.value(at as usize)).collect();
-                (Some(positions), Some(keys))
-            }
-        };
+        let is_marked = self.partition.join.probe_rows() != Rows::None;
         let parts = side.index.parts().len() as u32;
-        let count = keys.as_ref().map_or(rows, Vec::len);
-        let (positions, keys, ends) = if parts == 1 {
-            (positions, keys, vec![count])
-        } else {
-            let keys = keys.as_deref().unwrap_or_else(|| words.values());
-            let ByPart { order, ends } = ByPart::of(keys.iter().map(|&key| Some(key)), parts);
-            let ordered = order.iter().map(|&at| keys[at as usize]).collect();
-            let position = |at: u64| positions.as_ref().map_or(at, |places| places[at as usize]);
-            (Some(order.into_iter().map(position).collect()), Some(ordered), ends)
-        };
-        let mut matched = BooleanBufferBuilder::new(rows);
-        if self.partition.join.probe_rows() != Rows::None {
-            matched.append_n(rows, false);
-        }
-        self.batch =
-            Some(Batch { batch, words, positions, keys, ends, compared, probed: 0, matched });
+        self.batch = Some(Batch::new(batch, words, filter, compared, parts, is_marked));
         Ok(())
     }
 
@@ -304,7 +238,7 @@ impl State {
             return self.probe_ranks(batch, ranks);
         }
         let first = batch.probed;
-        let (keys, part) = batch.next();
+        let (keys, part) = batch.next_keys();
         let part = &index.parts()[part];
         if self.needs_existence_alone() {
             let found = part.semi(keys).map_err(of_index)?;
@@ -351,7 +285,7 @@ impl State {
         for (at, &key) in keys.iter().enumerate() {
             if let Some(row) = rows_of.row(key)? {
                 let at = first + at;
-                positions.push(batch.positions.as_ref().map_or(at as u64, |places| places[at]));
+                positions.push(batch.position(at));
                 rows.push(row);
             }
         }
