@@ -28,13 +28,14 @@ use icefield_console::site::Site;
 use super::columns::Columns;
 use super::file::ColumnsFile;
 use super::format::{Format, named};
-use super::keys::KeyForm;
+use super::keys::{KeyForm, MOST_PARTS};
+pub use super::progress::{Progress, Quiet};
 use super::ranks::{self, Ranks};
 use super::rows::{Rows, Source};
 use super::source::{SourceFile, files_of, local_path};
 use super::stamp::{Part, Stamp};
 use super::writer::{CHUNK_ROWS, stored_schema};
-use super::{COLUMNS, FILES, Index, MOST_PARTS, part_path};
+use super::{COLUMNS, FILES, Index, part_path};
 use crate::error::{at_path, of_command, of_index, usage};
 
 /// The settings of a build.
@@ -115,33 +116,6 @@ pub struct Built {
     pub rows_read: u64,
     /// Seconds for reading the rows and writing the columns, and for building the index.
     pub seconds: (f64, f64),
-}
-
-/// Receives reports about the progress of a build.
-pub trait Progress: Sync {
-    /// The number of rows that will be read, if it is known.
-    fn total(&self, rows: Option<u64>);
-    /// The number of rows that have been read.
-    fn read(&self, rows: u64);
-    /// Returns an error if the build is to end.
-    ///
-    /// # Errors
-    /// The error that ends it.
-    fn check(&self) -> Result<()>;
-}
-
-/// Reports nothing and never ends a build.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Quiet;
-
-impl Progress for Quiet {
-    fn total(&self, _: Option<u64>) {}
-
-    fn read(&self, _: u64) {}
-
-    fn check(&self) -> Result<()> {
-        Ok(())
-    }
 }
 
 /// Builds an index. It appears under its name when it is complete and durable; until then, and after an error, there is
@@ -260,7 +234,9 @@ impl<'a> Build<'a> {
             None => form_of(options, &stored)?,
         };
         let site = Site::new(&options.target, &FILES).map_err(of_command)?;
-        let rows = Rows::new(options, &site, form, &stored, self.progress)?;
+        let keys = options.keys.iter().map(|key| stored.index_of(key));
+        let keys = keys.collect::<std::result::Result<_, _>>()?;
+        let rows = Rows::new(options.parts, keys, &site, form, &stored, self.progress)?;
         let (rows, rows_read) = self.read(&mut listing, &columns, former, rows).await?;
         let read = started.elapsed().as_secs_f64();
 

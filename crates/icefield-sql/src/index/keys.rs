@@ -24,6 +24,9 @@ use serde::{Deserialize, Serialize};
 /// The name of the functions of this module, in stamps.
 pub const FUNCTIONS: &str = "icefield-key-1";
 
+/// Maximum number of parts of an index.
+pub const MOST_PARTS: u32 = 256;
+
 /// How an index derives the words of its keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

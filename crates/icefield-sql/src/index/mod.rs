@@ -20,6 +20,7 @@ pub mod columns;
 pub mod file;
 pub mod format;
 pub mod keys;
+mod progress;
 pub mod ranks;
 mod rows;
 pub mod source;
@@ -38,6 +39,7 @@ use icefield::{JoinIndex, Pairs};
 use self::columns::Columns;
 use self::file::ColumnsFile;
 use self::keys::ByPart;
+pub use self::keys::MOST_PARTS;
 use self::ranks::Ranks;
 use self::stamp::Stamp;
 use crate::error::{at_path, damaged, of_index};
@@ -46,8 +48,6 @@ use crate::error::{at_path, damaged, of_index};
 pub const COLUMNS: &str = "columns.arrow";
 /// The names of the files beside those of a [`JoinIndex`].
 pub const FILES: [&str; 3] = [icefield_console::stamp::NAME, COLUMNS, ranks::NAME];
-/// Maximum number of parts of an index.
-pub const MOST_PARTS: u32 = 256;
 
 /// Returns the directory of one of `parts` parts of the index at `path`.
 pub fn part_path(path: &Path, part: usize, parts: usize) -> PathBuf {

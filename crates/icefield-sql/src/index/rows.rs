@@ -15,9 +15,9 @@ use futures::StreamExt;
 use icefield::JoinSource;
 use icefield_console::site::Site;
 
-use super::build::{BuildOptions, Progress};
 use super::columns::{Columns, place};
 use super::keys::{ByPart, KeyForm};
+use super::progress::Progress;
 use super::writer::{CHUNK_ROWS, ColumnsWriter, compacted_batch};
 use super::{COLUMNS, Index};
 use crate::error::at_path;
@@ -42,18 +42,19 @@ pub struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// Begins a build at a site.
+    /// Begins a build of this number of parts at a site. `keys` are the positions of the key columns among the stored
+    /// ones.
     ///
     /// # Errors
     /// If a file cannot be created.
     pub fn new(
-        options: &BuildOptions,
+        parts: u32,
+        keys: Vec<usize>,
         site: &Site,
         form: KeyForm,
         schema: &SchemaRef,
         progress: &'a dyn Progress,
     ) -> Result<Self> {
-        let keys = options.keys.iter().map(|key| schema.index_of(key));
         let part = |part| {
             // The next build removes directories with this name if this process dies.
             let directory = site.path().with_file_name(format!(".table.creating-columns-{part}"));
@@ -62,9 +63,9 @@ impl<'a> Rows<'a> {
             Ok((path.clone(), ColumnsWriter::create(path, schema)?))
         };
         Ok(Self {
-            parts: (0..options.parts).map(part).collect::<Result<_>>()?,
+            parts: (0..parts).map(part).collect::<Result<_>>()?,
             form,
-            keys: keys.collect::<std::result::Result<_, _>>()?,
+            keys,
             schema: Arc::clone(schema),
             count: 0,
             keyed: 0,

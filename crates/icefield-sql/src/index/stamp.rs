@@ -10,9 +10,8 @@ use datafusion::error::{DataFusionError, Result};
 use icefield_console::stamp::{self, NAME, VERSION};
 use serde::{Deserialize, Serialize};
 
-use super::MOST_PARTS;
 use super::format::Format;
-use super::keys::KeyForm;
+use super::keys::{KeyForm, MOST_PARTS};
 use super::source::SourceFile;
 use crate::error::{at_path, of_command};
 
