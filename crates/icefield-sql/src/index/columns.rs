@@ -2,7 +2,7 @@
 //!
 //! The files consist of chunks of [`CHUNK_ROWS`] rows; the last chunk of each file may have fewer. Chunks are numbered
 //! through all files, and the number of a row is that of its chunk times [`CHUNK_ROWS`], and its place in the chunk. So
-//! there are no rows with the numbers after the last row of a file, up to the next chunk.
+//! row numbers have gaps after the last row of each file, up to the next chunk.
 //!
 //! A column of a chunk is decoded when a row of it is first needed. Texts are validated when they are taken; those of a
 //! whole chunk once.
@@ -51,7 +51,7 @@ impl Columns {
     /// Returns the columns of the index at `path`, of files that follow one another.
     ///
     /// # Errors
-    /// If there is no file, or two have different columns.
+    /// If `files` is empty, or two files have different columns.
     pub fn of(path: &Path, files: Vec<ColumnsFile>) -> Result<Self> {
         let Some(first) = files.first() else { return Err(damaged(path, "it has no parts")) };
         let schema = Arc::clone(first.schema());

@@ -183,7 +183,7 @@ fn joined_after(plan: &Arc<dyn ExecutionPlan>) -> Option<JoinedAfter<'_>> {
     if let Some(exec) = plan.downcast_ref::<IndexJoinExec>() {
         let columns = (0..exec.schema().fields().len()).collect();
         let join = exec.join();
-        // The input of a join whose rows are distributed is no table.
+        // Rows that are distributed cannot be those of an index.
         let can_move = join.join_type == JoinType::Inner && join.spread.is_none();
         return can_move.then_some(JoinedAfter { exec, columns });
     }
