@@ -1,7 +1,7 @@
 //! The index as a column store's companion: a directory with a [`JoinIndex`] from the words of the keys to row numbers,
 //! the columns of these rows, and what both were built from.
 //!
-//! - [`keys`] makes words of key columns. [`writer`] writes the columns to a file, which [`file`] maps into memory;
+//! - [`keys`] makes words of key columns. [`writer`] writes the columns to a file, which [`mod@file`] maps into memory;
 //!   [`columns`] takes rows of them.
 //! - [`mod@format`] reads the files of a table through DataFusion. [`source`] detects changes of files. [`stamp`]
 //!   stores all this in the directory.
