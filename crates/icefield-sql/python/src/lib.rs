@@ -51,13 +51,12 @@ impl Indexes {
         context: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let python = context.py();
-        let package = python.import("datafusion")?;
-        capsule::same_version(&package.getattr("__version__")?.extract::<String>()?)?;
         let codec = Py::new(python, Codec { registry: self.registry.clone() })?;
         let options = PyDict::new(python);
         options.set_item("logical_extension_codecs", (codec.clone_ref(python),))?;
         options.set_item("physical_extension_codecs", (codec,))?;
-        package.getattr("SessionExtensionComponents")?.call((), Some(&options))
+        let components = python.import("datafusion")?.getattr("SessionExtensionComponents")?;
+        components.call((), Some(&options))
     }
 
     fn __datafusion_session_planner__(

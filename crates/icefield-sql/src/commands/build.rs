@@ -26,8 +26,8 @@ Keys are one or several columns of integers, decimals, booleans, dates, times, t
 floats are refused. A row whose key has a null is not found by any join, as in SQL. The index has a copy of
 the key columns and of those that --include names: a join can be answered by the index if it needs no other
 column of the table.
-Memory: the stored columns of 262,144 rows of each partition. The index appears when it is complete and durable; after Ctrl-C or a crash, a former
-index is unchanged.";
+Memory: the stored columns of 262,144 rows of each partition. The index appears when it is complete and
+durable; after Ctrl-C or a crash, a former index is unchanged.";
 
 /// Build an index of key columns of a table's files
 #[derive(clap::Args, Debug)]

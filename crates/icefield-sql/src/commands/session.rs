@@ -139,7 +139,7 @@ impl SessionArgs {
         let mut runtime =
             RuntimeEnvBuilder::new().with_disk_manager_builder(DiskManagerBuilder::default());
         if let Some(bytes) = self.memory {
-            runtime = runtime.with_memory_limit(bytes as usize, 1.0);
+            runtime = runtime.with_memory_limit(usize::try_from(bytes).unwrap_or(usize::MAX), 1.0);
         }
         let runtime = runtime.build_arc().map_err(failure)?;
         let state = session_state_in(registry, config, runtime);

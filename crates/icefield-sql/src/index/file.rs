@@ -22,6 +22,19 @@ use crate::error::{at_path, damaged};
 /// Length of the end of an Arrow file: the length of the footer and the magic word.
 const TRAILER: usize = 10;
 
+/// Maps a file of an index.
+///
+/// # Errors
+/// If the file cannot be opened.
+pub fn mapped(path: &Path) -> Result<Buffer> {
+    let file = File::open(path).map_err(|error| at_path(path, error))?;
+    // SAFETY: this program does not change a file of an index after it has written it. No other program does while it is
+    // open, as `Index::open` and docs/crash-model.md require.
+    let map = unsafe { Mmap::map(&file) }.map_err(|error| at_path(path, error))?;
+    // The mapping is the owner of the buffer, so it lives as long as every array in it.
+    Ok(Buffer::from(bytes::Bytes::from_owner(map)))
+}
+
 /// A file of columns.
 pub struct ColumnsFile {
     path: PathBuf,
@@ -42,12 +55,7 @@ impl ColumnsFile {
     /// # Errors
     /// If the file cannot be opened or is damaged.
     pub fn open(path: PathBuf, rows: u64, sums: Option<[u64; 2]>) -> Result<Self> {
-        let file = File::open(&path).map_err(|error| at_path(&path, error))?;
-        // SAFETY: this program does not change the file after it has written it. No other program does while it is
-        // open, as `Index::open` and docs/crash-model.md require.
-        let map = unsafe { Mmap::map(&file) }.map_err(|error| at_path(&path, error))?;
-        // The mapping is the owner of the buffer, so it lives as long as every array in it.
-        let file = Buffer::from(bytes::Bytes::from_owner(map));
+        let file = mapped(&path)?;
         let broken = |what: &str| damaged(&path, what);
         let end = file.len().checked_sub(TRAILER).ok_or_else(|| broken("the file is too short"))?;
         let mut trailer = [0; TRAILER];

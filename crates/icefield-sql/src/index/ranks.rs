@@ -14,11 +14,11 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
 use arrow::array::{Array, UInt64Array};
-use arrow::buffer::{Buffer, ScalarBuffer};
+use arrow::buffer::ScalarBuffer;
 use datafusion::error::Result;
 use icefield::base::hash::{Hash, HashKind};
-use memmap2::Mmap;
 
+use super::file::mapped;
 use crate::error::{at_path, damaged};
 
 /// The name of the file in the directory of an index.
@@ -90,14 +90,11 @@ impl Ranks {
     /// # Errors
     /// If the file cannot be opened or is damaged.
     pub fn open(path: PathBuf, rows: u64, sum: u64) -> Result<Self> {
-        let file = File::open(&path).map_err(|error| at_path(&path, error))?;
-        // SAFETY: as in `ColumnsFile::open`.
-        let map = unsafe { Mmap::map(&file) }.map_err(|error| at_path(&path, error))?;
-        let words = map.len() / 8;
-        if words < HEADER || !map.len().is_multiple_of(8) {
+        let buffer = mapped(&path)?;
+        let words = buffer.len() / 8;
+        if words < HEADER || !buffer.len().is_multiple_of(8) {
             return Err(damaged(&path, "it has the wrong length"));
         }
-        let buffer = Buffer::from(bytes::Bytes::from_owner(map));
         let all = ScalarBuffer::<u64>::new(buffer.clone(), 0, words);
         let word = |at: usize| u64::from_le(all[at]);
         let (first, blocks) = (word(1), word(2));

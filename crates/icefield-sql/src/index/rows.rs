@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow::array::{Array, RecordBatch, UInt64Array};
+use arrow::buffer::NullBuffer;
 use arrow::compute::take_record_batch;
 use arrow::datatypes::SchemaRef;
 use datafusion::catalog::TableProvider;
@@ -129,14 +130,18 @@ impl<'a> Rows<'a> {
     fn push(&mut self, batch: &RecordBatch) -> Result<()> {
         self.progress.check()?;
         let columns: Vec<_> = self.keys.iter().map(|&key| Arc::clone(batch.column(key))).collect();
-        let types: Vec<_> =
-            self.keys.iter().map(|&key| self.schema.field(key).data_type()).collect();
-        let words = self.form.words(&columns, &types)?;
-        self.count += words.len() as u64;
-        self.keyed += (words.len() - words.null_count()) as u64;
+        let nulls = columns.iter().fold(None, |nulls, column| {
+            NullBuffer::union(nulls.as_ref(), column.logical_nulls().as_ref())
+        });
+        let without_key = nulls.map_or(0, |nulls| nulls.null_count());
+        self.count += batch.num_rows() as u64;
+        self.keyed += (batch.num_rows() - without_key) as u64;
         if let [(_, writer)] = &mut self.parts[..] {
             writer.push(batch)?;
         } else {
+            let types: Vec<_> =
+                self.keys.iter().map(|&key| self.schema.field(key).data_type()).collect();
+            let words = self.form.words(&columns, &types)?;
             let ByPart { order, ends } = ByPart::of(words.iter(), self.parts.len() as u32);
             let order = UInt64Array::from(order);
             let mut start = 0;

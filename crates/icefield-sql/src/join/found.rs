@@ -44,7 +44,7 @@ impl Found {
         (0..whole).step_by(most).map(part).collect()
     }
 
-    /// Returns `true` without pairs.
+    /// Returns whether the list of pairs is empty.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }

@@ -82,7 +82,7 @@ fn leftovers_of_a_killed_build_are_removed() {
     place.file("t.csv", "k\n1\n2\n");
     let build = ["build-index", "t.csv", "--on", "k", "--partitions", "2"];
     place.ok(&build);
-    // What a build of several partitions leaves in its hidden directory, at different times.
+    // The hidden directory of a build of several partitions that was killed, at different times.
     for (name, has_columns) in [("one", true), ("two", false)] {
         let hidden = place.path(&format!(".t.ice.building-{name}"));
         fs::create_dir(&hidden).unwrap();
