@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use arrow::datatypes::{Field, Schema};
 use datafusion::common::{
-    JoinSide, JoinType, internal_datafusion_err, internal_err, not_impl_err, project_schema,
+    JoinSide, JoinType, NullEquality, internal_datafusion_err, internal_err, not_impl_err,
+    project_schema,
 };
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
@@ -55,7 +56,7 @@ impl IndexCodec {
         let encode = |expr: &Arc<dyn PhysicalExpr>| converter.physical_expr_to_proto(expr, self);
         let encode_all =
             |exprs: &[Arc<dyn PhysicalExpr>]| exprs.iter().map(encode).collect::<Result<Vec<_>>>();
-        let Join { join_type, index_side, side, keys, filter, spread, .. } = &**exec.join();
+        let Join { join_type, index_side, side, keys, nulls, filter, spread, .. } = &**exec.join();
         let reference = self.root.reference(&side.index)?;
         let (compared_probe, compared_index): (Vec<_>, Vec<_>) =
             keys.compared.iter().cloned().unzip();
@@ -84,6 +85,7 @@ impl IndexCodec {
             probe: encode_all(&keys.probe)?,
             compared_probe: encode_all(&compared_probe)?,
             compared_index: encode_all(&compared_index)?,
+            nulls_are_equal: *nulls == NullEquality::NullEqualsNull,
             filter: filter.transpose()?,
             parts: spread.as_ref().map_or(0, |spread| spread.parts),
             spread_probe: spread.as_ref().map(|spread| schema_node(&spread.probe)).transpose()?,
@@ -175,6 +177,11 @@ impl IndexCodec {
                     compared_index,
                 )
                 .collect(),
+            },
+            nulls: if node.nulls_are_equal {
+                NullEquality::NullEqualsNull
+            } else {
+                NullEquality::NullEqualsNothing
             },
             filter: filter.transpose()?,
             in_cluster: true,
@@ -320,6 +327,8 @@ struct IndexJoinNode {
     parts: u32,
     #[prost(message, optional, tag = 15)]
     spread_probe: Option<protobuf::Schema>,
+    #[prost(bool, tag = 16)]
+    nulls_are_equal: bool,
 }
 
 /// A [`PartExec`] without its input.

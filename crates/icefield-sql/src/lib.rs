@@ -10,7 +10,9 @@ mod join;
 mod registry;
 mod root;
 mod session;
+mod spelled;
 mod table;
+mod unary;
 
 pub use codec::IndexCodec;
 pub use index::Index;

@@ -8,7 +8,7 @@ use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{ScalarValue, project_schema};
+use datafusion::common::{NullEquality, ScalarValue, project_schema};
 use datafusion::datasource::TableType;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -65,7 +65,8 @@ impl IndexTable {
             columns.push(ScalarValue::iter_to_array(column)?);
             every *= values.len();
         }
-        let words = index.stamp().form.words(&columns, &index.key_types())?;
+        let nulls = NullEquality::NullEqualsNothing;
+        let words = index.stamp().form.words(&columns, &index.key_types(), nulls)?;
         let words: Vec<u64> = words.iter().flatten().collect();
         index.rows_of(&words).map(Some)
     }

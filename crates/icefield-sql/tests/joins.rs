@@ -20,7 +20,6 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
 use arrow::ipc::writer::FileWriter;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
-use datafusion::catalog::TableProvider;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::physical_plan::displayable;
@@ -69,7 +68,7 @@ fn families() -> Vec<Vec<DataType>> {
     vec![
         vec![D::Int8, D::Int16, D::Int32, D::Int64, D::UInt8, D::UInt16, D::UInt32, D::UInt64],
         vec![D::Int64, D::UInt64, D::Decimal128(12, 0), D::Decimal128(18, 2)],
-        vec![D::Decimal128(10, 2), D::Decimal128(14, 4)],
+        vec![D::Decimal128(10, 2), D::Decimal128(14, 4), D::Decimal256(50, 6)],
         vec![D::Date32],
         vec![D::Date64],
         vec![D::Boolean],
@@ -208,6 +207,9 @@ fn table(types: &[DataType], rows: u64, domain: u64, random: &mut Random) -> Rec
 fn sql(keys: usize, random: &mut Random) -> String {
     let mut on: Vec<_> = (0..keys).map(|at| format!("l.k{at} = r.k{at}")).collect();
     let mut sources = ["l".to_owned(), "r".to_owned()];
+    if random.one_in(5) {
+        on.iter_mut().for_each(|on| *on = on.replace('=', "IS NOT DISTINCT FROM"));
+    }
     if random.one_in(3) {
         on.push((*random.of(&["l.v < r.v", "l.v + r.v > 12", "l.id % 3 = r.id % 2"])).to_owned());
     }

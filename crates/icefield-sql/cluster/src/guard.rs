@@ -21,15 +21,18 @@ use ballista_scheduler::state::execution_stage::ExecutionStage;
 use ballista_scheduler::state::task_manager::JobInfoCache;
 use tokio::sync::mpsc::UnboundedSender;
 
-/// A cluster that gives no tasks to jobs that have lost results, and sends their names to a channel.
+/// A cluster that gives no tasks to jobs that have lost results, and sends these jobs to a channel.
 pub struct Guard {
     inner: Arc<dyn ClusterState>,
-    disturbed: UnboundedSender<JobId>,
+    disturbed: UnboundedSender<(JobId, JobInfoCache)>,
 }
 
 impl Guard {
     /// Returns the guard of a cluster.
-    pub fn new(inner: Arc<dyn ClusterState>, disturbed: UnboundedSender<JobId>) -> Self {
+    pub fn new(
+        inner: Arc<dyn ClusterState>,
+        disturbed: UnboundedSender<(JobId, JobInfoCache)>,
+    ) -> Self {
         Self { inner, disturbed }
     }
 }
@@ -72,7 +75,7 @@ impl ClusterState for Guard {
         for (id, job) in jobs.iter() {
             if has_lost_results(job.execution_graph.read().await.as_ref()) {
                 // Without a receiver, the scheduler is about to end.
-                let _ = self.disturbed.send(id.clone());
+                let _ = self.disturbed.send((id.clone(), job.clone()));
             } else {
                 whole.insert(id.clone(), job.clone());
             }

@@ -2,6 +2,7 @@
 
 mod executor;
 mod guard;
+mod lost;
 mod process;
 mod scheduler;
 

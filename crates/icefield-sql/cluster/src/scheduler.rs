@@ -15,6 +15,7 @@ use icefield_sql::{IndexCodec, IndexRegistry, IndexRoot, cluster_session_state};
 use tokio::sync::mpsc::unbounded_channel;
 
 use crate::guard::Guard;
+use crate::lost::{self, LostJob};
 use crate::process::{CommonOptions, of_ballista};
 
 const EXAMPLES: &str = "\
@@ -94,13 +95,17 @@ async fn serve(config: SchedulerConfig, address: SocketAddr) -> ballista_core::e
     tokio::spawn(async move {
         // A job may be seen several times before it ends.
         let mut last = None;
-        while let Some(job) = disturbed.recv().await {
-            if last.as_ref() == Some(&job) {
+        while let Some((id, job)) = disturbed.recv().await {
+            if last.as_ref() == Some(&id) {
                 continue;
             }
-            tracing::warn!("job {job}: cancelled, because results of it are lost with an executor");
-            last = Some(job.clone());
-            if let Err(error) = jobs.cancel_job(job).await {
+            tracing::warn!("job {id}: {}", lost::ERROR);
+            last = Some(id.clone());
+            {
+                let mut graph = job.execution_graph.write().await;
+                *graph = Box::new(LostJob(graph.cloned()));
+            }
+            if let Err(error) = jobs.cancel_job(id).await {
                 tracing::error!("{error}");
             }
         }

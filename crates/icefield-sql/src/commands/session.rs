@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use datafusion::catalog::{MemorySchemaProvider, SchemaProvider, TableProvider};
+use datafusion::catalog::{MemorySchemaProvider, SchemaProvider};
 use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
 use datafusion::execution::disk_manager::DiskManagerBuilder;
@@ -48,6 +48,10 @@ pub struct FormatArgs {
     /// The first line of CSV is a row; the columns are column_1, column_2 and so on
     #[arg(long)]
     no_header: bool,
+    /// Read this text of a field of CSV as null, such as NULL or `\N`; several times for several texts. An empty field
+    /// is null without it, too
+    #[arg(long = "null", value_name = "TEXT")]
+    nulls: Vec<String>,
 }
 
 fn kind(text: &str) -> Result<Kind, String> {
@@ -82,11 +86,11 @@ impl FormatArgs {
             (Err(error), None) => return Err(failure(error)),
         };
         let is_csv = format.kind == Kind::Csv;
-        let Self { delimiter, quote, escape, comment, no_header, .. } = self;
+        let Self { delimiter, quote, escape, comment, no_header, nulls, .. } = self;
         let has_dialect = [delimiter, quote, escape, comment].iter().any(|one| one.is_some());
-        if !is_csv && (has_dialect || *no_header) {
+        if !is_csv && (has_dialect || *no_header || !nulls.is_empty()) {
             return Err(Failure::Usage(format!(
-                "{source}: --delimiter, --quote, --escape, --comment and --no-header are for CSV"
+                "{source}: --delimiter, --quote, --escape, --comment, --no-header and --null are for CSV"
             )));
         }
         format.dialect = is_csv.then(|| {
@@ -97,6 +101,7 @@ impl FormatArgs {
                 escape: escape.or(usual.escape),
                 comment: comment.or(usual.comment),
                 header: !no_header,
+                nulls: nulls.clone(),
             }
         });
         Ok(format)
@@ -247,13 +252,12 @@ pub async fn open_indexes(
     for path in paths {
         let index = open_index(registry, path, allow_stale).await?;
         let stamp = index.stamp();
-        let table: Arc<dyn TableProvider> =
-            match stamp.format.table(&context.state(), &stamp.sources).await {
-                Ok(table) => table,
-                // The files are gone, and only the index has their rows.
-                Err(_) if allow_stale => Arc::new(IndexTable::new(Arc::clone(&index))),
-                Err(error) => return Err(failure(error)),
-            };
+        let table = match stamp.format.table(&context.state(), &stamp.sources).await {
+            Ok(table) => table,
+            // The files are gone, and only the index has their rows.
+            Err(_) if allow_stale => Arc::new(IndexTable::new(Arc::clone(&index))),
+            Err(error) => return Err(failure(error)),
+        };
         let name = datafusion::common::TableReference::bare(index.name());
         if context.table_exist(name.clone()).map_err(failure)? {
             return Err(Failure::Usage(format!(

@@ -14,7 +14,6 @@ use std::time::Instant;
 use arrow::datatypes::Schema;
 use datafusion::catalog::TableProvider;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::datasource::listing::ListingTable;
 use datafusion::datasource::physical_plan::FileScanConfig;
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::error::{DataFusionError, Result};
@@ -188,7 +187,7 @@ pub async fn new_files(index: &Index) -> Result<Vec<PathBuf>> {
 
 /// The table of a build, and the present states of its files in the order of their rows.
 struct Listing {
-    table: Arc<ListingTable>,
+    table: Arc<dyn TableProvider>,
     files: Vec<SourceFile>,
 }
 
@@ -208,7 +207,7 @@ impl<'a> Build<'a> {
 
     async fn listing(&self) -> Result<Listing> {
         let table = self.options.format.table(&self.context.state(), &self.options.sources).await?;
-        let scan = self.context.read_table(Arc::clone(&table) as Arc<dyn TableProvider>)?;
+        let scan = self.context.read_table(Arc::clone(&table))?;
         let plan = scan.create_physical_plan().await?;
         let files = source_files(&plan)?;
         if files.is_empty() {

@@ -18,6 +18,7 @@ use arrow::array::{
 use arrow::buffer::ScalarBuffer;
 use arrow::compute::{interleave, take};
 use arrow::datatypes::{DataType, SchemaRef};
+use datafusion::common::NullEquality;
 use datafusion::error::Result;
 
 use super::file::ColumnsFile;
@@ -121,15 +122,14 @@ impl Columns {
         (&self.files[file], chunk - self.firsts[file])
     }
 
-    /// Returns the words of the keys of a chunk, null for rows without a key. `keys` are the positions of the key
-    /// columns.
+    /// Returns the words of the keys of a chunk, as an index has them. `keys` are the positions of the key columns.
     ///
     /// # Errors
     /// If the chunk is damaged.
     pub fn words(&self, chunk: usize, keys: &[usize], form: KeyForm) -> Result<UInt64Array> {
         let columns = keys.iter().map(|&key| self.chunk(key, chunk).cloned());
         let types: Vec<_> = keys.iter().map(|&key| self.schema.field(key).data_type()).collect();
-        form.words(&columns.collect::<Result<Vec<_>>>()?, &types)
+        form.words(&columns.collect::<Result<Vec<_>>>()?, &types, NullEquality::NullEqualsNull)
     }
 
     /// Returns a column of a chunk.

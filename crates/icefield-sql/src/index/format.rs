@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
+use datafusion::catalog::TableProvider;
 use datafusion::common::config::{CsvOptions, JsonOptions};
 use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::file_format::arrow::ArrowFormat;
@@ -23,9 +24,13 @@ use futures::StreamExt;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{at_path, usage};
+use crate::spelled::SpelledTable;
 
 /// The types of CSV and JSON are those of this number of rows. A later row of another type is an error.
 const INFERRED_ROWS: usize = 1_000_000;
+
+/// Why an index does not answer for a table of the same files.
+pub const OTHER_FORMAT: &str = "the table is read as another format than the index was built from";
 
 /// The kind of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,11 +75,15 @@ pub struct Dialect {
     pub comment: Option<char>,
     /// True if the first line has the names of the columns.
     pub header: bool,
+    /// The texts that stand for null, besides no text.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nulls: Vec<String>,
 }
 
 impl Default for Dialect {
     fn default() -> Self {
-        Self { delimiter: ',', quote: '"', escape: None, comment: None, header: true }
+        let (escape, comment, nulls) = (None, None, Vec::new());
+        Self { delimiter: ',', quote: '"', escape, comment, header: true, nulls }
     }
 }
 
@@ -139,8 +148,7 @@ impl Format {
 
     /// Returns an error with the reason if a scan reads files as another format than this one.
     pub fn is_of(&self, scan: &FileScanConfig) -> std::result::Result<(), String> {
-        let other =
-            || Err("the table is read as another format than the index was built from".to_owned());
+        let other = || Err(OTHER_FORMAT.to_owned());
         let kind = match self.kind {
             Kind::Parquet => "parquet",
             Kind::Csv => "csv",
@@ -157,7 +165,10 @@ impl Format {
             return Ok(());
         }
         let Some(csv) = scan.file_source.downcast_ref::<CsvSource>() else { return other() };
-        let Dialect { delimiter, quote, escape, comment, header } =
+        if !self.nulls().is_empty() {
+            return other();
+        }
+        let Dialect { delimiter, quote, escape, comment, header, .. } =
             self.dialect.clone().unwrap_or_default();
         let same = csv.delimiter() as char == delimiter
             && csv.quote() as char == quote
@@ -166,6 +177,11 @@ impl Format {
             && csv.has_header() == header
             && csv.terminator().is_none();
         if same { Ok(()) } else { other() }
+    }
+
+    /// Returns the texts that stand for null in CSV, besides no text.
+    pub fn nulls(&self) -> &[String] {
+        self.dialect.as_ref().map_or(&[], |dialect| &dialect.nulls)
     }
 
     fn compression(&self) -> Result<FileCompressionType> {
@@ -187,7 +203,7 @@ impl Format {
                     .with_file_compression_type(compression),
             ),
             Kind::Csv => {
-                let Dialect { delimiter, quote, escape, comment, header } =
+                let Dialect { delimiter, quote, escape, comment, header, nulls } =
                     self.dialect.clone().unwrap_or_default();
                 let byte_of = |option, character: Option<char>| {
                     character.map(|character| byte(option, character)).transpose()
@@ -199,6 +215,7 @@ impl Format {
                     escape: byte_of("escape", escape)?,
                     comment: byte_of("comment", comment)?,
                     newlines_in_values: Some(true),
+                    null_regex: (!nulls.is_empty()).then(|| one_of(&nulls)),
                     compression: *compression.get_variant(),
                     ..CsvOptions::default()
                 };
@@ -219,9 +236,16 @@ impl Format {
         &self,
         state: &SessionState,
         sources: &[String],
-    ) -> Result<Arc<ListingTable>> {
+    ) -> Result<Arc<dyn TableProvider>> {
         let config = self.listing(sources)?.infer_schema(state).await;
-        Ok(Arc::new(ListingTable::try_new(config.map_err(|error| named(sources, error))?)?))
+        self.table_of(config.map_err(|error| named(sources, error))?)
+    }
+
+    fn table_of(&self, files: ListingTableConfig) -> Result<Arc<dyn TableProvider>> {
+        if self.nulls().is_empty() {
+            return Ok(Arc::new(ListingTable::try_new(files)?));
+        }
+        Ok(Arc::new(SpelledTable::new(files, self.clone())?))
     }
 
     /// Returns the files at `sources` that the table of them reads, without reading any.
@@ -250,9 +274,9 @@ impl Format {
     ///
     /// # Errors
     /// If the file does not exist.
-    pub fn part(&self, file: &Path, schema: SchemaRef) -> Result<Arc<ListingTable>> {
+    pub fn part(&self, file: &Path, schema: SchemaRef) -> Result<Arc<dyn TableProvider>> {
         let sources = [file.to_string_lossy().into_owned()];
-        Ok(Arc::new(ListingTable::try_new(self.listing(&sources)?.with_schema(schema))?))
+        self.table_of(self.listing(&sources)?.with_schema(schema))
     }
 
     fn listing(&self, sources: &[String]) -> Result<ListingTableConfig> {
@@ -294,6 +318,15 @@ fn url_of(source: &str) -> Result<ListingTableUrl> {
 /// Adds the names of the sources to an error.
 pub(crate) fn named(sources: &[String], error: DataFusionError) -> DataFusionError {
     error.context(sources.join(", "))
+}
+
+/// Returns a regular expression for these texts and no text.
+fn one_of(texts: &[String]) -> String {
+    let literal = |text: &String| -> String {
+        text.chars().map(|one| format!("\\x{{{:x}}}", u32::from(one))).collect()
+    };
+    let texts: Vec<_> = texts.iter().map(literal).collect();
+    format!("^(?:|{})$", texts.join("|"))
 }
 
 fn byte(option: &str, character: char) -> Result<u8> {

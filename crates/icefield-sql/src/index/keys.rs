@@ -7,22 +7,30 @@
 //! Values are compared across types: the same number has the same word as an 8-bit integer, a 64-bit integer or a
 //! decimal, and the same instant as a timestamp of any unit. The functions of this module never change, because their
 //! words are on disk; a stamp names them by [`FUNCTIONS`].
+//!
+//! Most joins find no pair for a null. For the others, such as those by `IS NOT DISTINCT FROM`, a null is hashed like a
+//! value, and an index by hashes has the rows with nulls, too. Where the word is the value, a null has none; the rows
+//! without a key are then found by their column ([`Index::null_rows`](super::Index::null_rows)).
 
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Int64Array, PrimitiveArray,
+    Array, ArrayRef, ArrowNativeTypeOp, AsArray, BooleanArray, Int64Array, PrimitiveArray,
     UInt64Array,
 };
 use arrow::buffer::{NullBuffer, ScalarBuffer};
+use arrow::compute::kernels::cmp;
 use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::{DataType, Decimal128Type, Int64Type, TimeUnit, UInt64Type};
+use arrow::datatypes::{
+    DataType, Decimal128Type, Decimal256Type, Int64Type, TimeUnit, UInt64Type, i256,
+};
+use datafusion::common::NullEquality;
 use datafusion::error::Result;
 use icefield::base::hash::{Hash, HashKind};
 use serde::{Deserialize, Serialize};
 
 /// The name of the functions of this module, in stamps.
-pub const FUNCTIONS: &str = "icefield-key-1";
+pub const FUNCTIONS: &str = "icefield-key-2";
 
 /// Maximum number of parts of an index.
 pub const MOST_PARTS: u32 = 256;
@@ -62,7 +70,7 @@ fn kind(data_type: &DataType) -> std::result::Result<Kind, String> {
     Ok(match data_type {
         D::Int8 | D::Int16 | D::Int32 | D::Int64 => Kind::Number,
         D::UInt8 | D::UInt16 | D::UInt32 | D::UInt64 => Kind::Number,
-        D::Decimal32(..) | D::Decimal64(..) | D::Decimal128(..) => Kind::Number,
+        other if other.is_decimal() => Kind::Number,
         D::Boolean => Kind::Boolean,
         D::Date32 => Kind::Days,
         D::Date64 => Kind::Date,
@@ -96,15 +104,23 @@ impl KeyForm {
     /// Returns the words of keys, null for a key that no row of the index can have. `columns` are compared with columns
     /// of the index of `types`.
     ///
+    /// If nulls are equal to nothing, a key with a null has no word. If they are equal to each other, it has one unless
+    /// the words are the values; the words in an index are these.
+    ///
     /// # Errors
     /// If Arrow cannot convert a column.
-    pub fn words(self, columns: &[ArrayRef], types: &[&DataType]) -> Result<UInt64Array> {
+    pub fn words(
+        self,
+        columns: &[ArrayRef],
+        types: &[&DataType],
+        nulls: NullEquality,
+    ) -> Result<UInt64Array> {
         match (self, columns, types) {
             (Self::Word, [column], [data_type]) => exact(&plain(column)?, values_of(data_type)),
             (Self::Word, ..) => {
                 Ok(UInt64Array::new_null(columns.first().map_or(0, |one| one.len())))
             }
-            (Self::Hash(seed), ..) => hashes(columns, &Hash::new(HashKind::Strong, seed)),
+            (Self::Hash(seed), ..) => hashes(columns, &Hash::new(HashKind::Strong, seed), nulls),
         }
     }
 }
@@ -184,8 +200,8 @@ fn cast(column: &ArrayRef, data_type: &DataType) -> Result<ArrayRef> {
 /// Returns the values of a column as words of a column of type `indexed`, null where that type does not have the value.
 fn exact(column: &ArrayRef, indexed: &DataType) -> Result<UInt64Array> {
     let column = match (column.data_type(), unit(indexed)) {
-        (DataType::Decimal32(..) | DataType::Decimal64(..) | DataType::Decimal128(..), _) => {
-            let integers = integers(decimals(column)?.as_primitive());
+        (other, _) if other.is_decimal() => {
+            let integers = integers(column)?;
             if *indexed == DataType::UInt64 {
                 return Ok(integers.unary_opt(|value| u64::try_from(value).ok()));
             }
@@ -259,7 +275,7 @@ fn in_unit(column: &Int64Array, from: TimeUnit, to: TimeUnit) -> Int64Array {
     }
 }
 
-/// Returns decimals of any width as decimals of 128 bits.
+/// Returns decimals of at most 128 bits as decimals of 128 bits, and others as they are.
 fn decimals(column: &ArrayRef) -> Result<ArrayRef> {
     match *column.data_type() {
         DataType::Decimal32(precision, scale) | DataType::Decimal64(precision, scale) => {
@@ -270,32 +286,64 @@ fn decimals(column: &ArrayRef) -> Result<ArrayRef> {
 }
 
 /// Returns the decimals that are integers, null for the others and for integers beyond 128 bits.
-fn integers(column: &Decimal128Array) -> PrimitiveArray<Decimal128Type> {
+fn integers(column: &ArrayRef) -> Result<PrimitiveArray<Decimal128Type>> {
+    if let Some(column) = column.as_primitive_opt::<Decimal256Type>() {
+        let scale = column.scale();
+        return Ok(column.unary_opt(|digits| match normal(digits, scale) {
+            (value, 0) => value.to_i128(),
+            _ => None,
+        }));
+    }
+    let column = decimals(column)?;
+    let column = column.as_primitive::<Decimal128Type>();
     let scale = column.scale();
-    column.unary_opt(|digits| match normal(digits, scale) {
+    Ok(column.unary_opt(|digits| match normal(digits, scale) {
         (value, 0) => Some(value),
         _ => None,
-    })
+    }))
 }
 
 /// Returns the digits and scale that all decimals of the same value share. The scale is 0 for integers, unless they
-/// have more than 128 bits.
-fn normal(mut digits: i128, scale: i8) -> (i128, i8) {
-    let mut scale = if digits == 0 { 0 } else { scale };
-    while scale > 0 && digits % 10 == 0 {
-        (digits, scale) = (digits / 10, scale - 1);
+/// have more bits than `T`.
+fn normal<T: ArrowNativeTypeOp>(mut digits: T, scale: i8) -> (T, i8) {
+    let ten = T::usize_as(10);
+    let mut scale = if digits.is_zero() { 0 } else { scale };
+    while scale > 0 && digits.mod_wrapping(ten).is_zero() {
+        (digits, scale) = (digits.div_wrapping(ten), scale - 1);
     }
     while scale < 0 {
-        match digits.checked_mul(10) {
-            Some(more) => (digits, scale) = (more, scale + 1),
-            None => break,
+        match digits.mul_checked(ten) {
+            Ok(more) => (digits, scale) = (more, scale + 1),
+            Err(_) => break,
         }
     }
     (digits, scale)
 }
 
-/// Returns the hash of each row, null if one of its values is null.
-fn hashes(columns: &[ArrayRef], hash: &Hash) -> Result<UInt64Array> {
+/// Returns the word of a decimal of 128 bits.
+fn decimal_word(digits: i128, scale: i8, hash: &Hash) -> u64 {
+    match normal(digits, scale) {
+        (digits, 0) if in_64_bits(digits) => digits as u64,
+        (digits, scale @ 0..) => with_scale(&digits.to_le_bytes(), scale, hash),
+        (digits, scale) => wide_word(i256::from_i128(digits), scale, hash),
+    }
+}
+
+/// Returns the word of a decimal of 256 bits.
+fn wide_word(digits: i256, scale: i8, hash: &Hash) -> u64 {
+    let (digits, scale) = normal(digits, scale);
+    match digits.to_i128() {
+        Some(digits) if scale >= 0 => decimal_word(digits, scale, hash),
+        _ => with_scale(&digits.to_le_bytes(), scale, hash),
+    }
+}
+
+fn with_scale(digits: &[u8], scale: i8, hash: &Hash) -> u64 {
+    hash.bytes(&[digits, &[scale.cast_unsigned()]].concat())
+}
+
+/// Returns the hash of each row; null if one of its values is null and nulls are equal to nothing.
+fn hashes(columns: &[ArrayRef], hash: &Hash, equality: NullEquality) -> Result<UInt64Array> {
     let rows = columns.first().map_or(0, |column| column.len());
     let mut words = vec![0_u64; rows];
     let mut nulls: Option<NullBuffer> = None;
@@ -304,6 +352,7 @@ fn hashes(columns: &[ArrayRef], hash: &Hash) -> Result<UInt64Array> {
         add_values(&column, hash, &mut words)?;
         nulls = NullBuffer::union(nulls.as_ref(), column.logical_nulls().as_ref());
     }
+    let nulls = nulls.filter(|_| equality == NullEquality::NullEqualsNothing);
     Ok(UInt64Array::new(words.into(), nulls))
 }
 
@@ -325,16 +374,15 @@ fn add_values(column: &ArrayRef, hash: &Hash, words: &mut [u64]) -> Result<()> {
         D::FixedSizeBinary(_) => {
             values.add(column.as_fixed_size_binary().iter(), |bytes| hash.bytes(bytes));
         }
-        D::Decimal32(..) | D::Decimal64(..) | D::Decimal128(..) => {
+        D::Decimal256(_, scale) => {
+            let decimals = column.as_primitive::<Decimal256Type>();
+            values.add(decimals.iter(), |digits| wide_word(digits, *scale, hash));
+        }
+        other if other.is_decimal() => {
             let decimals = decimals(column)?;
             let decimals = decimals.as_primitive::<Decimal128Type>();
             let scale = decimals.scale();
-            values.add(decimals.iter(), |digits| match normal(digits, scale) {
-                (digits, 0) if in_64_bits(digits) => digits as u64,
-                (digits, scale) => {
-                    hash.bytes(&[&digits.to_le_bytes()[..], &[scale.cast_unsigned()]].concat())
-                }
-            });
+            values.add(decimals.iter(), |digits| decimal_word(digits, scale, hash));
         }
         D::UInt64 => values.add(column.as_primitive::<UInt64Type>().iter(), |value| value),
         other => {
@@ -351,6 +399,9 @@ fn in_64_bits(value: i128) -> bool {
     (i128::from(i64::MIN)..=i128::from(u64::MAX)).contains(&value)
 }
 
+/// What is added for a null. A value may be the same, because keys with the same hash are compared.
+const NULL: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// The hashes of rows, to which a column's values are added.
 struct Values<'a> {
     hash: &'a Hash,
@@ -360,35 +411,36 @@ struct Values<'a> {
 impl Values<'_> {
     fn add<T>(&mut self, values: impl Iterator<Item = Option<T>>, word: impl Fn(T) -> u64) {
         for (sum, value) in self.words.iter_mut().zip(values) {
-            // A row with a null has no word, so it does not matter what is added for it.
-            *sum = self.hash.word(sum.rotate_left(1) ^ value.map_or(0, &word));
+            *sum = self.hash.word(sum.rotate_left(1) ^ value.map_or(NULL, &word));
         }
     }
 }
 
-/// Returns whether keys of one column equal those of another, row by row; a null equals nothing. Both columns have the
-/// same type.
+/// Returns whether keys of one column equal those of another, row by row. Both columns have the same type.
 ///
 /// # Errors
 /// If Arrow cannot compare the types.
-pub fn equal(one: &ArrayRef, other: &ArrayRef) -> Result<BooleanArray> {
+pub fn equal(one: &ArrayRef, other: &ArrayRef, nulls: NullEquality) -> Result<BooleanArray> {
     let (one, other) = (plain(one)?, plain(other)?);
-    Ok(arrow::compute::kernels::cmp::eq(&one, &other)?)
+    Ok(match nulls {
+        NullEquality::NullEqualsNothing => cmp::eq(&one, &other)?,
+        NullEquality::NullEqualsNull => cmp::not_distinct(&one, &other)?,
+    })
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test may fail")]
 mod tests {
     use arrow::array::{
-        Date32Array, Int8Array, Int32Array, StringArray, StringViewArray,
-        TimestampMillisecondArray, TimestampNanosecondArray,
+        Date32Array, Decimal128Array, Decimal256Array, Int8Array, Int32Array, StringArray,
+        StringViewArray, TimestampMillisecondArray, TimestampNanosecondArray,
     };
 
     use super::*;
 
     fn words(form: KeyForm, columns: &[ArrayRef], types: &[DataType]) -> Vec<Option<u64>> {
         let types: Vec<_> = types.iter().collect();
-        form.words(columns, &types).unwrap().iter().collect()
+        form.words(columns, &types, NullEquality::NullEqualsNothing).unwrap().iter().collect()
     }
 
     fn decimal(digits: Vec<i128>, precision: u8, scale: i8) -> ArrayRef {
@@ -461,6 +513,56 @@ mod tests {
         };
         assert_eq!(of(&integers), of(&decimal(vec![1200, -300, 0], 9, 2)));
         assert_ne!(of(&integers)[0], of(&decimal(vec![1201, -300, 0], 9, 2))[0]);
+    }
+
+    #[test]
+    fn decimals_of_all_widths_have_the_words_of_their_values() {
+        let hash = KeyForm::Hash([3, 4]);
+        let types = [DataType::Decimal128(38, 2)];
+        let of = |digits: i128, scale| {
+            let wide = Decimal256Array::from(vec![i256::from_i128(digits)]);
+            let wide: ArrayRef = Arc::new(wide.with_precision_and_scale(76, scale).unwrap());
+            let narrow = words(hash, &[decimal(vec![digits], 38, scale)], &types);
+            assert_eq!(words(hash, std::slice::from_ref(&wide), &types), narrow);
+            let exact = words(KeyForm::Word, &[wide], &[DataType::Int64]);
+            assert_eq!(
+                exact,
+                words(KeyForm::Word, &[decimal(vec![digits], 38, scale)], &[DataType::Int64])
+            );
+            narrow
+        };
+        assert_eq!(of(700, 2), of(7, 0));
+        assert_eq!(of(70, -1), of(700, 0));
+        assert_ne!(of(701, 2), of(7, 0));
+        // More than 128 bits without the scale, and more than 256.
+        assert_eq!(of(5 * 10_i128.pow(36), -9), of(5 * 10_i128.pow(35), -10));
+        assert_eq!(of(5 * 10_i128.pow(36), -99), of(5 * 10_i128.pow(35), -100));
+        let large = |digits: i256, scale| -> ArrayRef {
+            let digits = Decimal256Array::from(vec![digits]);
+            Arc::new(digits.with_precision_and_scale(76, scale).unwrap())
+        };
+        let one = i256::from_i128(i128::MAX).mul_wrapping(i256::from_i128(100));
+        let other = one.mul_wrapping(i256::from_i128(10));
+        let (one, other) = (large(one, 1), large(other, 2));
+        assert_eq!(words(hash, &[one], &types), words(hash, &[other], &types));
+    }
+
+    #[test]
+    fn nulls_have_hashes_if_they_are_equal() {
+        let text: ArrayRef = Arc::new(StringArray::from(vec![Some("a"), None, None]));
+        let number: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), Some(1), None]));
+        let (columns, types) = ([number, text], [&DataType::Int64, &DataType::Utf8]);
+        let of = |form: KeyForm, nulls| {
+            let words = form.words(&columns, &types, nulls).unwrap();
+            words.iter().collect::<Vec<_>>()
+        };
+        let hash = KeyForm::Hash([5, 6]);
+        let (without, with) =
+            (of(hash, NullEquality::NullEqualsNothing), of(hash, NullEquality::NullEqualsNull));
+        assert_eq!(without, [with[0], None, None]);
+        assert!(with.iter().all(Option::is_some) && with[1] != with[2], "{with:?}");
+        let word = KeyForm::Word.words(&columns[..1], &types[..1], NullEquality::NullEqualsNull);
+        assert_eq!(word.unwrap().iter().collect::<Vec<_>>(), [Some(1), Some(1), None]);
     }
 
     #[test]

@@ -30,18 +30,20 @@ pub mod writer;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
-use arrow::array::UInt64Array;
+use arrow::array::{Array, UInt64Array};
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::error::{DataFusionError, Result};
 use icefield::{JoinIndex, Pairs};
 
 use self::columns::Columns;
 use self::file::ColumnsFile;
-use self::keys::ByPart;
 pub use self::keys::MOST_PARTS;
+use self::keys::{ByPart, KeyForm};
 use self::ranks::Ranks;
 use self::stamp::Stamp;
+use self::writer::CHUNK_ROWS;
 use crate::error::{at_path, damaged, of_index};
 
 /// The name of the file of columns beside the files of a [`JoinIndex`].
@@ -63,6 +65,7 @@ pub struct Index {
     /// The positions of the key columns among the columns.
     keys: Vec<usize>,
     ranks: Option<Ranks>,
+    null_rows: OnceLock<Vec<u64>>,
     allow_stale: bool,
 }
 
@@ -98,7 +101,8 @@ impl Index {
         if !allow_stale {
             stamp.files.iter().try_for_each(source::SourceFile::check)?;
         }
-        Ok(Self { path, stamp, parts, columns, keys, ranks, allow_stale })
+        let null_rows = OnceLock::new();
+        Ok(Self { path, stamp, parts, columns, keys, ranks, null_rows, allow_stale })
     }
 
     /// Returns the directory.
@@ -166,12 +170,34 @@ impl Index {
         self.keys.iter().map(|&key| self.schema().field(key).data_type()).collect()
     }
 
-    /// Returns the words of the keys of a chunk of rows, null for rows without a key.
+    /// Returns the words of the keys of a chunk of rows, null for rows without a word.
     ///
     /// # Errors
     /// If the chunk is damaged.
     pub fn words(&self, chunk: usize) -> Result<UInt64Array> {
         self.columns.words(chunk, &self.keys, self.stamp.form)
+    }
+
+    /// Returns the rows without a word, in order: those whose key is null, if the words are the values of the keys.
+    ///
+    /// Complexity: one reading of the nulls of the key column, the first time.
+    ///
+    /// # Errors
+    /// If the index is damaged.
+    pub fn null_rows(&self) -> Result<&[u64]> {
+        if let Some(rows) = self.null_rows.get() {
+            return Ok(rows);
+        }
+        let mut rows = Vec::new();
+        if self.stamp.form == KeyForm::Word && self.stamp.keyed_rows < self.stamp.rows {
+            for chunk in 0..self.columns.chunks() {
+                let first = (chunk * CHUNK_ROWS) as u64;
+                if let Some(nulls) = self.columns.chunk(self.keys[0], chunk)?.nulls() {
+                    rows.extend((!nulls.inner()).set_indices().map(|at| first + at as u64));
+                }
+            }
+        }
+        Ok(self.null_rows.get_or_init(|| rows))
     }
 
     /// Returns the rows with one of these words, in order.

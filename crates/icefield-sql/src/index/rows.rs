@@ -9,7 +9,7 @@ use arrow::buffer::NullBuffer;
 use arrow::compute::take_record_batch;
 use arrow::datatypes::SchemaRef;
 use datafusion::catalog::TableProvider;
-use datafusion::datasource::listing::ListingTable;
+use datafusion::common::NullEquality;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::prelude::SessionContext;
 use futures::StreamExt;
@@ -37,7 +37,7 @@ pub struct Rows<'a> {
     schema: SchemaRef,
     /// The number of rows.
     pub count: u64,
-    /// The number of rows with a key.
+    /// The number of rows without a null in the key columns.
     pub keyed: u64,
     progress: &'a dyn Progress,
 }
@@ -94,7 +94,7 @@ impl<'a> Rows<'a> {
     /// If the file cannot be read, or its rows not be written.
     pub async fn read(
         &mut self,
-        file: Arc<ListingTable>,
+        file: Arc<dyn TableProvider>,
         columns: &[usize],
         context: &SessionContext,
     ) -> Result<()> {
@@ -141,7 +141,7 @@ impl<'a> Rows<'a> {
         } else {
             let types: Vec<_> =
                 self.keys.iter().map(|&key| self.schema.field(key).data_type()).collect();
-            let words = self.form.words(&columns, &types)?;
+            let words = self.form.words(&columns, &types, NullEquality::NullEqualsNull)?;
             let ByPart { order, ends } = ByPart::of(words.iter(), self.parts.len() as u32);
             let order = UInt64Array::from(order);
             let mut start = 0;

@@ -50,7 +50,7 @@ pub struct Stamp {
     pub form: KeyForm,
     /// The number of rows in the files.
     pub rows: u64,
-    /// The number of rows without a null in the key columns: those that the index has.
+    /// The number of rows without a null in the key columns.
     pub keyed_rows: u64,
     /// The checksum of the file of ranks, if there is one: [`Ranks::write`](super::ranks::Ranks::write).
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -6,8 +6,11 @@ use std::sync::{Arc, OnceLock};
 
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::config::ConfigOptions;
+use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{JoinSide, JoinType, Statistics, internal_err, project_schema};
+use datafusion::common::{
+    JoinSide, JoinType, NullEquality, Statistics, internal_err, project_schema,
+};
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::utils::{collect_columns, conjunction};
@@ -36,7 +39,7 @@ use super::rows::{RowSet, Shared};
 use super::scan;
 use super::side::replaced;
 use super::stream;
-use super::unary;
+use crate::unary;
 
 /// Joins its input, the probe side, with the rows of an index. It builds nothing, so it probes the first batch at once.
 #[derive(Debug)]
@@ -166,9 +169,12 @@ impl IndexJoinExec {
         Arc::new(join)
     }
 
-    /// Returns whether rows of the probe side without a pair may be left out.
+    /// Returns whether rows of the probe side without a pair may be left out, by a filter that no null passes.
     fn takes_filter(&self) -> bool {
-        matches!(self.join.probe_rows(), Rows::None | Rows::Matched) && !self.join.in_cluster
+        let Join { nulls, in_cluster, .. } = *self.join;
+        matches!(self.join.probe_rows(), Rows::None | Rows::Matched)
+            && nulls == NullEquality::NullEqualsNothing
+            && !in_cluster
     }
 
     /// Returns the positions of the columns of the output that are those of the probe side, and whose filters may go
@@ -206,6 +212,26 @@ impl IndexJoinExec {
         };
         let by: Vec<_> = self.output_columns().iter().map(column).collect();
         replaced(filter, &by).map(Some)
+    }
+
+    /// Returns an estimate of the number of rows that the join returns. It supposes that each row of the probe side has
+    /// one row of the index, and other rows than the others have. That is right if the key is a primary one and the
+    /// probe side has its rows, which is why people build an index.
+    fn estimated_rows(&self, probe_rows: f64) -> f64 {
+        let Join { side, .. } = &*self.join;
+        let selected = selectivity(side);
+        let index_rows = selected * side.index.columns().rows() as f64;
+        let pairs = selected * probe_rows;
+        let of_side = |rows: Rows, all: f64| match rows {
+            Rows::None => 0.0,
+            Rows::Matched => pairs.min(all),
+            Rows::Unmatched => all - pairs.min(all),
+            Rows::Marked => all,
+        };
+        let of_pairs = if self.join.emits_pairs() { pairs } else { 0.0 };
+        of_pairs
+            + of_side(self.join.probe_rows(), probe_rows)
+            + of_side(self.join.index_rows(), index_rows)
     }
 
     fn shared(&self) -> Result<Arc<Shared>> {
@@ -254,7 +280,7 @@ fn has_index_join(plan: &Arc<dyn ExecutionPlan>) -> bool {
 
 impl DisplayAs for IndexJoinExec {
     fn fmt_as(&self, t: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Join { join_type, index_side, side, keys, filter, .. } = &*self.join;
+        let Join { join_type, index_side, side, keys, nulls, filter, .. } = &*self.join;
         let on: Vec<_> = std::iter::zip(&side.index.stamp().keys, &keys.probe)
             .map(|(key, probe)| format!("{key} = {probe}"))
             .collect();
@@ -269,6 +295,9 @@ impl DisplayAs for IndexJoinExec {
             side.index.name(),
             on.join(", ")
         )?;
+        if *nulls == NullEquality::NullEqualsNull {
+            write!(f, ", nulls are equal")?;
+        }
         if let Some(predicate) = &side.predicate {
             write!(f, ", predicate={predicate}")?;
         }
@@ -394,12 +423,11 @@ impl ExecutionPlan for IndexJoinExec {
         _: &StatisticsArgs,
     ) -> Result<Arc<Statistics>> {
         let mut statistics = Statistics::new_unknown(&self.schema());
-        // An estimate: the rows of a key are not counted. For a primary key it is right.
-        if self.join.join_type == JoinType::Inner
-            && let [probe] = inputs
+        if let [probe] = inputs
+            && let Some(&probe_rows) = probe.num_rows.get_value()
         {
-            let rows = probe.num_rows.with_estimated_selectivity(selectivity(&self.join.side));
-            statistics.num_rows = rows.to_inexact();
+            let rows = self.estimated_rows(probe_rows as f64);
+            statistics.num_rows = Precision::Inexact(rows as usize);
         }
         Ok(Arc::new(statistics))
     }

@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use arrow::array::{Array, BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, Schema};
-use datafusion::common::ScalarValue;
+use datafusion::common::{NullEquality, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::ColumnarValue;
 use datafusion::physical_expr::utils::conjunction;
@@ -195,7 +195,8 @@ impl PhysicalExpr for MatchExpr {
         let (rows, index) = (batch.num_rows(), self.predicate.index());
         let columns = self.keys.iter().map(|key| key.evaluate(batch)?.into_array(rows));
         let columns = columns.collect::<Result<Vec<_>>>()?;
-        let words = index.stamp().form.words(&columns, &index.key_types())?;
+        let nulls = NullEquality::NullEqualsNothing;
+        let words = index.stamp().form.words(&columns, &index.key_types(), nulls)?;
         let Some(bits) = self.predicate.get().may_accept(index, &words)? else { return Ok(every) };
         self.passed.count(rows, bits.count_set_bits());
         Ok(ColumnarValue::Array(Arc::new(BooleanArray::new(bits, None))))

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use datafusion::common::{JoinSide, JoinType};
+use datafusion::common::{JoinSide, JoinType, NullEquality};
 use datafusion::physical_plan::PhysicalExpr;
 use datafusion::physical_plan::joins::utils::JoinFilter;
 
@@ -33,6 +33,8 @@ pub struct Join {
     pub side: IndexSide,
     /// How keys are looked up.
     pub keys: KeyPlan,
+    /// Whether a null in a key equals another one.
+    pub nulls: NullEquality,
     /// A condition on pairs beyond the equality of keys.
     pub filter: Option<JoinFilter>,
     /// True if the partitions may run in different processes, which cannot share filters.

@@ -12,7 +12,7 @@ use datafusion::physical_plan::{
     PhysicalExpr, PlanProperties, ReplaceChildrenOptions,
 };
 
-use super::unary;
+use crate::unary;
 
 /// An index join that fails when it is executed.
 #[derive(Debug)]

@@ -25,4 +25,3 @@ pub mod rule;
 mod scan;
 pub mod side;
 pub mod stream;
-mod unary;

@@ -16,8 +16,8 @@ use arrow::array::{
 use arrow::compute::{filter_record_batch, is_null};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt32Type};
 use datafusion::common::hash_utils::create_hashes;
-use datafusion::common::internal_err;
 use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{NullEquality, internal_err};
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::expressions::Column;
@@ -29,9 +29,9 @@ use datafusion::physical_plan::{
 };
 use futures::StreamExt;
 
-use super::unary;
 use crate::batch::batch_of;
 use crate::index::keys::{KeyForm, part_of};
+use crate::unary;
 
 /// Maximum number of parts, and of partitions.
 pub const MOST_PARTS: u32 = 1 << 16;
@@ -177,7 +177,9 @@ impl PartExec {
         let rows = batch.num_rows();
         let keys = self.keys.iter().map(|key| key.evaluate(batch)?.into_array(rows));
         let types: Vec<_> = self.types.iter().collect();
-        let words = self.form.words(&keys.collect::<Result<Vec<_>>>()?, &types)?;
+        // As the rows of the index are distributed.
+        let nulls = NullEquality::NullEqualsNull;
+        let words = self.form.words(&keys.collect::<Result<Vec<_>>>()?, &types, nulls)?;
         let of_rows = words.iter().map(|word| numbers[part_of(word, self.parts) as usize]);
         let mut columns = batch.columns().to_vec();
         columns.push(Arc::new(UInt64Array::from_iter_values(of_rows)));

@@ -5,6 +5,14 @@ use arrow::buffer::BooleanBuffer;
 
 use crate::index::keys::ByPart;
 
+/// Returns the positions of the nulls of a column.
+pub fn null_positions(column: &ArrayRef) -> Vec<u64> {
+    let nulls = column.logical_nulls();
+    let positions =
+        nulls.iter().flat_map(|nulls| (!nulls.inner()).set_indices().collect::<Vec<_>>());
+    positions.map(|at| at as u64).collect()
+}
+
 /// A batch of the probe side.
 pub struct Batch {
     /// The rows.
@@ -21,6 +29,10 @@ pub struct Batch {
     pub compared: Vec<ArrayRef>,
     /// Number of keys that have been probed.
     pub probed: usize,
+    /// The positions of null keys that are still to be paired with rows of the index.
+    pub nulls: Vec<u64>,
+    /// Number of rows with which the last of them has been paired.
+    paired: usize,
     /// The rows that have a match; empty if the join does not return rows by their matches.
     pub matched: BooleanBufferBuilder,
 }
@@ -63,7 +75,26 @@ impl Batch {
         if is_marked {
             matched.append_n(rows, false);
         }
-        Self { batch, words, positions, keys, ends, compared, probed: 0, matched }
+        let (nulls, paired) = (Vec::new(), 0);
+        Self { batch, words, positions, keys, ends, compared, probed: 0, nulls, paired, matched }
+    }
+
+    /// Returns the next pairs of null keys with these rows, at most this number, as positions and rows.
+    pub fn null_pairs(&mut self, rows: &[u64], most: usize) -> (Vec<u64>, Vec<u64>) {
+        let (mut positions, mut found) = (Vec::new(), Vec::new());
+        while let Some(&position) = self.nulls.last()
+            && found.len() < most
+        {
+            let end = rows.len().min(self.paired + most - found.len());
+            found.extend_from_slice(&rows[self.paired..end]);
+            positions.resize(found.len(), position);
+            self.paired = end;
+            if end == rows.len() {
+                self.nulls.pop();
+                self.paired = 0;
+            }
+        }
+        (positions, found)
     }
 
     /// Returns the keys to look up.

@@ -287,26 +287,21 @@ impl<'a> Candidate<'a> {
         let sides = IndexSide::of(plan, registry)?;
         let mut reason = String::new();
         for side in sides {
-            let stamp = side.index.stamp();
-            if self.null_equality == NullEquality::NullEqualsNull {
-                let name = side.index.name();
-                if stamp.keyed_rows != stamp.rows {
-                    reason = format!("{name}: nulls are compared, and the index has no null keys");
-                    continue;
-                }
-                // The index has no nulls in its keys; other columns may have.
-                if on.len() != stamp.keys.len() {
-                    reason = format!("{name}: nulls of columns that are not keys are compared");
-                    continue;
-                }
-            }
             match KeyPlan::of(&side, on) {
                 Ok(keys) => {
                     let (join_type, filter) = (self.join_type, self.filter.cloned());
                     let in_cluster = self.most_bytes.is_some();
-                    let spread = None;
-                    let join =
-                        Join { join_type, index_side, side, keys, filter, in_cluster, spread };
+                    let (nulls, spread) = (self.null_equality, None);
+                    let join = Join {
+                        join_type,
+                        index_side,
+                        side,
+                        keys,
+                        nulls,
+                        filter,
+                        in_cluster,
+                        spread,
+                    };
                     if !in_cluster || !join.exprs().any(has_subquery) {
                         return Ok(join);
                     }

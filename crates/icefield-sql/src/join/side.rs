@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, BooleanArray};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::datasource::physical_plan::FileScanConfig;
 use datafusion::datasource::source::DataSourceExec;
@@ -20,11 +20,12 @@ use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
 
 use crate::batch::batch_of;
 use crate::index::Index;
-use crate::index::format::Kind;
+use crate::index::format::{Kind, OTHER_FORMAT};
 use crate::index::keys::{KeyForm, comparable};
 use crate::index::source::files_of;
 use crate::index::writer::stored_type;
 use crate::registry::IndexRegistry;
+use crate::spelled::SpelledExec;
 use crate::table::IndexScanExec;
 
 type Expr = Arc<dyn PhysicalExpr>;
@@ -93,7 +94,9 @@ fn source_of(plan: &Arc<dyn ExecutionPlan>) -> std::result::Result<Source<'_>, S
             .map(Source::Files)
             .ok_or_else(|| "the rows do not come from files".to_owned());
     }
-    if plan.is::<FilterExec>() || plan.is::<ProjectionExec>() || moves_rows(plan) {
+    let is_row_by_row =
+        plan.is::<FilterExec>() || plan.is::<ProjectionExec>() || plan.is::<SpelledExec>();
+    if is_row_by_row || moves_rows(plan) {
         return source_of(plan.children()[0]);
     }
     Err(format!("the rows come from {}, not from a table", plan.name()))
@@ -123,6 +126,9 @@ fn rows_of(
         let scan = scan.ok_or("the rows do not come from files")?;
         return Ok((scan_outputs(scan, index)?, Vec::new()));
     }
+    if let Some(spelled) = plan.downcast_ref::<SpelledExec>() {
+        return Ok((spelled_outputs(spelled, index)?, Vec::new()));
+    }
     if let Some(filter) = plan.downcast_ref::<FilterExec>() {
         if filter.fetch().is_some() {
             return Err("only a limited number of rows is read".to_owned());
@@ -149,6 +155,56 @@ fn rows_of(
     Err(format!("the rows come from {}, not from a table", plan.name()))
 }
 
+/// Returns the columns of files with spellings of null as columns of the index.
+fn spelled_outputs(spelled: &SpelledExec, index: &Index) -> std::result::Result<Vec<Expr>, String> {
+    let scan = match source_of(spelled.children()[0])? {
+        Source::Files(scan) if scan.limit.is_none() => scan,
+        _ => return Err("only a limited number of rows is read".to_owned()),
+    };
+    let stamp = index.stamp();
+    if *spelled.format() != stamp.format {
+        return Err(OTHER_FORMAT.to_owned());
+    }
+    let table = scan.file_source.table_schema().table_schema();
+    if !table.fields().iter().map(|field| field.name()).eq(&stamp.table) {
+        return Err(OTHER_FORMAT.to_owned());
+    }
+    let schema = spelled.schema();
+    let column = |field: &Arc<Field>| {
+        can_be_read_as(index, field, true)?;
+        index_column(index, field)
+            .ok_or_else(|| format!("the index does not include the column `{}`", field.name()))
+    };
+    schema.fields().iter().map(column).collect()
+}
+
+/// Returns an error if the index has a column whose values are others when the files are read with this type.
+/// `is_text` is true if the type determines what the texts of a file become.
+fn can_be_read_as(index: &Index, field: &Field, is_text: bool) -> std::result::Result<(), String> {
+    let Ok(indexed) = index.schema().field_with_name(field.name()) else { return Ok(()) };
+    let (from, to) = (indexed.data_type(), field.data_type());
+    let keeps = match is_text {
+        true => from == to || is_string(from) && is_string(to),
+        false => from == to || *from == stored_type(to) || keeps_values(from, to),
+    };
+    if keeps {
+        return Ok(());
+    }
+    Err(format!("the column `{}` is read as {to}, and indexed as {from}", field.name()))
+}
+
+/// Returns a column of the index as one of the type of `field`.
+fn index_column(index: &Index, field: &Field) -> Option<Expr> {
+    let at = index.schema().index_of(field.name()).ok()?;
+    let column: Expr = Arc::new(Column::new(field.name(), at));
+    let is_same = index.schema().field(at).data_type() == field.data_type();
+    Some(if is_same {
+        column
+    } else {
+        Arc::new(CastExpr::new(column, field.data_type().clone(), None))
+    })
+}
+
 /// Returns the columns of a scan as columns of the index.
 fn scan_outputs(scan: &FileScanConfig, index: &Index) -> std::result::Result<Vec<Expr>, String> {
     if scan.limit.is_some() {
@@ -169,31 +225,9 @@ fn scan_outputs(scan: &FileScanConfig, index: &Index) -> std::result::Result<Vec
             stamp.table.join(", ")
         ));
     }
-    // The values that a text becomes depend on the type; the values of other files do not.
-    let keeps = |from: &DataType, to: &DataType| match is_text {
-        true => from == to || is_string(from) && is_string(to),
-        false => from == to || *from == stored_type(to) || keeps_values(from, to),
-    };
-    for field in table.fields() {
-        if let Ok(indexed) = index.schema().field_with_name(field.name())
-            && !keeps(indexed.data_type(), field.data_type())
-        {
-            let (name, read, indexed) = (field.name(), field.data_type(), indexed.data_type());
-            return Err(format!("the column `{name}` is read as {read}, and indexed as {indexed}"));
-        }
-    }
-    let columns = table.fields().iter().map(|field| {
-        let name = field.name();
-        let at = index.schema().index_of(name).ok()?;
-        let column: Expr = Arc::new(Column::new(name, at));
-        let is_same = index.schema().field(at).data_type() == field.data_type();
-        Some(if is_same {
-            column
-        } else {
-            Arc::new(CastExpr::new(column, field.data_type().clone(), None))
-        })
-    });
-    let columns: Vec<Option<Expr>> = columns.collect();
+    table.fields().iter().try_for_each(|field| can_be_read_as(index, field, is_text))?;
+    let columns: Vec<Option<Expr>> =
+        table.fields().iter().map(|field| index_column(index, field)).collect();
     let missing =
         |at: usize| format!("the index does not include the column `{}`", table.field(at).name());
     let Some(projection) = scan.file_source.projection() else {

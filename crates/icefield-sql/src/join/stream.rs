@@ -11,7 +11,7 @@ use arrow::array::{ArrayRef, BooleanArray, RecordBatch, new_null_array};
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::filter;
 use arrow::datatypes::SchemaRef;
-use datafusion::common::JoinSide;
+use datafusion::common::{JoinSide, NullEquality};
 use datafusion::error::Result;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::PhysicalExpr;
@@ -28,7 +28,7 @@ use super::found::Found;
 use super::kind::{Join, Rows};
 use super::output::Output;
 use super::predicate;
-use super::probe::Batch;
+use super::probe::{Batch, null_positions};
 use super::rows::{RowSet, Shared};
 use super::side::{Taker, booleans};
 use crate::batch::batch_of;
@@ -171,7 +171,7 @@ impl State {
 
     /// Takes over a batch of the probe side.
     fn begin(&mut self, batch: RecordBatch) -> Result<()> {
-        let Join { side, keys, spread, .. } = &*self.partition.join;
+        let Join { side, keys, nulls, spread, .. } = &*self.partition.join;
         let batch = match spread {
             Some(spread) => spread.rows(&batch, |part| {
                 if let Some(owned) = self.owned.get_mut(part as usize) {
@@ -187,7 +187,8 @@ impl State {
         let columns = keys.probe.iter().map(evaluate).collect::<Result<Vec<_>>>()?;
         let compared =
             keys.compared.iter().map(|(probe, _)| evaluate(probe)).collect::<Result<_>>()?;
-        let words = side.index.stamp().form.words(&columns, &side.index.key_types())?;
+        let form = side.index.stamp().form;
+        let words = form.words(&columns, &side.index.key_types(), *nulls)?;
         let predicate = self.partition.shared.predicate.as_ref();
         // Lookups by ranks cost no more than the filter. The filter reads the keys of all parts, of which this process
         // may need few.
@@ -200,7 +201,11 @@ impl State {
         };
         let is_marked = self.partition.join.probe_rows() != Rows::None;
         let parts = side.index.parts().len() as u32;
-        self.batch = Some(Batch::new(batch, words, filter, compared, parts, is_marked));
+        let mut batch = Batch::new(batch, words, filter, compared, parts, is_marked);
+        if *nulls == NullEquality::NullEqualsNull && !side.index.null_rows()?.is_empty() {
+            batch.nulls = null_positions(&columns[0]);
+        }
+        self.batch = Some(batch);
         Ok(())
     }
 
@@ -209,6 +214,11 @@ impl State {
         if let Some(mut batch) = self.batch.take() {
             if batch.probed < batch.keys().len() {
                 self.probe(&mut batch)?;
+                self.batch = Some(batch);
+                return Ok(());
+            }
+            if !batch.nulls.is_empty() {
+                self.pair_nulls(&mut batch)?;
                 self.batch = Some(batch);
                 return Ok(());
             }
@@ -263,11 +273,27 @@ impl State {
             return Err(no_row(index, row));
         }
         batch.place(&mut positions, first);
-        let found = Found::new(positions, rows, batch.batch.num_rows());
-        for part in found.parts(self.partition.batch_size) {
-            self.take_pairs(batch, part, false)?;
+        self.take_all(batch, positions, rows, false)
+    }
+
+    /// Pairs the next of the null keys of a batch with the rows of the index that have none.
+    fn pair_nulls(&mut self, batch: &mut Batch) -> Result<()> {
+        let join = Arc::clone(&self.partition.join);
+        let rows = join.side.index.null_rows()?;
+        if self.needs_existence_alone() {
+            for at in std::mem::take(&mut batch.nulls) {
+                batch.matched.set_bit(at as usize, true);
+            }
+            return Ok(());
         }
-        Ok(())
+        if self.needs_number_alone() {
+            let pairs = rows.len() * std::mem::take(&mut batch.nulls).len();
+            self.metrics.pairs.add(pairs);
+            return self.output.push(Vec::new(), pairs);
+        }
+        let (positions, rows) = batch.null_pairs(rows, PAIRS);
+        self.metrics.pairs.add(rows.len());
+        self.take_all(batch, positions, rows, false)
     }
 
     /// Probes for all keys of a batch that are left, each of which has one pair at most.
@@ -293,9 +319,20 @@ impl State {
         if self.needs_number_alone() {
             return self.output.push(Vec::new(), rows.len());
         }
+        self.take_all(batch, positions, rows, predicate.is_some())
+    }
+
+    /// Takes pairs of a position in the batch and a row, at most the size of a batch at a time.
+    fn take_all(
+        &mut self,
+        batch: &mut Batch,
+        positions: Vec<u64>,
+        rows: Vec<u64>,
+        is_accepted: bool,
+    ) -> Result<()> {
         let found = Found::new(positions, rows, batch.batch.num_rows());
         for part in found.parts(self.partition.batch_size) {
-            self.take_pairs(batch, part, predicate.is_some())?;
+            self.take_pairs(batch, part, is_accepted)?;
         }
         Ok(())
     }
@@ -343,7 +380,7 @@ impl State {
 
     /// Removes pairs that do not satisfy all conditions.
     fn remove_unwanted(&self, batch: &Batch, found: &mut Found, is_accepted: bool) -> Result<()> {
-        let Join { side, filter, index_side, .. } = &*self.partition.join;
+        let Join { side, nulls, filter, index_side, .. } = &*self.partition.join;
         if let Some(predicate) = &self.partition.shared.predicate
             && !is_accepted
         {
@@ -353,7 +390,7 @@ impl State {
             let of_index = self.compared.take(&side.index, found.rows.values())?;
             let mut all: Option<BooleanArray> = None;
             for (of_probe, of_index) in std::iter::zip(&batch.compared, &of_index) {
-                let are_equal = equal(&found.of_probe(of_probe)?, of_index)?;
+                let are_equal = equal(&found.of_probe(of_probe)?, of_index, *nulls)?;
                 all = Some(match all {
                     Some(all) => arrow::compute::and(&all, &are_equal)?,
                     None => are_equal,

