@@ -4,6 +4,7 @@
 
 mod commands {
     mod large;
+    mod nulls;
     mod partitions;
 }
 

@@ -208,7 +208,8 @@ fn sql(keys: usize, random: &mut Random) -> String {
     let mut on: Vec<_> = (0..keys).map(|at| format!("l.k{at} = r.k{at}")).collect();
     let mut sources = ["l".to_owned(), "r".to_owned()];
     if random.one_in(5) {
-        on.iter_mut().for_each(|on| *on = on.replace('=', "IS NOT DISTINCT FROM"));
+        // DataFusion takes what follows `FROM`, up to the end, for one operand.
+        on.iter_mut().for_each(|on| *on = format!("({})", on.replace('=', "IS NOT DISTINCT FROM")));
     }
     if random.one_in(3) {
         on.push((*random.of(&["l.v < r.v", "l.v + r.v > 12", "l.id % 3 = r.id % 2"])).to_owned());

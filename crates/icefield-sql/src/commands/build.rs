@@ -20,12 +20,13 @@ Examples:
   icefield-sql build-index orders.parquet --on o_orderkey
   icefield-sql build-index 'orders/*.parquet' --on o_orderkey --include o_custkey,o_orderdate --index orders.ice
   icefield-sql build-index lines.tsv.gz --on order,line --include '*' --replace
+  icefield-sql build-index people.csv --on id --include name --null NULL --null '\\N'
   icefield-sql build-index 'orders/*.parquet' --on o_orderkey --partitions 16 --index /srv/indexes/orders.ice
 
 Keys are one or several columns of integers, decimals, booleans, dates, times, timestamps, strings or bytes;
-floats are refused. A row whose key has a null is not found by any join, as in SQL. The index has a copy of
-the key columns and of those that --include names: a join can be answered by the index if it needs no other
-column of the table.
+floats are refused. A row whose key has a null is found only by joins that treat nulls as equal, such as IS NOT
+DISTINCT FROM. The index has a copy of the key columns and of those that --include names: a join can be answered
+by the index if it needs no other column of the table.
 Memory: the stored columns of 262,144 rows of each partition. The index appears when it is complete and
 durable; after Ctrl-C or a crash, a former index is unchanged.";
 
