@@ -4,6 +4,7 @@
 
 mod commands {
     mod large;
+    mod messages;
     mod nulls;
     mod partitions;
 }

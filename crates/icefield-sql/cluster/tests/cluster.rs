@@ -394,7 +394,7 @@ async fn another_generation_is_an_error() -> Result<()> {
     assert_eq!(rows(&client, sql).await?, expected(site.tables(), sql).await);
     cluster.scheduler.wait_for("no index");
     let index = site.root.join("orders.ice");
-    update(&index, &[], &Quiet).await?.expect("a new state");
+    update(&index, &[], false, &Quiet).await?.expect("a new state");
     let error = rows(&client, sql).await.unwrap_err().to_string();
     assert!(error.contains("but the query was planned with generation"), "{error}");
 

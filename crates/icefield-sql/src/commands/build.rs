@@ -76,10 +76,9 @@ pub fn run(args: &Args) -> Outcome {
                 "--durability memory: the index would not outlive this command; choose another durability".to_owned(),
             ));
         }
-        let first = &args.files[0];
         let options = BuildOptions {
             sources: args.files.clone(),
-            format: args.format.of(first)?,
+            format: args.format.of_all(&args.files)?,
             keys: args.on.clone(),
             include: args.include.clone(),
             parts: args.partitions,

@@ -6,7 +6,7 @@ use icefield_console::failure::Outcome;
 use icefield_console::json::{JsonArgs, Line, with_output};
 use icefield_console::terminal::{shown, shown_path};
 
-use super::session::{block_on, failure};
+use super::session::{as_index, block_on, failure};
 use crate::index::Index;
 use crate::index::build::new_files;
 
@@ -31,6 +31,7 @@ pub struct Args {
 /// Runs the command.
 pub fn run(args: &Args) -> Outcome {
     with_output(&args.json, &[&args.index], |out| {
+        as_index(&args.index)?;
         let index = Index::open(&args.index, true).map_err(failure)?;
         let (of_index, of_columns) = index.bytes().map_err(failure)?;
         let stamp = index.stamp();

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use datafusion::common::utils::quote_identifier;
+use datafusion::error::DataFusionError;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::SessionContext;
 use icefield_console::failure::{Failure, Outcome};
@@ -10,7 +12,7 @@ use icefield_console::interrupt::Interrupt;
 use icefield_console::json::{Line, warn, with_output};
 
 use super::output::RowsArgs;
-use super::session::{failure, on_runtime, open_indexes};
+use super::session::{NamedIndex, failure, named_index, on_runtime, open_indexes, register};
 use crate::index::stamp::Stamp;
 use crate::registry::IndexRegistry;
 
@@ -37,9 +39,9 @@ pub struct Args {
     /// Run this query
     #[arg(value_name = "SQL")]
     sql: String,
-    /// Use the index in this directory; may be given several times
-    #[arg(long, value_name = "DIR")]
-    index: Vec<PathBuf>,
+    /// Use the index in this directory, and name its table, if NAME= is given; may be given several times
+    #[arg(long, value_name = "[NAME=]DIR", value_parser = named_index)]
+    index: Vec<NamedIndex>,
     /// Name a table of a file, pattern or directory; may be given several times
     #[arg(long, value_name = "NAME=FILE", value_parser = named_table)]
     table: Vec<(String, String)>,
@@ -50,10 +52,11 @@ pub struct Args {
 impl Args {
     /// Returns the paths that the command reads, as far as the options name them.
     fn reads(&self) -> Vec<PathBuf> {
-        let files = self.index.iter().filter_map(|index| Stamp::read(index).ok());
+        let indexes = self.index.iter().map(|index| index.path.clone());
+        let files = self.index.iter().filter_map(|index| Stamp::read(&index.path).ok());
         let files = files.flat_map(|stamp| stamp.files).map(|file| file.path);
         let tables = self.table.iter().map(|(_, source)| PathBuf::from(source));
-        self.index.iter().cloned().chain(tables).chain(files).collect()
+        indexes.chain(tables).chain(files).collect()
     }
 }
 
@@ -82,8 +85,7 @@ pub fn run(args: &Args) -> Outcome {
                 let format = args.rows.format.of(source)?;
                 let sources = std::slice::from_ref(source);
                 let table = format.table(&context.state(), sources).await.map_err(failure)?;
-                let name = datafusion::common::TableReference::bare(name.as_str());
-                context.register_table(name, table).map_err(failure)?;
+                register(&context, name, table, "--table NAME=FILE")?;
             }
             write_rows(args, &context, &reads, &registry).await
         })?;
@@ -103,7 +105,7 @@ async fn write_rows(
     reads: &[&Path],
     registry: &IndexRegistry,
 ) -> Result<u64, Failure> {
-    let frame = context.sql(&args.sql).await.map_err(failure)?;
+    let frame = context.sql(&args.sql).await.map_err(|error| named_tables(context, error))?;
     let is_explain =
         matches!(frame.logical_plan(), LogicalPlan::Explain(_) | LogicalPlan::Analyze(_));
     let rows = frame.execute_stream().await.map_err(failure)?;
@@ -112,4 +114,29 @@ async fn write_rows(
         registry.take_decisions().iter().for_each(warn);
     }
     Ok(written)
+}
+
+/// Returns the failure for an error of a query, with the names of the tables if one was not found.
+fn named_tables(context: &SessionContext, error: DataFusionError) -> Failure {
+    let is_unknown = |text: &str| text.contains("table '") && text.contains("' not found");
+    match failure(error) {
+        Failure::Usage(text) if is_unknown(&text) => {
+            let state = context.state();
+            let options = &state.config_options().catalog;
+            let catalog = context.catalog(&options.default_catalog);
+            let schema = catalog.and_then(|catalog| catalog.schema(&options.default_schema));
+            let names = schema.map(|schema| schema.table_names()).unwrap_or_default();
+            let mut names: Vec<_> = names.iter().map(|name| quote_identifier(name)).collect();
+            names.sort();
+            let tables = match &names[..] {
+                [] => "there are none".to_owned(),
+                names => format!("there are {}", names.join(", ")),
+            };
+            Failure::Usage(format!(
+                "{text}; {tables}; --table NAME=FILE adds one, and files that end in .csv, .parquet, .json or .arrow may \
+                 be named in quotes"
+            ))
+        }
+        other => other,
+    }
 }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use datafusion::catalog::{MemorySchemaProvider, SchemaProvider};
-use datafusion::common::SchemaError;
+use datafusion::catalog::{MemorySchemaProvider, SchemaProvider, TableProvider};
+use datafusion::common::{SchemaError, TableReference};
 use datafusion::error::DataFusionError;
 use datafusion::execution::disk_manager::DiskManagerBuilder;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
@@ -82,7 +82,7 @@ impl FormatArgs {
         let mut format = match (Format::of_source(source), self.format) {
             (Ok(format), None) => format,
             (Ok(format), Some(kind)) => Format { kind, ..format },
-            (Err(_), Some(kind)) => Format { kind, compression: None, dialect: None, ending: None },
+            (Err(_), Some(kind)) => Format::of_kind(kind, source),
             (Err(error), None) => return Err(failure(error)),
         };
         let is_csv = format.kind == Kind::Csv;
@@ -104,6 +104,24 @@ impl FormatArgs {
                 nulls: nulls.clone(),
             }
         });
+        Ok(format)
+    }
+}
+
+impl FormatArgs {
+    /// Returns the format of all these sources.
+    pub fn of_all(&self, sources: &[String]) -> Result<Format, Failure> {
+        let format = self.of(&sources[0])?;
+        for source in &sources[1..] {
+            let other = Format { ending: format.ending.clone(), ..self.of(source)? };
+            if other != format {
+                format.check_name(source).map_err(failure)?;
+                return Err(Failure::Usage(format!(
+                    "{source}: has other separators than {}; name both with --delimiter",
+                    sources[0]
+                )));
+            }
+        }
         Ok(format)
     }
 }
@@ -154,7 +172,7 @@ impl SessionArgs {
 
 /// Returns the failure for an error of DataFusion: its cause, and what the error was about.
 pub fn failure(error: DataFusionError) -> Failure {
-    let text = error.strip_backtrace().replace("\ncaused by\n", ": ");
+    let text = error.strip_backtrace().replace("\ncaused by\n", ": ").replace('\n', " ");
     match error.find_root() {
         DataFusionError::External(cause) => {
             if let Some(failure) = cause.downcast_ref::<Failure>() {
@@ -241,7 +259,7 @@ pub fn on_runtime<T>(
 pub async fn open_indexes(
     context: &SessionContext,
     registry: &IndexRegistry,
-    paths: &[PathBuf],
+    named: &[NamedIndex],
     allow_stale: bool,
 ) -> Result<(), Failure> {
     let indexes = Arc::new(MemorySchemaProvider::new());
@@ -249,8 +267,9 @@ pub async fn open_indexes(
     if let Some(catalog) = context.catalog(catalog) {
         catalog.register_schema(INDEXES, Arc::clone(&indexes) as _).map_err(failure)?;
     }
-    for path in paths {
+    for NamedIndex { name, path } in named {
         let index = open_index(registry, path, allow_stale).await?;
+        let name = name.clone().unwrap_or_else(|| index.name());
         let stamp = index.stamp();
         let table = match stamp.format.table(&context.state(), &stamp.sources).await {
             Ok(table) => table,
@@ -258,16 +277,26 @@ pub async fn open_indexes(
             Err(_) if allow_stale => Arc::new(IndexTable::new(Arc::clone(&index))),
             Err(error) => return Err(failure(error)),
         };
-        let name = datafusion::common::TableReference::bare(index.name());
-        if context.table_exist(name.clone()).map_err(failure)? {
-            return Err(Failure::Usage(format!(
-                "--index: two indexes have the name `{}`, which is that of their tables",
-                index.name()
-            )));
-        }
-        context.register_table(name, table).map_err(failure)?;
-        indexes.register_table(index.name(), Arc::new(IndexTable::new(index))).map_err(failure)?;
+        register(context, &name, table, "--index NAME=DIR")?;
+        indexes.register_table(name, Arc::new(IndexTable::new(index))).map_err(failure)?;
     }
+    Ok(())
+}
+
+/// Registers a table under a new name. `option` is how the user can choose another one.
+pub fn register(
+    context: &SessionContext,
+    name: &str,
+    table: Arc<dyn TableProvider>,
+    option: &str,
+) -> Result<(), Failure> {
+    let reference = TableReference::bare(name);
+    if context.table_exist(reference.clone()).map_err(failure)? {
+        return Err(Failure::Usage(format!(
+            "{option}: another table has the name `{name}`; choose another name"
+        )));
+    }
+    context.register_table(reference, table).map_err(failure)?;
     Ok(())
 }
 
@@ -277,7 +306,8 @@ pub async fn open_index(
     path: &Path,
     allow_stale: bool,
 ) -> Result<Arc<Index>, Failure> {
-    let index = registry.open(&as_index(path)?, allow_stale).map_err(failure)?;
+    as_index(path)?;
+    let index = registry.open(path, allow_stale).map_err(failure)?;
     if !allow_stale {
         let new = new_files(&index).await.map_err(failure)?;
         if let Some(file) = new.first() {
@@ -292,8 +322,8 @@ pub async fn open_index(
     Ok(index)
 }
 
-/// Returns a path, or an error that says what to do if it is not that of an index.
-fn as_index(path: &Path) -> Result<PathBuf, Failure> {
+/// Returns an error that says what to do if a path is not that of an index.
+pub fn as_index(path: &Path) -> Result<(), Failure> {
     if path.is_file() {
         let path = path.display();
         return Err(Failure::Usage(format!(
@@ -306,5 +336,24 @@ fn as_index(path: &Path) -> Result<PathBuf, Failure> {
             path.display()
         )));
     }
-    Ok(path.to_owned())
+    Ok(())
+}
+
+/// A directory of an index, and the name of its tables.
+#[derive(Clone, Debug)]
+pub struct NamedIndex {
+    name: Option<String>,
+    /// The directory.
+    pub path: PathBuf,
+}
+
+/// Reads `DIR` or `NAME=DIR`.
+pub fn named_index(text: &str) -> Result<NamedIndex, String> {
+    match text.split_once('=') {
+        _ if text.is_empty() => Err("a directory is expected".to_owned()),
+        Some((name, path)) if !Path::new(text).exists() && !name.is_empty() && !path.is_empty() => {
+            Ok(NamedIndex { name: Some(name.to_owned()), path: path.into() })
+        }
+        _ => Ok(NamedIndex { name: None, path: text.into() }),
+    }
 }

@@ -8,7 +8,7 @@ use icefield_console::json::{JsonArgs, Line, with_output};
 use icefield_console::terminal::shown_path;
 
 use super::build::{Bar, report};
-use super::session::{block_on, failure};
+use super::session::{as_index, block_on, failure};
 use crate::index::build::update;
 
 const EXAMPLES: &str = "\
@@ -17,7 +17,8 @@ Examples:
   icefield-sql update-index orders.ice orders-2026-11.parquet
 
 Finds the files that the index was built from again, with patterns and directories resolved anew. Rows of new
-and changed files are read; rows of unchanged files are taken from the index; rows of files that are gone go.
+and changed files are read; rows of unchanged files are taken from the index; rows of files that a pattern or
+directory does not name any more go. A file that was named itself and is gone is an error without --drop-missing.
 The former index is replaced when the new one is complete and durable.";
 
 /// Bring an index up to date with its files
@@ -30,6 +31,9 @@ pub struct Args {
     /// Add these files: names, patterns or directories
     #[arg(value_name = "FILE")]
     files: Vec<String>,
+    /// Leave out the rows of files that were named and are gone
+    #[arg(long)]
+    drop_missing: bool,
     #[command(flatten)]
     json: JsonArgs,
 }
@@ -38,9 +42,10 @@ pub struct Args {
 pub fn run(args: &Args) -> Outcome {
     with_output(&args.json, &[&args.index], |out| {
         let interrupt = Interrupt::listen()?;
+        as_index(&args.index)?;
         let bar = Bar::new("reading", &interrupt);
-        let updated =
-            block_on(async { update(&args.index, &args.files, &bar).await.map_err(failure) });
+        let work = update(&args.index, &args.files, args.drop_missing, &bar);
+        let updated = block_on(async { work.await.map_err(failure) });
         bar.finish();
         match updated? {
             Some(built) => report(&args.index, &built, out)?,

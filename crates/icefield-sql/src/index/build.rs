@@ -135,21 +135,34 @@ pub async fn build(options: &BuildOptions, progress: &dyn Progress) -> Result<Bu
 }
 
 /// Builds the index at `path` again from the files that its sources name now, and replaces it. Reads only files that
-/// are new or have changed, and leaves out the rows of files that do not exist any more. Returns `None` if nothing has
-/// changed.
+/// are new or have changed, and leaves out the rows of files of patterns and directories that do not exist any more.
+/// If `drop_missing` is true, sources that do not exist are no sources any more; otherwise they are an error. Returns
+/// `None` if nothing has changed.
 ///
 /// # Errors
 /// As [`build`], or if `path` is not an index.
 pub async fn update(
     path: &Path,
     more: &[String],
+    drop_missing: bool,
     progress: &dyn Progress,
 ) -> Result<Option<Built>> {
     let former = Index::open(path, true)?;
     let stats = former.parts()[0].stats().map_err(of_index)?;
     let durability = stats.durability.unwrap_or_default();
     let mut options = BuildOptions::of(&former, durability);
+    let is_missing = |source: &String| {
+        !source.contains("://") && !source.contains(['*', '?', '[']) && !Path::new(source).exists()
+    };
+    if drop_missing {
+        options.sources.retain(|source| !is_missing(source));
+    } else if let Some(source) = options.sources.iter().find(|&source| is_missing(source)) {
+        return Err(usage(format!(
+            "{source}: is gone; --drop-missing updates the index without its rows"
+        )));
+    }
     for source in more {
+        options.format.check_name(source)?;
         let source = absolute(source)?;
         if !options.sources.contains(&source) {
             options.sources.push(source);

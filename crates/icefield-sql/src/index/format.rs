@@ -108,19 +108,34 @@ impl Format {
     /// Returns the format that a name's ending denotes, such as `.csv` or `.tsv.gz`.
     pub fn of_name(name: &str) -> Option<Self> {
         let lower = name.to_ascii_lowercase();
-        let compressed = COMPRESSIONS.iter().find_map(|&compression| {
-            let rest = lower.strip_suffix(compression)?.strip_suffix('.')?;
-            Some((rest, compression.trim_end_matches('d')))
-        });
-        let (rest, compression) = match compressed {
-            Some((rest, compression)) => (rest, Some(compression.to_owned())),
-            None => (&*lower, None),
-        };
+        let (rest, compression) = compression_of(&lower);
         let &(_, kind, delimiter) = ENDINGS.iter().find(|(ending, ..)| rest.ends_with(ending))?;
         let dialect = (kind == Kind::Csv).then(|| Dialect { delimiter, ..Dialect::default() });
         let &(ending, ..) = ENDINGS.iter().find(|(ending, ..)| rest.ends_with(ending))?;
         let ending = name.get(rest.len() - ending.len()..).map(str::to_owned);
         Some(Self { kind, compression, dialect, ending })
+    }
+
+    /// Returns files of this kind, compressed as the ending of the name says.
+    pub fn of_kind(kind: Kind, name: &str) -> Self {
+        let (_, compression) = compression_of(&name.to_ascii_lowercase());
+        Self { kind, compression, dialect: None, ending: None }
+    }
+
+    /// Returns an error if the ending of a name denotes another kind or compression of files.
+    ///
+    /// # Errors
+    /// The name, and what to do.
+    pub fn check_name(&self, name: &str) -> Result<()> {
+        match Self::of_name(name) {
+            Some(other) if other.kind != self.kind || other.compression != self.compression => {
+                Err(usage(format!(
+                    "{name}: the files of an index or a table must have one format and compression, and the others have \
+                     another; convert it"
+                )))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Returns the format of `source`, a file, a pattern or a directory, by the ending of its name or of a file in it.
@@ -140,8 +155,9 @@ impl Format {
         };
         Self::of_name(source).or_else(of_directory).ok_or_else(|| {
             usage(format!(
-                "{source}: the format does not follow from the ending of the name; name it with --format parquet, csv, json \
-                 or arrow"
+                "{source}: the format does not follow from the ending of the name{}; name it with --format parquet, csv, \
+                 json or arrow",
+                if Path::new(source).is_dir() { " of a file in this directory" } else { "" }
             ))
         })
     }
@@ -280,6 +296,9 @@ impl Format {
     }
 
     fn listing(&self, sources: &[String]) -> Result<ListingTableConfig> {
+        if sources.is_empty() {
+            return Err(usage("no files are left"));
+        }
         let mut urls = Vec::new();
         for source in sources {
             urls.push(url_of(source)?);
@@ -295,6 +314,15 @@ impl Format {
             .with_file_extension(ending.unwrap_or_default());
         Ok(ListingTableConfig::new_with_multi_paths(urls).with_listing_options(options))
     }
+}
+
+/// Returns a name in lower case without the ending of a compression, and the compression.
+fn compression_of(name: &str) -> (&str, Option<String>) {
+    let compressed = COMPRESSIONS.iter().find_map(|&compression| {
+        let rest = name.strip_suffix(compression)?.strip_suffix('.')?;
+        Some((rest, Some(compression.trim_end_matches('d').to_owned())))
+    });
+    compressed.unwrap_or((name, None))
 }
 
 /// Returns the address of a source. A name that exists is that of a file or directory, even if it looks like a pattern.

@@ -81,6 +81,7 @@ fn kind(data_type: &DataType) -> std::result::Result<Kind, String> {
         D::Utf8 | D::LargeUtf8 | D::Utf8View => Kind::Text,
         D::Binary | D::LargeBinary | D::BinaryView | D::FixedSizeBinary(_) => Kind::Bytes,
         D::Dictionary(_, values) => return kind(values),
+        D::Null => return Err("it has no values, so its type is not known".to_owned()),
         D::Float16 | D::Float32 | D::Float64 => {
             return Err("floats cannot be keys: equal values may have different bits".to_owned());
         }

@@ -3,7 +3,7 @@
 //! The stamp is written and synced before the directory gets its name, so every index under its name has a stamp.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::Path;
 
 use datafusion::error::{DataFusionError, Result};
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::format::Format;
 use super::keys::{KeyForm, MOST_PARTS};
 use super::source::SourceFile;
-use crate::error::{at_path, of_command};
+use crate::error::{at_path, of_command, usage};
 
 /// A part of an index: the keys with a range of hashes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -108,7 +108,12 @@ impl Stamp {
     pub fn read(directory: &Path) -> Result<Self> {
         let path = directory.join(NAME);
         let read = stamp::read(directory).map_err(of_command)?;
-        let stamp: Self = read.ok_or_else(|| at_path(&path, io::ErrorKind::NotFound.into()))?;
+        let stamp: Self = read.ok_or_else(|| {
+            usage(format!(
+                "{}: not an index, because it has no file {NAME}; build one with build-index",
+                directory.display()
+            ))
+        })?;
         if stamp.functions != super::keys::FUNCTIONS {
             return Err(broken(&path, &format!("unknown key functions `{}`", stamp.functions)));
         }
