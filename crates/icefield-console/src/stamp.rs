@@ -13,8 +13,8 @@ use crate::failure::Failure;
 
 /// The name of the file in the directory of an index.
 pub const NAME: &str = "source.json";
-/// The version of its format. Former programs wrote versions 1 and 2.
-pub const VERSION: u32 = 3;
+/// The version of its format. Former programs wrote versions 1 to 3.
+pub const VERSION: u32 = 4;
 /// Maximum length of a small file in bytes.
 const MOST_BYTES: u64 = 64 << 20;
 

@@ -1,4 +1,4 @@
-//! CSV files in which certain texts stand for null.
+//! CSV files with texts that are read as null.
 //!
 //! DataFusion leaves such texts out when it infers types, but cannot read them as nulls. So it reads texts, which become
 //! values here.
@@ -29,7 +29,7 @@ use crate::batch::batch_of;
 use crate::index::format::Format;
 use crate::unary;
 
-/// A table of CSV files in which certain texts stand for null.
+/// A table of CSV files with texts that are read as null.
 #[derive(Debug)]
 pub struct SpelledTable {
     texts: ListingTable,

@@ -461,6 +461,9 @@ fn damaged_indexes_are_refused() {
                 ran.err
             );
             assert!(!ran.err.contains("panicked"), "{name} at {at}: {}", ran.err);
+            assert!(name != "source.json" || ran.status != Some(0), "{at}");
+            let checked = place.run(&["inspect", "r.ice", "--check"]);
+            assert!(matches!(checked.status, Some(1 | 2)), "{name} at {at}: {}", checked.out);
         }
         for length in [0, good.len() / 2, good.len() - 1] {
             fs::write(&path, &good[..length]).unwrap();
@@ -476,6 +479,7 @@ fn damaged_indexes_are_refused() {
         fs::write(&path, &good).unwrap();
     }
     place.ok(&join);
+    assert!(place.ok(&["inspect", "r.ice", "--check"]).contains("no damage"));
 }
 
 #[test]
@@ -495,6 +499,7 @@ fn damaged_ranks_are_refused() {
         fs::write(&path, &bad).unwrap();
         let told = place.fails(1, &join);
         assert!(told.contains("ranks.bin: damaged"), "at {at}: {told}");
+        assert_eq!(place.run(&["inspect", "r.ice", "--check"]).status, Some(1));
         refused += 1;
     }
     println!("{refused} damaged files are refused");

@@ -15,7 +15,7 @@ use ballista_scheduler::state::execution_stage::{ExecutionStage, RunningStage};
 use datafusion::execution::config::SessionConfig;
 use datafusion::physical_plan::ExecutionPlan;
 
-/// What the client of such a job reads.
+/// The error that the client of such a job receives.
 pub const ERROR: &str = "results of finished tasks were lost with an executor; repeat the query";
 
 /// A job that ends with [`ERROR`] when the scheduler cancels it, instead of with the word `Cancelled`. In all else it

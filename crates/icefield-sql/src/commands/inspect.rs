@@ -2,11 +2,14 @@
 
 use std::path::PathBuf;
 
-use icefield_console::failure::Outcome;
+use icefield_console::failure::{Failure, Outcome};
+use icefield_console::interrupt::Interrupt;
 use icefield_console::json::{JsonArgs, Line, with_output};
+use icefield_console::progress::over_bytes;
 use icefield_console::terminal::{shown, shown_path};
 
 use super::session::{as_index, block_on, failure};
+use crate::error::of_command;
 use crate::index::Index;
 use crate::index::build::new_files;
 
@@ -14,7 +17,9 @@ const EXAMPLES: &str = "\
 Examples:
   icefield-sql inspect orders.ice
   icefield-sql inspect orders.ice --json -
+  icefield-sql inspect orders.ice --check
 
+Without --check, the values of the columns are not read, so damage there is not found.
 Exit status: 0 up to date, 1 a file has changed since it was indexed or the index is damaged, 2 bad usage";
 
 /// Show what an index was built from, and whether its files have changed
@@ -24,6 +29,9 @@ pub struct Args {
     /// Show the index in this directory
     #[arg(value_name = "DIR")]
     index: PathBuf,
+    /// Read the whole index, and compare its checksums
+    #[arg(long)]
+    check: bool,
     #[command(flatten)]
     json: JsonArgs,
 }
@@ -53,7 +61,16 @@ pub fn run(args: &Args) -> Outcome {
         out.say(format_args!(
             "bytes         {of_index} of the index, {of_columns} of the columns"
         ))?;
-        let mut is_fresh = true;
+        let faults = if args.check { Some(faults(&index, of_columns)?) } else { None };
+        let mut is_fresh = faults.as_ref().is_none_or(Vec::is_empty);
+        match faults.as_deref() {
+            Some([]) => out.say("check         no damage")?,
+            faults => {
+                for fault in faults.unwrap_or_default() {
+                    out.say(format_args!("check         {}", shown(fault)))?;
+                }
+            }
+        }
         let mut changed = Vec::new();
         for file in &stamp.files {
             let state = match file.check() {
@@ -96,8 +113,24 @@ pub fn run(args: &Args) -> Outcome {
                 .field("index_bytes", &of_index)
                 .field("column_bytes", &of_columns)
                 .field("files", &files)
-                .field("changed", &changed),
+                .field("changed", &changed)
+                .field("faults", &faults),
         )?;
         Ok(is_fresh)
     })
+}
+
+/// Returns what is damaged.
+fn faults(index: &Index, bytes: u64) -> Result<Vec<String>, Failure> {
+    let interrupt = Interrupt::listen()?;
+    let bar = over_bytes(Some(bytes));
+    let faults = index.check(|read| {
+        bar.set_position(read);
+        if interrupt.asked() {
+            return Err(of_command(Failure::Interrupted("interrupted".to_owned())));
+        }
+        Ok(())
+    });
+    bar.finish_and_clear();
+    faults.map_err(failure)
 }

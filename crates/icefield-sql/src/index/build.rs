@@ -336,7 +336,9 @@ impl<'a> Build<'a> {
             let stats = join.stats().map_err(of_index)?;
             (bytes, durability) = (bytes + stats.file_bytes, stats.durability.unwrap_or_default());
             let (uuid, rows) = (format!("{:032x}", join.uuid()), counts[at]);
-            stamp.parts.push(Part { uuid, rows, columns_sums: columns.files()[at].sums() });
+            let file = &columns.files()[at];
+            let columns_sum = file.sum(|_| self.progress.check())?;
+            stamp.parts.push(Part { uuid, rows, columns_sums: file.sums(), columns_sum });
             move_to(waiting, &path)?;
         }
         // A part has keys from the whole range, so it has fewer of them than are dense.

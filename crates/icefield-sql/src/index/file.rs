@@ -103,6 +103,26 @@ impl ColumnsFile {
         self.sums
     }
 
+    /// Returns the checksum of the whole file. `check` is called with the number of bytes that have been read, and may
+    /// end this.
+    ///
+    /// Complexity: one reading of the file.
+    ///
+    /// # Errors
+    /// The error of `check`.
+    pub fn sum(&self, mut check: impl FnMut(u64) -> Result<()>) -> Result<u64> {
+        /// Number of bytes between two calls of `check`.
+        const PIECE: usize = 16 << 20;
+        let hash = Hash::new(HashKind::Strong, [0, 0]);
+        let (mut sum, mut read) = (0, 0);
+        for piece in self.file.chunks(PIECE) {
+            sum = hash.word(sum ^ hash.bytes(piece));
+            read += piece.len() as u64;
+            check(read)?;
+        }
+        Ok(sum)
+    }
+
     /// Returns the columns' names and types.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema

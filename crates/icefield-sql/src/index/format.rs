@@ -75,7 +75,7 @@ pub struct Dialect {
     pub comment: Option<char>,
     /// True if the first line has the names of the columns.
     pub header: bool,
-    /// The texts that stand for null, besides no text.
+    /// The texts that are read as null, besides no text.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nulls: Vec<String>,
 }
@@ -195,7 +195,7 @@ impl Format {
         if same { Ok(()) } else { other() }
     }
 
-    /// Returns the texts that stand for null in CSV, besides no text.
+    /// Returns the texts of CSV that are read as null, besides no text.
     pub fn nulls(&self) -> &[String] {
         self.dialect.as_ref().map_or(&[], |dialect| &dialect.nulls)
     }

@@ -150,6 +150,36 @@ impl Index {
         Ok((of_joins.sum::<Result<u64>>()?, of_columns))
     }
 
+    /// Compares the checksums of all files, and returns what is damaged. `read` is called with the number of bytes of
+    /// columns that have been read, and may end this.
+    ///
+    /// Complexity: one reading of all files.
+    ///
+    /// # Errors
+    /// The error of `read`.
+    pub fn check(&self, read: impl Fn(u64) -> Result<()>) -> Result<Vec<String>> {
+        let mut faults = Vec::new();
+        let mut before = 0;
+        for (at, (join, file)) in std::iter::zip(&self.parts, self.columns.files()).enumerate() {
+            let path = part_path(&self.path, at, self.parts.len());
+            match join.check() {
+                Ok(report) => {
+                    let of_part = report.faults.iter();
+                    faults.extend(of_part.map(|fault| format!("{}: {fault}", path.display())));
+                }
+                Err(error) => faults.push(error.to_string()),
+            }
+            if file.sum(|bytes| read(before + bytes))? != self.stamp.parts[at].columns_sum {
+                faults.push(format!("{}: its checksum is wrong", file.path().display()));
+            }
+            before += file.bytes();
+        }
+        if let Some(Err(error)) = self.ranks().map(Ranks::check_all) {
+            faults.push(error.strip_backtrace());
+        }
+        Ok(faults)
+    }
+
     /// Returns the columns.
     pub fn columns(&self) -> &Columns {
         &self.columns

@@ -137,6 +137,14 @@ impl Ranks {
         Ok((bits & bit != 0).then(|| before + u64::from((bits & (bit - 1)).count_ones())))
     }
 
+    /// Compares all checksums.
+    ///
+    /// # Errors
+    /// If the file is damaged.
+    pub fn check_all(&self) -> Result<()> {
+        (0..self.checked.len()).try_for_each(|group| self.check(group))
+    }
+
     #[cold]
     fn check(&self, group: usize) -> Result<()> {
         let end = self.blocks.len().min(2 * GROUP * (group + 1));

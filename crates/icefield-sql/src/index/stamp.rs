@@ -7,6 +7,7 @@ use std::io::Write;
 use std::path::Path;
 
 use datafusion::error::{DataFusionError, Result};
+use icefield::base::hash::{Hash, HashKind};
 use icefield_console::stamp::{self, NAME, VERSION};
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +25,8 @@ pub struct Part {
     pub rows: u64,
     /// The checksums of the columns' metadata: [`ColumnsFile::sums`](super::file::ColumnsFile::sums).
     pub columns_sums: [u64; 2],
+    /// The checksum of the whole file of columns: [`ColumnsFile::sum`](super::file::ColumnsFile::sum).
+    pub columns_sum: u64,
 }
 
 /// The description of an index's sources.
@@ -55,6 +58,9 @@ pub struct Stamp {
     /// The checksum of the file of ranks, if there is one: [`Ranks::write`](super::ranks::Ranks::write).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ranks_sum: Option<u64>,
+    /// The checksum of everything else; `None` if the stamp has not been written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sum: Option<u64>,
 }
 
 impl Stamp {
@@ -82,6 +88,7 @@ impl Stamp {
             rows: 0,
             keyed_rows: 0,
             ranks_sum: None,
+            sum: None,
         }
     }
 
@@ -91,7 +98,9 @@ impl Stamp {
     /// If the file cannot be written.
     pub fn write(&self, directory: &Path) -> Result<()> {
         let path = directory.join(NAME);
-        let text = serde_json::to_string_pretty(self).map_err(|error| broken(&path, &error))?;
+        let sum = Some(self.sum_of_text().map_err(|error| broken(&path, &error))?);
+        let text = serde_json::to_string_pretty(&Self { sum, ..self.clone() });
+        let text = text.map_err(|error| broken(&path, &error))?;
         let write = || {
             let mut file = File::create_new(&path)?;
             writeln!(file, "{text}")?;
@@ -117,10 +126,20 @@ impl Stamp {
         if stamp.functions != super::keys::FUNCTIONS {
             return Err(broken(&path, &format!("unknown key functions `{}`", stamp.functions)));
         }
+        let sum = stamp.sum_of_text().map_err(|error| broken(&path, &error))?;
+        if stamp.sum != Some(sum) {
+            return Err(broken(&path, &"damaged: its checksum is wrong"));
+        }
         if !stamp.has_all_rows() {
             return Err(broken(&path, &"the parts, files and numbers of rows do not fit"));
         }
         Ok(stamp)
+    }
+
+    /// Returns the checksum of the text without the checksum.
+    fn sum_of_text(&self) -> serde_json::Result<u64> {
+        let text = serde_json::to_string(&Self { sum: None, ..self.clone() })?;
+        Ok(Hash::new(HashKind::Strong, [0, 0]).bytes(text.as_bytes()))
     }
 
     /// Returns whether the parts, and the files in each of them, have as many rows together as the index.

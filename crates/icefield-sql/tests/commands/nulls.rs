@@ -1,4 +1,4 @@
-//! Texts that stand for null, and joins in which nulls are equal.
+//! Texts that are read as null, and joins in which nulls are equal.
 
 use super::super::{Place, lines};
 
@@ -12,7 +12,7 @@ fn place() -> Place {
 }
 
 #[test]
-fn texts_stand_for_null() {
+fn texts_are_read_as_null() {
     let place = place();
     let join = |sql: &str| {
         let sql = format!("SELECT l.k, a, d, b FROM l {sql}");
