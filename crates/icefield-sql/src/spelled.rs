@@ -26,28 +26,27 @@ use datafusion::physical_plan::{
 use futures::StreamExt;
 
 use crate::batch::batch_of;
-use crate::index::format::Format;
 use crate::unary;
 
 /// A table of CSV files with texts that are read as null.
 #[derive(Debug)]
 pub struct SpelledTable {
     texts: ListingTable,
-    format: Arc<Format>,
+    nulls: Arc<[String]>,
     schema: SchemaRef,
 }
 
 impl SpelledTable {
-    /// Returns the table of files in a format.
+    /// Returns the table of these files, in which the texts `nulls` are nulls.
     ///
     /// # Errors
     /// If DataFusion cannot make a table of the files.
-    pub fn new(files: ListingTableConfig, format: Format) -> Result<Self> {
+    pub fn new(files: ListingTableConfig, nulls: &[String]) -> Result<Self> {
         let schema = files.file_schema.clone().unwrap_or_else(|| Arc::new(Schema::empty()));
         let text = |field: &Arc<Field>| Field::new(field.name(), DataType::Utf8, true);
         let texts = Schema::new(schema.fields().iter().map(text).collect::<Vec<_>>());
         let texts = ListingTable::try_new(files.with_schema(Arc::new(texts)))?;
-        Ok(Self { texts, format: Arc::new(format), schema })
+        Ok(Self { texts, nulls: nulls.into(), schema })
     }
 }
 
@@ -70,7 +69,7 @@ impl TableProvider for SpelledTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let texts = self.texts.scan(state, projection, &[], limit).await?;
         let schema = project_schema(&self.schema, projection)?;
-        Ok(Arc::new(SpelledExec::new(texts, Arc::clone(&self.format), schema)))
+        Ok(Arc::new(SpelledExec::new(texts, Arc::clone(&self.nulls), schema)))
     }
 }
 
@@ -78,19 +77,19 @@ impl TableProvider for SpelledTable {
 #[derive(Debug)]
 pub struct SpelledExec {
     input: Arc<dyn ExecutionPlan>,
-    format: Arc<Format>,
+    nulls: Arc<[String]>,
     properties: Arc<PlanProperties>,
 }
 
 impl SpelledExec {
-    fn new(input: Arc<dyn ExecutionPlan>, format: Arc<Format>, schema: SchemaRef) -> Self {
+    fn new(input: Arc<dyn ExecutionPlan>, nulls: Arc<[String]>, schema: SchemaRef) -> Self {
         let properties = unary::properties(&input, schema, input.pipeline_behavior());
-        Self { input, format, properties }
+        Self { input, nulls, properties }
     }
 
-    /// Returns the format of the files.
-    pub fn format(&self) -> &Format {
-        &self.format
+    /// Returns the texts that become nulls.
+    pub fn nulls(&self) -> &[String] {
+        &self.nulls
     }
 }
 
@@ -98,11 +97,10 @@ impl SpelledExec {
 fn values(
     texts: &StringArray,
     field: &Field,
-    format: &Format,
+    nulls: &[String],
     first: Option<usize>,
 ) -> Result<ArrayRef> {
-    let is_null =
-        |text: Option<&str>| text.map(|text| format.nulls().iter().any(|one| one == text));
+    let is_null = |text: Option<&str>| text.map(|text| nulls.iter().any(|one| one == text));
     let are_null: BooleanArray = texts.iter().map(is_null).collect();
     let texts = nullif(texts, &are_null)?;
     let options = CastOptions { safe: true, ..CastOptions::default() };
@@ -110,9 +108,9 @@ fn values(
     if values.logical_null_count() == texts.null_count() {
         return Ok(values);
     }
-    let nulls = values.logical_nulls();
+    let of_values = values.logical_nulls();
     let is_lost =
-        |at: &usize| texts.is_valid(*at) && nulls.as_ref().is_some_and(|one| one.is_null(*at));
+        |at: &usize| texts.is_valid(*at) && of_values.as_ref().is_some_and(|one| one.is_null(*at));
     let at = (0..texts.len()).find(is_lost).unwrap_or(0);
     let (name, text) = (field.name(), texts.as_string::<i32>().value(at));
     let row = first.map_or_else(String::new, |first| format!("row {}, ", first + at + 1));
@@ -124,7 +122,7 @@ fn values(
 
 impl DisplayAs for SpelledExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SpelledExec: nulls={:?}", self.format.nulls())
+        write!(f, "SpelledExec: nulls={:?}", self.nulls)
     }
 }
 
@@ -153,7 +151,7 @@ impl ExecutionPlan for SpelledExec {
         children: Vec<Arc<dyn ExecutionPlan>>,
         _: ReplaceChildrenOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(Arc::new(Self::new(unary::only(children)?, Arc::clone(&self.format), self.schema())))
+        Ok(Arc::new(Self::new(unary::only(children)?, Arc::clone(&self.nulls), self.schema())))
     }
 
     fn with_new_children(
@@ -170,7 +168,7 @@ impl ExecutionPlan for SpelledExec {
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
         let texts = self.input.execute(partition, context)?;
-        let (schema, format) = (self.schema(), Arc::clone(&self.format));
+        let (schema, nulls) = (self.schema(), Arc::clone(&self.nulls));
         let of_rows = Arc::clone(&schema);
         // Several partitions have the rows in no order.
         let mut first = (self.input.output_partitioning().partition_count() == 1).then_some(0);
@@ -178,7 +176,7 @@ impl ExecutionPlan for SpelledExec {
             let texts = texts?;
             let fields = std::iter::zip(texts.columns(), of_rows.fields());
             let column = |(texts, field): (&ArrayRef, &Arc<Field>)| {
-                values(texts.as_string(), field, &format, first)
+                values(texts.as_string(), field, &nulls, first)
             };
             let columns = fields.map(column).collect::<Result<_>>()?;
             first = first.map(|first| first + texts.num_rows());

@@ -29,9 +29,6 @@ use crate::spelled::SpelledTable;
 /// The types of CSV and JSON are those of this number of rows. A later row of another type is an error.
 const INFERRED_ROWS: usize = 1_000_000;
 
-/// Why an index does not answer for a table of the same files.
-pub const OTHER_FORMAT: &str = "the table is read as another format than the index was built from";
-
 /// The kind of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -162,9 +159,15 @@ impl Format {
         })
     }
 
-    /// Returns an error with the reason if a scan reads files as another format than this one.
-    pub fn is_of(&self, scan: &FileScanConfig) -> std::result::Result<(), String> {
-        let other = || Err(OTHER_FORMAT.to_owned());
+    /// Returns an error with the reason if a scan reads files as another format than this one. It reads texts as texts,
+    /// and `nulls` are those that become null later.
+    pub fn is_of(
+        &self,
+        scan: &FileScanConfig,
+        nulls: &[String],
+    ) -> std::result::Result<(), String> {
+        let other =
+            || Err("the table is read as another format than the index was built from".to_owned());
         let kind = match self.kind {
             Kind::Parquet => "parquet",
             Kind::Csv => "csv",
@@ -174,16 +177,14 @@ impl Format {
         let is_text = matches!(self.kind, Kind::Csv | Kind::Json);
         let same_compression =
             || self.compression().is_ok_and(|one| one == scan.file_compression_type);
-        if scan.file_source.file_type() != kind || is_text && !same_compression() {
+        let is_kind = scan.file_source.file_type() == kind;
+        if !is_kind || nulls != self.nulls() || is_text && !same_compression() {
             return other();
         }
         if self.kind != Kind::Csv {
             return Ok(());
         }
         let Some(csv) = scan.file_source.downcast_ref::<CsvSource>() else { return other() };
-        if !self.nulls().is_empty() {
-            return other();
-        }
         let Dialect { delimiter, quote, escape, comment, header, .. } =
             self.dialect.clone().unwrap_or_default();
         let same = csv.delimiter() as char == delimiter
@@ -261,7 +262,7 @@ impl Format {
         if self.nulls().is_empty() {
             return Ok(Arc::new(ListingTable::try_new(files)?));
         }
-        Ok(Arc::new(SpelledTable::new(files, self.clone())?))
+        Ok(Arc::new(SpelledTable::new(files, self.nulls())?))
     }
 
     /// Returns the files at `sources` that the table of them reads, without reading any.

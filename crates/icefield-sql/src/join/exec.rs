@@ -32,7 +32,7 @@ use datafusion::physical_plan::{
     InputDistributionRequirements, PhysicalExpr, PlanProperties, ReplaceChildrenOptions,
 };
 
-use super::filter::{MatchExpr, SharedPredicate, selectivity};
+use super::filter::{MatchExpr, SharedPredicate};
 use super::kind::{Join, Rows};
 use super::predicate::Predicate;
 use super::rows::{RowSet, Shared};
@@ -212,26 +212,6 @@ impl IndexJoinExec {
         };
         let by: Vec<_> = self.output_columns().iter().map(column).collect();
         replaced(filter, &by).map(Some)
-    }
-
-    /// Returns an estimate of the number of rows that the join returns. It supposes that each row of the probe side has
-    /// one row of the index, and other rows than the others have. That is right if the key is a primary one and the
-    /// probe side has its rows, which is why people build an index.
-    fn estimated_rows(&self, probe_rows: f64) -> f64 {
-        let Join { side, .. } = &*self.join;
-        let selected = selectivity(side);
-        let index_rows = selected * side.index.columns().rows() as f64;
-        let pairs = selected * probe_rows;
-        let of_side = |rows: Rows, all: f64| match rows {
-            Rows::None => 0.0,
-            Rows::Matched => pairs.min(all),
-            Rows::Unmatched => all - pairs.min(all),
-            Rows::Marked => all,
-        };
-        let of_pairs = if self.join.emits_pairs() { pairs } else { 0.0 };
-        of_pairs
-            + of_side(self.join.probe_rows(), probe_rows)
-            + of_side(self.join.index_rows(), index_rows)
     }
 
     fn shared(&self) -> Result<Arc<Shared>> {
@@ -426,7 +406,7 @@ impl ExecutionPlan for IndexJoinExec {
         if let [probe] = inputs
             && let Some(&probe_rows) = probe.num_rows.get_value()
         {
-            let rows = self.estimated_rows(probe_rows as f64);
+            let rows = self.join.estimated_rows(probe_rows as f64);
             statistics.num_rows = Precision::Inexact(rows as usize);
         }
         Ok(Arc::new(statistics))

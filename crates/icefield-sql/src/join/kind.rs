@@ -6,6 +6,7 @@ use datafusion::common::{JoinSide, JoinType, NullEquality};
 use datafusion::physical_plan::PhysicalExpr;
 use datafusion::physical_plan::joins::utils::JoinFilter;
 
+use super::filter::selectivity;
 use super::parts::Spread;
 use super::side::{IndexSide, KeyPlan};
 
@@ -67,6 +68,23 @@ impl Join {
     /// Returns which rows of the probe side are emitted besides pairs.
     pub fn probe_rows(&self) -> Rows {
         rows(self.join_type, self.index_side.negate())
+    }
+
+    /// Returns an estimate of the number of rows that the join returns. It supposes that each row of the probe side has
+    /// one row of the index, and other rows than the others have. That is right if the key is a primary one and the
+    /// probe side has its rows, which is why people build an index.
+    pub fn estimated_rows(&self, probe_rows: f64) -> f64 {
+        let selected = selectivity(&self.side);
+        let index_rows = selected * self.side.index.columns().rows() as f64;
+        let pairs = selected * probe_rows;
+        let of_side = |rows: Rows, all: f64| match rows {
+            Rows::None => 0.0,
+            Rows::Matched => pairs.min(all),
+            Rows::Unmatched => all - pairs.min(all),
+            Rows::Marked => all,
+        };
+        let of_pairs = if self.emits_pairs() { pairs } else { 0.0 };
+        of_pairs + of_side(self.probe_rows(), probe_rows) + of_side(self.index_rows(), index_rows)
     }
 }
 

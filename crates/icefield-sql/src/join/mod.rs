@@ -5,7 +5,8 @@
 //! - [`kind`] describes a join. [`exec`] is the operator that replaces it, and [`stream`] runs one partition of the
 //!   operator. All partitions share [`rows`], the rows of the index that have a match, and [`predicate`], those that
 //!   satisfy its predicate. [`filter`] hands the keys of these rows to the plans below.
-//!   `probe` has a batch of the other side and its keys; `output` makes batches of the rows that are returned.
+//!   `probe` has a batch of the other side and its keys, and `rest` the rows of the index that are emitted at the end;
+//!   `output` makes batches of the rows that are returned.
 //! - [`missing`] replaces an index join on a machine that does not have the index.
 //! - [`parts`] distributes the probe side, where partitions run in different processes.
 
@@ -20,6 +21,7 @@ mod output;
 pub mod parts;
 pub mod predicate;
 mod probe;
+mod rest;
 pub mod rows;
 pub mod rule;
 mod scan;

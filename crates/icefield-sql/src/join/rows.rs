@@ -80,6 +80,11 @@ impl Shared {
         }
     }
 
+    /// Returns whether a row of the index is known to have a match.
+    pub fn is_matched(&self, row: u64) -> bool {
+        self.matched.as_ref().is_some_and(|matched| matched.has(row))
+    }
+
     /// Ends a partition; returns whether it was the last one.
     pub fn is_last(&self) -> bool {
         // AcqRel: the last one sees the matches of all others.

@@ -20,7 +20,7 @@ use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
 
 use crate::batch::batch_of;
 use crate::index::Index;
-use crate::index::format::{Kind, OTHER_FORMAT};
+use crate::index::format::Kind;
 use crate::index::keys::{KeyForm, comparable};
 use crate::index::source::files_of;
 use crate::index::writer::stored_type;
@@ -161,14 +161,8 @@ fn spelled_outputs(spelled: &SpelledExec, index: &Index) -> std::result::Result<
         Source::Files(scan) if scan.limit.is_none() => scan,
         _ => return Err("only a limited number of rows is read".to_owned()),
     };
-    let stamp = index.stamp();
-    if *spelled.format() != stamp.format {
-        return Err(OTHER_FORMAT.to_owned());
-    }
-    let table = scan.file_source.table_schema().table_schema();
-    if !table.fields().iter().map(|field| field.name()).eq(&stamp.table) {
-        return Err(OTHER_FORMAT.to_owned());
-    }
+    index.stamp().format.is_of(scan, spelled.nulls())?;
+    has_columns_of(scan, index)?;
     let schema = spelled.schema();
     let column = |field: &Arc<Field>| {
         can_be_read_as(index, field, true)?;
@@ -176,6 +170,21 @@ fn spelled_outputs(spelled: &SpelledExec, index: &Index) -> std::result::Result<
             .ok_or_else(|| format!("the index does not include the column `{}`", field.name()))
     };
     schema.fields().iter().map(column).collect()
+}
+
+/// Returns an error if a scan of CSV, whose columns DataFusion finds by their positions, has other columns than the
+/// files had for the index.
+fn has_columns_of(scan: &FileScanConfig, index: &Index) -> std::result::Result<(), String> {
+    let stamp = index.stamp();
+    let table = scan.file_source.table_schema().table_schema();
+    let names = table.fields().iter().map(|field| field.name());
+    if stamp.format.kind == Kind::Csv && !names.eq(&stamp.table) {
+        return Err(format!(
+            "the columns of the files are {} in the index",
+            stamp.table.join(", ")
+        ));
+    }
+    Ok(())
 }
 
 /// Returns an error if the index has a column whose values are others when the files are read with this type.
@@ -214,17 +223,10 @@ fn scan_outputs(scan: &FileScanConfig, index: &Index) -> std::result::Result<Vec
         return Err("the scan has a filter of its own".to_owned());
     }
     let stamp = index.stamp();
-    stamp.format.is_of(scan)?;
+    stamp.format.is_of(scan, &[])?;
     let table = scan.file_source.table_schema().table_schema();
     let is_text = matches!(stamp.format.kind, Kind::Csv | Kind::Json);
-    // DataFusion finds columns of CSV by their positions.
-    let names = table.fields().iter().map(|field| field.name());
-    if stamp.format.kind == Kind::Csv && !names.eq(&stamp.table) {
-        return Err(format!(
-            "the columns of the files are {} in the index",
-            stamp.table.join(", ")
-        ));
-    }
+    has_columns_of(scan, index)?;
     table.fields().iter().try_for_each(|field| can_be_read_as(index, field, is_text))?;
     let columns: Vec<Option<Expr>> =
         table.fields().iter().map(|field| index_column(index, field)).collect();

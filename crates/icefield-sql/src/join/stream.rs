@@ -8,7 +8,6 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BooleanArray, RecordBatch, new_null_array};
-use arrow::buffer::BooleanBuffer;
 use arrow::compute::filter;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::{JoinSide, NullEquality};
@@ -29,14 +28,14 @@ use super::kind::{Join, Rows};
 use super::output::Output;
 use super::predicate;
 use super::probe::{Batch, null_positions};
-use super::rows::{RowSet, Shared};
+use super::rest::Rest;
+use super::rows::Shared;
 use super::side::{Taker, booleans};
 use crate::batch::batch_of;
 use crate::error::of_index;
-use crate::index::keys::{equal, part_of};
+use crate::index::keys::equal;
+use crate::index::no_row;
 use crate::index::ranks::Ranks;
-use crate::index::writer::CHUNK_ROWS;
-use crate::index::{Index, no_row};
 
 /// Number of pairs that are found at a time.
 const PAIRS: usize = 1 << 16;
@@ -130,12 +129,8 @@ struct State {
     /// The compared expressions of the index.
     compared: Taker,
     batch: Option<Batch>,
-    /// The first of the rows of the index that are still to be emitted, as its chunk and its place there.
-    rest: Option<(usize, usize)>,
-    /// Which parts of the keys are this partition's, if they are distributed.
-    owned: Vec<bool>,
-    /// A chunk of the index, and which of its rows are in these parts.
-    owned_rows: Option<(usize, BooleanBuffer)>,
+    /// The rows of the index that are emitted at the end.
+    rest: Rest,
 }
 
 impl State {
@@ -158,26 +153,20 @@ impl State {
             compared: Taker::new(&side.index, &compared)?,
             partition,
             metrics,
-            owned: vec![false; parts],
-            owned_rows: None,
             batch: None,
-            rest: None,
+            rest: Rest::new(parts),
         })
     }
 
     fn has_work(&self) -> bool {
-        self.batch.is_some() || self.rest.is_some()
+        self.batch.is_some() || self.rest.has_some()
     }
 
     /// Takes over a batch of the probe side.
     fn begin(&mut self, batch: RecordBatch) -> Result<()> {
         let Join { side, keys, nulls, spread, .. } = &*self.partition.join;
         let batch = match spread {
-            Some(spread) => spread.rows(&batch, |part| {
-                if let Some(owned) = self.owned.get_mut(part as usize) {
-                    *owned = true;
-                }
-            })?,
+            Some(spread) => spread.rows(&batch, |part| self.rest.own(part))?,
             None => batch,
         };
         self.metrics.probe_rows.add(batch.num_rows());
@@ -224,9 +213,10 @@ impl State {
             }
             return self.emit_probe_rows(batch);
         }
-        match self.rest.take() {
-            Some(rest) => self.emit_index_rows(rest),
-            None => Ok(()),
+        let PartitionJoin { join, shared, batch_size, .. } = &self.partition;
+        match self.rest.next(join, shared, *batch_size)? {
+            Some(rows) => self.emit_index_rows(&rows),
+            None => self.output.finish(),
         }
     }
 
@@ -234,7 +224,7 @@ impl State {
     fn end(&mut self) -> Result<()> {
         let is_last = self.partition.shared.is_last();
         if is_last && self.partition.join.index_rows() != Rows::None {
-            self.rest = Some((0, 0));
+            self.rest.begin();
             return Ok(());
         }
         self.output.finish()
@@ -462,78 +452,27 @@ impl State {
         self.output.push(columns, rows)
     }
 
-    /// Emits the next of the index's rows that are emitted with or without a match. All are of one chunk.
-    fn emit_index_rows(&mut self, (chunk, start): (usize, usize)) -> Result<()> {
-        let join = Arc::clone(&self.partition.join);
-        let shared = Arc::clone(&self.partition.shared);
-        let index = &join.side.index;
-        if chunk == index.columns().chunks() {
-            return self.output.finish();
-        }
-        if !self.find_owned_rows(index, chunk)? {
-            self.rest = Some((chunk + 1, 0));
+    /// Emits rows of the index.
+    fn emit_index_rows(&mut self, rows: &[u64]) -> Result<()> {
+        if rows.is_empty() {
             return Ok(());
         }
-        let (rows, _) = index.columns().extent(chunk);
-        let end = rows.min(start + self.partition.batch_size);
-        self.rest = Some(if end < rows { (chunk, end) } else { (chunk + 1, 0) });
-        let has = |set: Option<&RowSet>, row| set.is_some_and(|set| set.has(row));
-        let is_matched = |row| has(shared.matched.as_ref(), row);
-        let accepted = shared.predicate.as_ref();
-        let accepted = accepted.map(|predicate| predicate.of_chunk(index, chunk)).transpose()?;
-        let is_accepted = |at: &usize| accepted.is_none_or(|accepted| accepted.value(*at));
-        let is_owned =
-            |at: &usize| self.owned_rows.as_ref().is_none_or(|(_, rows)| rows.value(*at));
-        let chosen = (start..end).filter(is_accepted).filter(is_owned);
-        let chosen = chosen.map(|at| (chunk * CHUNK_ROWS + at) as u64);
-        let chosen: Vec<u64> = match join.index_rows() {
-            Rows::None => Vec::new(),
-            Rows::Matched => chosen.filter(|&row| is_matched(row)).collect(),
-            Rows::Unmatched => chosen.filter(|&row| !is_matched(row)).collect(),
-            Rows::Marked => chosen.collect(),
-        };
-        if !chosen.is_empty() {
-            let mut of_index = self.outputs.take(index, &chosen)?.into_iter();
-            let mut columns = Vec::with_capacity(self.partition.columns.len());
-            for (at, column) in self.partition.columns.iter().enumerate() {
-                match column.side {
-                    JoinSide::None => {
-                        let marks: BooleanArray =
-                            chosen.iter().map(|&row| Some(is_matched(row))).collect();
-                        columns.push(Arc::new(marks) as ArrayRef);
-                    }
-                    side if side == join.index_side => columns.extend(of_index.next()),
-                    _ => {
-                        let data_type = self.output.schema.field(at).data_type();
-                        columns.push(new_null_array(data_type, chosen.len()));
-                    }
+        let join = Arc::clone(&self.partition.join);
+        let mut of_index = self.outputs.take(&join.side.index, rows)?.into_iter();
+        let mut columns = Vec::with_capacity(self.partition.columns.len());
+        for (at, column) in self.partition.columns.iter().enumerate() {
+            match column.side {
+                JoinSide::None => {
+                    let marks = rows.iter().map(|&row| Some(self.partition.shared.is_matched(row)));
+                    columns.push(Arc::new(marks.collect::<BooleanArray>()) as ArrayRef);
+                }
+                side if side == join.index_side => columns.extend(of_index.next()),
+                _ => {
+                    let data_type = self.output.schema.field(at).data_type();
+                    columns.push(new_null_array(data_type, rows.len()));
                 }
             }
-            self.output.push(columns, chosen.len())?;
         }
-        Ok(())
-    }
-
-    /// Determines which rows of a chunk are in the parts of this partition. Returns `false` if none are.
-    fn find_owned_rows(&mut self, index: &Index, chunk: usize) -> Result<bool> {
-        if self.partition.join.spread.is_none()
-            || self.owned_rows.as_ref().is_some_and(|(known, _)| *known == chunk)
-        {
-            return Ok(true);
-        }
-        // A part of the keys is within one part of the index, if their numbers are multiples.
-        let (of_index, parts) = (index.parts().len(), self.owned.len());
-        if parts.is_multiple_of(of_index) {
-            let (_, part) = index.columns().extent(chunk);
-            let of_part = parts / of_index;
-            let owned = &self.owned[part as usize * of_part..][..of_part];
-            if !owned.contains(&true) {
-                return Ok(false);
-            }
-        }
-        let words = index.words(chunk)?;
-        let owned = words.iter().map(|word| self.owned[part_of(word, parts as u32) as usize]);
-        self.owned_rows = Some((chunk, owned.collect()));
-        Ok(true)
+        self.output.push(columns, rows.len())
     }
 }
