@@ -1,12 +1,14 @@
 //! CSV files with texts that are read as null.
 //!
-//! DataFusion leaves such texts out when it infers types, but cannot read them as nulls. So it reads texts, which become
+//! DataFusion ignores such texts when it infers types, but cannot read them as nulls. So it reads texts, which become
 //! values here.
 
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, StringArray};
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, RecordBatch, StringArray, new_null_array,
+};
 use arrow::compute::{CastOptions, cast_with_options, nullif};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use async_trait::async_trait;
@@ -15,6 +17,8 @@ use datafusion::common::project_schema;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::datasource::TableType;
 use datafusion::datasource::listing::{ListingTable, ListingTableConfig};
+use datafusion::datasource::physical_plan::FileScanConfig;
+use datafusion::datasource::source::DataSourceExec;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::Expr;
@@ -33,20 +37,21 @@ use crate::unary;
 pub struct SpelledTable {
     texts: ListingTable,
     nulls: Arc<[String]>,
+    place: String,
     schema: SchemaRef,
 }
 
 impl SpelledTable {
-    /// Returns the table of these files, in which the texts `nulls` are nulls.
+    /// Returns the table of these files, in which the texts `nulls` are nulls. Errors begin with `place`.
     ///
     /// # Errors
     /// If DataFusion cannot make a table of the files.
-    pub fn new(files: ListingTableConfig, nulls: &[String]) -> Result<Self> {
+    pub fn new(files: ListingTableConfig, nulls: &[String], place: String) -> Result<Self> {
         let schema = files.file_schema.clone().unwrap_or_else(|| Arc::new(Schema::empty()));
         let text = |field: &Arc<Field>| Field::new(field.name(), DataType::Utf8, true);
         let texts = Schema::new(schema.fields().iter().map(text).collect::<Vec<_>>());
         let texts = ListingTable::try_new(files.with_schema(Arc::new(texts)))?;
-        Ok(Self { texts, nulls: nulls.into(), schema })
+        Ok(Self { texts, nulls: nulls.into(), place, schema })
     }
 }
 
@@ -69,7 +74,7 @@ impl TableProvider for SpelledTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let texts = self.texts.scan(state, projection, &[], limit).await?;
         let schema = project_schema(&self.schema, projection)?;
-        Ok(Arc::new(SpelledExec::new(texts, Arc::clone(&self.nulls), schema)))
+        Ok(Arc::new(SpelledExec::new(texts, Arc::clone(&self.nulls), self.place.clone(), schema)))
     }
 }
 
@@ -78,13 +83,19 @@ impl TableProvider for SpelledTable {
 pub struct SpelledExec {
     input: Arc<dyn ExecutionPlan>,
     nulls: Arc<[String]>,
+    place: String,
     properties: Arc<PlanProperties>,
 }
 
 impl SpelledExec {
-    fn new(input: Arc<dyn ExecutionPlan>, nulls: Arc<[String]>, schema: SchemaRef) -> Self {
+    fn new(
+        input: Arc<dyn ExecutionPlan>,
+        nulls: Arc<[String]>,
+        place: String,
+        schema: SchemaRef,
+    ) -> Self {
         let properties = unary::properties(&input, schema, input.pipeline_behavior());
-        Self { input, nulls, properties }
+        Self { input, nulls, place, properties }
     }
 
     /// Returns the texts that become nulls.
@@ -93,18 +104,29 @@ impl SpelledExec {
     }
 }
 
+/// Returns whether a plan reads one file, by one thread.
+fn has_one_file(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let scan = plan.downcast_ref::<DataSourceExec>().map(DataSourceExec::data_source);
+    let scan = scan.and_then(|scan| scan.downcast_ref::<FileScanConfig>());
+    scan.is_some_and(|scan| matches!(&scan.file_groups[..], [one] if one.len() == 1))
+}
+
 /// Returns texts as values of the type of a field. `first` is the number of rows before them, if that is known.
 fn values(
     texts: &StringArray,
     field: &Field,
     nulls: &[String],
+    place: &str,
     first: Option<usize>,
 ) -> Result<ArrayRef> {
     let is_null = |text: Option<&str>| text.map(|text| nulls.iter().any(|one| one == text));
     let are_null: BooleanArray = texts.iter().map(is_null).collect();
     let texts = nullif(texts, &are_null)?;
     let options = CastOptions { safe: true, ..CastOptions::default() };
-    let values = cast_with_options(&texts, field.data_type(), &options)?;
+    let values = match field.data_type() {
+        DataType::Null => new_null_array(&DataType::Null, texts.len()),
+        other => cast_with_options(&texts, other, &options)?,
+    };
     if values.logical_null_count() == texts.null_count() {
         return Ok(values);
     }
@@ -115,7 +137,7 @@ fn values(
     let (name, text) = (field.name(), texts.as_string::<i32>().value(at));
     let row = first.map_or_else(String::new, |first| format!("row {}, ", first + at + 1));
     Err(DataFusionError::Execution(format!(
-        "{row}column `{name}`: `{text}` is not of type {}, which the rows before have",
+        "{place}{row}column `{name}`: `{text}` is not of the type of the column, {}; if it means null, add --null",
         field.data_type()
     )))
 }
@@ -151,7 +173,8 @@ impl ExecutionPlan for SpelledExec {
         children: Vec<Arc<dyn ExecutionPlan>>,
         _: ReplaceChildrenOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(Arc::new(Self::new(unary::only(children)?, Arc::clone(&self.nulls), self.schema())))
+        let (nulls, place) = (Arc::clone(&self.nulls), self.place.clone());
+        Ok(Arc::new(Self::new(unary::only(children)?, nulls, place, self.schema())))
     }
 
     fn with_new_children(
@@ -169,14 +192,15 @@ impl ExecutionPlan for SpelledExec {
     ) -> Result<SendableRecordBatchStream> {
         let texts = self.input.execute(partition, context)?;
         let (schema, nulls) = (self.schema(), Arc::clone(&self.nulls));
+        let place = self.place.clone();
         let of_rows = Arc::clone(&schema);
-        // Several partitions have the rows in no order.
-        let mut first = (self.input.output_partitioning().partition_count() == 1).then_some(0);
+        // The rows of several files, or of several threads, are not counted.
+        let mut first = has_one_file(&self.input).then_some(0);
         let rows = texts.map(move |texts| -> Result<RecordBatch> {
             let texts = texts?;
             let fields = std::iter::zip(texts.columns(), of_rows.fields());
             let column = |(texts, field): (&ArrayRef, &Arc<Field>)| {
-                values(texts.as_string(), field, &nulls, first)
+                values(texts.as_string(), field, &nulls, &place, first)
             };
             let columns = fields.map(column).collect::<Result<_>>()?;
             first = first.map(|first| first + texts.num_rows());

@@ -1,5 +1,6 @@
 //! The scheduler: plans queries, with index joins, and gives their tasks to executors.
 
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -94,13 +95,12 @@ async fn serve(config: SchedulerConfig, address: SocketAddr) -> ballista_core::e
     let jobs = scheduler.clone();
     tokio::spawn(async move {
         // A job may be seen several times before it ends.
-        let mut last = None;
+        let mut known = HashSet::new();
         while let Some((id, job)) = disturbed.recv().await {
-            if last.as_ref() == Some(&id) {
+            if !known.insert(id.clone()) {
                 continue;
             }
             tracing::warn!("job {id}: {}", lost::ERROR);
-            last = Some(id.clone());
             {
                 let mut graph = job.execution_graph.write().await;
                 *graph = Box::new(LostJob(graph.cloned()));

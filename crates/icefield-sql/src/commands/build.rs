@@ -24,8 +24,8 @@ Examples:
   icefield-sql build-index 'orders/*.parquet' --on o_orderkey --partitions 16 --index /srv/indexes/orders.ice
 
 Keys are one or several columns of integers, decimals, booleans, dates, times, timestamps, strings or bytes;
-floats are refused. A row whose key has a null is found only by joins that treat nulls as equal, such as IS NOT
-DISTINCT FROM. The index has a copy of the key columns and of those that --include names: a join can be answered
+floats are refused. A row whose key has a null is found only by queries that treat nulls as equal, such as those
+with IS NOT DISTINCT FROM. The index has a copy of the key columns and of those that --include names: a join can be answered
 by the index if it needs no other column of the table.
 Memory: the stored columns of 262,144 rows of each partition. The index appears when it is complete and
 durable; after Ctrl-C or a crash, a former index is unchanged.";
@@ -176,11 +176,11 @@ pub fn report(target: &std::path::Path, built: &Built, out: &mut Output) -> Resu
     let &Built { ref stamp, index_bytes, durability, rows_read, seconds } = built;
     let keys = stamp.keys.join(",");
     out.say(format_args!(
-        "{}: {} of {} rows by {} in {:.1} s, durability {durability}",
+        "{}: {} rows by {}, {} with a null there, in {:.1} s, durability {durability}",
         shown_path(target),
-        stamp.keyed_rows,
         stamp.rows,
         shown(&keys),
+        stamp.nulls,
         seconds.0 + seconds.1
     ))?;
     let survives = matches!(durability, Durability::Pmem | Durability::Disk);
@@ -194,7 +194,7 @@ pub fn report(target: &std::path::Path, built: &Built, out: &mut Output) -> Resu
             .field("files", &files)
             .field("keys", &stamp.keys)
             .field("rows", &stamp.rows)
-            .field("pairs", &stamp.keyed_rows)
+            .field("pairs", &stamp.pairs())
             .field("partitions", &stamp.parts.len())
             .field("rows_read", &rows_read)
             .field("index_bytes", &index_bytes)

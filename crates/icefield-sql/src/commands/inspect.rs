@@ -53,9 +53,10 @@ pub fn run(args: &Args) -> Outcome {
         out.say(format_args!("keys          {}", shown(&stamp.keys.join(", "))))?;
         out.say(format_args!("columns       {}", columns.join(", ")))?;
         out.say(format_args!(
-            "rows          {}, {} of them with a key",
-            stamp.rows, stamp.keyed_rows
+            "rows          {}, {} of them with a null key",
+            stamp.rows, stamp.nulls
         ))?;
+        out.say(format_args!("format        {}", shown(&stamp.format.to_string())))?;
         out.say(format_args!("partitions    {}", stamp.parts.len()))?;
         out.say(format_args!("generation    {} of {:032x}", index.generation(), index.uuid()))?;
         out.say(format_args!(
@@ -109,7 +110,7 @@ pub fn run(args: &Args) -> Outcome {
                 .field("keys", &stamp.keys)
                 .field("columns", &names)
                 .field("rows", &stamp.rows)
-                .field("pairs", &stamp.keyed_rows)
+                .field("pairs", &stamp.pairs())
                 .field("index_bytes", &of_index)
                 .field("column_bytes", &of_columns)
                 .field("files", &files)

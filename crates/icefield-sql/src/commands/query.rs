@@ -29,6 +29,8 @@ files whose names end in .csv, .parquet, .json or .arrow, in quotes. A join of a
 that the query needs of the table; EXPLAIN shows IndexJoinExec then, and the reason otherwise. The columns that
 an index has are also a table of the schema `indexes`, in which rows are looked up by key:
 \"SELECT * FROM indexes.orders WHERE o_orderkey IN (7, 8)\".
+--format, --delimiter, --null and such are for all tables of --table, and not for files in quotes. Write
+conditions such as (a IS NOT DISTINCT FROM b) in parentheses: SQL takes what follows FROM for one expression.
 The ending of the output's name determines its format: .csv, .tsv, .ndjson, .parquet or .arrow.
 Exit status: 0 done, 1 a file has changed since it was indexed or cannot be read, 2 bad usage";
 
@@ -72,6 +74,12 @@ fn named_table(text: &str) -> Result<(String, String), String> {
 /// Runs the command.
 pub fn run(args: &Args) -> Outcome {
     args.rows.refuse_two_outputs()?;
+    if args.table.is_empty() && !args.rows.format.is_empty() {
+        return Err(Failure::Usage(
+            "--format, --delimiter, --null and such are for the tables of --table; name one"
+                .to_owned(),
+        ));
+    }
     let reads = args.reads();
     let reads: Vec<&Path> = reads.iter().map(PathBuf::as_path).collect();
     with_output(&args.rows.json, &reads, |out| {

@@ -1,5 +1,6 @@
 //! Shared by commands: the options of files and sessions, the runtime, and the failures of DataFusion.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -48,9 +49,9 @@ pub struct FormatArgs {
     /// The first line of CSV is a row; the columns are column_1, column_2 and so on
     #[arg(long)]
     no_header: bool,
-    /// Read this text of a field of CSV as null, such as NULL or `\N`; several times for several texts. An empty field
-    /// is null without it, too
-    #[arg(long = "null", value_name = "TEXT")]
+    /// Read this text of a field of CSV as null, in quotes or not, such as NULL, -1 or `\N`; several times for several
+    /// texts. An empty field is null without it, too
+    #[arg(long = "null", value_name = "TEXT", allow_hyphen_values = true)]
     nulls: Vec<String>,
 }
 
@@ -90,7 +91,8 @@ impl FormatArgs {
         let has_dialect = [delimiter, quote, escape, comment].iter().any(|one| one.is_some());
         if !is_csv && (has_dialect || *no_header || !nulls.is_empty()) {
             return Err(Failure::Usage(format!(
-                "{source}: --delimiter, --quote, --escape, --comment, --no-header and --null are for CSV"
+                "{source}: --delimiter, --quote, --escape, --comment, --no-header and --null are for CSV; SQL may name other \
+                 files in quotes"
             )));
         }
         format.dialect = is_csv.then(|| {
@@ -101,7 +103,7 @@ impl FormatArgs {
                 escape: escape.or(usual.escape),
                 comment: comment.or(usual.comment),
                 header: !no_header,
-                nulls: nulls.clone(),
+                nulls: nulls.iter().cloned().collect::<BTreeSet<_>>().into_iter().collect(),
             }
         });
         Ok(format)
@@ -109,6 +111,13 @@ impl FormatArgs {
 }
 
 impl FormatArgs {
+    /// Returns whether no option was given.
+    pub fn is_empty(&self) -> bool {
+        let Self { format, delimiter, quote, escape, comment, no_header, nulls } = self;
+        let has_character = [delimiter, quote, escape, comment].iter().any(|one| one.is_some());
+        format.is_none() && !has_character && !no_header && nulls.is_empty()
+    }
+
     /// Returns the format of all these sources.
     pub fn of_all(&self, sources: &[String]) -> Result<Format, Failure> {
         let format = self.of(&sources[0])?;

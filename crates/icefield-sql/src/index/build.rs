@@ -260,7 +260,7 @@ impl<'a> Build<'a> {
             names_of(&stored),
             form,
         );
-        (stamp.rows, stamp.keyed_rows) = (rows.count, rows.keyed);
+        (stamp.rows, stamp.nulls) = (rows.count, rows.nulls);
         let (index_bytes, durability) = self.build_parts(&site, rows, &mut stamp)?;
         stamp.files = unchanged(listing.files)?;
         stamp.write(&site.path())?;
@@ -286,6 +286,18 @@ impl<'a> Build<'a> {
                     ranges.into_iter().try_for_each(|range| rows.take(former, range))?;
                 }
                 None => {
+                    let table = names_of(&listing.table.schema());
+                    let state = self.context.state();
+                    let header = self.options.format.header(&state, &file.path);
+                    // DataFusion finds the columns of all files by their positions.
+                    if let Some(names) = header.await?.filter(|names| *names != table) {
+                        return Err(usage(format!(
+                            "{}: has the columns {}, and other files {}",
+                            file.path.display(),
+                            names.join(", "),
+                            table.join(", ")
+                        )));
+                    }
                     let part = self.options.format.part(&file.path, listing.table.schema())?;
                     let sources = [file.path.display().to_string()];
                     rows.read(part, columns, &self.context)
@@ -342,7 +354,7 @@ impl<'a> Build<'a> {
             move_to(waiting, &path)?;
         }
         // A part has keys from the whole range, so it has fewer of them than are dense.
-        if counts.len() == 1 && form == KeyForm::Word && stamp.keyed_rows == stamp.rows {
+        if counts.len() == 1 && form == KeyForm::Word && stamp.nulls == 0 {
             let words = |chunk| columns.words(chunk, &keys, form);
             let path = site.path().join(ranks::NAME);
             stamp.ranks_sum = Ranks::write(&path, columns.chunks(), stamp.rows, words)?;

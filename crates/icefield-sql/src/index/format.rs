@@ -1,5 +1,6 @@
 //! The format of a table's files, and how DataFusion reads them.
 
+use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -57,6 +58,32 @@ pub struct Format {
     /// The ending of the names of files that are read from a directory; without it all are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ending: Option<String>,
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.kind {
+            Kind::Parquet => "Parquet",
+            Kind::Csv => "CSV",
+            Kind::Json => "NDJSON",
+            Kind::Arrow => "Arrow",
+        })?;
+        if let Some(compression) = &self.compression {
+            write!(f, ", {compression}")?;
+        }
+        let Some(dialect) = &self.dialect else { return Ok(()) };
+        write!(f, ", delimiter {:?}, quote {:?}", dialect.delimiter, dialect.quote)?;
+        let more = [("escape", dialect.escape), ("comment", dialect.comment)];
+        for (name, character) in more {
+            if let Some(character) = character {
+                write!(f, ", {name} {character:?}")?;
+            }
+        }
+        if !dialect.header {
+            f.write_str(", no header")?;
+        }
+        dialect.nulls.iter().try_for_each(|text| write!(f, ", null {text:?}"))
+    }
 }
 
 /// How CSV is written.
@@ -177,9 +204,11 @@ impl Format {
         let is_text = matches!(self.kind, Kind::Csv | Kind::Json);
         let same_compression =
             || self.compression().is_ok_and(|one| one == scan.file_compression_type);
-        let is_kind = scan.file_source.file_type() == kind;
-        if !is_kind || nulls != self.nulls() || is_text && !same_compression() {
+        if scan.file_source.file_type() != kind || is_text && !same_compression() {
             return other();
+        }
+        if nulls != self.nulls() {
+            return Err("other texts are read as null than in the index; see --null".to_owned());
         }
         if self.kind != Kind::Csv {
             return Ok(());
@@ -208,7 +237,8 @@ impl Format {
         FileCompressionType::from_str(compression)
     }
 
-    fn file_format(&self) -> Result<Arc<dyn FileFormat>> {
+    /// Returns DataFusion's format, which infers types from this number of rows.
+    fn file_format(&self, inferred_rows: usize) -> Result<Arc<dyn FileFormat>> {
         let compression = self.compression()?;
         Ok(match self.kind {
             Kind::Parquet => Arc::new(ParquetFormat::default()),
@@ -216,7 +246,7 @@ impl Format {
             Kind::Json => Arc::new(
                 JsonFormat::default()
                     .with_options(JsonOptions::default())
-                    .with_schema_infer_max_rec(INFERRED_ROWS)
+                    .with_schema_infer_max_rec(inferred_rows)
                     .with_file_compression_type(compression),
             ),
             Kind::Csv => {
@@ -239,7 +269,7 @@ impl Format {
                 Arc::new(
                     CsvFormat::default()
                         .with_options(options)
-                        .with_schema_infer_max_rec(INFERRED_ROWS),
+                        .with_schema_infer_max_rec(inferred_rows),
                 )
             }
         })
@@ -255,14 +285,15 @@ impl Format {
         sources: &[String],
     ) -> Result<Arc<dyn TableProvider>> {
         let config = self.listing(sources)?.infer_schema(state).await;
-        self.table_of(config.map_err(|error| named(sources, error))?)
+        let place = format!("{}: ", sources.join(", "));
+        self.table_of(config.map_err(|error| named(sources, error))?, place)
     }
 
-    fn table_of(&self, files: ListingTableConfig) -> Result<Arc<dyn TableProvider>> {
+    fn table_of(&self, files: ListingTableConfig, place: String) -> Result<Arc<dyn TableProvider>> {
         if self.nulls().is_empty() {
             return Ok(Arc::new(ListingTable::try_new(files)?));
         }
-        Ok(Arc::new(SpelledTable::new(files, self.nulls())?))
+        Ok(Arc::new(SpelledTable::new(files, self.nulls(), place)?))
     }
 
     /// Returns the files at `sources` that the table of them reads, without reading any.
@@ -293,7 +324,22 @@ impl Format {
     /// If the file does not exist.
     pub fn part(&self, file: &Path, schema: SchemaRef) -> Result<Arc<dyn TableProvider>> {
         let sources = [file.to_string_lossy().into_owned()];
-        self.table_of(self.listing(&sources)?.with_schema(schema))
+        // A build adds the name of the file to errors.
+        self.table_of(self.listing(&sources)?.with_schema(schema), String::new())
+    }
+
+    /// Returns the names in the first line of a CSV file; `None` if the file has none there.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub async fn header(&self, state: &SessionState, file: &Path) -> Result<Option<Vec<String>>> {
+        if !self.dialect.as_ref().is_some_and(|dialect| dialect.header) {
+            return Ok(None);
+        }
+        let source = file.to_string_lossy();
+        let options = ListingOptions::new(self.file_format(1)?).with_file_extension("");
+        let schema = options.infer_schema(state, &url_of(&source)?).await?;
+        Ok(Some(schema.fields().iter().map(|field| field.name().clone()).collect()))
     }
 
     fn listing(&self, sources: &[String]) -> Result<ListingTableConfig> {
@@ -311,7 +357,7 @@ impl Format {
         }
         // A file that the user names is read whatever its name; a directory may hold files of other kinds.
         let ending = if directories > 0 { self.ending.clone() } else { None };
-        let options = ListingOptions::new(self.file_format()?)
+        let options = ListingOptions::new(self.file_format(INFERRED_ROWS)?)
             .with_file_extension(ending.unwrap_or_default());
         Ok(ListingTableConfig::new_with_multi_paths(urls).with_listing_options(options))
     }

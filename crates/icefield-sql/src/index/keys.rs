@@ -20,7 +20,7 @@ use arrow::array::{
 };
 use arrow::buffer::{NullBuffer, ScalarBuffer};
 use arrow::compute::kernels::cmp;
-use arrow::compute::{CastOptions, cast_with_options};
+use arrow::compute::{CastOptions, cast_with_options, take};
 use arrow::datatypes::{
     DataType, Decimal128Type, Decimal256Type, Int64Type, TimeUnit, UInt64Type, i256,
 };
@@ -127,8 +127,7 @@ impl KeyForm {
 }
 
 /// Returns the part of a word, of `parts` parts. It is one of the functions that never change. If `parts` is a multiple
-/// of another number of parts, each part is within one of those. Part 0 also has the keys without a word, which match
-/// nothing.
+/// of another number of parts, each part is within one of those. Part 0 also has the keys without a word.
 pub fn part_of(word: Option<u64>, parts: u32) -> u32 {
     let hash = word.map_or(0, |word| Hash::new(HashKind::Strong, [17, 19]).word(word));
     ((u128::from(hash) * u128::from(parts)) >> 64) as u32
@@ -188,8 +187,12 @@ pub fn values_of(data_type: &DataType) -> &DataType {
 /// # Errors
 /// If Arrow cannot convert the column.
 pub fn plain(column: &ArrayRef) -> Result<ArrayRef> {
-    let values = values_of(column.data_type());
-    if values == column.data_type() { Ok(Arc::clone(column)) } else { cast(column, values) }
+    let mut column = Arc::clone(column);
+    // Arrow's cast of a dictionary to views loses the nulls among its values.
+    while let Some(dictionary) = column.as_any_dictionary_opt() {
+        column = take(dictionary.values(), dictionary.keys(), None)?;
+    }
+    Ok(column)
 }
 
 /// Casts values to another type. A value that the type does not have becomes null.

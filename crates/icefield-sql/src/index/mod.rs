@@ -30,17 +30,18 @@ pub mod writer;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use arrow::array::{Array, UInt64Array};
 use arrow::datatypes::{DataType, SchemaRef};
+use datafusion::common::NullEquality;
 use datafusion::error::{DataFusionError, Result};
 use icefield::{JoinIndex, Pairs};
 
 use self::columns::Columns;
 use self::file::ColumnsFile;
 pub use self::keys::MOST_PARTS;
-use self::keys::{ByPart, KeyForm};
+use self::keys::{ByPart, KeyForm, part_of};
 use self::ranks::Ranks;
 use self::stamp::Stamp;
 use self::writer::CHUNK_ROWS;
@@ -66,6 +67,7 @@ pub struct Index {
     keys: Vec<usize>,
     ranks: Option<Ranks>,
     null_rows: OnceLock<Vec<u64>>,
+    finds_nulls: Mutex<()>,
     allow_stale: bool,
 }
 
@@ -101,8 +103,17 @@ impl Index {
         if !allow_stale {
             stamp.files.iter().try_for_each(source::SourceFile::check)?;
         }
-        let null_rows = OnceLock::new();
-        Ok(Self { path, stamp, parts, columns, keys, ranks, null_rows, allow_stale })
+        Ok(Self {
+            path,
+            stamp,
+            parts,
+            columns,
+            keys,
+            ranks,
+            null_rows: OnceLock::new(),
+            finds_nulls: Mutex::new(()),
+            allow_stale,
+        })
     }
 
     /// Returns the directory.
@@ -218,8 +229,13 @@ impl Index {
         if let Some(rows) = self.null_rows.get() {
             return Ok(rows);
         }
+        // Other threads wait for the first.
+        let _guard = self.finds_nulls.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(rows) = self.null_rows.get() {
+            return Ok(rows);
+        }
         let mut rows = Vec::new();
-        if self.stamp.form == KeyForm::Word && self.stamp.keyed_rows < self.stamp.rows {
+        if self.stamp.form == KeyForm::Word && self.stamp.nulls > 0 {
             for chunk in 0..self.columns.chunks() {
                 let first = (chunk * CHUNK_ROWS) as u64;
                 if let Some(nulls) = self.columns.chunk(self.keys[0], chunk)?.nulls() {
@@ -228,6 +244,34 @@ impl Index {
             }
         }
         Ok(self.null_rows.get_or_init(|| rows))
+    }
+
+    /// Returns an estimate of the number of rows with the same key, of those that some rows have.
+    ///
+    /// # Errors
+    /// If the index is damaged.
+    pub fn rows_per_key(&self, nulls: NullEquality) -> Result<f64> {
+        const SAMPLE: usize = 16;
+        let sample = |at: usize| {
+            let chunk = at * self.columns.chunks() / SAMPLE;
+            let (rows, _) = self.columns.extent(chunk);
+            (chunk * CHUNK_ROWS + at * rows / SAMPLE) as u64
+        };
+        let last = if self.columns.chunks() == 0 { 0 } else { SAMPLE };
+        let rows: Vec<u64> = (0..last).map(sample).collect();
+        let columns = self.keys.iter().map(|&key| self.columns.take(key, &rows));
+        let columns = columns.collect::<Result<Vec<_>>>()?;
+        let words = self.stamp.form.words(&columns, &self.key_types(), nulls)?;
+        let mut found = 0;
+        for word in &words {
+            let part = part_of(word, self.parts.len() as u32) as usize;
+            found += match word {
+                Some(word) => self.parts[part].probe_count(&[word]).map_err(of_index)?,
+                None if nulls == NullEquality::NullEqualsNull => self.stamp.nulls,
+                None => 0,
+            };
+        }
+        Ok(found as f64 / SAMPLE as f64)
     }
 
     /// Returns the rows with one of these words, in order.

@@ -37,8 +37,8 @@ pub struct Rows<'a> {
     schema: SchemaRef,
     /// The number of rows.
     pub count: u64,
-    /// The number of rows without a null in the key columns.
-    pub keyed: u64,
+    /// The number of rows with a null in a key column.
+    pub nulls: u64,
     progress: &'a dyn Progress,
 }
 
@@ -69,7 +69,7 @@ impl<'a> Rows<'a> {
             keys,
             schema: Arc::clone(schema),
             count: 0,
-            keyed: 0,
+            nulls: 0,
             progress,
         })
     }
@@ -133,9 +133,8 @@ impl<'a> Rows<'a> {
         let nulls = columns.iter().fold(None, |nulls, column| {
             NullBuffer::union(nulls.as_ref(), column.logical_nulls().as_ref())
         });
-        let without_key = nulls.map_or(0, |nulls| nulls.null_count());
         self.count += batch.num_rows() as u64;
-        self.keyed += (batch.num_rows() - without_key) as u64;
+        self.nulls += nulls.map_or(0, |nulls| nulls.null_count()) as u64;
         if let [(_, writer)] = &mut self.parts[..] {
             writer.push(batch)?;
         } else {

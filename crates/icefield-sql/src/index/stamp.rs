@@ -53,8 +53,8 @@ pub struct Stamp {
     pub form: KeyForm,
     /// The number of rows in the files.
     pub rows: u64,
-    /// The number of rows without a null in the key columns.
-    pub keyed_rows: u64,
+    /// The number of rows with a null in a key column.
+    pub nulls: u64,
     /// The checksum of the file of ranks, if there is one: [`Ranks::write`](super::ranks::Ranks::write).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ranks_sum: Option<u64>,
@@ -86,7 +86,7 @@ impl Stamp {
             functions: super::keys::FUNCTIONS.to_owned(),
             form,
             rows: 0,
-            keyed_rows: 0,
+            nulls: 0,
             ranks_sum: None,
             sum: None,
         }
@@ -134,6 +134,14 @@ impl Stamp {
             return Err(broken(&path, &"the parts, files and numbers of rows do not fit"));
         }
         Ok(stamp)
+    }
+
+    /// Returns the number of pairs of a word and a row.
+    pub fn pairs(&self) -> u64 {
+        match self.form {
+            KeyForm::Word => self.rows.saturating_sub(self.nulls),
+            KeyForm::Hash(_) => self.rows,
+        }
     }
 
     /// Returns the checksum of the text without the checksum.

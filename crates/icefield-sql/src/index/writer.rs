@@ -13,7 +13,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::ipc::writer::FileWriter;
 use datafusion::error::{DataFusionError, Result};
 
-use super::keys::values_of;
+use super::keys::{plain, values_of};
 use crate::batch::batch_of;
 use crate::error::at_path;
 
@@ -111,7 +111,7 @@ impl ColumnsWriter {
     /// If the file cannot be written.
     pub fn push(&mut self, batch: &RecordBatch) -> Result<()> {
         let columns = std::iter::zip(batch.columns(), self.schema.fields())
-            .map(|(column, field)| Ok(cast(column, field.data_type())?));
+            .map(|(column, field)| Ok(cast(&plain(column)?, field.data_type())?));
         let columns = columns.collect::<Result<Vec<_>>>()?;
         let batch = batch_of(&self.schema, columns, batch.num_rows())?;
         self.rows += batch.num_rows() as u64;

@@ -44,6 +44,28 @@ impl Found {
         (0..whole).step_by(most).map(part).collect()
     }
 
+    /// Returns the first `each` pairs of each position, and the others; without those that `is_needless`.
+    pub fn first_of_each(self, each: usize, is_needless: impl Fn(u64) -> bool) -> (Self, Self) {
+        let mut parts = [const { (Vec::new(), Vec::new()) }; 2];
+        let (mut last, mut count) = (None, 0);
+        let pairs = std::iter::zip(self.positions.values(), self.rows.values());
+        for (&position, &row) in pairs.filter(|&(&position, _)| !is_needless(position)) {
+            // The pairs of a position follow one another.
+            count = if last == Some(position) { count + 1 } else { 1 };
+            last = Some(position);
+            let (positions, rows) = &mut parts[usize::from(count > each)];
+            positions.push(position);
+            rows.push(row);
+        }
+        let of = |(positions, rows): (Vec<u64>, Vec<u64>)| Self {
+            positions: positions.into(),
+            rows: rows.into(),
+            is_whole: false,
+        };
+        let [first, rest] = parts;
+        (of(first), of(rest))
+    }
+
     /// Returns whether the list of pairs is empty.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()

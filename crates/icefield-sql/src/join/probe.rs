@@ -1,9 +1,15 @@
 //! A batch of the probe side, and its keys in the order in which they are looked up.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
 use arrow::array::{Array, ArrayRef, BooleanBufferBuilder, RecordBatch, UInt64Array};
 use arrow::buffer::BooleanBuffer;
+use arrow::compute::take;
+use datafusion::common::NullEquality;
+use datafusion::error::Result;
 
-use crate::index::keys::ByPart;
+use crate::index::keys::{ByPart, equal};
 
 /// Returns the positions of the nulls of a column.
 pub fn null_positions(column: &ArrayRef) -> Vec<u64> {
@@ -25,6 +31,8 @@ pub struct Batch {
     keys: Option<Vec<u64>>,
     /// Where the keys of each part of the index end.
     ends: Vec<usize>,
+    /// Number of parts of the index.
+    parts: u32,
     /// The compared expressions of the probe side.
     pub compared: Vec<ArrayRef>,
     /// Number of keys that have been probed.
@@ -33,13 +41,15 @@ pub struct Batch {
     pub nulls: Vec<u64>,
     /// Number of rows with which the last of them has been paired.
     paired: usize,
+    /// Positions whose keys are not looked up, because another position has the same word; and that position.
+    pub repeated: Vec<(u64, u64)>,
     /// The rows that have a match; empty if the join does not return rows by their matches.
     pub matched: BooleanBufferBuilder,
 }
 
 impl Batch {
     /// Returns a batch with these words of its keys, for an index with this number of parts. `filter` has the keys that
-    /// may satisfy the predicate, if that is known.
+    /// may satisfy the predicate, if that is known. `is_marked` is true if the join returns rows by their matches.
     pub fn new(
         batch: RecordBatch,
         words: UInt64Array,
@@ -49,34 +59,105 @@ impl Batch {
         is_marked: bool,
     ) -> Self {
         let rows = batch.num_rows();
-        let (positions, keys) = match (words.null_count() > 0, filter) {
-            (false, None) => (None, None),
-            (_, filter) => {
-                let wanted = (0..rows as u64).filter(|&at| {
-                    let at = at as usize;
-                    words.is_valid(at) && filter.as_ref().is_none_or(|filter| filter.value(at))
-                });
-                let positions: Vec<u64> = wanted.collect();
-                let keys: Vec<_> = positions.iter().map(|&at| words.value(at as usize)).collect();
-                (Some(positions), Some(keys))
-            }
-        };
-        let (positions, keys, ends) = if parts == 1 {
-            let count = keys.as_ref().map_or(rows, Vec::len);
-            (positions, keys, vec![count])
-        } else {
-            let keys = keys.as_deref().unwrap_or_else(|| words.values());
-            let ByPart { order, ends } = ByPart::of(keys.iter().map(|&key| Some(key)), parts);
-            let ordered = order.iter().map(|&at| keys[at as usize]).collect();
-            let position = |at: u64| positions.as_ref().map_or(at, |places| places[at as usize]);
-            (Some(order.into_iter().map(position).collect()), Some(ordered), ends)
-        };
         let mut matched = BooleanBufferBuilder::new(rows);
         if is_marked {
             matched.append_n(rows, false);
         }
-        let (nulls, paired) = (Vec::new(), 0);
-        Self { batch, words, positions, keys, ends, compared, probed: 0, nulls, paired, matched }
+        let has_all = words.null_count() == 0 && filter.is_none();
+        let mut new = Self {
+            batch,
+            words,
+            parts,
+            positions: None,
+            keys: None,
+            ends: vec![rows],
+            compared,
+            probed: 0,
+            nulls: Vec::new(),
+            paired: 0,
+            repeated: Vec::new(),
+            matched,
+        };
+        if !has_all || parts > 1 {
+            let is_wanted = |&at: &u64| {
+                let at = at as usize;
+                new.words.is_valid(at) && filter.as_ref().is_none_or(|filter| filter.value(at))
+            };
+            let wanted = (0..rows as u64).filter(is_wanted).collect();
+            new.look_up(wanted);
+        }
+        new
+    }
+
+    /// Makes the keys at these positions those that are looked up.
+    pub fn look_up(&mut self, positions: Vec<u64>) {
+        let word = |&at: &u64| self.words.value(at as usize);
+        let (positions, ends) = if self.parts == 1 {
+            let count = positions.len();
+            (positions, vec![count])
+        } else {
+            let ByPart { order, ends } =
+                ByPart::of(positions.iter().map(|at| Some(word(at))), self.parts);
+            (order.into_iter().map(|at| positions[at as usize]).collect(), ends)
+        };
+        self.keys = Some(positions.iter().map(word).collect());
+        (self.positions, self.ends, self.probed) = (Some(positions), ends, 0);
+    }
+
+    /// Looks up only the first of the keys that have the same word, and of the null keys.
+    pub fn look_up_once(&mut self) {
+        let mut first_of: HashMap<u64, u64> = HashMap::with_capacity(self.keys().len());
+        let mut firsts = Vec::new();
+        let mut repeated = Vec::new();
+        for (at, &key) in self.keys().iter().enumerate() {
+            let position = self.position(at);
+            match first_of.entry(key) {
+                Entry::Occupied(first) => repeated.push((position, *first.get())),
+                Entry::Vacant(first) => {
+                    first.insert(position);
+                    firsts.push(position);
+                }
+            }
+        }
+        if !repeated.is_empty() {
+            self.look_up(firsts);
+        }
+        if let Some((&first, others)) = self.nulls.split_first() {
+            repeated.extend(others.iter().map(|&position| (position, first)));
+            self.nulls.truncate(1);
+        }
+        self.repeated = repeated;
+    }
+
+    /// Gives keys that were not looked up the matches of those with the same word, if they are equal; looks up the
+    /// others.
+    ///
+    /// # Errors
+    /// If Arrow cannot compare them.
+    pub fn settle_repeated(&mut self, nulls: NullEquality) -> Result<()> {
+        let repeated = std::mem::take(&mut self.repeated);
+        let (positions, firsts): (Vec<u64>, Vec<u64>) = repeated.iter().copied().unzip();
+        let (positions, firsts) = (UInt64Array::from(positions), UInt64Array::from(firsts));
+        let mut differ = vec![false; repeated.len()];
+        for column in &self.compared {
+            let [one, other] = [&positions, &firsts].map(|rows| take(column, rows, None));
+            let are_equal = equal(&one?, &other?, nulls)?;
+            for (differ, is_equal) in std::iter::zip(&mut differ, &are_equal) {
+                *differ |= is_equal != Some(true);
+            }
+        }
+        let mut others = Vec::new();
+        for ((position, first), differs) in std::iter::zip(repeated, differ) {
+            if differs && self.words.is_null(position as usize) {
+                self.nulls.push(position);
+            } else if differs {
+                others.push(position);
+            } else if self.matched.len() > 0 && self.matched.get_bit(first as usize) {
+                self.matched.set_bit(position as usize, true);
+            }
+        }
+        self.look_up(others);
+        Ok(())
     }
 
     /// Returns the next pairs of null keys with these rows, at most this number, as positions and rows.

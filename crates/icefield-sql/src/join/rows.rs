@@ -55,6 +55,8 @@ pub struct Shared {
     pub matched: Option<RowSet>,
     /// The predicate of the index's side.
     pub predicate: Option<Arc<Predicate>>,
+    /// True if equal keys of a batch have the same matches, and each has so many that only one is looked up.
+    pub looks_up_once: bool,
     /// Number of partitions that have not ended.
     running: AtomicUsize,
 }
@@ -65,9 +67,10 @@ impl Shared {
     pub fn new(
         matched: Option<RowSet>,
         predicate: Option<Arc<Predicate>>,
+        looks_up_once: bool,
         partitions: usize,
     ) -> Self {
-        Self { matched, predicate, running: AtomicUsize::new(partitions) }
+        Self { matched, predicate, looks_up_once, running: AtomicUsize::new(partitions) }
     }
 
     /// Returns the state of one partition whose matches no other partition needs.
@@ -76,6 +79,7 @@ impl Shared {
         Self {
             matched: self.matched.as_ref().map(|_| RowSet::new(chunks)),
             predicate: self.predicate.clone(),
+            looks_up_once: self.looks_up_once,
             running: AtomicUsize::new(1),
         }
     }

@@ -20,6 +20,7 @@ use super::order::InnerJoin;
 use super::parts::{PartExec, Spread};
 use super::scan;
 use super::side::{IndexSide, KeyPlan};
+use crate::index::Index;
 use crate::registry::IndexRegistry;
 
 type Expr = Arc<dyn PhysicalExpr>;
@@ -288,6 +289,12 @@ impl<'a> Candidate<'a> {
         let mut reason = String::new();
         for side in sides {
             match KeyPlan::of(&side, on) {
+                Ok(keys) if keys.has_others(&side) && repeats(&side.index, self.null_equality) => {
+                    let name = side.index.name();
+                    reason = format!(
+                        "{name}: its keys repeat, and a hash join of more columns finds fewer rows"
+                    );
+                }
                 Ok(keys) => {
                     let (join_type, filter) = (self.join_type, self.filter.cloned());
                     let in_cluster = self.most_bytes.is_some();
@@ -313,6 +320,15 @@ impl<'a> Candidate<'a> {
         }
         Err(reason)
     }
+}
+
+/// Returns whether the rows of an index have so many others with the same key that a join by other columns, too, should
+/// not look at all of them. This is estimated from a few rows.
+fn repeats(index: &Index, nulls: NullEquality) -> bool {
+    /// With fewer, a lookup costs less than the hash table of a hash join.
+    const MOST_PER_KEY: f64 = 64.0;
+    // An error is that of the join, if it reads these rows.
+    index.rows_per_key(nulls).is_ok_and(|rows| rows > MOST_PER_KEY)
 }
 
 /// Returns whether an expression uses the value of a subquery.

@@ -21,7 +21,7 @@ use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
 use crate::batch::batch_of;
 use crate::index::Index;
 use crate::index::format::Kind;
-use crate::index::keys::{KeyForm, comparable};
+use crate::index::keys::{KeyForm, comparable, values_of};
 use crate::index::source::files_of;
 use crate::index::writer::stored_type;
 use crate::registry::IndexRegistry;
@@ -300,6 +300,9 @@ impl KeyPlan {
                 _ => compared.push((Arc::clone(of_probe), key)),
             }
         }
+        if let Some((_, key)) = compared.iter().find(|(_, key)| is_nested(key, schema)) {
+            return Err(format!("{}: {key} has values of several parts", side.index.name()));
+        }
         let missing = probe.iter().position(Option::is_none);
         match missing {
             Some(at) => Err(format!(
@@ -310,6 +313,22 @@ impl KeyPlan {
             None => Ok(Self { probe: probe.into_iter().flatten().collect(), compared }),
         }
     }
+}
+
+impl KeyPlan {
+    /// Returns whether the join compares more than the keys.
+    pub fn has_others(&self, side: &IndexSide) -> bool {
+        let of_keys = match side.index.stamp().form {
+            KeyForm::Word => 0,
+            KeyForm::Hash(_) => self.probe.len(),
+        };
+        self.compared.len() > of_keys
+    }
+}
+
+/// Returns whether the values of an expression are lists, structures or maps, which Arrow does not compare.
+fn is_nested(expr: &Expr, schema: &Schema) -> bool {
+    expr.data_type(schema).is_ok_and(|data_type| values_of(&data_type).is_nested())
 }
 
 /// Returns the column whose value an expression has, possibly with another type.

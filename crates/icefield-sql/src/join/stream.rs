@@ -33,7 +33,7 @@ use super::rows::Shared;
 use super::side::{Taker, booleans};
 use crate::batch::batch_of;
 use crate::error::of_index;
-use crate::index::keys::equal;
+use crate::index::keys::{KeyForm, equal};
 use crate::index::no_row;
 use crate::index::ranks::Ranks;
 
@@ -191,8 +191,14 @@ impl State {
         let is_marked = self.partition.join.probe_rows() != Rows::None;
         let parts = side.index.parts().len() as u32;
         let mut batch = Batch::new(batch, words, filter, compared, parts, is_marked);
-        if *nulls == NullEquality::NullEqualsNull && !side.index.null_rows()?.is_empty() {
-            batch.nulls = null_positions(&columns[0]);
+        if *nulls == NullEquality::NullEqualsNull && form == KeyForm::Word {
+            let positions = null_positions(&columns[0]);
+            if !positions.is_empty() && !side.index.null_rows()?.is_empty() {
+                batch.nulls = positions;
+            }
+        }
+        if self.partition.shared.looks_up_once {
+            batch.look_up_once();
         }
         self.batch = Some(batch);
         Ok(())
@@ -208,6 +214,11 @@ impl State {
             }
             if !batch.nulls.is_empty() {
                 self.pair_nulls(&mut batch)?;
+                self.batch = Some(batch);
+                return Ok(());
+            }
+            if !batch.repeated.is_empty() {
+                batch.settle_repeated(self.partition.join.nulls)?;
                 self.batch = Some(batch);
                 return Ok(());
             }
@@ -320,9 +331,35 @@ impl State {
         rows: Vec<u64>,
         is_accepted: bool,
     ) -> Result<()> {
-        let found = Found::new(positions, rows, batch.batch.num_rows());
-        for part in found.parts(self.partition.batch_size) {
-            self.take_pairs(batch, part, is_accepted)?;
+        let mut found = Found::new(positions, rows, batch.batch.num_rows());
+        let join = Arc::clone(&self.partition.join);
+        if join.emits_pairs() || join.probe_rows() == Rows::None {
+            return self.take_parts(batch, found, is_accepted);
+        }
+        // A position needs one pair that satisfies the conditions. Few keys need more than their first pairs.
+        let mut each = 1;
+        while !found.is_empty() {
+            let has_match = |position| batch.matched.get_bit(position as usize);
+            let (first, rest) = found.first_of_each(each, has_match);
+            self.take_parts(batch, first, is_accepted)?;
+            (found, each) = (rest, each * 8);
+        }
+        Ok(())
+    }
+
+    fn take_parts(&mut self, batch: &mut Batch, found: Found, is_accepted: bool) -> Result<()> {
+        let emits_pairs = self.partition.join.emits_pairs();
+        for mut part in found.parts(self.partition.batch_size) {
+            if let Some(matched) = &self.partition.shared.matched
+                && !emits_pairs
+            {
+                // A row of the index needs one pair, too.
+                let rows = part.rows.values();
+                part.keep(&rows.iter().map(|&row| Some(!matched.has(row))).collect())?;
+            }
+            if !part.is_empty() {
+                self.take_pairs(batch, part, is_accepted)?;
+            }
         }
         Ok(())
     }

@@ -1,5 +1,12 @@
 //! Texts that are read as null, and joins in which nulls are equal.
 
+use std::fs::File;
+use std::sync::Arc;
+use std::time::Instant;
+
+use arrow::array::{ArrayRef, DictionaryArray, Int8Array, RecordBatch, StringArray};
+use arrow::ipc::writer::FileWriter;
+
 use super::super::{Place, lines};
 
 fn place() -> Place {
@@ -44,7 +51,7 @@ fn other_texts_are_named() {
     place.file("late.csv", format!("k,v\n{}2,none\n", "1,NULL\n7,8\n".repeat(500_000)));
     let told = place
         .fails(1, &["build-index", "late.csv", "--on", "k", "--include", "v", "--null", "NULL"]);
-    for part in ["late.csv", "row 1000001", "column `v`", "`none`", "Int64"] {
+    for part in ["late.csv", "row 1000001", "column `v`", "`none`", "Int64", "--null"] {
         assert!(told.contains(part), "{told}");
     }
     assert!(!place.names().contains("late.ice"));
@@ -80,4 +87,102 @@ fn nulls_are_equal_if_asked_for() {
             assert_eq!(count("l FULL JOIN r"), format!("count(*)\n{}\n", pairs + 1), "{keys}");
         }
     }
+}
+
+/// Without an index, a filter on one of two columns with a name may reach the wrong one.
+#[test]
+fn filters_on_equal_names_keep_rows() {
+    let place = Place::new();
+    place.file("p.csv", "k,x\n1,1\n2,1\n3,1\n");
+    place.file("q.csv", "k,x\n1,5\n7,\n8,6\n");
+    place.ok(&["build-index", "p.csv", "--on", "k", "--include", "*"]);
+    place.ok(&["build-index", "q.csv", "--on", "k", "--include", "*"]);
+    for equal in ["p.k = q.k", "p.k IS NOT DISTINCT FROM q.k"] {
+        let sql = format!(
+            "SELECT p.x AS px, q.k, q.x AS qx FROM p RIGHT JOIN q ON {equal} WHERE p.x IS NULL"
+        );
+        for with in [
+            ["--index", "p.ice", "--table", "q=q.csv"],
+            ["--table", "p=p.csv", "--index", "q.ice"],
+            ["--index", "p.ice", "--index", "q.ice"],
+        ] {
+            let rows = place.ok(&[&["query", &sql], &with[..]].concat());
+            assert_eq!(lines(&rows), [",7,", ",8,6"], "{with:?}");
+        }
+    }
+}
+
+/// Rows of a key beyond the first match are not looked at, and an index whose keys repeat does not answer a join that
+/// compares more. Each of these queries took minutes before.
+#[test]
+fn many_rows_of_a_key_take_little_time() {
+    let place = Place::new();
+    let rows = |key: &str| (0..8_000).map(|id| format!("{key},{id},\n")).collect::<String>();
+    for (name, key) in [("t", "text"), ("n", "")] {
+        place.file(&format!("{name}.csv"), format!("k,id,s\n{}zz,1,a\n", rows(key)));
+        place.ok(&["build-index", &format!("{name}.csv"), "--on", "k", "--include", "*"]);
+        place.file(&format!("{name}2.csv"), format!("k,id,s\n{}zz,1,a\n", rows(key)));
+        let tables = ["--index", &format!("{name}.ice"), "--table", &format!("u={name}2.csv")];
+        let count = |sql: &str| {
+            let sql = format!("SELECT count(*) FROM {sql}");
+            place.ok(&[&["query", &sql], &tables[..]].concat())
+        };
+        let on = format!("({name}.k IS NOT DISTINCT FROM u.k)");
+        let started = Instant::now();
+        assert_eq!(
+            count(&format!("u WHERE EXISTS (SELECT 1 FROM {name} WHERE {on})")),
+            "count(*)\n8001\n"
+        );
+        assert_eq!(
+            count(&format!("{name} WHERE EXISTS (SELECT 1 FROM u WHERE {on})")),
+            "count(*)\n8001\n"
+        );
+        assert_eq!(
+            count(&format!("u WHERE NOT EXISTS (SELECT 1 FROM {name} WHERE {on})")),
+            "count(*)\n0\n"
+        );
+        let all = count(&format!("(SELECT k, id FROM u INTERSECT SELECT k, id FROM {name})"));
+        assert_eq!(all, "count(*)\n8001\n");
+        println!("{name}: {:?}", started.elapsed());
+    }
+}
+
+#[test]
+fn columns_without_values_and_nulls_of_dictionaries() {
+    let place = Place::new();
+    place.file("p.csv", "id,name,x\n1,a,-1\n-1,b,-1\n");
+    let build = ["build-index", "p.csv", "--on", "id", "--include", "*", "--null", "-1"];
+    let told = place.ok(&build);
+    assert!(told.contains("2 rows by id, 1 with a null"), "{told}");
+    let inspected = place.ok(&["inspect", "p.ice"]);
+    assert!(inspected.contains("null \"-1\""), "{inspected}");
+    let rows = place.ok(&["query", "SELECT * FROM p", "--table", "p=p.csv", "--null", "-1"]);
+    assert_eq!(lines(&rows), [",b,", "1,a,"]);
+    // The second value of the dictionary is null, as is the fourth key.
+    let keys = Int8Array::from(vec![Some(0), Some(1), Some(2), None, Some(1)]);
+    let values = StringArray::from(vec![Some("x"), None, Some("z")]);
+    let column: ArrayRef = Arc::new(DictionaryArray::new(keys, Arc::new(values)));
+    let rows = RecordBatch::try_from_iter([("s", column)]).unwrap();
+    let file = File::create(place.path("d.arrow")).unwrap();
+    let mut writer = FileWriter::try_new(file, &rows.schema()).unwrap();
+    writer.write(&rows).unwrap();
+    writer.finish().unwrap();
+    place.ok(&["build-index", "d.arrow", "--on", "s"]);
+    let nulls = "SELECT count(*) FROM indexes.d WHERE s IS NULL";
+    assert_eq!(place.ok(&["query", nulls, "--index", "d.ice"]), "count(*)\n3\n");
+    place.file("e.csv", "s\nx\n\"\"\n");
+    let join = "SELECT count(*) FROM d JOIN e ON (d.s IS NOT DISTINCT FROM e.s)";
+    let with = ["--index", "d.ice", "--table", "e=e.csv"];
+    assert_eq!(place.ok(&[&["query", join], &with[..]].concat()), "count(*)\n4\n");
+}
+
+#[test]
+fn files_with_other_columns_are_refused() {
+    let place = Place::new();
+    place.file("1.csv", "id,x\n1,5\n");
+    place.file("2.csv", "x,id\n7,2\n");
+    let told = place.fails(2, &["build-index", "1.csv", "2.csv", "--on", "id", "--index", "i.ice"]);
+    assert!(told.contains("2.csv: has the columns x, id, and other files id, x"), "{told}");
+    place.ok(&["build-index", "1.csv", "--on", "id"]);
+    assert!(place.fails(2, &["update-index", "1.ice", "2.csv"]).contains("has the columns x, id"));
 }
