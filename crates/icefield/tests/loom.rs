@@ -18,6 +18,8 @@ mod gate;
 mod iceberg;
 #[path = "loom/reclaim.rs"]
 mod reclaim;
+#[path = "loom/thread_pool.rs"]
+mod thread_pool;
 
 use icefield::base::sync::{AtomicU32, AtomicU64, Ordering};
 use icefield::base::version_lock::{lock, read_begin, try_lock, validate};

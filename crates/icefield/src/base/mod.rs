@@ -16,4 +16,5 @@ pub mod pipeline;
 pub mod reclaim;
 pub mod sync;
 pub mod thread;
+pub mod thread_pool;
 pub mod version_lock;

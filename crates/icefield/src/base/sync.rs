@@ -10,8 +10,8 @@ mod line;
 mod per_thread;
 
 pub use atomic::{
-    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, fence,
-    spin_loop, yield_now,
+    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Condvar, JoinHandle, Mutex,
+    MutexGuard, Ordering, ThreadBuilder, fence, spin_loop, yield_now,
 };
 pub use barrier::Barrier;
 pub use line::{GrowingLines, Line, Lines};

@@ -117,7 +117,7 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
     /// # Errors
     /// [`Error::Corrupt`].
     pub fn probe_count(&self, keys: &[K]) -> Result<u64> {
-        self.core.view().count(keys, self.core.threads())
+        self.core.view().count(keys, self.core.workers())
     }
 
     /// Calls `visit` with the position of a probe key and the payload of an equal key, for every such pair. The order
@@ -138,7 +138,7 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
     /// # Errors
     /// [`Error::Corrupt`]; `visit` may have been called for some pairs.
     pub fn probe(&self, keys: &[K], visit: impl Fn(usize, u64) + Sync) -> Result<()> {
-        self.core.view().probe(keys, self.core.threads(), || Show(&visit)).map(drop)
+        self.core.view().probe(keys, self.core.workers(), || Show(&visit)).map(drop)
     }
 
     /// Replaces `pairs` by the position of the probe key and the payload, for every pair of a probe key and an equal
@@ -179,7 +179,7 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
     /// # Errors
     /// [`Error::Corrupt`].
     pub fn probe_some(&self, keys: &[K], most: usize, pairs: &mut Pairs) -> Result<usize> {
-        self.core.view().probe_some(keys, self.core.threads(), most, pairs)
+        self.core.view().probe_some(keys, self.core.workers(), most, pairs)
     }
 
     /// Returns which probe keys are in the index: a semi-join.
@@ -193,7 +193,7 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
     /// # Errors
     /// [`Error::Corrupt`].
     pub fn semi(&self, keys: &[K]) -> Result<Bitmap> {
-        self.core.view().mark(keys, self.core.threads())
+        self.core.view().mark(keys, self.core.workers())
     }
 
     /// Returns which probe keys are in the index, and how many pairs they have: [`semi`](Self::semi) and
@@ -209,7 +209,7 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
     /// # Errors
     /// [`Error::Corrupt`].
     pub fn semi_count(&self, keys: &[K]) -> Result<(Bitmap, u64)> {
-        self.core.view().mark_and_count(keys, self.core.threads())
+        self.core.view().mark_and_count(keys, self.core.workers())
     }
 
     /// Returns which probe keys are not in the index: an anti-join.

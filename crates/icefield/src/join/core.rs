@@ -14,6 +14,7 @@ use super::merge::{MergeKind, MergeReport, Next, report};
 use super::plan::FilterBits;
 use super::source::JoinSource;
 use super::view::{ChangeEffect, Frame, View};
+use crate::base::thread_pool::{ThreadPool, Workers};
 use crate::storage::{Medium, Region, sound, superblock};
 use crate::{Error, Result};
 
@@ -60,6 +61,8 @@ pub(super) struct Core<M: Medium> {
     /// `None` for an index that was writable from the beginning, and on media other than `Mapped`.
     reopen: Option<Reopen<M>>,
     pub(super) threads: AtomicUsize,
+    /// The threads that probes share.
+    pool: ThreadPool,
     on_full: OnFull,
 }
 
@@ -121,6 +124,7 @@ impl<M: Medium> Core<M> {
             writer: Mutex::new(None),
             reopen,
             threads: AtomicUsize::new(threads),
+            pool: ThreadPool::new("icefield-probe"),
             on_full,
         }
     }
@@ -138,6 +142,11 @@ impl<M: Medium> Core<M> {
     pub(super) fn threads(&self) -> usize {
         // Relaxed: no other data depends on the setting.
         self.threads.load(Relaxed)
+    }
+
+    /// Returns the threads that a probe may use.
+    pub(super) fn workers(&self) -> Workers<'_> {
+        self.pool.workers(self.threads())
     }
 
     fn writer(&self) -> MutexGuard<'_, Option<Writer<M>>> {

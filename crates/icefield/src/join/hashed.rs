@@ -237,7 +237,7 @@ where
         visit: impl Fn(usize, u64) + Sync,
     ) -> Result<()> {
         let core = &self.index.core;
-        core.view().probe(self.keys(keys), core.threads(), || Show(&visit)).map(drop)
+        core.view().probe(self.keys(keys), core.workers(), || Show(&visit)).map(drop)
     }
 
     /// Replaces `pairs` by all pairs with equal keys, as [`JoinIndex::probe_into`] does.
@@ -292,7 +292,7 @@ where
         pairs: &mut Pairs,
     ) -> Result<usize> {
         let core = &self.index.core;
-        core.view().probe_some(self.keys(keys), core.threads(), most, pairs)
+        core.view().probe_some(self.keys(keys), core.workers(), most, pairs)
     }
 
     /// Returns the number of pairs with equal keys, as [`JoinIndex::probe_count`] does.
@@ -300,7 +300,7 @@ where
     /// # Errors
     /// As [`JoinIndex::probe`].
     pub fn probe_count<B: AsRef<[u8]> + Sync>(&self, keys: &[B]) -> Result<u64> {
-        self.index.core.view().count(self.keys(keys), self.index.core.threads())
+        self.index.core.view().count(self.keys(keys), self.index.core.workers())
     }
 
     /// Returns which keys are in the index, as [`JoinIndex::semi`] does. `verify` is called for the pairs of a key
@@ -309,7 +309,7 @@ where
     /// # Errors
     /// As [`JoinIndex::probe`].
     pub fn semi<B: AsRef<[u8]> + Sync>(&self, keys: &[B]) -> Result<Bitmap> {
-        self.index.core.view().mark(self.keys(keys), self.index.core.threads())
+        self.index.core.view().mark(self.keys(keys), self.index.core.workers())
     }
 
     /// Returns which keys are in the index and their number of pairs, as [`JoinIndex::semi_count`] does.
@@ -317,7 +317,7 @@ where
     /// # Errors
     /// As [`JoinIndex::probe`].
     pub fn semi_count<B: AsRef<[u8]> + Sync>(&self, keys: &[B]) -> Result<(Bitmap, u64)> {
-        self.index.core.view().mark_and_count(self.keys(keys), self.index.core.threads())
+        self.index.core.view().mark_and_count(self.keys(keys), self.index.core.workers())
     }
 
     /// Returns which keys are not in the index, as [`JoinIndex::anti`] does.

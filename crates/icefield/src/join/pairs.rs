@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use super::sink::{Keys, Sink};
 use super::view::View;
 use crate::Result;
+use crate::base::thread_pool::Workers;
 use crate::storage::Medium;
 
 /// Maximum number of pairs for which memory is reserved before they are found.
@@ -94,7 +95,7 @@ impl<M: Medium> View<M> {
     pub(super) fn probe_some(
         &self,
         keys: impl Keys,
-        threads: usize,
+        workers: Workers<'_>,
         most: usize,
         pairs: &mut Pairs,
     ) -> Result<usize> {
@@ -102,7 +103,7 @@ impl<M: Medium> View<M> {
         loop {
             // The pairs of one key are not divided.
             let most = if count <= 1 { usize::MAX } else { most };
-            self.collect(keys.first(count), threads, most, pairs)?;
+            self.collect(keys.first(count), workers, most, pairs)?;
             if pairs.len() <= most {
                 return Ok(count);
             }
@@ -115,7 +116,7 @@ impl<M: Medium> View<M> {
     fn collect(
         &self,
         keys: impl Keys,
-        threads: usize,
+        workers: Workers<'_>,
         most: usize,
         pairs: &mut Pairs,
     ) -> Result<()> {
@@ -129,7 +130,7 @@ impl<M: Medium> View<M> {
             let mut memory = memory.lock().unwrap_or_else(PoisonError::into_inner);
             Collect { pairs: std::mem::take(&mut memory), most }
         };
-        for mut found in self.probe(keys, threads, sink)? {
+        for mut found in self.probe(keys, workers, sink)? {
             if pairs.positions.capacity() == 0 {
                 *pairs = found.pairs;
             } else {

@@ -23,8 +23,9 @@ use super::view::View;
 use crate::Result;
 use crate::base::group::{Isa, Kernel, dispatch};
 use crate::base::hash::Hash;
-use crate::base::parallel::{Tasks, in_parallel, threads_for};
+use crate::base::parallel::{Tasks, threads_for};
 use crate::base::pipeline::prefetch_read;
+use crate::base::thread_pool::Workers;
 use crate::storage::Medium;
 use crate::types::Word;
 
@@ -59,13 +60,13 @@ impl<M: Medium> View<M> {
     pub(super) fn probe<P: Keys, S: Sink + Send>(
         &self,
         keys: P,
-        threads: usize,
+        workers: Workers<'_>,
         sink: impl Fn() -> S + Sync,
     ) -> Result<Vec<S>> {
         let snapshot = self.snapshot();
         let snapshot = snapshot.as_ref().map(|snapshot| snapshot.state);
         let tasks = Tasks::new(keys.len().div_ceil(TASK));
-        in_parallel(threads_for(threads, keys.len(), TASK), || {
+        workers.run(threads_for(workers.threads(), keys.len(), TASK), || {
             let mut prober = Prober::new(self, snapshot, Accepted { keys, sink: sink() })?;
             let mut buffer = Vec::new();
             while let Some(task) = tasks.take() {
@@ -78,22 +79,26 @@ impl<M: Medium> View<M> {
     }
 
     /// Returns the number of pairs.
-    pub(super) fn count(&self, keys: impl Keys, threads: usize) -> Result<u64> {
-        let counts = self.probe(keys, threads, Count::default)?;
+    pub(super) fn count(&self, keys: impl Keys, workers: Workers<'_>) -> Result<u64> {
+        let counts = self.probe(keys, workers, Count::default)?;
         Ok(counts.into_iter().map(|Count(count)| count).sum())
     }
 
     /// Returns a bitmap in which the bit of each key that has a pair is set.
-    pub(super) fn mark(&self, keys: impl Keys, threads: usize) -> Result<Bitmap> {
+    pub(super) fn mark(&self, keys: impl Keys, workers: Workers<'_>) -> Result<Bitmap> {
         let words = no_marks(keys.len());
-        self.probe(keys, threads, || Mark(&words))?;
+        self.probe(keys, workers, || Mark(&words))?;
         Ok(marked(words, keys.len()))
     }
 
     /// Like [`mark`](Self::mark), but also returns the number of all pairs.
-    pub(super) fn mark_and_count(&self, keys: impl Keys, threads: usize) -> Result<(Bitmap, u64)> {
+    pub(super) fn mark_and_count(
+        &self,
+        keys: impl Keys,
+        workers: Workers<'_>,
+    ) -> Result<(Bitmap, u64)> {
         let words = no_marks(keys.len());
-        let sinks = self.probe(keys, threads, || MarkAndCount(Mark(&words), Count::default()))?;
+        let sinks = self.probe(keys, workers, || MarkAndCount(Mark(&words), Count::default()))?;
         let pairs = sinks.into_iter().map(|MarkAndCount(_, Count(pairs))| pairs).sum();
         Ok((marked(words, keys.len()), pairs))
     }
