@@ -23,6 +23,8 @@ mod many;
 mod options;
 #[path = "join/snapshot.rs"]
 mod snapshot;
+#[path = "join/threads.rs"]
+mod threads;
 
 fn shown<T>(result: Result<T, Failure>) -> T {
     result.unwrap_or_else(|failure| panic!("{failure}"))

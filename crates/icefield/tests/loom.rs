@@ -5,7 +5,7 @@
 //! RUSTFLAGS="--cfg loom" cargo test -p icefield --test loom --release
 //! ```
 //!
-//! Models of two threads in this file and in `gate` are explored completely, all others with at most 1 to 3 preemptions
+//! Models of two threads in this file and in `gate` are explored completely, all others with at most 1 to 5 preemptions
 //! (`LOOM_MAX_PREEMPTIONS` sets another bound for all models). Loom looks for a race only against the last access of an
 //! atomic, so its findings depend on the order of the threads. Therefore every model runs in each order.
 #![cfg(loom)]

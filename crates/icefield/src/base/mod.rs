@@ -1,5 +1,5 @@
 //! Shared building blocks that do not depend on a medium: atomics, locks, reclamation, hashing, SIMD, memory, the
-//! prefetch ring, and parallel work.
+//! prefetch ring, and parallel work with its threads.
 //!
 //! This layer imports neither `storage` nor a table. It is the only place for three kinds of code that are easy to get
 //! wrong and hard to test when they are scattered: processor-specific code ([`group`]), the choice between real and

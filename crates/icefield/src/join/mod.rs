@@ -104,6 +104,7 @@
 //! Probes wait only while a change holds the lock of the delta store, and changes while a probe looks up a batch of keys
 //! there; no lock is held while a probe's callback runs. A snapshot blocks no change: entries that die stay in their
 //! chains as long as a snapshot contains them.
+//! Probes at the same time share the index's threads. A probe does not wait for a thread that works for another probe.
 //! Changes exclude one another, and wait while a merge runs. Opening reads without a lock, concurrently with a writer
 //! in another process: files are removed but never reused, so mapped pages stay intact. Opening starts again if the
 //! root words name another generation by the end. A backup through a handle that is not the writer opens the files in

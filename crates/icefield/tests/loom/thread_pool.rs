@@ -62,7 +62,7 @@ fn explore(preemptions: usize, model: fn()) {
 
 #[test]
 fn a_call_returns_after_its_worker() {
-    explore(3, || {
+    explore(5, || {
         let pool = ThreadPool::new("model");
         let borrowed = call(pool.workers(2), || ());
         drop(pool);
@@ -73,7 +73,7 @@ fn a_call_returns_after_its_worker() {
 /// The worker of the first call may be waiting, or about to wait, when the second call begins.
 #[test]
 fn a_worker_runs_one_call_after_another() {
-    explore(2, || {
+    explore(4, || {
         let pool = ThreadPool::new("model");
         let borrowed = [(); 2].map(|()| call(pool.workers(2), || ()));
         drop(pool);
@@ -81,22 +81,31 @@ fn a_worker_runs_one_call_after_another() {
     });
 }
 
+/// Lets two threads call a pool with this number of workers.
+fn two_callers(workers: usize) {
+    let pool = Arc::new(ThreadPool::new("model"));
+    let other = Arc::clone(&pool);
+    let other = thread::spawn(move || call(other.workers(1 + workers), || ()));
+    let borrowed = call(pool.workers(1 + workers), || ());
+    let borrowed = [borrowed, other.join().unwrap()];
+    drop(pool);
+    drop(borrowed);
+}
+
 #[test]
 fn two_callers_share_a_worker() {
-    explore(2, || {
-        let pool = Arc::new(ThreadPool::new("model"));
-        let other = Arc::clone(&pool);
-        let other = thread::spawn(move || call(other.workers(2), || ()));
-        let borrowed = call(pool.workers(2), || ());
-        let borrowed = [borrowed, other.join().unwrap()];
-        drop(pool);
-        drop(borrowed);
-    });
+    explore(3, || two_callers(1));
+}
+
+/// Both callers may wait for their workers at the same time.
+#[test]
+fn two_callers_have_two_workers() {
+    explore(3, || two_callers(2));
 }
 
 #[test]
 fn a_function_may_use_the_pool() {
-    explore(2, || {
+    explore(4, || {
         let pool = ThreadPool::new("model");
         let borrowed = call(pool.workers(2), || drop(call(pool.workers(2), || ())));
         drop(pool);
