@@ -197,7 +197,7 @@ impl State {
                 batch.nulls = positions;
             }
         }
-        if self.partition.shared.looks_up_once {
+        if self.partition.shared.looks_up_once && !self.needs_existence_alone() {
             batch.look_up_once();
         }
         self.batch = Some(batch);
