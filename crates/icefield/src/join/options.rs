@@ -155,9 +155,9 @@ impl<K: Word> JoinOptions<K> {
     /// Sets the number of threads that a build, a merge or a probe may use, from 1 to 1024 (0 counts as 1, and more as
     /// 1024). Default: all that the machine has. Small operations use fewer.
     ///
-    /// Builds and merges start their threads. All probes of an index share threads that are started when probes first
-    /// need them, wait between probes, and end when the index is dropped: with `threads(4)` at most three, beside the
-    /// calling threads. Values of a closure's `thread_local!` live as long. In a forked child, probes use one thread if
+    /// Builds, merges and probes of 262,144 keys or more start their threads. All other probes of an index share threads
+    /// that are started when probes first need them, wait between probes, and end when the index is dropped: with
+    /// `threads(4)` at most three, beside the calling threads. Values of a closure's `thread_local!` live as long. In a forked child, probes use one thread if
     /// the parent has probed the same index with several.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {

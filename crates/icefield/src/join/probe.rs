@@ -23,7 +23,7 @@ use super::view::View;
 use crate::Result;
 use crate::base::group::{Isa, Kernel, dispatch};
 use crate::base::hash::Hash;
-use crate::base::parallel::{Tasks, threads_for};
+use crate::base::parallel::{Tasks, in_parallel, threads_for};
 use crate::base::pipeline::prefetch_read;
 use crate::base::thread_pool::Workers;
 use crate::storage::Medium;
@@ -49,6 +49,9 @@ const _: () = assert!(BURST <= OPENED && OPENED <= COMPARED && RING.is_power_of_
 /// share no word of a bitmap.
 const TASK: usize = 1 << 14;
 const _: () = assert!(TASK.is_multiple_of(64));
+/// Number of keys from which on a probe starts threads instead of waking those that wait: starting them takes little of
+/// its time then, and on a busy machine the system moves a new thread to an idle processor sooner.
+const STARTED: usize = 1 << 18;
 /// Percentage of passing keys above which the filter is bypassed.
 const MOST_PASS: usize = 75;
 /// Number of tasks that bypass the filter before it is tried again.
@@ -66,7 +69,7 @@ impl<M: Medium> View<M> {
         let snapshot = self.snapshot();
         let snapshot = snapshot.as_ref().map(|snapshot| snapshot.state);
         let tasks = Tasks::new(keys.len().div_ceil(TASK));
-        workers.run(threads_for(workers.threads(), keys.len(), TASK), || {
+        let work = || {
             let mut prober = Prober::new(self, snapshot, Accepted { keys, sink: sink() })?;
             let mut buffer = Vec::new();
             while let Some(task) = tasks.take() {
@@ -75,7 +78,9 @@ impl<M: Medium> View<M> {
                 prober.probe(keys.read(range, &mut buffer), first)?;
             }
             Ok(prober.sink.sink)
-        })
+        };
+        let threads = threads_for(workers.threads(), keys.len(), TASK);
+        if keys.len() < STARTED { workers.run(threads, work) } else { in_parallel(threads, work) }
     }
 
     /// Returns the number of pairs.
