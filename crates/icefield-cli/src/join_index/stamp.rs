@@ -18,7 +18,7 @@ pub struct Stamp {
     pub keys: Vec<String>,
     /// The names of all columns that the index has.
     pub columns: Vec<String>,
-    /// The number of rows in the files. The index contains only those that have a key.
+    /// The number of rows in the files. An index by one column of integers, times or booleans has no rows with a null.
     pub rows: u64,
 }
 

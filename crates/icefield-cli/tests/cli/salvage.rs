@@ -347,7 +347,7 @@ fn the_parts_of_a_divided_index_are_named() {
 fn an_index_of_files_is_shown_copied_and_built_again() {
     let place = Place::new();
     index(&place);
-    let stamp = r#"{"version":3,"sources":["/data/a b.csv"],"files":[{"path":"/data/a b.csv","bytes":7,"rows":3000}],
+    let stamp = r#"{"version":4,"sources":["/data/a b.csv"],"files":[{"path":"/data/a b.csv","bytes":7,"rows":3000}],
         "keys":["k","l"],"columns":["k","l","v"],"rows":3000,"form":"word","unknown":1}"#;
     std::fs::write(place.path("i.ice/source.json"), stamp).unwrap();
     std::fs::write(place.path("i.ice/columns.arrow"), "columns").unwrap();
@@ -370,7 +370,7 @@ fn an_index_of_files_is_shown_copied_and_built_again() {
     let checked = place.run(&["check", "i.ice"]);
     assert!(checked.status == Some(1) && checked.out.contains(advice), "{checked:?}");
     for (version, what) in
-        [("1", "version 1, but this program reads version 3"), ("3", "missing field")]
+        [("1", "version 1, but this program reads version 4"), ("4", "missing field")]
     {
         std::fs::write(place.path("i.ice/source.json"), format!("{{\"version\":{version}}}"))
             .unwrap();
