@@ -9,7 +9,7 @@ use std::sync::Arc;
 use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, RecordBatch, StringArray, new_null_array,
 };
-use arrow::compute::{CastOptions, cast_with_options, nullif};
+use arrow::compute::nullif;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
@@ -24,12 +24,13 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::Expr;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
-    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties,
-    PhysicalExpr, PlanProperties, ReplaceChildrenOptions,
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PhysicalExpr,
+    PlanProperties, ReplaceChildrenOptions,
 };
 use futures::StreamExt;
 
 use crate::batch::batch_of;
+use crate::index::keys::cast;
 use crate::unary;
 
 /// A table of CSV files with texts that are read as null.
@@ -122,10 +123,9 @@ fn values(
     let is_null = |text: Option<&str>| text.map(|text| nulls.iter().any(|one| one == text));
     let are_null: BooleanArray = texts.iter().map(is_null).collect();
     let texts = nullif(texts, &are_null)?;
-    let options = CastOptions { safe: true, ..CastOptions::default() };
     let values = match field.data_type() {
         DataType::Null => new_null_array(&DataType::Null, texts.len()),
-        other => cast_with_options(&texts, other, &options)?,
+        other => cast(&texts, other)?,
     };
     if values.logical_null_count() == texts.null_count() {
         return Ok(values);
@@ -181,8 +181,7 @@ impl ExecutionPlan for SpelledExec {
         self: Arc<Self>,
         children: Vec<Arc<dyn ExecutionPlan>>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let mode = ChildrenPropertiesMode::Recompute;
-        self.replace_children(children, ReplaceChildrenOptions::new(mode))
+        unary::with_inputs(self, children)
     }
 
     fn execute(

@@ -8,7 +8,8 @@ use datafusion::error::Result;
 use datafusion::physical_expr::EquivalenceProperties;
 use datafusion::physical_plan::execution_plan::EmissionType;
 use datafusion::physical_plan::{
-    ExecutionPlan, ExecutionPlanProperties, Partitioning, PlanProperties,
+    ChildrenPropertiesMode, ExecutionPlan, ExecutionPlanProperties, Partitioning, PlanProperties,
+    ReplaceChildrenOptions,
 };
 
 /// Returns the properties of an operator with these columns and the partitions of its input.
@@ -23,6 +24,17 @@ pub fn properties(
         emission,
         input.boundedness(),
     ))
+}
+
+/// Returns a plan with other inputs.
+///
+/// # Errors
+/// As [`ExecutionPlan::replace_children`].
+pub fn with_inputs(
+    plan: Arc<dyn ExecutionPlan>,
+    inputs: Vec<Arc<dyn ExecutionPlan>>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    plan.replace_children(inputs, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
 }
 
 /// Returns the only input.

@@ -25,8 +25,8 @@ Examples:
 
 Keys are one or several columns of integers, decimals, booleans, dates, times, timestamps, strings or bytes;
 floats are refused. A row whose key has a null is found only by queries that treat nulls as equal, such as those
-with IS NOT DISTINCT FROM. The index has a copy of the key columns and of those that --include names: a join can be answered
-by the index if it needs no other column of the table.
+with IS NOT DISTINCT FROM. The index has a copy of the key columns and of those that --include names: a join can
+be answered by the index if it needs no other column of the table.
 Memory: the stored columns of 262,144 rows of each partition. The index appears when it is complete and
 durable; after Ctrl-C or a crash, a former index is unchanged.";
 

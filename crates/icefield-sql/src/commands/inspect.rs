@@ -64,12 +64,12 @@ pub fn run(args: &Args) -> Outcome {
         ))?;
         let faults = if args.check { Some(faults(&index, of_columns)?) } else { None };
         let mut is_fresh = faults.as_ref().is_none_or(Vec::is_empty);
-        match faults.as_deref() {
-            Some([]) => out.say("check         no damage")?,
-            faults => {
-                for fault in faults.unwrap_or_default() {
-                    out.say(format_args!("check         {}", shown(fault)))?;
-                }
+        if let Some(faults) = &faults {
+            if faults.is_empty() {
+                out.say("check         no damage")?;
+            }
+            for fault in faults {
+                out.say(format_args!("check         {}", shown(fault)))?;
             }
         }
         let mut changed = Vec::new();

@@ -87,14 +87,12 @@ impl FormatArgs {
             (Err(error), None) => return Err(failure(error)),
         };
         let is_csv = format.kind == Kind::Csv;
-        let Self { delimiter, quote, escape, comment, no_header, nulls, .. } = self;
-        let has_dialect = [delimiter, quote, escape, comment].iter().any(|one| one.is_some());
-        if !is_csv && (has_dialect || *no_header || !nulls.is_empty()) {
+        if !is_csv && self.has_dialect() {
             return Err(Failure::Usage(format!(
-                "{source}: --delimiter, --quote, --escape, --comment, --no-header and --null are for CSV; SQL may name other \
-                 files in quotes"
+                "{source}: --delimiter, --quote, --escape, --comment, --no-header and --null are for CSV"
             )));
         }
+        let Self { delimiter, quote, escape, comment, no_header, nulls, .. } = self;
         format.dialect = is_csv.then(|| {
             let usual = format.dialect.clone().unwrap_or_default();
             Dialect {
@@ -108,14 +106,17 @@ impl FormatArgs {
         });
         Ok(format)
     }
-}
 
-impl FormatArgs {
+    /// Returns whether an option for CSV was given.
+    fn has_dialect(&self) -> bool {
+        let Self { delimiter, quote, escape, comment, no_header, nulls, .. } = self;
+        let has_character = [delimiter, quote, escape, comment].iter().any(|one| one.is_some());
+        has_character || *no_header || !nulls.is_empty()
+    }
+
     /// Returns whether no option was given.
     pub fn is_empty(&self) -> bool {
-        let Self { format, delimiter, quote, escape, comment, no_header, nulls } = self;
-        let has_character = [delimiter, quote, escape, comment].iter().any(|one| one.is_some());
-        format.is_none() && !has_character && !no_header && nulls.is_empty()
+        self.format.is_none() && !self.has_dialect()
     }
 
     /// Returns the format of all these sources.

@@ -136,8 +136,8 @@ pub async fn build(options: &BuildOptions, progress: &dyn Progress) -> Result<Bu
 
 /// Builds the index at `path` again from the files that its sources name now, and replaces it. Reads only files that
 /// are new or have changed, and leaves out the rows of files of patterns and directories that do not exist any more.
-/// If `drop_missing` is true, sources that do not exist are no sources any more; otherwise they are an error. Returns
-/// `None` if nothing has changed.
+/// Sources that do not exist are dropped if `drop_missing` is true, and an error otherwise. Returns `None` if nothing
+/// has changed.
 ///
 /// # Errors
 /// As [`build`], or if `path` is not an index.

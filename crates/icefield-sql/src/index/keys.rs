@@ -196,7 +196,10 @@ pub fn plain(column: &ArrayRef) -> Result<ArrayRef> {
 }
 
 /// Casts values to another type. A value that the type does not have becomes null.
-fn cast(column: &ArrayRef, data_type: &DataType) -> Result<ArrayRef> {
+///
+/// # Errors
+/// If Arrow cannot cast between the types.
+pub fn cast(column: &ArrayRef, data_type: &DataType) -> Result<ArrayRef> {
     let options = CastOptions { safe: true, ..CastOptions::default() };
     Ok(cast_with_options(column, data_type, &options)?)
 }
@@ -403,7 +406,7 @@ fn in_64_bits(value: i128) -> bool {
     (i128::from(i64::MIN)..=i128::from(u64::MAX)).contains(&value)
 }
 
-/// What is added for a null. A value may be the same, because keys with the same hash are compared.
+/// The word of a null. A value may have the same one, because keys with the same hash are compared.
 const NULL: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The hashes of rows, to which a column's values are added.

@@ -66,7 +66,9 @@ pub struct Index {
     /// The positions of the key columns among the columns.
     keys: Vec<usize>,
     ranks: Option<Ranks>,
+    /// The rows without a word, once they have been needed.
     null_rows: OnceLock<Vec<u64>>,
+    /// Held by the thread that finds these rows.
     finds_nulls: Mutex<()>,
     allow_stale: bool,
 }

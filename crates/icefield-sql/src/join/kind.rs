@@ -34,7 +34,7 @@ pub struct Join {
     pub side: IndexSide,
     /// How keys are looked up.
     pub keys: KeyPlan,
-    /// Whether a null in a key equals another one.
+    /// How nulls in keys are compared.
     pub nulls: NullEquality,
     /// A condition on pairs beyond the equality of keys.
     pub filter: Option<JoinFilter>,

@@ -7,7 +7,7 @@
 //!   satisfy its predicate. [`filter`] hands the keys of these rows to the plans below.
 //!   `probe` has a batch of the other side and its keys, and `rest` the rows of the index that are emitted at the end;
 //!   `output` makes batches of the rows that are returned.
-//!   `names` tells whether filters on columns find them.
+//!   `names` finds out which columns a filter may use.
 //! - [`missing`] replaces an index join on a machine that does not have the index.
 //! - [`parts`] distributes the probe side, where partitions run in different processes.
 

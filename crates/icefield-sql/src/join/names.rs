@@ -1,4 +1,5 @@
-//! Whether filters find their columns: DataFusion looks for them by name, and a name may belong to several columns.
+//! Columns that a filter may use. DataFusion finds the columns of a filter by name, and takes the wrong one if several
+//! have this name.
 
 use std::sync::Arc;
 

@@ -152,7 +152,7 @@ impl Batch {
                 self.nulls.push(position);
             } else if differs {
                 others.push(position);
-            } else if self.matched.len() > 0 && self.matched.get_bit(first as usize) {
+            } else if !self.matched.is_empty() && self.matched.get_bit(first as usize) {
                 self.matched.set_bit(position as usize, true);
             }
         }

@@ -55,7 +55,7 @@ pub struct Shared {
     pub matched: Option<RowSet>,
     /// The predicate of the index's side.
     pub predicate: Option<Arc<Predicate>>,
-    /// True if equal keys of a batch have the same matches, and each has so many that only one is looked up.
+    /// True if equal keys of a batch are looked up once. They have the same matches then, and usually several.
     pub looks_up_once: bool,
     /// Number of partitions that have not ended.
     running: AtomicUsize,

@@ -292,7 +292,7 @@ impl<'a> Candidate<'a> {
                 Ok(keys) if keys.has_others(&side) && repeats(&side.index, self.null_equality) => {
                     let name = side.index.name();
                     reason = format!(
-                        "{name}: its keys repeat, and a hash join of more columns finds fewer rows"
+                        "{name}: many of its rows have the same key, and the join compares more than the key"
                     );
                 }
                 Ok(keys) => {
@@ -322,10 +322,10 @@ impl<'a> Candidate<'a> {
     }
 }
 
-/// Returns whether the rows of an index have so many others with the same key that a join by other columns, too, should
-/// not look at all of them. This is estimated from a few rows.
+/// Returns whether many rows of an index have the same key, estimated from a few rows. A join that compares other columns,
+/// too, would look at all of them for each row of the other side.
 fn repeats(index: &Index, nulls: NullEquality) -> bool {
-    /// With fewer, a lookup costs less than the hash table of a hash join.
+    /// Not measured: far from the 80,000 rows with which a query took 39 s, and from the 1 of a primary key.
     const MOST_PER_KEY: f64 = 64.0;
     // An error is that of the join, if it reads these rows.
     index.rows_per_key(nulls).is_ok_and(|rows| rows > MOST_PER_KEY)

@@ -13,11 +13,10 @@ use datafusion::physical_expr::utils::conjunction;
 use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
-use datafusion::physical_plan::{
-    ChildrenPropertiesMode, ExecutionPlan, PhysicalExpr, ReplaceChildrenOptions,
-};
+use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
 
 use super::filter::{MatchExpr, SharedPredicate};
+use crate::unary;
 
 /// Number of rows up to which a table is small.
 const SMALL: usize = 8192;
@@ -54,8 +53,7 @@ pub fn filtered_by(
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     if passes_filters(plan) {
         let Some(child) = filtered_by(plan.children()[0], predicate)? else { return Ok(None) };
-        let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-        return Arc::clone(plan).replace_children(vec![child], options).map(Some);
+        return unary::with_inputs(Arc::clone(plan), vec![child]).map(Some);
     }
     let Some((scan, parquet)) = parquet_scan(plan) else { return Ok(None) };
     let filters = parquet.filter();

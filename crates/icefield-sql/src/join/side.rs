@@ -313,9 +313,6 @@ impl KeyPlan {
             None => Ok(Self { probe: probe.into_iter().flatten().collect(), compared }),
         }
     }
-}
-
-impl KeyPlan {
     /// Returns whether the join compares more than the keys.
     pub fn has_others(&self, side: &IndexSide) -> bool {
         let of_keys = match side.index.stamp().form {

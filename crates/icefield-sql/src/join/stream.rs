@@ -274,7 +274,7 @@ impl State {
             return Err(no_row(index, row));
         }
         batch.place(&mut positions, first);
-        self.take_all(batch, positions, rows, false)
+        self.take_all(batch, positions, rows)
     }
 
     /// Pairs the next of the null keys of a batch with the rows of the index that have none.
@@ -294,7 +294,7 @@ impl State {
         }
         let (positions, rows) = batch.null_pairs(rows, PAIRS);
         self.metrics.pairs.add(rows.len());
-        self.take_all(batch, positions, rows, false)
+        self.take_all(batch, positions, rows)
     }
 
     /// Probes for all keys of a batch that are left, each of which has one pair at most.
@@ -320,33 +320,29 @@ impl State {
         if self.needs_number_alone() {
             return self.output.push(Vec::new(), rows.len());
         }
-        self.take_all(batch, positions, rows, predicate.is_some())
+        let found = Found::new(positions, rows, batch.batch.num_rows());
+        self.take_parts(batch, found, predicate.is_some())
     }
 
-    /// Takes pairs of a position in the batch and a row, at most the size of a batch at a time.
-    fn take_all(
-        &mut self,
-        batch: &mut Batch,
-        positions: Vec<u64>,
-        rows: Vec<u64>,
-        is_accepted: bool,
-    ) -> Result<()> {
+    /// Takes pairs of a position in the batch and a row; those of a position follow one another.
+    fn take_all(&mut self, batch: &mut Batch, positions: Vec<u64>, rows: Vec<u64>) -> Result<()> {
         let mut found = Found::new(positions, rows, batch.batch.num_rows());
         let join = Arc::clone(&self.partition.join);
         if join.emits_pairs() || join.probe_rows() == Rows::None {
-            return self.take_parts(batch, found, is_accepted);
+            return self.take_parts(batch, found, false);
         }
         // A position needs one pair that satisfies the conditions. Few keys need more than their first pairs.
         let mut each = 1;
         while !found.is_empty() {
             let has_match = |position| batch.matched.get_bit(position as usize);
             let (first, rest) = found.first_of_each(each, has_match);
-            self.take_parts(batch, first, is_accepted)?;
+            self.take_parts(batch, first, false)?;
             (found, each) = (rest, each * 8);
         }
         Ok(())
     }
 
+    /// Takes pairs, at most the size of a batch at a time. `is_accepted` is true if their rows satisfy the predicate.
     fn take_parts(&mut self, batch: &mut Batch, found: Found, is_accepted: bool) -> Result<()> {
         let emits_pairs = self.partition.join.emits_pairs();
         for mut part in found.parts(self.partition.batch_size) {

@@ -64,3 +64,14 @@ fn files_that_are_gone_are_dropped_if_asked_for() {
     let rows = ["query", "SELECT * FROM indexes.r", "--index", "r.ice", "--allow-stale"];
     assert_eq!(lines(&place.ok(&rows)).len(), 5);
 }
+
+#[test]
+fn files_with_other_columns_are_refused() {
+    let place = Place::new();
+    place.file("1.csv", "id,x\n1,5\n");
+    place.file("2.csv", "x,id\n7,2\n");
+    let told = place.fails(2, &["build-index", "1.csv", "2.csv", "--on", "id", "--index", "i.ice"]);
+    assert!(told.contains("2.csv: has the columns x, id, and other files id, x"), "{told}");
+    place.ok(&["build-index", "1.csv", "--on", "id"]);
+    assert!(place.fails(2, &["update-index", "1.ice", "2.csv"]).contains("has the columns x, id"));
+}

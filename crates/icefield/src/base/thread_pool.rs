@@ -124,7 +124,7 @@ impl Workers<'_> {
     }
 
     /// Runs `work` on the calling thread and on at most `threads - 1` others, and returns all results. Fewer threads run
-    /// it if there are no more, if others are busy with other calls, or if a thread has finished before they start. So
+    /// it if the system starts no more, if some are busy with other calls, or if one has finished before they start. So
     /// `work` must take tasks from a `parallel::Tasks` until none is left.
     ///
     /// # Errors

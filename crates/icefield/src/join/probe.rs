@@ -49,8 +49,8 @@ const _: () = assert!(BURST <= OPENED && OPENED <= COMPARED && RING.is_power_of_
 /// share no word of a bitmap.
 const TASK: usize = 1 << 14;
 const _: () = assert!(TASK.is_multiple_of(64));
-/// Number of keys from which on a probe starts threads instead of waking those that wait: starting them takes little of
-/// its time then, and on a busy machine the system moves a new thread to an idle processor sooner.
+/// Number of keys from which on a probe starts threads instead of waking those that wait: as fast on an idle machine,
+/// and faster on a busy one (docs/decisions/0100).
 const STARTED: usize = 1 << 18;
 /// Percentage of passing keys above which the filter is bypassed.
 const MOST_PASS: usize = 75;
