@@ -24,8 +24,8 @@ struct Version {
     version: u32,
 }
 
-/// Reads the description in the directory of an index, or a part of it; `None` if there is none.
-pub fn read<T: DeserializeOwned>(directory: &Path) -> Result<Option<T>, Failure> {
+/// Reads the description in the directory of an index, or a part of it, and its text; `None` if there is none.
+pub fn read<T: DeserializeOwned>(directory: &Path) -> Result<Option<(T, String)>, Failure> {
     let path = directory.join(NAME);
     let text = match read_small(&path) {
         Ok(text) => text,
@@ -41,7 +41,8 @@ pub fn read<T: DeserializeOwned>(directory: &Path) -> Result<Option<T>, Failure>
             "version {version}, but this program reads version {VERSION}"
         )));
     }
-    serde_json::from_str(&text).map(Some).map_err(|error| problem(&error))
+    let description = serde_json::from_str(&text).map_err(|error| problem(&error))?;
+    Ok(Some((description, text)))
 }
 
 /// Returns the text of a small file that a command stored in a table's directory. Fails for anything but a regular

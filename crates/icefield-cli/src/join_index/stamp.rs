@@ -32,6 +32,6 @@ pub struct SourceFile {
 impl Stamp {
     /// Reads the stamp of an index; `None` if it was not built by `icefield-sql`.
     pub fn read(directory: &Path) -> Result<Option<Self>, Failure> {
-        stamp::read(directory)
+        Ok(stamp::read(directory)?.map(|(stamp, _)| stamp))
     }
 }

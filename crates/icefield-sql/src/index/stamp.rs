@@ -98,12 +98,10 @@ impl Stamp {
     /// If the file cannot be written.
     pub fn write(&self, directory: &Path) -> Result<()> {
         let path = directory.join(NAME);
-        let sum = Some(self.sum_of_text().map_err(|error| broken(&path, &error))?);
-        let text = serde_json::to_string_pretty(&Self { sum, ..self.clone() });
-        let text = text.map_err(|error| broken(&path, &error))?;
+        let text = self.text().map_err(|error| broken(&path, &error))?;
         let write = || {
             let mut file = File::create_new(&path)?;
-            writeln!(file, "{text}")?;
+            file.write_all(text.as_bytes())?;
             file.sync_all()?;
             File::open(directory)?.sync_all()
         };
@@ -117,7 +115,7 @@ impl Stamp {
     pub fn read(directory: &Path) -> Result<Self> {
         let path = directory.join(NAME);
         let read = stamp::read(directory).map_err(of_command)?;
-        let stamp: Self = read.ok_or_else(|| {
+        let (stamp, text): (Self, String) = read.ok_or_else(|| {
             usage(format!(
                 "{}: not an index, because it has no file {NAME}; build one with build-index",
                 directory.display()
@@ -126,8 +124,8 @@ impl Stamp {
         if stamp.functions != super::keys::FUNCTIONS {
             return Err(broken(&path, &format!("unknown key functions `{}`", stamp.functions)));
         }
-        let sum = stamp.sum_of_text().map_err(|error| broken(&path, &error))?;
-        if stamp.sum != Some(sum) {
+        // The text is compared, not only the checksum: without the name of an absent value, the contents are the same.
+        if stamp.text().map_err(|error| broken(&path, &error))? != text {
             return Err(broken(&path, &"damaged: its checksum is wrong"));
         }
         if !stamp.has_all_rows() {
@@ -144,10 +142,12 @@ impl Stamp {
         }
     }
 
-    /// Returns the checksum of the text without the checksum.
-    fn sum_of_text(&self) -> serde_json::Result<u64> {
-        let text = serde_json::to_string(&Self { sum: None, ..self.clone() })?;
-        Ok(Hash::new(HashKind::Strong, [0, 0]).bytes(text.as_bytes()))
+    /// Returns the text of the file. Its checksum is that of the text without the checksum.
+    fn text(&self) -> serde_json::Result<String> {
+        let mut stamp = Self { sum: None, ..self.clone() };
+        let text = serde_json::to_string(&stamp)?;
+        stamp.sum = Some(Hash::new(HashKind::Strong, [0, 0]).bytes(text.as_bytes()));
+        Ok(serde_json::to_string_pretty(&stamp)? + "\n")
     }
 
     /// Returns whether the parts, and the files in each of them, have as many rows together as the index.
@@ -165,4 +165,34 @@ impl Stamp {
 
 fn broken(path: &Path, what: &dyn std::fmt::Display) -> DataFusionError {
     DataFusionError::Execution(format!("{}: {what}; build the index again", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn every_changed_byte_is_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let names = vec!["k".to_owned()];
+        let format = Format::of_name("r.csv").unwrap();
+        let sources = vec!["/r.csv".to_owned()];
+        let mut stamp =
+            Stamp::new(sources, format, names.clone(), names.clone(), names, KeyForm::Word);
+        let uuid = "0".repeat(32);
+        stamp.parts.push(Part { uuid, rows: 0, columns_sums: [1, 2], columns_sum: 3 });
+        stamp.write(dir.path()).unwrap();
+        let good = fs::read(dir.path().join(NAME)).unwrap();
+        Stamp::read(dir.path()).unwrap();
+        for at in 0..good.len() {
+            for bit in [0x01, 0x20, 0x29, 0x55] {
+                let mut bad = good.clone();
+                bad[at] ^= bit;
+                fs::write(dir.path().join(NAME), bad).unwrap();
+                assert!(Stamp::read(dir.path()).is_err(), "{at} {bit}");
+            }
+        }
+    }
 }
