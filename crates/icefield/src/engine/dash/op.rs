@@ -20,8 +20,6 @@ use crate::{Error, Result};
 /// Maximum number of times that an insert makes room. The limit ends the loop on a damaged table. It exceeds the number
 /// of times that a directory can double, because other threads may fill the new room first.
 const MAX_ROUNDS: u32 = 512;
-/// Maximum number of times that `shrink_to_fit` waits for other operations to leave the freed space.
-const SHRINK_PATIENCE: u32 = 256;
 
 type LockedKey<'a, R, P, M> = Locked<'a, Of<R, M, <P as Directory>::Ablation>>;
 
@@ -209,13 +207,12 @@ impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
         core.storage.check_writable()?;
         self.directory.shrink_all(core, &core.pin(), FITTED_PERCENT)?;
         // Freed space is returned once other operations have left it, which is usually soon.
-        for round in 0..SHRINK_PATIENCE {
-            self.directory.give_back(core)?;
-            if core.deferred_free.is_empty() {
-                break;
-            }
+        let mut rounds = 0;
+        self.directory.give_back(core)?;
+        while !core.deferred_free.is_empty() && core.storage.wait_patiently(rounds) {
             core.pin().defer(|| {});
-            core.storage.wait(round);
+            self.directory.give_back(core)?;
+            rounds += 1;
         }
         core.records.compact(&core.storage, self)
     }

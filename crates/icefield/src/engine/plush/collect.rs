@@ -45,8 +45,6 @@ const TOLERATED_PER_RANGE: u64 = 64;
 /// Number of chunks by which a step shrinks the log, and maximum number of chunks that it frees to achieve this.
 const GAINED: u64 = 2;
 const MOST_FREED: usize = 8;
-/// Number of rounds in which a table that gives space back waits for readers to leave.
-const PATIENCE: u32 = 1000;
 /// Maximum number of steps that one write takes.
 const MOST_STEPS: u32 = 8;
 /// Number of chunks that a step checks before the first round has ended. The step frees a chunk if at most `LOOK_WORTH`
@@ -360,12 +358,10 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// chunks freed last. The caller is not pinned.
     pub(super) fn return_space(&self) -> Result<()> {
         let Some(payloads) = self.payloads() else { return Ok(()) };
-        for round in 0..PATIENCE {
-            if !payloads.waits_for_readers(&self.storage) {
-                break;
-            }
+        let mut rounds = 0;
+        while payloads.waits_for_readers(&self.storage) && self.storage.wait_patiently(rounds) {
             payloads.pin().flush();
-            self.storage.wait(round);
+            rounds += 1;
         }
         payloads.give_back(&self.storage, 0).map(|_| ())
     }

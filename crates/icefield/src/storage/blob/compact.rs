@@ -30,8 +30,6 @@ use crate::storage::mutex::lock;
 
 /// The largest number of blobs that are copied between two fences.
 const MOVED_TOGETHER: usize = 64;
-/// The number of times that `compact` checks whether the readers that may reference freed blocks have left.
-const PATIENCE: u32 = 256;
 
 /// A copy that no slot refers to yet.
 struct Copied {
@@ -161,12 +159,11 @@ impl BlobStore {
         let told = Arc::clone(&gone);
         // Relaxed, both: no other data depends on the flag; it only ends the wait.
         self.after_readers(move |_| told.store(true, Ordering::Relaxed));
-        for round in 0..PATIENCE {
+        let mut rounds = 0;
+        storage.sim_yield_point();
+        while !gone.load(Ordering::Relaxed) && storage.wait_patiently(rounds) {
             storage.sim_yield_point();
-            if gone.load(Ordering::Relaxed) {
-                return;
-            }
-            storage.wait(round);
+            rounds += 1;
         }
     }
 }

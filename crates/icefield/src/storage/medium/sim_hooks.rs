@@ -1,6 +1,12 @@
 //! The points at which the simulator schedules threads and watches reads.
 
+use std::time::Duration;
+
 use super::sealed::Sealed;
+
+/// The number of rounds in which [`SimHooks::wait_patiently`] spins or yields, and of those in which it then sleeps.
+const AWAKE: u32 = 256;
+const ASLEEP: u32 = 100;
 
 /// Points in the code of tables at which the simulator lets another thread run, or stops watching reads. On a mapped
 /// medium they do nothing, except that [`SimHooks::wait`] spins and then yields.
@@ -12,6 +18,18 @@ pub trait SimHooks: Sealed {
         } else {
             std::thread::yield_now();
         }
+    }
+
+    /// Called in loops that wait, for a bounded time, for threads that the system may have suspended. Like
+    /// [`SimHooks::wait`], but sleeps after some rounds, because rounds alone may pass before the other thread runs
+    /// again. Returns `false` when about a tenth of a second has passed: the loop ends.
+    fn wait_patiently(&self, rounds: u32) -> bool {
+        if rounds >= AWAKE {
+            std::thread::sleep(Duration::from_millis(1));
+        } else {
+            self.wait(rounds);
+        }
+        rounds < AWAKE + ASLEEP
     }
 
     /// Called before a table reads or changes words that threads share in DRAM, outside the medium. Does nothing except

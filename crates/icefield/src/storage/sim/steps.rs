@@ -81,6 +81,11 @@ impl SimHooks for Sim {
         }
     }
 
+    fn wait_patiently(&self, rounds: u32) -> bool {
+        self.wait(rounds);
+        rounds < 256
+    }
+
     fn sim_yield_point(&self) {
         self.step();
     }

@@ -1,6 +1,8 @@
 //! One thread uses the store; its results are compared with those of a plain map.
 
 use std::collections::HashMap;
+use std::sync::Barrier;
+use std::time::Duration;
 
 use super::super::class::{Extent, FREE};
 use super::super::space::map_word;
@@ -301,6 +303,27 @@ fn what_is_left_of_many_is_moved_together() {
         assert!(used_chunk_bytes(&toy) <= full + full / 8);
         toy.check_nothing_lost();
     }
+}
+
+/// The system may suspend a reader for longer than any number of rounds of spinning and yielding takes.
+#[test]
+fn compaction_waits_for_a_suspended_reader() {
+    const SLOTS: usize = 400;
+    let toy = Toy::open(Arc::new(Plain::default()), TINY, SLOTS).unwrap();
+    (0..SLOTS).for_each(|slot| toy.put(slot, &content(slot as u64, 100)).unwrap());
+    let barrier = Barrier::new(2);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let _guard = toy.reclaimer.pin();
+            barrier.wait();
+            std::thread::sleep(Duration::from_millis(40));
+        });
+        barrier.wait();
+        (0..SLOTS).filter(|slot| slot % 20 != 0).for_each(|slot| _ = toy.remove(slot).unwrap());
+        toy.compact().unwrap();
+    });
+    let used = used_chunk_bytes(&toy);
+    assert!(used <= 2 * toy.live_bytes() + 1024, "{used} bytes");
 }
 
 #[test]
