@@ -2,7 +2,7 @@
 //! Empty unless the crate is compiled for loom:
 //!
 //! ```text
-//! RUSTFLAGS="--cfg loom" cargo test -p icefield --test loom --release
+//! RUSTFLAGS="--cfg loom" cargo test -p icefield --test loom --features sim --release
 //! ```
 //!
 //! Models of two threads in this file and in `gate` are explored completely, all others with at most 1 to 5 preemptions

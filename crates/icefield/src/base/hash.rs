@@ -91,7 +91,8 @@ impl fmt::Debug for Seed {
 #[derive(Clone, Copy)]
 pub struct Hash {
     keys: [u64; 6],
-    /// All ones except for the test kinds. A mask is cheaper than a branch in every operation.
+    /// All ones except for the test kinds.
+    #[cfg(any(test, feature = "sim"))]
     mask: u64,
 }
 
@@ -111,14 +112,17 @@ impl Hash {
         });
         // An odd factor makes the low half of the first product a permutation of the hashed word.
         keys[1] |= 1;
-        let mask = match kind {
-            HashKind::Strong => u64::MAX,
+        match kind {
+            HashKind::Strong => Self {
+                keys,
+                #[cfg(any(test, feature = "sim"))]
+                mask: u64::MAX,
+            },
             #[cfg(any(test, feature = "sim"))]
-            HashKind::Crowded => !(0x1F << 58),
+            HashKind::Crowded => Self { keys, mask: !(0x1F << 58) },
             #[cfg(any(test, feature = "sim"))]
-            HashKind::Constant => 0,
-        };
-        Self { keys, mask }
+            HashKind::Constant => Self { keys, mask: 0 },
+        }
     }
 
     /// Returns the hash of one word.
@@ -169,7 +173,10 @@ impl Hash {
     #[inline(always)]
     fn finish(&self, [low, high]: [u64; 2]) -> u64 {
         let [_, _, k2, k3, ..] = self.keys;
-        fold(multiply(low ^ k2, high ^ k3)) & self.mask
+        let hash = fold(multiply(low ^ k2, high ^ k3));
+        #[cfg(any(test, feature = "sim"))]
+        let hash = hash & self.mask;
+        hash
     }
 }
 

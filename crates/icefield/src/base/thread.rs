@@ -36,9 +36,36 @@ struct Memory {
 
 const NOTHING: Memory = Memory { owner: 0, place: std::ptr::null() };
 
-/// The number of cache entries of a thread. Owners with consecutive ids, such as those of one table, use different
-/// entries.
-const MEMORIES: usize = 8;
+/// The number of cache entries of a thread. Up to this number of owners, no two use the same entry: a table has two to
+/// four owners, and a thread that writes to two tables alternately should find both.
+const MEMORIES: usize = 64;
+
+/// The process-wide allocation of owners' ids.
+static OWNERS: Mutex<Owners> = Mutex::new(Owners { made: 0, users: [0; MEMORIES] });
+
+struct Owners {
+    /// The number of ids so far.
+    made: u64,
+    /// The number of owners that use each cache entry.
+    users: [u32; MEMORIES],
+}
+
+/// Returns a new owner's id, which is unique and not 0. The owner uses the cache entry `id % MEMORIES`.
+pub(super) fn new_owner() -> u64 {
+    let mut owners = OWNERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let users = owners.users.iter().enumerate();
+    let entry = users.min_by_key(|&(_, &users)| users).map_or(0, |(entry, _)| entry);
+    owners.users[entry] += 1;
+    owners.made += 1;
+    owners.made * MEMORIES as u64 + entry as u64
+}
+
+/// Ends the use of an owner's cache entry. Threads may still remember something for the owner, whose id is never used
+/// again.
+pub(super) fn end_owner(owner: u64) {
+    let mut owners = OWNERS.lock().unwrap_or_else(PoisonError::into_inner);
+    owners.users[owner as usize % MEMORIES] -= 1;
+}
 
 thread_local! {
     static NUMBER: Cell<usize> = const { Cell::new(NONE) };
@@ -138,15 +165,33 @@ mod tests {
 
     #[test]
     fn what_is_remembered_is_one_owners() {
-        let (one, same_place) = (7, 7 + MEMORIES as u64);
+        let (one, other) = (new_owner(), new_owner());
+        let same_place = one + ((MEMORIES as u64) << 32);
         remember(one, std::ptr::without_provenance(64));
-        remember(8, std::ptr::null());
+        remember(other, std::ptr::null());
         assert_eq!(recall(one), Some(std::ptr::without_provenance(64)));
-        assert_eq!(recall(8), Some(std::ptr::null()));
+        assert_eq!(recall(other), Some(std::ptr::null()));
         assert_eq!(recall(same_place), None);
         remember(same_place, std::ptr::null());
         assert_eq!(recall(one), None);
-        assert!(std::thread::spawn(|| recall(8).is_none()).join().expect("no panic"));
+        assert!(std::thread::spawn(move || recall(other).is_none()).join().expect("no panic"));
+        [one, other].into_iter().for_each(end_owner);
+    }
+
+    #[test]
+    fn owners_displace_one_another_only_if_there_are_many() {
+        let lasting: Vec<u64> = (0..4).map(|_| new_owner()).collect();
+        for owner in &lasting {
+            remember(*owner, std::ptr::without_provenance(8));
+        }
+        for _ in 0..10 * MEMORIES {
+            let owner = new_owner();
+            remember(owner, std::ptr::null());
+            end_owner(owner);
+        }
+        // Other tests use owners meanwhile, but far fewer than there are entries.
+        assert!(lasting.iter().all(|&owner| recall(owner).is_some()));
+        lasting.into_iter().for_each(end_owner);
     }
 
     /// Requests a number while its thread is torn down, before or after [`End`].

@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 use super::core::{Core, get_on};
 use super::get::Step;
 use super::header::SlotState;
-use super::index::Index;
+use super::index::{Bins, Index};
 use super::mode::Threading;
 use super::write::{Outcome, Rule};
 use crate::Result;
@@ -41,13 +41,19 @@ impl<M: Threading> LenDelta<'_, M> {
     pub(super) fn add(&self, delta: i64) {
         self.delta.set(self.delta.get() + delta);
     }
+
+    /// Adds the sum to the table's count now, for an operation that looks at it.
+    fn flush(&self) {
+        match self.delta.take() {
+            0 => {}
+            delta => M::add(self.count, delta),
+        }
+    }
 }
 
 impl<M: Threading> Drop for LenDelta<'_, M> {
     fn drop(&mut self) {
-        if self.delta.get() != 0 {
-            M::add(self.count, self.delta.get());
-        }
+        self.flush();
     }
 }
 
@@ -57,6 +63,8 @@ pub(super) struct BatchOp<'a, M: Threading> {
     index: &'a Index,
     line: &'a Line,
     tally: &'a LenDelta<'a, M>,
+    /// Set when another index has become the current one.
+    is_over: &'a Cell<bool>,
     key: u64,
 }
 
@@ -71,8 +79,7 @@ impl<M: Threading> BatchOp<'_, M> {
 
     #[inline(always)]
     pub(super) fn store(&self, value: u64, rule: Rule) -> Result<Outcome> {
-        let new = SlotState::Valid;
-        let outcome = self.core.store_at(self.index, self.line, self.key, value, rule, new)?;
+        let outcome = self.put(value, rule, SlotState::Valid)?;
         self.tally.add(i64::from(outcome == Outcome::Inserted));
         Ok(outcome)
     }
@@ -80,8 +87,21 @@ impl<M: Threading> BatchOp<'_, M> {
     /// Performs a shadow insert, which is counted when it commits.
     #[inline]
     pub(super) fn shadow(&self, value: u64) -> Result<Outcome> {
-        let (rule, new) = (Rule::IfAbsent, SlotState::Shadow);
-        self.core.store_at(self.index, self.line, self.key, value, rule, new)
+        self.put(value, Rule::IfAbsent, SlotState::Shadow)
+    }
+
+    #[inline(always)]
+    fn put(&self, value: u64, rule: Rule, new: SlotState) -> Result<Outcome> {
+        match self.index.store::<M>(self.line, self.key, value, rule, new) {
+            Step::Done(outcome) => Ok(outcome),
+            other => {
+                // A full index chooses its successor by the number of records.
+                self.tally.flush();
+                let outcome = self.core.store_on(self.index, other, self.key, value, rule, new);
+                self.is_over.set(self.index.is_left());
+                outcome
+            }
+        }
     }
 
     #[inline(always)]
@@ -121,7 +141,9 @@ where
 struct Writes<'a, M: Threading, O> {
     core: &'a Core<M>,
     index: &'a Index,
+    bins: Bins<'a>,
     tally: &'a LenDelta<'a, M>,
+    is_over: &'a Cell<bool>,
     start: usize,
     operations: &'a mut O,
     /// The result of the batch, if an operation has ended it early.
@@ -134,21 +156,23 @@ impl<'a, M: Threading, O: Operations<M>> Stages for Writes<'a, M, O> {
     #[inline(always)]
     fn locate(&mut self, at: usize) -> (&'a Line, u64) {
         let key = self.operations.key(self.start + at);
-        let line = self.index.bin(self.index.bin_of(key));
+        let line = self.bins.of(key);
         prefetch_write(line);
         (line, key)
     }
 
     #[inline(always)]
     fn inspect(&mut self, (line, _): &mut (&'a Line, u64)) {
-        peek(self.index, line);
+        self.bins.peek(line);
     }
 
     #[inline(always)]
     fn run(&mut self, at: usize, (line, key): (&'a Line, u64)) -> ControlFlow<()> {
-        let Self { core, index, tally, .. } = *self;
-        match self.operations.run(self.start + at, BatchOp { core, index, line, tally, key }) {
-            Ok(ControlFlow::Continue(())) => return ControlFlow::Continue(()),
+        let Self { core, index, tally, is_over, .. } = *self;
+        let turn = BatchOp { core, index, line, tally, is_over, key };
+        match self.operations.run(self.start + at, turn) {
+            Ok(ControlFlow::Continue(())) if !is_over.get() => return ControlFlow::Continue(()),
+            Ok(ControlFlow::Continue(())) => {}
             Ok(ControlFlow::Break(())) => *self.end = Some(Ok(())),
             Err(error) => *self.end = Some(Err(error)),
         }
@@ -167,11 +191,20 @@ impl<M: Threading> Core<M> {
         let (mut ran, mut end) = (0, None);
         while ran < count && end.is_none() {
             let guard = self.pin();
-            let index = self.current(&guard);
-            let tally = LenDelta { count: &self.count, delta: Cell::new(0) };
-            let (operations, end) = (&mut operations, &mut end);
-            let stretch = Writes { core: self, index, tally: &tally, start: ran, operations, end };
             let some = STRETCH.min(count - ran);
+            let index = self.current_for_writes(&guard, some);
+            let tally = LenDelta { count: &self.count, delta: Cell::new(0) };
+            let is_over = Cell::new(false);
+            let stretch = Writes {
+                core: self,
+                index,
+                bins: index.bins(),
+                tally: &tally,
+                is_over: &is_over,
+                start: ran,
+                operations: &mut operations,
+                end: &mut end,
+            };
             ran += rolling_in_bursts::<BURST, _>(some, RING, STAGE2, stretch);
         }
         end.unwrap_or(Ok(())).map(|()| ran)
@@ -197,11 +230,10 @@ impl<M: Threading> Core<M> {
     }
 }
 
-/// Prefetches the first link bucket of a bin that has been prefetched. Most bins have none; for these, bucket 0 is
-/// prefetched, which is always cached.
+/// Prefetches the first link bucket of a bin that has been prefetched.
 #[inline(always)]
 pub(super) fn peek(index: &Index, line: &Line) {
-    prefetch_read(index.pool.address(Index::links_of(line).single()));
+    index.bins().peek(line);
 }
 
 /// A batch of gets.
@@ -215,6 +247,7 @@ struct Reads<'a, M: Threading, K, F> {
 /// A stretch of a batch of gets.
 struct EpochChunk<'a, M, I, K, F> {
     index: &'a Index,
+    bins: Bins<'a>,
     isa: I,
     start: usize,
     key: &'a K,
@@ -232,10 +265,12 @@ impl<M: Threading, K: Fn(usize) -> u64, F: FnMut(usize, Option<u64>)> Kernel
         let mut start = 0;
         while start < self.count {
             let guard = self.core.pin();
-            let index = self.core.current(&guard);
+            let some = STRETCH.min(self.count - start);
+            let index = self.core.current_for_reads(&guard, some);
             let (key, found, mode) = (&self.key, &mut self.found, PhantomData::<M>);
-            let stretch = EpochChunk { index, isa, start, key, found, mode };
-            start += rolling(STRETCH.min(self.count - start), RING, STAGE2, stretch);
+            let bins = index.bins();
+            let stretch = EpochChunk { index, bins, isa, start, key, found, mode };
+            start += rolling(some, RING, STAGE2, stretch);
         }
     }
 }
@@ -251,34 +286,26 @@ where
 
     #[inline(always)]
     fn locate(&mut self, at: usize) -> &'a Line {
-        let line = self.index.bin(self.index.bin_of((self.key)(self.start + at)));
+        let line = self.bins.of((self.key)(self.start + at));
         prefetch_read(line);
         line
     }
 
     #[inline(always)]
     fn inspect(&mut self, line: &mut &'a Line) {
-        peek(self.index, line);
+        self.bins.peek(line);
     }
 
     #[inline(always)]
     fn run(&mut self, at: usize, line: &'a Line) -> ControlFlow<()> {
         let at = self.start + at;
         let key = (self.key)(at);
-        let value = match Index::get_quick::<M>(self.isa, line, key) {
-            Some(answer) => answer,
-            None => get_slowly::<M>(self.index, line, key),
-        };
-        (self.found)(at, value);
+        let look = Index::look::<M>(self.isa, line, key);
+        if look.is_hit() {
+            (self.found)(at, Some(look.value));
+        } else {
+            (self.found)(at, look.complete::<M>(self.index, line, key));
+        }
         ControlFlow::Continue(())
-    }
-}
-
-/// Completes a get that [`Index::get_quick`] cannot answer. Out of line, so that the loop stays small.
-#[inline(never)]
-pub(super) fn get_slowly<M: Threading>(index: &Index, line: &Line, key: u64) -> Option<u64> {
-    match index.get_slowly::<M>(line, key) {
-        Step::Done(value) => value,
-        _ => get_on::<M>(index, key),
     }
 }

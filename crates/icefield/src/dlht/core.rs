@@ -7,7 +7,8 @@ use super::hasher::Hasher;
 use super::header::SlotState;
 use super::index::{Entry, Index, Size};
 use super::mode::Threading;
-use super::plan::{Plan, capacity};
+use super::plan::Plan;
+use super::transfer::Patience;
 use super::write::{Outcome, Rule};
 use crate::base::reclaim::PROTECTED;
 use crate::base::sync::{AtomicPtr, Line, Ordering};
@@ -16,8 +17,9 @@ use crate::{Error, Result};
 
 /// The maximum number of further bins that an insert moves when its bin is full.
 const HELP_WHEN_FULL: u64 = 8;
-/// The maximum number of bins that a write moves when its bin has already moved.
-const HELP_WHEN_MOVED: u64 = 1;
+/// The maximum numbers of bins that a write and a read move while the index is in transfer.
+const HELP_OF_WRITES: u64 = 4;
+const HELP_OF_READS: u64 = 1;
 
 /// A table from words to words.
 pub(super) struct Core<M: Threading> {
@@ -60,6 +62,28 @@ impl<M: Threading> Core<M> {
         // SAFETY: the pointer of an `Arc` that the table holds until `advance` retires it. The guard was taken before
         // this load.
         unsafe { &*current }
+    }
+
+    /// Like [`Core::current`], for requests that help with a transfer in progress by moving `help` bins.
+    #[inline(always)]
+    fn current_for<'g>(&self, guard: &'g M::Guard<'_>, help: u64) -> &'g Index {
+        let index = self.current(guard);
+        if index.is_leaving() {
+            self.help_on(index, help);
+        }
+        index
+    }
+
+    /// Like [`Core::current`], for a stretch of `count` reads, which help with a transfer in progress.
+    #[inline]
+    pub(super) fn current_for_reads<'g>(&self, guard: &'g M::Guard<'_>, count: usize) -> &'g Index {
+        self.current_for(guard, HELP_OF_READS * count as u64)
+    }
+
+    /// Like [`Core::current_for_reads`], for writes.
+    #[inline]
+    pub(super) fn current_for_writes<'g>(&self, guard: &'g M::Guard<'_>, count: usize) -> &'g Index {
+        self.current_for(guard, HELP_OF_WRITES * count as u64)
     }
 
     /// If every bin of the current index has been moved, makes the next index the current one. Repeats along the chain.
@@ -106,7 +130,7 @@ impl<M: Threading> Core<M> {
     #[inline(always)]
     pub(super) fn get(&self, key: u64) -> Option<u64> {
         let guard = self.pin();
-        let index = self.current(&guard);
+        let index = self.current_for_reads(&guard, 1);
         match index.get::<M>(index.bin(index.bin_of(key)), key) {
             Step::Done(value) => value,
             _ => get_on::<M>(index, key),
@@ -122,7 +146,7 @@ impl<M: Threading> Core<M> {
         new: SlotState,
     ) -> Result<Outcome> {
         let guard = self.pin();
-        let index = self.current(&guard);
+        let index = self.current_for_writes(&guard, 1);
         let outcome = self.store_at(index, index.bin(index.bin_of(key)), key, value, rule, new)?;
         if outcome == Outcome::Inserted && new == SlotState::Valid {
             M::add(&self.count, 1);
@@ -150,7 +174,7 @@ impl<M: Threading> Core<M> {
 
     /// Continues a write whose bin is full or has left `index`.
     #[inline(never)]
-    fn store_on(
+    pub(super) fn store_on(
         &self,
         index: &Index,
         step: Step<Outcome>,
@@ -172,7 +196,7 @@ impl<M: Threading> Core<M> {
 
     pub(super) fn take(&self, key: u64, expected: Option<u64>) -> Outcome {
         let guard = self.pin();
-        let index = self.current(&guard);
+        let index = self.current_for_writes(&guard, 1);
         let outcome = self.take_at(index, index.bin(index.bin_of(key)), key, expected);
         if let Outcome::Replaced(_) = outcome {
             M::add(&self.count, -1);
@@ -229,16 +253,13 @@ impl<M: Threading> Core<M> {
         }
     }
 
-    /// Returns the index to which a writer's bin has moved, after waiting until that index admits writers. Helps a
-    /// little with the transfer.
+    /// Returns the index to which a writer's bin has moved, after waiting until that index admits writers.
     fn follow<'g>(&self, index: &'g Index) -> Result<&'g Index> {
         let next = index.next().ok_or(Error::Full)?;
-        // Errors are ignored: they concern other bins. The bin of this request has already moved.
-        let _ = self.help(index, HELP_WHEN_MOVED);
         let mut rounds = 0;
         // Acquire (E3): pairs with `advance`.
         while !next.open.load(Ordering::Acquire) {
-            let _ = self.help(index, HELP_WHEN_FULL);
+            let _ = self.help(index, HELP_WHEN_FULL, Patience::Waits);
             self.advance();
             M::wait(rounds);
             rounds += 1;
@@ -251,7 +272,7 @@ impl<M: Threading> Core<M> {
     fn make_room<'g>(&self, index: &'g Index, key: u64) -> Result<&'g Index> {
         self.successor(index, false)?;
         self.move_one(index, index.bin_of(key))?;
-        let _ = self.help(index, HELP_WHEN_FULL);
+        let _ = self.help(index, HELP_WHEN_FULL, Patience::Waits);
         // Another thread may be moving the bin. The caller retries on this index and waits until the bin has moved.
         Ok(index)
     }
@@ -268,7 +289,7 @@ impl<M: Threading> Core<M> {
         while let Some(next) = index.next() {
             index = next;
         }
-        capacity(index.size)
+        index.size.records
     }
 
     pub(super) fn stats(&self) -> Stats {
@@ -287,7 +308,7 @@ impl<M: Threading> Core<M> {
             details: vec![
                 ("bins", newest.len()),
                 ("link-buckets", newest.pool.len() as u64),
-                ("link-buckets-used", newest.pool.taken()),
+                ("link-buckets-used", newest.pool.used()),
                 ("hash-functions-before", u64::from(newest.hasher.generation)),
                 ("transferring", u64::from(index.next().is_some())),
             ],
@@ -298,14 +319,17 @@ impl<M: Threading> Core<M> {
     /// Moves all records to an index that takes `records` in total, if that index is larger than the present one.
     pub(super) fn reserve(&self, records: u64) -> Result<()> {
         let size = self.plan.size_for(records);
-        self.resize(|index| (size.bits > index.size.bits).then_some(size))
+        if size.bytes() > self.plan.max_bytes && records > self.capacity() {
+            return Err(Error::Full);
+        }
+        self.resize(|index| (records > index.size.records).then_some(size))
     }
 
     /// Moves all records to the smallest index that takes them.
     pub(super) fn shrink(&self) -> Result<()> {
         self.resize(|index| {
             let size = self.plan.size_for(self.len());
-            (size.bits < index.size.bits).then_some(size)
+            (size.bins < index.len()).then_some(size)
         })
     }
 
@@ -365,6 +389,15 @@ pub(super) fn get_on<M: Threading>(index: &Index, key: u64) -> Option<u64> {
         if let Step::Done(value) = index.get::<M>(index.bin(index.bin_of(key)), key) {
             return value;
         }
+    }
+}
+
+/// Completes a get that [`Index::get_quick`] cannot answer. Out of line, so that the loop stays small.
+#[inline(never)]
+pub(super) fn get_slowly<M: Threading>(index: &Index, line: &Line, key: u64) -> Option<u64> {
+    match index.get_slowly::<M>(line, key) {
+        Step::Done(value) => value,
+        _ => get_on::<M>(index, key),
     }
 }
 

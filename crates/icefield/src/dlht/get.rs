@@ -1,5 +1,6 @@
 //! Get (§3.2.1): one line for most keys, no store, no waiting.
 
+use super::core::get_slowly;
 use super::header::{BinState, Header, SLOTS_PER_BIN};
 use super::index::{Entry, Index};
 use super::layout::{
@@ -27,6 +28,58 @@ pub(super) struct Hit<'a> {
     pub(super) slot: u32,
 }
 
+/// The result of a search in a primary bucket.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Look {
+    is_found: bool,
+    /// The value, if the key was found.
+    pub(super) value: u64,
+    /// False if the bin has changed meanwhile.
+    is_quiet: bool,
+    header: Header,
+}
+
+impl Look {
+    /// Returns whether the key has the value.
+    #[inline(always)]
+    pub(super) fn is_hit(&self) -> bool {
+        self.is_found & self.is_quiet
+    }
+
+    /// Returns `Some(None)` if there was no hit and the key is absent.
+    #[inline(always)]
+    fn absent(self) -> Option<Option<u64>> {
+        absent(self.is_quiet, self.header)
+    }
+
+    /// Completes a get without a hit.
+    #[inline(always)]
+    pub(super) fn complete<M: Threading>(self, index: &Index, line: &Line, key: u64) -> Option<u64> {
+        complete::<M>(self.is_quiet, self.header, index, line, key)
+    }
+}
+
+/// Implements [`Look::absent`]. Out of line, so that hits have their own branch instead of a selection among all
+/// outcomes.
+#[inline(never)]
+fn absent(is_quiet: bool, header: Header) -> Option<Option<u64>> {
+    // A bin that was never written to may belong to the next index.
+    let is_answer = is_quiet & (header.valid() & LINK_SLOTS == 0) & !header.is_unwritten();
+    is_answer.then_some(None)
+}
+
+/// Implements [`Look::complete`]. Out of line, so that the loop of a batch stays small.
+#[inline(never)]
+fn complete<M: Threading>(
+    is_quiet: bool,
+    header: Header,
+    index: &Index,
+    line: &Line,
+    key: u64,
+) -> Option<u64> {
+    absent(is_quiet, header).unwrap_or_else(|| get_slowly::<M>(index, line, key))
+}
+
 /// A consistent copy of the records of a bin.
 #[derive(Debug, Default)]
 pub(super) struct Picture {
@@ -41,16 +94,9 @@ impl Picture {
 }
 
 impl Index {
-    /// Returns the value of `key`, or its absence, if the primary bucket of `line` is sufficient for that and the bin
-    /// does not change meanwhile. Otherwise returns `None`, and the caller uses [`Index::get_slowly`]. No branch
-    /// depends on the position of the key. One branch depends on whether the key was found; usually the caller branches
-    /// on that next as well.
+    /// Searches the primary bucket of `line`. No branch depends on the position of the key.
     #[inline(always)]
-    pub(super) fn get_quick<M: Threading>(
-        isa: impl Isa,
-        line: &Line,
-        key: u64,
-    ) -> Option<Option<u64>> {
+    pub(super) fn look<M: Threading>(isa: impl Isa, line: &Line, key: u64) -> Look {
         let header = Self::header(line);
         M::pause();
         let slots = (header.valid() << PRIMARY_SHIFT) as u32 & PRIMARY_KEYS;
@@ -64,18 +110,19 @@ impl Index {
         // change that preceded it.
         fence(Ordering::Acquire);
         let later = Header(line.0[HEADER].load(Ordering::Relaxed));
-        let quiet = header.is_quiet_until(later);
-        if quiet & (found != 0) {
-            return Some(Some(value));
-        }
-        Self::get_none(quiet, header)
+        Look { is_found: found != 0, value, is_quiet: header.is_quiet_until(later), header }
     }
 
-    /// The part of [`Index::get_quick`] for a key that is not in the primary bucket, or a bin that has changed. Out of
-    /// line, so that hits have their own branch instead of a selection among all outcomes.
-    #[inline(never)]
-    fn get_none(quiet: bool, header: Header) -> Option<Option<u64>> {
-        (quiet & (header.valid() & LINK_SLOTS == 0)).then_some(None)
+    /// Returns the value of `key`, or its absence, if the primary bucket of `line` is sufficient for that and the bin
+    /// does not change meanwhile. Otherwise returns `None`, and the caller uses [`Index::get_slowly`].
+    #[inline(always)]
+    pub(super) fn get_quick<M: Threading>(
+        isa: impl Isa,
+        line: &Line,
+        key: u64,
+    ) -> Option<Option<u64>> {
+        let look = Self::look::<M>(isa, line, key);
+        if look.is_hit() { Some(Some(look.value)) } else { look.absent() }
     }
 
     /// Returns the value of `key` in this index, or its absence.
@@ -92,7 +139,7 @@ impl Index {
     pub(super) fn get_slowly<M: Threading>(&self, line: &Line, key: u64) -> Step<Option<u64>> {
         loop {
             let header = Self::header(line);
-            if self.has_left(header) {
+            if self.has_left(line, header) {
                 return Step::Moved;
             }
             M::pause();
@@ -109,7 +156,7 @@ impl Index {
     pub(super) fn picture<M: Threading>(&self, line: &Line) -> Option<Picture> {
         loop {
             let header = Self::header(line);
-            if self.has_left(header) {
+            if self.has_left(line, header) {
                 return None;
             }
             let picture = self.read_all(line, header);
@@ -145,9 +192,10 @@ impl Index {
     /// Returns whether a bin's records must be looked up in the next index. A bin in transfer still has all its
     /// records, unless a `clear` has just removed the records of the whole index.
     #[inline]
-    pub(super) fn has_left(&self, header: Header) -> bool {
+    pub(super) fn has_left(&self, line: &Line, header: Header) -> bool {
         match header.state() {
-            BinState::NoTransfer | BinState::Claimed => false,
+            BinState::NoTransfer => header.is_unwritten() && self.is_moved_untouched(line),
+            BinState::Claimed => false,
             BinState::InTransfer => self.is_cleared(),
             BinState::DoneTransfer => true,
         }

@@ -9,6 +9,8 @@
 //! means that readers must skip the slot. In the bin's state, the upper bit means that the bin is in transfer or has
 //! been moved, so the fast path of readers tests one bit.
 
+use super::layout::{DOUBLE_STATES, SINGLE_STATES};
+
 /// The lower bit of every slot's state.
 const HELD: u64 = 0x1555_5555;
 /// The states of all slots.
@@ -81,6 +83,45 @@ impl Header {
             0b10 => SlotState::TryInsert,
             _ => SlotState::Shadow,
         }
+    }
+
+    /// Returns whether a slot of a link bucket is not `Invalid`.
+    #[inline(always)]
+    pub(super) fn has_links(self) -> bool {
+        self.has_taken(SINGLE_STATES | DOUBLE_STATES)
+    }
+
+    /// Returns whether a slot is not `Invalid`, of those whose states are in a mask.
+    #[inline(always)]
+    pub(super) fn has_taken(self, states: u64) -> bool {
+        self.0 & states != 0
+    }
+
+    /// Returns the last slot that is `Valid` or `Shadow`.
+    pub(super) fn last_held(self) -> Option<u32> {
+        self.held().checked_ilog2().map(|bit| bit / 2)
+    }
+
+    /// Returns the same header in a claimed bin.
+    pub(super) fn in_claim(self) -> Self {
+        Self(self.0 | CLAIMED)
+    }
+
+    /// The number of slots that are not `Invalid`.
+    pub(super) fn taken(self) -> u32 {
+        ((self.0 | self.0 >> 1) & HELD).count_ones()
+    }
+
+    /// Returns whether the bin is `NoTransfer` and was written to.
+    #[inline(always)]
+    pub(super) fn is_plain(self) -> bool {
+        self.0 & (TRANSFER | CLAIMED) == 0 && !self.is_unwritten()
+    }
+
+    /// Returns whether the bin was never written to. (Or so often that its version is 0 again.)
+    #[inline(always)]
+    pub(super) fn is_unwritten(self) -> bool {
+        self.0 == 0
     }
 
     #[inline(always)]

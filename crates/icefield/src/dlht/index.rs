@@ -4,9 +4,11 @@ use std::io;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use super::exchange::Exchange;
 use super::hasher::Hasher;
 use super::header::Header;
 use super::layout::{HEADER, LINKS, Links, Pool};
+use crate::base::pipeline::prefetch_read;
 use crate::base::sync::{AtomicBool, AtomicPtr, AtomicU64, Line, Lines, Ordering};
 
 /// The number of lines that are freed in one step: 16 huge pages.
@@ -26,11 +28,30 @@ pub(super) enum Entry {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Size {
-    /// The logarithm of the number of bins.
-    pub(super) bits: u32,
-    /// The number of link buckets.
-    pub(super) links: usize,
+    pub(super) bins: u64,
+    /// The number of link buckets that are handed out singly, and of pairs of them.
+    pub(super) singles: usize,
+    pub(super) pairs: usize,
+    /// The number of records that such an index takes: the capacity.
+    pub(super) records: u64,
 }
+
+impl Size {
+    /// The allocated bytes. Memory that was never accessed is included, but occupies no pages.
+    pub(super) fn bytes(&self) -> u64 {
+        let links = 1 + self.singles as u64 + 2 * self.pairs as u64;
+        (self.bins + links + self.bins.div_ceil(REGION * 8)) * 64
+    }
+}
+
+/// The number of bins in a region: those of a page. An index notes which regions were written to, so that its unused
+/// parts are neither read nor moved.
+const REGION: u64 = 64;
+/// The states of a region: none of its bins was ever written to; bins were written to; none was, and the region belongs
+/// to the next index.
+const UNTOUCHED: u64 = 0;
+const TOUCHED: u64 = 1;
+const MOVED: u64 = 2;
 
 /// Bins, link buckets, and the state of their transfer to the next index.
 ///
@@ -39,10 +60,11 @@ pub(super) struct Size {
 pub struct Index {
     bins: Lines,
     shift: u32,
-    mask: u64,
     pub(super) size: Size,
     pub(super) hasher: Hasher,
     pub(super) pool: Pool,
+    /// The states of all regions, one in each word.
+    regions: Lines,
     pub(super) entry: Entry,
     /// Set when writers may enter this index: at creation for a resize, otherwise after all bins of the old index have
     /// been frozen.
@@ -50,6 +72,32 @@ pub struct Index {
     /// The next index: an [`Arc`] as a raw pointer, set once; null before.
     next: AtomicPtr<Index>,
     pub(super) transfer: Transfer,
+}
+
+/// What a batch needs to find bins: a copy, which the compiler can keep in registers.
+#[derive(Clone, Copy)]
+pub(super) struct Bins<'a> {
+    bins: &'a [Line],
+    shift: u32,
+    hasher: Hasher,
+    /// Bucket 0 of the pool.
+    buckets: *const Line,
+}
+
+impl<'a> Bins<'a> {
+    #[inline(always)]
+    pub(super) fn of(&self, key: u64) -> &'a Line {
+        let bin = self.hasher.bin_of(key, self.bins.len() as u64, self.shift);
+        // SAFETY: `bin_of` returns a number below that of the bins.
+        unsafe { self.bins.get_unchecked(bin as usize) }
+    }
+
+    /// Prefetches the first link bucket of a bin that has been prefetched. Most bins have none; for these, bucket 0 is
+    /// prefetched, which is always cached.
+    #[inline(always)]
+    pub(super) fn peek(&self, line: &Line) {
+        prefetch_read(self.buckets.wrapping_add(Index::links_of(line).single()));
+    }
 }
 
 /// The progress of the transfer. It lies on other lines than the fields that every request reads.
@@ -64,15 +112,16 @@ pub(super) struct Transfer {
 
 impl Index {
     pub(super) fn new(size: Size, hasher: Hasher, entry: Entry) -> io::Result<Self> {
-        let out_of_memory = || io::Error::from(io::ErrorKind::OutOfMemory);
-        let bins = 1_usize.checked_shl(size.bits).ok_or_else(out_of_memory)?;
+        let lines = |count: u64| {
+            Lines::new(usize::try_from(count).map_err(|_| io::ErrorKind::OutOfMemory)?)
+        };
         Ok(Self {
-            bins: Lines::new(bins)?,
-            shift: hasher.shift(size.bits),
-            mask: bins as u64 - 1,
+            bins: lines(size.bins)?,
+            shift: hasher.shift(size.bins),
             size,
             hasher,
-            pool: Pool::new(size.links)?,
+            pool: Pool::new(size.singles, size.pairs)?,
+            regions: lines(size.bins.div_ceil(REGION * 8))?,
             entry,
             open: AtomicBool::new(entry == Entry::Resize),
             next: AtomicPtr::new(std::ptr::null_mut()),
@@ -82,25 +131,91 @@ impl Index {
 
     #[inline(always)]
     pub(super) fn len(&self) -> u64 {
-        self.mask + 1
+        self.size.bins
     }
 
-    /// The allocated bytes. Memory that was never accessed is included, but occupies no pages.
     pub(super) fn bytes(&self) -> u64 {
-        (self.len() + self.pool.len() as u64 + 1) * 64
+        self.size.bytes()
     }
 
     #[inline(always)]
     pub(super) fn bin_of(&self, key: u64) -> u64 {
-        (self.hasher.hash(key) >> self.shift) & self.mask
+        self.hasher.bin_of(key, self.size.bins, self.shift)
+    }
+
+    #[inline(always)]
+    pub(super) fn bins(&self) -> Bins<'_> {
+        let buckets = self.pool.address(0);
+        Bins { bins: &self.bins, shift: self.shift, hasher: self.hasher, buckets }
     }
 
     /// Returns bin `number`, which must be below [`Index::len`].
     #[inline(always)]
     pub(super) fn bin(&self, number: u64) -> &Line {
-        debug_assert!(number <= self.mask);
-        // SAFETY: the index has mask + 1 bins from its creation on.
-        unsafe { self.bins.get_unchecked((number & self.mask) as usize) }
+        debug_assert!(number < self.len());
+        // SAFETY: callers compute `number` by `Hasher::bin_of` for this index, or count up to its length.
+        unsafe { self.bins.get_unchecked(number as usize) }
+    }
+
+    /// Returns the word with the state of the region of a bin.
+    fn region(&self, bin: u64) -> &AtomicU64 {
+        let region = bin / REGION;
+        &self.regions[(region / 8) as usize].0[(region % 8) as usize]
+    }
+
+    fn region_of(&self, line: &Line) -> &AtomicU64 {
+        let start = self.bins.as_ptr().addr();
+        self.region((std::ptr::from_ref(line).addr() - start) as u64 / size_of::<Line>() as u64)
+    }
+
+    /// Must be called before the header of a bin is changed for the first time. Returns `false` if the bin belongs to
+    /// the next index.
+    pub(super) fn touch<M: Exchange>(&self, line: &Line) -> bool {
+        let region = self.region_of(line);
+        // Acquire (E7), here and below: pairs with the exchange of a thread that moved the region.
+        region.load(Ordering::Acquire) == TOUCHED
+            || M::exchange(region, UNTOUCHED, TOUCHED)
+            || region.load(Ordering::Acquire) == TOUCHED
+    }
+
+    /// Returns whether no bin of this bin's region was ever written to.
+    pub(super) fn is_untouched(&self, bin: u64) -> bool {
+        self.region(bin).load(Ordering::Acquire) != TOUCHED
+    }
+
+    /// Returns the first bin after `bin`'s region if no bin of that was ever written to.
+    pub(super) fn untouched_until(&self, bin: u64) -> Option<u64> {
+        self.is_untouched(bin).then(|| (bin - bin % REGION + REGION).min(self.len()))
+    }
+
+    /// Returns the numbers of all bins in regions that were written to.
+    pub(super) fn touched(&self) -> impl Iterator<Item = u64> {
+        let starts = (0..self.len()).step_by(REGION as usize);
+        let touched = starts.filter(|&start| !self.is_untouched(start));
+        touched.flat_map(|start| start..self.len().min(start + REGION))
+    }
+
+    /// Returns whether a bin, which was never written to, belongs to the next index.
+    pub(super) fn is_moved_untouched(&self, line: &Line) -> bool {
+        self.is_leaving() && self.region_of(line).load(Ordering::Acquire) == MOVED
+    }
+
+    /// Moves the region of `bin` to the next index if none of its bins was ever written to. Returns the first bin of the
+    /// next region and the number of bins that this call moved; `None` if the bins of the region must be moved one by
+    /// one.
+    pub(super) fn move_region<M: Exchange>(&self, bin: u64) -> Option<(u64, u64)> {
+        let (start, end) = (bin - bin % REGION, (bin - bin % REGION + REGION).min(self.len()));
+        if M::exchange(self.region(bin), UNTOUCHED, MOVED) {
+            return Some((end, end - start));
+        }
+        (self.region(bin).load(Ordering::Acquire) == MOVED).then_some((end, 0))
+    }
+
+    /// Returns whether there is a next index, to which bins are being moved.
+    #[inline(always)]
+    pub(super) fn is_leaving(&self) -> bool {
+        // Acquire (E4): as in `next`.
+        !self.next.load(Ordering::Acquire).is_null()
     }
 
     #[inline(always)]
@@ -158,7 +273,7 @@ impl Index {
     pub(super) fn dismantle(index: &mut Arc<Index>) -> ControlFlow<()> {
         index.leave();
         let Some(own) = Arc::get_mut(index) else { return ControlFlow::Break(()) };
-        for lines in [&mut own.bins, own.pool.buckets_mut()] {
+        for lines in [&mut own.bins, own.pool.buckets_mut(), &mut own.regions] {
             if lines.len() > LINES_PER_STEP {
                 lines.shorten(lines.len() - LINES_PER_STEP);
                 return ControlFlow::Continue(());

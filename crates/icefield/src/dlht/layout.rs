@@ -26,6 +26,9 @@ pub(super) const LINK_SLOTS: u64 = 0x1555_5540;
 /// The number of slots in the primary bucket, and (`SINGLE_SLOTS`) in the primary and the single link bucket together.
 pub(super) const PRIMARY_SLOTS: u32 = 3;
 const SINGLE_SLOTS: u32 = 7;
+/// The states of the slots of the single and of the double link bucket in a header.
+pub(super) const SINGLE_STATES: u64 = 0xFF << (2 * PRIMARY_SLOTS);
+pub(super) const DOUBLE_STATES: u64 = 0xFFFF << (2 * SINGLE_SLOTS);
 
 const _: () = assert!(PRIMARY_SLOTS == 3 && SINGLE_SLOTS == 3 + 4);
 const _: () = assert!(super::header::SLOTS_PER_BIN == SINGLE_SLOTS + 8);
@@ -35,6 +38,11 @@ const _: () = assert!(PRIMARY_KEYS == 1 << 2 | 1 << 4 | 1 << 6);
 /// For each of the three link buckets of a bin: how far a header's slot states must be shifted right to be aligned with
 /// the keys of the bucket, and the number of the bucket's first slot.
 pub(super) const LINK_BUCKETS: [(u32, u32); 3] = [(6, 3), (14, 7), (22, 11)];
+
+/// Returns the bucket of a slot: 0 for the primary bucket, 1 for the single link bucket, 2 for the double one.
+pub(super) fn bucket_of(slot: u32) -> u32 {
+    u32::from(slot >= PRIMARY_SLOTS) + u32::from(slot >= SINGLE_SLOTS)
+}
 
 /// The two link numbers of a bin, in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +59,18 @@ impl Links {
     #[inline(always)]
     pub(super) fn double(self) -> usize {
         (self.0 >> 32) as usize
+    }
+
+    /// Returns the number of the single or of the first double link bucket, or 0 if there is none.
+    #[inline(always)]
+    pub(super) fn of(self, double: bool) -> u64 {
+        if double { self.double() as u64 } else { self.single() as u64 }
+    }
+
+    /// Returns the links with another single or double link bucket.
+    fn with(self, double: bool, number: u64) -> Self {
+        let half = u64::from(u32::MAX);
+        Self(if double { self.0 & half | number << 32 } else { self.0 & !half | number })
     }
 
     /// Returns the number of the bin's link bucket `which` (0, 1 or 2), or 0 if there is none.
@@ -89,28 +109,59 @@ impl<'a> Place<'a> {
     }
 }
 
-/// The link buckets of an index. Their number is fixed. Bins take one or two at a time and never return them. If a
-/// thread loses the race to chain a bucket, the bucket goes to a stack, from which it is taken again.
+/// The link buckets of an index. Their number is fixed. A bin takes the bucket with slots 3 to 6 from those that are
+/// handed out singly, and the two with slots 7 to 14 from those that are handed out in pairs; it returns them when their
+/// last slot is freed. Both kinds are separate: singles that were made of pairs could never become pairs again.
 #[derive(Debug)]
 pub(super) struct Pool {
     buckets: Lines,
-    counts: Counts,
+    singles: Stock,
+    pairs: Stock,
 }
 
-/// Words that inserts change. They lie on other lines than the fields that every request reads.
+/// The unused buckets of one kind: those that were never used, and a stack of those that were returned. These words
+/// change often, so they lie on other lines than the fields that every request reads.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Counts {
-    /// The number of buckets taken from the fresh ones, including number 0.
-    taken: AtomicU64,
+struct Stock {
+    /// The first of these buckets, and the first bucket behind them.
+    first: u64,
+    end: u64,
+    /// The number of buckets that are handed out together.
+    step: u64,
+    /// The first bucket that was never used.
+    fresh: AtomicU64,
     /// The top of the stack of returned buckets, with a count in the upper half against ABA.
     returned: AtomicU64,
 }
 
+impl Stock {
+    fn new(first: usize, count: usize, step: usize) -> Self {
+        let (first, end) = (first as u64, (first + count * step) as u64);
+        let (fresh, returned) = (AtomicU64::new(first), AtomicU64::new(0));
+        Self { first, end, step: step as u64, fresh, returned }
+    }
+
+    /// Takes buckets that were never used. Checks before it takes: an addition beyond the end could not be undone.
+    fn take_fresh<M: Exchange>(&self) -> Option<u64> {
+        loop {
+            let number = self.fresh.load(Ordering::Relaxed);
+            if number >= self.end {
+                return None;
+            }
+            if M::exchange(&self.fresh, number, number + self.step) {
+                return Some(number);
+            }
+        }
+    }
+}
+
 impl Pool {
-    pub(super) fn new(buckets: usize) -> std::io::Result<Self> {
-        let counts = Counts { taken: AtomicU64::new(1), returned: AtomicU64::new(0) };
-        Ok(Self { buckets: Lines::new(buckets + 1)?, counts })
+    /// Creates a pool of `singles` link buckets and `pairs` pairs of them.
+    pub(super) fn new(singles: usize, pairs: usize) -> std::io::Result<Self> {
+        let buckets = Lines::new(1 + singles + 2 * pairs)?;
+        let (singles, pairs) = (Stock::new(1, singles, 1), Stock::new(1 + singles, pairs, 2));
+        Ok(Self { buckets, singles, pairs })
     }
 
     /// Returns all buckets, for freeing them.
@@ -122,9 +173,22 @@ impl Pool {
         self.buckets.len() - 1
     }
 
-    pub(super) fn taken(&self) -> u64 {
-        // Relaxed: a count for statistics.
-        self.counts.taken.load(Ordering::Relaxed) - 1
+    /// Returns the number of buckets that bins have, which is exact if no other thread writes meanwhile.
+    pub(super) fn used(&self) -> u64 {
+        let used = |stock: &Stock| {
+            // Relaxed: a count for statistics.
+            let taken = stock.fresh.load(Ordering::Relaxed) - stock.first;
+            let mut top = stock.returned.load(Ordering::Relaxed) & u64::from(u32::MAX);
+            let mut idle = 0;
+            // While other threads write, the words that are followed may be anything, so their number is limited.
+            while top != 0 && idle < taken {
+                idle += stock.step;
+                let below = self.bucket(top as usize).0[0].load(Ordering::Relaxed);
+                top = below & u64::from(u32::MAX);
+            }
+            taken - idle
+        };
+        used(&self.singles) + used(&self.pairs)
     }
 
     /// Returns bucket `number`; for a number that does not exist, bucket 0, which no bin uses.
@@ -175,22 +239,17 @@ impl Pool {
     /// Chains the single or the double link bucket to the bin, unless another thread has done so first. Returns the
     /// bin's links, or `None` if no bucket is left.
     pub(super) fn chain<M: Exchange>(&self, line: &Line, double: bool) -> Option<Links> {
-        let number = if double { self.take_two::<M>() } else { self.take_one::<M>() };
+        let number = self.take::<M>(double);
         loop {
             // Acquire (E5): pairs with the exchange of a thread that has chained a bucket to this bin.
             let links = Links(line.0[LINKS].load(Ordering::Acquire));
-            let present = if double { links.double() } else { links.single() };
-            if present != 0 {
-                for lost in number
-                    .into_iter()
-                    .flat_map(|number| [number, number + 1])
-                    .take(if double { 2 } else { 1 })
-                {
-                    self.give_back::<M>(lost);
+            if links.of(double) != 0 {
+                if let Some(lost) = number {
+                    self.give_back::<M>(lost, double);
                 }
                 return Some(links);
             }
-            let chained = Links(links.0 | number? << if double { 32 } else { 0 });
+            let chained = links.with(double, number?);
             // Release (E5): the bucket is empty and owned by this bin.
             if M::exchange(&line.0[LINKS], links.0, chained.0) {
                 return Some(chained);
@@ -198,55 +257,56 @@ impl Pool {
         }
     }
 
-    pub(super) fn take_one<M: Exchange>(&self) -> Option<u64> {
-        self.take_returned::<M>().or_else(|| self.take_fresh::<M>(1))
-    }
-
-    fn take_two<M: Exchange>(&self) -> Option<u64> {
-        self.take_fresh::<M>(2)
-    }
-
-    /// Takes `count` adjacent buckets and returns the number of the first. Checks before it takes: an addition beyond
-    /// the end could not be undone.
-    fn take_fresh<M: Exchange>(&self, count: u64) -> Option<u64> {
+    /// Takes the single or the double link bucket from the bin, whose header says that none of its slots is in use. The
+    /// caller has claimed the bin. Returns the bucket's number, to be given back when the bin is released; 0 if the bin
+    /// has no such bucket.
+    pub(super) fn unchain<M: Exchange>(&self, line: &Line, double: bool) -> u64 {
         loop {
-            let taken = self.counts.taken.load(Ordering::Relaxed);
-            if taken + count > self.buckets.len() as u64 {
-                return None;
-            }
-            if M::exchange(&self.counts.taken, taken, taken + count) {
-                return Some(taken);
+            let links = Links(line.0[LINKS].load(Ordering::Relaxed));
+            // An exchange, because another thread may be chaining the other kind.
+            if M::exchange(&line.0[LINKS], links.0, links.with(double, 0).0) {
+                return links.of(double);
             }
         }
     }
 
-    fn take_returned<M: Exchange>(&self) -> Option<u64> {
+    /// Takes one bucket or two neighbouring ones. Returns the number of the first.
+    pub(super) fn take<M: Exchange>(&self, double: bool) -> Option<u64> {
+        let stock = self.stock(double);
         loop {
             // Acquire (E6): pairs with `give_back`; the word that is read next is the one that `give_back` stored.
-            let top = self.counts.returned.load(Ordering::Acquire);
+            let top = stock.returned.load(Ordering::Acquire);
             let number = top & u64::from(u32::MAX);
             if number == 0 {
-                return None;
+                return stock.take_fresh::<M>();
             }
             // Relaxed: if another thread has taken the bucket, this value is garbage, but then the count has changed
             // and the exchange fails.
             let below = self.bucket(number as usize).0[0].load(Ordering::Relaxed);
             let next = (top >> 32).wrapping_add(1) << 32 | below & u64::from(u32::MAX);
-            if M::exchange(&self.counts.returned, top, next) {
+            if M::exchange(&stock.returned, top, next) {
                 return Some(number);
             }
         }
     }
 
-    pub(super) fn give_back<M: Exchange>(&self, number: u64) {
+    /// Returns what [`Pool::take`] has handed out.
+    pub(super) fn give_back<M: Exchange>(&self, number: u64, double: bool) {
+        let stock = self.stock(double);
         loop {
-            let top = self.counts.returned.load(Ordering::Relaxed);
-            self.bucket(number as usize).0[0].store(top & u64::from(u32::MAX), Ordering::Relaxed);
+            let top = stock.returned.load(Ordering::Relaxed);
+            // Release (E2): a reader that still searches the bucket for its former bin, and loads this word, also sees
+            // that the header of the bin has changed.
+            self.bucket(number as usize).0[0].store(top & u64::from(u32::MAX), Ordering::Release);
             let next = (top >> 32).wrapping_add(1) << 32 | number;
             // Release (E6): publishes the number of the bucket below.
-            if M::exchange(&self.counts.returned, top, next) {
+            if M::exchange(&stock.returned, top, next) {
                 return;
             }
         }
+    }
+
+    fn stock(&self, double: bool) -> &Stock {
+        if double { &self.pairs } else { &self.singles }
     }
 }

@@ -12,22 +12,31 @@ pub struct LinkPool {
 }
 
 impl LinkPool {
-    /// Creates a pool of `buckets` link buckets, and `bins` bins without link buckets.
+    /// Creates a pool of `singles` link buckets and `pairs` pairs of them, and `bins` bins without link buckets.
     ///
     /// # Errors
     /// Fails if the system has no memory.
-    pub fn new(buckets: usize, bins: usize) -> std::io::Result<Self> {
-        Ok(Self { pool: Pool::new(buckets)?, bins: Lines::new(bins)? })
+    pub fn new(singles: usize, pairs: usize, bins: usize) -> std::io::Result<Self> {
+        Ok(Self { pool: Pool::new(singles, pairs)?, bins: Lines::new(bins)? })
     }
 
-    /// Takes an unused bucket: a returned one, otherwise a fresh one.
-    pub fn take(&self) -> Option<u64> {
-        self.pool.take_one::<Shared>()
+    /// Takes an unused bucket or pair: a returned one, otherwise a fresh one.
+    pub fn take(&self, double: bool) -> Option<u64> {
+        self.pool.take::<Shared>(double)
     }
 
-    /// Returns a bucket from [`LinkPool::take`] to the pool.
-    pub fn give_back(&self, number: u64) {
-        self.pool.give_back::<Shared>(number);
+    /// Returns a bucket or pair from [`LinkPool::take`] to the pool.
+    pub fn give_back(&self, number: u64, double: bool) {
+        self.pool.give_back::<Shared>(number, double);
+    }
+
+    /// Takes the single or the double link bucket from `bin`, and returns it to the pool. As in a table, no two threads
+    /// do this at once for one bin.
+    pub fn unchain(&self, bin: usize, double: bool) {
+        match self.pool.unchain::<Shared>(&self.bins[bin], double) {
+            0 => {}
+            number => self.pool.give_back::<Shared>(number, double),
+        }
     }
 
     /// Writes a record's key into a bucket. Only the owner of the bucket may do so.

@@ -4,8 +4,8 @@
 //! # 1. What and when
 //!
 //! Strengths: fixed-size words under many threads, batches of any operation (a get costs about one prefetched line),
-//! growing while in use. Weaknesses: no ordered access; memory use (the table grows at 1.9 records per bin, 38 bytes
-//! per record); blind updates of longer records ([`DlhtMap`] allocates a new record each time).
+//! growing while in use. Weaknesses: no ordered access; memory use (the table doubles at 1.9 records per bin, so it
+//! takes 38 to 77 bytes per record); blind updates of longer records ([`DlhtMap`] allocates a new record each time).
 //!
 //! # 2. Origin
 //!
@@ -13,14 +13,14 @@
 //! |---|---|---|
 //! | §3.1 Figure 2: index, bins, buckets | `layout`, `header` | The fourth bin state is `Claimed` (see §3.2.4). |
 //! | §3.2.1 Get | `get` | Reads continue while their bin is in transfer. §5.1.4 of the paper describes this, §3.2.5 contradicts it. |
-//! | §3.2.2 Insert, chaining | `write`, `layout` | The pool's counter is checked before it is advanced. A link bucket goes to a stack if its thread loses the race to chain it. |
+//! | §3.2.2 Insert, chaining | `write`, `layout` | The pool's counter is checked before it is advanced. A link bucket goes to a stack if its thread loses the race to chain it. Single and double link buckets come from separate pools. |
 //! | §3.2.2 shadow inserts | `shadow` | Also in batches. They commit and abort through a guard whose drop aborts, not by key, so a thread cannot settle another thread's insert. |
-//! | §3.2.3 Delete | `write` | |
+//! | §3.2.3 Delete | `write` | The paper's bins keep their link buckets for ever, so a table of constant size grows. Here the last record of a bin moves to the slot that becomes free in an earlier bucket, and an empty link bucket returns to its pool. |
 //! | §3.2.4 Put | `write` | The paper swaps key and value at once and does not check the header again, so a put can hit a slot that was deleted and reserved for the same key meanwhile. Here an update claims its bin in the header, stores the value, and releases the bin. This costs one more locked instruction on a cached line. It gives exact previous values and needs neither 16-byte atomics nor transfer keys. |
 //! | §3.2.5 Resize | `transfer`, `plan` | An insert into a full bin moves that bin and at most 8 others, then continues; it does not wait for all chunks. Indexes form a chain of any length. |
 //! | §3.2.5 GC of the old index | `base::reclaim` | Epochs: two plain stores per request or batch, and `membarrier` on the resizer's side. The memory is freed in steps. |
 //! | §3.3 batching | `batch` | A ring (`base::pipeline`) instead of a pass of prefetches and a pass of operations. |
-//! | §3.4.3 hash functions | `hasher` | Strong and keyed by default. |
+//! | §3.4.3 hash functions | `hasher` | Strong and keyed by default. The number of bins need not be a power of two. |
 //! | §3.4.4 iterator | `scan`, `snapshot` | Cursors; the old index is the snapshot. |
 //! | §3.4.5 single thread | `mode` | |
 //! | §3.1 Allocator mode, §3.4.1, §3.4.2 | `map` | The slot's key word is the whole hash of namespace and key; pointers are stored whole. Guards protect records from reclamation. A put allocates a new record. Batches prefetch records as well as bins. |
@@ -29,8 +29,9 @@
 //!
 //! # 3. Layout
 //!
-//! An index consists of 2^*b* bins of one line each and a pool of link buckets, also of one line each. A bin refers to
-//! its link buckets by number, never by address. `layout` asserts the sizes.
+//! An index consists of bins of one line each, a pool of link buckets, also of one line each, and a word for each region
+//! of 64 bins, which says whether the region was ever written to. A bin refers to its link buckets by number, never by
+//! address. `layout` asserts the sizes.
 //!
 //! ```text
 //! bin     | header | single link, double link | key value | key value | key value |
@@ -47,8 +48,11 @@
 //!   by the thread that claimed the bin.
 //! - I3 Every change of a slot's state, every claim and every return from transfer changes the version. (It wraps after
 //!   2^32 changes of one bin; a thread would have to be suspended for exactly that many.)
-//! - I4 A bin's link numbers are set once. A link bucket is owned by one bin, lies on the stack, or is unused.
+//! - I4 A bin's link number is set while it is 0, and becomes 0 only while the bin is claimed and its header says that no
+//!   slot of the bucket is taken. A link bucket is owned by one bin, lies on a stack, or is unused.
 //! - I5 Each moved bin of an index is counted once. `current` is the first index that has unmoved bins.
+//! - I6 The header of a bin is 0 unless its region is `TOUCHED`. A region that is not is moved as a whole, without
+//!   accessing its bins: from then on, a header that is 0 means that the bin belongs to the next index.
 //!
 //! # 5. Operations
 //!
@@ -59,7 +63,8 @@
 //!   changed; the bin is searched again then.
 //! - *update*, and *insert* of a present key: the store of the value in the claimed bin.
 //! - *remove*: the exchange that makes the slot `Invalid`. The value read before it is exact, because a claim would
-//!   have changed the header.
+//!   have changed the header. If another record of the bin then moves to the free slot, the bin is claimed meanwhile:
+//!   readers find that record in one of the two slots, by the header.
 //! - *compute*: that of its write, or of its get if the closure keeps the record. The write succeeds only if the value
 //!   is still the one shown to the closure.
 //! - *shadow insert*: the exchange that makes the slot `Shadow`. Its commit or abort: the exchange that makes the slot
@@ -77,7 +82,8 @@
 //! | E3 | `moved` (AcqRel), `open` (Release) | the same (Acquire) | every bin of the old index is frozen |
 //! | E4 | `next`, `current` (SeqCst) | `next` (SeqCst), `current` (`PROTECTED`) | complete indexes |
 //! | E5 | link numbers (AcqRel exchange) | the same (Acquire, or after E1) | a bucket that this bin owns |
-//! | E6 | top of the stack (AcqRel exchange) | the same (Acquire) | the number below it |
+//! | E6 | top of a stack (AcqRel exchange) | the same (Acquire) | the number below it |
+//! | E7 | state of a region (AcqRel exchange) | the same (Acquire) | which index its bins belong to |
 //!
 //! # 7. Crash
 //!
@@ -90,22 +96,32 @@
 //! # 8. Progress
 //!
 //! Gets never wait. They store nothing except an announcement to the reclaimer, and retry only when their bin has
-//! changed (lock-free). Inserts and removes of different keys never wait for one another (lock-free), except for two
-//! short states of their own bin: an update between its claim and its release (three instructions), and the transfer of
-//! this bin (at most 15 records). A thread that is preempted in one of them delays the writers of that one bin. A
-//! transfer waits for no request except an update that has claimed the bin. An insert moves its own bin and at most
-//! `HELP_WHEN_FULL` others; a write whose bin has moved helps with `HELP_WHEN_MOVED` others. `clear` and `snapshot`
-//! make writers wait until every bin is frozen or moved. An index is retired when all its bins have been moved, and
-//! freed when all requests have left it. User code runs outside all of these states.
+//! changed (lock-free). Inserts and removes of different keys never wait for one another (lock-free), except for short
+//! states of their own bin: an update between its claim and its release (three instructions), a removal that moves a
+//! record and returns link buckets, and the transfer of this bin (at most 15 records). A thread that is preempted in one
+//! of them delays the writers of that one bin. A transfer waits for no request except one that has claimed the bin. An
+//! insert whose bin is full moves it and at most `HELP_WHEN_FULL` others; while a transfer is in progress, each write moves
+//! at most `HELP_OF_WRITES` bins, and each read `HELP_OF_READS`, of those that nobody has claimed. So after as many
+//! requests of any kind as an index has bins, it has been left. `clear` and
+//! `snapshot` make writers wait until every bin is frozen or moved. An index is retired when all its bins have been
+//! moved, and freed when all requests have left it. User code runs outside all of these states.
 //!
-//! Memory is bounded: an index of 4096 bins or more grows only if it holds at least a quarter of its capacity. Keys
-//! that crowd into few bins therefore lead to a new hash function, not to a larger index. If a transfer gets no memory,
-//! it restores its current bin. The insert that needed the transfer is refused, and all other operations continue.
+//! Memory is bounded: an index is followed by a larger one only if it holds its capacity (or nearly: `plan`). Keys that
+//! crowd into few bins therefore lead to a new hash function, not to a larger index. If a transfer gets no memory, it
+//! restores its current bin. The insert that needed the transfer is refused, and all other operations continue. A
+//! `clear` needs memory only for the new index, before it begins: that takes the same slots and link buckets for the
+//! shadow inserts which it keeps as the old one.
+//!
+//! An index at its capacity holds on average 1.9 records per bin. It has 4.5 standard deviations more link buckets than
+//! it needs on average, and a bin has more than its 15 records in less than one of 50 such indexes. If a table of fixed
+//! size cannot place a record for one of these reasons, all its records move to an index of the same size with another
+//! hash function, which needs memory for two indexes meanwhile; so it refuses nothing below its capacity.
 //!
 //! # 9. Costs
 //!
 //! These are the numbers of lines that an operation accesses and of locked instructions that it executes. By the time
-//! a table grows, one link bucket is in use for every eight bins.
+//! a table grows, one link bucket is in use for every eight bins. The first write to a region of 64 bins executes one
+//! locked instruction more.
 //!
 //! | operation | lines | locked instructions |
 //! |---|---|---|
@@ -113,7 +129,7 @@
 //! | get, miss | 1.0 to 1.13 | 0 |
 //! | insert | as a miss | 2, and 1 to count (per batch); 2 more when its bin gets a link bucket |
 //! | update | as a hit | 1 |
-//! | remove | as a hit | 1, and 1 to count (per batch) |
+//! | remove | as a hit | 1, and 1 to count (per batch); 2 more for each link bucket that it returns |
 //! | shadow insert, then commit or abort | as a miss, as a hit | 2, then 1, and 1 to count a commit |
 //!
 //! A write that changes nothing (because the key is present, or absent) executes no locked instruction. "1 to count" is

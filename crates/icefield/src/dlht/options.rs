@@ -118,7 +118,7 @@ impl<K: Word, V: Word, M: Threading> DlhtOptions<K, V, M> {
     #[doc(hidden)]
     #[must_use]
     pub fn geometry(mut self, bits: u32, growth_bits: u32) -> Self {
-        self.plan.least_bits = bits.min(40);
+        self.plan.least_bins = 1 << bits.min(40);
         self.plan.growth_bits = Some(growth_bits.clamp(1, 8));
         self
     }

@@ -6,16 +6,16 @@
 //! with a cursor of an earlier function then returns all remaining records in one page. A scan that runs while the
 //! function changes does the same if memory for the change runs out.
 
+use super::batch::STRETCH;
 use super::core::Core;
+use super::hasher::{part_of, positions};
 use super::index::Index;
 use super::mode::Threading;
 use crate::Result;
 
-/// Number of bits of a position. An index has fewer bins than there are positions.
-const PLACE_BITS: u32 = 48;
-const END: u64 = 1 << PLACE_BITS;
-/// The other bits of a cursor hold the generation of the hash function.
-const GENERATION_BITS: u32 = 64 - PLACE_BITS;
+/// The lowest bits of a cursor hold the generation of the hash function, the others those of a position. A page
+/// therefore ends at a position whose lowest bits are zero.
+const GENERATION_BITS: u32 = 16;
 
 /// The error of a scan whose records have been moved to an index with another order.
 struct Rehashed;
@@ -29,10 +29,11 @@ impl<M: Threading> Core<M> {
         records: &mut Vec<(u64, u64)>,
     ) -> Result<Option<u64>> {
         let first = records.len();
-        let (place, generation) = (cursor >> GENERATION_BITS, cursor as u16);
+        let generation = cursor as u16;
+        let place = cursor - u64::from(generation);
         loop {
             let guard = self.pin();
-            let index = self.current(&guard);
+            let index = self.current_for_reads(&guard, n.min(STRETCH));
             let read = if place == 0 || generation == index.hasher.generation {
                 scan_index::<M>(index, place, n, records)
             } else {
@@ -64,15 +65,14 @@ impl<M: Threading> Core<M> {
     ) {
         // A cursor with a generation that never existed yields nothing. The start cursor needs no generation.
         let hasher = self.hasher_of(generation);
-        let from_place = |key| {
-            place == 0 || hasher.is_some_and(|hasher| hasher.order(key) >> GENERATION_BITS >= place)
-        };
+        let from_place =
+            |key| place == 0 || hasher.is_some_and(|hasher| hasher.order(key) >= place);
         let mut all = Vec::new();
         let mut next = Some(index);
         // Records move only to later indexes. A record that leaves its bin before the bin is read is found in a later
         // index. A record that leaves its bin afterwards may be read twice; the duplicate is removed below.
         while let Some(index) = next {
-            let pictures = (0..index.len()).filter_map(|bin| index.picture::<M>(index.bin(bin)));
+            let pictures = index.touched().filter_map(|bin| index.picture::<M>(index.bin(bin)));
             pictures.for_each(|picture| all.extend(picture.records()));
             next = index.next();
         }
@@ -92,10 +92,8 @@ impl<M: Threading> Core<M> {
         // A cursor with a generation that never existed yields nothing.
         let Some(hasher) = self.hasher_of(generation) else { return Ok(()) };
         let mut all = Vec::new();
-        collect::<M>(index, 0, END, &mut all)?;
-        records.extend(
-            all.into_iter().filter(|&(key, _)| hasher.order(key) >> GENERATION_BITS >= place),
-        );
+        collect::<M>(index, 0, u64::MAX, &mut all)?;
+        records.extend(all.into_iter().filter(|&(key, _)| hasher.order(key) >= place));
         Ok(())
     }
 }
@@ -106,44 +104,58 @@ fn scan_index<M: Threading>(
     n: usize,
     records: &mut Vec<(u64, u64)>,
 ) -> Result<Option<u64>, Rehashed> {
-    let bin_places = END >> index.size.bits;
     let enough = records.len().saturating_add(n.max(1));
     let mut place = place;
-    while place < END && records.len() < enough {
-        let end = (place / bin_places + 1) * bin_places;
-        collect::<M>(index, place, end, records)?;
-        place = end;
+    while records.len() < enough {
+        // Bins have less than two records on average. The range ends a little behind the last bin.
+        let bins = (enough - records.len()).div_ceil(2).min(STRETCH) as u64;
+        let last_bin = (part_of(place, index.len()) + bins - 1).min(index.len() - 1);
+        let last = positions(last_bin, index.len()).1 | ((1 << GENERATION_BITS) - 1);
+        collect::<M>(index, place, last, records)?;
+        let Some(next) = last.checked_add(1) else { return Ok(None) };
+        place = next;
     }
-    let cursor = place << GENERATION_BITS | u64::from(index.hasher.generation);
-    Ok((place < END).then_some(cursor))
+    Ok(Some(place | u64::from(index.hasher.generation)))
 }
 
-/// Adds the records whose positions are in `from..end`. The records of each bin are consistent.
+/// Adds the records whose positions are in `first..=last`. The records of each bin are consistent.
 fn collect<M: Threading>(
     index: &Index,
-    from: u64,
-    end: u64,
+    first: u64,
+    last: u64,
     records: &mut Vec<(u64, u64)>,
 ) -> Result<(), Rehashed> {
-    let bits = index.size.bits;
-    let bin_places = END >> bits;
-    for bin in from / bin_places..=(end - 1) / bin_places {
-        let (first, last) = (from.max(bin * bin_places), end.min((bin + 1) * bin_places));
-        let line = index.bin(index.hasher.bin_at(bin, bits));
-        if let Some(picture) = index.picture::<M>(line) {
-            let whole = last - first == bin_places;
-            let wanted = |&&(key, _): &&(u64, u64)| {
-                whole || (first..last).contains(&(index.hasher.order(key) >> GENERATION_BITS))
-            };
-            records.extend(picture.records().iter().filter(wanted));
+    let bins = index.len();
+    let (first_part, last_part) = (part_of(first, bins), part_of(last, bins));
+    let mut part = first_part;
+    while part <= last_part {
+        let bin = index.hasher.bin_at(part, bins);
+        // If there is no next index, the memory of bins that were never written to is not read.
+        if index.next().is_none()
+            && let Some(end) = index.untouched_until(bin)
+        {
+            part = if index.hasher.is_modulo() { part + 1 } else { end };
             continue;
         }
-        // The records have left the bin, which they do only after the next index has been installed.
-        let Some(next) = index.next() else { continue };
-        if next.hasher.generation != index.hasher.generation {
-            return Err(Rehashed);
+        let is_whole = part != first_part && part != last_part;
+        match index.picture::<M>(index.bin(bin)) {
+            Some(picture) => {
+                let wanted = |&&(key, _): &&(u64, u64)| {
+                    is_whole || (first..=last).contains(&index.hasher.order(key))
+                };
+                records.extend(picture.records().iter().filter(wanted));
+            }
+            // The records have left the bin, which they do only after the next index has been installed.
+            None => {
+                let (start, end) = positions(part, bins);
+                let Some(next) = index.next() else { return Ok(()) };
+                if next.hasher.generation != index.hasher.generation {
+                    return Err(Rehashed);
+                }
+                collect::<M>(next, first.max(start), last.min(end), records)?;
+            }
         }
-        collect::<M>(next, first, last, records)?;
+        part += 1;
     }
     Ok(())
 }

@@ -95,6 +95,10 @@ impl<K: Word, V: Word> Iterator for SnapshotIter<'_, K, V> {
             if self.bin >= self.snapshot.index.len() {
                 return None;
             }
+            if let Some(end) = self.snapshot.index.untouched_until(self.bin) {
+                self.bin = end;
+                continue;
+            }
             (self.picture, self.at) = (self.snapshot.picture(self.bin), 0);
             self.bin += 1;
         }

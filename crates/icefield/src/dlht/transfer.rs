@@ -16,6 +16,15 @@ use crate::{Error, Result};
 /// The number of bins that [`Core::finish`] assigns to its thread at once.
 pub(super) const CHUNK: u64 = 1 << 14;
 
+/// What a thread does that meets a claimed bin while it moves others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Patience {
+    /// It waits for the three instructions of the update, and moves the bin.
+    Waits,
+    /// It leaves the bin to others.
+    None,
+}
+
 /// A record in transfer.
 #[derive(Clone, Copy)]
 struct Moving {
@@ -52,41 +61,38 @@ impl<M: Threading> Core<M> {
     /// that is `moving` bins.
     pub(super) fn successor<'g>(&self, index: &'g Index, moving: bool) -> Result<&'g Index> {
         while index.next().is_none() {
-            let size = self.plan.next_size(index, self.len());
-            if !moving {
-                self.may_grow(size)?;
-            }
+            let size = self.plan.next_size(index, self.len(), moving)?;
             self.make_next(index, size, Entry::Resize)?;
         }
         index.next().ok_or(Error::Full)
     }
 
-    fn may_grow(&self, size: Size) -> Result<()> {
-        let bytes = (1_u64 << size.bits) * 64 + size.links as u64 * 64;
-        if self.plan.fixed || bytes > self.plan.max_bytes { Err(Error::Full) } else { Ok(()) }
-    }
-
     /// Creates the next index, unless there is one. Returns whether it created one. A resize to the same size changes
     /// the hash function.
     pub(super) fn make_next(&self, index: &Index, size: Size, entry: Entry) -> Result<bool> {
-        let crowded = entry == Entry::Resize && size.bits == index.size.bits;
+        let crowded = entry == Entry::Resize && size == index.size;
         let hasher = if crowded { index.hasher.successor() } else { index.hasher };
         Ok(index.install(self.plan.index(size, hasher, entry)?))
     }
 
     /// Assigns the next `bins` bins of `index` to this thread, if any are left, and moves those that no other thread
     /// has begun to move.
-    pub(super) fn help(&self, index: &Index, bins: u64) -> Result<()> {
+    pub(super) fn help(&self, index: &Index, bins: u64, patience: Patience) -> Result<()> {
         let cursor = &index.transfer.cursor;
         // All accesses to the cursor are Relaxed: the header of a bin decides which thread moves it.
         if cursor.load(Ordering::Relaxed) >= index.len() {
             return Ok(());
         }
         let first = cursor.fetch_add(bins, Ordering::Relaxed);
+        let (mut bin, end) = (first, index.len().min(first.saturating_add(bins)));
         let mut moved = 0;
         let mut result = Ok(());
-        for bin in first..index.len().min(first.saturating_add(bins)) {
-            match self.move_bin(index, bin) {
+        while bin < end {
+            if let Some((next, count)) = index.move_region::<M>(bin) {
+                (bin, moved) = (next, moved + count);
+                continue;
+            }
+            match self.move_bin(index, bin, patience) {
                 Ok(count) => moved += count,
                 Err(error) => {
                     // `move_bin` has reset the cursor to this bin, so the remaining bins are assigned again together
@@ -95,9 +101,19 @@ impl<M: Threading> Core<M> {
                     break;
                 }
             }
+            bin += 1;
         }
         self.count_moved(index, moved);
         result
+    }
+
+    /// Moves some bins for a request that has found `index` in transfer. So an index is left after a bounded number of
+    /// requests of any kind. Does not wait for a bin that another thread has claimed. Errors are ignored: they concern
+    /// other bins.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn help_on(&self, index: &Index, bins: u64) {
+        let _ = self.help(index, bins, Patience::None);
     }
 
     /// Resets the cursor, so that the bins from `bin` on are assigned again.
@@ -115,7 +131,7 @@ impl<M: Threading> Core<M> {
 
     /// Moves one bin for an insert that needs it.
     pub(super) fn move_one(&self, index: &Index, bin: u64) -> Result<()> {
-        let moved = self.move_bin(index, bin)?;
+        let moved = self.move_bin(index, bin, Patience::Waits)?;
         self.count_moved(index, moved);
         Ok(())
     }
@@ -135,7 +151,7 @@ impl<M: Threading> Core<M> {
     pub(super) fn finish(&self, index: &Index) -> Result<()> {
         let mut rounds = 0;
         while !index.is_left() {
-            let done = self.help(index, CHUNK);
+            let done = self.help(index, CHUNK, Patience::Waits);
             if let Err(error) = done {
                 // A `clear` cannot be undone, because the bins that it has frozen stay frozen. So the loop repeats
                 // until there is memory. A `clear` copies only shadow inserts, which need less memory than all records.
@@ -156,7 +172,7 @@ impl<M: Threading> Core<M> {
     }
 
     /// Moves one bin to the next index, unless another thread has begun to. Returns the number of bins moved.
-    fn move_bin(&self, index: &Index, bin: u64) -> Result<u64> {
+    fn move_bin(&self, index: &Index, bin: u64, patience: Patience) -> Result<u64> {
         let line = index.bin(bin);
         let Some(next) = index.next() else { return Ok(0) };
         let mut rounds = 0;
@@ -168,6 +184,10 @@ impl<M: Threading> Core<M> {
                     if Index::change::<M>(line, header, frozen) {
                         break frozen;
                     }
+                }
+                BinState::Claimed if patience == Patience::None => {
+                    self.come_by_again(index, bin);
+                    return Ok(0);
                 }
                 BinState::Claimed => M::wait(rounds),
                 BinState::InTransfer | BinState::DoneTransfer => return Ok(0),
@@ -215,10 +235,10 @@ impl<M: Threading> Core<M> {
                 records.push(Moving { key, value, state });
             }
         }
-        // If the next index has the same hash function and at least as many bins, each of its bins receives records of
+        // If the next index has the same hash function and a multiple of the bins, each of its bins receives records of
         // one old bin only.
-        let alone =
-            next.hasher.generation == index.hasher.generation && next.size.bits >= index.size.bits;
+        let alone = next.hasher.generation == index.hasher.generation
+            && next.len().is_multiple_of(index.len());
         let mut rest = records.as_mut();
         while let Some((&mut first, _)) = rest.split_first_mut() {
             let bin = next.bin_of(first.key);
@@ -281,7 +301,8 @@ impl Index {
     /// No other thread inserts into the bin meanwhile, but a thread may begin to move the bin.
     fn fill<M: Threading>(&self, bin: u64, records: &[Moving]) -> bool {
         let line = self.bin(bin);
-        if records.len() > PRIMARY_SLOTS as usize || Self::header(line) != Header(0) {
+        let fits = records.len() <= PRIMARY_SLOTS as usize && Self::header(line).is_unwritten();
+        if !fits || !self.touch::<M>(line) {
             return false;
         }
         let mut header = Header(0);
@@ -300,6 +321,9 @@ impl Index {
         let line = self.bin(self.bin_of(record.key));
         loop {
             let Some(header) = self.settled::<M>(line) else { return Step::Moved };
+            if header.is_unwritten() && !self.touch::<M>(line) {
+                return Step::Moved;
+            }
             let Some(slot) = header.first_free() else { return Step::Full };
             let Some(place) = self.pool.place::<M>(line, slot) else { return Step::Full };
             let reserved = header.with(slot, SlotState::TryInsert);
@@ -325,7 +349,7 @@ impl Index {
         loop {
             let Some(header) = self.settled::<M>(line) else { return Step::Moved };
             let Some(hit) = self.find(line, header.held(), key) else { return Step::Done(()) };
-            if Self::change::<M>(line, header, header.with(hit.slot, SlotState::Invalid)) {
+            if self.free::<M>(line, header, hit.slot) {
                 return Step::Done(());
             }
         }

@@ -3,7 +3,7 @@
 use super::get::{Hit, Step};
 use super::header::{BinState, Header, SlotState};
 use super::index::Index;
-use super::layout::{HEADER, LINK_SLOTS};
+use super::layout::{DOUBLE_STATES, HEADER, LINK_SLOTS, SINGLE_STATES, bucket_of};
 use super::mode::Threading;
 use crate::base::sync::{Line, Ordering};
 
@@ -70,7 +70,7 @@ impl Index {
         new: SlotState,
     ) -> Step<Outcome> {
         let header = Self::header(line);
-        if header.state() == BinState::NoTransfer && header.held() & LINK_SLOTS == 0 {
+        if header.is_plain() && header.held() & LINK_SLOTS == 0 {
             M::pause();
             let hit = Self::find_primary(line, header.held(), key);
             let tried = self.try_store::<M>(line, header, hit, (key, value), rule, new);
@@ -118,6 +118,9 @@ impl Index {
         }
         if !rule.inserts() {
             return Self::still(line, header).then_some(Step::Done(Outcome::Kept(None)));
+        }
+        if header.is_unwritten() && !self.touch::<M>(line) {
+            return Some(Step::Moved);
         }
         let place =
             header.first_free().and_then(|slot| Some((slot, self.pool.place::<M>(line, slot)?)));
@@ -187,11 +190,11 @@ impl Index {
     ) -> Published {
         loop {
             let Some(header) = self.settled::<M>(line) else { return Published::Moved };
-            let (next, published) = match self.find(line, header.held(), key) {
-                None => (new, Published::Yes),
-                Some(_) => (SlotState::Invalid, Published::Forestalled),
+            let (changed, published) = match self.find(line, header.held(), key) {
+                None => (Self::change::<M>(line, header, header.with(slot, new)), Published::Yes),
+                Some(_) => (self.free::<M>(line, header, slot), Published::Forestalled),
             };
-            if Self::change::<M>(line, header, header.with(slot, next)) {
+            if changed {
                 return published;
             }
         }
@@ -206,9 +209,9 @@ impl Index {
         expected: Option<u64>,
     ) -> Step<Outcome> {
         let header = Self::header(line);
-        if header.state() == BinState::NoTransfer && header.valid() & LINK_SLOTS == 0 {
+        if header.is_plain() && header.valid() & LINK_SLOTS == 0 {
             let hit = Self::find_primary(line, header.valid(), key);
-            if let Some(outcome) = Self::try_take::<M>(line, header, hit, expected) {
+            if let Some(outcome) = self.try_take::<M>(line, header, hit, expected) {
                 return Step::Done(outcome);
             }
         }
@@ -226,7 +229,7 @@ impl Index {
         loop {
             let Some(header) = self.settled::<M>(line) else { return Step::Moved };
             let hit = self.find(line, header.valid(), key);
-            if let Some(outcome) = Self::try_take::<M>(line, header, hit, expected) {
+            if let Some(outcome) = self.try_take::<M>(line, header, hit, expected) {
                 return Step::Done(outcome);
             }
         }
@@ -235,6 +238,7 @@ impl Index {
     /// Tries a removal. `hit` is the slot of the key as of `header`. Returns `None` if the caller must search again.
     #[inline(always)]
     fn try_take<M: Threading>(
+        &self,
         line: &Line,
         header: Header,
         hit: Option<Hit<'_>>,
@@ -248,8 +252,69 @@ impl Index {
         if expected.is_some_and(|expected| expected != present) {
             return Self::still(line, header).then_some(Outcome::Kept(Some(present)));
         }
-        let freed = header.with(hit.slot, SlotState::Invalid);
-        Self::change::<M>(line, header, freed).then_some(Outcome::Replaced(present))
+        self.free::<M>(line, header, hit.slot).then_some(Outcome::Replaced(present))
+    }
+
+    /// Makes `slot` free if the header of its bin is still `header`; returns whether it was.
+    #[inline(always)]
+    pub(super) fn free<M: Threading>(&self, line: &Line, header: Header, slot: u32) -> bool {
+        if header.has_links() {
+            self.free_and_pack::<M>(line, header, slot)
+        } else {
+            Self::change::<M>(line, header, header.with(slot, SlotState::Invalid))
+        }
+    }
+
+    /// Like [`Index::free`], for a bin with records in link buckets. Moves the record of the last slot to the free one
+    /// if that lies in an earlier bucket, and returns buckets without records. So a bin has no more link buckets than
+    /// its records need, however often they change, and most records stay in primary buckets. (A reserved slot is not
+    /// moved, so for a moment the bin may have more.)
+    #[inline(never)]
+    fn free_and_pack<M: Threading>(&self, line: &Line, header: Header, slot: u32) -> bool {
+        let freed = header.with(slot, SlotState::Invalid);
+        let moving = freed.last_held().filter(|&last| bucket_of(last) > bucket_of(slot));
+        let packed = match moving {
+            Some(last) => freed.with(slot, freed.slot(last)).with(last, SlotState::Invalid),
+            None => freed,
+        };
+        let empty = [SINGLE_STATES, DOUBLE_STATES]
+            .map(|states| header.has_taken(states) && !packed.has_taken(states));
+        if moving.is_none() && empty == [false; 2] {
+            return Self::change::<M>(line, header, freed);
+        }
+        // The bin is claimed by the exchange that removes the record.
+        if !Self::change::<M>(line, header, freed.in_claim()) {
+            return false;
+        }
+        M::pause();
+        if let Some(last) = moving {
+            let (from, to) = (self.pool.used_place(line, last), self.pool.used_place(line, slot));
+            // Relaxed: the bin is claimed.
+            let (key, value) =
+                (from.key().load(Ordering::Relaxed), from.value().load(Ordering::Relaxed));
+            // Release (E2), both: as in `Index::try_store`.
+            to.key().store(key, Ordering::Release);
+            to.value().store(value, Ordering::Release);
+            M::pause();
+            // Release (E1), before the link changes: a reader that searches the bin by the former header, and finds the
+            // link without the bucket, also finds that the header has changed.
+            line.0[HEADER].store(packed.in_claim().0, Ordering::Release);
+            M::pause();
+        }
+        // An insert that has loaded the link before has also loaded the header before, so it cannot reserve a slot in
+        // the bucket any more.
+        let numbers = [false, true].map(|double| {
+            if empty[usize::from(double)] { self.pool.unchain::<M>(line, double) } else { 0 }
+        });
+        M::pause();
+        // Release (E1): whoever sees this header sees the link without the buckets.
+        line.0[HEADER].store(packed.0, Ordering::Release);
+        for (number, double) in numbers.into_iter().zip([false, true]) {
+            if number != 0 {
+                self.pool.give_back::<M>(number, double);
+            }
+        }
+        true
     }
 
     /// Changes the slot of `key` from `Shadow` to `new`. Returns whether there was such a slot.
@@ -267,7 +332,11 @@ impl Index {
                 }
                 continue;
             };
-            if Self::change::<M>(line, header, header.with(hit.slot, new)) {
+            let changed = match new {
+                SlotState::Invalid => self.free::<M>(line, header, hit.slot),
+                _ => Self::change::<M>(line, header, header.with(hit.slot, new)),
+            };
+            if changed {
                 return Step::Done(true);
             }
         }
@@ -278,22 +347,18 @@ impl Index {
     #[inline(always)]
     pub(super) fn settled<M: Threading>(&self, line: &Line) -> Option<Header> {
         let header = Self::header(line);
-        if header.state() == BinState::NoTransfer {
-            Some(header)
-        } else {
-            self.wait_until_settled::<M>(line)
-        }
+        if header.is_plain() { Some(header) } else { self.wait_until_settled::<M>(line) }
     }
 
     #[inline(never)]
     fn wait_until_settled<M: Threading>(&self, line: &Line) -> Option<Header> {
         for rounds in 0.. {
             let header = Self::header(line);
+            if self.has_left(line, header) {
+                break;
+            }
             if header.state() == BinState::NoTransfer {
                 return Some(header);
-            }
-            if self.has_left(header) {
-                break;
             }
             M::wait(rounds);
         }

@@ -387,26 +387,143 @@ fn a_computation_is_of_one_moment() {
     );
 }
 
-/// Number of link buckets in the pools of the models below.
-const BUCKETS: u64 = 4;
+/// Four records: three in the primary bucket, the last in a link bucket.
+fn four(table: &Words) {
+    [2, 4, 6, 8].into_iter().for_each(|key| table.put(key, key * 10));
+}
+
+/// The last record of a bin moves to the slot that a removal has made free. A reader must find it all the time.
+#[test]
+fn a_record_that_moves_within_its_bin_is_found() {
+    race(
+        1,
+        four,
+        [|table| table.remove(2), |table| table.get(8)],
+        |table, answers| {
+            assert_eq!(answers, [Some(20), Some(80)]);
+            assert_eq!((table.get(2), table.get(8), table.len()), (None, Some(80), 3));
+        },
+    );
+}
+
+#[test]
+fn an_update_of_a_record_that_moves_is_not_lost() {
+    race(
+        1,
+        four,
+        [|table| table.remove(2), |table| table.update(8, 81)],
+        |table, answers| {
+            assert_eq!(answers, [Some(20), Some(80)]);
+            assert_eq!((table.get(2), table.get(8)), (None, Some(81)));
+        },
+    );
+}
+
+#[test]
+fn two_removals_of_a_bin_remove_two_records() {
+    race(
+        1,
+        four,
+        [|table| table.remove(4), |table| table.remove(8)],
+        |table, answers| {
+            assert_eq!(answers, [Some(40), Some(80)]);
+            assert_eq!(sorted_keys(table), [2, 6]);
+        },
+    );
+}
+
+#[test]
+fn an_insert_beside_a_removal_does_not_use_the_bucket_that_leaves() {
+    race(
+        1,
+        four,
+        [|table| table.remove(8), |table| won(table.try_insert(10, 100))],
+        |table, answers| {
+            assert_eq!(answers, [Some(80), Some(1)]);
+            assert_eq!(sorted_keys(table), [2, 4, 6, 10]);
+            assert_eq!(table.get(10), Some(100));
+        },
+    );
+}
+
+/// The link bucket of one bin goes to the other bin. A reader that still searches it for a key of the first bin must not
+/// see the record of the second.
+#[test]
+fn a_link_bucket_that_changes_its_bin_belongs_to_the_new_one() {
+    race(
+        1,
+        |table| {
+            four(table);
+            [1, 3, 5].into_iter().for_each(|key| table.put(key, 0));
+        },
+        [
+            |table| {
+                let removed = table.remove(8);
+                table.put(7, 99);
+                removed
+            },
+            |table| table.get(8),
+        ],
+        |table, answers| {
+            assert!(matches!(answers, [Some(80), None | Some(80)]), "{answers:?}");
+            assert_eq!((table.get(7), table.get(8)), (Some(99), None));
+        },
+    );
+}
+
+fn sorted_keys(table: &Words) -> Vec<u64> {
+    let mut keys: Vec<u64> = table.iter().map(|(key, _)| key).collect();
+    keys.sort_unstable();
+    keys
+}
+
+/// No bin was ever written to, so they are moved together, while the first insert writes to one of them.
+#[test]
+fn the_first_insert_beside_a_transfer_is_not_lost() {
+    race(
+        0,
+        |_| (),
+        [
+            |table| {
+                table.reserve(20);
+                table.get(1)
+            },
+            |table| {
+                let inserted = won(table.try_insert(1, 10));
+                assert_eq!(table.get(1), Some(10));
+                inserted
+            },
+        ],
+        |table, answers| {
+            assert_eq!(answers[1], Some(1));
+            assert_eq!((table.get(1), table.len()), (Some(10), 1));
+        },
+    );
+}
+
+/// Numbers of link buckets in the pools of the models below: single ones, and pairs, which come after those.
+const SINGLES: u64 = 4;
+const PAIRS: u64 = 2;
 const BINS: usize = 2;
+
+fn fresh() -> LinkPool {
+    LinkPool::new(SINGLES as usize, PAIRS as usize, BINS).unwrap()
+}
 
 /// Creates a pool to which all of its buckets have been returned.
 fn returned() -> LinkPool {
-    let pool = LinkPool::new(BUCKETS as usize, BINS).unwrap();
-    let taken: Vec<_> = (0..BUCKETS).map(|_| pool.take().unwrap()).collect();
-    taken.into_iter().for_each(|number| pool.give_back(number));
+    let pool = fresh();
+    for double in [false, true] {
+        let taken: Vec<_> = std::iter::from_fn(|| pool.take(double)).collect();
+        taken.into_iter().for_each(|number| pool.give_back(number, double));
+    }
     pool
-}
-
-fn fresh() -> LinkPool {
-    LinkPool::new(BUCKETS as usize, BINS).unwrap()
 }
 
 /// Takes a bucket and writes to it, so that its content looks like the number of another bucket.
 fn take_and_use(pool: &LinkPool) -> Option<u64> {
-    let number = pool.take()?;
-    pool.write(number, number % BUCKETS + 1);
+    let number = pool.take(false)?;
+    pool.write(number, number % SINGLES + 1);
     Some(number)
 }
 
@@ -414,9 +531,11 @@ fn take_and_use(pool: &LinkPool) -> Option<u64> {
 fn each_once<const HOLDERS: usize>(pool: &LinkPool, held: [Vec<u64>; HOLDERS]) {
     let mut numbers = held.concat();
     (0..BINS).for_each(|bin| numbers.extend(pool.buckets_of(bin)));
-    numbers.extend(std::iter::from_fn(|| pool.take()));
+    numbers.extend(std::iter::from_fn(|| pool.take(false)));
+    let pairs = std::iter::from_fn(|| pool.take(true));
+    numbers.extend(pairs.flat_map(|number| [number, number + 1]));
     numbers.sort_unstable();
-    assert!(numbers.iter().copied().eq(1..=BUCKETS), "{numbers:?}");
+    assert!(numbers.iter().copied().eq(1..=SINGLES + 2 * PAIRS), "{numbers:?}");
 }
 
 /// One thread reads the top of the stack. Before it takes that bucket, another thread takes it and the next one, and
@@ -429,7 +548,7 @@ fn a_returned_bucket_is_handed_out_once() {
             |pool| take_and_use(pool).into_iter().collect::<Vec<_>>(),
             |pool| {
                 let (first, second) = (take_and_use(pool), take_and_use(pool));
-                first.into_iter().for_each(|number| pool.give_back(number));
+                first.into_iter().for_each(|number| pool.give_back(number, false));
                 second.into_iter().collect()
             },
         ],
@@ -440,7 +559,7 @@ fn a_returned_bucket_is_handed_out_once() {
 #[test]
 fn three_threads_take_and_return_buckets() {
     let there_and_back: fn(&LinkPool) -> Vec<u64> = |pool| {
-        take_and_use(pool).into_iter().for_each(|number| pool.give_back(number));
+        take_and_use(pool).into_iter().for_each(|number| pool.give_back(number, false));
         Vec::new()
     };
     race_for(
@@ -475,7 +594,7 @@ fn what_a_lost_race_leaves_over_is_not_lost() {
     }
 }
 
-/// Two inserts chain two neighbouring buckets to the same bin. The later one returns its buckets individually.
+/// Two inserts chain two neighbouring buckets to the same bin. The later one returns its buckets together.
 #[test]
 fn neighbours_that_are_left_over_are_not_lost() {
     race_for(
@@ -492,6 +611,33 @@ fn neighbours_that_are_left_over_are_not_lost() {
         ],
         |pool, held| {
             assert_eq!(pool.buckets_of(0).len(), 2);
+            each_once(pool, held);
+        },
+    );
+}
+
+/// A removal returns the single link bucket of a bin while an insert chains the double one to it.
+#[test]
+fn a_bucket_leaves_while_another_is_chained() {
+    race_for(
+        || {
+            let pool = fresh();
+            pool.chain(0, false);
+            pool
+        },
+        [
+            |pool: &LinkPool| {
+                pool.unchain(0, false);
+                pool.chain(1, false);
+                Vec::new()
+            },
+            |pool| {
+                pool.chain(0, true);
+                Vec::new()
+            },
+        ],
+        |pool, held| {
+            assert_eq!((pool.buckets_of(0).len(), pool.buckets_of(1).len()), (2, 1));
             each_once(pool, held);
         },
     );

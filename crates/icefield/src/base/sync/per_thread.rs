@@ -3,7 +3,6 @@
 #[cfg(not(loom))]
 mod real {
     use std::sync::OnceLock;
-    use std::sync::atomic::{AtomicU64, Ordering};
 
     use crate::base::thread;
 
@@ -21,10 +20,13 @@ mod real {
 
     impl<T> Default for PerThread<T> {
         fn default() -> Self {
-            static NAMES: AtomicU64 = AtomicU64::new(1);
-            // Relaxed: the ids need only differ.
-            let name = NAMES.fetch_add(1, Ordering::Relaxed);
-            Self { name, blocks: [const { OnceLock::new() }; BLOCKS] }
+            Self { name: thread::new_owner(), blocks: [const { OnceLock::new() }; BLOCKS] }
+        }
+    }
+
+    impl<T> Drop for PerThread<T> {
+        fn drop(&mut self) {
+            thread::end_owner(self.name);
         }
     }
 

@@ -97,7 +97,7 @@ impl<K, V, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
     pub fn with_capacity_and_hasher_in(records: u64, hash: S, allocator: A) -> Self {
         // The index's keys are hashes already, so they are used directly. If they crowd, the index switches to a strong
         // hash function.
-        let plan = Plan { hash: DlhtHash::Modulo, ..Plan::default() };
+        let plan = Plan { hash: DlhtHash::Multiplied, ..Plan::default() };
         Self {
             core: plain(Core::new(plan, records)),
             hash,
