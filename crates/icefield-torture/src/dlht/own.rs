@@ -169,7 +169,7 @@ impl<M: Threading> Transaction<'_, M> {
     /// Changes the table while shadow inserts are held.
     fn disturb(&mut self) -> Result<(), String> {
         match self.rng.below(6) {
-            0 => self.table.reserve(self.rng.below(500)),
+            0 => self.table.reserve(self.rng.below(500) as usize),
             1 => self.table.shrink_to_fit(),
             2 => {
                 self.table.clear();
@@ -225,7 +225,7 @@ impl<M: Threading> Transaction<'_, M> {
     fn judge(&self, shadows: &Shadows<'_, u64, u64, M>) -> Result<(), String> {
         compare("while shadows are held", self.table.iter().collect(), self.right)?;
         let (held, len) = (shadows.len(), self.table.len());
-        if held != self.held.len() || len != self.right.len() as u64 {
+        if held != self.held.len() || len != self.right.len() {
             return Err(format!("{held} held instead of {:?}, len {len}", self.held));
         }
         for &key in self.held.keys() {

@@ -82,13 +82,13 @@ impl Run {
                 self.set = self.set.iter().collect();
             }
             7 => self.set.shrink_to_fit(),
-            8 => self.set.reserve(self.rng.below(2 * self.keys)),
+            8 => self.set.reserve(self.rng.below(2 * self.keys) as usize),
             9..60 => self.batch()?,
             _ => self.one()?,
         }
         let empty = self.right.is_empty();
         same("is_empty", self.set.is_empty(), empty)?;
-        same("len", self.set.len(), self.right.len() as u64)
+        same("len", self.set.len(), self.right.len())
     }
 
     fn one(&mut self) -> Result<(), String> {

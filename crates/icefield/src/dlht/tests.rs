@@ -30,7 +30,7 @@ fn two_threads_grow_one_table() {
             }
         });
     });
-    assert_eq!(table.len(), KEYS);
+    assert_eq!(table.len() as u64, KEYS);
     let keys: Vec<u64> = (0..KEYS).collect();
     let mut found = vec![None; keys.len()];
     table.remove_batch(&keys, &mut found);
@@ -63,7 +63,7 @@ fn shadow_inserts_of_a_batch_end_as_their_holder_says() {
             shadows.commit();
         }
     }
-    assert_eq!((table.len(), table.get(7), table.get(8)), (KEYS - 1, None, Some(8)));
+    assert_eq!((table.len() as u64, table.get(7), table.get(8)), (KEYS - 1, None, Some(8)));
 }
 
 #[test]

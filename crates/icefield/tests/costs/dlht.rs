@@ -42,7 +42,7 @@ fn dlht(bits: u32) -> CountingDlht {
 #[test]
 fn dlht_needs_the_locked_instructions_that_its_header_says() {
     let table = dlht(14);
-    let keys = table.capacity() * 9 / 10;
+    let keys = table.capacity() as u64 * 9 / 10;
     let mut chained = 0;
     for key in 0..keys {
         let links = detail(&table, "link-buckets-used");
