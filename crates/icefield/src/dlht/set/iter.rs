@@ -55,7 +55,6 @@ impl<'a, K: Word, M: Threading> IntoIterator for &'a DlhtWordSet<K, M> {
 /// assert_eq!(keys.len(), 2);
 /// assert_eq!(keys.sum::<u64>(), 3);
 /// ```
-#[derive(Debug)]
 pub struct DlhtSetIntoIter<K, M: Threading = Shared>(DlhtIntoIter<K, NoValue, M>);
 
 impl<K: Word, M: Threading> IntoIterator for DlhtWordSet<K, M> {
@@ -82,6 +81,12 @@ impl<K: Word, M: Threading> Iterator for DlhtSetIntoIter<K, M> {
 impl<K: Word, M: Threading> ExactSizeIterator for DlhtSetIntoIter<K, M> {}
 impl<K: Word, M: Threading> FusedIterator for DlhtSetIntoIter<K, M> {}
 
+impl<K, M: Threading> fmt::Debug for DlhtSetIntoIter<K, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("DlhtSetIntoIter").field(&self.0).finish()
+    }
+}
+
 /// An iterator over the keys that [`DlhtWordSet::drain`] has removed. Keys that it has not returned when it is dropped
 /// stay removed.
 ///
@@ -90,7 +95,6 @@ impl<K: Word, M: Threading> FusedIterator for DlhtSetIntoIter<K, M> {}
 /// assert_eq!(set.drain().sum::<u64>(), 3);
 /// assert!(set.is_empty());
 /// ```
-#[derive(Debug)]
 pub struct DlhtSetDrain<K>(pub(super) DlhtDrain<K, NoValue>);
 
 impl<K: Word> Iterator for DlhtSetDrain<K> {
@@ -102,6 +106,12 @@ impl<K: Word> Iterator for DlhtSetDrain<K> {
 }
 
 impl<K: Word> FusedIterator for DlhtSetDrain<K> {}
+
+impl<K> fmt::Debug for DlhtSetDrain<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("DlhtSetDrain").field(&self.0).finish()
+    }
+}
 
 /// One page of keys, from [`DlhtWordSet::scan`].
 ///

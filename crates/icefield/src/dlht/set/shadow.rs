@@ -1,5 +1,7 @@
 //! Shadow inserts of sets.
 
+use std::fmt;
+
 use super::{DlhtWordSet, NoValue};
 use crate::dlht::mode::{Shared, Threading};
 use crate::dlht::shadow::Shadow;
@@ -18,7 +20,6 @@ use crate::types::Word;
 /// assert!(set.contains(1));
 /// # Ok::<(), icefield::NotShadowed<()>>(())
 /// ```
-#[derive(Debug)]
 #[must_use = "dropping a shadow insert aborts it"]
 pub struct DlhtSetShadow<'a, K: Word, M: Threading = Shared>(Shadow<'a, K, NoValue, M>);
 
@@ -84,5 +85,11 @@ impl<K: Word, M: Threading> DlhtSetShadow<'_, K, M> {
     /// ```
     pub fn abort(self) {
         self.0.abort();
+    }
+}
+
+impl<K: Word, M: Threading> fmt::Debug for DlhtSetShadow<'_, K, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DlhtSetShadow").field("key", &self.key()).finish()
     }
 }
