@@ -48,6 +48,9 @@
 //! | tables whose types are known at run time only | [`AnyTable`], [`AnyOptions`], [`AnyPage`], [`AnyDamage`] |
 //! | memory of [`DlhtMap`] | [`RecordAllocator`], [`Global`], [`Allocator`], [`AllocError`], [`DlhtGuard`], [`DlhtBuildHasher`], [`DlhtHasher`] |
 //!
+//! With the feature `serde`, [`Dlht`] and [`DlhtSet`] can be written and read in the formats of serde. With the feature
+//! `rayon`, they are parallel iterators, and can be filled in parallel. Both features are off by default.
+//!
 //! `docs/crash-model.md` states what a returned call guarantees on each medium; [`Durability`] lists the media. The
 //! modules `base` and `storage` contain the building blocks of the tables. They are public only with the feature
 //! `unstable-internals`, for this library's tests and tools. The simulated medium exists only with the feature `sim`.
@@ -93,6 +96,8 @@ pub use dlht::{
     DlhtValues, DlhtWordSet, Global, Local, RecordAllocator, Refused, Shadow, Shadows, Shared,
     Snapshot, SnapshotIter, Threading,
 };
+#[cfg(feature = "rayon")]
+pub use dlht::{DlhtIntoParIter, DlhtParIter, DlhtSetIntoParIter, DlhtSetParIter};
 #[cfg(feature = "sim")]
 #[doc(hidden)]
 pub use dlht::{Interleaved, LinkPool, Turns};

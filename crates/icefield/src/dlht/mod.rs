@@ -138,8 +138,12 @@ mod link_pool;
 mod map;
 mod mode;
 mod options;
+#[cfg(feature = "rayon")]
+mod parallel;
 mod plan;
 mod scan;
+#[cfg(feature = "serde")]
+mod serialize;
 mod set;
 mod shadow;
 mod snapshot;
@@ -173,6 +177,8 @@ pub use map::{
 pub use mode::{Interleaved, Turns};
 pub use mode::{Local, Shared, Threading};
 pub use options::DlhtOptions;
+#[cfg(feature = "rayon")]
+pub use parallel::{DlhtIntoParIter, DlhtParIter, DlhtSetIntoParIter, DlhtSetParIter};
 pub use set::{
     DlhtSet, DlhtSetDrain, DlhtSetIntoIter, DlhtSetIter, DlhtSetLocal, DlhtSetPage, DlhtSetShadow,
     DlhtSetSnapshot, DlhtSetSnapshotIter, DlhtWordSet,

@@ -12,10 +12,10 @@ use super::mode::Threading;
 use crate::Result;
 
 /// Number of bits of a position. An index has fewer bins than there are positions.
-const PLACE_BITS: u32 = 48;
+pub(super) const PLACE_BITS: u32 = 48;
 const END: u64 = 1 << PLACE_BITS;
 /// The other bits of a cursor hold the generation of the hash function.
-const GENERATION_BITS: u32 = 64 - PLACE_BITS;
+pub(super) const GENERATION_BITS: u32 = 64 - PLACE_BITS;
 
 /// The error of a scan whose records have been moved to an index with another order.
 struct Rehashed;

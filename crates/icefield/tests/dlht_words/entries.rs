@@ -204,6 +204,8 @@ fn entries_and_drains_are_atomic() {
     assert!(overlapping > histories, "{histories} histories, {overlapping} overlaps");
 }
 
+type Perform = fn(Call, &DlhtInTurns, u64) -> Reply;
+
 fn modify_then_insert(call: Call, table: &DlhtInTurns, key: u64) -> Reply {
     let Call::ModifyOrInsert(value) = call else { return call.perform(table, key) };
     match Call::Apply.perform(table, key) {
@@ -228,7 +230,7 @@ fn list_then_clear(call: Call, table: &DlhtInTurns, key: u64) -> Reply {
 /// The check must reject calls that are made of two steps.
 #[test]
 fn calls_of_two_steps_are_rejected() {
-    let mutants: [(&str, fn(Call, &DlhtInTurns, u64) -> Reply); 3] = [
+    let mutants: [(&str, Perform); 3] = [
         ("and_modify, or_insert", modify_then_insert),
         ("remove_if", judge_then_remove),
         ("drain", list_then_clear),

@@ -45,7 +45,7 @@ fn tables_agree<M: Threading>(seed: u64) {
     copy.insert(key, value);
     assert!(copy == table);
     copy.remove(key);
-    assert!(copy != table && table != copy, "one record less");
+    assert!(copy != table, "one record less");
     copy.insert(u32::MAX, value);
     assert!(copy != table, "another key");
 

@@ -24,7 +24,7 @@ pub use shadow::DlhtSetShadow;
 
 /// The value of all keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct NoValue;
+pub(super) struct NoValue;
 
 impl Word for NoValue {
     const TYPE: &'static str = "none";
@@ -52,7 +52,7 @@ impl Word for NoValue {
 /// assert_eq!(total(&icefield::DlhtSetLocal::from([1])), 1);
 /// ```
 pub struct DlhtWordSet<K, M: Threading = Shared> {
-    table: DlhtTable<K, NoValue, M>,
+    pub(super) table: DlhtTable<K, NoValue, M>,
 }
 
 /// A set of words for any number of threads. It can also serve as a lock manager: a successful insert takes a lock, a
