@@ -4,6 +4,7 @@ use super::DlhtTable;
 use super::api::plain;
 use super::mode::Threading;
 use super::shadow::{Shadow, Shadows};
+use crate::Result;
 use crate::outcome::OnFailure;
 use crate::table::{NotShadowed, Op, TryInsert, yield_once};
 use crate::types::Word;
@@ -31,7 +32,30 @@ impl<K: Word, V: Word, M: Threading> DlhtTable<K, V, M> {
         key: K,
         value: V,
     ) -> std::result::Result<Shadow<'_, K, V, M>, NotShadowed<V>> {
-        plain(Shadow::insert(self, key, value))
+        plain(self.checked_insert_shadow(key, value))
+    }
+
+    /// Like [`DlhtTable::try_insert_shadow`], but returns an error instead of panicking.
+    ///
+    /// # Errors
+    /// Returns [`Error::Full`](crate::Error::Full) if the table may not grow, and
+    /// [`Error::NoMemory`](crate::Error::NoMemory) if memory runs out. The table is unchanged.
+    ///
+    /// ```
+    /// use icefield::{Dlht, Error, NotShadowed};
+    /// let table = Dlht::<u64, u64>::options().capacity(100).fixed_size().build()?;
+    /// let refused = (0..).find_map(|key| table.checked_insert(key, key).err().map(|_| key));
+    /// let shadow = table.checked_insert_shadow(refused.expect("it is full"), 1);
+    /// assert!(matches!(shadow, Err(Error::Full)));
+    /// assert_eq!(table.checked_insert_shadow(7, 1)?.err(), Some(NotShadowed::Occupied(7)));
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn checked_insert_shadow(
+        &self,
+        key: K,
+        value: V,
+    ) -> Result<std::result::Result<Shadow<'_, K, V, M>, NotShadowed<V>>> {
+        Shadow::insert(self, key, value)
     }
 
     /// Returns a holder for the shadow inserts of batches ([`Op::shadow`], §3.2.2) until they commit or abort.

@@ -123,6 +123,28 @@ impl<K: Word, V: Word, M: Threading> IntoIterator for DlhtTable<K, V, M> {
     }
 }
 
+impl<K: Word, V: Word, M: Threading> DlhtTable<K, V, M> {
+    /// Returns an iterator over the keys that owns the table.
+    ///
+    /// ```
+    /// let table = icefield::Dlht::<u64, u64>::from([(1, 10), (2, 20)]);
+    /// assert_eq!(table.into_keys().sum::<u64>(), 3);
+    /// ```
+    pub fn into_keys(self) -> impl ExactSizeIterator<Item = K> + FusedIterator {
+        self.into_iter().map(|(key, _)| key)
+    }
+
+    /// Returns an iterator over the values that owns the table.
+    ///
+    /// ```
+    /// let table = icefield::Dlht::<u64, u64>::from([(1, 10), (2, 20)]);
+    /// assert_eq!(table.into_values().sum::<u64>(), 30);
+    /// ```
+    pub fn into_values(self) -> impl ExactSizeIterator<Item = V> + FusedIterator {
+        self.into_iter().map(|(_, value)| value)
+    }
+}
+
 impl<K: Word, V: Word, M: Threading> Iterator for DlhtIntoIter<K, V, M> {
     type Item = (K, V);
 

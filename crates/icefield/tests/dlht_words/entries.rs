@@ -2,7 +2,7 @@
 //! gives the same replies.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -246,13 +246,18 @@ fn calls_of_two_steps_are_rejected() {
 fn threads_count_words_without_loss() {
     const EACH: u64 = 20_000;
     let table = icefield::Dlht::<u32, u64>::options().geometry(0, 1).build().expect("small");
+    let is_drained = AtomicBool::new(false);
     let drained: u64 = thread::scope(|scope| {
         let writers: Vec<_> = (0..2_u64)
-            .map(|thread| {
-                let table = &table;
+            .map(|writer| {
+                let (table, is_drained) = (&table, &is_drained);
                 scope.spawn(move || {
-                    let mut rng = Rng::new(thread);
-                    for _ in 0..EACH {
+                    let mut rng = Rng::new(writer);
+                    for number in 0..EACH {
+                        // So that the writers cannot end before a drain.
+                        while number == EACH / 2 && !is_drained.load(Ordering::Relaxed) {
+                            thread::yield_now();
+                        }
                         let word = rng.below(500) as u32;
                         table.entry(word).and_modify(|count| *count += 1).or_insert(1);
                     }
@@ -262,6 +267,7 @@ fn threads_count_words_without_loss() {
         let mut drained = 0;
         while writers.iter().any(|writer| !writer.is_finished()) {
             drained += table.drain().map(|(_, count)| count).sum::<u64>();
+            is_drained.store(drained > 0, Ordering::Relaxed);
             for word in 0..500 {
                 drained += table.remove_if(word, |count| *count > 1).unwrap_or(0);
             }
@@ -269,7 +275,7 @@ fn threads_count_words_without_loss() {
         drained
     });
     let left: u64 = table.values().sum();
-    assert!(drained > 0, "the writers ended first");
+    assert!(drained > 0);
     assert_eq!(drained + left, 2 * EACH);
 }
 

@@ -65,6 +65,7 @@ fn sets_without_memory_keep_their_keys() {
     assert!(panics(|| set.reserve(100_000)) && panics(|| set.clear()) && panics(|| set.clone()));
     let refused = (LEN..).find(|&key| set.checked_insert(key).is_err()).expect("no memory");
     assert!(panics(|| set.insert(refused)) && panics(|| set.try_insert_shadow(refused)));
+    assert!(is_no_memory(set.checked_insert_shadow(refused)));
     assert!(is_no_memory(set.checked_insert_batch(&[0, refused], &mut [false; 2])));
     assert_eq!(set.len() as u64, refused);
     faults.heal();

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::{DlhtWordSet, NoValue};
+use crate::dlht::api::plain;
 use crate::dlht::mode::{Shared, Threading};
 use crate::dlht::shadow::Shadow;
 use crate::table::NotShadowed;
@@ -44,11 +45,32 @@ impl<K: Word, M: Threading> DlhtWordSet<K, M> {
     /// # Ok::<(), NotShadowed<()>>(())
     /// ```
     pub fn try_insert_shadow(&self, key: K) -> Result<DlhtSetShadow<'_, K, M>, NotShadowed<()>> {
-        match self.table.try_insert_shadow(key, NoValue) {
+        plain(self.checked_insert_shadow(key))
+    }
+
+    /// Like [`DlhtWordSet::try_insert_shadow`], but returns an error instead of panicking.
+    ///
+    /// # Errors
+    /// Returns [`Error::Full`](crate::Error::Full) if the set may not grow, and
+    /// [`Error::NoMemory`](crate::Error::NoMemory) if memory runs out. The set is unchanged.
+    ///
+    /// ```
+    /// let set = icefield::DlhtSet::<u64>::new();
+    /// if let Ok(shadow) = set.checked_insert_shadow(1)? {
+    ///     shadow.commit();
+    /// }
+    /// assert!(set.contains(1));
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn checked_insert_shadow(
+        &self,
+        key: K,
+    ) -> crate::Result<Result<DlhtSetShadow<'_, K, M>, NotShadowed<()>>> {
+        Ok(match self.table.checked_insert_shadow(key, NoValue)? {
             Ok(shadow) => Ok(DlhtSetShadow(shadow)),
             Err(NotShadowed::Occupied(NoValue)) => Err(NotShadowed::Occupied(())),
             Err(NotShadowed::Shadowed) => Err(NotShadowed::Shadowed),
-        }
+        })
     }
 }
 
