@@ -7,8 +7,8 @@
 use std::sync::Mutex;
 
 use icefield::{
-    Ablation, Dash, DashOptions, Directory, Dlht, DlhtHash, DlhtLocal, DlhtSet, Eh, Geometry,
-    Iceberg, Key, Lh, Parts, Plush, Result, Stats, Table, Whole,
+    Ablation, Dash, DashOptions, Directory, Dlht, DlhtHash, DlhtLocal, DlhtOptions, DlhtSet, Eh,
+    Geometry, Iceberg, Key, Lh, Parts, Plush, Result, Stats, Table, Whole,
 };
 
 use crate::adapter::{Shared, Single, Wide, Words};
@@ -286,20 +286,18 @@ fn create_plush(place: &Place, setup: Setup) -> Made {
     at!(place, options, create, create_on, Words)
 }
 
-/// Applies `$setup` to the options. A macro, because the trait of the table's modes is private to the library.
-macro_rules! with {
-    ($options:expr, $setup:expr) => {{
-        let Setup { capacity, seed, hash, link_ratio, fixed_size, .. } = $setup;
-        let options = $options.capacity(capacity).hash_seed([seed, !seed]).hash(match hash {
-            Hashing::Strong => DlhtHash::Strong,
-            Hashing::Modulo => DlhtHash::Modulo,
-        });
-        let options = match link_ratio {
-            Some(ratio) => options.link_ratio(ratio),
-            None => options,
-        };
-        if fixed_size { options.fixed_size() } else { options }
-    }};
+/// Applies `setup` to the options of a DLHT table.
+fn with<T>(options: DlhtOptions<T>, setup: Setup) -> DlhtOptions<T> {
+    let Setup { capacity, seed, hash, link_ratio, fixed_size, .. } = setup;
+    let options = options.capacity(capacity as usize).hash_seed([seed, !seed]).hash(match hash {
+        Hashing::Strong => DlhtHash::Strong,
+        Hashing::Modulo => DlhtHash::Modulo,
+    });
+    let options = match link_ratio {
+        Some(ratio) => options.link_ratio(ratio),
+        None => options,
+    };
+    if fixed_size { options.fixed_size() } else { options }
 }
 
 /// Returns DLHT in one of its modes.
@@ -320,14 +318,14 @@ static DLHT: Design = Design {
     is_usual: true,
     offers_hashes: true,
     ..dlht("dlht", |_, setup| {
-        Ok(Box::new(Shared(Words(with!(Dlht::<u64, u64>::options(), setup).build()?))))
+        Ok(Box::new(Shared(Words(with(Dlht::<u64, u64>::options(), setup).build()?))))
     })
 };
 static DLHT_LOCAL: Design = Design {
     is_for_one_thread: true,
     offers_hashes: true,
     ..dlht("dlht-local", |_, setup| {
-        let table = with!(DlhtLocal::<u64, u64>::options(), setup).build()?;
+        let table = with(DlhtLocal::<u64, u64>::options(), setup).build()?;
         Ok(Box::new(Mutex::new(Single(table))))
     })
 };
@@ -335,7 +333,7 @@ static DLHT_LOCAL: Design = Design {
 static DLHT_SET: Design = Design {
     calls: Some(SET_CALLS),
     ..dlht("dlht-set", |_, setup| {
-        Ok(Box::new(Shared(Keys(DlhtSet::with_capacity(setup.capacity)))))
+        Ok(Box::new(Shared(Keys(DlhtSet::with_capacity(setup.capacity as usize)))))
     })
 };
 /// Keys and values of any size, in separately allocated records.

@@ -26,7 +26,7 @@
 //! | [`Plush`] | Plush | a directory, or memory | any [`Key`] and [`Value`] |
 //! | [`JoinIndex`] | SPAR-HT, for joins | a directory, or memory | [`Word`] keys, duplicates allowed; `u64` payloads |
 //! | [`Dlht`], [`DlhtLocal`] | DLHT, inlined | memory | any [`Word`] |
-//! | [`DlhtSet`] | DLHT, keys only | memory | any [`Word`] |
+//! | [`DlhtSet`], [`DlhtSetLocal`] | DLHT, keys only | memory | any [`Word`] |
 //! | [`DlhtMap`] | DLHT, records by reference | memory | keys that are `Eq + Hash`, any values |
 //!
 //! The other types by purpose:
@@ -34,17 +34,22 @@
 //! | purpose | types |
 //! |---|---|
 //! | operations for generic code | [`Table`], [`Durable`], [`Collection`], [`DurableTable`] |
-//! | options of new and opened tables | [`TableOptions`] ([`DashOptions`], [`IcebergOptions`], [`PlushOptions`]), [`DlhtOptions`], [`JoinOptions`], [`Durability`], [`SyncMode`], [`HugePages`], [`Expansion`], [`Partition`], [`DlhtHash`], [`Threading`] |
+//! | options of new and opened tables | [`TableOptions`] ([`DashOptions`], [`IcebergOptions`], [`PlushOptions`]), [`DlhtOptions`], [`JoinOptions`], [`Durability`], [`SyncMode`], [`HugePages`], [`Expansion`], [`Partition`], [`DlhtHash`] |
 //! | keys and values | [`Key`], [`Value`], [`Word`], [`Counter`], [`Data`], [`Arg`], [`Owned`], [`RecordArg`] |
 //! | results of single operations | [`TryInsert`], [`Occupied`], [`Decision`], [`Computed`], [`Exchanged`], [`Committed`], [`Error`] |
 //! | batches of several kinds of operations | [`Op`], [`DlhtMapOp`], [`OnFailure`] |
-//! | iteration | [`Iter`], [`Cursor`], [`Page`], [`DlhtIter`], [`DlhtMapIter`], [`DlhtSetIter`], [`Snapshot`] |
-//! | inserts that no other caller sees before their commit | [`Shadows`], [`Shadow`], [`HeldKeys`], [`NotShadowed`] |
+//! | iteration | [`Iter`], [`Cursor`], [`Page`], [`DlhtSetPage`], [`DlhtIter`], [`DlhtKeys`], [`DlhtValues`], [`DlhtIntoIter`], [`DlhtDrain`], [`DlhtMapIter`], [`DlhtSetIter`], [`DlhtSetIntoIter`], [`DlhtSetDrain`], [`Snapshot`], [`DlhtSetSnapshot`] |
+//! | changes that depend on whether a key is present | [`DlhtEntry`], [`DlhtAndModify`] |
+//! | generic code for one thread or many | [`DlhtTable`], [`DlhtWordSet`], [`Threading`], [`Shared`], [`Local`] |
+//! | inserts that no other caller sees before their commit | [`Shadows`], [`Shadow`], [`DlhtSetShadow`], [`HeldKeys`], [`NotShadowed`] |
 //! | parts of a map, each with its own keys | [`DlhtNamespace`] |
 //! | reports | [`Stats`], [`RecoveryReport`], [`CheckReport`], [`SalvageReport`], [`DamagedRecord`], [`BackupReport`] |
 //! | joins | [`JoinSource`], [`HashedJoinIndex`], [`Bitmap`], [`Pairs`], [`OnFull`], [`MergeKind`], [`MergeReport`], [`JoinStats`], [`KeyHash`] |
 //! | tables whose types are known at run time only | [`AnyTable`], [`AnyOptions`], [`AnyPage`], [`AnyDamage`] |
 //! | memory of [`DlhtMap`] | [`RecordAllocator`], [`Global`], [`Allocator`], [`AllocError`], [`DlhtGuard`], [`DlhtBuildHasher`], [`DlhtHasher`] |
+//!
+//! With the feature `serde`, [`Dlht`] and [`DlhtSet`] can be written and read in the formats of serde. With the feature
+//! `rayon`, they are parallel iterators, and can be filled in parallel. Both features are off by default.
 //!
 //! `docs/crash-model.md` states what a returned call guarantees on each medium; [`Durability`] lists the media. The
 //! modules `base` and `storage` contain the building blocks of the tables. They are public only with the feature
@@ -84,11 +89,15 @@ mod misuse;
 
 pub use any::{AnyDamage, AnyOptions, AnyPage, AnyTable};
 pub use dlht::{
-    AllocError, Allocator, Dlht, DlhtBuildHasher, DlhtGuard, DlhtHash, DlhtHasher, DlhtIter,
-    DlhtLocal, DlhtMap, DlhtMapIter, DlhtMapOp, DlhtNamespace, DlhtOptions, DlhtSet, DlhtSetIter,
-    DlhtTable, Global, Local, RecordAllocator, Refused, Shadow, Shadows, Shared, Snapshot,
-    SnapshotIter, Threading,
+    AllocError, Allocator, Dlht, DlhtAndModify, DlhtBuildHasher, DlhtDrain, DlhtEntry, DlhtGuard,
+    DlhtHash, DlhtHasher, DlhtIntoIter, DlhtIter, DlhtKeys, DlhtLocal, DlhtMap, DlhtMapIter,
+    DlhtMapOp, DlhtNamespace, DlhtOptions, DlhtSet, DlhtSetDrain, DlhtSetIntoIter, DlhtSetIter,
+    DlhtSetLocal, DlhtSetPage, DlhtSetShadow, DlhtSetSnapshot, DlhtSetSnapshotIter, DlhtTable,
+    DlhtValues, DlhtWordSet, Global, Local, RecordAllocator, Refused, Shadow, Shadows, Shared,
+    Snapshot, SnapshotIter, Threading,
 };
+#[cfg(feature = "rayon")]
+pub use dlht::{DlhtIntoParIter, DlhtParIter, DlhtSetIntoParIter, DlhtSetParIter};
 #[cfg(feature = "sim")]
 #[doc(hidden)]
 pub use dlht::{Interleaved, LinkPool, Turns};

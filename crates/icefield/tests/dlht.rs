@@ -90,7 +90,7 @@ fn one_thread_is_enough_for_the_local_table() {
             _ => assert_eq!(table.insert(key, value), right.insert(key, value)),
         }
     }
-    assert_eq!(table.len(), right.len() as u64);
+    assert_eq!(table.len(), right.len());
     assert_eq!(sorted(table.iter().collect()), sorted(right.into_iter().collect()));
 }
 
@@ -159,7 +159,7 @@ fn keys_that_crowd_cost_another_hash_function_and_no_memory() {
             assert_eq!(seen, 1, "key {n} of stride {stride}");
         }
         assert!((0..KEYS).all(|n| table.get(n * stride) == Some(n)));
-        assert_eq!(table.len(), KEYS);
+        assert_eq!(table.len() as u64, KEYS);
         let bytes = table.stats().dram_bytes;
         assert!(bytes < 16 << 20, "{bytes} bytes for {KEYS} keys of stride {stride}");
     }
@@ -179,7 +179,7 @@ fn a_table_that_may_not_grow_says_so_and_stays_as_it_is() {
                 Err(other) => panic!("{other}"),
             }
         }
-        let len = 4000 - refused.len() as u64;
+        let len = 4000 - refused.len();
         assert!(len >= 900 && table.len() == len, "{len}");
         // All other calls still work: reads, updates, removals, and inserts into the slots that they free.
         assert!((0..4000).all(|key| table.contains(key) != refused.contains(&key)));
@@ -258,10 +258,7 @@ fn scans_need_no_memory_between_two_hash_functions() {
     assert!(transferring(&table), "still in between");
     faults.heal();
     (0..5000).for_each(|key| table.put(1_000_000 + key, key));
-    assert_eq!(
-        (table.len(), table.iter().count()),
-        (right.len() as u64 + 5000, right.len() + 5000)
-    );
+    assert_eq!((table.len(), table.iter().count()), (right.len() + 5000, right.len() + 5000));
     println!("{} records between two hash functions", right.len());
 }
 
@@ -398,7 +395,7 @@ fn shadow_batches_exclude_one_another() {
         threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
     });
     println!("{committed} records stayed");
-    assert!(committed > 500 && table.len() == committed);
+    assert!(committed > 500 && table.len() as u64 == committed);
     let mut of_first: HashMap<u64, u64> = HashMap::new();
     table.iter().for_each(|(_, first)| *of_first.entry(first).or_default() += 1);
     assert!(of_first.values().all(|&keys| keys == 4), "whole sets only");
@@ -465,7 +462,7 @@ fn threads_do_not_disturb_one_another() {
                 });
             }
         });
-        assert_eq!((table.len(), table.iter().count() as u64), (3 * KEYS / 2, 3 * KEYS / 2));
+        assert_eq!((table.len() as u64, table.iter().count() as u64), (3 * KEYS / 2, 3 * KEYS / 2));
         table.shrink_to_fit();
         assert_eq!(table.iter().count() as u64, 3 * KEYS / 2);
     }

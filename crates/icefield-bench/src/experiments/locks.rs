@@ -24,7 +24,7 @@ pub(super) fn run(session: &mut Session) -> Outcome {
     let design = session.our("dlht-set")?;
     let keys = session.keys(Medium::Memory);
     session.progress("lock-manager: touching memory");
-    let set = Shared(Keys(DlhtSet::with_capacity(keys)));
+    let set = Shared(Keys(DlhtSet::with_capacity(keys as usize)));
     session.touch(&set, &session.space.keys(0..keys))?;
     let Shared(Keys(locks)) = &set;
     for (threads, batch) in session.settings(&[Batch::None, Batch::Of(USUAL)]) {

@@ -43,7 +43,7 @@ fn data_of(word: u64) -> i64 {
 impl Rows {
     /// Creates a table with capacity for `rows` rows.
     pub fn new(rows: u64, seed: u64) -> Outcome<Self> {
-        Ok(Self(Dlht::options().capacity(rows).hash_seed([seed, !seed]).build()?))
+        Ok(Self(Dlht::options().capacity(rows as usize).hash_seed([seed, !seed]).build()?))
     }
 
     /// Returns the table itself, for rows that are inserted and removed.

@@ -203,7 +203,7 @@ impl Benchmark for Exchange {
                 return Ok(Some(format!("{updates} updates of {subscriber}'s, {counted:?} of it")));
             }
         }
-        let all = self.forwardings.table().len();
+        let all = self.forwardings.table().len() as u64;
         Ok((all != forwardings).then(|| format!("{all} forwardings, {forwardings} of facilities")))
     }
 }

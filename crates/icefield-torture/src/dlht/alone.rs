@@ -71,10 +71,10 @@ impl Table for Alone {
         Ok(self.table().compute(key, f))
     }
     fn len(&self) -> Result<u64> {
-        Ok(self.table().len())
+        Ok(self.table().len() as u64)
     }
     fn capacity(&self) -> u64 {
-        self.table().capacity()
+        self.table().capacity() as u64
     }
     fn stats(&self) -> Stats {
         self.table().stats()
@@ -87,7 +87,7 @@ impl Table for Alone {
         Ok(())
     }
     fn reserve(&self, additional: u64) -> Result<()> {
-        self.table().reserve(additional);
+        self.table().reserve(additional as usize);
         Ok(())
     }
     fn get_batch(&self, keys: &[u64], found: &mut [Option<u64>]) -> Result<()> {

@@ -101,7 +101,7 @@ impl Trial {
     }
 
     fn create(&mut self) -> Result<Option<Words>, String> {
-        let made = shaped(self.seed).faults(Arc::clone(&self.plan)).build();
+        let made = shaped::<Words>(self.seed).faults(Arc::clone(&self.plan)).build();
         let table = had_memory("create", made)?;
         self.ledger.errors += u64::from(table.is_none());
         Ok(table)
@@ -190,7 +190,7 @@ impl Trial {
     /// Checks that every record is present exactly once.
     fn judge(&self, table: &Words) -> Result<(), String> {
         self.ledger.compare(table)?;
-        let (len, seen) = (table.len(), table.iter().count() as u64);
+        let (len, seen) = (table.len(), table.iter().count());
         if len == seen { Ok(()) } else { Err(format!("len is {len} of {seen} records")) }
     }
 

@@ -9,7 +9,7 @@ mod set;
 mod turns;
 
 use icefield::base::hash::HashKind;
-use icefield::{DlhtHash, DlhtOptions, Error, Threading};
+use icefield::{DlhtHash, DlhtOptions, Error};
 
 pub use self::alone::Alone;
 pub use self::faults::faults;
@@ -51,7 +51,7 @@ pub fn tiny(variant: u64) -> Result<DlhtInTurns, Error> {
 /// Returns options for tables of every shape: tiny ones that grow often and through several sizes at once, with and
 /// without link buckets.
 #[must_use]
-pub fn shaped<M: Threading>(seed: u64) -> DlhtOptions<u64, u64, M> {
+pub fn shaped<T>(seed: u64) -> DlhtOptions<T> {
     let hash = match seed % 7 {
         0 | 1 => DlhtHash::Modulo,
         2 => DlhtHash::Kind(HashKind::Crowded),

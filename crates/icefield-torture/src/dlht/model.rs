@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use icefield::{CheckReport, Dlht, Result, Table};
+use icefield::{CheckReport, Dlht, DlhtLocal, Result, Table};
 
 use super::own::own_call;
 use super::{Alone, shaped};
@@ -31,7 +31,7 @@ fn count(table: &impl Table) -> Result<CheckReport> {
 
 impl Place<Dlht<u64, u64>> for DlhtPlace {
     fn create(&mut self) -> Result<Dlht<u64, u64>> {
-        shaped(self.0).build()
+        shaped::<Dlht<u64, u64>>(self.0).build()
     }
 
     fn reopen(&mut self, table: Dlht<u64, u64>) -> Result<Dlht<u64, u64>> {
@@ -54,7 +54,7 @@ impl Place<Dlht<u64, u64>> for DlhtPlace {
 
 impl Place<Alone> for DlhtPlace {
     fn create(&mut self) -> Result<Alone> {
-        shaped(self.0).build().map(Alone::new)
+        shaped::<DlhtLocal<u64, u64>>(self.0).build().map(Alone::new)
     }
 
     fn reopen(&mut self, table: Alone) -> Result<Alone> {

@@ -1,5 +1,5 @@
-//! Calls that only DLHT tables have, against a reference map: snapshots, copies, shrinking, batches with shadow
-//! inserts.
+//! Calls that only DLHT tables have, against a reference map: snapshots, copies, entries, removal of all records,
+//! shrinking, batches with shadow inserts.
 
 use std::collections::BTreeMap;
 
@@ -13,15 +13,15 @@ const KEYS: u64 = 60;
 /// First of the keys that make a table grow in the middle of a transaction.
 const FRESH: u64 = 1 << 32;
 
-/// Makes a snapshot or a copy, shrinks the table, removes some records by `retain`, or runs a transaction of shadow
-/// inserts; `seed` selects which.
+/// Makes a snapshot or a copy, shrinks or drains the table, removes some records by `retain`, uses entries, or runs a
+/// transaction of shadow inserts; `seed` selects which.
 pub(super) fn own_call<M: Threading>(
     table: &DlhtTable<u64, u64, M>,
     seed: u64,
     right: &mut Reference,
 ) -> Result<(), String> {
     let mut rng = Rng::new(seed);
-    match rng.below(7) {
+    match rng.below(10) {
         0 => table.shrink_to_fit(),
         1 => {
             let snapshot = table.snapshot();
@@ -32,12 +32,75 @@ pub(super) fn own_call<M: Threading>(
             right.retain(|key, value| (key ^ value) % 4 != 0);
         }
         3 => {
-            let copy: DlhtTable<u64, u64, M> = table.iter().collect();
+            let copy = table.clone();
             compare("a copy", copy.iter().collect(), right)?;
+            if copy != *table {
+                return Err("the copy is not equal".to_owned());
+            }
+            let records = copy.into_iter();
+            if records.len() != right.sorted().len() {
+                return Err(format!("{records:?} instead of {}", right.sorted().len()));
+            }
+            compare("the records of a copy", records.collect(), right)?;
         }
+        4 => {
+            compare("drained", table.drain().collect(), right)?;
+            right.clear();
+        }
+        5 | 6 => (0..60).try_for_each(|_| entry(table, right, &mut rng))?,
         _ => Transaction { table, right, held: BTreeMap::new(), rng }.run()?,
     }
     compare("afterwards", table.iter().collect(), right)
+}
+
+/// Performs a call that depends on whether a key is present.
+fn entry<M: Threading>(
+    table: &DlhtTable<u64, u64, M>,
+    right: &mut Reference,
+    rng: &mut Rng,
+) -> Result<(), String> {
+    let (key, value) = (rng.below(KEYS), rng.word());
+    let before = right.get(key);
+    let added = before.map(|present| present.wrapping_add(1));
+    let entry = table.entry(key);
+    let (call, got, expected, after) = match rng.below(9) {
+        0 => (
+            "or_insert",
+            Some(entry.or_insert(value)),
+            before.or(Some(value)),
+            before.or(Some(value)),
+        ),
+        1 => {
+            let sum =
+                entry.and_modify(|present| *present = present.wrapping_add(1)).or_insert(value);
+            ("and_modify, or_insert", Some(sum), added.or(Some(value)), added.or(Some(value)))
+        }
+        2 => {
+            drop(entry.and_modify(|present| *present = present.wrapping_add(1)));
+            ("and_modify alone", table.get(key), added, added)
+        }
+        3 => {
+            let sum = entry.and_modify(|present| *present = present.wrapping_add(1)).apply();
+            ("apply", sum, added, added)
+        }
+        4 => ("entry, insert", entry.insert(value), before, Some(value)),
+        5 => ("entry, remove", entry.remove(), before, None),
+        6 => {
+            let removed = table.remove_if(key, |present| present % 2 == 0);
+            let is_even = before.is_some_and(|present| present % 2 == 0);
+            ("remove_if", removed, before.filter(|_| is_even), before.filter(|_| !is_even))
+        }
+        7 => {
+            let got = table.get_or_insert_with(key, || value);
+            ("get_or_insert_with", Some(got), before.or(Some(value)), before.or(Some(value)))
+        }
+        _ => ("or_default", Some(entry.or_default()), before.or(Some(0)), before.or(Some(0))),
+    };
+    right.set(key, after);
+    if got == expected && table.get(key) == after && table.contains_key(key) == after.is_some() {
+        return Ok(());
+    }
+    Err(format!("{call} of {key}, which was {before:?}: {got:?} instead of {expected:?}"))
 }
 
 fn compare(what: &str, mut records: Vec<(u64, u64)>, right: &Reference) -> Result<(), String> {
@@ -169,7 +232,7 @@ impl<M: Threading> Transaction<'_, M> {
     /// Changes the table while shadow inserts are held.
     fn disturb(&mut self) -> Result<(), String> {
         match self.rng.below(6) {
-            0 => self.table.reserve(self.rng.below(500)),
+            0 => self.table.reserve(self.rng.below(500) as usize),
             1 => self.table.shrink_to_fit(),
             2 => {
                 self.table.clear();
@@ -225,7 +288,7 @@ impl<M: Threading> Transaction<'_, M> {
     fn judge(&self, shadows: &Shadows<'_, u64, u64, M>) -> Result<(), String> {
         compare("while shadows are held", self.table.iter().collect(), self.right)?;
         let (held, len) = (shadows.len(), self.table.len());
-        if held != self.held.len() || len != self.right.len() as u64 {
+        if held != self.held.len() || len != self.right.len() {
             return Err(format!("{held} held instead of {:?}, len {len}", self.held));
         }
         for &key in self.held.keys() {

@@ -10,6 +10,7 @@ use super::mode::Threading;
 use super::plan::Plan;
 use super::transfer::Patience;
 use super::write::{Outcome, Rule};
+use crate::base::group::Native;
 use crate::base::reclaim::PROTECTED;
 use crate::base::sync::{AtomicPtr, Line, Ordering};
 use crate::report::Stats;
@@ -131,10 +132,9 @@ impl<M: Threading> Core<M> {
     pub(super) fn get(&self, key: u64) -> Option<u64> {
         let guard = self.pin();
         let index = self.current_for_reads(&guard, 1);
-        match index.get::<M>(index.bin(index.bin_of(key)), key) {
-            Step::Done(value) => value,
-            _ => get_on::<M>(index, key),
-        }
+        let line = index.bin(index.bin_of(key));
+        let look = Index::look::<M>(Native::default(), line, key);
+        if look.is_hit() { Some(look.value) } else { look.complete::<M>(index, line, key) }
     }
 
     #[inline(always)]

@@ -100,7 +100,7 @@ impl Index {
         let header = Self::header(line);
         M::pause();
         let slots = (header.valid() << PRIMARY_SHIFT) as u32 & PRIMARY_KEYS;
-        let found = line.find_keys(isa, key) & slots;
+        let found = line.find_last_keys(isa, key) & slots;
         // If no key was found, this is the position of some other word, whose value is not used.
         let word = (found.trailing_zeros() as usize + 1) & 7;
         // Relaxed, here and for the keys: validated below.
@@ -228,7 +228,7 @@ impl Index {
     #[inline(always)]
     pub(super) fn find_primary(line: &Line, slots: u64, key: u64) -> Option<Hit<'_>> {
         let keys = (slots << PRIMARY_SHIFT) as u32 & PRIMARY_KEYS;
-        let found = line.find_keys(Native::default(), key) & keys;
+        let found = line.find_last_keys(Native::default(), key) & keys;
         let word = found.trailing_zeros();
         (found != 0).then(|| Hit {
             place: Place::new(line, word as usize),

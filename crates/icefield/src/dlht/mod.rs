@@ -138,25 +138,35 @@
 
 mod api;
 mod batch;
+mod batch_calls;
+mod common;
 mod core;
+mod entry;
 mod exchange;
 mod get;
 mod hasher;
 mod header;
 mod index;
+mod iter;
 mod layout;
 #[cfg(feature = "sim")]
 mod link_pool;
 mod map;
 mod mode;
 mod options;
+#[cfg(feature = "rayon")]
+mod parallel;
 mod plan;
 mod scan;
+#[cfg(feature = "serde")]
+mod serialize;
 mod set;
 mod shadow;
 mod snapshot;
+mod std_traits;
 mod transfer;
 mod typed;
+mod whole;
 mod write;
 
 #[cfg(test)]
@@ -168,7 +178,9 @@ use crate::outcome::Cursor;
 
 use self::core::Core;
 
+pub use entry::{DlhtAndModify, DlhtEntry};
 pub use hasher::DlhtHash;
+pub use iter::{DlhtDrain, DlhtIntoIter, DlhtKeys, DlhtValues};
 #[cfg(feature = "sim")]
 #[doc(hidden)]
 pub use link_pool::LinkPool;
@@ -181,7 +193,12 @@ pub use map::{
 pub use mode::{Interleaved, Turns};
 pub use mode::{Local, Shared, Threading};
 pub use options::DlhtOptions;
-pub use set::{DlhtSet, DlhtSetIter};
+#[cfg(feature = "rayon")]
+pub use parallel::{DlhtIntoParIter, DlhtParIter, DlhtSetIntoParIter, DlhtSetParIter};
+pub use set::{
+    DlhtSet, DlhtSetDrain, DlhtSetIntoIter, DlhtSetIter, DlhtSetLocal, DlhtSetPage, DlhtSetShadow,
+    DlhtSetSnapshot, DlhtSetSnapshotIter, DlhtWordSet,
+};
 pub use shadow::{Shadow, Shadows};
 pub use snapshot::{Snapshot, SnapshotIter};
 

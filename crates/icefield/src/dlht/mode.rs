@@ -16,7 +16,7 @@ use crate::base::sync::{self, AtomicU64, Ordering};
 /// The number of threads that may use a table: [`Shared`] or [`Local`].
 ///
 /// ```
-/// fn len<M: icefield::Threading>(table: &icefield::DlhtTable<u64, u64, M>) -> u64 {
+/// fn len<M: icefield::Threading>(table: &icefield::DlhtTable<u64, u64, M>) -> usize {
 ///     table.len()
 /// }
 /// assert_eq!(len(&icefield::Dlht::new()), 0);

@@ -1,16 +1,18 @@
-//! Construction of tables.
+//! Construction of tables and sets.
 
+use std::fmt;
 use std::marker::PhantomData;
 
 use super::core::Core;
-use super::mode::{Shared, Threading};
+use super::mode::Threading;
 use super::plan::Plan;
 use super::{DlhtHash, DlhtTable};
 use crate::base::hash::Seed;
 use crate::types::{Key, Word};
 use crate::{Error, Result};
 
-/// The options of a DLHT table: a builder, from [`DlhtTable::options`].
+/// The options of a DLHT table or set, whose type is `T`: a builder, from [`DlhtTable::options`] or
+/// [`DlhtWordSet::options`](crate::DlhtWordSet::options).
 ///
 /// ```
 /// use icefield::{Dlht, DlhtHash};
@@ -18,23 +20,41 @@ use crate::{Error, Result};
 /// assert!(table.capacity() >= 100_000);
 /// # Ok::<(), icefield::Error>(())
 /// ```
-#[derive(Clone, Debug)]
-pub struct DlhtOptions<K, V, M = Shared> {
+pub struct DlhtOptions<T> {
     plan: Plan,
-    capacity: u64,
-    types: PhantomData<fn(K, V, M)>,
+    capacity: usize,
+    built: PhantomData<fn() -> T>,
 }
 
-impl<K, V, M> Default for DlhtOptions<K, V, M> {
-    fn default() -> Self {
-        Self { plan: Plan::default(), capacity: 0, types: PhantomData }
+impl<T> Clone for DlhtOptions<T> {
+    fn clone(&self) -> Self {
+        Self { plan: self.plan.clone(), ..*self }
     }
 }
 
-impl<K: Word, V: Word, M: Threading> DlhtOptions<K, V, M> {
+impl<T> fmt::Debug for DlhtOptions<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { plan, capacity, built: _ } = self;
+        f.debug_struct("DlhtOptions").field("capacity", capacity).field("plan", plan).finish()
+    }
+}
+
+impl<T> Default for DlhtOptions<T> {
+    fn default() -> Self {
+        Self { plan: Plan::default(), capacity: 0, built: PhantomData }
+    }
+}
+
+impl<T> DlhtOptions<T> {
     /// Sets how many records the table takes before it must grow. Default: about a hundred.
+    ///
+    /// ```
+    /// let set = icefield::DlhtSet::<u32>::options().capacity(1000).build()?;
+    /// assert!(set.capacity() >= 1000);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
     #[must_use]
-    pub fn capacity(mut self, records: u64) -> Self {
+    pub fn capacity(mut self, records: usize) -> Self {
         self.capacity = records;
         self
     }
@@ -132,6 +152,19 @@ impl<K: Word, V: Word, M: Threading> DlhtOptions<K, V, M> {
         self
     }
 
+    /// Creates the core of a table or set.
+    pub(super) fn core<M: Threading>(self) -> Result<Core<M>> {
+        if !(0.0..=3.0).contains(&self.plan.link_ratio) {
+            return Err(Error::InvalidOption {
+                option: "link_ratio",
+                detail: format!("{} is not between 0 and 3", self.plan.link_ratio),
+            });
+        }
+        Core::new(self.plan, self.capacity as u64)
+    }
+}
+
+impl<K: Word, V: Word, M: Threading> DlhtOptions<DlhtTable<K, V, M>> {
     /// Creates the table.
     ///
     /// # Errors
@@ -146,13 +179,6 @@ impl<K: Word, V: Word, M: Threading> DlhtOptions<K, V, M> {
     /// ```
     pub fn build(self) -> Result<DlhtTable<K, V, M>> {
         const { <K as Key>::USABLE };
-        if !(0.0..=3.0).contains(&self.plan.link_ratio) {
-            return Err(Error::InvalidOption {
-                option: "link_ratio",
-                detail: format!("{} is not between 0 and 3", self.plan.link_ratio),
-            });
-        }
-        let core = Core::new(self.plan, self.capacity)?;
-        Ok(DlhtTable { core, types: PhantomData })
+        Ok(DlhtTable { core: self.core()?, types: PhantomData })
     }
 }

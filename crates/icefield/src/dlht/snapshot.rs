@@ -23,13 +23,13 @@ use crate::types::Word;
 /// assert_eq!(before.iter().collect::<Vec<_>>(), [(1, 10)]);
 /// ```
 pub struct Snapshot<K, V> {
-    index: Arc<Index>,
+    pub(super) index: Arc<Index>,
     types: PhantomData<fn(K, V)>,
 }
 
 impl<K: Word, V: Word> Snapshot<K, V> {
-    pub(super) fn take<M: Threading>(core: &Core<M>) -> Result<Self> {
-        Ok(Self { index: core.replace(Entry::Snapshot)?, types: PhantomData })
+    pub(super) fn take<M: Threading>(core: &Core<M>, entry: Entry) -> Result<Self> {
+        Ok(Self { index: core.replace(entry)?, types: PhantomData })
     }
 
     /// Returns an iterator over the records, in no particular order.
@@ -44,7 +44,7 @@ impl<K: Word, V: Word> Snapshot<K, V> {
         SnapshotIter { snapshot: self, bin: 0, picture: Picture::default(), at: 0 }
     }
 
-    fn picture(&self, bin: u64) -> Picture {
+    pub(super) fn picture(&self, bin: u64) -> Picture {
         let line = self.index.bin(bin);
         // Every bin is frozen, so the records cannot change.
         self.index.read_all(line, Index::header(line))

@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use super::{Dlht, DlhtLocal, DlhtMap};
+use super::{Dlht, DlhtLocal, DlhtMap, DlhtSet, DlhtSetLocal};
 use crate::outcome::OnFailure;
 use crate::table::Op;
 
@@ -30,7 +30,7 @@ fn two_threads_grow_one_table() {
             }
         });
     });
-    assert_eq!(table.len(), KEYS);
+    assert_eq!(table.len() as u64, KEYS);
     let keys: Vec<u64> = (0..KEYS).collect();
     let mut found = vec![None; keys.len()];
     table.remove_batch(&keys, &mut found);
@@ -63,7 +63,40 @@ fn shadow_inserts_of_a_batch_end_as_their_holder_says() {
             shadows.commit();
         }
     }
-    assert_eq!((table.len(), table.get(7), table.get(8)), (KEYS - 1, None, Some(8)));
+    assert_eq!((table.len() as u64, table.get(7), table.get(8)), (KEYS - 1, None, Some(8)));
+}
+
+#[test]
+fn entries_and_drains_of_two_threads() {
+    let table = Dlht::<u64, u64>::options().geometry(0, 1).build().expect("small");
+    let drained: u64 = thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for key in 0..KEYS {
+                table.entry(key % 7).and_modify(|count| *count += 1).or_insert(1);
+            }
+        });
+        let mut drained = 0;
+        for key in 0..3 {
+            drained += table.drain().map(|(_, count)| count).sum::<u64>();
+            drained += table.remove_if(key, |count| *count > 1).unwrap_or(0);
+        }
+        writer.join().expect("no panic");
+        drained
+    });
+    assert_eq!(drained + table.values().sum::<u64>(), KEYS);
+    assert_eq!(table.clone().into_iter().count(), table.len());
+}
+
+#[test]
+fn sets_of_one_thread_and_of_many() {
+    let set = DlhtSetLocal::<u64>::options().geometry(0, 1).build().expect("small");
+    let shadow = set.try_insert_shadow(KEYS).expect("absent");
+    (0..KEYS).for_each(|key| assert!(set.insert(key)));
+    let (drained, shared) = (set.drain(), DlhtSet::from([1, 2, KEYS]));
+    shadow.commit();
+    assert_eq!(set.intersection(&shared).collect::<Vec<_>>(), [KEYS]);
+    assert_eq!(drained.count() as u64, KEYS);
+    assert_eq!((set.len(), set.snapshot().iter().count(), set.into_iter().len()), (1, 1, 1));
 }
 
 #[test]

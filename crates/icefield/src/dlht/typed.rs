@@ -112,6 +112,35 @@ impl<K: Word, V: Word, M: Threading> DlhtTable<K, V, M> {
         }
     }
 
+    /// Stores the value that `f` computes from the present one, in one atomic step; returns the value stored. Calls `f`
+    /// again if another thread changes the key meanwhile.
+    pub(super) fn write_computed(&self, key: K, mut f: impl FnMut(Option<V>) -> V) -> Result<V> {
+        loop {
+            let present = self.core.get(key.to_word());
+            let new = f(decoded(present));
+            let rule = present.map_or(Rule::IfAbsent, Rule::IfEquals);
+            match self.write(key, new, rule)? {
+                Outcome::Inserted | Outcome::Replaced(_) => return Ok(new),
+                Outcome::Shadowed => return Err(Error::Shadowed),
+                Outcome::Kept(_) => {}
+            }
+        }
+    }
+
+    /// Changes the value of `key` by `f` in one atomic step; returns the new value, or `None` if the key is absent. Calls
+    /// `f` again if another thread changes the value meanwhile.
+    pub(super) fn modify_one(&self, key: K, mut f: impl FnMut(&mut V)) -> Option<V> {
+        loop {
+            let present = self.core.get(key.to_word())?;
+            let mut value = V::from_word(present)?;
+            f(&mut value);
+            // A key that is present needs no room and is not held by a shadow insert, so the write is not refused.
+            if let Ok(Outcome::Replaced(_)) = self.write(key, value, Rule::IfEquals(present)) {
+                return Some(value);
+            }
+        }
+    }
+
     #[inline]
     pub(super) fn get_all(&self, keys: &[K], found: &mut [Option<V>]) -> Result<()> {
         same_length(keys.len(), found.len())?;

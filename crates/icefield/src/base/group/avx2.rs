@@ -63,6 +63,11 @@ impl Isa for Avx2 {
     }
 
     #[inline(always)]
+    fn find_last_keys(self, line: &[AtomicU64; 8], key: u64) -> u32 {
+        self.find_keys(line, key)
+    }
+
+    #[inline(always)]
     fn find_bytes(self, line: &[AtomicU64; 8], byte: u8) -> u64 {
         // SAFETY: `self` proves AVX2.
         unsafe { find_bytes(line, byte) }

@@ -56,6 +56,11 @@ impl Isa for Avx512 {
     }
 
     #[inline(always)]
+    fn find_last_keys(self, line: &[AtomicU64; 8], key: u64) -> u32 {
+        self.find_keys(line, key)
+    }
+
+    #[inline(always)]
     fn has_bits(self, line: &[AtomicU64; 8], hash: u64) -> bool {
         // SAFETY: `self` proves AVX-512 F.
         unsafe { has_bits(line, hash) }

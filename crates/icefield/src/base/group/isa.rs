@@ -26,6 +26,14 @@ pub trait Isa: Copy + Send + Sync + 'static {
         equal(0) | equal(2) | equal(4) | equal(6)
     }
 
+    /// Like [`Isa::find_keys`] for the words 2, 4 and 6; bit 0 is undefined as well.
+    #[inline(always)]
+    fn find_last_keys(self, line: &[AtomicU64; 8], key: u64) -> u32 {
+        // Relaxed: as in `find_keys`.
+        let equal = |word: usize| u32::from(line[word].load(Relaxed) == key) << word;
+        equal(2) | equal(4) | equal(6)
+    }
+
     /// Tests one bit in each of the words 3 to 7 of `line`, and returns whether all five are set. Six bits of `hash`
     /// select the bit of a word: bits 4 to 9 for word 3, bits 10 to 15 for word 4, and so on. Other threads may be
     /// storing to the line, as for [`Isa::find_keys`].

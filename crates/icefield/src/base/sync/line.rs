@@ -31,6 +31,12 @@ mod lines {
             isa.find_keys(&self.0, key)
         }
 
+        /// Calls [`Isa::find_last_keys`] on this line.
+        #[inline(always)]
+        pub fn find_last_keys(&self, isa: impl Isa, key: u64) -> u32 {
+            isa.find_last_keys(&self.0, key)
+        }
+
         /// Calls [`Isa::find_bytes`] on this line.
         #[inline(always)]
         pub fn find_bytes(&self, isa: impl Isa, byte: u8) -> u64 {
@@ -95,6 +101,12 @@ mod lines {
         pub fn find_keys(&self, _: impl Isa, key: u64) -> u32 {
             let equal = |word: usize| u32::from(self.0[word].load(Relaxed) == key) << word;
             equal(0) | equal(2) | equal(4) | equal(6)
+        }
+
+        /// Returns the positions of the even words from the third on that equal `key`.
+        pub fn find_last_keys(&self, _: impl Isa, key: u64) -> u32 {
+            let equal = |word: usize| u32::from(self.0[word].load(Relaxed) == key) << word;
+            equal(2) | equal(4) | equal(6)
         }
 
         /// Returns the positions of the bytes that equal `byte`; the highest bit of the line is not compared.
