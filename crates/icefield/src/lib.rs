@@ -38,13 +38,13 @@
 //! | keys and values | [`Key`], [`Value`], [`Word`], [`Counter`], [`Data`], [`Arg`], [`Owned`], [`RecordArg`] |
 //! | results of single operations | [`TryInsert`], [`Occupied`], [`Decision`], [`Computed`], [`Exchanged`], [`Committed`], [`Error`] |
 //! | batches of several kinds of operations | [`Op`], [`DlhtMapOp`], [`OnFailure`] |
-//! | iteration | [`Iter`], [`Cursor`], [`Page`], [`DlhtIter`], [`DlhtMapIter`], [`DlhtSetIter`], [`Snapshot`] |
+//! | iteration | [`Iter`], [`Cursor`], [`Page`], [`DlhtIter`], [`DlhtMapIter`], [`DlhtMapKeys`], [`DlhtMapValues`], [`DlhtMapIntoIter`], [`DlhtMapDrain`], [`DlhtSetIter`], [`Snapshot`] |
 //! | inserts that no other caller sees before their commit | [`Shadows`], [`Shadow`], [`HeldKeys`], [`NotShadowed`] |
-//! | parts of a map, each with its own keys | [`DlhtNamespace`] |
+//! | parts of a map: namespaces, single keys | [`DlhtNamespace`], [`DlhtEntry`], [`DlhtModifiedEntry`] |
 //! | reports | [`Stats`], [`RecoveryReport`], [`CheckReport`], [`SalvageReport`], [`DamagedRecord`], [`BackupReport`] |
 //! | joins | [`JoinSource`], [`HashedJoinIndex`], [`Bitmap`], [`Pairs`], [`OnFull`], [`MergeKind`], [`MergeReport`], [`JoinStats`], [`KeyHash`] |
 //! | tables whose types are known at run time only | [`AnyTable`], [`AnyOptions`], [`AnyPage`], [`AnyDamage`] |
-//! | memory of [`DlhtMap`] | [`RecordAllocator`], [`Global`], [`Allocator`], [`AllocError`], [`DlhtGuard`], [`DlhtBuildHasher`], [`DlhtHasher`] |
+//! | memory of [`DlhtMap`] | [`RecordAllocator`], [`Global`], [`Allocator`], [`AllocError`], [`DlhtGuard`], [`DlhtOwnedGuard`], [`DlhtBuildHasher`], [`DlhtHasher`] |
 //!
 //! `docs/crash-model.md` states what a returned call guarantees on each medium; [`Durability`] lists the media. The
 //! modules `base` and `storage` contain the building blocks of the tables. They are public only with the feature
@@ -84,10 +84,11 @@ mod misuse;
 
 pub use any::{AnyDamage, AnyOptions, AnyPage, AnyTable};
 pub use dlht::{
-    AllocError, Allocator, Dlht, DlhtBuildHasher, DlhtGuard, DlhtHash, DlhtHasher, DlhtIter,
-    DlhtLocal, DlhtMap, DlhtMapIter, DlhtMapOp, DlhtNamespace, DlhtOptions, DlhtSet, DlhtSetIter,
-    DlhtTable, Global, Local, RecordAllocator, Refused, Shadow, Shadows, Shared, Snapshot,
-    SnapshotIter, Threading,
+    AllocError, Allocator, Dlht, DlhtBuildHasher, DlhtEntry, DlhtGuard, DlhtHash, DlhtHasher,
+    DlhtIter, DlhtLocal, DlhtMap, DlhtMapDrain, DlhtMapIntoIter, DlhtMapIter, DlhtMapKeys,
+    DlhtMapOp, DlhtMapValues, DlhtModifiedEntry, DlhtNamespace, DlhtOptions, DlhtOwnedGuard,
+    DlhtSet, DlhtSetIter, DlhtTable, Global, Local, RecordAllocator, Refused, Shadow, Shadows,
+    Shared, Snapshot, SnapshotIter, Threading,
 };
 #[cfg(feature = "sim")]
 #[doc(hidden)]

@@ -157,8 +157,9 @@ pub use hasher::DlhtHash;
 #[doc(hidden)]
 pub use link_pool::LinkPool;
 pub use map::{
-    AllocError, Allocator, DlhtBuildHasher, DlhtGuard, DlhtHasher, DlhtMap, DlhtMapIter, DlhtMapOp,
-    DlhtNamespace, Global, RecordAllocator, Refused,
+    AllocError, Allocator, DlhtBuildHasher, DlhtEntry, DlhtGuard, DlhtHasher, DlhtMap,
+    DlhtMapDrain, DlhtMapIntoIter, DlhtMapIter, DlhtMapKeys, DlhtMapOp, DlhtMapValues,
+    DlhtModifiedEntry, DlhtNamespace, DlhtOwnedGuard, Global, RecordAllocator, Refused,
 };
 #[cfg(feature = "sim")]
 #[doc(hidden)]

@@ -111,7 +111,7 @@ impl History<'_> {
             }
         };
         held.extend(given.map(|given| (given, given.clone())));
-        assert_eq!(self.map.len(), self.right.len() as u64);
+        assert_eq!(self.map.len(), self.right.len());
     }
 
     fn one<'g>(
@@ -262,7 +262,7 @@ impl History<'_> {
                 assert_eq!(records, right);
             }
             17 => match self.rng.below(3) {
-                0 => self.map.reserve(self.rng.below(300)),
+                0 => self.map.reserve(self.rng.index(300)),
                 1 => self.map.shrink_to_fit(),
                 // Not under Miri, which would request this much memory from the host.
                 _ => assert!(cfg!(miri) || self.map.try_reserve(1 << 50).is_err()),
@@ -329,7 +329,7 @@ fn random_sequences_agree_with_a_map_and_give_everything_back() {
         }
         steps.iter_mut().zip(history.steps).for_each(|(all, more)| *all += more);
         stopped += history.stopped;
-        assert!(allocator.held().1 as u64 >= map.len());
+        assert!(allocator.held().1 as usize >= map.len());
         asked += allocator.asked();
         drop(map);
         assert_eq!(allocator.held(), (0, 0), "seed {seed}");

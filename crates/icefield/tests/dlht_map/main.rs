@@ -3,10 +3,13 @@
 
 mod calls;
 mod counting;
+mod entries;
 mod history;
 mod memory;
+mod owned_guards;
 mod spread;
 mod threads;
+mod whole;
 mod within_calls;
 
 /// Returns a smaller number under Miri, which is slow.

@@ -53,7 +53,7 @@ fn a_map_whose_allocator_refuses_goes_on() {
                         Err(_) => panics += 1,
                     }
                 }
-                assert_eq!(map.len(), right.len() as u64);
+                assert_eq!(map.len(), right.len());
             }
             let guard = map.pin();
             assert!(right.iter().all(|(key, value)| map.get(key, &guard) == Some(value)));
@@ -151,7 +151,7 @@ fn free_every_record<A: RecordAllocator>(
         }
     });
     let guard = map.pin();
-    assert_eq!(map.len(), map.iter(&guard).count() as u64);
+    assert_eq!(map.len(), map.iter(&guard).count());
 }
 
 fn disturb<'g, A: RecordAllocator>(

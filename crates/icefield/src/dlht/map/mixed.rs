@@ -12,7 +12,6 @@ use super::record::Refused;
 use super::write::When;
 use super::{DlhtGuard, DlhtMap};
 use crate::Result;
-use crate::base::reclaim::Guard;
 use crate::dlht::api::plain;
 use crate::outcome::OnFailure;
 
@@ -21,7 +20,7 @@ use crate::outcome::OnFailure;
 ///
 /// ```
 /// use icefield::{DlhtMap, DlhtMapOp, OnFailure};
-/// let map = DlhtMap::from_iter([("one".to_owned(), 1)]);
+/// let map = DlhtMap::from([("one".to_owned(), 1)]);
 /// let guard = map.pin();
 /// let mut ops = [
 ///     DlhtMapOp::get("one"),
@@ -60,7 +59,7 @@ impl<'q, 'g, K, V, Q: ?Sized> DlhtMapOp<'q, 'g, K, V, Q> {
     ///
     /// ```
     /// use icefield::{DlhtMap, DlhtMapOp, OnFailure};
-    /// let map = DlhtMap::from_iter([(1, 10)]);
+    /// let map = DlhtMap::from([(1, 10)]);
     /// let (guard, mut ops) = (map.pin(), [DlhtMapOp::get(&1)]);
     /// map.execute(&mut ops, OnFailure::Stop, &guard);
     /// assert_eq!(ops[0].value(), Some(&10));
@@ -73,7 +72,7 @@ impl<'q, 'g, K, V, Q: ?Sized> DlhtMapOp<'q, 'g, K, V, Q> {
     ///
     /// ```
     /// use icefield::{DlhtMap, DlhtMapOp, OnFailure};
-    /// let map = DlhtMap::from_iter([(1, 10)]);
+    /// let map = DlhtMap::from([(1, 10)]);
     /// let guard = map.pin();
     /// let mut ops: [DlhtMapOp<'_, '_, _, _>; 1] = [DlhtMapOp::try_insert(1, 11)];
     /// map.execute(&mut ops, OnFailure::Stop, &guard);
@@ -87,7 +86,7 @@ impl<'q, 'g, K, V, Q: ?Sized> DlhtMapOp<'q, 'g, K, V, Q> {
     ///
     /// ```
     /// use icefield::{DlhtMap, DlhtMapOp, OnFailure};
-    /// let map = DlhtMap::from_iter([(1, 10)]);
+    /// let map = DlhtMap::from([(1, 10)]);
     /// let (guard, mut ops) = (map.pin(), [DlhtMapOp::insert(1, 11), DlhtMapOp::get(&1)]);
     /// map.execute(&mut ops, OnFailure::Stop, &guard);
     /// assert_eq!(ops.each_ref().map(|op| op.value()), [Some(&10), Some(&11)]);
@@ -100,7 +99,7 @@ impl<'q, 'g, K, V, Q: ?Sized> DlhtMapOp<'q, 'g, K, V, Q> {
     ///
     /// ```
     /// use icefield::{DlhtMap, DlhtMapOp, OnFailure};
-    /// let map = DlhtMap::from_iter([(1, 10)]);
+    /// let map = DlhtMap::from([(1, 10)]);
     /// let (guard, mut ops) = (map.pin(), [DlhtMapOp::update(1, 11), DlhtMapOp::get(&1)]);
     /// map.execute(&mut ops, OnFailure::Stop, &guard);
     /// assert_eq!(ops.each_ref().map(|op| op.value()), [Some(&10), Some(&11)]);
@@ -113,7 +112,7 @@ impl<'q, 'g, K, V, Q: ?Sized> DlhtMapOp<'q, 'g, K, V, Q> {
     ///
     /// ```
     /// use icefield::{DlhtMap, DlhtMapOp, OnFailure};
-    /// let map = DlhtMap::from_iter([(1, 10)]);
+    /// let map = DlhtMap::from([(1, 10)]);
     /// let (guard, mut ops) = (map.pin(), [DlhtMapOp::remove(&1)]);
     /// map.execute(&mut ops, OnFailure::Stop, &guard);
     /// assert_eq!((ops[0].value(), map.len()), (Some(&10), 0));
@@ -236,7 +235,7 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
         turn: &BatchOp<'_>,
         namespace: u16,
         op: &mut DlhtMapOp<'_, 'g, K, V, Q>,
-        pinned: &'g Guard<'_>,
+        pinned: &'g DlhtGuard<'_>,
     ) -> Result<bool>
     where
         K: Borrow<Q> + 'g,

@@ -12,9 +12,9 @@ use std::ptr::{self, NonNull};
 use allocator_api2::alloc::Allocator;
 use allocator_api2::vec::Vec;
 
+use super::DlhtGuard;
 use super::memory::{RecordAllocator, free, give_back, no_memory, retire, room};
 use crate::base::pipeline::prefetch_read;
-use crate::base::reclaim::Guard;
 use crate::{Error, Result};
 
 /// The bit that marks a word as leading to a [`Crowd`].
@@ -35,6 +35,11 @@ impl<K, V> Record<K, V> {
         K: Borrow<Q>,
     {
         self.namespace == namespace && self.key.borrow() == key
+    }
+
+    #[inline(always)]
+    pub(super) fn pair(&self) -> (&K, &V) {
+        (&self.key, &self.value)
     }
 }
 
@@ -255,7 +260,7 @@ pub(super) unsafe fn free_crowd<K, V, A: Allocator>(allocator: &A, word: u64) {
 /// # Safety
 /// The word came from [`word_of`], the table no longer holds it, and it is retired once.
 pub(super) unsafe fn retire_crowd<K, V, A: RecordAllocator>(
-    guard: &Guard<'_>,
+    guard: &DlhtGuard<'_>,
     allocator: &A,
     word: u64,
 ) {
@@ -265,6 +270,26 @@ pub(super) unsafe fn retire_crowd<K, V, A: RecordAllocator>(
         // pointers accesses no record, and the allocator in it may be dropped on any thread.
         unsafe { retire(guard, allocator, crowd_pointer::<K, V, A>(address)) };
     }
+}
+
+/// Returns the record that a word leads to, or the list of a crowd, whose memory it frees.
+///
+/// # Safety
+/// The word came from [`word_of`] with the same types and allocator, and only the caller has it.
+pub(super) unsafe fn take_apart<K, V, A: Allocator>(
+    allocator: &A,
+    word: u64,
+) -> std::result::Result<Vec<Pointer<K, V>, A>, Pointer<K, V>> {
+    // SAFETY: the caller's contract.
+    unsafe { crowd_of::<K, V, A>(word) }.map(|_| {
+        // SAFETY: the word leads to a crowd that only the caller has. Its list is moved out once, and its memory freed.
+        unsafe {
+            let crowd = crowd_pointer::<K, V, A>(word as usize);
+            let Crowd(records) = crowd.read();
+            give_back(allocator, crowd);
+            records
+        }
+    })
 }
 
 /// # Safety
