@@ -34,13 +34,13 @@
 //! | purpose | types |
 //! |---|---|
 //! | operations for generic code | [`Table`], [`Durable`], [`Collection`], [`DurableTable`] |
-//! | options of new and opened tables | [`TableOptions`] ([`DashOptions`], [`IcebergOptions`], [`PlushOptions`]), [`DlhtOptions`], [`JoinOptions`], [`Durability`], [`SyncMode`], [`HugePages`], [`Expansion`], [`Partition`], [`DlhtHash`], [`Threading`] |
+//! | options of new and opened tables | [`TableOptions`] ([`DashOptions`], [`IcebergOptions`], [`PlushOptions`]), [`DlhtOptions`], [`DlhtMapOptions`], [`JoinOptions`], [`Durability`], [`SyncMode`], [`HugePages`], [`Expansion`], [`Partition`], [`DlhtHash`], [`Threading`] |
 //! | keys and values | [`Key`], [`Value`], [`Word`], [`Counter`], [`Data`], [`Arg`], [`Owned`], [`RecordArg`] |
 //! | results of single operations | [`TryInsert`], [`Occupied`], [`Decision`], [`Computed`], [`Exchanged`], [`Committed`], [`Error`] |
 //! | batches of several kinds of operations | [`Op`], [`DlhtMapOp`], [`OnFailure`] |
-//! | iteration | [`Iter`], [`Cursor`], [`Page`], [`DlhtIter`], [`DlhtMapIter`], [`DlhtMapKeys`], [`DlhtMapValues`], [`DlhtMapIntoIter`], [`DlhtMapDrain`], [`DlhtSetIter`], [`Snapshot`] |
-//! | inserts that no other caller sees before their commit | [`Shadows`], [`Shadow`], [`HeldKeys`], [`NotShadowed`] |
-//! | parts of a map: namespaces, single keys | [`DlhtNamespace`], [`DlhtEntry`], [`DlhtModifiedEntry`] |
+//! | iteration | [`Iter`], [`Cursor`], [`Page`], [`DlhtIter`], [`DlhtMapIter`], [`DlhtMapKeys`], [`DlhtMapValues`], [`DlhtMapIntoIter`], [`DlhtMapDrain`], [`DlhtSetIter`], [`DlhtMapPage`], [`Snapshot`], [`DlhtMapSnapshot`] |
+//! | inserts that no other caller sees before their commit | [`Shadows`], [`Shadow`], [`DlhtMapShadow`], [`HeldKeys`], [`NotShadowed`] |
+//! | parts of a map: namespaces, single keys | [`DlhtNamespace`], [`DlhtMapEntry`], [`DlhtMapAndModify`] |
 //! | reports | [`Stats`], [`RecoveryReport`], [`CheckReport`], [`SalvageReport`], [`DamagedRecord`], [`BackupReport`] |
 //! | joins | [`JoinSource`], [`HashedJoinIndex`], [`Bitmap`], [`Pairs`], [`OnFull`], [`MergeKind`], [`MergeReport`], [`JoinStats`], [`KeyHash`] |
 //! | tables whose types are known at run time only | [`AnyTable`], [`AnyOptions`], [`AnyPage`], [`AnyDamage`] |
@@ -84,11 +84,12 @@ mod misuse;
 
 pub use any::{AnyDamage, AnyOptions, AnyPage, AnyTable};
 pub use dlht::{
-    AllocError, Allocator, Dlht, DlhtBuildHasher, DlhtEntry, DlhtGuard, DlhtHash, DlhtHasher,
-    DlhtIter, DlhtLocal, DlhtMap, DlhtMapDrain, DlhtMapIntoIter, DlhtMapIter, DlhtMapKeys,
-    DlhtMapOp, DlhtMapValues, DlhtModifiedEntry, DlhtNamespace, DlhtOptions, DlhtOwnedGuard,
-    DlhtSet, DlhtSetIter, DlhtTable, Global, Local, RecordAllocator, Refused, Shadow, Shadows,
-    Shared, Snapshot, SnapshotIter, Threading,
+    AllocError, Allocator, Dlht, DlhtBuildHasher, DlhtGuard, DlhtHash, DlhtHasher, DlhtIter,
+    DlhtLocal, DlhtMap, DlhtMapAndModify, DlhtMapDrain, DlhtMapEntry, DlhtMapIntoIter, DlhtMapIter,
+    DlhtMapKeys, DlhtMapOp, DlhtMapOptions, DlhtMapPage, DlhtMapShadow, DlhtMapSnapshot,
+    DlhtMapSnapshotIter, DlhtMapValues, DlhtNamespace, DlhtOptions, DlhtOwnedGuard, DlhtSet,
+    DlhtSetIter, DlhtTable, Global, Local, RecordAllocator, Refused, Shadow, Shadows, Shared,
+    Snapshot, SnapshotIter, Threading,
 };
 #[cfg(feature = "sim")]
 #[doc(hidden)]

@@ -157,9 +157,10 @@ pub use hasher::DlhtHash;
 #[doc(hidden)]
 pub use link_pool::LinkPool;
 pub use map::{
-    AllocError, Allocator, DlhtBuildHasher, DlhtEntry, DlhtGuard, DlhtHasher, DlhtMap,
-    DlhtMapDrain, DlhtMapIntoIter, DlhtMapIter, DlhtMapKeys, DlhtMapOp, DlhtMapValues,
-    DlhtModifiedEntry, DlhtNamespace, DlhtOwnedGuard, Global, RecordAllocator, Refused,
+    AllocError, Allocator, DlhtBuildHasher, DlhtGuard, DlhtHasher, DlhtMap, DlhtMapAndModify,
+    DlhtMapDrain, DlhtMapEntry, DlhtMapIntoIter, DlhtMapIter, DlhtMapKeys, DlhtMapOp,
+    DlhtMapOptions, DlhtMapPage, DlhtMapShadow, DlhtMapSnapshot, DlhtMapSnapshotIter,
+    DlhtMapValues, DlhtNamespace, DlhtOwnedGuard, Global, RecordAllocator, Refused,
 };
 #[cfg(feature = "sim")]
 #[doc(hidden)]

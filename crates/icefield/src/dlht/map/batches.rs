@@ -7,6 +7,7 @@ use super::api::{accepted, both};
 use super::memory::RecordAllocator;
 use super::write::{Put, When};
 use super::{DlhtGuard, DlhtMap, DlhtMapOp, DlhtNamespace};
+use crate::dlht::api::plain;
 use crate::outcome::{Occupied, OnFailure};
 
 both! {
@@ -132,6 +133,36 @@ both! {
         on_failure: OnFailure,
         guard: &'g DlhtGuard<'_>,
     ) -> usize
+    where
+        K: Borrow<Q> + 'g,
+    {
+        plain(self.map().execute_all(self.number(), ops, on_failure, guard))
+    }
+
+    /// Like [`execute`](Self::execute), but returns an error instead of panicking. The operations before the one that
+    /// was refused have run ([`DlhtMapOp::has_run`]); this one and those after it have not, and still have their
+    /// records.
+    ///
+    /// # Errors
+    /// As [`checked_insert`](Self::checked_insert).
+    ///
+    /// ```
+    /// use icefield::{DlhtMap, DlhtMapOp, OnFailure};
+    /// let map = DlhtMap::<u32, u32>::options().capacity(10).fixed_size().build()?;
+    /// let guard = map.pin();
+    /// let mut ops: Vec<DlhtMapOp<'_, '_, u32, u32>> =
+    ///     (0..10_000).map(|key| DlhtMapOp::insert(key, key)).collect();
+    /// assert!(map.checked_execute(&mut ops, OnFailure::Continue, &guard).is_err(), "full");
+    /// let left = ops.into_iter().filter_map(|op| op.into_record()).count();
+    /// assert_eq!(map.len() + left, 10_000);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn checked_execute<'g, Q: Hash + Eq + ?Sized>(
+        &self,
+        ops: &mut [DlhtMapOp<'_, 'g, K, V, Q>],
+        on_failure: OnFailure,
+        guard: &'g DlhtGuard<'_>,
+    ) -> crate::Result<usize>
     where
         K: Borrow<Q> + 'g,
     {

@@ -14,7 +14,8 @@ both! {
     ///
     /// # Errors
     /// Returns [`Error::NoMemory`](crate::Error::NoMemory) if the record or a larger index cannot be allocated, and
-    /// [`Error::Full`](crate::Error::Full) if the options of the map forbid a larger index. The map is unchanged.
+    /// [`Error::Full`](crate::Error::Full) if the options of the map forbid a larger index, and
+    /// [`Error::Shadowed`](crate::Error::Shadowed) if a shadow insert holds the key. The map is unchanged.
     ///
     /// ```
     /// let map = icefield::DlhtMap::<u32, u32>::new();

@@ -27,21 +27,21 @@ use crate::outcome::{Computed, Decision};
 /// }
 /// assert_eq!(map.get("be", &guard), Some(&2));
 /// ```
-pub struct DlhtEntry<'g, K, V, S = DlhtBuildHasher, A: RecordAllocator = Global> {
+pub struct DlhtMapEntry<'g, K, V, S = DlhtBuildHasher, A: RecordAllocator = Global> {
     map: &'g DlhtMap<K, V, S, A>,
     namespace: u16,
     key: K,
     guard: &'g DlhtGuard<'g>,
 }
 
-/// An entry after [`DlhtEntry::and_modify`].
+/// An entry after [`DlhtMapEntry::and_modify`].
 ///
 /// ```
 /// let map = icefield::DlhtMap::from([(1, 10)]);
 /// let guard = map.pin();
 /// assert_eq!(map.entry(1, &guard).and_modify(|value| *value += 1).or_insert(0), &11);
 /// ```
-pub struct DlhtModifiedEntry<'g, K, V, F, S = DlhtBuildHasher, A: RecordAllocator = Global> {
+pub struct DlhtMapAndModify<'g, K, V, F, S = DlhtBuildHasher, A: RecordAllocator = Global> {
     state: Modified<'g, K, V, F, S, A>,
 }
 
@@ -49,11 +49,11 @@ enum Modified<'g, K, V, F, S, A: RecordAllocator> {
     /// The key was present; its new value.
     Present(&'g V),
     /// The key was absent. The closure is called if it is present by the time of the next call.
-    Absent(DlhtEntry<'g, K, V, S, A>, F),
+    Absent(DlhtMapEntry<'g, K, V, S, A>, F),
 }
 
 both! {
-    /// Returns the entry of `key`, for calls on one key. It holds no lock: see [`DlhtEntry`].
+    /// Returns the entry of `key`, for calls on one key. It holds no lock: see [`DlhtMapEntry`].
     ///
     /// ```
     /// let map = icefield::DlhtMap::<&str, Vec<u32>>::new();
@@ -61,13 +61,13 @@ both! {
     /// let primes = map.entry("primes", &guard).or_insert_with(|| vec![2, 3, 5]);
     /// assert_eq!(primes, &[2, 3, 5]);
     /// ```
-    pub fn entry<'g>(&'g self, key: K, guard: &'g DlhtGuard<'_>) -> DlhtEntry<'g, K, V, S, A> {
+    pub fn entry<'g>(&'g self, key: K, guard: &'g DlhtGuard<'_>) -> DlhtMapEntry<'g, K, V, S, A> {
         let map = self.map();
-        DlhtEntry { map, namespace: self.number(), key, guard: map.checked(guard) }
+        DlhtMapEntry { map, namespace: self.number(), key, guard: map.checked(guard) }
     }
 }
 
-impl<'g, K, V, S, A> DlhtEntry<'g, K, V, S, A>
+impl<'g, K, V, S, A> DlhtMapEntry<'g, K, V, S, A>
 where
     K: Hash + Eq + Send,
     V: Send,
@@ -165,7 +165,7 @@ where
     /// map.entry(2, &guard).and_modify(|list| list.push(21)).or_default();
     /// assert_eq!((map.get(&1, &guard), map.get(&2, &guard)), (Some(&vec![10, 11]), Some(&vec![])));
     /// ```
-    pub fn and_modify<F: FnMut(&mut V)>(self, mut f: F) -> DlhtModifiedEntry<'g, K, V, F, S, A>
+    pub fn and_modify<F: FnMut(&mut V)>(self, mut f: F) -> DlhtMapAndModify<'g, K, V, F, S, A>
     where
         V: Clone,
     {
@@ -175,7 +175,7 @@ where
             Ok(value) => Modified::Present(value),
             Err(key) => Modified::Absent(Self { map, namespace, key, guard }, f),
         };
-        DlhtModifiedEntry { state }
+        DlhtMapAndModify { state }
     }
 
     /// Inserts the key or replaces its value; returns the previous value. Atomic.
@@ -217,7 +217,7 @@ where
     }
 }
 
-impl<'g, K, V, F, S, A> DlhtModifiedEntry<'g, K, V, F, S, A>
+impl<'g, K, V, F, S, A> DlhtMapAndModify<'g, K, V, F, S, A>
 where
     K: Hash + Eq + Send,
     V: Clone + Send,
@@ -239,7 +239,7 @@ where
         }
     }
 
-    /// Returns the modified value; if the key was absent, inserts `value`. See [`DlhtEntry::and_modify`].
+    /// Returns the modified value; if the key was absent, inserts `value`. See [`DlhtMapEntry::and_modify`].
     ///
     /// ```
     /// let map = icefield::DlhtMap::<u32, u32>::new();
@@ -272,7 +272,7 @@ where
     pub fn or_insert_with_key(self, f: impl FnOnce(&K) -> V) -> &'g V {
         match self.state {
             Modified::Present(value) => value,
-            Modified::Absent(DlhtEntry { map, namespace, key, guard }, modify) => {
+            Modified::Absent(DlhtMapEntry { map, namespace, key, guard }, modify) => {
                 match asked(map.modify_or(namespace, key, modify, Some(f), guard)) {
                     Ok(value) => value,
                     Err(_) => unreachable!("a value was made"),
@@ -296,13 +296,13 @@ where
     }
 }
 
-impl<K: fmt::Debug, V, S, A: RecordAllocator> fmt::Debug for DlhtEntry<'_, K, V, S, A> {
+impl<K: fmt::Debug, V, S, A: RecordAllocator> fmt::Debug for DlhtMapEntry<'_, K, V, S, A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DlhtEntry").field("key", &self.key).finish_non_exhaustive()
+        f.debug_struct("DlhtMapEntry").field("key", &self.key).finish_non_exhaustive()
     }
 }
 
-impl<K, V: fmt::Debug, F, S, A> fmt::Debug for DlhtModifiedEntry<'_, K, V, F, S, A>
+impl<K, V: fmt::Debug, F, S, A> fmt::Debug for DlhtMapAndModify<'_, K, V, F, S, A>
 where
     A: RecordAllocator,
 {
@@ -311,6 +311,6 @@ where
             Modified::Present(value) => Some(value),
             Modified::Absent(..) => None,
         };
-        f.debug_struct("DlhtModifiedEntry").field("modified", &modified).finish_non_exhaustive()
+        f.debug_struct("DlhtMapAndModify").field("modified", &modified).finish_non_exhaustive()
     }
 }

@@ -40,9 +40,12 @@ mod iter;
 mod make;
 mod memory;
 mod mixed;
+mod options;
 mod owned;
 mod read;
 mod record;
+mod shadow;
+mod snapshot;
 mod spot;
 mod traits;
 mod walk;
@@ -58,14 +61,17 @@ use crate::base::reclaim::Reclaimer;
 
 pub use allocator_api2::alloc::{AllocError, Allocator, Global};
 pub use api::DlhtNamespace;
-pub use entry::{DlhtEntry, DlhtModifiedEntry};
+pub use entry::{DlhtMapAndModify, DlhtMapEntry};
 pub use guard::{DlhtGuard, DlhtOwnedGuard};
 pub use hasher::{DlhtBuildHasher, DlhtHasher};
 pub use iter::{DlhtMapIter, DlhtMapKeys, DlhtMapValues};
 pub use memory::RecordAllocator;
 pub use mixed::DlhtMapOp;
+pub use options::DlhtMapOptions;
 pub use owned::{DlhtMapDrain, DlhtMapIntoIter};
 pub use record::Refused;
+pub use shadow::DlhtMapShadow;
+pub use snapshot::{DlhtMapPage, DlhtMapSnapshot, DlhtMapSnapshotIter};
 
 /// DLHT for keys and values of any type.
 ///

@@ -120,6 +120,11 @@ impl<'a, K, V, A: Allocator> Fresh<'a, K, V, A> {
         self.record
     }
 
+    /// Returns the word that leads to this record alone.
+    pub(super) fn word(&self) -> u64 {
+        word_of_record(self.record)
+    }
+
     pub(super) fn key(&self) -> &K {
         // SAFETY: written in `new`, and never changed.
         unsafe { &self.record.as_ref().key }
@@ -212,6 +217,10 @@ pub(super) unsafe fn find_in<K: Borrow<Q>, V, A: Allocator, Q: Eq + ?Sized>(
     }
 }
 
+fn word_of_record<K, V>(record: Pointer<K, V>) -> u64 {
+    record.as_ptr().expose_provenance() as u64
+}
+
 /// Returns a word for the records that `word` leads to, minus `without`, plus `new`; `None` if no record is left.
 ///
 /// # Errors
@@ -231,7 +240,7 @@ pub(super) unsafe fn word_of<K, V, A: RecordAllocator>(
     let mut first = records();
     let Some(record) = first.next() else { return Ok(None) };
     if first.next().is_none() {
-        return Ok(Some(record.as_ptr().expose_provenance() as u64));
+        return Ok(Some(word_of_record(record)));
     }
     let count = records().count();
     let mut crowd = Vec::new_in(allocator.clone());

@@ -5,10 +5,11 @@ use std::hash::{BuildHasher, Hash};
 use std::iter;
 
 use super::memory::RecordAllocator;
-use super::record::{Record, records_of};
+use super::record::{Record, Refused, records_of};
 use super::spot::Alone;
 use super::write::When;
 use super::{DlhtGuard, DlhtMap};
+use crate::Result;
 use crate::dlht::api::plain;
 use crate::outcome::SCAN_PAGE;
 
@@ -143,23 +144,45 @@ where
     A: RecordAllocator,
 {
     fn clone(&self) -> Self {
+        plain(self.try_clone())
+    }
+}
+
+impl<K, V, S, A> DlhtMap<K, V, S, A>
+where
+    K: Hash + Eq + Clone + Send,
+    V: Clone + Send,
+    S: BuildHasher + Clone,
+    A: RecordAllocator,
+{
+    /// Like `clone`, but returns an error instead of panicking.
+    ///
+    /// # Errors
+    /// Returns [`Error::NoMemory`](crate::Error::NoMemory) if the index or a record of the copy cannot be allocated.
+    ///
+    /// ```
+    /// let map = icefield::DlhtMap::from([(1, 10)]);
+    /// assert_eq!(map.try_clone()?, map);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn try_clone(&self) -> Result<Self> {
         // A copy of a map of a fixed size must not refuse records because they lie otherwise in it.
         let (fixed, max_bytes) = (self.core.plan.fixed, self.core.plan.max_bytes);
         let mut plan = self.core.plan.clone();
         (plan.fixed, plan.max_bytes) = (false, u64::MAX);
         let records = if fixed { self.capacity() } else { self.len() };
         let (hash, allocator) = (self.hash.clone(), self.allocator.clone());
-        let mut copy = plain(Self::of_plan(plan, records as u64, hash, allocator));
+        let mut copy = Self::of_plan(plan, records as u64, hash, allocator)?;
         let (guard, new_guard) = (self.pin(), copy.pin());
         for (hash, Record { namespace, key, value }) in self.all_records(&guard) {
             let spot = Alone { core: &copy.core, hash };
             let record = (key.clone(), value.clone());
             let put = copy.put_at(&spot, *namespace, record, When::Always, &new_guard);
-            super::api::asked(put);
+            put.map_err(Refused::reason)?;
         }
         drop(new_guard);
         (copy.core.plan.fixed, copy.core.plan.max_bytes) = (fixed, max_bytes);
-        copy
+        Ok(copy)
     }
 }
 

@@ -4,7 +4,7 @@
 use std::any::Any;
 use std::iter;
 use std::marker::PhantomData;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use allocator_api2::vec::IntoIter;
@@ -26,33 +26,57 @@ const BINS_PER_STEP: u64 = 1024;
 /// The bytes of an index that are freed in one step, or less.
 const FREED_PER_STEP: u64 = 32 << 20;
 
-/// Returns the first bin in `bins` that has records, and its records, except those that have moved to the next index.
-/// No other thread changes the bins meanwhile: all of them are frozen, or the caller has exclusive access to the table.
-fn next_bin(index: &Index, mut bins: std::ops::Range<u64>) -> Option<(u64, Picture)> {
+/// Returns the first bin in `bins` that has records, and its records. Skips records that have moved to the next index,
+/// unless `moved`. No other thread changes the bins meanwhile: all of them are frozen, or the caller has exclusive
+/// access to the table.
+fn next_bin(index: &Index, mut bins: Range<u64>, moved: bool) -> Option<(u64, Picture)> {
     bins.find_map(|bin| {
         let line = index.bin(bin);
         let header = Index::header(line);
-        let has_records = header.valid() != 0 && header.state() != BinState::DoneTransfer;
+        let has_records =
+            header.valid() != 0 && (moved || header.state() != BinState::DoneTransfer);
         has_records.then(|| (bin, index.read_all(line, header)))
     })
 }
 
-/// Returns the words of the records in `bins`, as `next_bin` does.
-fn words(index: &Index, bins: std::ops::Range<u64>) -> impl Iterator<Item = u64> {
-    let (mut picture, mut at, mut bins) = (Picture::default(), 0, bins);
-    iter::from_fn(move || {
-        while at == picture.records().len() {
-            let (bin, records) = next_bin(index, bins.clone())?;
-            (picture, at, bins.start) = (records, 0, bin + 1);
-        }
-        at += 1;
-        Some(picture.records()[at - 1].1)
-    })
+/// The words of the records in a range of bins, under the conditions of `next_bin`.
+pub(super) struct Words<'i> {
+    index: &'i Index,
+    bins: Range<u64>,
+    moved: bool,
+    picture: Picture,
+    at: usize,
 }
 
-/// Returns the words of all records of an index whose bins are all frozen.
-pub(super) fn words_of(index: &Index) -> impl Iterator<Item = u64> {
-    words(index, 0..index.len())
+impl<'i> Words<'i> {
+    fn new(index: &'i Index, bins: Range<u64>, moved: bool) -> Self {
+        Self { index, bins, moved, picture: Picture::default(), at: 0 }
+    }
+}
+
+impl Iterator for Words<'_> {
+    type Item = u64;
+
+    fn next(&mut self) -> Option<u64> {
+        loop {
+            if let Some(&(_, word)) = self.picture.records().get(self.at) {
+                self.at += 1;
+                return Some(word);
+            }
+            let (bin, picture) = next_bin(self.index, self.bins.clone(), self.moved)?;
+            (self.picture, self.at, self.bins.start) = (picture, 0, bin + 1);
+        }
+    }
+}
+
+/// Returns the words of all records of an index, except those that have moved to the next one.
+pub(super) fn words_of(index: &Index) -> Words<'_> {
+    Words::new(index, 0..index.len(), false)
+}
+
+/// Returns the words of all records that an index had before they were moved. All bins are frozen.
+pub(super) fn words_before_move(index: &Index) -> Words<'_> {
+    Words::new(index, 0..index.len(), true)
 }
 
 /// Frees the records that a word leads to, and their crowd.
@@ -117,7 +141,7 @@ impl<K, V, A: RecordAllocator> Sweep<K, V, A> {
     /// No thread can reach the records: all guards that protected them have been dropped.
     pub(super) unsafe fn step(&mut self) -> ControlFlow<()> {
         let end = self.bin.saturating_add(BINS_PER_STEP).min(self.index.len());
-        let panic = despite_panics(words(&self.index, self.bin..end), |word| {
+        let panic = despite_panics(Words::new(&self.index, self.bin..end, false), |word| {
             // SAFETY: the contracts of `new` and of this function. Each bin is swept once.
             unsafe { free_word::<K, V, A>(&self.allocator, word) };
         });
@@ -191,7 +215,7 @@ impl<K, V, A: RecordAllocator> Takeout<K, V, A> {
         let guard = core.pin();
         let first = Some(core.current(&guard));
         for index in iter::successors(first, |index| index.next()).skip(self.index) {
-            if let Some((bin, picture)) = next_bin(index, self.bin..index.len()) {
+            if let Some((bin, picture)) = next_bin(index, self.bin..index.len(), false) {
                 let line = index.bin(bin);
                 let header = Index::header(line);
                 let empty = Header(header.valid()).held_slots();

@@ -10,10 +10,10 @@ use super::record::{
 use super::spot::{Alone, Single, Spot};
 use super::walk::{Sweep, words_of};
 use super::{DlhtGuard, DlhtMap};
-use crate::Result;
 use crate::dlht::api::plain;
 use crate::dlht::index::Entry;
 use crate::dlht::write::{Outcome, Rule};
+use crate::{Error, Result};
 
 /// The condition under which a record is put.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -76,6 +76,13 @@ impl<K, V> Seen<K, V> {
     }
 }
 
+impl<K, V> Seen<K, V> {
+    /// Returns whether the slot leads to any record.
+    pub(super) fn is_held(self) -> bool {
+        self.word.is_some()
+    }
+}
+
 impl<K: Send, V: Send, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
     /// Changes the records of the hash, if its word is still that of `seen`: removes the record that was present, and
     /// adds `new`. Returns whether the word was still the same. An equal word means equal records: objects seen under
@@ -83,7 +90,7 @@ impl<K: Send, V: Send, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
     /// replaces is retired.
     ///
     /// # Errors
-    /// Fails if memory runs out; the map is unchanged.
+    /// Fails if memory runs out, if the index is full, or if a shadow insert holds the slot; the map is unchanged.
     pub(super) fn change(
         &self,
         spot: &impl Spot,
@@ -106,7 +113,11 @@ impl<K: Send, V: Send, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
                 // SAFETY: the table has not taken the word.
                 unsafe { free_crowd::<K, V, A>(allocator, next) };
             }
-            return outcome.map(|_| false);
+            // Any other word than the one seen means that the caller must look again. A shadow insert is not seen.
+            return match outcome {
+                Ok(Outcome::Shadowed) => Err(Error::Shadowed),
+                other => other.map(|_| false),
+            };
         }
         // Hand `new` over first, because the calls below may panic.
         let (gone, came) = (present.is_some(), new.take().map(Fresh::hand_over).is_some());
