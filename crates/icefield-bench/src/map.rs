@@ -79,7 +79,8 @@ pub(crate) fn create(setup: Setup) -> Made {
 }
 
 fn boxed<K: MapKey, const N: usize, A: RecordAllocator>(setup: Setup, allocator: A) -> Made {
-    let (capacity, hash) = (setup.capacity, DlhtBuildHasher::default());
+    let capacity = usize::try_from(setup.capacity).unwrap_or(usize::MAX);
+    let hash = DlhtBuildHasher::default();
     let map = DlhtMap::with_capacity_and_hasher_in(capacity, hash, allocator);
     Ok(Box::new(Shared(Map::<K, N, A> { map, whole: setup.records.whole })))
 }

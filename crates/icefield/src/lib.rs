@@ -34,19 +34,19 @@
 //! | purpose | types |
 //! |---|---|
 //! | operations for generic code | [`Table`], [`Durable`], [`Collection`], [`DurableTable`] |
-//! | options of new and opened tables | [`TableOptions`] ([`DashOptions`], [`IcebergOptions`], [`PlushOptions`]), [`DlhtOptions`], [`JoinOptions`], [`Durability`], [`SyncMode`], [`HugePages`], [`Expansion`], [`Partition`], [`DlhtHash`] |
+//! | options of new and opened tables | [`TableOptions`] ([`DashOptions`], [`IcebergOptions`], [`PlushOptions`]), [`DlhtOptions`], [`DlhtMapOptions`], [`JoinOptions`], [`Durability`], [`SyncMode`], [`HugePages`], [`Expansion`], [`Partition`], [`DlhtHash`] |
 //! | keys and values | [`Key`], [`Value`], [`Word`], [`Counter`], [`Data`], [`Arg`], [`Owned`], [`RecordArg`] |
 //! | results of single operations | [`TryInsert`], [`Occupied`], [`Decision`], [`Computed`], [`Exchanged`], [`Committed`], [`Error`] |
 //! | batches of several kinds of operations | [`Op`], [`DlhtMapOp`], [`OnFailure`] |
-//! | iteration | [`Iter`], [`Cursor`], [`Page`], [`DlhtSetPage`], [`DlhtIter`], [`DlhtKeys`], [`DlhtValues`], [`DlhtIntoIter`], [`DlhtDrain`], [`DlhtMapIter`], [`DlhtSetIter`], [`DlhtSetIntoIter`], [`DlhtSetDrain`], [`Snapshot`], [`DlhtSetSnapshot`] |
-//! | changes that depend on whether a key is present | [`DlhtEntry`], [`DlhtAndModify`] |
+//! | iteration | [`Iter`], [`Cursor`], [`Page`], [`DlhtSetPage`], [`DlhtMapPage`], [`DlhtIter`], [`DlhtKeys`], [`DlhtValues`], [`DlhtIntoIter`], [`DlhtDrain`], [`DlhtMapIter`], [`DlhtMapKeys`], [`DlhtMapValues`], [`DlhtMapIntoIter`], [`DlhtMapDrain`], [`DlhtSetIter`], [`DlhtSetIntoIter`], [`DlhtSetDrain`], [`Snapshot`], [`DlhtSetSnapshot`], [`DlhtMapSnapshot`] |
+//! | changes that depend on whether a key is present | [`DlhtEntry`], [`DlhtAndModify`], [`DlhtMapEntry`], [`DlhtMapAndModify`] |
 //! | generic code for one thread or many | [`DlhtTable`], [`DlhtWordSet`], [`Threading`], [`Shared`], [`Local`] |
-//! | inserts that no other caller sees before their commit | [`Shadows`], [`Shadow`], [`DlhtSetShadow`], [`HeldKeys`], [`NotShadowed`] |
+//! | inserts that no other caller sees before their commit | [`Shadows`], [`Shadow`], [`DlhtSetShadow`], [`DlhtMapShadow`], [`HeldKeys`], [`NotShadowed`] |
 //! | parts of a map, each with its own keys | [`DlhtNamespace`] |
 //! | reports | [`Stats`], [`RecoveryReport`], [`CheckReport`], [`SalvageReport`], [`DamagedRecord`], [`BackupReport`] |
 //! | joins | [`JoinSource`], [`HashedJoinIndex`], [`Bitmap`], [`Pairs`], [`OnFull`], [`MergeKind`], [`MergeReport`], [`JoinStats`], [`KeyHash`] |
 //! | tables whose types are known at run time only | [`AnyTable`], [`AnyOptions`], [`AnyPage`], [`AnyDamage`] |
-//! | memory of [`DlhtMap`] | [`RecordAllocator`], [`Global`], [`Allocator`], [`AllocError`], [`DlhtGuard`], [`DlhtBuildHasher`], [`DlhtHasher`] |
+//! | memory of [`DlhtMap`] | [`RecordAllocator`], [`Global`], [`Allocator`], [`AllocError`], [`DlhtGuard`], [`DlhtOwnedGuard`], [`DlhtBuildHasher`], [`DlhtHasher`] |
 //!
 //! With the feature `serde`, [`Dlht`] and [`DlhtSet`] can be written and read in the formats of serde. With the feature
 //! `rayon`, they are parallel iterators, and can be filled in parallel. Both features are off by default.
@@ -90,11 +90,13 @@ mod misuse;
 pub use any::{AnyDamage, AnyOptions, AnyPage, AnyTable};
 pub use dlht::{
     AllocError, Allocator, Dlht, DlhtAndModify, DlhtBuildHasher, DlhtDrain, DlhtEntry, DlhtGuard,
-    DlhtHash, DlhtHasher, DlhtIntoIter, DlhtIter, DlhtKeys, DlhtLocal, DlhtMap, DlhtMapIter,
-    DlhtMapOp, DlhtNamespace, DlhtOptions, DlhtSet, DlhtSetDrain, DlhtSetIntoIter, DlhtSetIter,
-    DlhtSetLocal, DlhtSetPage, DlhtSetShadow, DlhtSetSnapshot, DlhtSetSnapshotIter, DlhtTable,
-    DlhtValues, DlhtWordSet, Global, Local, RecordAllocator, Refused, Shadow, Shadows, Shared,
-    Snapshot, SnapshotIter, Threading,
+    DlhtHash, DlhtHasher, DlhtIntoIter, DlhtIter, DlhtKeys, DlhtLocal, DlhtMap, DlhtMapAndModify,
+    DlhtMapDrain, DlhtMapEntry, DlhtMapIntoIter, DlhtMapIter, DlhtMapKeys, DlhtMapOp,
+    DlhtMapOptions, DlhtMapPage, DlhtMapShadow, DlhtMapSnapshot, DlhtMapSnapshotIter,
+    DlhtMapValues, DlhtNamespace, DlhtOptions, DlhtOwnedGuard, DlhtSet, DlhtSetDrain,
+    DlhtSetIntoIter, DlhtSetIter, DlhtSetLocal, DlhtSetPage, DlhtSetShadow, DlhtSetSnapshot,
+    DlhtSetSnapshotIter, DlhtTable, DlhtValues, DlhtWordSet, Global, Local, RecordAllocator,
+    Refused, Shadow, Shadows, Shared, Snapshot, SnapshotIter, Threading,
 };
 #[cfg(feature = "rayon")]
 pub use dlht::{DlhtIntoParIter, DlhtParIter, DlhtSetIntoParIter, DlhtSetParIter};

@@ -10,8 +10,8 @@
 //! 1. A reader pins *before* it loads the reference, offset or index that leads to an object that may be retired, and
 //!    loads it with [`PROTECTED`] (or stronger). The object stays valid until the reader's guard is dropped.
 //! 2. A writer first makes an object unreachable for new readers, then retires it.
-//! 3. No guard is held across user code or an `.await`: a pinned thread holds back all objects that are retired
-//!    meanwhile.
+//! 3. The library holds no guard across user code or an `.await`: a pinned thread holds back all objects that are
+//!    retired meanwhile. Users may, with an [`OwnedGuard`], and hold back the memory then.
 //!
 //! # Why nothing is reclaimed too early
 //!
@@ -22,6 +22,24 @@
 //! - `collect` sees the announcement. The barrier in `collect` comes after the unlinking. Among the reader's own
 //!   accesses, the barrier takes effect either after the announcement, which makes the announcement visible, or before
 //!   the load of the object; but then this load would have seen the unlinking.
+//!
+//! # Owned guards
+//!
+//! An [`OwnedGuard`] announces itself in a slot that belongs to no thread, with the same stores as a thread does in its
+//! own. `collect` reads these slots together with those of threads. Let thread A create the guard, thread B load an
+//! object under it, and thread C drop it; the guard, or a reference to it, reaches B and C through some
+//! synchronisation.
+//! - Nothing is reclaimed too early. If `collect` does not see the announcement, its barrier takes effect on A before
+//!   the barrier that follows A's announcement. The unlinking comes before the former, and B's load after the latter:
+//!   in A's order if B is A, otherwise because handing the guard over makes A's barrier happen before B's load. The
+//!   rules for fences hold for all accesses that happen before or after a fence, on any thread, so B's load sees the
+//!   unlinking. (`membarrier` acts as a fence on A at that moment, and as one on B.) If `collect` sees the withdrawal,
+//!   then B's loads happened before C's Release store (R3).
+//! - Every object is reclaimed. C withdraws the announcement and then reads `asked` (R4), as a leaving thread does. The
+//!   objects that were retired through the guard stay in the slot until they fill a batch, also if the guards that use
+//!   the slot are those of other tasks.
+//!
+//! [`Reclaimer::pin`] does not access these slots, so owned guards cost nothing where they are not used.
 //!
 //! # Why every object is reclaimed
 //!
@@ -43,12 +61,17 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
+use std::panic::resume_unwind;
 use std::sync::PoisonError;
 
-use super::sync::{
-    AtomicBool, AtomicU64, Barrier, MODELLED, Mutex, MutexGuard, Ordering, PerThread,
-};
+use super::sync::{AtomicBool, AtomicU64, Barrier, Mutex, MutexGuard, Ordering, PerThread};
 use super::thread;
+use owned::OwnedSlots;
+use retired::Retired;
+
+pub use owned::OwnedGuard;
+pub(crate) use retired::{despite_panics, for_each_despite_panics};
+pub use section::Section;
 
 /// The ordering of loads that lead to objects which may be retired. Acquire pairs with the Release store that made
 /// the object reachable.
@@ -70,6 +93,7 @@ pub struct Reclaimer {
     barrier: Barrier,
     batch: usize,
     slots: PerThread<Slot>,
+    owned: OwnedSlots,
     /// Retired objects that readers hold back, in the order of their tags.
     waiting: Mutex<VecDeque<Tagged>>,
 }
@@ -119,15 +143,6 @@ struct Presence {
 // fields are atomic.
 unsafe impl Sync for Slot {}
 
-struct Retired {
-    thing: *mut (),
-    /// Frees `thing`, or a part of it; returns `Continue` if a part is left.
-    reclaim: unsafe fn(*mut ()) -> ControlFlow<()>,
-}
-
-// SAFETY: callers that retire an object promise that any thread may free it.
-unsafe impl Send for Retired {}
-
 struct Tagged {
     /// The epoch that ended when the object entered the queue. Readers that announce a later epoch do not hold the
     /// object. [`NOWHERE`] for the rest of a large object, which no reader holds any more.
@@ -163,6 +178,7 @@ impl Reclaimer {
             barrier: Barrier::detect(),
             batch: things.max(1),
             slots: PerThread::default(),
+            owned: OwnedSlots::default(),
             waiting: Mutex::new(VecDeque::new()),
         }
     }
@@ -181,25 +197,6 @@ impl Reclaimer {
         slot.depth.set(depth + 1);
         thread::hold();
         Guard { reclaimer: self, slot, thread: PhantomData }
-    }
-
-    /// Like [`Reclaimer::pin`], for a few instructions inside a table. While the section exists, the thread may create
-    /// a guard of this reclaimer only if it already holds one; otherwise [`Reclaimer::pin`] panics. A section inside a
-    /// guard or another section must be dropped before that one. This is the cheapest protection: about ten
-    /// instructions, none of them locked.
-    #[inline(always)]
-    pub(crate) fn enter(&self) -> Section<'_> {
-        let slot = self.slots.mine();
-        if MODELLED {
-            return Section { reclaimer: self, presence: &slot.inner, thread: PhantomData };
-        }
-        let mut presence = &slot.presence;
-        // Relaxed: only this thread stores it.
-        if presence.announced.load(Ordering::Relaxed) != NOWHERE {
-            presence = slot.inner();
-        }
-        self.announce(presence);
-        Section { reclaimer: self, presence, thread: PhantomData }
     }
 
     #[inline(always)]
@@ -283,11 +280,15 @@ impl Reclaimer {
         self.give_back(free)
     }
 
+    /// Returns the announcements of all threads and of all owned guards.
+    fn presences(&self) -> impl Iterator<Item = &Presence> {
+        self.slots.iter().map(|slot| &slot.presence).chain(self.owned.presences())
+    }
+
     /// Returns the oldest announced epoch, or `u64::MAX` if there is none.
     fn oldest(&self) -> u64 {
         // Acquire (R2, R3): after the heavy barrier.
-        let announced =
-            self.slots.iter().map(|slot| slot.presence.announced.load(Ordering::Acquire));
+        let announced = self.presences().map(|it| it.announced.load(Ordering::Acquire));
         announced.filter(|&epoch| epoch != NOWHERE).min().unwrap_or(u64::MAX)
     }
 
@@ -295,7 +296,7 @@ impl Reclaimer {
     /// threads and `asked` had been set before for all of them.
     fn all_know(&self, tag: u64) -> bool {
         let (mut holders, mut news) = (0, false);
-        for Slot { presence, .. } in self.slots.iter() {
+        for presence in self.presences() {
             // Acquire (R2, R3): after the heavy barrier.
             let announced = presence.announced.load(Ordering::Acquire);
             if announced != NOWHERE && announced <= tag {
@@ -312,16 +313,19 @@ impl Reclaimer {
     /// whether any part remains.
     fn give_back(&self, free: Vec<Tagged>) -> bool {
         let mut left = Vec::new();
-        for Tagged { retired, .. } in free {
+        let panic = despite_panics(free, |Tagged { retired, .. }| {
             // SAFETY: no reader holds the object, and it is in no queue.
-            if unsafe { (retired.reclaim)(retired.thing) }.is_continue() {
+            if unsafe { retired.reclaim() }.is_continue() {
                 left.push(Tagged { tag: NOWHERE, retired });
             }
-        }
+        });
         let more = !left.is_empty();
         if more {
             let mut waiting = self.waiting();
             left.into_iter().for_each(|part| waiting.push_front(part));
+        }
+        if let Some(panic) = panic {
+            resume_unwind(panic);
         }
         more
     }
@@ -332,10 +336,11 @@ impl Drop for Reclaimer {
         let mut rest: Vec<Retired> =
             self.waiting().drain(..).map(|tagged| tagged.retired).collect();
         rest.extend(self.slots.iter().flat_map(|slot| slot.retired.take()));
-        for retired in rest {
+        rest.extend(self.owned.take_all());
+        for_each_despite_panics(rest, |retired| {
             // SAFETY: every guard borrows the reclaimer, so none exists; each object was in one place only.
-            while unsafe { (retired.reclaim)(retired.thing) }.is_continue() {}
-        }
+            while unsafe { retired.reclaim() }.is_continue() {}
+        });
     }
 }
 
@@ -367,46 +372,13 @@ impl Drop for Guard<'_> {
     }
 }
 
-/// A [`Guard`] for a few instructions inside a table, from `Reclaimer::enter`.
-#[must_use = "nothing is protected once the section is dropped"]
-pub struct Section<'a> {
-    reclaimer: &'a Reclaimer,
-    presence: &'a Presence,
-    /// Makes the section `!Send`.
-    thread: PhantomData<*mut ()>,
-}
-
-impl std::fmt::Debug for Section<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Section")
-    }
-}
-
-impl Drop for Section<'_> {
+impl<'a> Guard<'a> {
+    /// Returns the reclaimer of the guard.
     #[inline(always)]
-    fn drop(&mut self) {
-        if !MODELLED {
-            self.reclaimer.withdraw(self.presence);
-        }
+    pub(crate) fn reclaimer(&self) -> &'a Reclaimer {
+        self.reclaimer
     }
-}
 
-impl Section<'_> {
-    /// Retires a large object that is freed in steps. Once no reader can hold the object, `step` runs each time that a
-    /// thread leaves and processes the queue, until `step` returns `Break`. `step` must neither panic nor wait.
-    pub(crate) fn retire_in_steps<F>(&self, step: F)
-    where
-        F: FnMut() -> ControlFlow<()> + Send + 'static,
-    {
-        let slot = self.reclaimer.slots.mine();
-        let retired =
-            Retired { thing: Box::into_raw(Box::new(step)).cast(), reclaim: run_step::<F> };
-        self.reclaimer.retire(slot, retired);
-        slot.flush();
-    }
-}
-
-impl Guard<'_> {
     /// Drops the target of `boxed` once no reader can hold it.
     ///
     /// # Safety
@@ -414,7 +386,8 @@ impl Guard<'_> {
     /// be dropped on any thread.
     #[inline]
     pub unsafe fn retire_box<T: Send>(&self, boxed: *mut T) {
-        self.reclaimer.retire(self.slot, Retired { thing: boxed.cast(), reclaim: drop_box::<T> });
+        // SAFETY: the caller's contract.
+        self.reclaimer.retire(self.slot, unsafe { Retired::boxed(boxed) });
     }
 
     /// Runs `reclaim` after every thread that is pinned now has left, at the latest when the reclaimer is dropped.
@@ -434,10 +407,22 @@ impl Guard<'_> {
     /// All data that `reclaim` borrows lives at least as long as the reclaimer, including its drop.
     #[inline]
     pub unsafe fn retire_borrowing<F: FnOnce() + Send>(&self, reclaim: F) {
-        self.reclaimer.retire(
-            self.slot,
-            Retired { thing: Box::into_raw(Box::new(reclaim)).cast(), reclaim: run::<F> },
-        );
+        // SAFETY: the caller's contract.
+        self.reclaimer.retire(self.slot, unsafe { Retired::closure(reclaim) });
+    }
+
+    /// Retires a large object that is freed in steps, like `Section::retire_in_steps`, for a `step` that borrows. A
+    /// step may panic if it is the last one.
+    ///
+    /// # Safety
+    /// As for [`Guard::retire_borrowing`].
+    pub(crate) unsafe fn retire_steps_borrowing<F>(&self, step: F)
+    where
+        F: FnMut() -> ControlFlow<()> + Send,
+    {
+        // SAFETY: the caller's contract.
+        self.reclaimer.retire(self.slot, unsafe { Retired::steps(step) });
+        self.slot.flush();
     }
 
     /// Declares that the thread no longer holds any object that it reached before, and announces the current epoch.
@@ -465,39 +450,9 @@ impl Guard<'_> {
     }
 }
 
-/// # Safety
-/// `boxed` came from [`Box::into_raw`] of a `Box<T>` and is passed once.
-unsafe fn drop_box<T>(boxed: *mut ()) -> ControlFlow<()> {
-    // SAFETY: the caller's contract.
-    drop(unsafe { Box::from_raw(boxed.cast::<T>()) });
-    ControlFlow::Break(())
-}
-
-/// Moves a retired closure out of its box and runs it.
-///
-/// # Safety
-/// As for [`drop_box`].
-unsafe fn run<F: FnOnce()>(boxed: *mut ()) -> ControlFlow<()> {
-    // SAFETY: the caller's contract.
-    let reclaim = unsafe { Box::from_raw(boxed.cast::<F>()) };
-    reclaim();
-    ControlFlow::Break(())
-}
-
-/// Runs one step of a retired closure, and drops the closure after the last step.
-///
-/// # Safety
-/// `boxed` came from [`Box::into_raw`] of a `Box<F>`; the caller owns it and does not pass it again after a break.
-unsafe fn run_step<F: FnMut() -> ControlFlow<()>>(boxed: *mut ()) -> ControlFlow<()> {
-    // SAFETY: the caller's contract.
-    let mut step = unsafe { Box::from_raw(boxed.cast::<F>()) };
-    let done = step();
-    if done.is_continue() {
-        // The closure stays in its box for the next step.
-        let _ = Box::into_raw(step);
-    }
-    done
-}
+mod owned;
+mod retired;
+mod section;
 
 #[cfg(test)]
 mod tests;

@@ -83,7 +83,11 @@ impl<M: Threading> Core<M> {
 
     /// Like [`Core::current_for_reads`], for writes.
     #[inline]
-    pub(super) fn current_for_writes<'g>(&self, guard: &'g M::Guard<'_>, count: usize) -> &'g Index {
+    pub(super) fn current_for_writes<'g>(
+        &self,
+        guard: &'g M::Guard<'_>,
+        count: usize,
+    ) -> &'g Index {
         self.current_for(guard, HELP_OF_WRITES * count as u64)
     }
 

@@ -54,7 +54,12 @@ impl Look {
 
     /// Completes a get without a hit.
     #[inline(always)]
-    pub(super) fn complete<M: Threading>(self, index: &Index, line: &Line, key: u64) -> Option<u64> {
+    pub(super) fn complete<M: Threading>(
+        self,
+        index: &Index,
+        line: &Line,
+        key: u64,
+    ) -> Option<u64> {
         complete::<M>(self.is_quiet, self.header, index, line, key)
     }
 }

@@ -185,8 +185,10 @@ pub use iter::{DlhtDrain, DlhtIntoIter, DlhtKeys, DlhtValues};
 #[doc(hidden)]
 pub use link_pool::LinkPool;
 pub use map::{
-    AllocError, Allocator, DlhtBuildHasher, DlhtGuard, DlhtHasher, DlhtMap, DlhtMapIter, DlhtMapOp,
-    DlhtNamespace, Global, RecordAllocator, Refused,
+    AllocError, Allocator, DlhtBuildHasher, DlhtGuard, DlhtHasher, DlhtMap, DlhtMapAndModify,
+    DlhtMapDrain, DlhtMapEntry, DlhtMapIntoIter, DlhtMapIter, DlhtMapKeys, DlhtMapOp,
+    DlhtMapOptions, DlhtMapPage, DlhtMapShadow, DlhtMapSnapshot, DlhtMapSnapshotIter,
+    DlhtMapValues, DlhtNamespace, DlhtOwnedGuard, Global, RecordAllocator, Refused,
 };
 #[cfg(feature = "sim")]
 #[doc(hidden)]

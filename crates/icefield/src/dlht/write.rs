@@ -104,7 +104,7 @@ impl Index {
 
     /// Tries a write. `hit` is the slot of the key as of `header`. Returns `None` if the caller must search again.
     #[inline(always)]
-    fn try_store<M: Threading>(
+    pub(super) fn try_store<M: Threading>(
         &self,
         line: &Line,
         header: Header,
@@ -237,7 +237,7 @@ impl Index {
 
     /// Tries a removal. `hit` is the slot of the key as of `header`. Returns `None` if the caller must search again.
     #[inline(always)]
-    fn try_take<M: Threading>(
+    pub(super) fn try_take<M: Threading>(
         &self,
         line: &Line,
         header: Header,

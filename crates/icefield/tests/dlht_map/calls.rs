@@ -34,7 +34,7 @@ fn maps_tell_keys_of_one_hash_apart() {
         if key == 7 {
             namespace.insert(key, 1, &guard);
         }
-        assert_eq!(map.len(), (right.len() + namespace.iter(&guard).count()) as u64);
+        assert_eq!(map.len(), right.len() + namespace.iter(&guard).count());
     }
     assert_eq!(namespace.get(&7, &guard), Some(&1));
     let mut records: Vec<_> = map.iter(&guard).map(|(&key, &value)| (key, value)).collect();
@@ -103,13 +103,13 @@ fn what_user_code_does_in_a_call_is_its_own_affair() {
         "second".to_owned()
     };
     assert_eq!(map.get_or_insert_with(5, || first(5), &guard), "first");
-    assert_eq!(map.len(), u64::from(more - 10) + 2);
+    assert_eq!(map.len(), more as usize - 10 + 2);
 }
 
 /// Reads a hundred keys. Each read is suspended once before any is finished.
 #[test]
 fn futures_yield_once_and_then_read() {
-    let map = DlhtMap::from_iter((0..100_u32).map(|key| (key, key.to_string())));
+    let map = DlhtMap::<_, _>::from_iter((0..100_u32).map(|key| (key, key.to_string())));
     let (guard, space) = (map.pin(), map.namespace(7).expect("below 4096"));
     let mut context = Context::from_waker(Waker::noop());
     let keys: Vec<u32> = (50..150).collect();

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
-use icefield::{Computed, Decision, DlhtGuard, DlhtMapOp, DlhtNamespace, Occupied, OnFailure};
+use icefield::{
+    Computed, Cursor, Decision, DlhtGuard, DlhtMapOp, DlhtNamespace, Occupied, OnFailure,
+};
 use icefield_torture::Rng;
 
 use crate::counting::Counting;
@@ -111,7 +113,7 @@ impl History<'_> {
             }
         };
         held.extend(given.map(|given| (given, given.clone())));
-        assert_eq!(self.map.len(), self.right.len() as u64);
+        assert_eq!(self.map.len(), self.right.len());
     }
 
     fn one<'g>(
@@ -244,17 +246,7 @@ impl History<'_> {
         match step {
             16 => {
                 let pair = |key: &String, value: &String| (key.clone(), value.clone());
-                let mut records: Vec<_> = match self.rng.one_in(2) {
-                    true => map.iter(guard).map(|(key, it)| pair(key, it)).collect(),
-                    false => {
-                        let mut records = Vec::new();
-                        map.for_each(|key, it| {
-                            records.push(pair(key, it));
-                            ControlFlow::Continue(())
-                        });
-                        records
-                    }
-                };
+                let mut records = read_all(self.rng.below(4), map, guard);
                 records.sort_unstable();
                 let right = self.right.iter().filter(|((of, _), _)| *of == space);
                 let mut right: Vec<_> = right.map(|((_, key), value)| pair(key, value)).collect();
@@ -262,12 +254,15 @@ impl History<'_> {
                 assert_eq!(records, right);
             }
             17 => match self.rng.below(3) {
-                0 => self.map.reserve(self.rng.below(300)),
+                0 => self.map.reserve(self.rng.index(300)),
                 1 => self.map.shrink_to_fit(),
                 // Not under Miri, which would request this much memory from the host.
                 _ => assert!(cfg!(miri) || self.map.try_reserve(1 << 50).is_err()),
             },
-            18 => map.prefetch(self.key().as_str()),
+            18 => {
+                map.prefetch(self.key().as_str());
+                self.blind(space, map);
+            }
             19 => {
                 let keep = |key: &str, value: &str| !(key.len() + value.len()).is_multiple_of(3);
                 map.retain(|key, value| keep(key, value));
@@ -281,6 +276,26 @@ impl History<'_> {
         }
     }
 
+    /// Makes one of the calls without a batch, a guard or a result.
+    fn blind(&mut self, space: u16, map: &Space<'_>) {
+        let (key, value) = (self.key(), self.value());
+        let id = (space, key.clone());
+        match self.rng.below(4) {
+            0 => map.put(key, value.clone()),
+            1 => assert!(map.checked_put(key, value.clone()).is_ok()),
+            2 => {
+                map.delete(key.as_str());
+                self.right.remove(&id);
+                return;
+            }
+            _ => {
+                assert_eq!(map.contains_key(key.as_str()), self.right.contains_key(&id));
+                return;
+            }
+        }
+        self.right.insert(id, value);
+    }
+
     fn right_compute(&mut self, id: (u16, String), value: &str) -> Computed<String> {
         let before = self.right.get(&id).cloned();
         match decision(value)(before.as_ref()) {
@@ -288,6 +303,32 @@ impl History<'_> {
             Decision::Put(new) => Computed::Put(self.right.insert(id, new)),
             Decision::Remove => Computed::Removed(self.right.remove(&id)),
         }
+    }
+}
+
+/// Returns the records of a namespace, by one of the calls for all records.
+fn read_all(call: u64, map: &Space<'_>, guard: &DlhtGuard<'_>) -> Vec<(String, String)> {
+    let pair = |(key, value): (&String, &String)| (key.clone(), value.clone());
+    match call {
+        0 => map.iter(guard).map(pair).collect(),
+        1 => {
+            let mut records = Vec::new();
+            map.for_each(|key, value| {
+                records.push(pair((key, value)));
+                ControlFlow::Continue(())
+            });
+            records
+        }
+        2 => {
+            let (mut records, mut next) = (Vec::new(), Some(Cursor::START));
+            while let Some(cursor) = next {
+                let page = map.scan(cursor, 7, guard);
+                records.extend(page.records.into_iter().map(pair));
+                next = page.next;
+            }
+            records
+        }
+        _ => map.snapshot(guard).iter().map(pair).collect(),
     }
 }
 
@@ -329,7 +370,7 @@ fn random_sequences_agree_with_a_map_and_give_everything_back() {
         }
         steps.iter_mut().zip(history.steps).for_each(|(all, more)| *all += more);
         stopped += history.stopped;
-        assert!(allocator.held().1 as u64 >= map.len());
+        assert!(allocator.held().1 as usize >= map.len());
         asked += allocator.asked();
         drop(map);
         assert_eq!(allocator.held(), (0, 0), "seed {seed}");

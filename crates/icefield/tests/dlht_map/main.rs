@@ -3,10 +3,15 @@
 
 mod calls;
 mod counting;
+mod entries;
 mod history;
 mod memory;
+mod options;
+mod owned_guards;
+mod shadows;
 mod spread;
 mod threads;
+mod whole;
 mod within_calls;
 
 /// Returns a smaller number under Miri, which is slow.

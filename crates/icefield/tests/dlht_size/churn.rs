@@ -1,8 +1,6 @@
 //! Tables of constant size: no growth and no refusal, however often their records are replaced.
 
-use icefield::{
-    Dlht, DlhtMap, DlhtSet, DlhtTable, Error, OnFailure, Op, Shared, Table, Threading,
-};
+use icefield::{Dlht, DlhtMap, DlhtSet, DlhtTable, Error, OnFailure, Op, Shared, Table, Threading};
 use icefield_torture::Rng;
 
 const RECORDS: u64 = 20_000;
@@ -66,18 +64,28 @@ fn sets_and_maps_do_not_grow_at_constant_size() {
     for percent in [50, 90] {
         let set = DlhtSet::<u64>::with_capacity(RECORDS as _);
         let before = set.stats().dram_bytes;
-        churn(percent, RECORDS, |key| assert!(set.insert(key)), |new, old| {
-            assert!(set.insert(new) && set.remove(old));
-        });
+        churn(
+            percent,
+            RECORDS,
+            |key| assert!(set.insert(key)),
+            |new, old| {
+                assert!(set.insert(new) && set.remove(old));
+            },
+        );
         assert_eq!(set.stats().dram_bytes, before);
 
         let map = DlhtMap::<u64, u64>::with_capacity(RECORDS as _);
         let index_bytes = || map.stats().details[0];
         let before = index_bytes();
-        churn(percent, RECORDS, |key| map.put(key, key), |new, old| {
-            map.put(new, new);
-            map.delete(&old);
-        });
+        churn(
+            percent,
+            RECORDS,
+            |key| map.put(key, key),
+            |new, old| {
+                map.put(new, new);
+                map.delete(&old);
+            },
+        );
         assert_eq!(index_bytes(), before);
     }
 }
@@ -129,7 +137,10 @@ fn a_batch_counts_its_own_removals() {
     for round in 1..20 {
         let mut ops: Vec<Op<'_, u64, u64>> = Vec::new();
         for key in 0..capacity {
-            ops.extend([Op::remove((round - 1) * capacity + key), Op::put(round * capacity + key, 0)]);
+            ops.extend([
+                Op::remove((round - 1) * capacity + key),
+                Op::put(round * capacity + key, 0),
+            ]);
         }
         let ran = Table::execute(&table, &mut ops, OnFailure::Stop).expect("room");
         assert_eq!((ran, table.len() as u64), (ops.len(), capacity));

@@ -89,7 +89,8 @@ fn a_transfer_is_finished_by_calls_of_any_kind() {
 /// Returns the resident bytes of this process.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/statm").expect("Linux");
-    let pages: u64 = status.split(' ').nth(1).and_then(|pages| pages.parse().ok()).expect("a number");
+    let pages: u64 =
+        status.split(' ').nth(1).and_then(|pages| pages.parse().ok()).expect("a number");
     pages * 4096
 }
 

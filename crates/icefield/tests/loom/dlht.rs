@@ -395,41 +395,26 @@ fn four(table: &Words) {
 /// The last record of a bin moves to the slot that a removal has made free. A reader must find it all the time.
 #[test]
 fn a_record_that_moves_within_its_bin_is_found() {
-    race(
-        1,
-        four,
-        [|table| table.remove(2), |table| table.get(8)],
-        |table, answers| {
-            assert_eq!(answers, [Some(20), Some(80)]);
-            assert_eq!((table.get(2), table.get(8), table.len()), (None, Some(80), 3));
-        },
-    );
+    race(1, four, [|table| table.remove(2), |table| table.get(8)], |table, answers| {
+        assert_eq!(answers, [Some(20), Some(80)]);
+        assert_eq!((table.get(2), table.get(8), table.len()), (None, Some(80), 3));
+    });
 }
 
 #[test]
 fn an_update_of_a_record_that_moves_is_not_lost() {
-    race(
-        1,
-        four,
-        [|table| table.remove(2), |table| table.update(8, 81)],
-        |table, answers| {
-            assert_eq!(answers, [Some(20), Some(80)]);
-            assert_eq!((table.get(2), table.get(8)), (None, Some(81)));
-        },
-    );
+    race(1, four, [|table| table.remove(2), |table| table.update(8, 81)], |table, answers| {
+        assert_eq!(answers, [Some(20), Some(80)]);
+        assert_eq!((table.get(2), table.get(8)), (None, Some(81)));
+    });
 }
 
 #[test]
 fn two_removals_of_a_bin_remove_two_records() {
-    race(
-        1,
-        four,
-        [|table| table.remove(4), |table| table.remove(8)],
-        |table, answers| {
-            assert_eq!(answers, [Some(40), Some(80)]);
-            assert_eq!(sorted_keys(table), [2, 6]);
-        },
-    );
+    race(1, four, [|table| table.remove(4), |table| table.remove(8)], |table, answers| {
+        assert_eq!(answers, [Some(40), Some(80)]);
+        assert_eq!(sorted_keys(table), [2, 6]);
+    });
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The reclaimer: an object is not reclaimed while a thread holds it, and every retired object is reclaimed
 //! afterwards.
 
-use icefield::base::reclaim::{PROTECTED, Reclaimer};
+use icefield::base::reclaim::{OwnedGuard, PROTECTED, Reclaimer};
 use icefield::base::sync::{AtomicBool, AtomicU64, Ordering};
 use loom::sync::Arc;
 use loom::thread;
@@ -41,6 +41,14 @@ impl Shop {
         assert!(!self.is_gone(self.current.load(PROTECTED)));
         guard.renew();
         assert!(!self.is_gone(self.current.load(PROTECTED)));
+    }
+
+    /// Reads the current object under an owned guard.
+    fn read_owned(&self) {
+        let guard = self.reclaimer.pin_owned();
+        let thing = self.current.load(PROTECTED);
+        assert!(!self.is_gone(thing), "thing {thing} went while it was held");
+        drop(guard);
     }
 
     /// Makes `thing` the current object and retires the previous one.
@@ -90,6 +98,38 @@ fn what_was_flushed_goes_with_the_last_who_holds_it() {
 #[test]
 fn a_renewed_guard_holds_what_it_reaches_then() {
     side_by_side([Shop::read_twice, |shop| shop.replace(1, true)], |shop| {
+        assert!(shop.is_gone(0) && !shop.is_gone(1));
+    });
+}
+
+#[test]
+fn an_owned_guard_holds_what_it_reaches() {
+    side_by_side([Shop::read_owned, |shop| shop.replace(1, true)], |shop| {
+        assert!(shop.is_gone(0), "the last guard that may hold it reclaims it");
+        assert!(!shop.is_gone(1));
+    });
+}
+
+/// One thread creates the guard, and another reads under it and drops it, while a third replaces the object.
+#[test]
+fn an_owned_guard_holds_what_another_thread_reaches() {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = builder.preemption_bound.or(Some(2));
+    builder.check(|| {
+        let shop = Arc::new(Shop::new());
+        let other = Arc::clone(&shop);
+        let replacing = thread::spawn(move || other.replace(1, true));
+        let announced = shop.reclaimer.pin_owned();
+        // SAFETY: the guard is dropped before the shop, because its thread is joined.
+        let announced: OwnedGuard<'static> = unsafe { std::mem::transmute(announced) };
+        let other = Arc::clone(&shop);
+        let reading = thread::spawn(move || {
+            let thing = other.current.load(PROTECTED);
+            assert!(!other.is_gone(thing), "thing {thing} went while it was held");
+            drop(announced);
+        });
+        replacing.join().unwrap();
+        reading.join().unwrap();
         assert!(shop.is_gone(0) && !shop.is_gone(1));
     });
 }

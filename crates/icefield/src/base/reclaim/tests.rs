@@ -152,3 +152,149 @@ fn a_guard_may_outlive_its_threads_number() {
         std::thread::spawn(|| drop(TABLE.pin())).join().expect("no panic");
     }
 }
+
+/// Returns a closure that counts its call.
+fn counting(gone: &Arc<AtomicUsize>) -> impl FnOnce() + Send + use<> {
+    let gone = Arc::clone(gone);
+    move || {
+        gone.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn owned_guards_hold_back_what_they_may_reach() {
+    let (reclaimer, gone) = (Reclaimer::with_batch(1), Arc::new(AtomicUsize::new(0)));
+    let first = reclaimer.pin_owned();
+    let second = reclaimer.pin_owned();
+    let retiring = (reclaimer.pin(), reclaimer.pin_owned());
+    retiring.0.retire(counting(&gone));
+    retiring.0.flush();
+    retiring.1.retire(counting(&gone));
+    retiring.1.flush();
+    drop(retiring);
+    assert_eq!(gone.load(Ordering::Relaxed), 0, "two guards are older");
+    // A guard that is newer does not hold the objects.
+    let newer = reclaimer.pin_owned();
+    let count = std::thread::scope(|scope| {
+        let drop_both = || {
+            drop(first);
+            assert_eq!(gone.load(Ordering::Relaxed), 0, "one guard is older");
+            drop(second);
+            gone.load(Ordering::Relaxed)
+        };
+        scope.spawn(drop_both).join().expect("no panic")
+    });
+    assert_eq!(count, 2, "the last guard that may hold an object reclaims it, on any thread");
+    newer.retire(counting(&gone));
+    assert_eq!(gone.load(Ordering::Relaxed), 2);
+    drop(newer);
+    assert_eq!(gone.load(Ordering::Relaxed), 3);
+}
+
+#[test]
+fn owned_guards_retire_in_batches_flush_and_renew() {
+    let (reclaimer, gone) = (Reclaimer::with_batch(4), Arc::new(AtomicUsize::new(0)));
+    // The objects wait in the slot, which the next guard inherits.
+    for retired in 1..=8 {
+        reclaimer.pin_owned().retire(counting(&gone));
+        assert_eq!(gone.load(Ordering::Relaxed), retired / 4 * 4);
+    }
+    let mut guard = reclaimer.pin_owned();
+    guard.retire(counting(&gone));
+    guard.flush();
+    guard.renew();
+    guard.renew();
+    assert_eq!(gone.load(Ordering::Relaxed), 9);
+    guard.retire(counting(&gone));
+    // Large objects go in steps.
+    let left = Arc::new(AtomicUsize::new(5));
+    let steps = Arc::clone(&left);
+    let step = move || match steps.fetch_sub(1, Ordering::Relaxed) {
+        1 => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    };
+    // SAFETY: the closure borrows nothing.
+    unsafe { guard.retire_steps_borrowing(step) };
+    drop(guard);
+    for done in 1..=5 {
+        assert_eq!(left.load(Ordering::Relaxed), 5 - done);
+        drop(reclaimer.pin_owned());
+    }
+    reclaimer.pin_owned().retire(counting(&gone));
+    drop(reclaimer);
+    assert_eq!((gone.load(Ordering::Relaxed), left.load(Ordering::Relaxed)), (11, 0));
+}
+
+#[test]
+fn slots_of_owned_guards_are_used_again() {
+    let reclaimer = Reclaimer::new();
+    for _ in 0..100 {
+        let guards: Vec<_> = (0..5).map(|_| reclaimer.pin_owned()).collect();
+        std::thread::scope(|scope| {
+            scope.spawn(|| drop(guards));
+        });
+    }
+    assert!(reclaimer.presences().count() < 32, "{}", reclaimer.presences().count());
+    assert_eq!(reclaimer.oldest(), u64::MAX);
+}
+
+/// Each thread passes its guards to the next one, which reads under them.
+#[test]
+fn boxes_read_under_guards_that_travel_are_valid() {
+    const VALID: u64 = 0x5AFE;
+    struct Thing(u64);
+    impl Drop for Thing {
+        fn drop(&mut self) {
+            self.0 = 0;
+        }
+    }
+    let rounds = if cfg!(miri) { 30 } else { 5_000 };
+    let reclaimer = Reclaimer::with_batch(1);
+    let current = AtomicPtr::new(Box::into_raw(Box::new(Thing(VALID))));
+    // SAFETY: each caller holds a guard, so the box that it loads is not reclaimed before the guard is dropped.
+    let read = |_: &OwnedGuard<'_>| assert_eq!(unsafe { &*current.load(PROTECTED) }.0, VALID);
+    std::thread::scope(|scope| {
+        let (send, receive) = std::sync::mpsc::sync_channel::<OwnedGuard<'_>>(2);
+        scope.spawn(|| {
+            let send = send;
+            for _ in 0..rounds {
+                let guard = reclaimer.pin_owned();
+                read(&guard);
+                send.send(guard).expect("received");
+            }
+        });
+        scope.spawn(|| receive.into_iter().for_each(|guard| read(&guard)));
+        scope.spawn(|| {
+            for _ in 0..rounds {
+                let guard = reclaimer.pin_owned();
+                let old = current.swap(Box::into_raw(Box::new(Thing(VALID))), Ordering::SeqCst);
+                // SAFETY: boxed above, unreachable since the swap, and retired only here.
+                unsafe { guard.retire_box(old) };
+            }
+        });
+    });
+    // SAFETY: boxed above, and the threads have ended.
+    drop(unsafe { Box::from_raw(current.load(Ordering::Relaxed)) });
+}
+
+/// A destructor that panics does not keep the objects after it from being reclaimed.
+#[test]
+fn destructors_that_panic_leak_no_other_object() {
+    for in_drop in [false, true] {
+        let (reclaimer, gone) = (Reclaimer::with_batch(10), Arc::new(AtomicUsize::new(0)));
+        let run = std::panic::AssertUnwindSafe(|| {
+            let guard = reclaimer.pin();
+            for at in 0..if in_drop { 9 } else { 10 } {
+                let count = counting(&gone);
+                guard.retire(move || {
+                    count();
+                    assert!(at % 3 != 0, "this destructor panics");
+                });
+            }
+            drop(guard);
+            drop(reclaimer);
+        });
+        assert!(std::panic::catch_unwind(run).is_err());
+        assert_eq!(gone.load(Ordering::Relaxed), if in_drop { 9 } else { 10 });
+    }
+}

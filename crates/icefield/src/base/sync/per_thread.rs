@@ -46,14 +46,20 @@ mod real {
         #[cold]
         #[inline(never)]
         fn look_up(&self) -> &T {
-            let place = thread::number() + (1 << FIRST_BITS);
+            let mine = self.numbered(thread::number());
+            thread::remember(self.name, std::ptr::from_ref(mine).cast());
+            mine
+        }
+
+        /// Returns the value of the thread with this number. If the numbers are not those of threads, the owner must
+        /// not call [`PerThread::mine`].
+        pub fn numbered(&self, number: usize) -> &T {
+            let place = number + (1 << FIRST_BITS);
             let block = place.ilog2() - FIRST_BITS;
             let first = 1 << (block + FIRST_BITS);
             let things = self.blocks[block as usize]
                 .get_or_init(|| (0..first).map(|_| T::default()).collect());
-            let mine = &things[place - first];
-            thread::remember(self.name, std::ptr::from_ref(mine).cast());
-            mine
+            &things[place - first]
         }
 
         /// Returns the values of all threads.
@@ -96,6 +102,11 @@ mod modelled {
                 }
                 number.get()
             });
+            &self.things[number]
+        }
+
+        /// Returns the value with this number, for owners that do not call [`PerThread::mine`].
+        pub fn numbered(&self, number: usize) -> &T {
             &self.things[number]
         }
 

@@ -13,7 +13,8 @@ use std::ops::ControlFlow;
 
 use super::memory::RecordAllocator;
 use super::record::{Record, find_in, hint_record};
-use super::write::{Put, Spot, When};
+use super::spot::{Bin, Spot};
+use super::write::{Put, When};
 use super::{DlhtGuard, DlhtMap};
 use crate::Result;
 use crate::base::group::{Isa, Kernel, Native, dispatch};
@@ -21,9 +22,7 @@ use crate::base::pipeline::{Stages, prefetch_read, prefetch_write, rolling, stag
 use crate::base::sync::Line;
 use crate::dlht::api::plain;
 use crate::dlht::batch::{LenDelta, STRETCH, peek};
-use crate::dlht::core::{Core, get_on, get_slowly};
-use crate::dlht::get::Step;
-use crate::dlht::header::SlotState;
+use crate::dlht::core::get_slowly;
 use crate::dlht::index::Index;
 use crate::dlht::mode::Shared;
 use crate::dlht::write::{Outcome, Rule};
@@ -45,33 +44,26 @@ fn hint<K, V>(isa: impl Isa, index: &Index, line: &Line, hash: u64) {
 
 /// Access to the slot of the operation that a batch is executing.
 pub(super) struct BatchOp<'a> {
-    core: &'a Core<Shared>,
-    index: &'a Index,
-    line: &'a Line,
+    bin: Bin<'a>,
     tally: &'a LenDelta<'a, Shared>,
-    hash: u64,
 }
 
 impl Spot for BatchOp<'_> {
     #[inline(always)]
     fn get(&self) -> Option<u64> {
-        match self.index.get::<Shared>(self.line, self.hash) {
-            Step::Done(word) => word,
-            _ => get_on::<Shared>(self.index, self.hash),
-        }
+        self.bin.get()
     }
 
     #[inline(always)]
     fn store(&self, word: u64, rule: Rule) -> Result<Outcome> {
-        let (hash, new) = (self.hash, SlotState::Valid);
-        let outcome = self.core.store_at(self.index, self.line, hash, word, rule, new)?;
+        let outcome = self.bin.store(word, rule)?;
         self.tally.add(i64::from(outcome == Outcome::Inserted));
         Ok(outcome)
     }
 
     #[inline(always)]
     fn take(&self, expected: u64) -> Outcome {
-        let outcome = self.core.take_at(self.index, self.line, self.hash, Some(expected));
+        let outcome = self.bin.take(expected);
         self.tally.add(-i64::from(matches!(outcome, Outcome::Replaced(_))));
         outcome
     }
@@ -110,7 +102,7 @@ where
         let Self { map, namespace, keys, found } = self;
         for (keys, found) in keys.chunks(STRETCH).zip(found.chunks_mut(STRETCH)) {
             let guard = map.core.pin();
-            let index = map.core.current(&guard);
+            let index = map.core.current_for_reads(&guard, keys.len());
             let stretch = EpochChunk { isa, index, map, namespace, keys, found };
             rolling(keys.len(), RING, STAGE2, stretch);
         }
@@ -264,7 +256,7 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
         let mut stretch = STRETCH.min(count.saturating_add(1));
         while end.is_none() {
             let guard = core.pin();
-            let index = core.current(&guard);
+            let index = core.current_for_writes(&guard, stretch.min(STRETCH));
             let tally = LenDelta::<Shared> { count: &core.count, delta: Cell::new(0) };
             let first = |at| {
                 let hash = hash(ran + at)?;
@@ -282,7 +274,8 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
                 end = match ahead {
                     None => Some(Ok(())),
                     Some((line, hash)) => {
-                        let turn = BatchOp { core, index, line, tally: &tally, hash };
+                        let turn =
+                            BatchOp { bin: Bin::new(core, index, line, hash), tally: &tally };
                         run(ran + at, turn).break_value()
                     }
                 };

@@ -1,6 +1,8 @@
 //! Iteration over the records of a namespace, page by page.
 
 use std::fmt;
+use std::iter::FusedIterator;
+use std::marker::PhantomData;
 
 use super::memory::RecordAllocator;
 use super::record::{Record, records_of};
@@ -12,7 +14,7 @@ use crate::outcome::SCAN_PAGE;
 /// An iterator over the records of a namespace, from [`DlhtMap::iter`].
 ///
 /// ```
-/// let map = icefield::DlhtMap::from_iter([(1, "one"), (2, "two")]);
+/// let map = icefield::DlhtMap::from([(1, "one"), (2, "two")]);
 /// let guard = map.pin();
 /// let mut names: Vec<_> = map.iter(&guard).map(|(_, name)| *name).collect();
 /// names.sort();
@@ -21,8 +23,9 @@ use crate::outcome::SCAN_PAGE;
 pub struct DlhtMapIter<'g, K, V, S = DlhtBuildHasher, A: RecordAllocator = Global> {
     map: &'g DlhtMap<K, V, S, A>,
     namespace: u16,
-    /// Keeps the references valid.
-    guard: &'g DlhtGuard<'g>,
+    /// The guard, which keeps the references valid, is borrowed for `'g`. Only its announcement matters, so the
+    /// iterator may be sent to another thread.
+    guard: PhantomData<&'g ()>,
     page: std::vec::IntoIter<&'g Record<K, V>>,
     next: Option<u64>,
 }
@@ -34,11 +37,10 @@ impl<'g, K, V, S, A: RecordAllocator> DlhtMapIter<'g, K, V, S, A> {
         guard: &'g DlhtGuard<'_>,
     ) -> Self {
         map.checked(guard);
-        Self { map, namespace, guard, page: Vec::new().into_iter(), next: Some(0) }
+        Self { map, namespace, guard: PhantomData, page: Vec::new().into_iter(), next: Some(0) }
     }
 
     fn read_page(&mut self, cursor: u64) -> Result<()> {
-        let _pinned = self.guard;
         let mut words = Vec::new();
         self.next = self.map.core.scan(cursor, SCAN_PAGE, &mut words)?;
         let mut page: Vec<&'g Record<K, V>> = Vec::with_capacity(words.len());
@@ -58,7 +60,7 @@ impl<'g, K, V, S, A: RecordAllocator> Iterator for DlhtMapIter<'g, K, V, S, A> {
     fn next(&mut self) -> Option<(&'g K, &'g V)> {
         loop {
             if let Some(record) = self.page.next() {
-                return Some((&record.key, &record.value));
+                return Some(record.pair());
             }
             let cursor = self.next.take()?;
             plain(self.read_page(cursor));
@@ -71,3 +73,47 @@ impl<K, V, S, A: RecordAllocator> fmt::Debug for DlhtMapIter<'_, K, V, S, A> {
         f.debug_struct("DlhtMapIter").field("next", &self.next).finish_non_exhaustive()
     }
 }
+
+impl<K, V, S, A: RecordAllocator> FusedIterator for DlhtMapIter<'_, K, V, S, A> {}
+
+/// An iterator over the keys of a namespace, from [`DlhtMap::keys`].
+///
+/// ```
+/// let map = icefield::DlhtMap::from([(1, "one"), (2, "two")]);
+/// assert_eq!(map.keys(&map.pin()).sum::<i32>(), 3);
+/// ```
+#[derive(Debug)]
+pub struct DlhtMapKeys<'g, K, V, S = DlhtBuildHasher, A: RecordAllocator = Global>(
+    pub(super) DlhtMapIter<'g, K, V, S, A>,
+);
+
+impl<'g, K, V, S, A: RecordAllocator> Iterator for DlhtMapKeys<'g, K, V, S, A> {
+    type Item = &'g K;
+
+    fn next(&mut self) -> Option<&'g K> {
+        self.0.next().map(|(key, _)| key)
+    }
+}
+
+impl<K, V, S, A: RecordAllocator> FusedIterator for DlhtMapKeys<'_, K, V, S, A> {}
+
+/// An iterator over the values of a namespace, from [`DlhtMap::values`].
+///
+/// ```
+/// let map = icefield::DlhtMap::from([("one", 1), ("two", 2)]);
+/// assert_eq!(map.values(&map.pin()).sum::<i32>(), 3);
+/// ```
+#[derive(Debug)]
+pub struct DlhtMapValues<'g, K, V, S = DlhtBuildHasher, A: RecordAllocator = Global>(
+    pub(super) DlhtMapIter<'g, K, V, S, A>,
+);
+
+impl<'g, K, V, S, A: RecordAllocator> Iterator for DlhtMapValues<'g, K, V, S, A> {
+    type Item = &'g V;
+
+    fn next(&mut self) -> Option<&'g V> {
+        self.0.next().map(|(_, value)| value)
+    }
+}
+
+impl<K, V, S, A: RecordAllocator> FusedIterator for DlhtMapValues<'_, K, V, S, A> {}

@@ -1,13 +1,10 @@
 //! Construction of maps, and their size.
 
-use std::fmt;
-use std::hash::{BuildHasher, Hash};
 use std::marker::PhantomData;
 
 use super::memory::RecordAllocator;
 use super::record::Record;
-use super::write::When;
-use super::{DlhtBuildHasher, DlhtGuard, DlhtMap, Global};
+use super::{DlhtBuildHasher, DlhtMap, Global};
 use crate::Result;
 use crate::base::counter::ShardedCounter;
 use crate::base::reclaim::Reclaimer;
@@ -18,8 +15,17 @@ use crate::dlht::index::Index;
 use crate::dlht::plan::Plan;
 use crate::report::Stats;
 
-/// The number of records that `extend` puts in one batch. Records that a batch replaces can be freed after the batch.
-const EXTEND: usize = 1024;
+/// Returns the default plan of a map's index.
+pub(super) fn plan() -> Plan {
+    // The index's keys are hashes already, so they are used directly. If they crowd, the index switches to a strong
+    // hash function.
+    Plan { hash: DlhtHash::Multiplied, ..Plan::default() }
+}
+
+/// Converts a number of records. A number that does not fit belongs to no index in memory.
+fn in_memory(records: u64) -> usize {
+    usize::try_from(records).unwrap_or(usize::MAX)
+}
 
 impl<K, V> DlhtMap<K, V> {
     /// Creates an empty map that grows as needed.
@@ -38,7 +44,7 @@ impl<K, V> DlhtMap<K, V> {
     /// assert!(icefield::DlhtMap::<String, String>::with_capacity(1000).capacity() >= 1000);
     /// ```
     #[must_use]
-    pub fn with_capacity(records: u64) -> Self {
+    pub fn with_capacity(records: usize) -> Self {
         Self::with_capacity_and_hasher(records, DlhtBuildHasher::default())
     }
 }
@@ -65,7 +71,7 @@ impl<K, V, S> DlhtMap<K, V, S> {
     /// assert!(map.capacity() >= 1000);
     /// ```
     #[must_use]
-    pub fn with_capacity_and_hasher(records: u64, hash: S) -> Self {
+    pub fn with_capacity_and_hasher(records: usize, hash: S) -> Self {
         Self::with_capacity_and_hasher_in(records, hash, Global)
     }
 }
@@ -94,40 +100,29 @@ impl<K, V, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
     /// assert!(map.capacity() >= 1000);
     /// ```
     #[must_use]
-    pub fn with_capacity_and_hasher_in(records: u64, hash: S, allocator: A) -> Self {
-        // The index's keys are hashes already, so they are used directly. If they crowd, the index switches to a strong
-        // hash function.
-        let plan = Plan { hash: DlhtHash::Multiplied, ..Plan::default() };
-        Self {
-            core: plain(Core::new(plan, records)),
+    pub fn with_capacity_and_hasher_in(records: usize, hash: S, allocator: A) -> Self {
+        plain(Self::of_plan(plan(), records as u64, hash, allocator))
+    }
+
+    /// Creates an empty map whose index follows `plan`.
+    pub(super) fn of_plan(plan: Plan, records: u64, hash: S, allocator: A) -> Result<Self> {
+        Ok(Self {
+            core: Core::new(plan, records)?,
             hash,
             crowded: ShardedCounter::default(),
             reclaimer: Reclaimer::new(),
             allocator,
             records: PhantomData,
-        }
-    }
-
-    /// Returns a guard, which protects all data read from the map until the guard is dropped.
-    ///
-    /// ```
-    /// let map = icefield::DlhtMap::from_iter([(1, "one".to_owned())]);
-    /// let guard = map.pin();
-    /// let name = map.get(&1, &guard);
-    /// map.delete(&1);
-    /// assert_eq!(name.map(String::as_str), Some("one"), "freed after the guard");
-    /// ```
-    pub fn pin(&self) -> DlhtGuard<'_> {
-        DlhtGuard { guard: self.reclaimer.pin(), reclaimer: &self.reclaimer }
+        })
     }
 
     /// Returns the number of records in all namespaces, which is exact if no other thread writes meanwhile.
     ///
     /// ```
-    /// assert_eq!(icefield::DlhtMap::from_iter([(1, 10)]).len(), 1);
+    /// assert_eq!(icefield::DlhtMap::from([(1, 10)]).len(), 1);
     /// ```
-    pub fn len(&self) -> u64 {
-        self.core.len().saturating_add_signed(self.crowded.sum())
+    pub fn len(&self) -> usize {
+        in_memory(self.core.len().saturating_add_signed(self.crowded.sum()))
     }
 
     /// Returns whether the map is empty. The answer is exact if no other thread writes meanwhile.
@@ -136,8 +131,8 @@ impl<K, V, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
     }
 
     /// Returns how many records fit before the index must grow.
-    pub fn capacity(&self) -> u64 {
-        self.core.capacity()
+    pub fn capacity(&self) -> usize {
+        in_memory(self.core.capacity())
     }
 
     /// Makes room in the index for `additional` more records. If that needs a larger index, returns when all entries
@@ -148,7 +143,7 @@ impl<K, V, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
     /// map.reserve(1000);
     /// assert!(map.capacity() >= 1000);
     /// ```
-    pub fn reserve(&self, additional: u64) {
+    pub fn reserve(&self, additional: usize) {
         plain(self.try_reserve(additional));
     }
 
@@ -161,8 +156,8 @@ impl<K, V, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
     /// let map = icefield::DlhtMap::<u32, u32>::new();
     /// assert!(map.try_reserve(1 << 50).is_err());
     /// ```
-    pub fn try_reserve(&self, additional: u64) -> Result<()> {
-        self.core.reserve(self.len().saturating_add(additional))
+    pub fn try_reserve(&self, additional: usize) -> Result<()> {
+        self.core.reserve(self.len().saturating_add(additional) as u64)
     }
 
     /// Moves all entries to the smallest index that takes them.
@@ -173,7 +168,22 @@ impl<K, V, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
     /// assert!(map.capacity() < 1000);
     /// ```
     pub fn shrink_to_fit(&self) {
-        plain(self.core.shrink());
+        plain(self.try_shrink_to_fit());
+    }
+
+    /// Like [`DlhtMap::shrink_to_fit`], but returns an error instead of panicking.
+    ///
+    /// # Errors
+    /// Returns [`Error::NoMemory`](crate::Error::NoMemory); the map is unchanged.
+    ///
+    /// ```
+    /// let map = icefield::DlhtMap::<u32, u32>::with_capacity(100_000);
+    /// map.try_shrink_to_fit()?;
+    /// assert!(map.capacity() < 1000);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn try_shrink_to_fit(&self) -> Result<()> {
+        self.core.shrink()
     }
 
     /// Returns statistics of the map. The reported memory is that of the index and the records, without the overhead of
@@ -184,14 +194,14 @@ impl<K, V, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
     /// assert!(map.stats().dram_bytes > 1000 * 100, "the records, and the index");
     /// ```
     pub fn stats(&self) -> Stats {
-        let (len, guard) = (self.len(), self.core.pin());
+        let (len, guard) = (self.len() as u64, self.core.pin());
         let oldest = self.core.current(&guard);
         let indexes = std::iter::successors(Some(oldest), |index| index.next());
         let bytes: u64 = indexes.map(Index::bytes).sum();
         let record_bytes = size_of::<Record<K, V>>() as u64;
         Stats {
             len_estimate: len,
-            capacity: self.capacity(),
+            capacity: self.core.capacity(),
             dram_bytes: bytes + len * record_bytes,
             details: vec![("index-bytes", bytes), ("record-bytes", record_bytes)],
             ..Stats::default()
@@ -221,45 +231,5 @@ impl<K, V, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
     /// ```
     pub fn hasher(&self) -> &S {
         &self.hash
-    }
-}
-
-impl<K, V> Default for DlhtMap<K, V> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl<K: fmt::Debug, V: fmt::Debug, S, A: RecordAllocator> fmt::Debug for DlhtMap<K, V, S, A>
-where
-    K: Hash + Eq + Send,
-    V: Send,
-    S: BuildHasher,
-{
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_map().entries(self.iter(&self.pin())).finish()
-    }
-}
-
-impl<K: Hash + Eq + Send, V: Send> FromIterator<(K, V)> for DlhtMap<K, V> {
-    fn from_iter<I: IntoIterator<Item = (K, V)>>(records: I) -> Self {
-        let records = records.into_iter();
-        let mut map = Self::with_capacity(records.size_hint().0 as u64);
-        map.extend(records);
-        map
-    }
-}
-
-impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> Extend<(K, V)>
-    for DlhtMap<K, V, S, A>
-{
-    fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, records: I) {
-        let mut records = records.into_iter().fuse();
-        let mut put = EXTEND;
-        while put == EXTEND {
-            put = 0;
-            let some = records.by_ref().take(EXTEND);
-            plain(self.put_all(0, some, When::Always, &self.pin(), |_| put += 1));
-        }
     }
 }

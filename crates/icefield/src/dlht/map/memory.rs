@@ -6,7 +6,8 @@ use std::ptr::NonNull;
 
 use allocator_api2::alloc::{Allocator, Global};
 
-use crate::base::reclaim::Guard;
+use super::DlhtGuard;
+use super::walk::Sweep;
 use crate::{Error, Result};
 
 /// An allocator for the records of a [`DlhtMap`](crate::DlhtMap): any [`Allocator`] whose clones may be sent to other
@@ -20,7 +21,7 @@ use crate::{Error, Result};
 /// ```
 /// use icefield::{DlhtMap, RecordAllocator};
 ///
-/// fn holds<A: RecordAllocator>(map: &DlhtMap<u32, u32, icefield::DlhtBuildHasher, A>) -> u64 {
+/// fn holds<A: RecordAllocator>(map: &DlhtMap<u32, u32, icefield::DlhtBuildHasher, A>) -> usize {
 ///     map.len()
 /// }
 /// assert_eq!(holds(&DlhtMap::new_in(icefield::Global)), 0);
@@ -52,17 +53,23 @@ pub(super) unsafe fn give_back<T>(allocator: &impl Allocator, room: NonNull<T>) 
     unsafe { allocator.deallocate(room.cast(), Layout::new::<T>()) };
 }
 
-/// Drops a `T` and frees its memory.
+/// Drops a `T` and frees its memory, also if the drop panics.
 ///
 /// # Safety
 /// As for [`give_back`]; `thing` is an initialised `T` that is not used any more.
 #[inline]
 pub(super) unsafe fn free<T>(allocator: &impl Allocator, thing: NonNull<T>) {
-    // SAFETY: the caller's contract.
-    unsafe {
-        thing.drop_in_place();
-        give_back(allocator, thing);
+    struct Room<'a, T, A: Allocator>(&'a A, NonNull<T>);
+    impl<T, A: Allocator> Drop for Room<'_, T, A> {
+        #[inline]
+        fn drop(&mut self) {
+            // SAFETY: the contract of `free`.
+            unsafe { give_back(self.0, self.1) };
+        }
     }
+    let room = Room(allocator, thing);
+    // SAFETY: the caller's contract.
+    unsafe { room.1.drop_in_place() };
 }
 
 /// Calls [`free`] after every thread that is pinned now has unpinned.
@@ -73,7 +80,7 @@ pub(super) unsafe fn free<T>(allocator: &impl Allocator, thing: NonNull<T>) {
 /// reclaimer has been dropped.
 #[inline]
 pub(super) unsafe fn retire<T, A: RecordAllocator>(
-    guard: &Guard<'_>,
+    guard: &DlhtGuard<'_>,
     allocator: &A,
     thing: NonNull<T>,
 ) {
@@ -86,6 +93,20 @@ pub(super) unsafe fn retire<T, A: RecordAllocator>(
     let waiting = Waiting { thing, allocator: allocator.clone() };
     // SAFETY: data that `thing` borrows outlives the reclaimer, by the caller's contract; the allocator is a clone.
     unsafe { guard.retire_borrowing(move || waiting.free()) };
+}
+
+/// Frees the records of `sweep` step by step after every thread that is pinned now has unpinned.
+///
+/// # Safety
+/// The records must be unreachable for threads that pin from now on. Dropping them must be sound on any thread and at
+/// any time until the reclaimer has been dropped.
+pub(super) unsafe fn retire_sweep<K: Send, V: Send, A: RecordAllocator>(
+    guard: &DlhtGuard<'_>,
+    mut sweep: Sweep<K, V, A>,
+) {
+    // SAFETY: the records outlive the reclaimer, by the caller's contract; the index and the allocator are owned. A
+    // step runs when no reader holds the records.
+    unsafe { guard.retire_steps_borrowing(move || sweep.step()) };
 }
 
 /// A value that may be dropped on another thread, by the contract of `retire`.

@@ -12,8 +12,6 @@ use super::record::Refused;
 use super::write::When;
 use super::{DlhtGuard, DlhtMap};
 use crate::Result;
-use crate::base::reclaim::Guard;
-use crate::dlht::api::plain;
 use crate::outcome::OnFailure;
 
 /// An operation of a mixed batch on a [`DlhtMap`], and its result. A get or removal borrows its key, as `Q`; an
@@ -21,7 +19,7 @@ use crate::outcome::OnFailure;
 ///
 /// ```
 /// use icefield::{DlhtMap, DlhtMapOp, OnFailure};
-/// let map = DlhtMap::from_iter([("one".to_owned(), 1)]);
+/// let map = DlhtMap::from([("one".to_owned(), 1)]);
 /// let guard = map.pin();
 /// let mut ops = [
 ///     DlhtMapOp::get("one"),
@@ -60,7 +58,7 @@ impl<'q, 'g, K, V, Q: ?Sized> DlhtMapOp<'q, 'g, K, V, Q> {
     ///
     /// ```
     /// use icefield::{DlhtMap, DlhtMapOp, OnFailure};
-    /// let map = DlhtMap::from_iter([(1, 10)]);
+    /// let map = DlhtMap::from([(1, 10)]);
     /// let (guard, mut ops) = (map.pin(), [DlhtMapOp::get(&1)]);
     /// map.execute(&mut ops, OnFailure::Stop, &guard);
     /// assert_eq!(ops[0].value(), Some(&10));
@@ -73,7 +71,7 @@ impl<'q, 'g, K, V, Q: ?Sized> DlhtMapOp<'q, 'g, K, V, Q> {
     ///
     /// ```
     /// use icefield::{DlhtMap, DlhtMapOp, OnFailure};
-    /// let map = DlhtMap::from_iter([(1, 10)]);
+    /// let map = DlhtMap::from([(1, 10)]);
     /// let guard = map.pin();
     /// let mut ops: [DlhtMapOp<'_, '_, _, _>; 1] = [DlhtMapOp::try_insert(1, 11)];
     /// map.execute(&mut ops, OnFailure::Stop, &guard);
@@ -87,7 +85,7 @@ impl<'q, 'g, K, V, Q: ?Sized> DlhtMapOp<'q, 'g, K, V, Q> {
     ///
     /// ```
     /// use icefield::{DlhtMap, DlhtMapOp, OnFailure};
-    /// let map = DlhtMap::from_iter([(1, 10)]);
+    /// let map = DlhtMap::from([(1, 10)]);
     /// let (guard, mut ops) = (map.pin(), [DlhtMapOp::insert(1, 11), DlhtMapOp::get(&1)]);
     /// map.execute(&mut ops, OnFailure::Stop, &guard);
     /// assert_eq!(ops.each_ref().map(|op| op.value()), [Some(&10), Some(&11)]);
@@ -100,7 +98,7 @@ impl<'q, 'g, K, V, Q: ?Sized> DlhtMapOp<'q, 'g, K, V, Q> {
     ///
     /// ```
     /// use icefield::{DlhtMap, DlhtMapOp, OnFailure};
-    /// let map = DlhtMap::from_iter([(1, 10)]);
+    /// let map = DlhtMap::from([(1, 10)]);
     /// let (guard, mut ops) = (map.pin(), [DlhtMapOp::update(1, 11), DlhtMapOp::get(&1)]);
     /// map.execute(&mut ops, OnFailure::Stop, &guard);
     /// assert_eq!(ops.each_ref().map(|op| op.value()), [Some(&10), Some(&11)]);
@@ -113,7 +111,7 @@ impl<'q, 'g, K, V, Q: ?Sized> DlhtMapOp<'q, 'g, K, V, Q> {
     ///
     /// ```
     /// use icefield::{DlhtMap, DlhtMapOp, OnFailure};
-    /// let map = DlhtMap::from_iter([(1, 10)]);
+    /// let map = DlhtMap::from([(1, 10)]);
     /// let (guard, mut ops) = (map.pin(), [DlhtMapOp::remove(&1)]);
     /// map.execute(&mut ops, OnFailure::Stop, &guard);
     /// assert_eq!((ops[0].value(), map.len()), (Some(&10), 0));
@@ -126,6 +124,19 @@ impl<'q, 'g, K, V, Q: ?Sized> DlhtMapOp<'q, 'g, K, V, Q> {
     /// made `try_insert` fail. `None` before the operation has run.
     pub fn value(&self) -> Option<&'g V> {
         self.before
+    }
+
+    /// Returns whether the operation has run.
+    ///
+    /// ```
+    /// use icefield::{DlhtMap, DlhtMapOp, OnFailure};
+    /// let map = DlhtMap::<u32, u32>::new();
+    /// let (guard, mut ops) = (map.pin(), [DlhtMapOp::get(&1), DlhtMapOp::insert(1, 10)]);
+    /// map.execute(&mut ops, OnFailure::Stop, &guard);
+    /// assert_eq!(ops.each_ref().map(|op| op.has_run()), [true, false]);
+    /// ```
+    pub fn has_run(&self) -> bool {
+        self.ran
     }
 
     /// Returns whether the operation has run and failed in the sense of [`OnFailure::Stop`]: its key was occupied or
@@ -185,13 +196,16 @@ impl<K, V: fmt::Debug, Q: ?Sized> fmt::Debug for DlhtMapOp<'_, '_, K, V, Q> {
 impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K, V, S, A> {
     /// Runs operations in order, and skips those that ran in an earlier batch. Returns how many operations of the batch
     /// have run, including the skipped ones.
+    ///
+    /// # Errors
+    /// Fails if a record is refused. The operations before this one have run.
     pub(super) fn execute_all<'g, Q: Hash + Eq + ?Sized>(
         &self,
         namespace: u16,
         ops: &mut [DlhtMapOp<'_, 'g, K, V, Q>],
         on_failure: OnFailure,
         guard: &'g DlhtGuard<'_>,
-    ) -> usize
+    ) -> Result<usize>
     where
         K: Borrow<Q> + 'g,
     {
@@ -199,19 +213,19 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
         // Borrowed for each access, because `hash` reads operations ahead of the one that runs.
         let ops = RefCell::new(ops);
         let hash = |at: usize| ops.borrow().get(at).map(|op| self.hash_of_op(namespace, op));
-        let end = self.run_all(count, hash, |_, turn| {
+        self.run_all(count, hash, |_, turn| {
             let op = &mut ops.borrow_mut()[ran];
+            let runs_now = match self.run_op(&turn, namespace, op, pinned) {
+                Ok(runs_now) => runs_now,
+                Err(error) => return ControlFlow::Break(Err(error)),
+            };
             ran += 1;
-            match self.run_op(&turn, namespace, op, pinned) {
-                Err(error) => ControlFlow::Break(Err(error)),
-                Ok(true) if on_failure == OnFailure::Stop && op.failed() => {
-                    ControlFlow::Break(Ok(()))
-                }
-                Ok(_) => ControlFlow::Continue(()),
+            if runs_now && on_failure == OnFailure::Stop && op.failed() {
+                return ControlFlow::Break(Ok(()));
             }
-        });
-        plain(end);
-        ran
+            ControlFlow::Continue(())
+        })?;
+        Ok(ran)
     }
 
     fn hash_of_op<Q: Hash + ?Sized>(&self, namespace: u16, op: &DlhtMapOp<'_, '_, K, V, Q>) -> u64
@@ -229,14 +243,14 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
     /// Runs `op` unless it has run before. Returns whether it ran now.
     ///
     /// # Errors
-    /// Fails if memory runs out for a record, which is dropped.
+    /// Fails if a record is refused. The operation has not run then, and still has its record.
     #[inline]
     fn run_op<'g, Q: Hash + Eq + ?Sized>(
         &self,
         turn: &BatchOp<'_>,
         namespace: u16,
         op: &mut DlhtMapOp<'_, 'g, K, V, Q>,
-        pinned: &'g Guard<'_>,
+        pinned: &'g DlhtGuard<'_>,
     ) -> Result<bool>
     where
         K: Borrow<Q> + 'g,
@@ -253,9 +267,15 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
             }
             Ask::Put(when, record) => {
                 // The record is there, because the operation has not run.
-                let Some(record) = record.take() else { return Ok(false) };
-                let put = self.put_at(turn, namespace, record, *when, pinned);
-                put.map_err(Refused::reason)?.before()
+                let Some(new) = record.take() else { return Ok(false) };
+                match self.put_at(turn, namespace, new, *when, pinned) {
+                    Ok(put) => put.before(),
+                    Err(Refused { error, key, value }) => {
+                        *record = Some((key, value));
+                        op.ran = false;
+                        return Err(error);
+                    }
+                }
             }
         };
         Ok(true)

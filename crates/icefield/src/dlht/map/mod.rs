@@ -29,12 +29,27 @@
 
 mod api;
 mod batch;
+mod batches;
+mod change;
+mod checked;
+mod compute;
+mod entry;
+mod guard;
 mod hasher;
 mod iter;
 mod make;
 mod memory;
 mod mixed;
+mod options;
+mod owned;
+mod read;
 mod record;
+mod shadow;
+mod snapshot;
+mod spot;
+mod traits;
+mod walk;
+mod whole;
 mod write;
 
 use std::marker::PhantomData;
@@ -42,15 +57,21 @@ use std::marker::PhantomData;
 use super::core::Core;
 use super::mode::Shared;
 use crate::base::counter::ShardedCounter;
-use crate::base::reclaim::{Guard, Reclaimer};
+use crate::base::reclaim::Reclaimer;
 
 pub use allocator_api2::alloc::{AllocError, Allocator, Global};
 pub use api::DlhtNamespace;
+pub use entry::{DlhtMapAndModify, DlhtMapEntry};
+pub use guard::{DlhtGuard, DlhtOwnedGuard};
 pub use hasher::{DlhtBuildHasher, DlhtHasher};
-pub use iter::DlhtMapIter;
+pub use iter::{DlhtMapIter, DlhtMapKeys, DlhtMapValues};
 pub use memory::RecordAllocator;
 pub use mixed::DlhtMapOp;
+pub use options::DlhtMapOptions;
+pub use owned::{DlhtMapDrain, DlhtMapIntoIter};
 pub use record::Refused;
+pub use shadow::DlhtMapShadow;
+pub use snapshot::{DlhtMapPage, DlhtMapSnapshot, DlhtMapSnapshotIter};
 
 /// DLHT for keys and values of any type.
 ///
@@ -101,51 +122,4 @@ where
     S: Sync,
     A: RecordAllocator,
 {
-}
-
-/// A guard, from [`DlhtMap::pin`], that protects all data obtained from the map under it.
-///
-/// ```
-/// let map = icefield::DlhtMap::from_iter([(1, "one".to_owned())]);
-/// let guard = map.pin();
-/// let one = map.get(&1, &guard);
-/// map.remove(&1, &guard);
-/// assert_eq!(one.map(String::as_str), Some("one")); // Gone from the map, not from memory.
-/// ```
-#[must_use = "nothing is protected once the guard is dropped"]
-#[derive(Debug)]
-pub struct DlhtGuard<'a> {
-    guard: Guard<'a>,
-    /// The reclaimer of the map that the guard belongs to.
-    reclaimer: &'a Reclaimer,
-}
-
-impl DlhtGuard<'_> {
-    /// Ends this thread's epoch (§3.2.3): all references obtained under this guard end, as the borrow checker ensures,
-    /// and records that were replaced and removed meanwhile can be freed. This is the paper's client-driven epoch, for
-    /// a thread that keeps one guard and calls this between requests. Does nothing while the thread has another guard
-    /// of this map.
-    ///
-    /// ```
-    /// let map = icefield::DlhtMap::<u64, String>::new();
-    /// let mut guard = map.pin();
-    /// for request in 0..1000 {
-    ///     map.insert(request % 8, format!("request {request}"), &guard);
-    ///     assert!(map.get(&(request % 8), &guard).is_some());
-    ///     guard.advance_epoch(); // The replaced record can be freed.
-    /// }
-    /// ```
-    ///
-    /// References obtained before cannot be used afterwards:
-    ///
-    /// ```compile_fail
-    /// let map = icefield::DlhtMap::from_iter([(1, 10)]);
-    /// let mut guard = map.pin();
-    /// let value = map.get(&1, &guard);
-    /// guard.advance_epoch();
-    /// assert_eq!(value, Some(&10));
-    /// ```
-    pub fn advance_epoch(&mut self) {
-        self.guard.renew();
-    }
 }

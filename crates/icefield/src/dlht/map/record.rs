@@ -12,9 +12,9 @@ use std::ptr::{self, NonNull};
 use allocator_api2::alloc::Allocator;
 use allocator_api2::vec::Vec;
 
+use super::DlhtGuard;
 use super::memory::{RecordAllocator, free, give_back, no_memory, retire, room};
 use crate::base::pipeline::prefetch_read;
-use crate::base::reclaim::Guard;
 use crate::{Error, Result};
 
 /// The bit that marks a word as leading to a [`Crowd`].
@@ -35,6 +35,11 @@ impl<K, V> Record<K, V> {
         K: Borrow<Q>,
     {
         self.namespace == namespace && self.key.borrow() == key
+    }
+
+    #[inline(always)]
+    pub(super) fn pair(&self) -> (&K, &V) {
+        (&self.key, &self.value)
     }
 }
 
@@ -113,6 +118,11 @@ impl<'a, K, V, A: Allocator> Fresh<'a, K, V, A> {
 
     pub(super) fn pointer(&self) -> Pointer<K, V> {
         self.record
+    }
+
+    /// Returns the word that leads to this record alone.
+    pub(super) fn word(&self) -> u64 {
+        word_of_record(self.record)
     }
 
     pub(super) fn key(&self) -> &K {
@@ -207,6 +217,10 @@ pub(super) unsafe fn find_in<K: Borrow<Q>, V, A: Allocator, Q: Eq + ?Sized>(
     }
 }
 
+fn word_of_record<K, V>(record: Pointer<K, V>) -> u64 {
+    record.as_ptr().expose_provenance() as u64
+}
+
 /// Returns a word for the records that `word` leads to, minus `without`, plus `new`; `None` if no record is left.
 ///
 /// # Errors
@@ -226,7 +240,7 @@ pub(super) unsafe fn word_of<K, V, A: RecordAllocator>(
     let mut first = records();
     let Some(record) = first.next() else { return Ok(None) };
     if first.next().is_none() {
-        return Ok(Some(record.as_ptr().expose_provenance() as u64));
+        return Ok(Some(word_of_record(record)));
     }
     let count = records().count();
     let mut crowd = Vec::new_in(allocator.clone());
@@ -255,7 +269,7 @@ pub(super) unsafe fn free_crowd<K, V, A: Allocator>(allocator: &A, word: u64) {
 /// # Safety
 /// The word came from [`word_of`], the table no longer holds it, and it is retired once.
 pub(super) unsafe fn retire_crowd<K, V, A: RecordAllocator>(
-    guard: &Guard<'_>,
+    guard: &DlhtGuard<'_>,
     allocator: &A,
     word: u64,
 ) {
@@ -265,6 +279,26 @@ pub(super) unsafe fn retire_crowd<K, V, A: RecordAllocator>(
         // pointers accesses no record, and the allocator in it may be dropped on any thread.
         unsafe { retire(guard, allocator, crowd_pointer::<K, V, A>(address)) };
     }
+}
+
+/// Returns the record that a word leads to, or the list of a crowd, whose memory it frees.
+///
+/// # Safety
+/// The word came from [`word_of`] with the same types and allocator, and only the caller has it.
+pub(super) unsafe fn take_apart<K, V, A: Allocator>(
+    allocator: &A,
+    word: u64,
+) -> std::result::Result<Vec<Pointer<K, V>, A>, Pointer<K, V>> {
+    // SAFETY: the caller's contract.
+    unsafe { crowd_of::<K, V, A>(word) }.map(|_| {
+        // SAFETY: the word leads to a crowd that only the caller has. Its list is moved out once, and its memory freed.
+        unsafe {
+            let crowd = crowd_pointer::<K, V, A>(word as usize);
+            let Crowd(records) = crowd.read();
+            give_back(allocator, crowd);
+            records
+        }
+    })
 }
 
 /// # Safety

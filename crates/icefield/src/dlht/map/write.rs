@@ -3,20 +3,17 @@
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 
-use super::memory::{RecordAllocator, free, retire};
+use super::memory::{RecordAllocator, retire, retire_sweep};
 use super::record::{
     Fresh, Pointer, Record, Refused, find_in, free_crowd, records_of, retire_crowd, word_of,
 };
+use super::spot::{Alone, Single, Spot};
+use super::walk::{Sweep, words_of};
 use super::{DlhtGuard, DlhtMap};
-use crate::Result;
-use crate::base::reclaim::Guard;
 use crate::dlht::api::plain;
-use crate::dlht::core::Core;
-use crate::dlht::header::SlotState;
-use crate::dlht::index::{Entry, Index};
-use crate::dlht::mode::Shared;
+use crate::dlht::index::Entry;
 use crate::dlht::write::{Outcome, Rule};
-use crate::outcome::{Computed, Decision};
+use crate::{Error, Result};
 
 /// The condition under which a record is put.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -52,36 +49,8 @@ impl<'g, V> Put<'g, V> {
     }
 }
 
-/// Access to the slot of a hash: by separate calls of the table ([`Alone`]), or within a batch.
-pub(super) trait Spot {
-    fn get(&self) -> Option<u64>;
-    fn store(&self, word: u64, rule: Rule) -> Result<Outcome>;
-    fn take(&self, expected: u64) -> Outcome;
-}
-
-/// A [`Spot`] that keeps no state between calls.
-pub(super) struct Alone<'a> {
-    core: &'a Core<Shared>,
-    hash: u64,
-}
-
-impl Spot for Alone<'_> {
-    #[inline(always)]
-    fn get(&self) -> Option<u64> {
-        self.core.get(self.hash)
-    }
-    #[inline(always)]
-    fn store(&self, word: u64, rule: Rule) -> Result<Outcome> {
-        self.core.store(self.hash, word, rule, SlotState::Valid)
-    }
-    #[inline(always)]
-    fn take(&self, expected: u64) -> Outcome {
-        self.core.take(self.hash, Some(expected))
-    }
-}
-
 /// The content of the slot of a hash at one moment.
-struct Seen<K, V> {
+pub(super) struct Seen<K, V> {
     word: Option<u64>,
     /// The record of the key, among those of the hash.
     present: Option<Pointer<K, V>>,
@@ -98,7 +67,7 @@ impl<K, V> Copy for Seen<K, V> {}
 impl<K, V> Seen<K, V> {
     /// # Safety
     /// The state was seen under a guard that lives as long as `'g`.
-    unsafe fn value<'g>(self) -> Option<&'g V>
+    pub(super) unsafe fn value<'g>(self) -> Option<&'g V>
     where
         K: 'g,
     {
@@ -107,15 +76,10 @@ impl<K, V> Seen<K, V> {
     }
 }
 
-impl<K, V, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
-    /// Panics if the guard belongs to another map, because it would protect nothing of this one.
-    #[inline]
-    pub(super) fn checked<'g>(&self, guard: &'g DlhtGuard<'_>) -> &'g Guard<'g> {
-        assert!(
-            std::ptr::eq(guard.reclaimer, &self.reclaimer),
-            "the guard belongs to another map; pin this one"
-        );
-        shorter(&guard.guard)
+impl<K, V> Seen<K, V> {
+    /// Returns whether the slot leads to any record.
+    pub(super) fn is_held(self) -> bool {
+        self.word.is_some()
     }
 }
 
@@ -126,13 +90,13 @@ impl<K: Send, V: Send, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
     /// replaces is retired.
     ///
     /// # Errors
-    /// Fails if memory runs out; the map is unchanged.
-    fn change(
+    /// Fails if memory runs out, if the index is full, or if a shadow insert holds the slot; the map is unchanged.
+    pub(super) fn change(
         &self,
         spot: &impl Spot,
         seen: Seen<K, V>,
         new: &mut Option<Fresh<'_, K, V, A>>,
-        guard: &Guard<'_>,
+        guard: &DlhtGuard<'_>,
     ) -> Result<bool> {
         let (allocator, Seen { word: old, present }) = (&self.allocator, seen);
         let pointer = new.as_ref().map(Fresh::pointer);
@@ -149,7 +113,11 @@ impl<K: Send, V: Send, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
                 // SAFETY: the table has not taken the word.
                 unsafe { free_crowd::<K, V, A>(allocator, next) };
             }
-            return outcome.map(|_| false);
+            // Any other word than the one seen means that the caller must look again. A shadow insert is not seen.
+            return match outcome {
+                Ok(Outcome::Shadowed) => Err(Error::Shadowed),
+                other => other.map(|_| false),
+            };
         }
         // Hand `new` over first, because the calls below may panic.
         let (gone, came) = (present.is_some(), new.take().map(Fresh::hand_over).is_some());
@@ -169,36 +137,38 @@ impl<K: Send, V: Send, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
         Ok(true)
     }
 
-    /// Removes all records of all namespaces at one moment.
-    pub(super) fn clear_all(&self, guard: &DlhtGuard<'_>) -> Result<()> {
+    /// Removes all records of all namespaces at one moment. Their memory is freed in steps, one each time that a thread
+    /// leaves: as many threads must leave as this returns.
+    pub(super) fn clear_all(&self, guard: &DlhtGuard<'_>) -> Result<u64> {
         let pinned = self.checked(guard);
         let old = self.core.replace(Entry::Clear)?;
-        for bin in 0..old.len() {
-            let line = old.bin(bin);
-            for &(_, word) in old.read_all(line, Index::header(line)).records() {
-                // SAFETY: every bin is frozen, and this is the only pass over the bins.
-                for (nth, record) in unsafe { records_of::<K, V, A>(word) }.enumerate() {
-                    if nth > 0 {
-                        self.crowded.add(-1);
-                    }
-                    // SAFETY: made by `Fresh` with this allocator; new requests begin at the next index.
-                    unsafe { retire(pinned, &self.allocator, record) };
-                }
-                // SAFETY: as for the records that the crowd lists.
-                unsafe { retire_crowd::<K, V, A>(pinned, &self.allocator, word) };
+        for word in words_of(&old) {
+            // SAFETY: every bin is frozen, and the records are retired only below.
+            let others = unsafe { records_of::<K, V, A>(word) }.count() - 1;
+            if others > 0 {
+                self.crowded.add(-(others as i64));
             }
         }
-        Ok(())
+        // SAFETY: every bin is frozen, and only the frozen index leads to the records.
+        let sweep: Sweep<K, V, A> = unsafe { Sweep::new(old, self.allocator.clone()) };
+        let steps = sweep.steps();
+        // SAFETY: made by `Fresh` with this allocator; new requests begin at the next index.
+        unsafe { retire_sweep(pinned, sweep) };
+        Ok(steps)
     }
 }
 
 impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K, V, S, A> {
     #[inline]
     pub(super) fn hash_of<Q: Hash + ?Sized>(&self, namespace: u16, key: &Q) -> u64 {
-        self.hash.hash_one((namespace, key))
+        // Namespace 0 costs nothing. Equal hashes of different namespaces are as rare as those of different keys.
+        match namespace {
+            0 => self.hash.hash_one(key),
+            _ => self.hash.hash_one((namespace, key)),
+        }
     }
 
-    fn alone<Q: Hash + ?Sized>(&self, namespace: u16, key: &Q) -> Alone<'_> {
+    pub(super) fn alone<Q: Hash + ?Sized>(&self, namespace: u16, key: &Q) -> Alone<'_> {
         Alone { core: &self.core, hash: self.hash_of(namespace, key) }
     }
 
@@ -213,6 +183,23 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
         K: Borrow<Q>,
     {
         self.checked(guard);
+        // SAFETY: the guard lives for `'g`.
+        unsafe { self.find_protected(namespace, key) }
+    }
+
+    /// Like [`DlhtMap::find`], for callers that have checked their guard before.
+    ///
+    /// # Safety
+    /// A guard of this map lives for `'g`.
+    #[inline]
+    pub(super) unsafe fn find_protected<'g, Q: Hash + Eq + ?Sized>(
+        &self,
+        namespace: u16,
+        key: &Q,
+    ) -> Option<&'g Record<K, V>>
+    where
+        K: Borrow<Q>,
+    {
         let word = self.core.get(self.hash_of(namespace, key))?;
         // SAFETY: read under the guard.
         let record = unsafe { find_in::<K, V, A, Q>(word, namespace, key) }?;
@@ -221,7 +208,12 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
     }
 
     #[inline(always)]
-    fn look<Q: Eq + ?Sized>(&self, spot: &impl Spot, namespace: u16, key: &Q) -> Seen<K, V>
+    pub(super) fn look<Q: Eq + ?Sized>(
+        &self,
+        spot: &impl Spot,
+        namespace: u16,
+        key: &Q,
+    ) -> Seen<K, V>
     where
         K: Borrow<Q>,
     {
@@ -238,7 +230,7 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
         spot: &impl Spot,
         namespace: u16,
         key: &Q,
-        _pinned: &'g Guard<'_>,
+        _pinned: &'g DlhtGuard<'_>,
     ) -> Option<&'g V>
     where
         K: Borrow<Q> + 'g,
@@ -263,8 +255,14 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
     where
         K: 'g,
     {
-        let pinned = self.checked(guard);
-        self.put_at(&self.alone(namespace, &key), namespace, (key, value), when, pinned)
+        let (pinned, hash) = (self.checked(guard), self.hash_of(namespace, &key));
+        let section = self.core.pin();
+        let spot = Single::new(&self.core, self.core.current_for_writes(&section, 1), hash);
+        if when == When::Always {
+            // The record is allocated while the bin is being loaded.
+            spot.prefetch();
+        }
+        self.put_at(&spot, namespace, (key, value), when, pinned)
     }
 
     pub(super) fn put_at<'g>(
@@ -273,7 +271,7 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
         namespace: u16,
         (key, value): (K, V),
         when: When,
-        pinned: &'g Guard<'_>,
+        pinned: &'g DlhtGuard<'_>,
     ) -> Result<Put<'g, V>, Refused<K, V>>
     where
         K: 'g,
@@ -284,66 +282,34 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
             When::Present if seen.present.is_none() => Some(Put::Kept(None)),
             _ => None,
         };
-        // Checks the condition before any memory is allocated.
-        let mut seen = self.look(spot, namespace, &key);
-        if let Some(kept) = kept(seen) {
-            return Ok(kept);
+        // If the record may be refused, the search comes before the allocation.
+        let mut seen = None;
+        if when != When::Always {
+            let now = self.look(spot, namespace, &key);
+            if let Some(kept) = kept(now) {
+                return Ok(kept);
+            }
+            seen = Some(now);
         }
         let mut fresh = Some(Fresh::new(&self.allocator, namespace, key, value)?);
-        loop {
-            match (self.change(spot, seen, &mut fresh, pinned), fresh) {
+        while let Some(unused) = fresh {
+            let now = seen.take().unwrap_or_else(|| self.look(spot, namespace, unused.key()));
+            if let Some(kept) = kept(now) {
+                return Ok(kept);
+            }
+            fresh = Some(unused);
+            let changed = self.change(spot, now, &mut fresh, pinned);
+            match (changed, fresh.take()) {
                 (Err(error), Some(unused)) => return Err(unused.refused(error)),
-                (Ok(false), Some(unused)) => {
-                    seen = self.look(spot, namespace, unused.key());
-                    if let Some(kept) = kept(seen) {
-                        return Ok(kept);
-                    }
-                    fresh = Some(unused);
-                }
+                (Ok(false), Some(unused)) => fresh = Some(unused),
                 (_, _) => {
                     // SAFETY: seen under the guard.
-                    let before = unsafe { seen.value() };
+                    let before = unsafe { now.value() };
                     return Ok(before.map_or(Put::Inserted, Put::Replaced));
                 }
             }
         }
-    }
-
-    /// Returns the value of `key`; if there is none, puts the value that `f` returns.
-    pub(super) fn find_or_put<'g>(
-        &self,
-        namespace: u16,
-        key: K,
-        f: impl FnOnce() -> V,
-        guard: &'g DlhtGuard<'_>,
-    ) -> Result<&'g V, Refused<K, V>>
-    where
-        K: 'g,
-    {
-        let (pinned, spot) = (self.checked(guard), self.alone(namespace, &key));
-        let mut seen = self.look(&spot, namespace, &key);
-        // SAFETY: seen under the guard.
-        if let Some(value) = unsafe { seen.value() } {
-            return Ok(value);
-        }
-        let fresh = Fresh::new(&self.allocator, namespace, key, f())?;
-        let put = fresh.pointer();
-        let mut fresh = Some(fresh);
-        loop {
-            match (self.change(&spot, seen, &mut fresh, pinned), fresh) {
-                (Err(error), Some(unused)) => return Err(unused.refused(error)),
-                (Ok(false), Some(unused)) => {
-                    seen = self.look(&spot, namespace, unused.key());
-                    // SAFETY: seen under the guard.
-                    if let Some(value) = unsafe { seen.value() } {
-                        return Ok(value);
-                    }
-                    fresh = Some(unused);
-                }
-                // SAFETY: the record was put under the guard.
-                (_, _) => return Ok(unsafe { &put.as_ref().value }),
-            }
-        }
+        Ok(Put::Inserted)
     }
 
     /// Removes the record of `key` if `wanted` returns `true` for it.
@@ -361,13 +327,29 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
         self.take_at(&self.alone(namespace, key), namespace, key, wanted, pinned)
     }
 
+    /// Removes the record of `key`.
+    pub(super) fn take_one<'g, Q: Hash + Eq + ?Sized>(
+        &self,
+        namespace: u16,
+        key: &Q,
+        guard: &'g DlhtGuard<'_>,
+    ) -> Option<&'g Record<K, V>>
+    where
+        K: Borrow<Q>,
+    {
+        let (pinned, hash) = (self.checked(guard), self.hash_of(namespace, key));
+        let section = self.core.pin();
+        let spot = Single::new(&self.core, self.core.current_for_writes(&section, 1), hash);
+        self.take_at(&spot, namespace, key, |_| true, pinned)
+    }
+
     pub(super) fn take_at<'g, Q: Eq + ?Sized>(
         &self,
         spot: &impl Spot,
         namespace: u16,
         key: &Q,
         mut wanted: impl FnMut(&Record<K, V>) -> bool,
-        pinned: &'g Guard<'_>,
+        pinned: &'g DlhtGuard<'_>,
     ) -> Option<&'g Record<K, V>>
     where
         K: Borrow<Q>,
@@ -383,99 +365,6 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
             // is needed.
             if plain(self.change(spot, seen, &mut None, pinned)) {
                 return Some(record);
-            }
-        }
-    }
-
-    /// Passes the value to `f`, and executes its decision if the value has not changed meanwhile; otherwise calls `f`
-    /// again. Only the caller's guard is held while `f` runs.
-    pub(super) fn compute_one<'g>(
-        &self,
-        namespace: u16,
-        mut key: K,
-        mut f: impl FnMut(Option<&V>) -> Decision<V>,
-        guard: &'g DlhtGuard<'_>,
-    ) -> Result<Computed<&'g V>>
-    where
-        K: 'g,
-    {
-        let (pinned, spot) = (self.checked(guard), self.alone(namespace, &key));
-        loop {
-            let seen = self.look(&spot, namespace, &key);
-            // SAFETY: seen under the guard.
-            let value = unsafe { seen.value::<'g>() };
-            let mut fresh = match f(value) {
-                Decision::Keep => return Ok(Computed::Kept(value)),
-                Decision::Remove if value.is_none() => return Ok(Computed::Removed(None)),
-                Decision::Remove => {
-                    if self.change(&spot, seen, &mut None, pinned)? {
-                        return Ok(Computed::Removed(value));
-                    }
-                    continue;
-                }
-                Decision::Put(new) => Fresh::new(&self.allocator, namespace, key, new)
-                    .map(Some)
-                    .map_err(Refused::reason)?,
-            };
-            let done = self.change(&spot, seen, &mut fresh, pinned)?;
-            match fresh {
-                Some(unused) if !done => (key, _) = unused.into_parts(),
-                _ => return Ok(Computed::Put(value)),
-            }
-        }
-    }
-
-    /// Replaces the value by `new` if it is `current`; otherwise returns the present value.
-    pub(super) fn exchange_one<'g>(
-        &self,
-        namespace: u16,
-        mut key: K,
-        current: &V,
-        mut new: V,
-        guard: &'g DlhtGuard<'_>,
-    ) -> Result<std::result::Result<(), Option<&'g V>>>
-    where
-        K: 'g,
-        V: PartialEq,
-    {
-        let (pinned, spot) = (self.checked(guard), self.alone(namespace, &key));
-        loop {
-            let seen = self.look(&spot, namespace, &key);
-            // SAFETY: seen under the guard.
-            let value = unsafe { seen.value::<'g>() };
-            if value != Some(current) {
-                return Ok(Err(value));
-            }
-            let fresh = Fresh::new(&self.allocator, namespace, key, new);
-            let mut fresh = Some(fresh.map_err(Refused::reason)?);
-            let done = self.change(&spot, seen, &mut fresh, pinned)?;
-            match fresh {
-                Some(unused) if !done => (key, new) = unused.into_parts(),
-                _ => return Ok(Ok(())),
-            }
-        }
-    }
-}
-
-/// Shortens the lifetime of a guard.
-fn shorter<'g>(guard: &'g Guard<'_>) -> &'g Guard<'g> {
-    guard
-}
-
-impl<K, V, S, A: RecordAllocator> Drop for DlhtMap<K, V, S, A> {
-    fn drop(&mut self) {
-        let mut words = Vec::new();
-        // The scan does not fail, and it also finds the records of an unfinished transfer. It finds each record once,
-        // because no other thread uses the map.
-        let mut next = Some(0);
-        while let Some(cursor) = next {
-            next = self.core.scan(cursor, usize::MAX, &mut words).ok().flatten();
-        }
-        for (_, word) in words {
-            // SAFETY: exclusive access to the table; each record is in it once and comes from this allocator.
-            unsafe {
-                records_of::<K, V, A>(word).for_each(|record| free(&self.allocator, record));
-                free_crowd::<K, V, A>(&self.allocator, word);
             }
         }
     }
