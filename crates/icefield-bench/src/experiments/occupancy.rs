@@ -132,10 +132,10 @@ fn poisson(full: &Full) -> f64 {
 fn lines(session: &Session, full: &Full) -> (f64, f64) {
     let seed = session.args.seed;
     let hash = Hash::new(HashKind::Strong, [seed, !seed]);
-    let shift = 64 - full.bins.ilog2();
     let mut counts = vec![0_u8; full.bins as usize];
     for index in 0..full.records {
-        let bin = hash.word(session.space.key(index)) >> shift;
+        let hash = u128::from(hash.word(session.space.key(index)));
+        let bin = hash * u128::from(full.bins) >> 64;
         counts[bin as usize] = counts[bin as usize].saturating_add(1);
     }
     let buckets = |records: u64| records.saturating_sub(SLOTS.0).div_ceil(SLOTS.1);
