@@ -70,9 +70,11 @@ impl DlhtGuard<'_> {
     #[inline]
     pub(super) unsafe fn retire_box<T: Send>(&self, boxed: *mut T) {
         // SAFETY: the caller's contract.
-        match &self.0 {
-            Holder::Thread(guard) => unsafe { guard.retire_box(boxed) },
-            Holder::Owned(guard) => unsafe { guard.retire_box(boxed) },
+        unsafe {
+            match &self.0 {
+                Holder::Thread(guard) => guard.retire_box(boxed),
+                Holder::Owned(guard) => guard.retire_box(boxed),
+            }
         }
     }
 
@@ -81,9 +83,11 @@ impl DlhtGuard<'_> {
     #[inline]
     pub(super) unsafe fn retire_borrowing<F: FnOnce() + Send>(&self, reclaim: F) {
         // SAFETY: the caller's contract.
-        match &self.0 {
-            Holder::Thread(guard) => unsafe { guard.retire_borrowing(reclaim) },
-            Holder::Owned(guard) => unsafe { guard.retire_borrowing(reclaim) },
+        unsafe {
+            match &self.0 {
+                Holder::Thread(guard) => guard.retire_borrowing(reclaim),
+                Holder::Owned(guard) => guard.retire_borrowing(reclaim),
+            }
         }
     }
 
@@ -94,9 +98,11 @@ impl DlhtGuard<'_> {
         F: FnMut() -> ControlFlow<()> + Send,
     {
         // SAFETY: the caller's contract.
-        match &self.0 {
-            Holder::Thread(guard) => unsafe { guard.retire_steps_borrowing(step) },
-            Holder::Owned(guard) => unsafe { guard.retire_steps_borrowing(step) },
+        unsafe {
+            match &self.0 {
+                Holder::Thread(guard) => guard.retire_steps_borrowing(step),
+                Holder::Owned(guard) => guard.retire_steps_borrowing(step),
+            }
         }
     }
 }
