@@ -40,6 +40,7 @@
 //! | batches of several kinds of operations | [`Op`], [`DlhtMapOp`], [`OnFailure`] |
 //! | iteration | [`Iter`], [`Cursor`], [`Page`], [`DlhtSetPage`], [`DlhtMapPage`], [`DlhtIter`], [`DlhtKeys`], [`DlhtValues`], [`DlhtIntoIter`], [`DlhtDrain`], [`DlhtMapIter`], [`DlhtMapKeys`], [`DlhtMapValues`], [`DlhtMapIntoIter`], [`DlhtMapDrain`], [`DlhtSetIter`], [`DlhtSetIntoIter`], [`DlhtSetDrain`], [`Snapshot`], [`DlhtSetSnapshot`], [`DlhtMapSnapshot`] |
 //! | changes that depend on whether a key is present | [`DlhtEntry`], [`DlhtAndModify`], [`DlhtMapEntry`], [`DlhtMapAndModify`] |
+//! | single gets of one thread | [`DlhtReader`] |
 //! | generic code for one thread or many | [`DlhtTable`], [`DlhtWordSet`], [`Threading`], [`Shared`], [`Local`] |
 //! | inserts that no other caller sees before their commit | [`Shadows`], [`Shadow`], [`DlhtSetShadow`], [`DlhtMapShadow`], [`HeldKeys`], [`NotShadowed`] |
 //! | parts of a map, each with its own keys | [`DlhtNamespace`] |
@@ -93,7 +94,7 @@ pub use dlht::{
     DlhtHash, DlhtHasher, DlhtIntoIter, DlhtIter, DlhtKeys, DlhtLocal, DlhtMap, DlhtMapAndModify,
     DlhtMapDrain, DlhtMapEntry, DlhtMapIntoIter, DlhtMapIter, DlhtMapKeys, DlhtMapOp,
     DlhtMapOptions, DlhtMapPage, DlhtMapShadow, DlhtMapSnapshot, DlhtMapSnapshotIter,
-    DlhtMapValues, DlhtNamespace, DlhtOptions, DlhtOwnedGuard, DlhtSet, DlhtSetDrain,
+    DlhtMapValues, DlhtNamespace, DlhtOptions, DlhtOwnedGuard, DlhtReader, DlhtSet, DlhtSetDrain,
     DlhtSetIntoIter, DlhtSetIter, DlhtSetLocal, DlhtSetPage, DlhtSetShadow, DlhtSetSnapshot,
     DlhtSetSnapshotIter, DlhtTable, DlhtValues, DlhtWordSet, Global, Local, RecordAllocator,
     Refused, Shadow, Shadows, Shared, Snapshot, SnapshotIter, Threading,

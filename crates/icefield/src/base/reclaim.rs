@@ -71,6 +71,7 @@ use retired::Retired;
 
 pub use owned::OwnedGuard;
 pub(crate) use retired::{despite_panics, for_each_despite_panics};
+pub(crate) use section::Desk;
 pub use section::Section;
 
 /// The ordering of loads that lead to objects which may be retired. Acquire pairs with the Release store that made

@@ -6,12 +6,12 @@ use super::get::Step;
 use super::hasher::Hasher;
 use super::header::SlotState;
 use super::index::{Entry, Index, Size};
-use super::mode::Threading;
+use super::mode::{Shared, Threading};
 use super::plan::Plan;
 use super::transfer::Patience;
 use super::write::{Outcome, Rule};
 use crate::base::group::Native;
-use crate::base::reclaim::PROTECTED;
+use crate::base::reclaim::{Desk, PROTECTED};
 use crate::base::sync::{AtomicPtr, Line, Ordering};
 use crate::report::Stats;
 use crate::{Error, Result};
@@ -134,8 +134,12 @@ impl<M: Threading> Core<M> {
 
     #[inline(always)]
     pub(super) fn get(&self, key: u64) -> Option<u64> {
-        let guard = self.pin();
-        let index = self.current_for_reads(&guard, 1);
+        self.get_under(&self.pin(), key)
+    }
+
+    #[inline(always)]
+    pub(super) fn get_under(&self, guard: &M::Guard<'_>, key: u64) -> Option<u64> {
+        let index = self.current_for_reads(guard, 1);
         let line = index.bin(index.bin_of(key));
         let look = Index::look::<M>(Native::default(), line, key);
         if look.is_hit() { Some(look.value) } else { look.complete::<M>(index, line, key) }
@@ -410,6 +414,12 @@ impl<M: Threading> Drop for Core<M> {
         // Relaxed: no other thread uses the table. SAFETY: the reference that `current` holds; no request can be in
         // progress.
         drop(unsafe { Arc::from_raw(self.current.load(Ordering::Relaxed)) });
+    }
+}
+
+impl Core<Shared> {
+    pub(super) fn desk(&self) -> Desk<'_> {
+        self.reclaimer.desk()
     }
 }
 

@@ -157,6 +157,7 @@ mod options;
 #[cfg(feature = "rayon")]
 mod parallel;
 mod plan;
+mod reader;
 mod scan;
 #[cfg(feature = "serde")]
 mod serialize;
@@ -197,6 +198,7 @@ pub use mode::{Local, Shared, Threading};
 pub use options::DlhtOptions;
 #[cfg(feature = "rayon")]
 pub use parallel::{DlhtIntoParIter, DlhtParIter, DlhtSetIntoParIter, DlhtSetParIter};
+pub use reader::DlhtReader;
 pub use set::{
     DlhtSet, DlhtSetDrain, DlhtSetIntoIter, DlhtSetIter, DlhtSetLocal, DlhtSetPage, DlhtSetShadow,
     DlhtSetSnapshot, DlhtSetSnapshotIter, DlhtWordSet,

@@ -39,6 +39,25 @@ fn two_threads_grow_one_table() {
 }
 
 #[test]
+fn a_reader_lasts_while_the_table_grows() {
+    let table = Dlht::<u64, u64>::options().geometry(0, 1).build().expect("small");
+    table.put(0, 0);
+    thread::scope(|scope| {
+        let table = &table;
+        scope.spawn(|| {
+            let reader = table.reader();
+            let mut last = 0;
+            while last < KEYS - 1 {
+                assert_eq!(reader.get(0), Some(0));
+                last = (last..KEYS).take_while(|&key| reader.contains(key)).last().unwrap_or(last);
+                thread::yield_now();
+            }
+        });
+        (1..KEYS).for_each(|key| table.put(key, key));
+    });
+}
+
+#[test]
 fn a_local_table_grows_shrinks_and_clears() {
     let table = DlhtLocal::<u64, u64>::options().geometry(0, 1).build().expect("small");
     (0..KEYS).for_each(|key| table.put(key, key));

@@ -4,8 +4,9 @@ use std::marker::PhantomData;
 use std::ops::ControlFlow;
 
 use super::retired::Retired;
-use super::{NOWHERE, Presence, Reclaimer};
+use super::{NOWHERE, Presence, Reclaimer, Slot};
 use crate::base::sync::{MODELLED, Ordering};
+use crate::base::thread;
 
 impl Reclaimer {
     /// Like [`Reclaimer::pin`], for a few instructions inside a table. While the section exists, the thread may create
@@ -14,7 +15,11 @@ impl Reclaimer {
     /// instructions, none of them locked.
     #[inline(always)]
     pub(crate) fn enter(&self) -> Section<'_> {
-        let slot = self.slots.mine();
+        self.enter_at(self.slots.mine())
+    }
+
+    #[inline(always)]
+    fn enter_at<'a>(&'a self, slot: &'a Slot) -> Section<'a> {
         if MODELLED {
             return Section { reclaimer: self, presence: &slot.inner, thread: PhantomData };
         }
@@ -25,6 +30,35 @@ impl Reclaimer {
         }
         self.announce(presence);
         Section { reclaimer: self, presence, thread: PhantomData }
+    }
+
+    /// Looks this thread's slot up once, for many sections.
+    pub(crate) fn desk(&self) -> Desk<'_> {
+        let slot = self.slots.mine();
+        thread::hold();
+        Desk { reclaimer: self, slot, thread: PhantomData }
+    }
+}
+
+/// The slot of a thread in a reclaimer, from `Reclaimer::desk`. It protects nothing by itself.
+pub(crate) struct Desk<'a> {
+    reclaimer: &'a Reclaimer,
+    slot: &'a Slot,
+    /// Makes the desk `!Send`.
+    thread: PhantomData<*mut ()>,
+}
+
+impl<'a> Desk<'a> {
+    /// Calls [`Reclaimer::enter`].
+    #[inline(always)]
+    pub(crate) fn enter(&self) -> Section<'a> {
+        self.reclaimer.enter_at(self.slot)
+    }
+}
+
+impl Drop for Desk<'_> {
+    fn drop(&mut self) {
+        thread::release();
     }
 }
 
