@@ -3,8 +3,9 @@
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
 
+use super::Reclaimer;
+use super::presence::{NOWHERE, Presence};
 use super::retired::Retired;
-use super::{NOWHERE, Presence, Reclaimer};
 use crate::base::sync::{MODELLED, Ordering};
 
 impl Reclaimer {
