@@ -64,9 +64,10 @@ use std::ops::ControlFlow;
 use std::panic::resume_unwind;
 use std::sync::PoisonError;
 
-use super::sync::{AtomicBool, AtomicU64, Barrier, Mutex, MutexGuard, Ordering, PerThread};
+use super::sync::{AtomicU64, Barrier, Mutex, MutexGuard, Ordering, PerThread};
 use super::thread;
-use owned::OwnedSlots;
+use owned_slots::OwnedSlots;
+use presence::{NOWHERE, Presence};
 use retired::Retired;
 
 pub use owned::OwnedGuard;
@@ -83,9 +84,6 @@ const BATCH: usize = 64;
 
 /// From this queue length on, `asked` is set for the threads that hold objects back.
 const LONG_QUEUE: usize = 8 * BATCH;
-
-/// The announcement of a thread that is not pinned.
-const NOWHERE: u64 = 0;
 
 /// The reclamation state of one table. Dropping it reclaims all objects that are still waiting.
 pub struct Reclaimer {
@@ -129,14 +127,6 @@ impl Slot {
         // Relaxed: this thread itself reads it when it leaves.
         self.presence.asked.store(true, Ordering::Relaxed);
     }
-}
-
-#[derive(Default)]
-struct Presence {
-    /// The epoch in which the thread was pinned; [`NOWHERE`] when it is not.
-    announced: AtomicU64,
-    /// Set when the thread is to process waiting objects when it leaves.
-    asked: AtomicBool,
 }
 
 // SAFETY: `depth`, `retired` and `flushed` are accessed only by the thread that owns the slot and by the reclaimer's
@@ -452,6 +442,8 @@ impl<'a> Guard<'a> {
 }
 
 mod owned;
+mod owned_slots;
+mod presence;
 mod retired;
 mod section;
 

@@ -10,7 +10,7 @@ use crate::counting::Counting;
 use crate::fewer;
 use crate::spread::Spread;
 
-/// A full map of a fixed size refuses new keys and returns their records. All other operations go on.
+/// A full map of a fixed size refuses new keys and returns their records. All other operations continue.
 #[test]
 fn a_full_map_refuses_new_keys_only() {
     let mut refusals = 0;
@@ -75,7 +75,7 @@ fn a_full_map_refuses_new_keys_only() {
     assert!(cfg!(miri) || refusals > 1000);
 }
 
-/// A mixed batch that is refused keeps the records that have not been put, and goes on where it ended.
+/// A mixed batch that is refused keeps the records that have not been put, and continues where it ended.
 #[test]
 fn a_refused_batch_goes_on_where_it_ended() {
     let map = DlhtMap::<u64, u64>::options().fixed_size().build().expect("small");

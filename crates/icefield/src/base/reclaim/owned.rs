@@ -1,61 +1,15 @@
 //! Guards that belong to no thread.
 //!
-//! An [`OwnedGuard`] announces itself in a slot of its own, so it may be sent to other threads and be used by several at
-//! once. Slots have numbers, which are reused; a lock protects the list of free numbers. It is held for a few
-//! instructions, when an owned guard is created and when it is dropped.
+//! An [`OwnedGuard`] announces itself in a slot that no other guard uses meanwhile, so it may be sent to other threads,
+//! and several threads may use it at once.
 
 use std::ops::ControlFlow;
-use std::sync::PoisonError;
 
+use super::Reclaimer;
+use super::owned_slots::OwnedSlot;
+use super::presence::NOWHERE;
 use super::retired::Retired;
-use super::{NOWHERE, Presence, Reclaimer};
-use crate::base::sync::{AtomicBool, Mutex, MutexGuard, Ordering, PerThread};
-
-/// The slots of all owned guards, by number.
-#[derive(Default)]
-pub(super) struct OwnedSlots {
-    slots: PerThread<OwnedSlot>,
-    numbers: Mutex<Numbers>,
-}
-
-/// The slot of one owned guard at a time.
-#[derive(Default)]
-#[repr(align(128))]
-struct OwnedSlot {
-    presence: Presence,
-    /// The objects that were retired through the guards of this slot and that do not fill a batch yet.
-    retired: Mutex<Vec<Retired>>,
-    /// As in the slots of threads.
-    flushed: AtomicBool,
-}
-
-#[derive(Default)]
-struct Numbers {
-    /// The smallest number that has never been used.
-    fresh: usize,
-    returned: Vec<usize>,
-}
-
-impl OwnedSlots {
-    fn numbers(&self) -> MutexGuard<'_, Numbers> {
-        self.numbers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn presences(&self) -> impl Iterator<Item = &Presence> {
-        self.slots.iter().map(|slot| &slot.presence)
-    }
-
-    /// Takes all retired objects. No guard exists any more.
-    pub(super) fn take_all(&self) -> impl Iterator<Item = Retired> {
-        self.slots.iter().flat_map(|slot| std::mem::take(&mut *slot.retired()))
-    }
-}
-
-impl OwnedSlot {
-    fn retired(&self) -> MutexGuard<'_, Vec<Retired>> {
-        self.retired.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+use crate::base::sync::Ordering;
 
 impl Reclaimer {
     /// Like [`Reclaimer::pin`], but the guard belongs to no thread: it may be sent to other threads and shared between
@@ -64,13 +18,7 @@ impl Reclaimer {
     /// Objects that are loaded under the guard are protected on every thread to which the guard, or a reference to it,
     /// was handed over (for example through a channel or a join). See "Owned guards" in the description of this module.
     pub fn pin_owned(&self) -> OwnedGuard<'_> {
-        let mut numbers = self.owned.numbers();
-        let number = numbers.returned.pop().unwrap_or_else(|| {
-            numbers.fresh += 1;
-            numbers.fresh - 1
-        });
-        drop(numbers);
-        let slot = self.owned.slots.numbered(number);
+        let (number, slot) = self.owned.take();
         self.announce(&slot.presence);
         OwnedGuard { reclaimer: self, slot, number }
     }
@@ -101,7 +49,7 @@ impl Drop for OwnedGuard<'_> {
         let asked = presence.asked.load(Ordering::Relaxed);
         let work = asked.then(|| self.take_work());
         // The number is returned before objects are reclaimed, because their destructors may panic.
-        self.reclaimer.owned.numbers().returned.push(self.number);
+        self.reclaimer.owned.give_back(self.number);
         if let Some((retired, urgent)) = work {
             self.look_after(retired, urgent);
         }

@@ -3,8 +3,9 @@
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
 
+use super::presence::{NOWHERE, Presence};
 use super::retired::Retired;
-use super::{NOWHERE, Presence, Reclaimer, Slot};
+use super::{Reclaimer, Slot};
 use crate::base::sync::{MODELLED, Ordering};
 use crate::base::thread;
 

@@ -2,11 +2,9 @@
 
 use std::ops::{ControlFlow, Deref};
 
-use super::DlhtMap;
-use super::memory::RecordAllocator;
 use crate::base::reclaim::{Guard, OwnedGuard, Reclaimer};
 
-/// A guard, from [`DlhtMap::pin`], that protects all data obtained from the map under it.
+/// A guard, from [`DlhtMap::pin`](crate::DlhtMap::pin), that protects all data obtained from the map under it.
 ///
 /// ```
 /// let map = icefield::DlhtMap::from([(1, "one".to_owned())]);
@@ -25,7 +23,12 @@ enum Holder<'a> {
     Owned(OwnedGuard<'a>),
 }
 
-impl DlhtGuard<'_> {
+impl<'a> DlhtGuard<'a> {
+    #[inline(always)]
+    pub(super) fn of_thread(guard: Guard<'a>) -> Self {
+        Self(Holder::Thread(guard))
+    }
+
     /// Ends this thread's epoch (§3.2.3): all references obtained under this guard end, as the borrow checker ensures,
     /// and records that were replaced and removed meanwhile can be freed. This is the paper's client-driven epoch, for
     /// a thread that keeps one guard and calls this between requests. Does nothing while the thread has another guard
@@ -58,7 +61,7 @@ impl DlhtGuard<'_> {
     }
 
     #[inline(always)]
-    fn reclaimer(&self) -> &Reclaimer {
+    pub(super) fn reclaimer(&self) -> &Reclaimer {
         match &self.0 {
             Holder::Thread(guard) => guard.reclaimer(),
             Holder::Owned(guard) => guard.reclaimer(),
@@ -108,11 +111,11 @@ impl DlhtGuard<'_> {
 }
 
 /// A guard that may be held across an `.await`, sent to other threads and shared between them, from
-/// [`DlhtMap::pin_owned`].
+/// [`DlhtMap::pin_owned`](crate::DlhtMap::pin_owned).
 ///
 /// It dereferences to [`DlhtGuard`], so `&guard` is accepted wherever a guard is. While it lives, the memory of all
 /// records that any thread replaces or removes is kept: a task that waits for a slow peer under such a guard holds back
-/// memory for as long. Copy what you need ([`DlhtMap::get_cloned`]), or call
+/// memory for as long. Copy what you need ([`DlhtMap::get_cloned`](crate::DlhtMap::get_cloned)), or call
 /// [`advance_epoch`](DlhtOwnedGuard::advance_epoch), before a long wait.
 ///
 /// ```
@@ -149,7 +152,11 @@ impl<'a> Deref for DlhtOwnedGuard<'a> {
     }
 }
 
-impl DlhtOwnedGuard<'_> {
+impl<'a> DlhtOwnedGuard<'a> {
+    pub(super) fn new(guard: OwnedGuard<'a>) -> Self {
+        Self(DlhtGuard(Holder::Owned(guard)))
+    }
+
     /// Ends all references obtained under this guard, so that records which were replaced and removed meanwhile can be
     /// freed, and protects what is read from now on.
     ///
@@ -163,58 +170,5 @@ impl DlhtOwnedGuard<'_> {
     /// ```
     pub fn advance_epoch(&mut self) {
         self.0.advance_epoch();
-    }
-}
-
-impl<K, V, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
-    /// Returns a guard, which protects all data read from the map until the guard is dropped.
-    ///
-    /// ```
-    /// let map = icefield::DlhtMap::from([(1, "one".to_owned())]);
-    /// let guard = map.pin();
-    /// let name = map.get(&1, &guard);
-    /// map.delete(&1);
-    /// assert_eq!(name.map(String::as_str), Some("one"), "freed after the guard");
-    /// ```
-    #[inline]
-    pub fn pin(&self) -> DlhtGuard<'_> {
-        DlhtGuard(Holder::Thread(self.reclaimer.pin()))
-    }
-
-    /// Like [`DlhtMap::pin`], but the guard may be held across an `.await`, sent to other threads and shared between
-    /// them. It costs a lock for a few instructions, when it is created and when it is dropped.
-    ///
-    /// While the guard lives, the memory of all records that any thread replaces or removes is kept.
-    ///
-    /// ```
-    /// # fn block_on<F: Future + Send>(future: F) -> F::Output {
-    /// #     let mut future = std::pin::pin!(future);
-    /// #     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-    /// #     loop {
-    /// #         if let std::task::Poll::Ready(output) = future.as_mut().poll(&mut context) { return output; }
-    /// #     }
-    /// # }
-    /// let map = icefield::DlhtMap::from([("one".to_owned(), 1)]);
-    /// let task = async {
-    ///     let guard = map.pin_owned();
-    ///     let one = map.get("one", &guard);
-    ///     map.delete("one");
-    ///     std::future::ready(()).await; // The task may continue on another thread.
-    ///     assert_eq!(one, Some(&1));
-    /// };
-    /// block_on(task); // Requires a future that is `Send`.
-    /// ```
-    pub fn pin_owned(&self) -> DlhtOwnedGuard<'_> {
-        DlhtOwnedGuard(DlhtGuard(Holder::Owned(self.reclaimer.pin_owned())))
-    }
-
-    /// Panics if the guard belongs to another map, because it would protect nothing of this one.
-    #[inline]
-    pub(super) fn checked<'g>(&self, guard: &'g DlhtGuard<'_>) -> &'g DlhtGuard<'g> {
-        assert!(
-            std::ptr::eq(guard.reclaimer(), &self.reclaimer),
-            "the guard belongs to another map; pin this one"
-        );
-        guard
     }
 }

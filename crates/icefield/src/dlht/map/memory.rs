@@ -6,8 +6,7 @@ use std::ptr::NonNull;
 
 use allocator_api2::alloc::{Allocator, Global};
 
-use super::DlhtGuard;
-use super::walk::Sweep;
+use super::guard::DlhtGuard;
 use crate::{Error, Result};
 
 /// An allocator for the records of a [`DlhtMap`](crate::DlhtMap): any [`Allocator`] whose clones may be sent to other
@@ -93,20 +92,6 @@ pub(super) unsafe fn retire<T, A: RecordAllocator>(
     let waiting = Waiting { thing, allocator: allocator.clone() };
     // SAFETY: data that `thing` borrows outlives the reclaimer, by the caller's contract; the allocator is a clone.
     unsafe { guard.retire_borrowing(move || waiting.free()) };
-}
-
-/// Frees the records of `sweep` step by step after every thread that is pinned now has unpinned.
-///
-/// # Safety
-/// The records must be unreachable for threads that pin from now on. Dropping them must be sound on any thread and at
-/// any time until the reclaimer has been dropped.
-pub(super) unsafe fn retire_sweep<K: Send, V: Send, A: RecordAllocator>(
-    guard: &DlhtGuard<'_>,
-    mut sweep: Sweep<K, V, A>,
-) {
-    // SAFETY: the records outlive the reclaimer, by the caller's contract; the index and the allocator are owned. A
-    // step runs when no reader holds the records.
-    unsafe { guard.retire_steps_borrowing(move || sweep.step()) };
 }
 
 /// A value that may be dropped on another thread, by the contract of `retire`.

@@ -52,6 +52,7 @@ mod memory;
 mod mixed;
 mod options;
 mod owned;
+mod pin;
 mod read;
 mod record;
 mod shadow;

@@ -12,7 +12,7 @@ use std::ptr::{self, NonNull};
 use allocator_api2::alloc::Allocator;
 use allocator_api2::vec::Vec;
 
-use super::DlhtGuard;
+use super::guard::DlhtGuard;
 use super::memory::{RecordAllocator, free, give_back, no_memory, retire, room};
 use crate::base::pipeline::prefetch_read;
 use crate::{Error, Result};

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use allocator_api2::vec::IntoIter;
 
 use super::DlhtMap;
+use super::guard::DlhtGuard;
 use super::memory::{RecordAllocator, free};
 use super::record::{Pointer, free_crowd, hint_record, records_of, take_apart};
 use crate::base::reclaim::{despite_panics, for_each_despite_panics};
@@ -160,11 +161,25 @@ impl<K, V, A: RecordAllocator> Sweep<K, V, A> {
         self.index.len().div_ceil(BINS_PER_STEP) + self.index.bytes() / FREED_PER_STEP + 2
     }
 
+    /// Frees the records step by step after every thread that is pinned now has unpinned.
+    ///
+    /// # Safety
+    /// The records must be unreachable for threads that pin from now on. The guard belongs to their map.
+    pub(super) unsafe fn retire(mut self, guard: &DlhtGuard<'_>)
+    where
+        K: Send,
+        V: Send,
+    {
+        // SAFETY: the records outlive the reclaimer, which belongs to their map; the index and the allocator are owned.
+        // A step runs when no reader holds the records.
+        unsafe { guard.retire_steps_borrowing(move || self.step()) };
+    }
+
     /// Frees the records of the next bins.
     ///
     /// # Safety
     /// No thread can reach the records: all guards that protected them have been dropped.
-    pub(super) unsafe fn step(&mut self) -> ControlFlow<()> {
+    unsafe fn step(&mut self) -> ControlFlow<()> {
         // Bins that were never written to take hardly any time.
         while self.bin < self.index.len()
             && let Some(next) = self.index.untouched_until(self.bin)

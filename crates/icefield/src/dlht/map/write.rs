@@ -3,7 +3,7 @@
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 
-use super::memory::{RecordAllocator, retire, retire_sweep};
+use super::memory::{RecordAllocator, retire};
 use super::record::{
     Fresh, Pointer, Record, Refused, find_in, free_crowd, records_of, retire_crowd, word_of,
 };
@@ -153,7 +153,7 @@ impl<K: Send, V: Send, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
         let sweep: Sweep<K, V, A> = unsafe { Sweep::new(old, self.allocator.clone()) };
         let steps = sweep.steps();
         // SAFETY: made by `Fresh` with this allocator; new requests begin at the next index.
-        unsafe { retire_sweep(pinned, sweep) };
+        unsafe { sweep.retire(pinned) };
         Ok(steps)
     }
 }
