@@ -62,9 +62,10 @@
 //!   have changed the header.
 //! - *compute*: that of its write, or of its get if the closure keeps the record. The write succeeds only if the value
 //!   is still the one shown to the closure.
+//! - *entry*: that of its call, which is one `compute`, insert or removal.
 //! - *shadow insert*: the exchange that makes the slot `Shadow`. Its commit or abort: the exchange that makes the slot
 //!   `Valid` or `Invalid`.
-//! - *clear*: the store of `open` in the next index, when every bin is frozen.
+//! - *clear*, *drain*: the store of `open` in the next index, when every bin is frozen.
 //! - *snapshot*: the moment at which the last bin is frozen. A writer whose bin has moved waits for the others.
 //! - *scan*: one for each bin. *len*: none; it is exact if no other thread writes meanwhile.
 //!
@@ -94,9 +95,9 @@
 //! short states of their own bin: an update between its claim and its release (three instructions), and the transfer of
 //! this bin (at most 15 records). A thread that is preempted in one of them delays the writers of that one bin. A
 //! transfer waits for no request except an update that has claimed the bin. An insert moves its own bin and at most
-//! `HELP_WHEN_FULL` others; a write whose bin has moved helps with `HELP_WHEN_MOVED` others. `clear` and `snapshot`
-//! make writers wait until every bin is frozen or moved. An index is retired when all its bins have been moved, and
-//! freed when all requests have left it. User code runs outside all of these states.
+//! `HELP_WHEN_FULL` others; a write whose bin has moved helps with `HELP_WHEN_MOVED` others. `clear`, `drain` and
+//! `snapshot` make writers wait until every bin is frozen or moved. An index is retired when all its bins have been
+//! moved, and freed when all requests have left it. User code runs outside all of these states.
 //!
 //! Memory is bounded: an index of 4096 bins or more grows only if it holds at least a quarter of its capacity. Keys
 //! that crowd into few bins therefore lead to a new hash function, not to a larger index. If a transfer gets no memory,
