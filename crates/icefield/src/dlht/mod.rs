@@ -67,9 +67,10 @@
 //!   readers find that record in one of the two slots, by the header.
 //! - *compute*: that of its write, or of its get if the closure keeps the record. The write succeeds only if the value
 //!   is still the one shown to the closure.
+//! - *entry*: that of its call, which is one `compute`, insert or removal.
 //! - *shadow insert*: the exchange that makes the slot `Shadow`. Its commit or abort: the exchange that makes the slot
 //!   `Valid` or `Invalid`.
-//! - *clear*: the store of `open` in the next index, when every bin is frozen.
+//! - *clear*, *drain*: the store of `open` in the next index, when every bin is frozen.
 //! - *snapshot*: the moment at which the last bin is frozen. A writer whose bin has moved waits for the others.
 //! - *scan*: one for each bin. *len*: none; it is exact if no other thread writes meanwhile.
 //!
@@ -102,7 +103,7 @@
 //! of them delays the writers of that one bin. A transfer waits for no request except one that has claimed the bin. An
 //! insert whose bin is full moves it and at most `HELP_WHEN_FULL` others; while a transfer is in progress, each write moves
 //! at most `HELP_OF_WRITES` bins, and each read `HELP_OF_READS`, of those that nobody has claimed. So after as many
-//! requests of any kind as an index has bins, it has been left. `clear` and
+//! requests of any kind as an index has bins, it has been left. `clear`, `drain` and
 //! `snapshot` make writers wait until every bin is frozen or moved. An index is retired when all its bins have been
 //! moved, and freed when all requests have left it. User code runs outside all of these states.
 //!

@@ -36,7 +36,9 @@ impl<K: Word, V: Word, M: Threading> Clone for DlhtTable<K, V, M> {
 
 impl<K: Word, V: Word, M: Threading> DlhtTable<K, V, M> {
     /// Like `clone`: copies the records to a new table with the same options, but returns an error if memory runs out.
-    /// The copy of a table of fixed size has the same capacity at least. Shadow inserts are not copied.
+    /// The copy of a table of fixed size, or with a limit of its bytes, has an index of the same size, or a larger one if
+    /// the records do not fit into that: a random hash function may spread them less evenly. Shadow inserts are not
+    /// copied.
     ///
     /// # Errors
     /// Returns [`Error::NoMemory`](crate::Error::NoMemory).
@@ -51,7 +53,8 @@ impl<K: Word, V: Word, M: Threading> DlhtTable<K, V, M> {
     pub fn try_clone(&self) -> Result<Self> {
         let plan = &self.core.plan;
         let (fixed, max_bytes) = (plan.fixed, plan.max_bytes);
-        let records = if fixed { self.core.capacity() } else { 0 }.max(self.core.len());
+        let is_limited = fixed || max_bytes != u64::MAX;
+        let records = if is_limited { self.core.capacity() } else { self.core.len() };
         // A random hash function may spread the same records less evenly, so the limits apply after the copy.
         let unlimited = Plan { fixed: false, max_bytes: u64::MAX, ..plan.clone() };
         let mut copy = Self { core: Core::new(unlimited, records)?, types: self.types };

@@ -6,6 +6,8 @@ use std::thread;
 use icefield::{Dlht, DlhtSet};
 use icefield_torture::Rng;
 
+use super::Ending;
+
 const EACH: u64 = 30_000;
 const THREADS: u64 = 2;
 
@@ -106,6 +108,7 @@ fn set_algebra_beside_writers_is_exact_for_keys_that_stay() {
                 }
             }
         });
+        let _ending = Ending(over);
         let staying = |keys: &mut dyn Iterator<Item = u64>| {
             let mut keys: Vec<u64> = keys.filter(|&key| key < STAYS).collect();
             keys.sort_unstable();
@@ -124,7 +127,6 @@ fn set_algebra_beside_writers_is_exact_for_keys_that_stay() {
             assert!(!a.is_disjoint(b) && !a.is_subset(b));
             rounds += 1;
         }
-        over.store(true, Ordering::Relaxed);
     });
     assert_eq!(rounds, 20);
 }

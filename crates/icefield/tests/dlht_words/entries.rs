@@ -191,7 +191,7 @@ fn history(
 #[test]
 fn entries_and_drains_are_atomic() {
     let (mut histories, mut overlapping) = (0, 0);
-    let mut budget = Budget::time(Duration::from_secs(4)).at_least(1000).at_most(10_000);
+    let mut budget = Budget::time(Duration::from_secs(4)).at_least(300).at_most(10_000);
     while let Some((number, _)) = budget.chunk(1) {
         let seed = 1_000_000 + number;
         let events = history(seed, |call, table, key| call.perform(table, key));

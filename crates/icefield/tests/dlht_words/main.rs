@@ -7,3 +7,14 @@ mod formats;
 mod parallel;
 mod refusals;
 mod traits;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Ends the loops of other threads when dropped, also when an assertion fails: a scope waits for its threads.
+struct Ending<'a>(&'a AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}

@@ -116,7 +116,7 @@ fn hints_of_iterators_hold() {
 /// Copies of limited tables have room for all records, and the same limits.
 #[test]
 fn copies_keep_the_options() {
-    for seed in 0..20 {
+    for seed in 0..150 {
         let options = DlhtOptions::<Dlht<u64, u64>>::default().capacity(300);
         let options = if seed % 2 == 0 { options.fixed_size() } else { options.max_bytes(20_000) };
         let options = if seed % 3 == 0 { options.hash_seed([seed, 1]) } else { options };

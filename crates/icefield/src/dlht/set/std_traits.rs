@@ -33,7 +33,8 @@ impl<K: Word, M: Threading> Clone for DlhtWordSet<K, M> {
 
 impl<K: Word, M: Threading> DlhtWordSet<K, M> {
     /// Like `clone`: copies the keys to a new set with the same options, but returns an error if memory runs out. The
-    /// copy of a set of fixed size has the same capacity at least. Shadow inserts are not copied.
+    /// size of its index is that of the copy of a table ([`DlhtTable::try_clone`](crate::DlhtTable::try_clone)). Shadow
+    /// inserts are not copied.
     ///
     /// # Errors
     /// Returns [`Error::NoMemory`](crate::Error::NoMemory).
