@@ -135,7 +135,7 @@ fn lines(session: &Session, full: &Full) -> (f64, f64) {
     let mut counts = vec![0_u8; full.bins as usize];
     for index in 0..full.records {
         let hash = u128::from(hash.word(session.space.key(index)));
-        let bin = hash * u128::from(full.bins) >> 64;
+        let bin = (hash * u128::from(full.bins)) >> 64;
         counts[bin as usize] = counts[bin as usize].saturating_add(1);
     }
     let buckets = |records: u64| records.saturating_sub(SLOTS.0).div_ceil(SLOTS.1);

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::iter::FusedIterator;
 
-use super::get::Picture;
 use super::mode::{Shared, Threading};
 use super::snapshot::Snapshot;
+use super::walk::Walk;
 use super::{DlhtIter, DlhtTable};
 use crate::outcome::{Cursor, SCAN_PAGE};
 use crate::types::Word;
@@ -186,16 +186,12 @@ impl<K, V, M: Threading> fmt::Debug for DlhtIntoIter<K, V, M> {
 pub struct DlhtDrain<K, V> {
     /// The replaced index. Its bins are frozen.
     removed: Snapshot<K, V>,
-    /// The next bin to copy.
-    bin: u64,
-    picture: Picture,
-    /// The position of the next record in `picture`.
-    at: usize,
+    walk: Walk,
 }
 
 impl<K: Word, V: Word> DlhtDrain<K, V> {
     pub(super) fn new(removed: Snapshot<K, V>) -> Self {
-        Self { removed, bin: 0, picture: Picture::default(), at: 0 }
+        Self { walk: removed.walk(), removed }
     }
 }
 
@@ -203,19 +199,7 @@ impl<K: Word, V: Word> Iterator for DlhtDrain<K, V> {
     type Item = (K, V);
 
     fn next(&mut self) -> Option<(K, V)> {
-        loop {
-            while let Some(&(key, value)) = self.picture.records().get(self.at) {
-                self.at += 1;
-                if let (Some(key), Some(value)) = (K::from_word(key), V::from_word(value)) {
-                    return Some((key, value));
-                }
-            }
-            if self.bin >= self.removed.index.len() {
-                return None;
-            }
-            (self.picture, self.at) = (self.removed.picture(self.bin), 0);
-            self.bin += 1;
-        }
+        self.removed.next(&mut self.walk)
     }
 }
 
@@ -223,6 +207,6 @@ impl<K: Word, V: Word> FusedIterator for DlhtDrain<K, V> {}
 
 impl<K, V> fmt::Debug for DlhtDrain<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DlhtDrain").field("bin", &self.bin).finish_non_exhaustive()
+        f.debug_struct("DlhtDrain").finish_non_exhaustive()
     }
 }

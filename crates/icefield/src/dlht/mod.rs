@@ -168,6 +168,7 @@ mod snapshot;
 mod std_traits;
 mod transfer;
 mod typed;
+mod walk;
 mod whole;
 mod write;
 

@@ -8,9 +8,9 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::core::Core;
-use super::get::Picture;
 use super::index::{Entry, Index};
 use super::mode::Threading;
+use super::walk::Walk;
 use crate::Result;
 use crate::types::Word;
 
@@ -41,13 +41,21 @@ impl<K: Word, V: Word> Snapshot<K, V> {
     /// assert_eq!(snapshot.iter().collect::<Vec<_>>(), [(1, 10)]);
     /// ```
     pub fn iter(&self) -> SnapshotIter<'_, K, V> {
-        SnapshotIter { snapshot: self, bin: 0, picture: Picture::default(), at: 0 }
+        SnapshotIter { snapshot: self, walk: self.walk() }
     }
 
-    pub(super) fn picture(&self, bin: u64) -> Picture {
-        let line = self.index.bin(bin);
-        // Every bin is frozen, so the records cannot change.
-        self.index.read_all(line, Index::header(line))
+    pub(super) fn walk(&self) -> Walk {
+        Walk::before_move(&self.index)
+    }
+
+    /// Returns the next record of a walk.
+    pub(super) fn next(&self, walk: &mut Walk) -> Option<(K, V)> {
+        loop {
+            let (key, value) = walk.next(&self.index)?;
+            if let (Some(key), Some(value)) = (K::from_word(key), V::from_word(value)) {
+                return Some((key, value));
+            }
+        }
     }
 }
 
@@ -74,39 +82,19 @@ impl<'a, K: Word, V: Word> IntoIterator for &'a Snapshot<K, V> {
 /// ```
 pub struct SnapshotIter<'a, K, V> {
     snapshot: &'a Snapshot<K, V>,
-    /// The next bin to copy.
-    bin: u64,
-    picture: Picture,
-    /// The position of the next record in `picture`.
-    at: usize,
+    walk: Walk,
 }
 
 impl<K: Word, V: Word> Iterator for SnapshotIter<'_, K, V> {
     type Item = (K, V);
 
     fn next(&mut self) -> Option<(K, V)> {
-        loop {
-            while let Some(&(key, value)) = self.picture.records().get(self.at) {
-                self.at += 1;
-                if let (Some(key), Some(value)) = (K::from_word(key), V::from_word(value)) {
-                    return Some((key, value));
-                }
-            }
-            if self.bin >= self.snapshot.index.len() {
-                return None;
-            }
-            if let Some(end) = self.snapshot.index.untouched_until(self.bin) {
-                self.bin = end;
-                continue;
-            }
-            (self.picture, self.at) = (self.snapshot.picture(self.bin), 0);
-            self.bin += 1;
-        }
+        self.snapshot.next(&mut self.walk)
     }
 }
 
 impl<K: Word, V: Word> fmt::Debug for SnapshotIter<'_, K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SnapshotIter").field("bin", &self.bin).finish_non_exhaustive()
+        f.debug_struct("SnapshotIter").finish_non_exhaustive()
     }
 }

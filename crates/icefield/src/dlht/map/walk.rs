@@ -4,7 +4,7 @@
 use std::any::Any;
 use std::iter;
 use std::marker::PhantomData;
-use std::ops::{ControlFlow, Range};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use allocator_api2::vec::IntoIter;
@@ -17,10 +17,11 @@ use crate::base::reclaim::{despite_panics, for_each_despite_panics};
 use crate::base::sync::Ordering;
 use crate::dlht::core::Core;
 use crate::dlht::get::Picture;
-use crate::dlht::header::{BinState, Header, SlotState};
+use crate::dlht::header::{Header, SlotState};
 use crate::dlht::index::Index;
 use crate::dlht::layout::HEADER;
 use crate::dlht::mode::{Shared, Synchronization};
+use crate::dlht::walk::{Walk, next_bin};
 
 /// The number of bins whose records are freed in one step.
 const BINS_PER_STEP: u64 = 1024;
@@ -29,64 +30,28 @@ const PREFETCHED: usize = 16;
 /// The bytes of an index that are freed in one step, or less.
 const FREED_PER_STEP: u64 = 32 << 20;
 
-/// Returns the first bin in `bins` that has records, and its records. Skips records that have moved to the next index,
-/// unless `moved`. No other thread changes the bins meanwhile: all of them are frozen, or the caller has exclusive
-/// access to the table.
-fn next_bin(index: &Index, bins: Range<u64>, moved: bool) -> Option<(u64, Picture)> {
-    let mut bin = bins.start;
-    while bin < bins.end {
-        if let Some(next) = index.untouched_until(bin) {
-            bin = next;
-            continue;
-        }
-        let line = index.bin(bin);
-        let header = Index::header(line);
-        if header.valid() != 0 && (moved || header.state() != BinState::DoneTransfer) {
-            return Some((bin, index.read_all(line, header)));
-        }
-        bin += 1;
-    }
-    None
-}
-
-/// The words of the records in a range of bins, under the conditions of `next_bin`.
+/// The words of the records in a range of bins, under the conditions of a [`Walk`].
 pub(super) struct Words<'i> {
     index: &'i Index,
-    bins: Range<u64>,
-    moved: bool,
-    picture: Picture,
-    at: usize,
-}
-
-impl<'i> Words<'i> {
-    fn new(index: &'i Index, bins: Range<u64>, moved: bool) -> Self {
-        Self { index, bins, moved, picture: Picture::default(), at: 0 }
-    }
+    walk: Walk,
 }
 
 impl Iterator for Words<'_> {
     type Item = u64;
 
     fn next(&mut self) -> Option<u64> {
-        loop {
-            if let Some(&(_, word)) = self.picture.records().get(self.at) {
-                self.at += 1;
-                return Some(word);
-            }
-            let (bin, picture) = next_bin(self.index, self.bins.clone(), self.moved)?;
-            (self.picture, self.at, self.bins.start) = (picture, 0, bin + 1);
-        }
+        self.walk.next(self.index).map(|(_, word)| word)
     }
 }
 
 /// Returns the words of all records of an index, except those that have moved to the next one.
 pub(super) fn words_of(index: &Index) -> Words<'_> {
-    Words::new(index, 0..index.len(), false)
+    Words { index, walk: Walk::of(0..index.len()) }
 }
 
 /// Returns the words of all records that an index had before they were moved. All bins are frozen.
 pub(super) fn words_before_move(index: &Index) -> Words<'_> {
-    Words::new(index, 0..index.len(), true)
+    Words { index, walk: Walk::before_move(index) }
 }
 
 /// Returns the words in order, and prefetches the record of each a few words ahead: without that, freeing waits for the
@@ -187,7 +152,7 @@ impl<K, V, A: RecordAllocator> Sweep<K, V, A> {
             self.bin = next;
         }
         let end = self.bin.saturating_add(BINS_PER_STEP).min(self.index.len());
-        let words = prefetched::<K, V>(Words::new(&self.index, self.bin..end, false));
+        let words = prefetched::<K, V>(Words { index: &self.index, walk: Walk::of(self.bin..end) });
         let panic = despite_panics(words, |word| {
             // SAFETY: the contracts of `new` and of this function. Each bin is swept once.
             unsafe { free_word::<K, V, A>(&self.allocator, word) };
