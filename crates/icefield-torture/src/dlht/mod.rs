@@ -36,15 +36,16 @@ pub fn tiny(variant: u64) -> Result<DlhtInTurns, Error> {
     let hash = match variant % 8 {
         0 => DlhtHash::Modulo,
         1 => DlhtHash::Kind(HashKind::Crowded),
+        2 => DlhtHash::Multiplied,
         _ => DlhtHash::Strong,
     };
     let ratio = [0.0, 0.5, 3.0][(variant / 8 % 3) as usize];
-    let (bits, growth_bits) = ((variant % 3) as u32, 1 + (variant / 3 % 2) as u32);
     DlhtInTurns::options()
         .hash(hash)
         .hash_seed([variant, 7])
         .link_ratio(ratio)
-        .geometry(bits, growth_bits)
+        .geometry(0, 1 + (variant / 3 % 2) as u32)
+        .least_bins(1 + variant % 5)
         .build()
 }
 
@@ -53,13 +54,14 @@ pub fn tiny(variant: u64) -> Result<DlhtInTurns, Error> {
 #[must_use]
 pub fn shaped<T>(seed: u64) -> DlhtOptions<T> {
     let hash = match seed % 7 {
-        0 | 1 => DlhtHash::Modulo,
+        0 => DlhtHash::Modulo,
+        1 => DlhtHash::Multiplied,
         2 => DlhtHash::Kind(HashKind::Crowded),
         _ => DlhtHash::Strong,
     };
     let ratio = [0.125, 0.0, 1.0, 3.0][(seed / 7 % 4) as usize];
     let options = DlhtOptions::default().hash(hash).hash_seed([seed, 1]).link_ratio(ratio);
-    options.geometry((seed % 4) as u32, 1 + (seed % 3) as u32)
+    options.geometry(0, 1 + (seed % 3) as u32).least_bins(1 + seed % 11)
 }
 
 /// Returns all records of a snapshot.

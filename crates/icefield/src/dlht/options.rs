@@ -143,6 +143,14 @@ impl<T> DlhtOptions<T> {
         self
     }
 
+    /// For tests: sets the minimum number of bins.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn least_bins(mut self, bins: u64) -> Self {
+        self.plan.least_bins = bins.max(1);
+        self
+    }
+
     /// For tests: the allocations that `faults` selects fail.
     #[cfg(any(test, feature = "sim"))]
     #[doc(hidden)]
