@@ -67,7 +67,7 @@ fn a_transfer_is_finished_by_calls_of_any_kind() {
         |table| table.get_batch(&[1, 2], &mut [None; 2]),
         |table| assert_eq!(table.remove(u64::MAX), None),
         |table| assert_eq!(table.update(1, 1), Some(1)),
-        |table| assert_eq!(table.scan(icefield::Cursor::START, 3).records.is_empty(), false),
+        |table| assert!(!table.scan(icefield::Cursor::START, 3).records.is_empty()),
     ];
     for (at, call) in calls.into_iter().enumerate() {
         let table = Dlht::<u64, u64>::with_capacity(20_000);
