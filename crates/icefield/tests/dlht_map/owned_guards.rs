@@ -37,7 +37,7 @@ impl Drop for Counted {
 fn guards_that_travel_protect_what_is_read_on_the_way() {
     let (live, allocator) = (Arc::<AtomicI64>::default(), Counting::default());
     let map = DlhtMap::<u64, Counted, _, _>::new_in(allocator.clone());
-    let (done, travels) = (AtomicBool::new(false), fewer(3000, 30));
+    let (done, travels) = (AtomicBool::new(false), fewer(3000, 4));
     type Passenger<'a> = (Box<DlhtOwnedGuard<'a>>, u64);
     std::thread::scope(|scope| {
         for thread in 0..2 {
