@@ -24,11 +24,10 @@ use crate::table::NotShadowed;
 /// ```
 /// let map = icefield::DlhtMap::<String, u32>::new();
 /// let guard = map.pin();
-/// let shadow = map.try_insert_shadow("one".to_owned(), 1, &guard)?;
+/// let shadow = map.try_insert_shadow("one".to_owned(), 1, &guard).expect("absent");
 /// assert_eq!(map.get("one", &guard), None); // The record is invisible, and its key is reserved.
 /// shadow.commit();
 /// assert_eq!(map.get("one", &guard), Some(&1));
-/// # Ok::<(), icefield::NotShadowed<&u32>>(())
 /// ```
 #[must_use = "dropping a shadow insert aborts it"]
 pub struct DlhtMapShadow<'m, K, V, S = DlhtBuildHasher, A: RecordAllocator = Global> {
@@ -80,13 +79,12 @@ both! {
     /// let map = DlhtMap::from([(1, "present")]);
     /// let guard = map.pin();
     /// assert_eq!(map.try_insert_shadow(1, "one", &guard).err(), Some(NotShadowed::Occupied(&"present")));
-    /// let shadow = map.try_insert_shadow(2, "two", &guard)?;
+    /// let shadow = map.try_insert_shadow(2, "two", &guard).expect("absent");
     /// assert_eq!(map.try_insert_shadow(2, "too", &guard).err(), Some(NotShadowed::Shadowed));
     /// let refused = map.checked_insert(2, "to", &guard);
     /// assert!(refused.is_err_and(|refused| matches!(refused.error, Error::Shadowed)));
     /// shadow.abort();
     /// assert_eq!(map.insert(2, "deux", &guard), None);
-    /// # Ok::<(), NotShadowed<&&str>>(())
     /// ```
     pub fn try_insert_shadow<'g>(
         &self,
@@ -186,8 +184,7 @@ impl<K, V, S, A: RecordAllocator> DlhtMapShadow<'_, K, V, S, A> {
     /// ```
     /// let map = icefield::DlhtMap::<u32, u32>::new();
     /// let guard = map.pin();
-    /// assert_eq!(map.try_insert_shadow(1, 10, &guard)?.key(), &1);
-    /// # Ok::<(), icefield::NotShadowed<&u32>>(())
+    /// assert_eq!(map.try_insert_shadow(1, 10, &guard).expect("absent").key(), &1);
     /// ```
     pub fn key(&self) -> &K {
         &self.record().key
@@ -198,8 +195,7 @@ impl<K, V, S, A: RecordAllocator> DlhtMapShadow<'_, K, V, S, A> {
     /// ```
     /// let map = icefield::DlhtMap::<u32, u32>::new();
     /// let guard = map.pin();
-    /// assert_eq!(map.try_insert_shadow(1, 10, &guard)?.value(), &10);
-    /// # Ok::<(), icefield::NotShadowed<&u32>>(())
+    /// assert_eq!(map.try_insert_shadow(1, 10, &guard).expect("absent").value(), &10);
     /// ```
     pub fn value(&self) -> &V {
         &self.record().value
@@ -210,9 +206,8 @@ impl<K, V, S, A: RecordAllocator> DlhtMapShadow<'_, K, V, S, A> {
     /// ```
     /// let map = icefield::DlhtMap::<u32, u32>::new();
     /// let guard = map.pin();
-    /// map.try_insert_shadow(1, 10, &guard)?.commit();
+    /// map.try_insert_shadow(1, 10, &guard).expect("absent").commit();
     /// assert_eq!(map.get(&1, &guard), Some(&10));
-    /// # Ok::<(), icefield::NotShadowed<&u32>>(())
     /// ```
     pub fn commit(self) {
         let committed = self.map.core.resolve(self.hash, SlotState::Valid);
@@ -225,9 +220,8 @@ impl<K, V, S, A: RecordAllocator> DlhtMapShadow<'_, K, V, S, A> {
     /// ```
     /// let map = icefield::DlhtMap::<u32, u32>::new();
     /// let guard = map.pin();
-    /// map.try_insert_shadow(1, 10, &guard)?.abort();
+    /// map.try_insert_shadow(1, 10, &guard).expect("absent").abort();
     /// assert_eq!(map.try_insert(1, 11, &guard), Ok(()));
-    /// # Ok::<(), icefield::NotShadowed<&u32>>(())
     /// ```
     pub fn abort(self) {
         drop(self);
