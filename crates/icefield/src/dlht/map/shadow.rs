@@ -1,9 +1,9 @@
 //! Shadow inserts (§3.2.2, "Transactions"): records that stay invisible until their insert commits.
 //!
-//! The slot of a shadow insert has the state `Shadow`, so lookups, iterators and snapshots skip it, and its word leads to
-//! one record. It survives resizes and `clear` like a shadow insert of a word. No other thread ever gets the word of such
-//! a slot: only the holder may access the record before the commit. A slot has one state, so a hash with a shadow insert
-//! has one record: two keys with equal 64-bit hashes cannot both be present if one of them is shadowed.
+//! The slot of a shadow insert has the state `Shadow`, so lookups, iterators and snapshots skip it, and its word leads
+//! to one record. It survives resizes and `clear` like a shadow insert of a word. No other thread ever gets the word of
+//! such a slot: only the holder may access the record before the commit. A slot has one state, so a hash with a shadow
+//! insert has one record: two keys with equal 64-bit hashes cannot both be present if one of them is shadowed.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
@@ -18,8 +18,8 @@ use crate::dlht::write::{Outcome, Rule};
 use crate::table::NotShadowed;
 
 /// A shadow insert that has neither committed nor aborted, from [`DlhtMap::try_insert_shadow`]. Its key is absent for
-/// all readers, and other inserts of the key are refused. Dropping this value aborts the insert; forgetting it holds the
-/// key as long as the map exists, and leaks the record.
+/// all readers, and other inserts of the key are refused. Dropping this value aborts the insert; forgetting it holds
+/// the key as long as the map exists, and leaks the record.
 ///
 /// ```
 /// let map = icefield::DlhtMap::<String, u32>::new();
@@ -98,7 +98,8 @@ both! {
         asked(self.map().shadow_one(self.number(), key, value, guard))
     }
 
-    /// Like [`try_insert_shadow`](Self::try_insert_shadow), but returns an error, with the record, instead of panicking.
+    /// Like [`try_insert_shadow`](Self::try_insert_shadow), but returns an error, with the record, instead of
+    /// panicking.
     ///
     /// # Errors
     /// As [`checked_insert`](Self::checked_insert).
@@ -231,8 +232,8 @@ impl<K, V, S, A: RecordAllocator> DlhtMapShadow<'_, K, V, S, A> {
 impl<K, V, S, A: RecordAllocator> Drop for DlhtMapShadow<'_, K, V, S, A> {
     fn drop(&mut self) {
         if self.map.core.resolve(self.hash, SlotState::Invalid) {
-            // SAFETY: made by `Fresh` with this allocator. The slot that led to the record is empty, and no other thread
-            // has had the word: reads and writes of other threads skip slots in state `Shadow`.
+            // SAFETY: made by `Fresh` with this allocator. The slot that led to the record is empty, and no other
+            // thread has had the word: reads and writes of other threads skip slots in state `Shadow`.
             unsafe { free(&self.map.allocator, self.record) };
         } else {
             debug_assert!(false, "only its holder may commit or abort a shadow insert");
