@@ -113,8 +113,8 @@ fn shadow_inserts_agree_with_a_reference_map() {
     assert!(cfg!(miri) || ended.iter().all(|&count| count > 50));
 }
 
-/// Threads reserve keys by shadow inserts. Of the threads that want a key, one has it until it commits or aborts. Others
-/// grow, shrink and clear the map meanwhile, and no committed record is lost unless it is cleared or removed.
+/// Threads reserve keys by shadow inserts. Of the threads that want a key, one has it until it commits or aborts.
+/// Others grow, shrink and clear the map meanwhile, and no committed record is lost unless it is cleared or removed.
 #[test]
 fn one_thread_at_a_time_holds_a_key() {
     const KEYS: u64 = 8;

@@ -77,8 +77,8 @@ impl<'a> OwnedGuard<'a> {
     #[cold]
     fn look_after(&self, retired: Vec<Retired>, urgent: bool) {
         if self.reclaimer.collect(retired, urgent) {
-            // The next step of a large object runs when the next guard of this slot is dropped. If there is one already,
-            // it only processes the queue once more.
+            // The next step of a large object runs when the next guard of this slot is dropped. If there is one
+            // already, it only processes the queue once more.
             self.slot.presence.asked.store(true, Ordering::SeqCst);
         }
     }

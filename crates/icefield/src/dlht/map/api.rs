@@ -115,7 +115,8 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
     /// Like [`DlhtMap::clear`], but returns an error instead of panicking.
     ///
     /// # Errors
-    /// Returns [`Error::NoMemory`] if the index that replaces the present one cannot be allocated; the map is unchanged.
+    /// Returns [`Error::NoMemory`] if the index that replaces the present one cannot be allocated; the map is
+    /// unchanged.
     ///
     /// ```
     /// let map = icefield::DlhtMap::from([(1, 10)]);

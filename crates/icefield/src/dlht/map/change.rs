@@ -159,9 +159,9 @@ both! {
         self.map().take_one(self.number(), key, guard).map(Record::pair)
     }
 
-    /// Removes `key` if `f` returns `true` for its record, and returns the value that it had. Atomic: the record that is
-    /// removed is the one that `f` saw. If another thread changes the record meanwhile, `f` is called again with the new
-    /// one. No lock is held while `f` runs.
+    /// Removes `key` if `f` returns `true` for its record, and returns the value that it had. Atomic: the record that
+    /// is removed is the one that `f` saw. If another thread changes the record meanwhile, `f` is called again with the
+    /// new one. No lock is held while `f` runs.
     ///
     /// ```
     /// let map = icefield::DlhtMap::from([(1, 10)]);

@@ -12,10 +12,10 @@ use crate::outcome::{Computed, Decision};
 
 /// A key of a map, present or absent, from [`DlhtMap::entry`].
 ///
-/// An entry holds no lock and no place in the map: it consists of the key, the map and the guard. Each call on it is one
-/// atomic operation, which finds the record as it is at that moment. Between two calls on an entry, other threads may
-/// change the record. [`and_modify`](Self::and_modify) followed by one of the `or_` calls is atomic as a whole: exactly
-/// one of the two takes effect, and no change by another thread is lost.
+/// An entry holds no lock and no place in the map: it consists of the key, the map and the guard. Each call on it is
+/// one atomic operation, which finds the record as it is at that moment. Between two calls on an entry, other threads
+/// may change the record. [`and_modify`](Self::and_modify) followed by one of the `or_` calls is atomic as a whole:
+/// exactly one of the two takes effect, and no change by another thread is lost.
 ///
 /// Values do not change in place, because readers may hold references to them: a modified copy replaces the record.
 ///
@@ -117,7 +117,8 @@ where
     }
 
     /// Returns the present value; if the key is absent, inserts the value that `f` returns. If another thread inserts
-    /// the key meanwhile, its value is returned and that of `f` is dropped. The insertion is atomic; `f` runs before it.
+    /// the key meanwhile, its value is returned and that of `f` is dropped. The insertion is atomic; `f` runs before
+    /// it.
     ///
     /// ```
     /// let map = icefield::DlhtMap::<u32, String>::new();
@@ -153,7 +154,8 @@ where
     }
 
     /// If the key is present, replaces its value by a copy that `f` has changed. If another thread changes the record
-    /// meanwhile, `f` is called again with a copy of the new value, so no change is lost. No lock is held while `f` runs.
+    /// meanwhile, `f` is called again with a copy of the new value, so no change is lost. No lock is held while `f`
+    /// runs.
     ///
     /// A call of `or_insert`, `or_insert_with`, `or_insert_with_key` or `or_default` that follows belongs to the same
     /// atomic operation: either one modification takes effect, or one insertion.

@@ -15,8 +15,8 @@
 //! removed record is freed after all threads that were pinned at that moment have left. A thread is pinned before it
 //! reads the value word of a slot, and a writer retires a record after taking it out of the table. A guard belongs to a
 //! thread, or to no thread (`pin_owned`): then it has a slot of the reclaimer for itself, and may be sent to other
-//! threads. Both protect what is read under them on any thread, so iterators and futures, which only borrow their guard,
-//! may be sent as well.
+//! threads. Both protect what is read under them on any thread, so iterators and futures, which only borrow their
+//! guard, may be sent as well.
 //!
 //! # Operations
 //!
@@ -30,8 +30,8 @@
 //!
 //! *clear* replaces the index. The records of the old one are freed in steps, when no guard protects them ([`walk`]).
 //! Dropping a map, and moving its records out, walk along the bins; none of these needs memory for the records. A
-//! *snapshot* is the old index: its records were in the table when the last bin was frozen, and the guard of the caller,
-//! which is older, protects them. *Shadow inserts* are those of the table of words ([`shadow`]).
+//! *snapshot* is the old index: its records were in the table when the last bin was frozen, and the guard of the
+//! caller, which is older, protects them. *Shadow inserts* are those of the table of words ([`shadow`]).
 //!
 //! Memory is allocated before any change. If there is none, the record is returned to the caller
 //! ([`DlhtMap::checked_insert`] and others), or the call drops it and panics; the map is unchanged. A removal needs
@@ -92,18 +92,18 @@ pub use snapshot::{DlhtMapPage, DlhtMapSnapshot, DlhtMapSnapshotIter};
 /// `IntoIterator`, because it would have no guard for the references: use [`DlhtMap::iter`].
 ///
 /// A write creates a new record, in memory from the allocator `A` ([`DlhtMap::new_in`]). Values that must change in
-/// place can be atomics or locks. Changes that depend on the present value are [`DlhtMap::entry`], [`DlhtMap::compute`],
-/// [`DlhtMap::compare_exchange`] and [`DlhtMap::remove_if`]; none of them holds a lock.
+/// place can be atomics or locks. Changes that depend on the present value are [`DlhtMap::entry`],
+/// [`DlhtMap::compute`], [`DlhtMap::compare_exchange`] and [`DlhtMap::remove_if`]; none of them holds a lock.
 ///
 /// Calls on a map concern namespace 0, except those for the map as a whole, which concern all namespaces: `len`,
 /// `capacity`, `reserve`, `shrink_to_fit`, `clear`, `drain`, `clone`, `==` and the owning iterator.
 ///
 /// # Panics
-/// Calls panic if they are given the guard of another map. If memory runs out, or if the
-/// [options](DlhtMap::options) forbid a larger index, calls that insert panic, and so do the constructors,
-/// [`DlhtMap::reserve`], [`DlhtMap::shrink_to_fit`], [`DlhtMap::clear`], [`DlhtMap::snapshot`], `clone`, and the removal
-/// of one of three or more keys with equal 64-bit hashes. Calls named `checked_` or `try_` return an error instead. The
-/// map is unchanged then, except for the earlier operations of a batch.
+/// Calls panic if they are given the guard of another map. If memory runs out, or if the [options](DlhtMap::options)
+/// forbid a larger index, calls that insert panic, and so do the constructors, [`DlhtMap::reserve`],
+/// [`DlhtMap::shrink_to_fit`], [`DlhtMap::clear`], [`DlhtMap::snapshot`], `clone`, and the removal of one of three or
+/// more keys with equal 64-bit hashes. Calls named `checked_` or `try_` return an error instead. The map is unchanged
+/// then, except for the earlier operations of a batch.
 ///
 /// ```
 /// let map = icefield::DlhtMap::<String, Vec<u32>>::new();

@@ -9,8 +9,8 @@ use super::walk::Takeout;
 use super::{DlhtBuildHasher, DlhtMap, Global};
 use crate::base::reclaim::for_each_despite_panics;
 
-/// An owning iterator over the records of a map, from its `IntoIterator`. Moves the records of all namespaces out of the
-/// map, without copying them.
+/// An owning iterator over the records of a map, from its `IntoIterator`. Moves the records of all namespaces out of
+/// the map, without copying them.
 ///
 /// ```
 /// let map = icefield::DlhtMap::from([(1, "one".to_owned())]);
@@ -56,8 +56,8 @@ impl<K, V, S, A: RecordAllocator> IntoIterator for DlhtMap<K, V, S, A> {
     type Item = (K, V);
     type IntoIter = DlhtMapIntoIter<K, V, S, A>;
 
-    /// Returns an iterator that moves each record out of the map. It returns the records of all namespaces, so a key may
-    /// occur several times.
+    /// Returns an iterator that moves each record out of the map. It returns the records of all namespaces, so a key
+    /// may occur several times.
     fn into_iter(self) -> DlhtMapIntoIter<K, V, S, A> {
         DlhtMapIntoIter { left: self.len(), takeout: Takeout::new(), map: self }
     }

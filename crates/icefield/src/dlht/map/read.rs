@@ -144,8 +144,8 @@ both! {
     {
         let (map, number) = (self.map(), self.number());
         map.checked(guard);
-        // The future borrows the guard for `'g`, but does not contain it: a guard of a thread is not `Send`, and only its
-        // announcement matters.
+        // The future borrows the guard for `'g`, but does not contain it: a guard of a thread is not `Send`, and only
+        // its announcement matters.
         async move {
             self.prefetch(key);
             yield_once().await;

@@ -1,9 +1,9 @@
 //! Shadow inserts (§3.2.2, "Transactions"): records that stay invisible until their insert commits.
 //!
-//! The slot of a shadow insert has the state `Shadow`, so lookups, iterators and snapshots skip it, and its word leads to
-//! one record. It survives resizes and `clear` like a shadow insert of a word. No other thread ever gets the word of such
-//! a slot: only the holder may access the record before the commit. A slot has one state, so a hash with a shadow insert
-//! has one record: two keys with equal 64-bit hashes cannot both be present if one of them is shadowed.
+//! The slot of a shadow insert has the state `Shadow`, so lookups, iterators and snapshots skip it, and its word leads
+//! to one record. It survives resizes and `clear` like a shadow insert of a word. No other thread ever gets the word of
+//! such a slot: only the holder may access the record before the commit. A slot has one state, so a hash with a shadow
+//! insert has one record: two keys with equal 64-bit hashes cannot both be present if one of them is shadowed.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
@@ -18,17 +18,16 @@ use crate::dlht::write::{Outcome, Rule};
 use crate::table::NotShadowed;
 
 /// A shadow insert that has neither committed nor aborted, from [`DlhtMap::try_insert_shadow`]. Its key is absent for
-/// all readers, and other inserts of the key are refused. Dropping this value aborts the insert; forgetting it holds the
-/// key as long as the map exists, and leaks the record.
+/// all readers, and other inserts of the key are refused. Dropping this value aborts the insert; forgetting it holds
+/// the key as long as the map exists, and leaks the record.
 ///
 /// ```
 /// let map = icefield::DlhtMap::<String, u32>::new();
 /// let guard = map.pin();
-/// let shadow = map.try_insert_shadow("one".to_owned(), 1, &guard)?;
+/// let shadow = map.try_insert_shadow("one".to_owned(), 1, &guard).expect("absent");
 /// assert_eq!(map.get("one", &guard), None); // The record is invisible, and its key is reserved.
 /// shadow.commit();
 /// assert_eq!(map.get("one", &guard), Some(&1));
-/// # Ok::<(), icefield::NotShadowed<&u32>>(())
 /// ```
 #[must_use = "dropping a shadow insert aborts it"]
 pub struct DlhtMapShadow<'m, K, V, S = DlhtBuildHasher, A: RecordAllocator = Global> {
@@ -80,13 +79,12 @@ both! {
     /// let map = DlhtMap::from([(1, "present")]);
     /// let guard = map.pin();
     /// assert_eq!(map.try_insert_shadow(1, "one", &guard).err(), Some(NotShadowed::Occupied(&"present")));
-    /// let shadow = map.try_insert_shadow(2, "two", &guard)?;
+    /// let shadow = map.try_insert_shadow(2, "two", &guard).expect("absent");
     /// assert_eq!(map.try_insert_shadow(2, "too", &guard).err(), Some(NotShadowed::Shadowed));
     /// let refused = map.checked_insert(2, "to", &guard);
     /// assert!(refused.is_err_and(|refused| matches!(refused.error, Error::Shadowed)));
     /// shadow.abort();
     /// assert_eq!(map.insert(2, "deux", &guard), None);
-    /// # Ok::<(), NotShadowed<&&str>>(())
     /// ```
     pub fn try_insert_shadow<'g>(
         &self,
@@ -100,7 +98,8 @@ both! {
         asked(self.map().shadow_one(self.number(), key, value, guard))
     }
 
-    /// Like [`try_insert_shadow`](Self::try_insert_shadow), but returns an error, with the record, instead of panicking.
+    /// Like [`try_insert_shadow`](Self::try_insert_shadow), but returns an error, with the record, instead of
+    /// panicking.
     ///
     /// # Errors
     /// As [`checked_insert`](Self::checked_insert).
@@ -186,8 +185,7 @@ impl<K, V, S, A: RecordAllocator> DlhtMapShadow<'_, K, V, S, A> {
     /// ```
     /// let map = icefield::DlhtMap::<u32, u32>::new();
     /// let guard = map.pin();
-    /// assert_eq!(map.try_insert_shadow(1, 10, &guard)?.key(), &1);
-    /// # Ok::<(), icefield::NotShadowed<&u32>>(())
+    /// assert_eq!(map.try_insert_shadow(1, 10, &guard).expect("absent").key(), &1);
     /// ```
     pub fn key(&self) -> &K {
         &self.record().key
@@ -198,8 +196,7 @@ impl<K, V, S, A: RecordAllocator> DlhtMapShadow<'_, K, V, S, A> {
     /// ```
     /// let map = icefield::DlhtMap::<u32, u32>::new();
     /// let guard = map.pin();
-    /// assert_eq!(map.try_insert_shadow(1, 10, &guard)?.value(), &10);
-    /// # Ok::<(), icefield::NotShadowed<&u32>>(())
+    /// assert_eq!(map.try_insert_shadow(1, 10, &guard).expect("absent").value(), &10);
     /// ```
     pub fn value(&self) -> &V {
         &self.record().value
@@ -210,9 +207,8 @@ impl<K, V, S, A: RecordAllocator> DlhtMapShadow<'_, K, V, S, A> {
     /// ```
     /// let map = icefield::DlhtMap::<u32, u32>::new();
     /// let guard = map.pin();
-    /// map.try_insert_shadow(1, 10, &guard)?.commit();
+    /// map.try_insert_shadow(1, 10, &guard).expect("absent").commit();
     /// assert_eq!(map.get(&1, &guard), Some(&10));
-    /// # Ok::<(), icefield::NotShadowed<&u32>>(())
     /// ```
     pub fn commit(self) {
         let committed = self.map.core.resolve(self.hash, SlotState::Valid);
@@ -225,9 +221,8 @@ impl<K, V, S, A: RecordAllocator> DlhtMapShadow<'_, K, V, S, A> {
     /// ```
     /// let map = icefield::DlhtMap::<u32, u32>::new();
     /// let guard = map.pin();
-    /// map.try_insert_shadow(1, 10, &guard)?.abort();
+    /// map.try_insert_shadow(1, 10, &guard).expect("absent").abort();
     /// assert_eq!(map.try_insert(1, 11, &guard), Ok(()));
-    /// # Ok::<(), icefield::NotShadowed<&u32>>(())
     /// ```
     pub fn abort(self) {
         drop(self);
@@ -237,8 +232,8 @@ impl<K, V, S, A: RecordAllocator> DlhtMapShadow<'_, K, V, S, A> {
 impl<K, V, S, A: RecordAllocator> Drop for DlhtMapShadow<'_, K, V, S, A> {
     fn drop(&mut self) {
         if self.map.core.resolve(self.hash, SlotState::Invalid) {
-            // SAFETY: made by `Fresh` with this allocator. The slot that led to the record is empty, and no other thread
-            // has had the word: reads and writes of other threads skip slots in state `Shadow`.
+            // SAFETY: made by `Fresh` with this allocator. The slot that led to the record is empty, and no other
+            // thread has had the word: reads and writes of other threads skip slots in state `Shadow`.
             unsafe { free(&self.map.allocator, self.record) };
         } else {
             debug_assert!(false, "only its holder may commit or abort a shadow insert");

@@ -41,8 +41,8 @@ impl Spot for Alone<'_> {
     }
 }
 
-/// The bin of a hash in an index that the caller has pinned. Remembers the last search: a write that follows begins with
-/// the slot that was found, and searches again only if the bin has changed. Does not count records.
+/// The bin of a hash in an index that the caller has pinned. Remembers the last search: a write that follows begins
+/// with the slot that was found, and searches again only if the bin has changed. Does not count records.
 pub(super) struct Bin<'a> {
     core: &'a Core<Shared>,
     index: &'a Index,
