@@ -16,8 +16,6 @@ use crate::Result;
 /// The lowest bits of a cursor hold the generation of the hash function, the others those of a position. A page
 /// therefore ends at a position whose lowest bits are zero.
 pub(super) const GENERATION_BITS: u32 = 16;
-/// The number of other bits.
-pub(super) const PLACE_BITS: u32 = 64 - GENERATION_BITS;
 
 /// The error of a scan whose records have been moved to an index with another order.
 struct Rehashed;

@@ -5,7 +5,7 @@ use rayon::iter::plumbing::{Folder, UnindexedConsumer, UnindexedProducer, bridge
 use crate::dlht::Dlht;
 use crate::dlht::api::plain;
 use crate::dlht::hasher::Hasher;
-use crate::dlht::scan::{GENERATION_BITS, PLACE_BITS};
+use crate::dlht::scan::GENERATION_BITS;
 use crate::outcome::SCAN_PAGE;
 use crate::types::Word;
 
@@ -27,7 +27,7 @@ impl<'a, K: Word, V: Word> ScanRange<'a, K, V> {
     ) -> C::Result {
         let hasher = table.core.current(&table.core.pin()).hasher;
         let pages = (table.len() / SCAN_PAGE).max(1) as u64;
-        let end = 1 << PLACE_BITS;
+        let end = 1 << (u64::BITS - GENERATION_BITS);
         let whole = Self { table, hasher, from: 0, end, least: 2 * end / pages };
         bridge_unindexed(whole, consumer)
     }
