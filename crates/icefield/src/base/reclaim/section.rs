@@ -63,7 +63,7 @@ impl Drop for Desk<'_> {
     }
 }
 
-/// A [`Guard`] for a few instructions inside a table, from `Reclaimer::enter`.
+/// A [`Guard`](super::Guard) for a few instructions inside a table, from `Reclaimer::enter`.
 #[must_use = "nothing is protected once the section is dropped"]
 pub struct Section<'a> {
     reclaimer: &'a Reclaimer,
