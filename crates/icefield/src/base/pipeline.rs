@@ -151,47 +151,60 @@ pub fn rolling_in_bursts<const BURST: usize, S: Stages>(
         // SAFETY: BURST <= ring, so it was written above.
         stages.prefetch_record(unsafe { entries[index % MAX_RING].assume_init() });
     }
-    // Runs a burst of operations from `$start` on, and makes as many hints and peeks ahead. `$end` limits the ends of all
-    // loops. A macro, because a function would keep the entries and the stages in one place in memory.
-    macro_rules! burst {
-        ($start:expr, $end:expr) => {
-            let (start, end) = ($start, $end);
-            for index in start..end(start + BURST) {
-                // SAFETY: written before the first burst, or after operation index - ring.
-                let entry = unsafe { entries[index % MAX_RING].assume_init() };
-                if stages.run(index, entry).is_break() {
-                    return index + 1;
-                }
-            }
-            for index in start + ring..end(start + ring + BURST) {
-                entries[index % MAX_RING].write(stages.locate(index));
-            }
-            for index in start + ring..end(start + ring + BURST) {
-                // SAFETY: written just now.
-                stages.prefetch(unsafe { entries[index % MAX_RING].assume_init() });
-            }
-            for index in start + stage2..end(start + stage2 + BURST) {
-                // SAFETY: written just now or earlier, as stage2 <= ring.
-                stages.inspect(unsafe { entries[index % MAX_RING].assume_init_mut() });
-            }
-            for index in start + BURST..end(start + 2 * BURST) {
-                // SAFETY: written earlier or just now, as BURST <= ring.
-                stages.prefetch_record(unsafe { entries[index % MAX_RING].assume_init() });
-            }
-        };
-    }
     let mut start = 0;
-    // While every stage has a whole burst left, the loops have a constant length. Not `step_by`: it cost a third of the
-    // throughput of gets in the first-level cache; this loop costs nothing.
+    // Two copies: while every stage has a whole burst left, the loops have a constant length. Not `step_by`: it cost a
+    // third of the throughput of gets in the first-level cache; this loop costs nothing.
     while start + BURST + ring <= count {
-        burst!(start, |end| end);
+        let ends = |end| end;
+        if let Some(ran) = burst::<BURST, S>(&mut stages, &mut entries, (start, ring, stage2), ends)
+        {
+            return ran;
+        }
         start += BURST;
     }
     while start < count {
-        burst!(start, |end: usize| end.min(count));
+        let ends = |end: usize| end.min(count);
+        if let Some(ran) = burst::<BURST, S>(&mut stages, &mut entries, (start, ring, stage2), ends)
+        {
+            return ran;
+        }
         start += BURST;
     }
     count
+}
+
+/// Runs a burst of operations from `start` on, and makes as many hints and peeks ahead. `end` limits the ends of all
+/// loops. Returns how many operations have run if one has returned `Break`.
+#[inline(always)]
+fn burst<const BURST: usize, S: Stages>(
+    stages: &mut S,
+    entries: &mut [MaybeUninit<S::Entry>; MAX_RING],
+    (start, ring, stage2): (usize, usize, usize),
+    end: impl Fn(usize) -> usize,
+) -> Option<usize> {
+    for index in start..end(start + BURST) {
+        // SAFETY: written before the first burst, or after operation index - ring.
+        let entry = unsafe { entries[index % MAX_RING].assume_init() };
+        if stages.run(index, entry).is_break() {
+            return Some(index + 1);
+        }
+    }
+    for index in start + ring..end(start + ring + BURST) {
+        entries[index % MAX_RING].write(stages.locate(index));
+    }
+    for index in start + ring..end(start + ring + BURST) {
+        // SAFETY: written just now.
+        stages.prefetch(unsafe { entries[index % MAX_RING].assume_init() });
+    }
+    for index in start + stage2..end(start + stage2 + BURST) {
+        // SAFETY: written just now or earlier, as stage2 <= ring.
+        stages.inspect(unsafe { entries[index % MAX_RING].assume_init_mut() });
+    }
+    for index in start + BURST..end(start + 2 * BURST) {
+        // SAFETY: written earlier or just now, as BURST <= ring.
+        stages.prefetch_record(unsafe { entries[index % MAX_RING].assume_init() });
+    }
+    None
 }
 
 #[cfg(test)]

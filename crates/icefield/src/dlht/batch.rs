@@ -8,8 +8,8 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
 
-use super::core::{Core, get_on};
-use super::get::Step;
+use super::core::Core;
+use super::get::{Step, get_on};
 use super::header::SlotState;
 use super::index::{Bins, Index};
 use super::mode::Threading;

@@ -5,10 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::get::Step;
 use super::hasher::Hasher;
 use super::header::SlotState;
-use super::index::{Entry, Index, Size};
+use super::index::{Entry, Index, Patience, Size};
 use super::mode::{Shared, Threading};
 use super::plan::Plan;
-use super::transfer::Patience;
 use super::write::{Outcome, Rule};
 use crate::base::group::Native;
 use crate::base::reclaim::{Desk, PROTECTED};
@@ -290,14 +289,15 @@ impl<M: Threading> Core<M> {
         u64::try_from(M::sum(&self.count)).unwrap_or(0)
     }
 
-    /// Returns the number of records that fit before the table must grow.
+    /// Returns the number of records that fit before the table must grow. An index takes a few more than its capacity, so
+    /// it may be that of the records.
     pub(super) fn capacity(&self) -> u64 {
         let guard = self.pin();
         let mut index = self.current(&guard);
         while let Some(next) = index.next() {
             index = next;
         }
-        index.size.records
+        index.size.records.max(self.len())
     }
 
     pub(super) fn stats(&self) -> Stats {
@@ -384,28 +384,6 @@ impl<M: Threading> Core<M> {
                 return Ok(old);
             }
         }
-    }
-}
-
-/// Continues a get whose bin has left `index`.
-#[cold]
-pub(super) fn get_on<M: Threading>(index: &Index, key: u64) -> Option<u64> {
-    let mut index = index;
-    loop {
-        // A bin leaves only after the next index has been installed.
-        index = index.next()?;
-        if let Step::Done(value) = index.get::<M>(index.bin(index.bin_of(key)), key) {
-            return value;
-        }
-    }
-}
-
-/// Completes a get that [`Index::get_quick`] cannot answer. Out of line, so that the loop stays small.
-#[inline(never)]
-pub(super) fn get_slowly<M: Threading>(index: &Index, line: &Line, key: u64) -> Option<u64> {
-    match index.get_slowly::<M>(line, key) {
-        Step::Done(value) => value,
-        _ => get_on::<M>(index, key),
     }
 }
 

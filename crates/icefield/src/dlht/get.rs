@@ -1,6 +1,5 @@
 //! Get (§3.2.1): one line for most keys, no store, no waiting.
 
-use super::core::get_slowly;
 use super::header::{BinState, Header, SLOTS_PER_BIN};
 use super::index::{Entry, Index};
 use super::layout::{
@@ -83,6 +82,28 @@ fn complete<M: Threading>(
     key: u64,
 ) -> Option<u64> {
     absent(is_quiet, header).unwrap_or_else(|| get_slowly::<M>(index, line, key))
+}
+
+/// Continues a get whose bin has left `index`.
+#[cold]
+pub(super) fn get_on<M: Threading>(index: &Index, key: u64) -> Option<u64> {
+    let mut index = index;
+    loop {
+        // A bin leaves only after the next index has been installed.
+        index = index.next()?;
+        if let Step::Done(value) = index.get::<M>(index.bin(index.bin_of(key)), key) {
+            return value;
+        }
+    }
+}
+
+/// Completes a get that [`Index::get_quick`] cannot answer. Out of line, so that the loop stays small.
+#[inline(never)]
+pub(super) fn get_slowly<M: Threading>(index: &Index, line: &Line, key: u64) -> Option<u64> {
+    match index.get_slowly::<M>(line, key) {
+        Step::Done(value) => value,
+        _ => get_on::<M>(index, key),
+    }
 }
 
 /// A consistent copy of the records of a bin.

@@ -9,12 +9,13 @@
 //! means that readers must skip the slot. In the bin's state, the upper bit means that the bin is in transfer or has
 //! been moved, so the fast path of readers tests one bit.
 
-use super::layout::{DOUBLE_STATES, SINGLE_STATES};
-
 /// The lower bit of every slot's state.
 const HELD: u64 = 0x1555_5555;
 /// The states of all slots.
 const SLOTS: u64 = (1 << 30) - 1;
+/// The states of the slots in the single and in the double link bucket.
+pub(super) const SINGLE_STATES: u64 = 0xFF << 6;
+pub(super) const DOUBLE_STATES: u64 = 0xFFFF << 14;
 const CLAIMED: u64 = 1 << 30;
 /// Set in `InTransfer` and `DoneTransfer`.
 const TRANSFER: u64 = 1 << 31;

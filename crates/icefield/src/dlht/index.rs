@@ -26,6 +26,15 @@ pub(super) enum Entry {
     Snapshot,
 }
 
+/// What a thread does that meets a claimed bin while it moves others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Patience {
+    /// It waits for the three instructions of the update, and moves the bin.
+    Waits,
+    /// It leaves the bin to others.
+    None,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Size {
     pub(super) bins: u64,
@@ -180,6 +189,7 @@ impl Index {
 
     /// Returns whether no bin of this bin's region was ever written to.
     pub(super) fn is_untouched(&self, bin: u64) -> bool {
+        // Acquire (E7): as in `touch`.
         self.region(bin).load(Ordering::Acquire) != TOUCHED
     }
 
@@ -197,6 +207,7 @@ impl Index {
 
     /// Returns whether a bin, which was never written to, belongs to the next index.
     pub(super) fn is_moved_untouched(&self, line: &Line) -> bool {
+        // Acquire (E7): as in `touch`.
         self.is_leaving() && self.region_of(line).load(Ordering::Acquire) == MOVED
     }
 
@@ -208,6 +219,7 @@ impl Index {
         if M::exchange(self.region(bin), UNTOUCHED, MOVED) {
             return Some((end, end - start));
         }
+        // Acquire (E7): as in `touch`.
         (self.region(bin).load(Ordering::Acquire) == MOVED).then_some((end, 0))
     }
 

@@ -26,12 +26,11 @@ pub(super) const LINK_SLOTS: u64 = 0x1555_5540;
 /// The number of slots in the primary bucket, and (`SINGLE_SLOTS`) in the primary and the single link bucket together.
 pub(super) const PRIMARY_SLOTS: u32 = 3;
 const SINGLE_SLOTS: u32 = 7;
-/// The states of the slots of the single and of the double link bucket in a header.
-pub(super) const SINGLE_STATES: u64 = 0xFF << (2 * PRIMARY_SLOTS);
-pub(super) const DOUBLE_STATES: u64 = 0xFFFF << (2 * SINGLE_SLOTS);
 
 const _: () = assert!(PRIMARY_SLOTS == 3 && SINGLE_SLOTS == 3 + 4);
 const _: () = assert!(super::header::SLOTS_PER_BIN == SINGLE_SLOTS + 8);
+const _: () = assert!(super::header::SINGLE_STATES == 0xFF << (2 * PRIMARY_SLOTS));
+const _: () = assert!(super::header::DOUBLE_STATES == 0xFFFF << (2 * SINGLE_SLOTS));
 const _: () = assert!(align_of::<Line>() == 64);
 const _: () = assert!(PRIMARY_KEYS == 1 << 2 | 1 << 4 | 1 << 6);
 

@@ -107,11 +107,12 @@ impl Plan {
             let bins = bins.clamp(self.least_bins, MAX_BINS);
             if self.hash == DlhtHash::Modulo { bins.next_power_of_two() } else { bins }
         };
-        let mut size = self.size(whole(0));
+        // The number of records per bin hardly depends on the number of bins.
+        let near = self.size(whole(records / 2));
+        let per_bin = near.records as f64 / near.bins as f64;
+        let mut size = self.size(whole((records as f64 / per_bin).ceil() as u64));
         while size.records < records && size.bins < MAX_BINS {
-            let per_bin = size.records as f64 / size.bins as f64;
-            let bins = (records as f64 / per_bin).ceil() as u64;
-            size = self.size(whole(bins.max(size.bins + 1)));
+            size = self.size(whole(size.bins + 1 + size.bins / 4096));
         }
         size
     }
@@ -227,7 +228,8 @@ mod tests {
         for records in [0, 1, 100, 121, 10_000, 1_000_000, 32_000_000, 1 << 40] {
             let size = plan.size_for(records);
             assert!(size.records >= records);
-            assert!(size.bins == 64 || plan.size(size.bins - 2).records < records, "{size:?}");
+            let smaller = size.bins - size.bins / 2048 - 2;
+            assert!(size.bins == 64 || plan.size(smaller).records < records, "{size:?}");
             assert!(records < 10_000 || size.bytes() <= records * 45, "{size:?}");
             let modulo = Plan { hash: DlhtHash::Modulo, ..Plan::default() }.size_for(records);
             assert!(modulo.bins.is_power_of_two() && modulo.bins >= size.bins);

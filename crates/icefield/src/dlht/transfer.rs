@@ -7,7 +7,7 @@
 use super::core::Core;
 use super::get::Step;
 use super::header::{BinState, Header, SLOTS_PER_BIN, SlotState};
-use super::index::{Entry, Index, Size};
+use super::index::{Entry, Index, Patience, Size};
 use super::layout::{HEADER, PRIMARY_SLOTS};
 use super::mode::Threading;
 use crate::base::sync::{Line, Ordering};
@@ -15,15 +15,6 @@ use crate::{Error, Result};
 
 /// The number of bins that [`Core::finish`] assigns to its thread at once.
 pub(super) const CHUNK: u64 = 1 << 14;
-
-/// What a thread does that meets a claimed bin while it moves others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Patience {
-    /// It waits for the three instructions of the update, and moves the bin.
-    Waits,
-    /// It leaves the bin to others.
-    None,
-}
 
 /// A record in transfer.
 #[derive(Clone, Copy)]

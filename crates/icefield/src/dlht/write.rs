@@ -1,9 +1,9 @@
 //! Inserts, updates and removals on one index (§3.2.2 to §3.2.4), as changes of a bin's header.
 
 use super::get::{Hit, Step};
-use super::header::{BinState, Header, SlotState};
+use super::header::{BinState, DOUBLE_STATES, Header, SINGLE_STATES, SlotState};
 use super::index::Index;
-use super::layout::{DOUBLE_STATES, HEADER, LINK_SLOTS, SINGLE_STATES, bucket_of};
+use super::layout::{HEADER, LINK_SLOTS, bucket_of};
 use super::mode::Threading;
 use crate::base::sync::{Line, Ordering};
 

@@ -22,7 +22,7 @@ use crate::base::pipeline::{Stages, prefetch_read, prefetch_write, rolling, stag
 use crate::base::sync::Line;
 use crate::dlht::api::plain;
 use crate::dlht::batch::{LenDelta, STRETCH, peek};
-use crate::dlht::core::get_slowly;
+use crate::dlht::get::get_slowly;
 use crate::dlht::index::Index;
 use crate::dlht::mode::Shared;
 use crate::dlht::write::{Outcome, Rule};
