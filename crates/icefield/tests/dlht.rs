@@ -222,8 +222,8 @@ fn scans_between_two_hash_functions() -> bool {
     let options = Dlht::<u64, u64>::options().hash(DlhtHash::Modulo).hash_seed([1, 2]);
     let options = options.link_ratio(0.0).geometry(16, 1).faults(Arc::clone(&faults));
     let table = options.build().expect("small");
-    // One bin is crowded, so all records are moved, those of the last bins at the end. Meanwhile, the next index gets so
-    // many new records that some of its bins are full.
+    // One bin is crowded, so all records are moved, those of the last bins at the end. Meanwhile, the next index gets
+    // thousands of new records, so that some of its bins are full.
     const BINS: u64 = 1 << 16;
     const CROWDED: u64 = 40_000;
     let mut right: Vec<(u64, u64)> = (50..100).map(|bin| (bin, bin + 1)).collect();

@@ -21,7 +21,7 @@ pub enum DlhtHash {
     /// fastest function for dense keys, and offers no protection against other key sets. A table whose keys crowd into
     /// few bins switches to [`DlhtHash::Strong`].
     Modulo,
-    /// The key times a constant. For keys that are hashes already, or are chosen by nobody. A table whose keys crowd
+    /// The key times a constant. For keys that are hashes or random already. A table whose keys crowd
     /// into few bins switches to [`DlhtHash::Strong`].
     Multiplied,
     /// A kind for tests only.

@@ -26,8 +26,8 @@ const FEW_LINKS: f64 = 1.0 / 64.0;
 const MAX_BINS: u64 = 1 << 46;
 /// Link bucket numbers have 32 bits, and a pair of buckets is identified by the first.
 const MAX_LINKS: f64 = (u32::MAX - 2) as f64;
-/// An index has so many more link buckets of each kind than it needs on average at its capacity: this many standard
-/// deviations, and a few. With less than one table in a hundred thousand, they do not suffice.
+/// An index has more link buckets of each kind than it needs on average at its capacity: more by this number of standard
+/// deviations, and by a few. With less than one table in a hundred thousand, they do not suffice.
 const DEVIATIONS: f64 = 4.5;
 const MORE_SINGLES: f64 = 4.0;
 const MORE_PAIRS: f64 = 2.0;
@@ -126,7 +126,7 @@ impl Plan {
     pub(super) fn next_size(&self, index: &Index, len: u64, moving: bool) -> Result<Size> {
         let size = index.size;
         if self.fixed && !moving {
-            // What other threads have inserted may not be counted yet.
+            // Records that other threads have inserted in batches may not be counted yet.
             let is_full = len >= size.records || index.held() >= size.records;
             return if is_full { Err(Error::Full) } else { Ok(size) };
         }

@@ -130,7 +130,7 @@ fn collect<M: Threading>(
     let mut part = first_part;
     while part <= last_part {
         let bin = index.hasher.bin_at(part, bins);
-        // If there is no next index, the memory of bins that were never written to is not read.
+        // Without a next index, the memory of bins that were never written to need not be read.
         if index.next().is_none()
             && let Some(end) = index.untouched_until(bin)
         {
