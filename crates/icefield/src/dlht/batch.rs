@@ -17,7 +17,7 @@ use super::write::{Outcome, Rule};
 use crate::Result;
 use crate::base::group::{Isa, Kernel, dispatch};
 use crate::base::pipeline::{
-    MAX_RING, Stages, prefetch_read, prefetch_write, rolling, rolling_in_bursts,
+    MAX_RING, Stages, prefetch_read, prefetch_write, rolling_in_bursts, rolling_twice_compiled,
 };
 use crate::base::sync::Line;
 
@@ -270,7 +270,7 @@ impl<M: Threading, K: Fn(usize) -> u64, F: FnMut(usize, Option<u64>)> Kernel
             let (key, found, mode) = (&self.key, &mut self.found, PhantomData::<M>);
             let bins = index.bins();
             let stretch = EpochChunk { index, bins, isa, start, key, found, mode };
-            start += rolling(some, RING, STAGE2, stretch);
+            start += rolling_twice_compiled(some, RING, STAGE2, stretch);
         }
     }
 }
