@@ -520,7 +520,7 @@ impl<T: Table> Iterator for Iter<'_, T> {
 /// }
 /// let records = DashEh::<u64, u64>::in_memory()?;
 /// records.put(1, 10)?;
-/// let (words, set) = (DlhtMap::from_iter([("one", 1)]), DlhtSet::from_iter([1_u32]));
+/// let (words, set) = (DlhtMap::from([("one", 1)]), DlhtSet::from_iter([1_u32]));
 /// empty(&[&records, &words, &set])?;
 /// assert!(records.is_empty()? && words.is_empty() && set.is_empty());
 /// # Ok::<(), icefield::Error>(())
