@@ -16,6 +16,8 @@ mod dlht;
 mod gate;
 #[path = "loom/iceberg.rs"]
 mod iceberg;
+#[path = "loom/link_pool.rs"]
+mod link_pool;
 #[path = "loom/reclaim.rs"]
 mod reclaim;
 #[path = "loom/thread_pool.rs"]

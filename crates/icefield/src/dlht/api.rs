@@ -79,7 +79,8 @@ impl<K: Word, V: Word, M: Threading> DlhtTable<K, V, M> {
         DlhtOptions::default()
     }
 
-    /// Returns the value of `key` (§3.2.1). Never waits and stores no shared data; usually reads one cache line.
+    /// Returns the value of `key` (§3.2.1). Never waits for a write and stores no
+    /// shared data, except that it moves a bin while the table grows; usually reads one cache line.
     ///
     /// ```
     /// let table = icefield::Dlht::<u64, u64>::new();

@@ -226,7 +226,7 @@ impl<M: Threading> Core<M> {
     pub(super) fn prefetch(&self, key: u64) {
         let guard = self.pin();
         let index = self.current(&guard);
-        prefetch_read(index.bin(index.bin_of(key)));
+        prefetch_read(index.line_of(key));
     }
 }
 

@@ -66,7 +66,7 @@ impl<K: Word, V: Word, M: Threading> DlhtTable<K, V, M> {
     /// let shadows = table.shadows();
     /// let mut ops = [Op::shadow(1, 10, &shadows), Op::shadow(2, 20, &shadows)];
     /// table.execute(&mut ops, OnFailure::Stop);
-    /// // Both keys are ours, if nothing failed, and nobody else sees them.
+    /// // Both keys are ours, if nothing failed, and no other thread sees them.
     /// assert!(ops.iter().all(|op| !op.failed()) && table.is_empty());
     /// shadows.commit();
     /// assert_eq!((table.get(1), table.get(2)), (Some(10), Some(20)));

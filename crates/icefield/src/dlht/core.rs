@@ -139,7 +139,7 @@ impl<M: Threading> Core<M> {
     #[inline(always)]
     pub(super) fn get_under(&self, guard: &M::Guard<'_>, key: u64) -> Option<u64> {
         let index = self.current_for_reads(guard, 1);
-        let line = index.bin(index.bin_of(key));
+        let line = index.line_of(key);
         let look = Index::look::<M>(Native::default(), line, key);
         if look.is_hit() { Some(look.value) } else { look.complete::<M>(index, line, key) }
     }
@@ -154,7 +154,7 @@ impl<M: Threading> Core<M> {
     ) -> Result<Outcome> {
         let guard = self.pin();
         let index = self.current_for_writes(&guard, 1);
-        let outcome = self.store_at(index, index.bin(index.bin_of(key)), key, value, rule, new)?;
+        let outcome = self.store_at(index, index.line_of(key), key, value, rule, new)?;
         if outcome == Outcome::Inserted && new == SlotState::Valid {
             M::add(&self.count, 1);
         }
@@ -197,14 +197,14 @@ impl<M: Threading> Core<M> {
                 Step::Moved => self.follow(index)?,
                 Step::Full => self.make_room(index, key)?,
             };
-            step = index.store::<M>(index.bin(index.bin_of(key)), key, value, rule, new);
+            step = index.store::<M>(index.line_of(key), key, value, rule, new);
         }
     }
 
     pub(super) fn take(&self, key: u64, expected: Option<u64>) -> Outcome {
         let guard = self.pin();
         let index = self.current_for_writes(&guard, 1);
-        let outcome = self.take_at(index, index.bin(index.bin_of(key)), key, expected);
+        let outcome = self.take_at(index, index.line_of(key), key, expected);
         if let Outcome::Replaced(_) = outcome {
             M::add(&self.count, -1);
         }
@@ -232,7 +232,7 @@ impl<M: Threading> Core<M> {
         // Moving bins may fail for lack of memory, but following records to the next index never does.
         while let Ok(next) = self.follow(index) {
             index = next;
-            let line = index.bin(index.bin_of(key));
+            let line = index.line_of(key);
             if let Step::Done(outcome) = index.take::<M>(line, key, expected) {
                 return outcome;
             }
@@ -245,7 +245,7 @@ impl<M: Threading> Core<M> {
         let guard = self.pin();
         let mut index = self.current(&guard);
         loop {
-            match index.resolve::<M>(index.bin(index.bin_of(key)), key, new) {
+            match index.resolve::<M>(index.line_of(key), key, new) {
                 Step::Done(resolved) => {
                     if resolved && new == SlotState::Valid {
                         M::add(&self.count, 1);
@@ -330,7 +330,8 @@ impl<M: Threading> Core<M> {
         if size.bytes() > self.plan.max_bytes && records > self.capacity() {
             return Err(Error::Full);
         }
-        self.resize(|index| (records > index.size.records).then_some(size))
+        // An index may hold more than its capacity. It has room for these records, and is not replaced for them.
+        self.resize(|index| (records > index.size.records.max(self.len())).then_some(size))
     }
 
     /// Moves all records to the smallest index that takes them.

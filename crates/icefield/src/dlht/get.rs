@@ -91,7 +91,7 @@ pub(super) fn get_on<M: Threading>(index: &Index, key: u64) -> Option<u64> {
     loop {
         // A bin leaves only after the next index has been installed.
         index = index.next()?;
-        if let Step::Done(value) = index.get::<M>(index.bin(index.bin_of(key)), key) {
+        if let Step::Done(value) = index.get::<M>(index.line_of(key), key) {
             return value;
         }
     }

@@ -26,7 +26,7 @@ pub(super) enum Entry {
     Snapshot,
 }
 
-/// What a thread does that meets a claimed bin while it moves others.
+/// The choice of a thread that is moving bins and meets a claimed one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Patience {
     /// It waits for the three instructions of the update, and moves the bin.
@@ -83,7 +83,7 @@ pub struct Index {
     pub(super) transfer: Transfer,
 }
 
-/// What a batch needs to find bins: a copy, which the compiler can keep in registers.
+/// The fields with which a batch finds bins: a copy, which the compiler can keep in registers.
 #[derive(Clone, Copy)]
 pub(super) struct Bins<'a> {
     bins: &'a [Line],
@@ -158,12 +158,20 @@ impl Index {
         Bins { bins: &self.bins, shift: self.shift, hasher: self.hasher, buckets }
     }
 
-    /// Returns bin `number`, which must be below [`Index::len`].
+    /// Returns the bin of `key`.
+    #[inline(always)]
+    pub(super) fn line_of(&self, key: u64) -> &Line {
+        // SAFETY: `bin_of` returns a number below that of the bins.
+        unsafe { self.bins.get_unchecked(self.bin_of(key) as usize) }
+    }
+
+    /// Returns bin `number`.
+    ///
+    /// # Panics
+    /// If `number` is not below [`Index::len`].
     #[inline(always)]
     pub(super) fn bin(&self, number: u64) -> &Line {
-        debug_assert!(number < self.len());
-        // SAFETY: callers compute `number` by `Hasher::bin_of` for this index, or count up to its length.
-        unsafe { self.bins.get_unchecked(number as usize) }
+        &self.bins[number as usize]
     }
 
     /// Returns the word with the state of the region of a bin.

@@ -5,7 +5,7 @@
 //!
 //! Strengths: fixed-size words under many threads, batches of any operation (a get costs about one prefetched line),
 //! growing while in use. Weaknesses: no ordered access; memory use (the table doubles at 1.9 records per bin, so it
-//! takes 38 to 77 bytes per record); blind updates of longer records ([`DlhtMap`] allocates a new record each time).
+//! takes 37 to 77 bytes per record); blind updates of longer records ([`DlhtMap`] allocates a new record each time).
 //!
 //! # 2. Origin
 //!
@@ -96,14 +96,15 @@
 //!
 //! # 8. Progress
 //!
-//! Gets never wait. They store nothing except an announcement to the reclaimer, and retry only when their bin has
-//! changed (lock-free). Inserts and removes of different keys never wait for one another (lock-free), except for short
+//! Gets never wait for a write or a transfer. They store nothing except an announcement to the reclaimer, and retry only
+//! when their bin has changed (lock-free). While a transfer is in progress, they also help with it: then they store to
+//! the bin that they move, and may wait for the claim or the move of the bin in the next index that gets its records. Inserts and removes of different keys never wait for one another (lock-free), except for short
 //! states of their own bin: an update between its claim and its release (three instructions), a removal that moves a
 //! record and returns link buckets, and the transfer of this bin (at most 15 records). A thread that is preempted in one
 //! of them delays the writers of that one bin. A transfer waits for no request except one that has claimed the bin. An
 //! insert whose bin is full moves it and at most `HELP_WHEN_FULL` others; while a transfer is in progress, each write moves
-//! at most `HELP_OF_WRITES` bins, and each read `HELP_OF_READS`, of those that nobody has claimed. So after as many
-//! requests of any kind as an index has bins, it has been left. `clear`, `drain` and
+//! at most `HELP_OF_WRITES` bins, and each read `HELP_OF_READS`; both leave claimed bins to later requests. After as many
+//! requests of any kind as an index has bins, all have been moved, unless bins were claimed each time. `clear`, `drain` and
 //! `snapshot` make writers wait until every bin is frozen or moved. An index is retired when all its bins have been
 //! moved, and freed when all requests have left it. User code runs outside all of these states.
 //!

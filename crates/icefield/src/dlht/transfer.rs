@@ -309,7 +309,7 @@ impl Index {
 
     /// Inserts a record whose key is absent and is not inserted by other threads.
     fn adopt<M: Threading>(&self, record: Moving) -> Step<()> {
-        let line = self.bin(self.bin_of(record.key));
+        let line = self.line_of(record.key);
         loop {
             let Some(header) = self.settled::<M>(line) else { return Step::Moved };
             if header.is_unwritten() && !self.touch::<M>(line) {
@@ -336,7 +336,7 @@ impl Index {
     }
 
     fn disown<M: Threading>(&self, key: u64) -> Step<()> {
-        let line = self.bin(self.bin_of(key));
+        let line = self.line_of(key);
         loop {
             let Some(header) = self.settled::<M>(line) else { return Step::Moved };
             let Some(hit) = self.find(line, header.held(), key) else { return Step::Done(()) };

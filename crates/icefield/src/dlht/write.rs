@@ -307,7 +307,7 @@ impl Index {
             if empty[usize::from(double)] { self.pool.unchain::<M>(line, double) } else { 0 }
         });
         M::pause();
-        // Release (E1): whoever sees this header sees the link without the buckets.
+        // Release (E1): a thread that sees this header sees the link without the buckets.
         line.0[HEADER].store(packed.0, Ordering::Release);
         for (number, double) in numbers.into_iter().zip([false, true]) {
             if number != 0 {

@@ -47,7 +47,9 @@ fn batches_of_any_length_grow_the_table_alike() {
     for records in [16_384_usize, 30_000, 120_000] {
         for hash in [DlhtHash::Strong, DlhtHash::Modulo] {
             let of = |batch: usize| {
-                let table = Dlht::<u64, u64>::options().hash(hash).build().expect("memory");
+                // With a given seed, both tables are full at the same record.
+                let options = Dlht::<u64, u64>::options().hash(hash).hash_seed([1, 2]);
+                let table = options.build().expect("memory");
                 let all: Vec<(u64, u64)> = (0..records as u64).map(|key| (key, key)).collect();
                 all.chunks(batch).for_each(|some| table.put_batch(some));
                 assert_eq!(detail(&table, "hash-functions-before"), 0, "{records} in {batch}");
@@ -83,6 +85,21 @@ fn a_transfer_is_finished_by_calls_of_any_kind() {
         });
         assert!(needed.is_some(), "call {at}");
         assert!((0..key).all(|key| table.get(key) == Some(key)));
+    }
+}
+
+#[test]
+fn reserving_nothing_changes_nothing() {
+    let table = Dlht::<u64, u64>::options().hash_seed([1, 2]).build().expect("memory");
+    for key in 0..20_000 {
+        table.put(key, key);
+        if key % 50 == 0 {
+            table.reserve(0);
+            let bytes = table.stats().dram_bytes;
+            table.reserve(0);
+            assert_eq!(table.stats().dram_bytes, bytes, "{key}");
+            assert!(detail(&table, "bins").is_power_of_two(), "{key}");
+        }
     }
 }
 

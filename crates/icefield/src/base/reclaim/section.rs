@@ -41,7 +41,7 @@ impl Reclaimer {
     }
 }
 
-/// The slot of a thread in a reclaimer, from `Reclaimer::desk`. It protects nothing by itself.
+/// The slot of a thread in a reclaimer, from `Reclaimer::desk`. Only its sections protect objects.
 pub(crate) struct Desk<'a> {
     reclaimer: &'a Reclaimer,
     slot: &'a Slot,

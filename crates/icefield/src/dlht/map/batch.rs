@@ -123,7 +123,7 @@ where
     #[inline(always)]
     fn locate(&mut self, at: usize) -> (&'a Line, u64) {
         let hash = self.map.hash_of(self.namespace, self.keys[at]);
-        let line = self.index.bin(self.index.bin_of(hash));
+        let line = self.index.line_of(hash);
         prefetch_read(line);
         (line, hash)
     }
@@ -260,7 +260,7 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
             let tally = LenDelta::<Shared> { count: &core.count, delta: Cell::new(0) };
             let first = |at| {
                 let hash = hash(ran + at)?;
-                let line = index.bin(index.bin_of(hash));
+                let line = index.line_of(hash);
                 prefetch_write(line);
                 Some((line, hash))
             };

@@ -10,7 +10,8 @@ use super::{DlhtGuard, DlhtMap, DlhtNamespace};
 use crate::table::yield_once;
 
 both! {
-    /// Returns the value of `key`. Never waits; usually reads one line of the index, and the record.
+    /// Returns the value of `key`. Never waits for a write; usually reads one line of the index, and the
+    /// record.
     ///
     /// ```
     /// let map = icefield::DlhtMap::from([("one".to_owned(), 1)]);

@@ -110,7 +110,7 @@ impl<'a> Single<'a> {
     /// `index` is the current index, which the caller has pinned.
     #[inline(always)]
     pub(super) fn new(core: &'a Core<Shared>, index: &'a Index, hash: u64) -> Self {
-        Self(Bin::new(core, index, index.bin(index.bin_of(hash)), hash))
+        Self(Bin::new(core, index, index.line_of(hash), hash))
     }
 
     /// Begins to load the bin, for a write.
