@@ -173,13 +173,13 @@ pub enum Batch {
     None,
     /// One call per this number of operations.
     Of(usize),
-    /// One call per 1024 operations: the table's prefetch ring is rarely empty.
+    /// One call per 4096 operations: the table's prefetch ring is rarely empty.
     Stream,
 }
 
 /// Operations per call under [`Batch::Stream`]. They are enough to make the time to fill the table's prefetch ring
-/// negligible, and few enough for their arguments to stay in the L1 cache.
-const STREAM_CHUNK: usize = 1024;
+/// negligible, and few enough for their arguments and answers to stay in the L2 cache.
+const STREAM_CHUNK: usize = 4096;
 
 impl Batch {
     /// Returns the number of operations per call.

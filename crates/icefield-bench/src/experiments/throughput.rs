@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::choice::{ceiling, pace};
 use crate::limit::{Arena, Loop};
 use crate::prelude::*;
+use crate::table::updates;
 
 /// The content of a table when the clock starts.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -43,7 +44,9 @@ const ALL: [Spec; 8] = [GET, GET_MISS, INSERT, PUT, POPULATE, INSDEL, PUTHEAVY, 
 /// operations.
 const TURN_KEYS: usize = 50_000;
 
-const MOST_TURNS: usize = 32;
+/// The most turns of a measurement. Each begins with the table's lines, and what the processor remembers of its pages,
+/// displaced from the caches by the loops of the turn before, so turns of few milliseconds would measure that.
+const MOST_TURNS: usize = 8;
 
 /// The approximate bytes per key of a grown table. They determine the size of the loops' memory when the table is still
 /// small or does not report its size.
@@ -124,7 +127,7 @@ impl Contender {
     ) -> Outcome {
         let medium = session.medium(self.design);
         let placed = self.ready(session, spec, medium)?;
-        let keys = phase_keys(session, spec, self.keys, round);
+        let keys = phase_keys(session, spec, (self.keys, batch), round);
         if spec.start == Start::Sized {
             // Maps every page of the table; none of the keys is present yet.
             session.touch(&*placed, &keys)?;
@@ -208,12 +211,23 @@ impl Contender {
 }
 
 /// Returns the keys of one measurement: the same for every table.
-fn phase_keys(session: &Session, spec: &Spec, present: u64, round: u64) -> Vec<u64> {
+fn phase_keys(
+    session: &Session,
+    spec: &Spec,
+    (present, batch): (u64, Batch),
+    round: u64,
+) -> Vec<u64> {
     let ops = session.ops(present);
     let space = session.space;
+    let draw = || space.draw(session.args.dist, present, ops as usize, session.args.seed + round);
     match spec.call {
-        Call::Get | Call::PutHeavy => {
-            space.draw(session.args.dist, present, ops as usize, session.args.seed + round)
+        Call::Get => draw(),
+        Call::PutHeavy => {
+            let mut keys = draw();
+            for batch in keys.chunks_mut(batch.size()) {
+                batch.sort_unstable_by_key(|key| updates(*key));
+            }
+            keys
         }
         Call::GetMiss => space.keys(present..present + ops),
         Call::InsDel => space.keys(present..present + ops.div_ceil(2)),

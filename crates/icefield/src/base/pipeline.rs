@@ -129,6 +129,38 @@ pub fn rolling_twice_compiled<S: Stages>(
     roll::<1, true, S>(count, ring, stage2, stages)
 }
 
+/// Like [`rolling`], for a batch that the ring can hold: finishes each stage before the next.
+///
+/// # Panics
+/// If `count` is above [`MAX_RING`].
+#[inline(always)]
+pub fn stage_by_stage<S: Stages>(count: usize, mut stages: S) -> usize {
+    let mut entries = [const { MaybeUninit::<S::Entry>::uninit() }; MAX_RING];
+    let entries = &mut entries[..count];
+    for (index, entry) in entries.iter_mut().enumerate() {
+        entry.write(stages.locate(index));
+    }
+    for entry in entries.iter() {
+        // SAFETY: written above, here and below.
+        stages.prefetch(unsafe { entry.assume_init() });
+    }
+    for entry in entries.iter_mut() {
+        // SAFETY: as above.
+        stages.inspect(unsafe { entry.assume_init_mut() });
+    }
+    for entry in entries.iter() {
+        // SAFETY: as above.
+        stages.prefetch_record(unsafe { entry.assume_init() });
+    }
+    for (index, entry) in entries.iter().enumerate() {
+        // SAFETY: as above.
+        if stages.run(index, unsafe { entry.assume_init() }).is_break() {
+            return index + 1;
+        }
+    }
+    count
+}
+
 /// Like [`rolling`], but runs `BURST` operations directly one after the other, and then makes the same number of hints
 /// and peeks. There are two uses. In tables on small pages, the addresses of a burst of hints are translated together.
 /// In operations that execute a locked instruction, that instruction overlaps with nothing, so the latency of hashing
@@ -294,6 +326,11 @@ mod tests {
         let mut checked = Checked { count, burst: BURST, hints, peeks, seen: [0; 5] };
         let ran = roll::<BURST, true, _>(count, ring, stage2, &mut checked);
         assert_eq!((ran, checked.seen), (count, [count; 5]));
+        if count <= MAX_RING {
+            let burst = count.max(1);
+            let mut checked = Checked { count, burst, hints: count, peeks: count, seen: [0; 5] };
+            assert_eq!((stage_by_stage(count, &mut checked), checked.seen), (count, [count; 5]));
+        }
     }
 
     #[test]
@@ -313,19 +350,18 @@ mod tests {
 
     #[test]
     fn a_break_ends_the_batch() {
-        let mut ran = Vec::new();
-        let breaking = stages(
-            |index| index,
-            |_| (),
-            |_| (),
-            |index, _| {
+        fn breaking(ran: &mut Vec<usize>) -> impl Stages {
+            let run = |index, _| {
                 ran.push(index);
                 if index == 41 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-            },
-        );
-        let count = rolling(100, 8, 2, breaking);
-        assert_eq!(count, 42);
-        assert_eq!(ran, (0..42).collect::<Vec<_>>());
+            };
+            stages(|index| index, |_| (), |_| (), run)
+        }
+        let (mut ran, mut ran_by_stages) = (Vec::new(), Vec::new());
+        assert_eq!(rolling(100, 8, 2, breaking(&mut ran)), 42);
+        assert_eq!(stage_by_stage(100, breaking(&mut ran_by_stages)), 42);
+        let expected: Vec<_> = (0..42).collect();
+        assert_eq!((ran, ran_by_stages), (expected.clone(), expected));
     }
 
     #[test]

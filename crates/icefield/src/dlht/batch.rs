@@ -10,20 +10,28 @@ use std::ops::ControlFlow;
 
 use super::core::Core;
 use super::get::{Step, get_on};
-use super::header::SlotState;
+use super::header::{BinState, SlotState};
 use super::index::{Bins, Index};
 use super::mode::Threading;
 use super::write::{Outcome, Rule};
 use crate::Result;
 use crate::base::group::{Isa, Kernel, dispatch};
 use crate::base::pipeline::{
-    MAX_RING, Stages, prefetch_read, prefetch_write, rolling_in_bursts, rolling_twice_compiled,
+    Stages, prefetch_read, prefetch_write, rolling_in_bursts, rolling_twice_compiled,
+    stage_by_stage,
 };
 use crate::base::sync::Line;
 
 /// Bins are prefetched `RING` operations ahead of their use, and link buckets `STAGE2` operations ahead.
-const RING: usize = MAX_RING;
-const STAGE2: usize = 32;
+const RING: usize = 64;
+const STAGE2: usize = 16;
+/// Returns how many writes ahead of their use link buckets are prefetched in a batch of `count`. A batch that the ring can
+/// hold begins with all of them.
+#[inline(always)]
+fn stage2(count: usize) -> usize {
+    if count <= RING { RING } else { STAGE2 }
+}
+
 /// The number of writes that run directly one after the other.
 const BURST: usize = 8;
 /// The number of operations in a stretch. Between stretches, the batch loads the current index again, and an old index
@@ -142,6 +150,8 @@ struct Writes<'a, M: Threading, O> {
     core: &'a Core<M>,
     index: &'a Index,
     bins: Bins<'a>,
+    /// Whether the records of some bins are in the next index already.
+    is_leaving: bool,
     tally: &'a LenDelta<'a, M>,
     is_over: &'a Cell<bool>,
     start: usize,
@@ -162,8 +172,11 @@ impl<'a, M: Threading, O: Operations<M>> Stages for Writes<'a, M, O> {
     }
 
     #[inline(always)]
-    fn inspect(&mut self, (line, _): &mut (&'a Line, u64)) {
+    fn inspect(&mut self, (line, key): &mut (&'a Line, u64)) {
         self.bins.peek(line);
+        if self.is_leaving {
+            peek_next(self.index, line, *key);
+        }
     }
 
     #[inline(always)]
@@ -199,13 +212,14 @@ impl<M: Threading> Core<M> {
                 core: self,
                 index,
                 bins: index.bins(),
+                is_leaving: index.is_leaving(),
                 tally: &tally,
                 is_over: &is_over,
                 start: ran,
                 operations: &mut operations,
                 end: &mut end,
             };
-            ran += rolling_in_bursts::<BURST, _>(some, RING, STAGE2, stretch);
+            ran += rolling_in_bursts::<BURST, _>(some, RING, stage2(some), stretch);
         }
         end.unwrap_or(Ok(())).map(|()| ran)
     }
@@ -218,7 +232,11 @@ impl<M: Threading> Core<M> {
         key: impl Fn(usize) -> u64,
         found: impl FnMut(usize, Option<u64>),
     ) {
-        dispatch(Reads { core: self, count, key, found });
+        if count <= RING {
+            dispatch(Few(Reads { core: self, count, key, found }));
+        } else {
+            dispatch(Reads { core: self, count, key, found });
+        }
     }
 
     /// Prefetches the bin of `key`.
@@ -236,6 +254,17 @@ pub(super) fn peek(index: &Index, line: &Line) {
     index.bins().peek(line);
 }
 
+/// Prefetches the bin of `key` in the next index if its bin here, which has been prefetched, has moved.
+#[cold]
+#[inline(never)]
+fn peek_next(index: &Index, line: &Line, key: u64) {
+    if Index::header(line).state() == BinState::DoneTransfer
+        && let Some(next) = index.next()
+    {
+        prefetch_write(next.line_of(key));
+    }
+}
+
 /// A batch of gets.
 struct Reads<'a, M: Threading, K, F> {
     core: &'a Core<M>,
@@ -243,6 +272,9 @@ struct Reads<'a, M: Threading, K, F> {
     key: K,
     found: F,
 }
+
+/// A batch of gets that the ring can hold.
+struct Few<R>(R);
 
 /// A stretch of a batch of gets.
 struct EpochChunk<'a, M, I, K, F> {
@@ -272,6 +304,21 @@ impl<M: Threading, K: Fn(usize) -> u64, F: FnMut(usize, Option<u64>)> Kernel
             let stretch = EpochChunk { index, bins, isa, start, key, found, mode };
             start += rolling_twice_compiled(some, RING, STAGE2, stretch);
         }
+    }
+}
+
+impl<M: Threading, K: Fn(usize) -> u64, F: FnMut(usize, Option<u64>)> Kernel
+    for Few<Reads<'_, M, K, F>>
+{
+    type Output = ();
+
+    #[inline(always)]
+    fn run<I: Isa>(mut self, isa: I) {
+        let Reads { core, count, ref key, ref mut found } = self.0;
+        let guard = core.pin();
+        let index = core.current_for_reads(&guard, count);
+        let (bins, mode) = (index.bins(), PhantomData::<M>);
+        stage_by_stage(count, EpochChunk { index, bins, isa, start: 0, key, found, mode });
     }
 }
 

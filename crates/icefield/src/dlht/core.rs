@@ -17,8 +17,9 @@ use crate::{Error, Result};
 
 /// The maximum number of further bins that an insert moves when its bin is full.
 const HELP_WHEN_FULL: u64 = 8;
-/// The maximum numbers of bins that a write and a read move while the index is in transfer.
-const HELP_OF_WRITES: u64 = 4;
+/// The maximum numbers of bins that a write and a read move while the index is in transfer. Meanwhile, a write whose bin
+/// has moved accesses both indexes, so a short transfer is worth more than even latencies.
+const HELP_OF_WRITES: u64 = 16;
 const HELP_OF_READS: u64 = 1;
 
 /// A table from words to words.

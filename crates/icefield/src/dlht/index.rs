@@ -53,9 +53,9 @@ impl Size {
     }
 }
 
-/// The number of bins in a region: those of a page. An index notes which regions were written to, so that its unused
-/// parts are neither read nor moved.
-const REGION: u64 = 64;
+/// The number of bins in a region: 8 pages. An index notes which regions were written to, so that its unused parts are
+/// neither read nor moved. The words of smaller regions would not fit into the cache beside the table's lines.
+const REGION: u64 = 512;
 /// The states of a region: none of its bins was ever written to; bins were written to; none was, and the region belongs
 /// to the next index.
 const UNTOUCHED: u64 = 0;
@@ -229,6 +229,15 @@ impl Index {
         }
         // Acquire (E7): as in `touch`.
         (self.region(bin).load(Ordering::Acquire) == MOVED).then_some((end, 0))
+    }
+
+    /// Prefetches the link bucket of a bin a little after `bin`, and the bin twice as far.
+    pub(super) fn look_ahead(&self, bin: u64) {
+        const AHEAD: u64 = 12;
+        if let Some(later) = self.bins.get((bin + 2 * AHEAD) as usize) {
+            prefetch_read(later);
+            self.bins().peek(self.bin(bin + AHEAD));
+        }
     }
 
     /// Returns whether there is a next index, to which bins are being moved.

@@ -10,6 +10,7 @@
 //! and means "none". Prefetching bucket 0 costs nothing, because it is always cached.
 
 use super::exchange::Exchange;
+use crate::base::pipeline::prefetch_write;
 use crate::base::sync::{AtomicU64, Line, Lines, Ordering};
 
 /// Word positions in a primary bucket.
@@ -282,8 +283,11 @@ impl Pool {
             // Relaxed: if another thread has taken the bucket, this value is garbage, but then the count has changed
             // and the exchange fails.
             let below = self.bucket(number as usize).0[0].load(Ordering::Relaxed);
-            let next = (top >> 32).wrapping_add(1) << 32 | below & u64::from(u32::MAX);
+            let below = below & u64::from(u32::MAX);
+            let next = (top >> 32).wrapping_add(1) << 32 | below;
             if M::exchange(&stock.returned, top, next) {
+                // Returned buckets lie anywhere, and the next call must read the next one.
+                prefetch_write(self.address(below as usize));
                 return Some(number);
             }
         }

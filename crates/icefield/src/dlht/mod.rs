@@ -30,7 +30,7 @@
 //! # 3. Layout
 //!
 //! An index consists of bins of one line each, a pool of link buckets, also of one line each, and a word for each region
-//! of 64 bins, which says whether the region was ever written to. A bin refers to its link buckets by number, never by
+//! of 512 bins, which says whether the region was ever written to. A bin refers to its link buckets by number, never by
 //! address. `layout` asserts the sizes.
 //!
 //! ```text
@@ -122,7 +122,7 @@
 //! # 9. Costs
 //!
 //! These are the numbers of lines that an operation accesses and of locked instructions that it executes. By the time
-//! a table grows, one link bucket is in use for every eight bins. The first write to a region of 64 bins executes one
+//! a table grows, one link bucket is in use for every eight bins. The first write to a region of 512 bins executes one
 //! locked instruction more.
 //!
 //! | operation | lines | locked instructions |

@@ -79,6 +79,7 @@ impl<M: Threading> Core<M> {
         let mut moved = 0;
         let mut result = Ok(());
         while bin < end {
+            index.look_ahead(bin);
             if let Some((next, count)) = index.move_region::<M>(bin) {
                 (bin, moved) = (next, moved + count);
                 continue;
@@ -227,9 +228,9 @@ impl<M: Threading> Core<M> {
             }
         }
         // If the next index has the same hash function and a multiple of the bins, each of its bins receives records of
-        // one old bin only.
+        // one old bin only. Only the usual multiples are recognised: a division would take as long as a record's move.
         let alone = next.hasher.generation == index.hasher.generation
-            && next.len().is_multiple_of(index.len());
+            && [index.len(), 2 * index.len()].contains(&next.len());
         let mut rest = records.as_mut();
         while let Some((&mut first, _)) = rest.split_first_mut() {
             let bin = next.bin_of(first.key);
