@@ -150,7 +150,7 @@ struct Writes<'a, M: Threading, O> {
     core: &'a Core<M>,
     index: &'a Index,
     bins: Bins<'a>,
-    /// Whether the records of some bins are in the next index already.
+    /// True if the records of some bins may be in the next index already.
     is_leaving: bool,
     tally: &'a LenDelta<'a, M>,
     is_over: &'a Cell<bool>,

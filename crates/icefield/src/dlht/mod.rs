@@ -98,14 +98,15 @@
 //!
 //! Gets never wait for a write or a transfer. They store nothing except an announcement to the reclaimer, and retry only
 //! when their bin has changed (lock-free). While a transfer is in progress, they also help with it: then they store to
-//! the bin that they move, and may wait for the claim or the move of the bin in the next index that gets its records. Inserts and removes of different keys never wait for one another (lock-free), except for short
-//! states of their own bin: an update between its claim and its release (three instructions), a removal that moves a
-//! record and returns link buckets, and the transfer of this bin (at most 15 records). A thread that is preempted in one
-//! of them delays the writers of that one bin. A transfer waits for no request except one that has claimed the bin. An
-//! insert whose bin is full moves it and at most `HELP_WHEN_FULL` others; while a transfer is in progress, each write moves
-//! at most `HELP_OF_WRITES` bins, and each read `HELP_OF_READS`; both leave claimed bins to later requests. After as many
-//! requests of any kind as an index has bins, all have been moved, unless bins were claimed each time. `clear`, `drain` and
-//! `snapshot` make writers wait until every bin is frozen or moved. An index is retired when all its bins have been
+//! the bin that they move, and may wait for the claim or the move of the bin in the next index that gets its records.
+//! Inserts and removes of different keys never wait for one another (lock-free), except for short states of their own
+//! bin: an update between its claim and its release (three instructions), a removal that moves a record and returns link
+//! buckets, and the transfer of this bin (at most 15 records). A thread that is preempted in one of them delays the
+//! writers of that one bin. A transfer waits for no request except one that has claimed the bin. An insert whose bin is
+//! full moves it and at most `HELP_WHEN_FULL` others; while a transfer is in progress, each write moves at most
+//! `HELP_OF_WRITES` bins, and each read `HELP_OF_READS`; both leave claimed bins to later requests. After as many
+//! requests of any kind as an index has bins, all have been moved, unless bins were claimed each time. `clear`, `drain`
+//! and `snapshot` make writers wait until every bin is frozen or moved. An index is retired when all its bins have been
 //! moved, and freed when all requests have left it. User code runs outside all of these states.
 //!
 //! Memory is bounded: an index is followed by a larger one only if it holds its capacity (or nearly: `plan`). Keys that
