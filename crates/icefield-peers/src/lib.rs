@@ -22,6 +22,11 @@ pub use library::load;
 pub use memory::HugePages;
 pub use peer::{Error, Found, Kind, Operation, Peer, Writes};
 
+/// Compiles and runs the programs of the guide for users of other maps.
+#[cfg(all(doctest, feature = "rust"))]
+#[doc = include_str!("../../../docs/dlht-migration.md")]
+struct Migration;
+
 /// Returns the kinds of tables that were compiled in.
 ///
 /// ```
@@ -38,4 +43,21 @@ pub fn built_in() -> Vec<Box<dyn Kind>> {
     #[cfg(feature = "kv")]
     let kinds = kinds.into_iter().chain(kv::all()).collect::<Vec<_>>();
     kinds
+}
+
+#[cfg(test)]
+mod tests {
+    /// docs/dlht-migration.md has each program with dashmap, papaya and DLHT, in this order.
+    #[test]
+    fn no_program_of_the_migration_guide_is_longer_than_with_dashmap() {
+        let guide = include_str!("../../../docs/dlht-migration.md");
+        let blocks: Vec<&str> =
+            guide.split("```rust\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+        assert_eq!(blocks.len(), 12, "four programs with three maps");
+        for program in blocks.chunks(3) {
+            let [most, _, lines] = [0, 1, 2].map(|at| program[at].lines().count());
+            assert!(program[0].contains("dashmap::") && program[2].contains("icefield::"));
+            assert!(lines <= most, "{lines} lines, not {most}:\n{}", program[2]);
+        }
+    }
 }

@@ -46,11 +46,6 @@ fn count(counts: &DlhtMap<String, AtomicU64>, text: &str) {
     let guard = counts.pin();
     for word in text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty())
     {
-        // Most words are present already: they need no lock and no copy, only one atomic addition.
-        let count = match counts.get(word, &guard) {
-            Some(count) => count,
-            None => counts.get_or_insert(word.to_owned(), AtomicU64::new(0), &guard),
-        };
-        count.fetch_add(1, Relaxed);
+        counts.entry(word.to_owned(), &guard).or_default().fetch_add(1, Relaxed);
     }
 }

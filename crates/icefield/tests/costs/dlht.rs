@@ -40,7 +40,7 @@ fn dlht(bits: u32) -> CountingDlht {
 }
 
 /// The number of bins of a region. The first write to one costs one locked instruction more.
-const REGION: u64 = 64;
+const REGION: u64 = 512;
 
 /// Returns how many link buckets a bin has taken or returned, when the number of used ones has changed by `change`: the
 /// double one counts as two.
