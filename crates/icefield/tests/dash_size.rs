@@ -208,7 +208,7 @@ fn gives_back<P: Directory>(options: DashOptions<u64, u64, P>, records: u64) -> 
             table.remove_batch(keys, &mut removed)?;
             assert!(removed.iter().zip(keys).all(|(value, key)| *value == Some(*key)));
         }
-        // A reader that was suspended inside a read has delayed the freeing: a later call does it.
+        // A reader that is suspended inside a read delays the freeing. Then a later call frees the space.
         let deadline = Instant::now() + Duration::from_secs(20);
         let by_itself = loop {
             let bytes = allocated(&path)?;

@@ -44,8 +44,8 @@ const ALL: [Spec; 8] = [GET, GET_MISS, INSERT, PUT, POPULATE, INSDEL, PUTHEAVY, 
 /// operations.
 const TURN_KEYS: usize = 50_000;
 
-/// The most turns of a measurement. Each begins with the table's lines, and what the processor remembers of its pages,
-/// displaced from the caches by the loops of the turn before, so turns of few milliseconds would measure that.
+/// The most turns of a measurement. In the turn before, the loops have displaced the table's lines and page translations
+/// from the caches. Turns must be so long that the time to load them again does not count.
 const MOST_TURNS: usize = 8;
 
 /// The approximate bytes per key of a grown table. They determine the size of the loops' memory when the table is still

@@ -129,7 +129,7 @@ pub fn rolling_twice_compiled<S: Stages>(
     roll::<1, true, S>(count, ring, stage2, stages)
 }
 
-/// Like [`rolling`], for a batch that the ring can hold: finishes each stage before the next.
+/// Like [`rolling`], for a batch that fits into the ring: finishes each stage before it begins the next.
 ///
 /// # Panics
 /// If `count` is above [`MAX_RING`].

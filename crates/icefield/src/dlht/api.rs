@@ -79,8 +79,8 @@ impl<K: Word, V: Word, M: Threading> DlhtTable<K, V, M> {
         DlhtOptions::default()
     }
 
-    /// Returns the value of `key` (§3.2.1). Never waits for a write and stores no
-    /// shared data, except that it moves a bin while the table grows; usually reads one cache line.
+    /// Returns the value of `key` (§3.2.1). Usually reads one cache line. Stores no shared data and never waits, except
+    /// while the table grows: then it also moves a bin, and may wait for a write to the bin that gets the records.
     ///
     /// ```
     /// let table = icefield::Dlht::<u64, u64>::new();

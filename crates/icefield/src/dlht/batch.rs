@@ -1,4 +1,4 @@
-//! Batches (§3.3): operations run in order, one at a time, while the lines of the next hundred are being fetched.
+//! Batches (§3.3): operations run in order, one at a time, while the lines of the next 64 are being fetched.
 //!
 //! A batch runs in stretches of [`STRETCH`] operations. During a stretch, the thread holds one guard and uses the index
 //! that was current when the stretch began. A ring entry is a bin of this index and stays valid for the whole stretch.
@@ -25,18 +25,18 @@ use crate::base::sync::Line;
 /// Bins are prefetched `RING` operations ahead of their use, and link buckets `STAGE2` operations ahead.
 const RING: usize = 64;
 const STAGE2: usize = 16;
-/// Returns how many writes ahead of their use link buckets are prefetched in a batch of `count`. A batch that the ring can
-/// hold begins with all of them.
-#[inline(always)]
-fn stage2(count: usize) -> usize {
-    if count <= RING { RING } else { STAGE2 }
-}
-
 /// The number of writes that run directly one after the other.
 const BURST: usize = 8;
 /// The number of operations in a stretch. Between stretches, the batch loads the current index again, and an old index
 /// can be reclaimed. Draining the ring takes a hundredth of the time of a stretch.
 pub(super) const STRETCH: usize = 1 << 14;
+
+/// Returns how many writes ahead of their use link buckets are prefetched, in a stretch of `count` writes: all of them if
+/// the stretch fits into the ring.
+#[inline(always)]
+fn stage2(count: usize) -> usize {
+    if count <= RING { RING } else { STAGE2 }
+}
 
 /// Sums the inserts and removals of a stretch, and adds the sum to the table's count when dropped, also during
 /// unwinding.
@@ -273,7 +273,8 @@ struct Reads<'a, M: Threading, K, F> {
     found: F,
 }
 
-/// A batch of gets that the ring can hold.
+/// A batch of gets that fits into the ring. It is compiled separately, so that its loops take no registers from those of
+/// longer batches.
 struct Few<R>(R);
 
 /// A stretch of a batch of gets.

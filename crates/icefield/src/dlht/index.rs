@@ -54,7 +54,8 @@ impl Size {
 }
 
 /// The number of bins in a region: 8 pages. An index notes which regions were written to, so that its unused parts are
-/// neither read nor moved. The words of smaller regions would not fit into the cache beside the table's lines.
+/// neither read nor moved. The words of a large table should stay in the second-level cache, so there is
+/// not one for each page.
 const REGION: u64 = 512;
 /// The states of a region: none of its bins was ever written to; bins were written to; none was, and the region belongs
 /// to the next index.
@@ -231,7 +232,8 @@ impl Index {
         (self.region(bin).load(Ordering::Acquire) == MOVED).then_some((end, 0))
     }
 
-    /// Prefetches the link bucket of a bin a little after `bin`, and the bin twice as far.
+    /// Prefetches for a thread that moves bins in order and has come to `bin`: a later bin, and the link bucket of one that
+    /// was prefetched before.
     pub(super) fn look_ahead(&self, bin: u64) {
         const AHEAD: u64 = 12;
         if let Some(later) = self.bins.get((bin + 2 * AHEAD) as usize) {

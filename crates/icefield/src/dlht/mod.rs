@@ -96,9 +96,9 @@
 //!
 //! # 8. Progress
 //!
-//! Gets never wait for a write or a transfer. They store nothing except an announcement to the reclaimer, and retry only
-//! when their bin has changed (lock-free). While a transfer is in progress, they also help with it: then they store to
-//! the bin that they move, and may wait for the claim or the move of the bin in the next index that gets its records.
+//! Gets store nothing except an announcement to the reclaimer, wait for nothing, and retry only when their bin has
+//! changed (lock-free). The exception is a transfer in progress, with which they help: then they also store to the bin that
+//! they move, and may wait for a claim or a move of the bin in the next index that gets its records.
 //! Inserts and removes of different keys never wait for one another (lock-free), except for short states of their own
 //! bin: an update between its claim and its release (three instructions), a removal that moves a record and returns link
 //! buckets, and the transfer of this bin (at most 15 records). A thread that is preempted in one of them delays the

@@ -27,8 +27,7 @@ const MAX_BINS: u64 = 1 << 46;
 /// Link bucket numbers have 32 bits, and a pair of buckets is identified by the first.
 const MAX_LINKS: f64 = (u32::MAX - 2) as f64;
 /// An index has more link buckets of each kind than it needs on average at its capacity: more by this number of standard
-/// deviations, and by a few. By the normal distribution, they do not suffice in less than one
-/// table in a hundred thousand.
+/// deviations, and by a few. By the normal distribution, they do not suffice in less than one table in a hundred thousand.
 const DEVIATIONS: f64 = 4.5;
 const MORE_SINGLES: f64 = 4.0;
 const MORE_PAIRS: f64 = 2.0;

@@ -228,7 +228,7 @@ impl<M: Threading> Core<M> {
             }
         }
         // If the next index has the same hash function and a multiple of the bins, each of its bins receives records of
-        // one old bin only. Only the usual multiples are recognised: a division would take as long as a record's move.
+        // one old bin only. The same number and the double are recognised, without a division.
         let alone = next.hasher.generation == index.hasher.generation
             && [index.len(), 2 * index.len()].contains(&next.len());
         let mut rest = records.as_mut();
