@@ -27,7 +27,7 @@
 //! | [`JoinIndex`] | SPAR-HT, for joins | a directory, or memory | [`Word`] keys, duplicates allowed; `u64` payloads |
 //! | [`Dlht`], [`DlhtLocal`] | DLHT, inlined | memory | any [`Word`] |
 //! | [`DlhtSet`], [`DlhtSetLocal`] | DLHT, keys only | memory | any [`Word`] |
-//! | [`DlhtMap`] | DLHT, records by reference | memory | keys that are `Eq + Hash`, any values |
+//! | [`DlhtMap`], [`DlhtMapLocal`] | DLHT, records by reference | memory | keys that are `Eq + Hash`, any values |
 //!
 //! The other types by purpose:
 //!
@@ -41,7 +41,7 @@
 //! | iteration | [`Iter`], [`Cursor`], [`Page`], [`DlhtSetPage`], [`DlhtMapPage`], [`DlhtIter`], [`DlhtKeys`], [`DlhtValues`], [`DlhtIntoIter`], [`DlhtDrain`], [`DlhtMapIter`], [`DlhtMapKeys`], [`DlhtMapValues`], [`DlhtMapIntoIter`], [`DlhtMapDrain`], [`DlhtSetIter`], [`DlhtSetIntoIter`], [`DlhtSetDrain`], [`Snapshot`], [`DlhtSetSnapshot`], [`DlhtMapSnapshot`] |
 //! | changes that depend on whether a key is present | [`DlhtEntry`], [`DlhtAndModify`], [`DlhtMapEntry`], [`DlhtMapAndModify`] |
 //! | single gets of one thread | [`DlhtReader`] |
-//! | generic code for one thread or many | [`DlhtTable`], [`DlhtWordSet`], [`Threading`], [`Shared`], [`Local`] |
+//! | generic code for one thread or many | [`DlhtTable`], [`DlhtRecordMap`], [`DlhtWordSet`], [`Threading`], [`Shared`], [`Local`] |
 //! | inserts that no other caller sees before their commit | [`Shadows`], [`Shadow`], [`DlhtSetShadow`], [`DlhtMapShadow`], [`HeldKeys`], [`NotShadowed`] |
 //! | parts of a map, each with its own keys | [`DlhtNamespace`] |
 //! | reports | [`Stats`], [`RecoveryReport`], [`CheckReport`], [`SalvageReport`], [`DamagedRecord`], [`BackupReport`] |
@@ -49,8 +49,8 @@
 //! | tables whose types are known at run time only | [`AnyTable`], [`AnyOptions`], [`AnyPage`], [`AnyDamage`] |
 //! | memory of [`DlhtMap`] | [`RecordAllocator`], [`Global`], [`Allocator`], [`AllocError`], [`DlhtGuard`], [`DlhtOwnedGuard`], [`DlhtBuildHasher`], [`DlhtHasher`] |
 //!
-//! With the feature `serde`, [`Dlht`] and [`DlhtSet`] can be written and read in the formats of serde. With the feature
-//! `rayon`, they are parallel iterators, and can be filled in parallel. Both features are off by default.
+//! With the feature `serde`, [`Dlht`], [`DlhtMap`] and [`DlhtSet`] can be written and read in the formats of serde. With
+//! the feature `rayon`, they have parallel iterators, and can be filled in parallel. Both features are off by default.
 //!
 //! `docs/crash-model.md` states what a returned call guarantees on each medium; [`Durability`] lists the media. The
 //! modules `base` and `storage` contain the building blocks of the tables. They are public only with the feature
@@ -92,15 +92,18 @@ pub use any::{AnyDamage, AnyOptions, AnyPage, AnyTable};
 pub use dlht::{
     AllocError, Allocator, Dlht, DlhtAndModify, DlhtBuildHasher, DlhtDrain, DlhtEntry, DlhtGuard,
     DlhtHash, DlhtHasher, DlhtIntoIter, DlhtIter, DlhtKeys, DlhtLocal, DlhtMap, DlhtMapAndModify,
-    DlhtMapDrain, DlhtMapEntry, DlhtMapIntoIter, DlhtMapIter, DlhtMapKeys, DlhtMapOp,
+    DlhtMapDrain, DlhtMapEntry, DlhtMapIntoIter, DlhtMapIter, DlhtMapKeys, DlhtMapLocal, DlhtMapOp,
     DlhtMapOptions, DlhtMapPage, DlhtMapShadow, DlhtMapSnapshot, DlhtMapSnapshotIter,
-    DlhtMapValues, DlhtNamespace, DlhtOptions, DlhtOwnedGuard, DlhtReader, DlhtSet, DlhtSetDrain,
-    DlhtSetIntoIter, DlhtSetIter, DlhtSetLocal, DlhtSetPage, DlhtSetShadow, DlhtSetSnapshot,
-    DlhtSetSnapshotIter, DlhtTable, DlhtValues, DlhtWordSet, Global, Local, RecordAllocator,
-    Refused, Shadow, Shadows, Shared, Snapshot, SnapshotIter, Threading,
+    DlhtMapValues, DlhtNamespace, DlhtOptions, DlhtOwnedGuard, DlhtReader, DlhtRecordMap, DlhtSet,
+    DlhtSetDrain, DlhtSetIntoIter, DlhtSetIter, DlhtSetLocal, DlhtSetPage, DlhtSetShadow,
+    DlhtSetSnapshot, DlhtSetSnapshotIter, DlhtTable, DlhtValues, DlhtWordSet, Global, Local,
+    RecordAllocator, Refused, Shadow, Shadows, Shared, Snapshot, SnapshotIter, Threading,
 };
 #[cfg(feature = "rayon")]
-pub use dlht::{DlhtIntoParIter, DlhtParIter, DlhtSetIntoParIter, DlhtSetParIter};
+pub use dlht::{
+    DlhtIntoParIter, DlhtMapIntoParIter, DlhtMapParIter, DlhtParIter, DlhtSetIntoParIter,
+    DlhtSetParIter,
+};
 #[cfg(feature = "sim")]
 #[doc(hidden)]
 pub use dlht::{Interleaved, LinkPool, Turns};

@@ -93,7 +93,14 @@ fn watched<T: Subject>(seed: u64, pool: &Pool, options: &SimOptions) -> Result<C
             ..options.clone()
         });
         let table = T::create_tiny(sim.clone(), seed)?;
-        Ok(Ground { table, sim: Some(sim), turns: true, hold: None, pass: pass::own::<T> })
+        Ok(Ground {
+            table,
+            sim: Some(sim),
+            turns: true,
+            hold: None,
+            pass: pass::own::<T>,
+            only_value: None,
+        })
     })
 }
 

@@ -3,10 +3,10 @@
 use icefield::{Error, Interleaved, NotShadowed, Occupied, OnFailure, Op, Shadow, Shadows, Table};
 
 use super::turns::{Batons, DlhtInTurns};
-use crate::call::{Action, Reply};
+use crate::call::{Action, Call, Reply, ask};
 use crate::linear::{End, Held};
 use crate::operation::{Answer, Operation};
-use crate::subject::FOREIGN;
+use crate::subject::{FOREIGN, Sample};
 
 type Turns = Interleaved<Batons>;
 
@@ -75,6 +75,87 @@ impl Held for Holder<'_> {
             End::Abort => {
                 drop(ones);
                 self.batches.abort();
+            }
+        }
+    }
+}
+
+/// A table with shadow inserts, but without shadow inserts in its batches.
+pub(super) trait Shadowing: Table<Key: Sample, Value: Sample> {
+    type Shadow<'a>
+    where
+        Self: 'a;
+
+    fn shadow(&self, key: u64, value: u64) -> Result<Self::Shadow<'_>, NotShadowed<u64>>;
+    /// Returns the key and the value of a shadow insert.
+    fn record(shadow: &Self::Shadow<'_>) -> (u64, u64);
+    fn commit(shadow: Self::Shadow<'_>);
+}
+
+/// The shadow inserts that a thread holds in such a table. Dropping one aborts it.
+struct OneByOne<'a, T: Shadowing> {
+    table: &'a T,
+    held: Vec<T::Shadow<'a>>,
+}
+
+/// Creates a holder without shadow inserts for `table`. It runs the operations of a batch one by one.
+pub(super) fn held_one_by_one<T: Shadowing>(table: &T) -> Box<dyn Held + '_> {
+    Box::new(OneByOne { table, held: Vec::new() })
+}
+
+impl<T: Shadowing> Held for OneByOne<'_, T> {
+    fn shadow(&mut self, key: u64, value: u64) -> Answer {
+        let made = self.table.shadow(key, value);
+        Answer::Shadow(made.map(|shadow| self.held.push(shadow)))
+    }
+
+    fn batch(
+        &mut self,
+        on_failure: OnFailure,
+        ops: &[(u64, Operation)],
+    ) -> Result<Vec<Answer>, String> {
+        let mut answers = Vec::new();
+        for &(key, asked) in ops {
+            let (answer, ends) = match asked {
+                Operation::Shadow(value) => {
+                    let answer = self.shadow(key, value);
+                    let failed = answer != Answer::Shadow(Ok(()));
+                    (answer, failed && on_failure == OnFailure::Stop)
+                }
+                Operation::Call(action) => match ask(self.table, Call { key, action }) {
+                    Err(Error::Shadowed) => (Answer::Refused, true),
+                    Err(error) => return Err(error.to_string()),
+                    Ok(reply) => {
+                        let failed = action.failed(&reply);
+                        (Answer::Reply(reply), failed && on_failure == OnFailure::Stop)
+                    }
+                },
+                other => return Err(format!("{other:?} in a batch")),
+            };
+            answers.push(answer);
+            if ends {
+                break;
+            }
+        }
+        Ok(answers)
+    }
+
+    fn settle(&mut self, key: u64, end: End) -> Option<u64> {
+        let at = self.held.iter().position(|shadow| T::record(shadow).0 == key)?;
+        let shadow = self.held.swap_remove(at);
+        let (_, value) = T::record(&shadow);
+        match end {
+            End::Commit => T::commit(shadow),
+            End::Abort => drop(shadow),
+        }
+        Some(value)
+    }
+
+    fn settle_all(&mut self, end: End) {
+        for shadow in self.held.drain(..) {
+            match end {
+                End::Commit => T::commit(shadow),
+                End::Abort => drop(shadow),
             }
         }
     }
@@ -164,11 +245,12 @@ mod tests {
     fn judged(hold: Hold<DlhtInTurns>) -> Option<String> {
         let make = |seed| {
             Ok(Ground {
-                table: tiny(seed)?,
+                table: tiny::<DlhtInTurns>(seed).build()?,
                 sim: None,
                 turns: true,
                 hold: Some(hold),
                 pass: |_| Ok(None),
+                only_value: None,
             })
         };
         histories_on(1, 2000, &Pool::new(3), make).err().map(|failure| failure.what)

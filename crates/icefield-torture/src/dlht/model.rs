@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use icefield::{CheckReport, Dlht, DlhtLocal, Result, Table};
 
 use super::own::own_call;
-use super::{Alone, shaped};
+use super::{Alone, DlhtRecords, shaped};
 use crate::place::Place;
 use crate::reference::Reference;
 
@@ -72,5 +72,19 @@ impl Place<Alone> for DlhtPlace {
         right: &mut Reference,
     ) -> std::result::Result<bool, String> {
         own_call(&table.table(), seed, right).map(|()| true)
+    }
+}
+
+impl Place<DlhtRecords> for DlhtPlace {
+    fn create(&mut self) -> Result<DlhtRecords> {
+        DlhtRecords::new(self.0)
+    }
+
+    fn reopen(&mut self, table: DlhtRecords) -> Result<DlhtRecords> {
+        Ok(table)
+    }
+
+    fn check(&self, table: &DlhtRecords) -> Result<CheckReport> {
+        count(table)
     }
 }

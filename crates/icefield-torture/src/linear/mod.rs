@@ -200,7 +200,14 @@ pub fn scenario<T: Subject>(
         });
         let table = T::create_tiny(sim.clone(), seed)?;
         let turns = !seed.is_multiple_of(FREE_ONE_IN);
-        Ok(Ground { table, sim: Some(sim), turns, hold: None, pass: pass::own::<T> })
+        Ok(Ground {
+            table,
+            sim: Some(sim),
+            turns,
+            hold: None,
+            pass: pass::own::<T>,
+            only_value: None,
+        })
     };
     histories_on(seed, histories, pool, make)
 }
@@ -218,6 +225,8 @@ pub struct Ground<T> {
     pub hold: Option<Hold<T>>,
     /// The design's own call that returns all records.
     pub pass: OwnPass<T>,
+    /// If set, every write writes this value: the table has no others.
+    pub only_value: Option<u64>,
 }
 
 /// Runs the scenario on tables that `make` creates from a seed.
@@ -255,7 +264,7 @@ where
 {
     let mut rng = Rng::fork(seed, 2);
     let mut counts = Counts::default();
-    let Ground { table, sim, turns, hold, pass } =
+    let Ground { table, sim, turns, hold, pass, only_value } =
         make(seed).map_err(|error| Failure::new(NAME, seed, format!("create: {error}")))?;
     let table = Arc::new(table);
     let capacity = table.capacity();
@@ -263,7 +272,7 @@ where
     for first in (0..all).step_by(HISTORIES_IN_A_ROW as usize) {
         let row = first..all.min(first + HISTORIES_IN_A_ROW);
         let plans: Vec<Plan> = row
-            .map(|history| Plan::new(&mut rng, history, pool.threads(), hold.is_some()))
+            .map(|history| Plan::new(&mut rng, history, pool.threads(), hold.is_some(), only_value))
             .collect();
         let stage = Arc::new(Stage::new(&table, sim.as_ref(), hold, pass, plans));
         let scheduler = turns.then(|| Scheduler::new(rng.word(), pool.threads()));
@@ -338,7 +347,14 @@ mod tests {
     use crate::toy::{Bug, Toy};
 
     fn ground(bug: Bug) -> Ground<Toy> {
-        Ground { table: Toy::new(bug), sim: None, turns: false, hold: None, pass: |_| Ok(None) }
+        Ground {
+            table: Toy::new(bug),
+            sim: None,
+            turns: false,
+            hold: None,
+            pass: |_| Ok(None),
+            only_value: None,
+        }
     }
 
     #[test]

@@ -51,14 +51,20 @@ const MAX_HOT: u64 = 3;
 
 impl Plan {
     /// Creates the plan of history number `history` on its table. The moves may include shadow inserts only if
-    /// `may_shadow` is set.
-    pub(super) fn new(rng: &mut Rng, history: u64, threads: usize, may_shadow: bool) -> Self {
+    /// `may_shadow` is set. Every write has a value of its own, unless there is an `only_value`.
+    pub(super) fn new(
+        rng: &mut Rng,
+        history: u64,
+        threads: usize,
+        may_shadow: bool,
+        only_value: Option<u64>,
+    ) -> Self {
         let first = 1000 + history * KEYS_PER_HISTORY;
         // Mostly one hot key, because with several keys fewer operations overlap.
         let keys = if rng.one_in(16) { 2 + rng.below(MAX_HOT - 1) } else { 1 };
         let hot: Vec<u64> = (first..first + keys).collect();
         let shadows = may_shadow && rng.one_in(2);
-        let mut draw = Draw { rng, hot: hot.clone(), fresh: 300, shadows };
+        let mut draw = Draw { rng, hot: hot.clone(), fresh: 300, only_value, shadows };
         let setup = hot
             .iter()
             .filter(|key| *key % 2 == 0)
@@ -95,13 +101,15 @@ impl Plan {
 struct Draw<'a> {
     rng: &'a mut Rng,
     hot: Vec<u64>,
+    /// The last value of a write.
     fresh: u64,
+    only_value: Option<u64>,
     shadows: bool,
 }
 
 impl Draw<'_> {
     fn value(&mut self) -> u64 {
-        self.fresh += 1;
+        self.fresh = self.only_value.unwrap_or(self.fresh + 1);
         self.fresh
     }
 

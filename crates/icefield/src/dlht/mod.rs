@@ -191,10 +191,12 @@ pub use iter::{DlhtDrain, DlhtIntoIter, DlhtKeys, DlhtValues};
 pub use link_pool::LinkPool;
 pub use map::{
     AllocError, Allocator, DlhtBuildHasher, DlhtGuard, DlhtHasher, DlhtMap, DlhtMapAndModify,
-    DlhtMapDrain, DlhtMapEntry, DlhtMapIntoIter, DlhtMapIter, DlhtMapKeys, DlhtMapOp,
+    DlhtMapDrain, DlhtMapEntry, DlhtMapIntoIter, DlhtMapIter, DlhtMapKeys, DlhtMapLocal, DlhtMapOp,
     DlhtMapOptions, DlhtMapPage, DlhtMapShadow, DlhtMapSnapshot, DlhtMapSnapshotIter,
-    DlhtMapValues, DlhtNamespace, DlhtOwnedGuard, Global, RecordAllocator, Refused,
+    DlhtMapValues, DlhtNamespace, DlhtOwnedGuard, DlhtRecordMap, Global, RecordAllocator, Refused,
 };
+#[cfg(feature = "rayon")]
+pub use map::{DlhtMapIntoParIter, DlhtMapParIter};
 #[cfg(feature = "sim")]
 #[doc(hidden)]
 pub use mode::{Interleaved, Turns};

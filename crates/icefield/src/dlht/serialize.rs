@@ -14,9 +14,9 @@ use crate::types::Word;
 
 /// The maximum number of records for which memory is reserved because the input announces them: the announcement may be
 /// wrong.
-const ANNOUNCED: usize = 1 << 16;
+pub(super) const ANNOUNCED: usize = 1 << 16;
 
-fn serialize_records<K: Serialize, V: Serialize, S: Serializer>(
+pub(super) fn serialize_records<K: Serialize, V: Serialize, S: Serializer>(
     len: usize,
     records: impl Iterator<Item = (K, V)>,
     serializer: S,

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use icefield::{
-    Computed, Cursor, Decision, DlhtGuard, DlhtMapOp, DlhtNamespace, Occupied, OnFailure,
+    Computed, Cursor, Decision, DlhtGuard, DlhtMapOp, DlhtNamespace, DlhtRecordMap, Local,
+    Occupied, OnFailure, Shared, Threading,
 };
 use icefield_torture::Rng;
 
@@ -12,8 +13,8 @@ use crate::counting::Counting;
 use crate::fewer;
 use crate::spread::Spread;
 
-type Map = icefield::DlhtMap<String, String, Spread, Counting>;
-type Space<'a> = DlhtNamespace<'a, String, String, Spread, Counting>;
+type Map<M> = DlhtRecordMap<String, String, Spread, Counting, M>;
+type Space<'a, M> = DlhtNamespace<'a, String, String, Spread, Counting, M>;
 type Right = HashMap<(u16, String), String>;
 type Op<'q, 'g> = DlhtMapOp<'q, 'g, String, String, str>;
 
@@ -68,8 +69,8 @@ impl Kind {
 const STEPS: usize = 21;
 
 /// A random sequence of calls on a map and on a reference map.
-struct History<'a> {
-    map: &'a Map,
+struct History<'a, M: Threading> {
+    map: &'a Map<M>,
     right: Right,
     rng: Rng,
     keys: u64,
@@ -82,7 +83,7 @@ struct History<'a> {
 /// The namespaces of a history.
 const SPACES: [u16; 3] = [0, 7, 4095];
 
-impl History<'_> {
+impl<M: Threading> History<'_, M> {
     fn key(&mut self) -> String {
         format!("key {}", self.rng.below(self.keys))
     }
@@ -100,7 +101,7 @@ impl History<'_> {
     fn step<'g>(&mut self, guard: &'g DlhtGuard<'_>, held: &mut Vec<(&'g String, String)>) {
         let (space, step) = (*self.rng.pick(&SPACES), self.rng.index(STEPS));
         self.steps[step] += 1;
-        let map: &Map = self.map;
+        let map: &Map<M> = self.map;
         let map = map.namespace(space).expect("below 4096");
         let given = match step {
             0..5 => self.one(Kind::ALL[step], space, &map, guard),
@@ -120,7 +121,7 @@ impl History<'_> {
         &mut self,
         kind: Kind,
         space: u16,
-        map: &Space<'_>,
+        map: &Space<'_, M>,
         guard: &'g DlhtGuard<'_>,
     ) -> Option<&'g String> {
         let (key, value) = (self.key(), self.value());
@@ -149,7 +150,7 @@ impl History<'_> {
         &mut self,
         kind: Kind,
         space: u16,
-        map: &Space<'_>,
+        map: &Space<'_, M>,
         guard: &'g DlhtGuard<'_>,
     ) -> Option<&'g String> {
         let records = self.records();
@@ -176,7 +177,7 @@ impl History<'_> {
     fn mixed<'g>(
         &mut self,
         space: u16,
-        map: &Space<'_>,
+        map: &Space<'_, M>,
         guard: &'g DlhtGuard<'_>,
     ) -> Option<&'g String> {
         let records = self.records();
@@ -208,7 +209,7 @@ impl History<'_> {
         &mut self,
         step: usize,
         space: u16,
-        map: &Space<'_>,
+        map: &Space<'_, M>,
         guard: &'g DlhtGuard<'_>,
     ) -> Option<&'g String> {
         let (key, value) = (self.key(), self.value());
@@ -242,7 +243,7 @@ impl History<'_> {
         }
     }
 
-    fn whole(&mut self, step: usize, space: u16, map: &Space<'_>, guard: &DlhtGuard<'_>) {
+    fn whole(&mut self, step: usize, space: u16, map: &Space<'_, M>, guard: &DlhtGuard<'_>) {
         match step {
             16 => {
                 let pair = |key: &String, value: &String| (key.clone(), value.clone());
@@ -277,7 +278,7 @@ impl History<'_> {
     }
 
     /// Makes one of the calls without a batch, a guard or a result.
-    fn blind(&mut self, space: u16, map: &Space<'_>) {
+    fn blind(&mut self, space: u16, map: &Space<'_, M>) {
         let (key, value) = (self.key(), self.value());
         let id = (space, key.clone());
         match self.rng.below(4) {
@@ -307,7 +308,11 @@ impl History<'_> {
 }
 
 /// Returns the records of a namespace, by one of the calls for all records.
-fn read_all(call: u64, map: &Space<'_>, guard: &DlhtGuard<'_>) -> Vec<(String, String)> {
+fn read_all<M: Threading>(
+    call: u64,
+    map: &Space<'_, M>,
+    guard: &DlhtGuard<'_>,
+) -> Vec<(String, String)> {
     let pair = |(key, value): (&String, &String)| (key.clone(), value.clone());
     match call {
         0 => map.iter(guard).map(pair).collect(),
@@ -354,10 +359,19 @@ fn cloned(computed: Computed<&String>) -> Computed<String> {
 
 #[test]
 fn random_sequences_agree_with_a_map_and_give_everything_back() {
+    sequences::<Shared>();
+}
+
+#[test]
+fn random_sequences_of_one_thread_agree_with_a_map() {
+    sequences::<Local>();
+}
+
+fn sequences<M: Threading>() {
     let (mut steps, mut stopped, mut asked) = ([0; STEPS], 0, 0);
     for seed in 0..fewer(120, 4) as u64 {
         let allocator = Counting::default();
-        let map = Map::with_capacity_and_hasher_in(0, Spread::any(seed), allocator.clone());
+        let map = Map::<M>::with_capacity_and_hasher_in(0, Spread::any(seed), allocator.clone());
         let keys = [5, 40, 300][(seed / 4 % 3) as usize];
         let right = Right::new();
         let (rng, none) = (Rng::new(seed), [0; STEPS]);

@@ -4,10 +4,12 @@
 mod calls;
 mod counting;
 mod entries;
+mod formats;
 mod history;
 mod memory;
 mod options;
 mod owned_guards;
+mod parallel;
 mod shadows;
 mod spread;
 mod threads;

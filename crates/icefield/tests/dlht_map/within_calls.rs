@@ -1,35 +1,49 @@
 //! User code that uses the map while the map runs it: `Hash`, `Eq`, `Clone` and `Drop` of keys and values, the
 //! allocator, and closures.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::hash::{Hash, Hasher};
 use std::ops::ControlFlow;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use icefield::{AllocError, Allocator, Decision, DlhtBuildHasher, DlhtMap, Global};
+use icefield::{
+    AllocError, Allocator, Decision, DlhtBuildHasher, DlhtRecordMap, Global, Local, Shared,
+    Threading,
+};
 use icefield_torture::timed::within;
 
 use crate::fewer;
 
-type Map = DlhtMap<Key, Value, DlhtBuildHasher, Reentrant>;
+type Map<M> = DlhtRecordMap<Key, Value, DlhtBuildHasher, Reentrant, M>;
 
-static MAP: OnceLock<Map> = OnceLock::new();
-static CALLS: AtomicU64 = AtomicU64::new(0);
+static MAP: OnceLock<Map<Shared>> = OnceLock::new();
 
 thread_local! {
+    /// The map of this thread alone. If it exists, the thread does not use the other one.
+    static OWN: OnceCell<Map<Local>> = const { OnceCell::new() };
     static INSIDE: Cell<bool> = const { Cell::new(false) };
+    /// Number of calls from within, by this thread.
+    static CALLS: Cell<u64> = const { Cell::new(0) };
 }
 
 /// Uses the map, if it exists. A nested call does nothing.
 fn use_map() {
-    let Some(map) = MAP.get() else { return };
+    let own = OWN.try_with(|own| own.get().map(call).is_some());
+    // While `OWN` is being dropped, its map cannot be used.
+    if own == Ok(false)
+        && let Some(map) = MAP.get()
+    {
+        call(map);
+    }
+}
+
+fn call<M: Threading>(map: &Map<M>) {
     if INSIDE.replace(true) {
         return;
     }
-    let call = CALLS.fetch_add(1, Ordering::Relaxed);
+    let call = CALLS.replace(CALLS.get() + 1);
     let guard = map.pin();
     map.put(Key(call % 64), Value(call));
     map.get(&Key(call % 64 + 1), &guard);
@@ -112,50 +126,59 @@ unsafe impl Allocator for Reentrant {
 #[test]
 fn whatever_a_map_calls_may_use_the_map() {
     let done = within(Duration::from_secs(60), || {
-        let map = MAP.get_or_init(|| {
-            Map::with_capacity_and_hasher_in(0, DlhtBuildHasher::default(), Reentrant)
-        });
+        let map = MAP.get_or_init(new);
         std::thread::scope(|scope| {
-            for thread in 0..2_u64 {
-                scope.spawn(move || {
-                    for n in 0..fewer(1_500, 20) as u64 {
-                        let (key, guard) = (n * (thread + 1) % 200, map.pin());
-                        map.insert(Key(key), Value(n), &guard);
-                        map.get_or_insert_with(
-                            Key(key + 1),
-                            || {
-                                use_map();
-                                Value(n)
-                            },
-                            &guard,
-                        );
-                        map.get_cloned(&Key(key));
-                        let _ = map.compute(
-                            Key(key + 2),
-                            |_| {
-                                use_map();
-                                Decision::Put(Value(n))
-                            },
-                            &guard,
-                        );
-                        map.remove(&Key(key + 3), &guard);
-                        drop(guard);
-                        if n % 100 == 0 {
-                            map.retain(|_, value| {
-                                use_map();
-                                value.0 % 2 == 0
-                            });
-                            map.for_each(|_, _| {
-                                use_map();
-                                ControlFlow::Continue(())
-                            });
-                        }
-                    }
-                });
+            for thread in 0..2 {
+                scope.spawn(move || run(map, thread));
             }
         });
     });
     assert!(done.is_ok(), "{done:?}");
-    println!("{} calls from within", CALLS.load(Ordering::Relaxed));
-    assert!(CALLS.load(Ordering::Relaxed) > fewer(5_000, 100) as u64);
+}
+
+#[test]
+fn whatever_a_map_of_one_thread_calls_may_use_the_map() {
+    let done = within(Duration::from_secs(60), || OWN.with(|own| run(own.get_or_init(new), 0)));
+    assert!(done.is_ok(), "{done:?}");
+}
+
+fn new<M: Threading>() -> Map<M> {
+    Map::with_capacity_and_hasher_in(0, DlhtBuildHasher::default(), Reentrant)
+}
+
+/// Makes all calls that run user code.
+fn run<M: Threading>(map: &Map<M>, thread: u64) {
+    for n in 0..fewer(1_500, 20) as u64 {
+        let (key, guard) = (n * (thread + 1) % 200, map.pin());
+        map.insert(Key(key), Value(n), &guard);
+        let value = || {
+            use_map();
+            Value(n)
+        };
+        map.get_or_insert_with(Key(key + 1), value, &guard);
+        map.get_cloned(&Key(key));
+        let decide = |_: Option<&Value>| {
+            use_map();
+            Decision::Put(Value(n))
+        };
+        let _ = map.compute(Key(key + 2), decide, &guard);
+        map.remove(&Key(key + 3), &guard);
+        let records = (0..20).map(|at| {
+            use_map();
+            (Key(key + at), Value(n))
+        });
+        map.insert_batch(records, &guard);
+        drop(guard);
+        if n % 100 == 0 {
+            map.retain(|_, value| {
+                use_map();
+                value.0 % 2 == 0
+            });
+            map.for_each(|_, _| {
+                use_map();
+                ControlFlow::Continue(())
+            });
+        }
+    }
+    assert!(CALLS.get() > fewer(5_000, 100) as u64, "{} calls from within", CALLS.get());
 }

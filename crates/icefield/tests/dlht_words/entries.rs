@@ -160,7 +160,7 @@ fn history(
     seed: u64,
     perform: impl Fn(Call, &DlhtInTurns, u64) -> Reply + Copy + Send + Sync,
 ) -> Vec<Event> {
-    let (table, clock) = (tiny(seed).expect("small"), AtomicU64::new(0));
+    let (table, clock) = (tiny::<DlhtInTurns>(seed).build().expect("small"), AtomicU64::new(0));
     let scheduler = Scheduler::new(seed, THREADS);
     let work = |me: usize| {
         let mut rng = Rng::fork(seed, me as u64);

@@ -4,14 +4,16 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use icefield_torture::scenarios::{Records, SCENARIOS};
 
 /// Tables that are not in [`SCENARIOS`], each with a description of its scenarios.
-const OTHERS: [(&str, &str); 4] = [
+const OTHERS: [(&str, &str); 5] = [
     (JOIN, "A join index: `model`, `crash`, `mutate`, `kill`, `corrupt`, `faults` and `syncs`"),
     (DLHT, "In memory: `model`, `linear` and `faults`"),
-    (DLHT_SET, "In memory: `model` only"),
+    (DLHT_MAP, "In memory, keys and values of any length: `model` and `linear`"),
+    (DLHT_SET, "In memory: `model` and `linear`"),
     (DLHT_LOCAL, "In memory, for one thread: `model` only"),
 ];
 pub(super) const JOIN: &str = "join";
 pub(super) const DLHT: &str = "dlht";
+pub(super) const DLHT_MAP: &str = "dlht-map";
 pub(super) const DLHT_SET: &str = "dlht-set";
 pub(super) const DLHT_LOCAL: &str = "dlht-local";
 

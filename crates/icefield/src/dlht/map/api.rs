@@ -6,9 +6,10 @@ use std::hash::{BuildHasher, Hash};
 use super::memory::RecordAllocator;
 use super::record::Refused;
 use super::write::Put;
-use super::{DlhtBuildHasher, DlhtMap, Global};
+use super::{DlhtBuildHasher, DlhtRecordMap, Global};
 use crate::Error;
 use crate::dlht::api::plain;
+use crate::dlht::mode::{Shared, Threading};
 use crate::outcome::Occupied;
 use crate::report::Stats;
 use crate::table::Collection;
@@ -36,12 +37,24 @@ pub(super) fn accepted<V>(put: Put<'_, V>) -> Result<(), Occupied<&V>> {
 macro_rules! both {
     ($($methods:tt)*) => {
         /// Operations on namespace 0.
-        impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K, V, S, A> {
+        impl<K, V, S, A, M> DlhtRecordMap<K, V, S, A, M>
+        where
+            K: Hash + Eq + Send,
+            V: Send,
+            S: BuildHasher,
+            A: RecordAllocator,
+            M: crate::Threading,
+        {
             $($methods)*
         }
-        /// The operations of [`DlhtMap`], on this namespace.
-        impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator>
-            DlhtNamespace<'_, K, V, S, A>
+        /// The operations of [`DlhtMap`](crate::DlhtMap), on this namespace.
+        impl<K, V, S, A, M> DlhtNamespace<'_, K, V, S, A, M>
+        where
+            K: Hash + Eq + Send,
+            V: Send,
+            S: BuildHasher,
+            A: RecordAllocator,
+            M: crate::Threading,
         {
             $($methods)*
         }
@@ -49,7 +62,7 @@ macro_rules! both {
 }
 pub(super) use both;
 
-impl<K, V, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
+impl<K, V, S, A: RecordAllocator, M: Threading> DlhtRecordMap<K, V, S, A, M> {
     #[inline(always)]
     pub(super) fn map(&self) -> &Self {
         self
@@ -62,9 +75,9 @@ impl<K, V, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
     }
 }
 
-impl<K, V, S, A: RecordAllocator> DlhtNamespace<'_, K, V, S, A> {
+impl<K, V, S, A: RecordAllocator, M: Threading> DlhtNamespace<'_, K, V, S, A, M> {
     #[inline(always)]
-    pub(super) fn map(&self) -> &DlhtMap<K, V, S, A> {
+    pub(super) fn map(&self) -> &DlhtRecordMap<K, V, S, A, M> {
         self.map
     }
 
@@ -74,7 +87,9 @@ impl<K, V, S, A: RecordAllocator> DlhtNamespace<'_, K, V, S, A> {
     }
 }
 
-impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K, V, S, A> {
+impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator, M: Threading>
+    DlhtRecordMap<K, V, S, A, M>
+{
     /// Returns a namespace, whose keys are separate from equal keys of other namespaces (§3.4.2). Namespace 0 is the
     /// map itself.
     ///
@@ -88,7 +103,7 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
     /// assert_eq!((orders.get(&1, &guard), map.get(&1, &guard)), (Some(&10), None));
     /// # Ok::<(), icefield::Error>(())
     /// ```
-    pub fn namespace(&self, number: u16) -> crate::Result<DlhtNamespace<'_, K, V, S, A>> {
+    pub fn namespace(&self, number: u16) -> crate::Result<DlhtNamespace<'_, K, V, S, A, M>> {
         if number >= NAMESPACES {
             return Err(Error::InvalidOption {
                 option: "namespace",
@@ -112,7 +127,7 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
         plain(self.try_clear());
     }
 
-    /// Like [`DlhtMap::clear`], but returns an error instead of panicking.
+    /// Like [`DlhtMap::clear`](crate::DlhtMap::clear), but returns an error instead of panicking.
     ///
     /// # Errors
     /// Returns [`Error::NoMemory`] if the index that replaces the present one cannot be allocated; the map is
@@ -132,12 +147,13 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
     }
 }
 
-impl<K, V, S, A> Collection for DlhtMap<K, V, S, A>
+impl<K, V, S, A, M> Collection for DlhtRecordMap<K, V, S, A, M>
 where
     K: Hash + Eq + Send,
     V: Send,
     S: BuildHasher,
     A: RecordAllocator,
+    M: Threading,
 {
     fn len(&self) -> crate::Result<u64> {
         Ok(self.len() as u64)
@@ -159,7 +175,7 @@ where
     }
 }
 
-/// A namespace of a [`DlhtMap`], from [`DlhtMap::namespace`].
+/// A namespace of a [`DlhtMap`](crate::DlhtMap), from [`DlhtMap::namespace`](crate::DlhtMap::namespace).
 ///
 /// ```
 /// let map = icefield::DlhtMap::<u64, &str>::new();
@@ -170,12 +186,19 @@ where
 /// assert_eq!(animals.get(&7, &guard), Some(&"newt"));
 /// # Ok::<(), icefield::Error>(())
 /// ```
-pub struct DlhtNamespace<'a, K, V, S = DlhtBuildHasher, A: RecordAllocator = Global> {
-    map: &'a DlhtMap<K, V, S, A>,
+pub struct DlhtNamespace<
+    'a,
+    K,
+    V,
+    S = DlhtBuildHasher,
+    A: RecordAllocator = Global,
+    M: Threading = Shared,
+> {
+    map: &'a DlhtRecordMap<K, V, S, A, M>,
     number: u16,
 }
 
-impl<K, V, S, A: RecordAllocator> fmt::Debug for DlhtNamespace<'_, K, V, S, A> {
+impl<K, V, S, A: RecordAllocator, M: Threading> fmt::Debug for DlhtNamespace<'_, K, V, S, A, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DlhtNamespace").field("number", &self.number).finish_non_exhaustive()
     }

@@ -15,7 +15,7 @@ use super::memory::RecordAllocator;
 use super::record::{Record, find_in, hint_record};
 use super::spot::{Bin, Spot};
 use super::write::{Put, When};
-use super::{DlhtGuard, DlhtMap};
+use super::{DlhtGuard, DlhtRecordMap};
 use crate::Result;
 use crate::base::group::{Isa, Kernel, Native, dispatch};
 use crate::base::pipeline::{Stages, prefetch_read, prefetch_write, rolling, stages};
@@ -24,7 +24,7 @@ use crate::dlht::api::plain;
 use crate::dlht::batch::{LenDelta, STRETCH, peek};
 use crate::dlht::get::get_slowly;
 use crate::dlht::index::Index;
-use crate::dlht::mode::Shared;
+use crate::dlht::mode::Threading;
 use crate::dlht::write::{Outcome, Rule};
 use crate::table::same_length;
 
@@ -34,8 +34,8 @@ const STAGE2: usize = 24;
 
 /// Prefetches the record of `hash`, or the link bucket that may contain its word.
 #[inline(always)]
-fn hint<K, V>(isa: impl Isa, index: &Index, line: &Line, hash: u64) {
-    match Index::get_quick::<Shared>(isa, line, hash) {
+fn hint<K, V, M: Threading>(isa: impl Isa, index: &Index, line: &Line, hash: u64) {
+    match Index::get_quick::<M>(isa, line, hash) {
         Some(Some(word)) => hint_record::<K, V>(word),
         Some(None) => {}
         None => peek(index, line),
@@ -43,12 +43,12 @@ fn hint<K, V>(isa: impl Isa, index: &Index, line: &Line, hash: u64) {
 }
 
 /// Access to the slot of the operation that a batch is executing.
-pub(super) struct BatchOp<'a> {
-    bin: Bin<'a>,
-    tally: &'a LenDelta<'a, Shared>,
+pub(super) struct BatchOp<'a, M: Threading> {
+    bin: Bin<'a, M>,
+    tally: &'a LenDelta<'a, M>,
 }
 
-impl Spot for BatchOp<'_> {
+impl<M: Threading> Spot for BatchOp<'_, M> {
     #[inline(always)]
     fn get(&self) -> Option<u64> {
         self.bin.get()
@@ -70,29 +70,30 @@ impl Spot for BatchOp<'_> {
 }
 
 /// A batch of gets.
-struct Finds<'a, 'g, K, V, S, A: RecordAllocator, Q: ?Sized> {
-    map: &'a DlhtMap<K, V, S, A>,
+struct Finds<'a, 'g, K, V, S, A: RecordAllocator, M: Threading, Q: ?Sized> {
+    map: &'a DlhtRecordMap<K, V, S, A, M>,
     namespace: u16,
     keys: &'a [&'a Q],
     found: &'a mut [Option<&'g V>],
 }
 
 /// A stretch of a batch of gets.
-struct EpochChunk<'a, 'g, I, K, V, S, A: RecordAllocator, Q: ?Sized> {
+struct EpochChunk<'a, 'g, I, K, V, S, A: RecordAllocator, M: Threading, Q: ?Sized> {
     isa: I,
     index: &'a Index,
-    map: &'a DlhtMap<K, V, S, A>,
+    map: &'a DlhtRecordMap<K, V, S, A, M>,
     namespace: u16,
     keys: &'a [&'a Q],
     found: &'a mut [Option<&'g V>],
 }
 
-impl<'g, K, V, S, A, Q> Kernel for Finds<'_, 'g, K, V, S, A, Q>
+impl<'g, K, V, S, A, M, Q> Kernel for Finds<'_, 'g, K, V, S, A, M, Q>
 where
     K: Borrow<Q> + Hash + Eq + Send + 'g,
     V: Send,
     S: BuildHasher,
     A: RecordAllocator,
+    M: Threading,
     Q: Hash + Eq + ?Sized,
 {
     type Output = ();
@@ -109,13 +110,14 @@ where
     }
 }
 
-impl<'a, 'g, I, K, V, S, A, Q> Stages for EpochChunk<'a, 'g, I, K, V, S, A, Q>
+impl<'a, 'g, I, K, V, S, A, M, Q> Stages for EpochChunk<'a, 'g, I, K, V, S, A, M, Q>
 where
     I: Isa,
     K: Borrow<Q> + Hash + Eq + Send + 'g,
     V: Send,
     S: BuildHasher,
     A: RecordAllocator,
+    M: Threading,
     Q: Hash + Eq + ?Sized,
 {
     type Entry = (&'a Line, u64);
@@ -130,14 +132,14 @@ where
 
     #[inline(always)]
     fn inspect(&mut self, (line, hash): &mut (&'a Line, u64)) {
-        hint::<K, V>(self.isa, self.index, line, *hash);
+        hint::<K, V, M>(self.isa, self.index, line, *hash);
     }
 
     #[inline(always)]
     fn run(&mut self, at: usize, (line, hash): (&'a Line, u64)) -> ControlFlow<()> {
-        let word = match Index::get_quick::<Shared>(self.isa, line, hash) {
+        let word = match Index::get_quick::<M>(self.isa, line, hash) {
             Some(answer) => answer,
-            None => get_slowly::<Shared>(self.index, line, hash),
+            None => get_slowly::<M>(self.index, line, hash),
         };
         // SAFETY: the caller has been pinned for `'g`, since before this word was read.
         self.found[at] = word.and_then(|word| unsafe {
@@ -148,7 +150,9 @@ where
     }
 }
 
-impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K, V, S, A> {
+impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator, M: Threading>
+    DlhtRecordMap<K, V, S, A, M>
+{
     pub(super) fn find_all<'g, Q: Hash + Eq + ?Sized>(
         &self,
         namespace: u16,
@@ -203,7 +207,7 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
         })
     }
 
-    /// Calls [`DlhtMap::put_all`]; returns what `answer` returns for each outcome, in order.
+    /// Calls [`DlhtMap::put_all`](crate::DlhtMap::put_all); returns what `answer` returns for each outcome, in order.
     pub(super) fn put_each<'g, T>(
         &self,
         namespace: u16,
@@ -249,7 +253,7 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
         &self,
         count: usize,
         mut hash: impl FnMut(usize) -> Option<u64>,
-        mut run: impl FnMut(usize, BatchOp<'_>) -> ControlFlow<Result<()>>,
+        mut run: impl FnMut(usize, BatchOp<'_, M>) -> ControlFlow<Result<()>>,
     ) -> Result<()> {
         let (core, isa) = (&self.core, Native::default());
         let (mut ran, mut end) = (0, None);
@@ -257,7 +261,7 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
         while end.is_none() {
             let guard = core.pin();
             let index = core.current_for_writes(&guard, stretch.min(STRETCH));
-            let tally = LenDelta::<Shared> { count: &core.count, delta: Cell::new(0) };
+            let tally = LenDelta::<M> { count: &core.count, delta: Cell::new(0) };
             let first = |at| {
                 let hash = hash(ran + at)?;
                 let line = index.line_of(hash);
@@ -267,7 +271,7 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
             let asked = |_| ();
             let second = |ahead| {
                 if let Some((line, hash)) = ahead {
-                    hint::<K, V>(isa, index, line, hash);
+                    hint::<K, V, M>(isa, index, line, hash);
                 }
             };
             let run = |at, ahead: Option<(&Line, u64)>| {

@@ -6,7 +6,7 @@ use std::hash::{BuildHasher, Hash};
 use super::api::{accepted, both};
 use super::memory::RecordAllocator;
 use super::write::{Put, When};
-use super::{DlhtGuard, DlhtMap, DlhtMapOp, DlhtNamespace};
+use super::{DlhtGuard, DlhtMapOp, DlhtNamespace, DlhtRecordMap};
 use crate::dlht::api::plain;
 use crate::outcome::{Occupied, OnFailure};
 

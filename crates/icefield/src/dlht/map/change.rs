@@ -7,7 +7,7 @@ use super::api::{accepted, asked, both};
 use super::memory::RecordAllocator;
 use super::record::Record;
 use super::write::When;
-use super::{DlhtGuard, DlhtMap, DlhtNamespace};
+use super::{DlhtGuard, DlhtNamespace, DlhtRecordMap};
 use crate::dlht::api::plain;
 use crate::outcome::{Computed, Decision, Occupied};
 

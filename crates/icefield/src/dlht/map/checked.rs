@@ -6,7 +6,7 @@ use super::api::{accepted, both};
 use super::memory::RecordAllocator;
 use super::record::Refused;
 use super::write::{Put, When};
-use super::{DlhtGuard, DlhtMap, DlhtNamespace};
+use super::{DlhtGuard, DlhtNamespace, DlhtRecordMap};
 use crate::outcome::{Computed, Decision, Occupied};
 
 both! {

@@ -4,11 +4,14 @@ use std::hash::{BuildHasher, Hash};
 
 use super::memory::RecordAllocator;
 use super::record::{Fresh, Refused};
-use super::{DlhtGuard, DlhtMap};
+use super::{DlhtGuard, DlhtRecordMap};
 use crate::Result;
+use crate::dlht::mode::Threading;
 use crate::outcome::{Computed, Decision};
 
-impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K, V, S, A> {
+impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator, M: Threading>
+    DlhtRecordMap<K, V, S, A, M>
+{
     /// Returns the value of `key`; if there is none, puts the value that `f` returns.
     pub(super) fn find_or_put<'g>(
         &self,

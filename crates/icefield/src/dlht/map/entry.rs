@@ -6,11 +6,12 @@ use std::hash::{BuildHasher, Hash};
 use super::api::{asked, both};
 use super::memory::RecordAllocator;
 use super::write::When;
-use super::{DlhtBuildHasher, DlhtGuard, DlhtMap, DlhtNamespace, Global};
+use super::{DlhtBuildHasher, DlhtGuard, DlhtNamespace, DlhtRecordMap, Global};
 use crate::dlht::api::plain;
+use crate::dlht::mode::{Shared, Threading};
 use crate::outcome::{Computed, Decision};
 
-/// A key of a map, present or absent, from [`DlhtMap::entry`].
+/// A key of a map, present or absent, from [`DlhtMap::entry`](crate::DlhtMap::entry).
 ///
 /// An entry holds no lock and no place in the map: it consists of the key, the map and the guard. Each call on it is
 /// one atomic operation, which finds the record as it is at that moment. Between two calls on an entry, other threads
@@ -27,8 +28,15 @@ use crate::outcome::{Computed, Decision};
 /// }
 /// assert_eq!(map.get("be", &guard), Some(&2));
 /// ```
-pub struct DlhtMapEntry<'g, K, V, S = DlhtBuildHasher, A: RecordAllocator = Global> {
-    map: &'g DlhtMap<K, V, S, A>,
+pub struct DlhtMapEntry<
+    'g,
+    K,
+    V,
+    S = DlhtBuildHasher,
+    A: RecordAllocator = Global,
+    M: Threading = Shared,
+> {
+    map: &'g DlhtRecordMap<K, V, S, A, M>,
     namespace: u16,
     key: K,
     guard: &'g DlhtGuard<'g>,
@@ -41,15 +49,23 @@ pub struct DlhtMapEntry<'g, K, V, S = DlhtBuildHasher, A: RecordAllocator = Glob
 /// let guard = map.pin();
 /// assert_eq!(map.entry(1, &guard).and_modify(|value| *value += 1).or_insert(0), &11);
 /// ```
-pub struct DlhtMapAndModify<'g, K, V, F, S = DlhtBuildHasher, A: RecordAllocator = Global> {
-    state: Modified<'g, K, V, F, S, A>,
+pub struct DlhtMapAndModify<
+    'g,
+    K,
+    V,
+    F,
+    S = DlhtBuildHasher,
+    A: RecordAllocator = Global,
+    M: Threading = Shared,
+> {
+    state: Modified<'g, K, V, F, S, A, M>,
 }
 
-enum Modified<'g, K, V, F, S, A: RecordAllocator> {
+enum Modified<'g, K, V, F, S, A: RecordAllocator, M: Threading> {
     /// The key was present; its new value.
     Present(&'g V),
     /// The key was absent. The closure is called if it is present by the time of the next call.
-    Absent(DlhtMapEntry<'g, K, V, S, A>, F),
+    Absent(DlhtMapEntry<'g, K, V, S, A, M>, F),
 }
 
 both! {
@@ -61,18 +77,19 @@ both! {
     /// let primes = map.entry("primes", &guard).or_insert_with(|| vec![2, 3, 5]);
     /// assert_eq!(primes, &[2, 3, 5]);
     /// ```
-    pub fn entry<'g>(&'g self, key: K, guard: &'g DlhtGuard<'_>) -> DlhtMapEntry<'g, K, V, S, A> {
+    pub fn entry<'g>(&'g self, key: K, guard: &'g DlhtGuard<'_>) -> DlhtMapEntry<'g, K, V, S, A, M> {
         let map = self.map();
         DlhtMapEntry { map, namespace: self.number(), key, guard: map.checked(guard) }
     }
 }
 
-impl<'g, K, V, S, A> DlhtMapEntry<'g, K, V, S, A>
+impl<'g, K, V, S, A, M> DlhtMapEntry<'g, K, V, S, A, M>
 where
     K: Hash + Eq + Send,
     V: Send,
     S: BuildHasher,
     A: RecordAllocator,
+    M: Threading,
 {
     /// Returns the key.
     ///
@@ -167,7 +184,7 @@ where
     /// map.entry(2, &guard).and_modify(|list| list.push(21)).or_default();
     /// assert_eq!((map.get(&1, &guard), map.get(&2, &guard)), (Some(&vec![10, 11]), Some(&vec![])));
     /// ```
-    pub fn and_modify<F: FnMut(&mut V)>(self, mut f: F) -> DlhtMapAndModify<'g, K, V, F, S, A>
+    pub fn and_modify<F: FnMut(&mut V)>(self, mut f: F) -> DlhtMapAndModify<'g, K, V, F, S, A, M>
     where
         V: Clone,
     {
@@ -202,7 +219,7 @@ where
         Some(&record.value)
     }
 
-    /// Calls [`DlhtMap::compute`] with the key.
+    /// Calls [`DlhtMap::compute`](crate::DlhtMap::compute) with the key.
     ///
     /// ```
     /// use icefield::{Computed, Decision};
@@ -219,13 +236,14 @@ where
     }
 }
 
-impl<'g, K, V, F, S, A> DlhtMapAndModify<'g, K, V, F, S, A>
+impl<'g, K, V, F, S, A, M> DlhtMapAndModify<'g, K, V, F, S, A, M>
 where
     K: Hash + Eq + Send,
     V: Clone + Send,
     F: FnMut(&mut V),
     S: BuildHasher,
     A: RecordAllocator,
+    M: Threading,
 {
     /// Returns the value after the modification; `None` if the key was absent.
     ///
@@ -298,15 +316,18 @@ where
     }
 }
 
-impl<K: fmt::Debug, V, S, A: RecordAllocator> fmt::Debug for DlhtMapEntry<'_, K, V, S, A> {
+impl<K: fmt::Debug, V, S, A: RecordAllocator, M: Threading> fmt::Debug
+    for DlhtMapEntry<'_, K, V, S, A, M>
+{
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DlhtMapEntry").field("key", &self.key).finish_non_exhaustive()
     }
 }
 
-impl<K, V: fmt::Debug, F, S, A> fmt::Debug for DlhtMapAndModify<'_, K, V, F, S, A>
+impl<K, V: fmt::Debug, F, S, A, M> fmt::Debug for DlhtMapAndModify<'_, K, V, F, S, A, M>
 where
     A: RecordAllocator,
+    M: Threading,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let modified = match &self.state {

@@ -6,12 +6,13 @@ use std::marker::PhantomData;
 
 use super::memory::RecordAllocator;
 use super::record::{Record, records_of};
-use super::{DlhtBuildHasher, DlhtGuard, DlhtMap, Global};
+use super::{DlhtBuildHasher, DlhtGuard, DlhtRecordMap, Global};
 use crate::Result;
 use crate::dlht::api::plain;
+use crate::dlht::mode::{Shared, Threading};
 use crate::outcome::SCAN_PAGE;
 
-/// An iterator over the records of a namespace, from [`DlhtMap::iter`].
+/// An iterator over the records of a namespace, from [`DlhtMap::iter`](crate::DlhtMap::iter).
 ///
 /// ```
 /// let map = icefield::DlhtMap::from([(1, "one"), (2, "two")]);
@@ -20,8 +21,15 @@ use crate::outcome::SCAN_PAGE;
 /// names.sort();
 /// assert_eq!(names, ["one", "two"]);
 /// ```
-pub struct DlhtMapIter<'g, K, V, S = DlhtBuildHasher, A: RecordAllocator = Global> {
-    map: &'g DlhtMap<K, V, S, A>,
+pub struct DlhtMapIter<
+    'g,
+    K,
+    V,
+    S = DlhtBuildHasher,
+    A: RecordAllocator = Global,
+    M: Threading = Shared,
+> {
+    map: &'g DlhtRecordMap<K, V, S, A, M>,
     namespace: u16,
     /// The guard, which keeps the references valid, is borrowed for `'g`. Only its announcement matters, so the
     /// iterator may be sent to another thread.
@@ -30,9 +38,9 @@ pub struct DlhtMapIter<'g, K, V, S = DlhtBuildHasher, A: RecordAllocator = Globa
     next: Option<u64>,
 }
 
-impl<'g, K, V, S, A: RecordAllocator> DlhtMapIter<'g, K, V, S, A> {
+impl<'g, K, V, S, A: RecordAllocator, M: Threading> DlhtMapIter<'g, K, V, S, A, M> {
     pub(super) fn new(
-        map: &'g DlhtMap<K, V, S, A>,
+        map: &'g DlhtRecordMap<K, V, S, A, M>,
         namespace: u16,
         guard: &'g DlhtGuard<'_>,
     ) -> Self {
@@ -54,7 +62,7 @@ impl<'g, K, V, S, A: RecordAllocator> DlhtMapIter<'g, K, V, S, A> {
     }
 }
 
-impl<'g, K, V, S, A: RecordAllocator> Iterator for DlhtMapIter<'g, K, V, S, A> {
+impl<'g, K, V, S, A: RecordAllocator, M: Threading> Iterator for DlhtMapIter<'g, K, V, S, A, M> {
     type Item = (&'g K, &'g V);
 
     fn next(&mut self) -> Option<(&'g K, &'g V)> {
@@ -68,26 +76,31 @@ impl<'g, K, V, S, A: RecordAllocator> Iterator for DlhtMapIter<'g, K, V, S, A> {
     }
 }
 
-impl<K, V, S, A: RecordAllocator> fmt::Debug for DlhtMapIter<'_, K, V, S, A> {
+impl<K, V, S, A: RecordAllocator, M: Threading> fmt::Debug for DlhtMapIter<'_, K, V, S, A, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DlhtMapIter").field("next", &self.next).finish_non_exhaustive()
     }
 }
 
-impl<K, V, S, A: RecordAllocator> FusedIterator for DlhtMapIter<'_, K, V, S, A> {}
+impl<K, V, S, A: RecordAllocator, M: Threading> FusedIterator for DlhtMapIter<'_, K, V, S, A, M> {}
 
-/// An iterator over the keys of a namespace, from [`DlhtMap::keys`].
+/// An iterator over the keys of a namespace, from [`DlhtMap::keys`](crate::DlhtMap::keys).
 ///
 /// ```
 /// let map = icefield::DlhtMap::from([(1, "one"), (2, "two")]);
 /// assert_eq!(map.keys(&map.pin()).sum::<i32>(), 3);
 /// ```
 #[derive(Debug)]
-pub struct DlhtMapKeys<'g, K, V, S = DlhtBuildHasher, A: RecordAllocator = Global>(
-    pub(super) DlhtMapIter<'g, K, V, S, A>,
-);
+pub struct DlhtMapKeys<
+    'g,
+    K,
+    V,
+    S = DlhtBuildHasher,
+    A: RecordAllocator = Global,
+    M: Threading = Shared,
+>(pub(super) DlhtMapIter<'g, K, V, S, A, M>);
 
-impl<'g, K, V, S, A: RecordAllocator> Iterator for DlhtMapKeys<'g, K, V, S, A> {
+impl<'g, K, V, S, A: RecordAllocator, M: Threading> Iterator for DlhtMapKeys<'g, K, V, S, A, M> {
     type Item = &'g K;
 
     fn next(&mut self) -> Option<&'g K> {
@@ -95,20 +108,25 @@ impl<'g, K, V, S, A: RecordAllocator> Iterator for DlhtMapKeys<'g, K, V, S, A> {
     }
 }
 
-impl<K, V, S, A: RecordAllocator> FusedIterator for DlhtMapKeys<'_, K, V, S, A> {}
+impl<K, V, S, A: RecordAllocator, M: Threading> FusedIterator for DlhtMapKeys<'_, K, V, S, A, M> {}
 
-/// An iterator over the values of a namespace, from [`DlhtMap::values`].
+/// An iterator over the values of a namespace, from [`DlhtMap::values`](crate::DlhtMap::values).
 ///
 /// ```
 /// let map = icefield::DlhtMap::from([("one", 1), ("two", 2)]);
 /// assert_eq!(map.values(&map.pin()).sum::<i32>(), 3);
 /// ```
 #[derive(Debug)]
-pub struct DlhtMapValues<'g, K, V, S = DlhtBuildHasher, A: RecordAllocator = Global>(
-    pub(super) DlhtMapIter<'g, K, V, S, A>,
-);
+pub struct DlhtMapValues<
+    'g,
+    K,
+    V,
+    S = DlhtBuildHasher,
+    A: RecordAllocator = Global,
+    M: Threading = Shared,
+>(pub(super) DlhtMapIter<'g, K, V, S, A, M>);
 
-impl<'g, K, V, S, A: RecordAllocator> Iterator for DlhtMapValues<'g, K, V, S, A> {
+impl<'g, K, V, S, A: RecordAllocator, M: Threading> Iterator for DlhtMapValues<'g, K, V, S, A, M> {
     type Item = &'g V;
 
     fn next(&mut self) -> Option<&'g V> {
@@ -116,4 +134,4 @@ impl<'g, K, V, S, A: RecordAllocator> Iterator for DlhtMapValues<'g, K, V, S, A>
     }
 }
 
-impl<K, V, S, A: RecordAllocator> FusedIterator for DlhtMapValues<'_, K, V, S, A> {}
+impl<K, V, S, A: RecordAllocator, M: Threading> FusedIterator for DlhtMapValues<'_, K, V, S, A, M> {}

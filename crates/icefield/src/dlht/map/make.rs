@@ -4,14 +4,14 @@ use std::marker::PhantomData;
 
 use super::memory::RecordAllocator;
 use super::record::Record;
-use super::{DlhtBuildHasher, DlhtMap, Global};
+use super::{DlhtBuildHasher, DlhtRecordMap, Global};
 use crate::Result;
-use crate::base::counter::ShardedCounter;
 use crate::base::reclaim::Reclaimer;
 use crate::dlht::DlhtHash;
 use crate::dlht::api::plain;
 use crate::dlht::core::Core;
 use crate::dlht::index::Index;
+use crate::dlht::mode::Threading;
 use crate::dlht::plan::Plan;
 use crate::report::Stats;
 
@@ -27,7 +27,7 @@ fn in_memory(records: u64) -> usize {
     usize::try_from(records).unwrap_or(usize::MAX)
 }
 
-impl<K, V> DlhtMap<K, V> {
+impl<K, V, M: Threading> DlhtRecordMap<K, V, DlhtBuildHasher, Global, M> {
     /// Creates an empty map that grows as needed.
     ///
     /// ```
@@ -49,7 +49,7 @@ impl<K, V> DlhtMap<K, V> {
     }
 }
 
-impl<K, V, S> DlhtMap<K, V, S> {
+impl<K, V, S, M: Threading> DlhtRecordMap<K, V, S, Global, M> {
     /// Creates an empty map with the given hash function.
     ///
     /// ```
@@ -63,7 +63,7 @@ impl<K, V, S> DlhtMap<K, V, S> {
         Self::with_capacity_and_hasher(0, hash)
     }
 
-    /// Like [`DlhtMap::with_capacity`], with the given hash function.
+    /// Like [`DlhtMap::with_capacity`](crate::DlhtMap::with_capacity), with the given hash function.
     ///
     /// ```
     /// use std::hash::RandomState;
@@ -76,7 +76,7 @@ impl<K, V, S> DlhtMap<K, V, S> {
     }
 }
 
-impl<K, V, A: RecordAllocator> DlhtMap<K, V, DlhtBuildHasher, A> {
+impl<K, V, A: RecordAllocator, M: Threading> DlhtRecordMap<K, V, DlhtBuildHasher, A, M> {
     /// Creates an empty map that allocates its records from `allocator` (§3.1). The index is allocated from the system.
     ///
     /// ```
@@ -89,7 +89,7 @@ impl<K, V, A: RecordAllocator> DlhtMap<K, V, DlhtBuildHasher, A> {
     }
 }
 
-impl<K, V, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
+impl<K, V, S, A: RecordAllocator, M: Threading> DlhtRecordMap<K, V, S, A, M> {
     /// Creates an empty map that takes `records` records before its index must grow, with the given hash function and
     /// allocator.
     ///
@@ -109,7 +109,7 @@ impl<K, V, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
         Ok(Self {
             core: Core::new(plan, records)?,
             hash,
-            crowded: ShardedCounter::default(),
+            crowded: M::Count::default(),
             reclaimer: Reclaimer::new(),
             allocator,
             records: PhantomData,
@@ -122,7 +122,7 @@ impl<K, V, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
     /// assert_eq!(icefield::DlhtMap::from([(1, 10)]).len(), 1);
     /// ```
     pub fn len(&self) -> usize {
-        in_memory(self.core.len().saturating_add_signed(self.crowded.sum()))
+        in_memory(self.core.len().saturating_add_signed(M::sum(&self.crowded)))
     }
 
     /// Returns whether the map is empty. The answer is exact if no other thread writes meanwhile.
@@ -147,7 +147,7 @@ impl<K, V, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
         plain(self.try_reserve(additional));
     }
 
-    /// Like [`DlhtMap::reserve`], but returns an error instead of panicking.
+    /// Like [`DlhtMap::reserve`](crate::DlhtMap::reserve), but returns an error instead of panicking.
     ///
     /// # Errors
     /// Returns [`Error::NoMemory`](crate::Error::NoMemory); the map is unchanged.
@@ -171,7 +171,7 @@ impl<K, V, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
         plain(self.try_shrink_to_fit());
     }
 
-    /// Like [`DlhtMap::shrink_to_fit`], but returns an error instead of panicking.
+    /// Like [`DlhtMap::shrink_to_fit`](crate::DlhtMap::shrink_to_fit), but returns an error instead of panicking.
     ///
     /// # Errors
     /// Returns [`Error::NoMemory`](crate::Error::NoMemory); the map is unchanged.

@@ -10,12 +10,13 @@ use super::batch::BatchOp;
 use super::memory::RecordAllocator;
 use super::record::Refused;
 use super::write::When;
-use super::{DlhtGuard, DlhtMap};
+use super::{DlhtGuard, DlhtRecordMap};
 use crate::Result;
+use crate::dlht::mode::Threading;
 use crate::outcome::OnFailure;
 
-/// An operation of a mixed batch on a [`DlhtMap`], and its result. A get or removal borrows its key, as `Q`; an
-/// operation that puts a record owns the record until it runs.
+/// An operation of a mixed batch on a [`DlhtMap`](crate::DlhtMap), and its result. A get or removal borrows its key, as
+/// `Q`; an operation that puts a record owns the record until it runs.
 ///
 /// ```
 /// use icefield::{DlhtMap, DlhtMapOp, OnFailure};
@@ -54,7 +55,7 @@ impl<'q, 'g, K, V, Q: ?Sized> DlhtMapOp<'q, 'g, K, V, Q> {
         Self { ask, before: None, ran: false }
     }
 
-    /// Creates an operation that calls [`DlhtMap::get`].
+    /// Creates an operation that calls [`DlhtMap::get`](crate::DlhtMap::get).
     ///
     /// ```
     /// use icefield::{DlhtMap, DlhtMapOp, OnFailure};
@@ -67,7 +68,7 @@ impl<'q, 'g, K, V, Q: ?Sized> DlhtMapOp<'q, 'g, K, V, Q> {
         Self::new(Ask::Get(key))
     }
 
-    /// Creates an operation that calls [`DlhtMap::try_insert`].
+    /// Creates an operation that calls [`DlhtMap::try_insert`](crate::DlhtMap::try_insert).
     ///
     /// ```
     /// use icefield::{DlhtMap, DlhtMapOp, OnFailure};
@@ -81,7 +82,7 @@ impl<'q, 'g, K, V, Q: ?Sized> DlhtMapOp<'q, 'g, K, V, Q> {
         Self::new(Ask::Put(When::Absent, Some((key, value))))
     }
 
-    /// Creates an operation that calls [`DlhtMap::insert`].
+    /// Creates an operation that calls [`DlhtMap::insert`](crate::DlhtMap::insert).
     ///
     /// ```
     /// use icefield::{DlhtMap, DlhtMapOp, OnFailure};
@@ -94,7 +95,7 @@ impl<'q, 'g, K, V, Q: ?Sized> DlhtMapOp<'q, 'g, K, V, Q> {
         Self::new(Ask::Put(When::Always, Some((key, value))))
     }
 
-    /// Creates an operation that calls [`DlhtMap::update`].
+    /// Creates an operation that calls [`DlhtMap::update`](crate::DlhtMap::update).
     ///
     /// ```
     /// use icefield::{DlhtMap, DlhtMapOp, OnFailure};
@@ -107,7 +108,7 @@ impl<'q, 'g, K, V, Q: ?Sized> DlhtMapOp<'q, 'g, K, V, Q> {
         Self::new(Ask::Put(When::Present, Some((key, value))))
     }
 
-    /// Creates an operation that calls [`DlhtMap::remove`].
+    /// Creates an operation that calls [`DlhtMap::remove`](crate::DlhtMap::remove).
     ///
     /// ```
     /// use icefield::{DlhtMap, DlhtMapOp, OnFailure};
@@ -193,7 +194,9 @@ impl<K, V: fmt::Debug, Q: ?Sized> fmt::Debug for DlhtMapOp<'_, '_, K, V, Q> {
     }
 }
 
-impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K, V, S, A> {
+impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator, M: Threading>
+    DlhtRecordMap<K, V, S, A, M>
+{
     /// Runs operations in order, and skips those that ran in an earlier batch. Returns how many operations of the batch
     /// have run, including the skipped ones.
     ///
@@ -247,7 +250,7 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
     #[inline]
     fn run_op<'g, Q: Hash + Eq + ?Sized>(
         &self,
-        turn: &BatchOp<'_>,
+        turn: &BatchOp<'_, M>,
         namespace: u16,
         op: &mut DlhtMapOp<'_, 'g, K, V, Q>,
         pinned: &'g DlhtGuard<'_>,

@@ -52,9 +52,13 @@ mod memory;
 mod mixed;
 mod options;
 mod owned;
+#[cfg(feature = "rayon")]
+mod parallel;
 mod pin;
 mod read;
 mod record;
+#[cfg(feature = "serde")]
+mod serialize;
 mod shadow;
 mod snapshot;
 mod spot;
@@ -66,8 +70,7 @@ mod write;
 use std::marker::PhantomData;
 
 use super::core::Core;
-use super::mode::Shared;
-use crate::base::counter::ShardedCounter;
+use super::mode::{Local, Shared, Synchronization, Threading};
 use crate::base::reclaim::Reclaimer;
 
 pub use allocator_api2::alloc::{AllocError, Allocator, Global};
@@ -80,9 +83,63 @@ pub use memory::RecordAllocator;
 pub use mixed::DlhtMapOp;
 pub use options::DlhtMapOptions;
 pub use owned::{DlhtMapDrain, DlhtMapIntoIter};
+#[cfg(feature = "rayon")]
+pub use parallel::{DlhtMapIntoParIter, DlhtMapParIter};
 pub use record::Refused;
 pub use shadow::DlhtMapShadow;
 pub use snapshot::{DlhtMapPage, DlhtMapSnapshot, DlhtMapSnapshotIter};
+
+/// A map of records: keys and values of any type. Use it as [`DlhtMap`], where its calls are explained, or as
+/// [`DlhtMapLocal`].
+///
+/// ```
+/// use icefield::{DlhtBuildHasher, DlhtRecordMap, Global, Threading};
+///
+/// fn names<M: Threading>(map: &DlhtRecordMap<u32, String, DlhtBuildHasher, Global, M>) -> String {
+///     map.values(&map.pin()).cloned().collect()
+/// }
+/// let name = || [(1, "one".to_owned())];
+/// assert_eq!(names(&icefield::DlhtMap::from(name())), "one");
+/// assert_eq!(names(&icefield::DlhtMapLocal::from(name())), "one");
+/// ```
+pub struct DlhtRecordMap<
+    K,
+    V,
+    S = DlhtBuildHasher,
+    A: RecordAllocator = Global,
+    M: Threading = Shared,
+> {
+    core: Core<M>,
+    hash: S,
+    /// The number of records beyond the first of each hash. `core` counts only hashes.
+    crowded: M::Count,
+    /// Reclaims records and lists of records with equal hashes.
+    reclaimer: Reclaimer,
+    allocator: A,
+    records: PhantomData<*mut (K, V)>,
+}
+
+// SAFETY: owns its records like a map of boxes; they may be dropped on the thread that drops the map.
+unsafe impl<K, V, S, A, M> Send for DlhtRecordMap<K, V, S, A, M>
+where
+    K: Send,
+    V: Send,
+    S: Send,
+    A: RecordAllocator,
+    M: Synchronization<Reclaimer: Send, Count: Send>,
+{
+}
+// SAFETY: gives access to `&K` and `&V`, takes records on one thread and drops them on another; all other state is
+// shared through atomics.
+unsafe impl<K, V, S, A, M> Sync for DlhtRecordMap<K, V, S, A, M>
+where
+    K: Send + Sync,
+    V: Send + Sync,
+    S: Sync,
+    A: RecordAllocator,
+    M: Synchronization<Reclaimer: Sync, Count: Sync>,
+{
+}
 
 /// DLHT for keys and values of any type.
 ///
@@ -117,26 +174,16 @@ pub use snapshot::{DlhtMapPage, DlhtMapSnapshot, DlhtMapSnapshotIter};
 /// map.get_batch(&["7", "seven"], &mut found, &guard);
 /// assert_eq!(found, [Some(&vec![7]), None]);
 /// ```
-pub struct DlhtMap<K, V, S = DlhtBuildHasher, A: RecordAllocator = Global> {
-    core: Core<Shared>,
-    hash: S,
-    /// The number of records beyond the first of each hash. `core` counts only hashes.
-    crowded: ShardedCounter,
-    /// Reclaims records and lists of records with equal hashes.
-    reclaimer: Reclaimer,
-    allocator: A,
-    records: PhantomData<*mut (K, V)>,
-}
+pub type DlhtMap<K, V, S = DlhtBuildHasher, A = Global> = DlhtRecordMap<K, V, S, A, Shared>;
 
-// SAFETY: owns its records like a map of boxes; they may be dropped on the thread that drops the map.
-unsafe impl<K: Send, V: Send, S: Send, A: RecordAllocator> Send for DlhtMap<K, V, S, A> {}
-// SAFETY: gives access to `&K` and `&V`, takes records on one thread and drops them on another; all other state is
-// shared through atomics.
-unsafe impl<K, V, S, A> Sync for DlhtMap<K, V, S, A>
-where
-    K: Send + Sync,
-    V: Send + Sync,
-    S: Sync,
-    A: RecordAllocator,
-{
-}
+/// [`DlhtMap`] for one thread: it may be sent to another thread, but not shared. Its calls are those of a [`DlhtMap`];
+/// they need no locked instructions to change the index. Keys and values must be `Send`, because an owned guard may
+/// free them on another thread.
+///
+/// ```
+/// let map = icefield::DlhtMapLocal::<String, u32>::new();
+/// let guard = map.pin();
+/// map.insert("one".to_owned(), 1, &guard);
+/// assert_eq!(map.get("one", &guard), Some(&1));
+/// ```
+pub type DlhtMapLocal<K, V, S = DlhtBuildHasher, A = Global> = DlhtRecordMap<K, V, S, A, Local>;

@@ -5,11 +5,12 @@ use std::marker::PhantomData;
 
 use super::make::plan;
 use super::memory::RecordAllocator;
-use super::{DlhtBuildHasher, DlhtMap, Global};
+use super::{DlhtBuildHasher, DlhtRecordMap, Global};
+use crate::dlht::mode::{Shared, Threading};
 use crate::dlht::plan::Plan;
 use crate::{Error, Result};
 
-/// The options of a map: a builder, from [`DlhtMap::options`].
+/// The options of a map: a builder, from [`DlhtMap::options`](crate::DlhtMap::options).
 ///
 /// ```
 /// use icefield::DlhtMap;
@@ -18,15 +19,21 @@ use crate::{Error, Result};
 /// # Ok::<(), icefield::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct DlhtMapOptions<K, V, S = DlhtBuildHasher, A: RecordAllocator = Global> {
+pub struct DlhtMapOptions<
+    K,
+    V,
+    S = DlhtBuildHasher,
+    A: RecordAllocator = Global,
+    M: Threading = Shared,
+> {
     plan: Plan,
     capacity: usize,
     hash: S,
     allocator: A,
-    types: PhantomData<fn(K, V)>,
+    types: PhantomData<fn(K, V, M)>,
 }
 
-impl<K, V> DlhtMap<K, V> {
+impl<K, V, M: Threading> DlhtRecordMap<K, V, DlhtBuildHasher, Global, M> {
     /// Returns the options of a new map.
     ///
     /// ```
@@ -35,18 +42,16 @@ impl<K, V> DlhtMap<K, V> {
     /// # Ok::<(), icefield::Error>(())
     /// ```
     #[must_use]
-    pub fn options() -> DlhtMapOptions<K, V> {
-        DlhtMapOptions {
-            plan: plan(),
-            capacity: 0,
-            hash: DlhtBuildHasher::default(),
-            allocator: Global,
-            types: PhantomData,
-        }
+    pub fn options() -> DlhtMapOptions<K, V, DlhtBuildHasher, Global, M> {
+        DlhtMapOptions::new(DlhtBuildHasher::default(), Global)
     }
 }
 
-impl<K, V, S, A: RecordAllocator> DlhtMapOptions<K, V, S, A> {
+impl<K, V, S, A: RecordAllocator, M: Threading> DlhtMapOptions<K, V, S, A, M> {
+    pub(super) fn new(hash: S, allocator: A) -> Self {
+        Self { plan: plan(), capacity: 0, hash, allocator, types: PhantomData }
+    }
+
     /// Sets how many records the map takes before its index must grow. Default: about a hundred.
     #[must_use]
     pub fn capacity(mut self, records: usize) -> Self {
@@ -64,7 +69,7 @@ impl<K, V, S, A: RecordAllocator> DlhtMapOptions<K, V, S, A> {
     /// # Ok::<(), icefield::Error>(())
     /// ```
     #[must_use]
-    pub fn hasher<T>(self, hash: T) -> DlhtMapOptions<K, V, T, A> {
+    pub fn hasher<T>(self, hash: T) -> DlhtMapOptions<K, V, T, A, M> {
         let Self { plan, capacity, allocator, types, .. } = self;
         DlhtMapOptions { plan, capacity, hash, allocator, types }
     }
@@ -77,7 +82,7 @@ impl<K, V, S, A: RecordAllocator> DlhtMapOptions<K, V, S, A> {
     /// # Ok::<(), icefield::Error>(())
     /// ```
     #[must_use]
-    pub fn allocator<B: RecordAllocator>(self, allocator: B) -> DlhtMapOptions<K, V, S, B> {
+    pub fn allocator<B: RecordAllocator>(self, allocator: B) -> DlhtMapOptions<K, V, S, B, M> {
         let Self { plan, capacity, hash, types, .. } = self;
         DlhtMapOptions { plan, capacity, hash, allocator, types }
     }
@@ -160,7 +165,7 @@ impl<K, V, S, A: RecordAllocator> DlhtMapOptions<K, V, S, A> {
     /// assert!(icefield::DlhtMap::<u32, u32>::options().capacity(1 << 60).build().is_err());
     /// # Ok::<(), icefield::Error>(())
     /// ```
-    pub fn build(self) -> Result<DlhtMap<K, V, S, A>> {
+    pub fn build(self) -> Result<DlhtRecordMap<K, V, S, A, M>> {
         let ratio = self.plan.link_ratio;
         if !(0.0..=3.0).contains(&ratio) {
             return Err(Error::InvalidOption {
@@ -168,11 +173,11 @@ impl<K, V, S, A: RecordAllocator> DlhtMapOptions<K, V, S, A> {
                 detail: format!("{ratio} is not between 0 and 3"),
             });
         }
-        DlhtMap::of_plan(self.plan, self.capacity as u64, self.hash, self.allocator)
+        DlhtRecordMap::of_plan(self.plan, self.capacity as u64, self.hash, self.allocator)
     }
 }
 
-impl<K, V, S, A: RecordAllocator> fmt::Debug for DlhtMapOptions<K, V, S, A> {
+impl<K, V, S, A: RecordAllocator, M: Threading> fmt::Debug for DlhtMapOptions<K, V, S, A, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DlhtMapOptions")
             .field("capacity", &self.capacity)

@@ -6,8 +6,9 @@ use std::iter::FusedIterator;
 use super::memory::{RecordAllocator, free, give_back};
 use super::record::Record;
 use super::walk::Takeout;
-use super::{DlhtBuildHasher, DlhtMap, Global};
+use super::{DlhtBuildHasher, DlhtRecordMap, Global};
 use crate::base::reclaim::for_each_despite_panics;
+use crate::dlht::mode::{Shared, Threading};
 
 /// An owning iterator over the records of a map, from its `IntoIterator`. Moves the records of all namespaces out of
 /// the map, without copying them.
@@ -17,25 +18,38 @@ use crate::base::reclaim::for_each_despite_panics;
 /// let records: Vec<(i32, String)> = map.into_iter().collect();
 /// assert_eq!(records, [(1, "one".to_owned())]);
 /// ```
-pub struct DlhtMapIntoIter<K, V, S = DlhtBuildHasher, A: RecordAllocator = Global> {
-    map: DlhtMap<K, V, S, A>,
+pub struct DlhtMapIntoIter<
+    K,
+    V,
+    S = DlhtBuildHasher,
+    A: RecordAllocator = Global,
+    M: Threading = Shared,
+> {
+    map: DlhtRecordMap<K, V, S, A, M>,
     takeout: Takeout<K, V, A>,
     left: usize,
 }
 
-/// A draining iterator over the records of a map, from [`DlhtMap::drain`].
+/// A draining iterator over the records of a map, from [`DlhtMap::drain`](crate::DlhtMap::drain).
 ///
 /// ```
 /// let mut map = icefield::DlhtMap::from([(1, 10)]);
 /// assert_eq!(map.drain().collect::<Vec<_>>(), [(1, 10)]);
 /// ```
-pub struct DlhtMapDrain<'a, K, V, S = DlhtBuildHasher, A: RecordAllocator = Global> {
-    map: &'a mut DlhtMap<K, V, S, A>,
+pub struct DlhtMapDrain<
+    'a,
+    K,
+    V,
+    S = DlhtBuildHasher,
+    A: RecordAllocator = Global,
+    M: Threading = Shared,
+> {
+    map: &'a mut DlhtRecordMap<K, V, S, A, M>,
     takeout: Takeout<K, V, A>,
     left: usize,
 }
 
-impl<K, V, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
+impl<K, V, S, A: RecordAllocator, M: Threading> DlhtRecordMap<K, V, S, A, M> {
     /// Removes the records of all namespaces, and returns them by an iterator that moves each out of the map. Records
     /// that the iterator has not returned when it is dropped are dropped with it. The memory of the index is kept. If
     /// the iterator is forgotten, the map keeps the records that it has not reached, and a few others may leak.
@@ -47,18 +61,18 @@ impl<K, V, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
     /// assert_eq!(names, ["one", "two"]);
     /// assert!(map.is_empty());
     /// ```
-    pub fn drain(&mut self) -> DlhtMapDrain<'_, K, V, S, A> {
+    pub fn drain(&mut self) -> DlhtMapDrain<'_, K, V, S, A, M> {
         DlhtMapDrain { left: self.len(), takeout: Takeout::new(), map: self }
     }
 }
 
-impl<K, V, S, A: RecordAllocator> IntoIterator for DlhtMap<K, V, S, A> {
+impl<K, V, S, A: RecordAllocator, M: Threading> IntoIterator for DlhtRecordMap<K, V, S, A, M> {
     type Item = (K, V);
-    type IntoIter = DlhtMapIntoIter<K, V, S, A>;
+    type IntoIter = DlhtMapIntoIter<K, V, S, A, M>;
 
     /// Returns an iterator that moves each record out of the map. It returns the records of all namespaces, so a key
     /// may occur several times.
-    fn into_iter(self) -> DlhtMapIntoIter<K, V, S, A> {
+    fn into_iter(self) -> DlhtMapIntoIter<K, V, S, A, M> {
         DlhtMapIntoIter { left: self.len(), takeout: Takeout::new(), map: self }
     }
 }
@@ -67,8 +81,8 @@ impl<K, V, S, A: RecordAllocator> IntoIterator for DlhtMap<K, V, S, A> {
 ///
 /// # Safety
 /// As for [`Takeout::next`].
-unsafe fn take_next<K, V, S, A: RecordAllocator>(
-    map: &DlhtMap<K, V, S, A>,
+unsafe fn take_next<K, V, S, A: RecordAllocator, M: Threading>(
+    map: &DlhtRecordMap<K, V, S, A, M>,
     takeout: &mut Takeout<K, V, A>,
     left: &mut usize,
 ) -> Option<(K, V)> {
@@ -88,8 +102,8 @@ unsafe fn take_next<K, V, S, A: RecordAllocator>(
 ///
 /// # Safety
 /// As for [`Takeout::next`].
-unsafe fn drop_rest<K, V, S, A: RecordAllocator>(
-    map: &DlhtMap<K, V, S, A>,
+unsafe fn drop_rest<K, V, S, A: RecordAllocator, M: Threading>(
+    map: &DlhtRecordMap<K, V, S, A, M>,
     takeout: &mut Takeout<K, V, A>,
 ) {
     // SAFETY: the caller's contract.
@@ -98,7 +112,7 @@ unsafe fn drop_rest<K, V, S, A: RecordAllocator>(
     for_each_despite_panics(rest, |record| unsafe { free(&map.allocator, record) });
 }
 
-impl<K, V, S, A: RecordAllocator> Iterator for DlhtMapIntoIter<K, V, S, A> {
+impl<K, V, S, A: RecordAllocator, M: Threading> Iterator for DlhtMapIntoIter<K, V, S, A, M> {
     type Item = (K, V);
 
     fn next(&mut self) -> Option<(K, V)> {
@@ -111,7 +125,7 @@ impl<K, V, S, A: RecordAllocator> Iterator for DlhtMapIntoIter<K, V, S, A> {
     }
 }
 
-impl<K, V, S, A: RecordAllocator> Iterator for DlhtMapDrain<'_, K, V, S, A> {
+impl<K, V, S, A: RecordAllocator, M: Threading> Iterator for DlhtMapDrain<'_, K, V, S, A, M> {
     type Item = (K, V);
 
     fn next(&mut self) -> Option<(K, V)> {
@@ -124,32 +138,38 @@ impl<K, V, S, A: RecordAllocator> Iterator for DlhtMapDrain<'_, K, V, S, A> {
     }
 }
 
-impl<K, V, S, A: RecordAllocator> Drop for DlhtMapIntoIter<K, V, S, A> {
+impl<K, V, S, A: RecordAllocator, M: Threading> Drop for DlhtMapIntoIter<K, V, S, A, M> {
     fn drop(&mut self) {
         // SAFETY: the iterator owns the map.
         unsafe { drop_rest(&self.map, &mut self.takeout) };
     }
 }
 
-impl<K, V, S, A: RecordAllocator> Drop for DlhtMapDrain<'_, K, V, S, A> {
+impl<K, V, S, A: RecordAllocator, M: Threading> Drop for DlhtMapDrain<'_, K, V, S, A, M> {
     fn drop(&mut self) {
         // SAFETY: the iterator borrows the map exclusively.
         unsafe { drop_rest(self.map, &mut self.takeout) };
     }
 }
 
-impl<K, V, S, A: RecordAllocator> ExactSizeIterator for DlhtMapIntoIter<K, V, S, A> {}
-impl<K, V, S, A: RecordAllocator> FusedIterator for DlhtMapIntoIter<K, V, S, A> {}
-impl<K, V, S, A: RecordAllocator> ExactSizeIterator for DlhtMapDrain<'_, K, V, S, A> {}
-impl<K, V, S, A: RecordAllocator> FusedIterator for DlhtMapDrain<'_, K, V, S, A> {}
+impl<K, V, S, A: RecordAllocator, M: Threading> ExactSizeIterator
+    for DlhtMapIntoIter<K, V, S, A, M>
+{
+}
+impl<K, V, S, A: RecordAllocator, M: Threading> FusedIterator for DlhtMapIntoIter<K, V, S, A, M> {}
+impl<K, V, S, A: RecordAllocator, M: Threading> ExactSizeIterator
+    for DlhtMapDrain<'_, K, V, S, A, M>
+{
+}
+impl<K, V, S, A: RecordAllocator, M: Threading> FusedIterator for DlhtMapDrain<'_, K, V, S, A, M> {}
 
-impl<K, V, S, A: RecordAllocator> fmt::Debug for DlhtMapIntoIter<K, V, S, A> {
+impl<K, V, S, A: RecordAllocator, M: Threading> fmt::Debug for DlhtMapIntoIter<K, V, S, A, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DlhtMapIntoIter").field("left", &self.left).finish_non_exhaustive()
     }
 }
 
-impl<K, V, S, A: RecordAllocator> fmt::Debug for DlhtMapDrain<'_, K, V, S, A> {
+impl<K, V, S, A: RecordAllocator, M: Threading> fmt::Debug for DlhtMapDrain<'_, K, V, S, A, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DlhtMapDrain").field("left", &self.left).finish_non_exhaustive()
     }

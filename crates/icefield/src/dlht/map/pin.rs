@@ -1,9 +1,10 @@
 //! Pinning a map.
 
 use super::memory::RecordAllocator;
-use super::{DlhtGuard, DlhtMap, DlhtOwnedGuard};
+use super::{DlhtGuard, DlhtOwnedGuard, DlhtRecordMap};
+use crate::dlht::mode::Threading;
 
-impl<K, V, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
+impl<K, V, S, A: RecordAllocator, M: Threading> DlhtRecordMap<K, V, S, A, M> {
     /// Returns a guard, which protects all data read from the map until the guard is dropped.
     ///
     /// ```
@@ -18,8 +19,8 @@ impl<K, V, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
         DlhtGuard::of_thread(self.reclaimer.pin())
     }
 
-    /// Like [`DlhtMap::pin`], but the guard may be held across an `.await`, sent to other threads and shared between
-    /// them. It costs a lock for a few instructions, when it is created and when it is dropped.
+    /// Like [`DlhtMap::pin`](crate::DlhtMap::pin), but the guard may be held across an `.await`, sent to other threads
+    /// and shared between them. It costs a lock for a few instructions, when it is created and when it is dropped.
     ///
     /// While the guard lives, the memory of all records that any thread replaces or removes is kept.
     ///

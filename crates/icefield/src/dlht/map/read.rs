@@ -6,7 +6,7 @@ use std::hash::{BuildHasher, Hash};
 use super::api::both;
 use super::memory::RecordAllocator;
 use super::record::Record;
-use super::{DlhtGuard, DlhtMap, DlhtNamespace};
+use super::{DlhtGuard, DlhtNamespace, DlhtRecordMap};
 use crate::table::yield_once;
 
 both! {
@@ -119,8 +119,9 @@ both! {
     }
 
     /// Prefetches the bin of `key`, yields to the executor once, then returns the value. The future borrows the guard.
-    /// For a task that may continue on another thread, take the guard from [`DlhtMap::pin_owned`], or use
-    /// [`get_cloned_async`](Self::get_cloned_async), which needs no guard.
+    /// For a task that may continue on another thread, take the guard from
+    /// [`DlhtMap::pin_owned`](crate::DlhtMap::pin_owned), or use [`get_cloned_async`](Self::get_cloned_async), which
+    /// needs no guard.
     ///
     /// ```
     /// # fn block_on<F: Future>(future: F) -> F::Output {

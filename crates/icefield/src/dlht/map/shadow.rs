@@ -11,15 +11,17 @@ use std::hash::{BuildHasher, Hash};
 use super::api::{asked, both};
 use super::memory::{RecordAllocator, free};
 use super::record::{Fresh, Pointer, Record, Refused};
-use super::{DlhtBuildHasher, DlhtGuard, DlhtMap, DlhtNamespace, Global};
+use super::{DlhtBuildHasher, DlhtGuard, DlhtNamespace, DlhtRecordMap, Global};
 use crate::Error;
 use crate::dlht::header::SlotState;
+use crate::dlht::mode::{Shared, Threading};
 use crate::dlht::write::{Outcome, Rule};
 use crate::table::NotShadowed;
 
-/// A shadow insert that has neither committed nor aborted, from [`DlhtMap::try_insert_shadow`]. Its key is absent for
-/// all readers, and other inserts of the key are refused. Dropping this value aborts the insert; forgetting it holds
-/// the key as long as the map exists, and leaks the record.
+/// A shadow insert that has neither committed nor aborted, from
+/// [`DlhtMap::try_insert_shadow`](crate::DlhtMap::try_insert_shadow). Its key is absent for all readers, and other
+/// inserts of the key are refused. Dropping this value aborts the insert; forgetting it holds the key as long as the
+/// map exists, and leaks the record.
 ///
 /// ```
 /// let map = icefield::DlhtMap::<String, u32>::new();
@@ -30,39 +32,49 @@ use crate::table::NotShadowed;
 /// assert_eq!(map.get("one", &guard), Some(&1));
 /// ```
 #[must_use = "dropping a shadow insert aborts it"]
-pub struct DlhtMapShadow<'m, K, V, S = DlhtBuildHasher, A: RecordAllocator = Global> {
-    map: &'m DlhtMap<K, V, S, A>,
+pub struct DlhtMapShadow<
+    'm,
+    K,
+    V,
+    S = DlhtBuildHasher,
+    A: RecordAllocator = Global,
+    M: Threading = Shared,
+> {
+    map: &'m DlhtRecordMap<K, V, S, A, M>,
     hash: u64,
     record: Pointer<K, V>,
 }
 
 // SAFETY: owns the record like a box, and refers to a map that is shared between threads.
-unsafe impl<K, V, S, A> Send for DlhtMapShadow<'_, K, V, S, A>
+unsafe impl<K, V, S, A, M> Send for DlhtMapShadow<'_, K, V, S, A, M>
 where
     K: Send,
     V: Send,
     A: RecordAllocator,
-    DlhtMap<K, V, S, A>: Sync,
+    M: Threading,
+    DlhtRecordMap<K, V, S, A, M>: Sync,
 {
 }
 // SAFETY: gives access to `&K` and `&V`, and to the map.
-unsafe impl<K, V, S, A> Sync for DlhtMapShadow<'_, K, V, S, A>
+unsafe impl<K, V, S, A, M> Sync for DlhtMapShadow<'_, K, V, S, A, M>
 where
     K: Sync,
     V: Sync,
     A: RecordAllocator,
-    DlhtMap<K, V, S, A>: Sync,
+    M: Threading,
+    DlhtRecordMap<K, V, S, A, M>: Sync,
 {
 }
 
 /// The result of a shadow insert.
-type Shadowing<'m, 'g, K, V, S, A> = Result<DlhtMapShadow<'m, K, V, S, A>, NotShadowed<&'g V>>;
+type Shadowing<'m, 'g, K, V, S, A, M> =
+    Result<Result<DlhtMapShadow<'m, K, V, S, A, M>, NotShadowed<&'g V>>, Refused<K, V>>;
 
 both! {
     /// Inserts `key` invisibly if it is absent: the record becomes visible when the returned value
     /// [commits](DlhtMapShadow::commit). Until then, the key is absent for reads, updates, removals, `len` and
     /// iteration, and inserts of the key are refused: the `checked_` calls return [`Error::Shadowed`], and the plain
-    /// calls panic. A shadow insert survives resizes and [`DlhtMap::clear`].
+    /// calls panic. A shadow insert survives resizes and [`DlhtMap::clear`](crate::DlhtMap::clear).
     ///
     /// A key whose 64-bit hash equals that of another key counts as held by a shadow insert, if one of the two is
     /// shadowed: with a good hash function, this happens once in 2^64 pairs of keys.
@@ -91,7 +103,7 @@ both! {
         key: K,
         value: V,
         guard: &'g DlhtGuard<'_>,
-    ) -> Result<DlhtMapShadow<'_, K, V, S, A>, NotShadowed<&'g V>>
+    ) -> Result<DlhtMapShadow<'_, K, V, S, A, M>, NotShadowed<&'g V>>
     where
         K: 'g,
     {
@@ -120,7 +132,7 @@ both! {
         key: K,
         value: V,
         guard: &'g DlhtGuard<'_>,
-    ) -> Result<Result<DlhtMapShadow<'_, K, V, S, A>, NotShadowed<&'g V>>, Refused<K, V>>
+    ) -> Result<Result<DlhtMapShadow<'_, K, V, S, A, M>, NotShadowed<&'g V>>, Refused<K, V>>
     where
         K: 'g,
     {
@@ -128,14 +140,16 @@ both! {
     }
 }
 
-impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K, V, S, A> {
+impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator, M: Threading>
+    DlhtRecordMap<K, V, S, A, M>
+{
     fn shadow_one<'g>(
         &self,
         namespace: u16,
         key: K,
         value: V,
         guard: &'g DlhtGuard<'_>,
-    ) -> Result<Shadowing<'_, 'g, K, V, S, A>, Refused<K, V>>
+    ) -> Shadowing<'_, 'g, K, V, S, A, M>
     where
         K: 'g,
     {
@@ -174,7 +188,7 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
     }
 }
 
-impl<K, V, S, A: RecordAllocator> DlhtMapShadow<'_, K, V, S, A> {
+impl<K, V, S, A: RecordAllocator, M: Threading> DlhtMapShadow<'_, K, V, S, A, M> {
     fn record(&self) -> &Record<K, V> {
         // SAFETY: owned by this value until it commits or aborts.
         unsafe { self.record.as_ref() }
@@ -229,7 +243,7 @@ impl<K, V, S, A: RecordAllocator> DlhtMapShadow<'_, K, V, S, A> {
     }
 }
 
-impl<K, V, S, A: RecordAllocator> Drop for DlhtMapShadow<'_, K, V, S, A> {
+impl<K, V, S, A: RecordAllocator, M: Threading> Drop for DlhtMapShadow<'_, K, V, S, A, M> {
     fn drop(&mut self) {
         if self.map.core.resolve(self.hash, SlotState::Invalid) {
             // SAFETY: made by `Fresh` with this allocator. The slot that led to the record is empty, and no other
@@ -241,9 +255,10 @@ impl<K, V, S, A: RecordAllocator> Drop for DlhtMapShadow<'_, K, V, S, A> {
     }
 }
 
-impl<K: fmt::Debug, V: fmt::Debug, S, A> fmt::Debug for DlhtMapShadow<'_, K, V, S, A>
+impl<K: fmt::Debug, V: fmt::Debug, S, A, M> fmt::Debug for DlhtMapShadow<'_, K, V, S, A, M>
 where
     A: RecordAllocator,
+    M: Threading,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Record { key, value, .. } = self.record();

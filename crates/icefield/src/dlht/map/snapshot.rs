@@ -10,13 +10,13 @@ use super::api::both;
 use super::memory::RecordAllocator;
 use super::record::{Record, records_of};
 use super::walk::{Words, words_before_move};
-use super::{DlhtGuard, DlhtMap, DlhtNamespace, Global};
+use super::{DlhtGuard, DlhtNamespace, DlhtRecordMap, Global};
 use crate::Result;
 use crate::dlht::api::plain;
 use crate::dlht::index::{Entry, Index};
 use crate::outcome::{Cursor, SCAN_PAGE};
 
-/// One page of the records of a namespace, from [`DlhtMap::scan`].
+/// One page of the records of a namespace, from [`DlhtMap::scan`](crate::DlhtMap::scan).
 ///
 /// ```
 /// let map = icefield::DlhtMap::from([(1, 10)]);
@@ -32,7 +32,7 @@ pub struct DlhtMapPage<'g, K, V> {
     pub next: Option<Cursor>,
 }
 
-/// All records of a namespace at one moment, from [`DlhtMap::snapshot`].
+/// All records of a namespace at one moment, from [`DlhtMap::snapshot`](crate::DlhtMap::snapshot).
 ///
 /// ```
 /// let map = icefield::DlhtMap::from([(1, "one")]);

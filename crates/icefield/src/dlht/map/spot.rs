@@ -10,7 +10,7 @@ use crate::dlht::get::{Hit, Step, get_on};
 use crate::dlht::header::{Header, SlotState};
 use crate::dlht::index::Index;
 use crate::dlht::layout::LINK_SLOTS;
-use crate::dlht::mode::{Shared, Synchronization};
+use crate::dlht::mode::Threading;
 use crate::dlht::write::{Outcome, Rule};
 
 /// The slot of a hash: read, then changed if it is still as it was read.
@@ -21,12 +21,12 @@ pub(super) trait Spot {
 }
 
 /// A [`Spot`] that keeps no state between calls, so no index is pinned while a closure of the user runs in between.
-pub(super) struct Alone<'a> {
-    pub(super) core: &'a Core<Shared>,
+pub(super) struct Alone<'a, M: Threading> {
+    pub(super) core: &'a Core<M>,
     pub(super) hash: u64,
 }
 
-impl Spot for Alone<'_> {
+impl<M: Threading> Spot for Alone<'_, M> {
     #[inline(always)]
     fn get(&self) -> Option<u64> {
         self.core.get(self.hash)
@@ -43,8 +43,8 @@ impl Spot for Alone<'_> {
 
 /// The bin of a hash in an index that the caller has pinned. Remembers the last search: a write that follows begins
 /// with the slot that was found, and searches again only if the bin has changed. Does not count records.
-pub(super) struct Bin<'a> {
-    core: &'a Core<Shared>,
+pub(super) struct Bin<'a, M: Threading> {
+    core: &'a Core<M>,
     index: &'a Index,
     line: &'a Line,
     hash: u64,
@@ -52,9 +52,9 @@ pub(super) struct Bin<'a> {
     seen: Cell<Option<(Header, Option<Hit<'a>>)>>,
 }
 
-impl<'a> Bin<'a> {
+impl<'a, M: Threading> Bin<'a, M> {
     #[inline(always)]
-    pub(super) fn new(core: &'a Core<Shared>, index: &'a Index, line: &'a Line, hash: u64) -> Self {
+    pub(super) fn new(core: &'a Core<M>, index: &'a Index, line: &'a Line, hash: u64) -> Self {
         Self { core, index, line, hash, seen: Cell::new(None) }
     }
 
@@ -72,9 +72,9 @@ impl<'a> Bin<'a> {
             }
         }
         self.seen.set(None);
-        match self.index.get::<Shared>(self.line, self.hash) {
+        match self.index.get::<M>(self.line, self.hash) {
             Step::Done(word) => word,
-            _ => get_on::<Shared>(self.index, self.hash),
+            _ => get_on::<M>(self.index, self.hash),
         }
     }
 
@@ -82,7 +82,7 @@ impl<'a> Bin<'a> {
     pub(super) fn store(&self, word: u64, rule: Rule) -> Result<Outcome> {
         let (record, new) = ((self.hash, word), SlotState::Valid);
         if let Some((header, hit)) = self.seen.take() {
-            let tried = self.index.try_store::<Shared>(self.line, header, hit, record, rule, new);
+            let tried = self.index.try_store::<M>(self.line, header, hit, record, rule, new);
             if let Some(Step::Done(outcome)) = tried {
                 return Ok(outcome);
             }
@@ -94,7 +94,7 @@ impl<'a> Bin<'a> {
     pub(super) fn take(&self, expected: u64) -> Outcome {
         if let Some((header, hit)) = self.seen.take() {
             let hit = hit.filter(|hit| header.slot(hit.slot) == SlotState::Valid);
-            let tried = self.index.try_take::<Shared>(self.line, header, hit, Some(expected));
+            let tried = self.index.try_take::<M>(self.line, header, hit, Some(expected));
             if let Some(outcome) = tried {
                 return outcome;
             }
@@ -104,12 +104,12 @@ impl<'a> Bin<'a> {
 }
 
 /// The [`Spot`] of a single call: one pin of the index, and one search.
-pub(super) struct Single<'a>(Bin<'a>);
+pub(super) struct Single<'a, M: Threading>(Bin<'a, M>);
 
-impl<'a> Single<'a> {
+impl<'a, M: Threading> Single<'a, M> {
     /// `index` is the current index, which the caller has pinned.
     #[inline(always)]
-    pub(super) fn new(core: &'a Core<Shared>, index: &'a Index, hash: u64) -> Self {
+    pub(super) fn new(core: &'a Core<M>, index: &'a Index, hash: u64) -> Self {
         Self(Bin::new(core, index, index.line_of(hash), hash))
     }
 
@@ -120,7 +120,7 @@ impl<'a> Single<'a> {
     }
 }
 
-impl Spot for Single<'_> {
+impl<M: Threading> Spot for Single<'_, M> {
     #[inline(always)]
     fn get(&self) -> Option<u64> {
         self.0.get()
@@ -130,7 +130,7 @@ impl Spot for Single<'_> {
     fn store(&self, word: u64, rule: Rule) -> Result<Outcome> {
         let outcome = self.0.store(word, rule)?;
         if outcome == Outcome::Inserted {
-            Shared::add(&self.0.core.count, 1);
+            M::add(&self.0.core.count, 1);
         }
         Ok(outcome)
     }
@@ -139,7 +139,7 @@ impl Spot for Single<'_> {
     fn take(&self, expected: u64) -> Outcome {
         let outcome = self.0.take(expected);
         if let Outcome::Replaced(_) = outcome {
-            Shared::add(&self.0.core.count, -1);
+            M::add(&self.0.core.count, -1);
         }
         outcome
     }

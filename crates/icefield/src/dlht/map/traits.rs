@@ -8,39 +8,44 @@ use super::memory::RecordAllocator;
 use super::record::{Record, Refused, records_of};
 use super::spot::Alone;
 use super::write::When;
-use super::{DlhtGuard, DlhtMap};
+use super::{DlhtGuard, DlhtRecordMap};
 use crate::Result;
 use crate::dlht::api::plain;
+use crate::dlht::mode::Threading;
 use crate::outcome::SCAN_PAGE;
 
 /// The number of records that `extend` puts in one batch. Records that a batch replaces can be freed after the batch.
 const EXTEND: usize = 1024;
 
-impl<K, V, S: Default, A: RecordAllocator + Default> Default for DlhtMap<K, V, S, A> {
+impl<K, V, S: Default, A: RecordAllocator + Default, M: Threading> Default
+    for DlhtRecordMap<K, V, S, A, M>
+{
     /// Creates an empty map with the default hash function and allocator of its types.
     fn default() -> Self {
         Self::with_capacity_and_hasher_in(0, S::default(), A::default())
     }
 }
 
-impl<K, V, S, A> fmt::Debug for DlhtMap<K, V, S, A>
+impl<K, V, S, A, M> fmt::Debug for DlhtRecordMap<K, V, S, A, M>
 where
     K: fmt::Debug + Hash + Eq + Send,
     V: fmt::Debug + Send,
     S: BuildHasher,
     A: RecordAllocator,
+    M: Threading,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map().entries(self.iter(&self.pin())).finish()
     }
 }
 
-impl<K, V, S, A> FromIterator<(K, V)> for DlhtMap<K, V, S, A>
+impl<K, V, S, A, M> FromIterator<(K, V)> for DlhtRecordMap<K, V, S, A, M>
 where
     K: Hash + Eq + Send,
     V: Send,
     S: BuildHasher + Default,
     A: RecordAllocator + Default,
+    M: Threading,
 {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(records: I) -> Self {
         let records = records.into_iter();
@@ -51,18 +56,19 @@ where
     }
 }
 
-impl<K: Hash + Eq + Send, V: Send, const N: usize> From<[(K, V); N]> for DlhtMap<K, V> {
+impl<K: Hash + Eq + Send, V: Send, const N: usize> From<[(K, V); N]> for DlhtRecordMap<K, V> {
     fn from(records: [(K, V); N]) -> Self {
         records.into_iter().collect()
     }
 }
 
-impl<K, V, S, A> Extend<(K, V)> for DlhtMap<K, V, S, A>
+impl<K, V, S, A, M> Extend<(K, V)> for DlhtRecordMap<K, V, S, A, M>
 where
     K: Hash + Eq + Send,
     V: Send,
     S: BuildHasher,
     A: RecordAllocator,
+    M: Threading,
 {
     fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, records: I) {
         self.put_many(records);
@@ -70,36 +76,39 @@ where
 }
 
 /// Puts the records while other threads use the map. Each record is put by a separate operation.
-impl<K, V, S, A> Extend<(K, V)> for &DlhtMap<K, V, S, A>
+impl<K, V, S, A, M> Extend<(K, V)> for &DlhtRecordMap<K, V, S, A, M>
 where
     K: Hash + Eq + Send,
     V: Send,
     S: BuildHasher,
     A: RecordAllocator,
+    M: Threading,
 {
     fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, records: I) {
         self.put_many(records);
     }
 }
 
-impl<'r, K, V, S, A> Extend<(&'r K, &'r V)> for DlhtMap<K, V, S, A>
+impl<'r, K, V, S, A, M> Extend<(&'r K, &'r V)> for DlhtRecordMap<K, V, S, A, M>
 where
     K: Hash + Eq + Send + Copy,
     V: Send + Copy,
     S: BuildHasher,
     A: RecordAllocator,
+    M: Threading,
 {
     fn extend<I: IntoIterator<Item = (&'r K, &'r V)>>(&mut self, records: I) {
         self.put_many(records.into_iter().map(|(key, value)| (*key, *value)));
     }
 }
 
-impl<K, V, S, A> DlhtMap<K, V, S, A>
+impl<K, V, S, A, M> DlhtRecordMap<K, V, S, A, M>
 where
     K: Hash + Eq + Send,
     V: Send,
     S: BuildHasher,
     A: RecordAllocator,
+    M: Threading,
 {
     fn put_many(&self, records: impl IntoIterator<Item = (K, V)>) {
         let mut records = records.into_iter().fuse();
@@ -112,7 +121,7 @@ where
     }
 }
 
-impl<K, V, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
+impl<K, V, S, A: RecordAllocator, M: Threading> DlhtRecordMap<K, V, S, A, M> {
     /// Returns the records of all namespaces with their hashes, with the consistency of `iter`.
     pub(super) fn all_records<'g>(
         &'g self,
@@ -135,25 +144,27 @@ impl<K, V, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
 }
 
 /// Copies the records of all namespaces. If other threads write meanwhile, the copy has the consistency of
-/// [`DlhtMap::iter`]: it may contain some of these writes. The copy has the same options.
-impl<K, V, S, A> Clone for DlhtMap<K, V, S, A>
+/// [`DlhtMap::iter`](crate::DlhtMap::iter): it may contain some of these writes. The copy has the same options.
+impl<K, V, S, A, M> Clone for DlhtRecordMap<K, V, S, A, M>
 where
     K: Hash + Eq + Clone + Send,
     V: Clone + Send,
     S: BuildHasher + Clone,
     A: RecordAllocator,
+    M: Threading,
 {
     fn clone(&self) -> Self {
         plain(self.try_clone())
     }
 }
 
-impl<K, V, S, A> DlhtMap<K, V, S, A>
+impl<K, V, S, A, M> DlhtRecordMap<K, V, S, A, M>
 where
     K: Hash + Eq + Clone + Send,
     V: Clone + Send,
     S: BuildHasher + Clone,
     A: RecordAllocator,
+    M: Threading,
 {
     /// Like `clone`, but returns an error instead of panicking.
     ///
@@ -188,12 +199,13 @@ where
 
 /// Compares the records of all namespaces. If other threads write meanwhile, there may be no moment at which the maps
 /// were as they were found.
-impl<K, V, S, A> PartialEq for DlhtMap<K, V, S, A>
+impl<K, V, S, A, M> PartialEq for DlhtRecordMap<K, V, S, A, M>
 where
     K: Hash + Eq + Send,
     V: PartialEq + Send,
     S: BuildHasher,
     A: RecordAllocator,
+    M: Threading,
 {
     fn eq(&self, other: &Self) -> bool {
         let (guard, others) = (self.pin(), other.pin());
@@ -205,11 +217,12 @@ where
     }
 }
 
-impl<K, V, S, A> Eq for DlhtMap<K, V, S, A>
+impl<K, V, S, A, M> Eq for DlhtRecordMap<K, V, S, A, M>
 where
     K: Hash + Eq + Send,
     V: Eq + Send,
     S: BuildHasher,
     A: RecordAllocator,
+    M: Threading,
 {
 }

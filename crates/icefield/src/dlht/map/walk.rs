@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use allocator_api2::vec::IntoIter;
 
-use super::DlhtMap;
+use super::DlhtRecordMap;
 use super::guard::DlhtGuard;
 use super::memory::{RecordAllocator, free};
 use super::record::{Pointer, free_crowd, hint_record, records_of, take_apart};
@@ -20,7 +20,7 @@ use crate::dlht::get::Picture;
 use crate::dlht::header::{Header, SlotState};
 use crate::dlht::index::Index;
 use crate::dlht::layout::HEADER;
-use crate::dlht::mode::{Shared, Synchronization};
+use crate::dlht::mode::Threading;
 use crate::dlht::walk::{Walk, next_bin};
 
 /// The number of bins whose records are freed in one step.
@@ -86,7 +86,7 @@ unsafe fn free_word<K, V, A: RecordAllocator>(allocator: &A, word: u64) {
     }
 }
 
-impl<K, V, S, A: RecordAllocator> Drop for DlhtMap<K, V, S, A> {
+impl<K, V, S, A: RecordAllocator, M: Threading> Drop for DlhtRecordMap<K, V, S, A, M> {
     /// Frees all records. If a destructor panics, the others are freed all the same, and the first panic continues.
     fn drop(&mut self) {
         let guard = self.core.pin();
@@ -200,7 +200,10 @@ impl<K, V, A: RecordAllocator> Takeout<K, V, A> {
     ///
     /// # Safety
     /// The caller has exclusive access to `map`, and passes the same map each time.
-    pub(super) unsafe fn next<S>(&mut self, map: &DlhtMap<K, V, S, A>) -> Option<Pointer<K, V>> {
+    pub(super) unsafe fn next<S, M: Threading>(
+        &mut self,
+        map: &DlhtRecordMap<K, V, S, A, M>,
+    ) -> Option<Pointer<K, V>> {
         loop {
             if let Some(record) = self.crowd.as_mut().and_then(Iterator::next) {
                 return Some(record);
@@ -215,7 +218,7 @@ impl<K, V, A: RecordAllocator> Takeout<K, V, A> {
             match unsafe { take_apart::<K, V, A>(&map.allocator, word) } {
                 Err(record) => return Some(record),
                 Ok(crowd) => {
-                    map.crowded.add(1 - crowd.len() as i64);
+                    M::add(&map.crowded, 1 - crowd.len() as i64);
                     self.crowd = Some(crowd.into_iter());
                 }
             }
@@ -223,7 +226,7 @@ impl<K, V, A: RecordAllocator> Takeout<K, V, A> {
     }
 
     /// Empties the next bin that has records.
-    fn refill(&mut self, core: &Core<Shared>) -> Option<()> {
+    fn refill<M: Threading>(&mut self, core: &Core<M>) -> Option<()> {
         let guard = core.pin();
         let first = Some(core.current(&guard));
         for index in iter::successors(first, |index| index.next()).skip(self.index) {
@@ -235,7 +238,7 @@ impl<K, V, A: RecordAllocator> Takeout<K, V, A> {
                     empty.fold(header, |header, slot| header.with(slot, SlotState::Invalid));
                 // Relaxed: no other thread has access.
                 line.0[HEADER].store(empty.0, Ordering::Relaxed);
-                Shared::add(&core.count, -(picture.records().len() as i64));
+                M::add(&core.count, -(picture.records().len() as i64));
                 (self.bin, self.picture, self.at) = (bin + 1, picture, 0);
                 return Some(());
             }

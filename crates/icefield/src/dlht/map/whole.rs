@@ -7,7 +7,7 @@ use super::api::both;
 use super::iter::{DlhtMapIter, DlhtMapKeys, DlhtMapValues};
 use super::memory::RecordAllocator;
 use super::record::Record;
-use super::{DlhtGuard, DlhtMap, DlhtNamespace};
+use super::{DlhtGuard, DlhtNamespace, DlhtRecordMap};
 
 both! {
     /// Removes the records for which `f` returns `false`, each by a separate operation; returns how many it
@@ -56,7 +56,7 @@ both! {
     pub fn iter<'g>(
         &'g self,
         guard: &'g DlhtGuard<'_>,
-    ) -> DlhtMapIter<'g, K, V, S, A> {
+    ) -> DlhtMapIter<'g, K, V, S, A, M> {
         DlhtMapIter::new(self.map(), self.number(), guard)
     }
 
@@ -66,7 +66,7 @@ both! {
     /// let map = icefield::DlhtMap::from([(1, 10)]);
     /// assert_eq!(map.keys(&map.pin()).collect::<Vec<_>>(), [&1]);
     /// ```
-    pub fn keys<'g>(&'g self, guard: &'g DlhtGuard<'_>) -> DlhtMapKeys<'g, K, V, S, A> {
+    pub fn keys<'g>(&'g self, guard: &'g DlhtGuard<'_>) -> DlhtMapKeys<'g, K, V, S, A, M> {
         DlhtMapKeys(self.iter(guard))
     }
 
@@ -76,7 +76,7 @@ both! {
     /// let map = icefield::DlhtMap::from([(1, 10)]);
     /// assert_eq!(map.values(&map.pin()).sum::<i32>(), 10);
     /// ```
-    pub fn values<'g>(&'g self, guard: &'g DlhtGuard<'_>) -> DlhtMapValues<'g, K, V, S, A> {
+    pub fn values<'g>(&'g self, guard: &'g DlhtGuard<'_>) -> DlhtMapValues<'g, K, V, S, A, M> {
         DlhtMapValues(self.iter(guard))
     }
 }

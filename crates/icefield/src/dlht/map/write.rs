@@ -9,9 +9,10 @@ use super::record::{
 };
 use super::spot::{Alone, Single, Spot};
 use super::walk::{Sweep, words_of};
-use super::{DlhtGuard, DlhtMap};
+use super::{DlhtGuard, DlhtRecordMap};
 use crate::dlht::api::plain;
 use crate::dlht::index::Entry;
+use crate::dlht::mode::Threading;
 use crate::dlht::write::{Outcome, Rule};
 use crate::{Error, Result};
 
@@ -83,7 +84,7 @@ impl<K, V> Seen<K, V> {
     }
 }
 
-impl<K: Send, V: Send, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
+impl<K: Send, V: Send, S, A: RecordAllocator, M: Threading> DlhtRecordMap<K, V, S, A, M> {
     /// Changes the records of the hash, if its word is still that of `seen`: removes the record that was present, and
     /// adds `new`. Returns whether the word was still the same. An equal word means equal records: objects seen under
     /// the guard have not been freed, so no address has been reused. On success, `new` is taken and the record that it
@@ -124,7 +125,7 @@ impl<K: Send, V: Send, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
         let crowded = i64::from(came && !gone && old.is_some());
         let less = i64::from(gone && !came && next.is_some());
         if crowded != less {
-            self.crowded.add(crowded - less);
+            M::add(&self.crowded, crowded - less);
         }
         if let Some(old) = old {
             // SAFETY: the table held the word until now.
@@ -146,7 +147,7 @@ impl<K: Send, V: Send, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
             // SAFETY: every bin is frozen, and the records are retired only below.
             let others = unsafe { records_of::<K, V, A>(word) }.count() - 1;
             if others > 0 {
-                self.crowded.add(-(others as i64));
+                M::add(&self.crowded, -(others as i64));
             }
         }
         // SAFETY: every bin is frozen, and only the frozen index leads to the records.
@@ -158,7 +159,9 @@ impl<K: Send, V: Send, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
     }
 }
 
-impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K, V, S, A> {
+impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator, M: Threading>
+    DlhtRecordMap<K, V, S, A, M>
+{
     #[inline]
     pub(super) fn hash_of<Q: Hash + ?Sized>(&self, namespace: u16, key: &Q) -> u64 {
         // Namespace 0 costs nothing. Equal hashes of different namespaces are as rare as those of different keys.
@@ -168,7 +171,7 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
         }
     }
 
-    pub(super) fn alone<Q: Hash + ?Sized>(&self, namespace: u16, key: &Q) -> Alone<'_> {
+    pub(super) fn alone<Q: Hash + ?Sized>(&self, namespace: u16, key: &Q) -> Alone<'_, M> {
         Alone { core: &self.core, hash: self.hash_of(namespace, key) }
     }
 
@@ -187,7 +190,7 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
         unsafe { self.find_protected(namespace, key) }
     }
 
-    /// Like [`DlhtMap::find`], for callers that have checked their guard before.
+    /// Like [`DlhtMap::find`](crate::DlhtMap::find), for callers that have checked their guard before.
     ///
     /// # Safety
     /// A guard of this map lives for `'g`.

@@ -7,16 +7,19 @@ use crate::outcome::SCAN_PAGE;
 use crate::types::Word;
 
 /// Passes the items of `items` to `insert`, a page at a time.
-fn in_pages<T: Send>(items: impl ParallelIterator<Item = T>, insert: impl Fn(&[T]) + Sync) {
+pub(in crate::dlht) fn in_pages<T: Send>(
+    items: impl ParallelIterator<Item = T>,
+    insert: impl Fn(&mut Vec<T>) + Sync,
+) {
     let add = |mut page: Vec<T>, item| {
         page.push(item);
         if page.len() == SCAN_PAGE {
-            insert(&page);
+            insert(&mut page);
             page.clear();
         }
         page
     };
-    items.fold(Vec::new, add).for_each(|page| insert(&page));
+    items.fold(Vec::new, add).for_each(|mut page| insert(&mut page));
 }
 
 /// Inserts the records in no particular order: if a key occurs several times, any of its values stays.

@@ -9,5 +9,7 @@ mod scan_range;
 mod set;
 mod table;
 
+pub(super) use extend::in_pages;
+pub(super) use scan_range::drive;
 pub use set::{DlhtSetIntoParIter, DlhtSetParIter};
 pub use table::{DlhtIntoParIter, DlhtParIter};

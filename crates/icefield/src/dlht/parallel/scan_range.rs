@@ -2,16 +2,31 @@
 
 use rayon::iter::plumbing::{Folder, UnindexedConsumer, UnindexedProducer, bridge_unindexed};
 
-use crate::dlht::Dlht;
 use crate::dlht::api::plain;
+use crate::dlht::core::Core;
 use crate::dlht::hasher::Hasher;
+use crate::dlht::mode::Shared;
 use crate::dlht::scan::GENERATION_BITS;
 use crate::outcome::SCAN_PAGE;
-use crate::types::Word;
+
+/// Iterates over all records of a table of words in parallel. `items` converts each record to items.
+pub(in crate::dlht) fn drive<F, I, C>(core: &Core<Shared>, items: F, consumer: C) -> C::Result
+where
+    F: Fn(u64, u64) -> I + Copy + Send,
+    I: IntoIterator<Item: Send>,
+    C: UnindexedConsumer<I::Item>,
+{
+    let hasher = core.current(&core.pin()).hasher;
+    let pages = (core.len() / SCAN_PAGE as u64).max(1);
+    let end = 1 << (u64::BITS - GENERATION_BITS);
+    let whole = ScanRange { core, items, hasher, from: 0, end, least: 2 * end / pages };
+    bridge_unindexed(whole, consumer)
+}
 
 /// The positions `from..end` in the order of `hasher`.
-pub(super) struct ScanRange<'a, K, V> {
-    table: &'a Dlht<K, V>,
+struct ScanRange<'a, F> {
+    core: &'a Core<Shared>,
+    items: F,
     hasher: Hasher,
     from: u64,
     end: u64,
@@ -19,19 +34,7 @@ pub(super) struct ScanRange<'a, K, V> {
     least: u64,
 }
 
-impl<'a, K: Word, V: Word> ScanRange<'a, K, V> {
-    /// Iterates over all records in parallel.
-    pub(super) fn drive<C: UnindexedConsumer<(K, V)>>(
-        table: &'a Dlht<K, V>,
-        consumer: C,
-    ) -> C::Result {
-        let hasher = table.core.current(&table.core.pin()).hasher;
-        let pages = (table.len() / SCAN_PAGE).max(1) as u64;
-        let end = 1 << (u64::BITS - GENERATION_BITS);
-        let whole = Self { table, hasher, from: 0, end, least: 2 * end / pages };
-        bridge_unindexed(whole, consumer)
-    }
-
+impl<F> ScanRange<'_, F> {
     fn cursor(&self, place: u64) -> u64 {
         place << GENERATION_BITS | u64::from(self.hasher.generation)
     }
@@ -47,8 +50,12 @@ impl<'a, K: Word, V: Word> ScanRange<'a, K, V> {
     }
 }
 
-impl<K: Word, V: Word> UnindexedProducer for ScanRange<'_, K, V> {
-    type Item = (K, V);
+impl<F, I> UnindexedProducer for ScanRange<'_, F>
+where
+    F: Fn(u64, u64) -> I + Copy + Send,
+    I: IntoIterator<Item: Send>,
+{
+    type Item = I::Item;
 
     fn split(self) -> (Self, Option<Self>) {
         if self.end - self.from < self.least {
@@ -58,7 +65,7 @@ impl<K: Word, V: Word> UnindexedProducer for ScanRange<'_, K, V> {
         (Self { end: middle, ..self }, Some(Self { from: middle, ..self }))
     }
 
-    fn fold_with<F: Folder<(K, V)>>(self, folder: F) -> F {
+    fn fold_with<C: Folder<I::Item>>(self, folder: C) -> C {
         let mut folder = folder;
         let mut words = Vec::new();
         let mut next = Some(self.cursor(self.from));
@@ -67,11 +74,9 @@ impl<K: Word, V: Word> UnindexedProducer for ScanRange<'_, K, V> {
             && !folder.full()
         {
             words.clear();
-            next = plain(self.table.core.scan(cursor, SCAN_PAGE, &mut words));
+            next = plain(self.core.scan(cursor, SCAN_PAGE, &mut words));
             let own = words.iter().filter(|&&(key, _)| self.contains(key));
-            let typed =
-                own.filter_map(|&(key, value)| Some((K::from_word(key)?, V::from_word(value)?)));
-            folder = folder.consume_iter(typed);
+            folder = folder.consume_iter(own.flat_map(|&(key, word)| (self.items)(key, word)));
         }
         folder
     }

@@ -5,9 +5,14 @@ use std::fmt;
 use rayon::iter::plumbing::UnindexedConsumer;
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 
-use super::scan_range::ScanRange;
+use super::scan_range::drive;
 use crate::dlht::Dlht;
 use crate::types::Word;
+
+/// Returns the record of two words.
+fn typed<K: Word, V: Word>(key: u64, value: u64) -> Option<(K, V)> {
+    Some((K::from_word(key)?, V::from_word(value)?))
+}
 
 /// A parallel iterator over the records of a table, from `par_iter`. It is weakly consistent: it returns every key that
 /// is present during the whole iteration exactly once, also across a resize. No lock is held while user code runs.
@@ -32,7 +37,7 @@ impl<K: Word, V: Word> ParallelIterator for DlhtParIter<'_, K, V> {
     type Item = (K, V);
 
     fn drive_unindexed<C: UnindexedConsumer<(K, V)>>(self, consumer: C) -> C::Result {
-        ScanRange::drive(self.0, consumer)
+        drive(&self.0.core, typed, consumer)
     }
 }
 
@@ -70,7 +75,7 @@ impl<K: Word, V: Word> ParallelIterator for DlhtIntoParIter<K, V> {
     type Item = (K, V);
 
     fn drive_unindexed<C: UnindexedConsumer<(K, V)>>(self, consumer: C) -> C::Result {
-        ScanRange::drive(&self.0, consumer)
+        drive(&self.0.core, typed, consumer)
     }
 }
 
