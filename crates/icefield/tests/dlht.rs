@@ -19,6 +19,7 @@ use icefield::{
 };
 use icefield_torture::budget::Budget;
 use icefield_torture::dlht::{Alone, DlhtPlace, SetCounts, set_model};
+use icefield_torture::failure::Failure;
 use icefield_torture::faulty::fail_at;
 use icefield_torture::linear::Counts;
 use icefield_torture::place::Place;
@@ -96,15 +97,26 @@ fn one_thread_is_enough_for_the_local_table() {
 
 #[test]
 fn every_history_has_an_order() {
+    orders(dlht::linear, Duration::from_secs(8), 1_000_000);
+}
+
+#[test]
+fn every_history_of_maps_and_sets_has_an_order() {
+    orders(dlht::linear_map, Duration::from_secs(4), 2_000_000);
+    orders(dlht::linear_set, Duration::from_secs(4), 3_000_000);
+}
+
+/// Runs concurrent histories and checks each for linearizability.
+fn orders(linear: fn(u64, u64, &Pool) -> Result<Counts, Failure>, time: Duration, first_seed: u64) {
     let pool = Pool::new(3);
     let mut counts = Counts::default();
-    let mut budget = Budget::time(Duration::from_secs(8)).at_least(2048).at_most(60_000);
+    let mut budget = Budget::time(time).at_least(2048).at_most(60_000);
     while let Some((number, histories)) = budget.chunk(512) {
-        let done = dlht::linear(1_000_000 + number, histories, &pool);
+        let done = linear(first_seed + number, histories, &pool);
         counts.add(done.unwrap_or_else(|failure| panic!("{failure}")));
     }
     println!("{counts:?}, overlap {:.3}", counts.overlap());
-    if let Err(failure) = counts.meaningful(1_000_000) {
+    if let Err(failure) = counts.meaningful(first_seed) {
         panic!("{failure}");
     }
 }
