@@ -224,7 +224,7 @@ fn memory_that_is_not_there_is_an_error() {
 /// memory for a third index is missing. Scans continue, including a scan that began with the old hash function.
 #[test]
 fn scans_need_no_memory_between_two_hash_functions() {
-    // The new hash function is random. With about every second, the next index has room for all records.
+    // The new hash function is random. With many, the next index has room for all records.
     assert!((0..30).any(|_| scans_between_two_hash_functions()));
 }
 

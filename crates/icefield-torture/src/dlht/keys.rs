@@ -10,7 +10,7 @@ use super::tiny;
 use super::turns::Batons;
 use crate::subject::Seen;
 
-/// The value of all keys.
+/// The value of all keys: an even number, so that [`Rule::RemoveEven`](crate::call::Rule::RemoveEven) removes them.
 pub(super) const VALUE: u64 = 300;
 
 type Turns = Interleaved<Batons>;

@@ -51,7 +51,7 @@ const MAX_HOT: u64 = 3;
 
 impl Plan {
     /// Creates the plan of history number `history` on its table. The moves may include shadow inserts only if
-    /// `may_shadow` is set. Every write has a value of its own, unless there is an `only_value`.
+    /// `may_shadow` is set. Every write has a value of its own, or `only_value` if that is set.
     pub(super) fn new(
         rng: &mut Rng,
         history: u64,

@@ -176,9 +176,9 @@ where
 /// ```
 pub type DlhtMap<K, V, S = DlhtBuildHasher, A = Global> = DlhtRecordMap<K, V, S, A, Shared>;
 
-/// [`DlhtMap`] for one thread: it may be sent to another thread, but not shared. Its calls are those of a [`DlhtMap`];
-/// they need no locked instructions to change the index. Keys and values must be `Send`, because an owned guard may
-/// free them on another thread.
+/// [`DlhtMap`] for one thread: it may be sent to another thread, but not shared. Its calls are those of a [`DlhtMap`],
+/// and changing a slot takes no locked instruction. Keys and values must be `Send`, because an owned guard may free
+/// them on another thread.
 ///
 /// ```
 /// let map = icefield::DlhtMapLocal::<String, u32>::new();

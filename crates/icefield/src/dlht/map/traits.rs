@@ -8,7 +8,7 @@ use super::memory::RecordAllocator;
 use super::record::{Record, Refused, records_of};
 use super::spot::Alone;
 use super::write::When;
-use super::{DlhtGuard, DlhtRecordMap};
+use super::{DlhtBuildHasher, DlhtGuard, DlhtRecordMap, Global};
 use crate::Result;
 use crate::dlht::api::plain;
 use crate::dlht::mode::Threading;
@@ -56,7 +56,12 @@ where
     }
 }
 
-impl<K: Hash + Eq + Send, V: Send, const N: usize> From<[(K, V); N]> for DlhtRecordMap<K, V> {
+impl<K, V, M, const N: usize> From<[(K, V); N]> for DlhtRecordMap<K, V, DlhtBuildHasher, Global, M>
+where
+    K: Hash + Eq + Send,
+    V: Send,
+    M: Threading,
+{
     fn from(records: [(K, V); N]) -> Self {
         records.into_iter().collect()
     }
