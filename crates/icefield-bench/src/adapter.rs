@@ -8,7 +8,7 @@ use icefield::{DlhtLocal, JoinIndex, Key, OnFailure, Op, Result, Stats, Table, T
 
 use crate::prelude::*;
 use crate::stats::Histogram;
-use crate::table::updates;
+use crate::table::{Timed, updates};
 
 /// Buffers that a call fills. Later calls of the same run reuse them.
 #[derive(Default)]
@@ -138,14 +138,24 @@ pub(crate) trait Adapter {
         self.failure().map(|()| t)
     }
 
-    fn run_timed(&self, call: Call, keys: &[u64], times: &mut Histogram) -> Result<Tally> {
+    fn run_timed(&self, run: Timed<'_>, times: &mut Histogram) -> Result<Tally> {
         let (mut s, mut t) = (Scratch::default(), Tally::default());
         let mut last = Instant::now();
-        for &key in keys {
-            self.single(call, key, &mut s, &mut t)?;
-            let now = Instant::now();
-            times.saturating_record((now - last).as_nanos() as u64);
-            last = now;
+        let mut due = last;
+        for &key in run.keys {
+            for &call in run.calls {
+                if let Some(every) = run.every {
+                    due += every;
+                    while Instant::now() < due {
+                        std::hint::spin_loop();
+                    }
+                    last = due;
+                }
+                self.single(call, key, &mut s, &mut t)?;
+                let now = Instant::now();
+                times.saturating_record((now - last).as_nanos() as u64);
+                last = now;
+            }
         }
         self.failure().map(|()| t)
     }
@@ -188,9 +198,9 @@ macro_rules! bench_table {
                 let $this = self;
                 $inner.run_mixed(ops, batch)
             }
-            fn run_timed(&self, call: Call, keys: &[u64], times: &mut Histogram) -> Result<Tally> {
+            fn run_timed(&self, run: Timed<'_>, times: &mut Histogram) -> Result<Tally> {
                 let $this = self;
-                $inner.run_timed(call, keys, times)
+                $inner.run_timed(run, times)
             }
             fn answers(&self) -> Answers {
                 let $this = self;

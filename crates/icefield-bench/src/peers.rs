@@ -188,6 +188,7 @@ mod tests {
     use super::*;
     use crate::args::Batch;
     use crate::stats::histogram;
+    use crate::table::Timed;
 
     /// A peer whose every call fails.
     struct Broken;
@@ -223,7 +224,7 @@ mod tests {
         let table = PeerTable { name: "broken".to_owned(), peer: Box::new(Broken) };
         let error = table.run(Call::GetMiss, &[1, 2], Batch::Of(2)).unwrap_err();
         assert_eq!(error.to_string(), "broken: no space");
-        assert!(table.run_timed(Call::Put, &[1], &mut histogram()).is_err());
+        assert!(table.run_timed(Timed::each(&Call::Put, &[1]), &mut histogram()).is_err());
         assert!(table.run_mixed(&[Mixed::new(Call::Put, 1)], Batch::None).is_err());
     }
 }

@@ -7,7 +7,7 @@ pub(crate) use crate::place::RemovedDir;
 pub(crate) use crate::row::{Row, rounded};
 pub(crate) use crate::session::{Session, Setting};
 pub(crate) use crate::table::{
-    Answers, BenchTable, Call, Design, DesignRef, Made, Maker, Mixed, Place, Placed, Records,
+    Answers, BenchTable, Call, Design, DesignRef, Form, Made, Maker, Mixed, Place, Placed, Records,
     Setup, detail, regions, unsupported,
 };
 pub(crate) use crate::table_stats::describe_space;

@@ -5,6 +5,7 @@
 
 use std::ops::Deref;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use icefield::storage::HugePages;
 use icefield::storage::sim::Sim;
@@ -117,6 +118,24 @@ impl Answers {
     }
 }
 
+/// Operations whose times are recorded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timed<'a> {
+    /// The calls that are made with each key, in order.
+    pub calls: &'a [Call],
+    pub keys: &'a [u64],
+    /// The time from one operation to the next. Times are measured from the moment at which an operation is due, so they
+    /// include its wait for the operations before it. `None`: each operation is due when the one before has ended.
+    pub every: Option<Duration>,
+}
+
+impl<'a> Timed<'a> {
+    /// Makes one call with each key, one after the other.
+    pub fn each(call: &'a Call, keys: &'a [u64]) -> Self {
+        Self { calls: std::slice::from_ref(call), keys, every: None }
+    }
+}
+
 /// A table under measurement: the value of each 64-bit key is [`value_of`](crate::keys::value_of) the key.
 pub(crate) trait BenchTable: Send + Sync {
     /// Makes `call` for each key in order. `hits` counts gets, updates and removals of present keys and inserts of
@@ -127,7 +146,7 @@ pub(crate) trait BenchTable: Send + Sync {
     fn run_mixed(&self, ops: &[Mixed], batch: Batch) -> Result<Tally>;
 
     /// Does the same as [`BenchTable::run`], one operation at a time, and records the time of each in nanoseconds.
-    fn run_timed(&self, call: Call, keys: &[u64], times: &mut Histogram) -> Result<Tally>;
+    fn run_timed(&self, run: Timed<'_>, times: &mut Histogram) -> Result<Tally>;
 
     fn answers(&self) -> Answers;
 
@@ -365,14 +384,27 @@ pub(crate) struct Records {
     pub value_bytes: usize,
     /// True if a get reads the whole value, not only its first word.
     pub whole: bool,
-    /// True if records come from the C library's allocator, through the table's allocator parameter, instead of from
-    /// the program's.
-    pub malloc: bool,
+    pub form: Form,
+}
+
+/// What differs between records of the same size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Every key has the same size, and so has every value. Records come from the program's allocator.
+    Plain,
+    /// Each value has a size of its own.
+    Values,
+    /// Each key has a size of its own, up to that of `key_bytes`.
+    Keys,
+    /// All records are in a namespace other than the default one.
+    Namespace,
+    /// Records come from the C library's allocator, through the table's allocator parameter.
+    Malloc,
 }
 
 impl Records {
     /// Records of two words.
-    pub const WORDS: Self = Self { key_bytes: 8, value_bytes: 8, whole: true, malloc: false };
+    pub const WORDS: Self = Self { key_bytes: 8, value_bytes: 8, whole: true, form: Form::Plain };
 }
 
 /// Options for the first levels of a table with levels.

@@ -71,6 +71,20 @@ fn other_experiments_take_tables_in_memory() {
 }
 
 #[test]
+fn latencies_follow_the_load() {
+    let rows = rows(Args { threads: vec![1], ..dlht("latency-by-load") });
+    let loads: Vec<_> = rows.iter().map(|row| extra(row, "load_percent")).collect();
+    assert_eq!(loads, [100.0, 10.0, 30.0, 50.0, 70.0, 90.0].repeat(2));
+    assert_eq!(seen(&rows, |row| &row["op"]), ["get", "insdel"]);
+    for rows in rows.chunks(6) {
+        // The clock sets the pace, so a table cannot be faster than the load.
+        let slow = number(&rows[1], "mops") / number(&rows[0], "mops");
+        assert!(slow < 0.101, "{slow}");
+    }
+    assert!(rows.iter().all(|row| number(row, "p99_ns") >= number(row, "p50_ns")));
+}
+
+#[test]
 fn every_usual_table_runs_where_it_lives() {
     let rows = rows(Args { tables: Vec::new(), ..small("get") });
     let seen: Vec<_> =
@@ -158,18 +172,19 @@ fn records_have_any_size() {
     };
     // Three rows for each size, except eight bytes. There, the first word is the whole value, so the map has two rows,
     // and the tables of words have rows too.
-    assert_eq!((values.len(), of_map(&values).len()), (3 * 7 + 2 + 2, 3 * 7 + 2));
+    assert_eq!((values.len(), of_map(&values).len()), (3 * 8 + 2 + 2, 3 * 8 + 2));
     let sizes = |rows: &[Map<String, Value>], field| {
         let mut sizes: Vec<_> = of_map(rows).iter().map(|row| extra(row, field)).collect();
         sizes.dedup();
         sizes
     };
-    let wanted = [8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0];
+    let wanted = [8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 1504.0];
     assert_eq!(sizes(&values, "value_bytes"), wanted);
     let reads = seen(&values, |row| row["extra"].get("reads").unwrap_or(&Value::Null));
     assert!(["word", "value"].iter().all(|one| reads.contains(&&Value::from(*one))), "{reads:?}");
     let keys = map("key-size");
-    assert_eq!((keys.len(), sizes(&keys, "key_bytes")), (2 * 5, vec![8.0, 16.0, 32.0, 64.0]));
+    let wanted = [8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
+    assert_eq!((keys.len(), &*sizes(&keys, "key_bytes")), (2 * 7, &wanted[..]));
     for row in of_map(&values) {
         assert!(number(&row, "bytes_per_key") > extra(&row, "value_bytes") + 16.0, "{row:?}");
     }
@@ -183,16 +198,18 @@ fn features_are_switched() {
     assert_eq!(rows.len(), 4 * 2);
     let rows = self::rows(Args { tables: vec!["dlht-map".to_owned()], ..dlht("features") });
     let names = seen(&rows, |row| &row["extra"]["features"]);
-    assert_eq!(names, ["records", "records+malloc"]);
-    assert_eq!(rows.len(), 2 * 2);
+    let forms = ["records+values", "records+keys", "records+namespace", "records+malloc"];
+    assert_eq!(names, [&["records"][..], &forms].concat());
+    assert_eq!(rows.len(), 5 * 2);
 }
 
 #[test]
 fn one_thread_is_compared_with_many() {
     let rows = rows(Args { tables: Vec::new(), ..small("single-thread") });
     let tables: Vec<_> = rows.iter().map(|row| &row["table"]).collect();
-    assert_eq!(tables, ["dlht", "dlht-local"].repeat(4));
+    assert_eq!(tables, ["dlht", "dlht-local"].repeat(8));
     assert!(rows.iter().all(|row| row["threads"] == 1));
+    assert_eq!(seen(&rows, |row| &row["extra"]["resizing"]), [false, true]);
 }
 
 #[test]
@@ -290,6 +307,7 @@ fn the_list_names_the_figures() {
         "ycsb-f",
         "tatp",
         "smallbank",
+        "latency-by-load",
     ] {
         let start = format!("{{\"experiment\":\"{name}\"");
         let line = listed

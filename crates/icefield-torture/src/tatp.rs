@@ -4,7 +4,7 @@
 use crate::rng::{Rng, mix};
 
 /// A transaction of one of the seven kinds. Subscribers are numbers from 0, types are 1 to 4, start times are 0, 8 or
-/// 16 o'clock.
+/// 16 o'clock, end times 1 to 24 o'clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transaction {
     /// Reads a subscriber's row.
@@ -12,7 +12,8 @@ pub enum Transaction {
         /// The subscriber.
         subscriber: u32,
     },
-    /// Reads a special facility and, if it is active, a call forwarding of it.
+    /// Reads a special facility and, if it is active, its call forwardings that have begun by the start time and are
+    /// in force until after the end time.
     GetNewDestination {
         /// The subscriber.
         subscriber: u32,
@@ -20,6 +21,8 @@ pub enum Transaction {
         facility: u8,
         /// The start time.
         start: u8,
+        /// The end time.
+        end: u8,
     },
     /// Reads access information.
     GetAccessData {
@@ -35,7 +38,7 @@ pub enum Transaction {
         /// The type of the facility.
         facility: u8,
     },
-    /// Changes a subscriber's location.
+    /// Changes the location of the subscriber with a number.
     UpdateLocation {
         /// The subscriber.
         subscriber: u32,
@@ -50,6 +53,8 @@ pub enum Transaction {
         facility: u8,
         /// The start time.
         start: u8,
+        /// The end time.
+        end: u8,
     },
     /// Removes a call forwarding.
     DeleteCallForwarding {
@@ -84,13 +89,14 @@ impl Tatp {
     pub fn draw(&mut self) -> Transaction {
         let subscriber = self.rng.below(u64::from(self.subscribers)) as u32;
         let (facility, start) = (self.kind(), 8 * self.rng.below(3) as u8);
+        let end = self.rng.below(24) as u8 + 1;
         match self.rng.below(100) {
             0..35 => Transaction::GetSubscriberData { subscriber },
-            35..45 => Transaction::GetNewDestination { subscriber, facility, start },
+            35..45 => Transaction::GetNewDestination { subscriber, facility, start, end },
             45..80 => Transaction::GetAccessData { subscriber, access: self.kind() },
             80..82 => Transaction::UpdateSubscriberData { subscriber, facility },
             82..96 => Transaction::UpdateLocation { subscriber, location: self.rng.word() as u32 },
-            96..98 => Transaction::InsertCallForwarding { subscriber, facility, start },
+            96..98 => Transaction::InsertCallForwarding { subscriber, facility, start, end },
             _ => Transaction::DeleteCallForwarding { subscriber, facility, start },
         }
     }

@@ -1,4 +1,4 @@
-//! The time of each call while all threads work and tables split (DLHT Fig 15, Plush Fig 7).
+//! The time of each call while all threads work and tables split (Iceberg Tables 2 and 5, Plush Fig 7).
 //!
 //! Some tables report when they move their records. For these, the inserts between the first and the last moved bucket
 //! are also reported separately.
@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use crate::prelude::*;
 use crate::stats::{Histogram, histogram};
+use crate::table::Timed;
 use crate::table_stats::is_moving;
 
 /// The calls. Each leaves the table in the state that the next call needs.
@@ -93,7 +94,7 @@ fn timed_calls(
     let steps = if call.adds() && is_moving(table).is_some() { LOOK } else { keys.len().max(1) };
     for keys in keys.chunks(steps) {
         let moving = steps == LOOK && is_moving(table) == Some(true);
-        tally.add(table.run_timed(call, keys, &mut times[usize::from(moving)])?);
+        tally.add(table.run_timed(Timed::each(&call, keys), &mut times[usize::from(moving)])?);
     }
     Ok((tally, times))
 }
@@ -119,7 +120,7 @@ pub(super) fn phase_keys(
     }
 }
 
-fn describe(row: &mut Row, times: &Histogram) {
+pub(super) fn describe(row: &mut Row, times: &Histogram) {
     let at = |quantile| Some(times.value_at_quantile(quantile) as f64);
     row.mean_ns = Some(rounded(times.mean()));
     (row.p50_ns, row.p95_ns, row.p99_ns) = (at(0.50), at(0.95), at(0.99));

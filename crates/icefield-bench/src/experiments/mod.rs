@@ -15,10 +15,12 @@ mod locks;
 mod mixed;
 mod occupancy;
 mod oltp;
+mod paced;
 mod prefault;
 mod range;
 mod records;
 mod recovery;
+mod rows;
 mod smallbank;
 mod space;
 mod sweeps;
@@ -144,6 +146,8 @@ experiments! {
     "recovery": recovery::run,
     /// percentiles per call, splits inside
     "latency": latency::run,
+    /// percentiles of reads, and of inserts with removals, by the share of the highest rate (DLHT Fig 15)
+    "latency-by-load": paced::run,
     /// bytes on the medium and in DRAM per record, over a growth, after updates and after removals
     "space": space::run,
 }

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use icefield_torture::smallbank::{OVERDRAFT_FEE, Smallbank, Transaction};
 use icefield_torture::workload::Distribution;
 
-use super::oltp::{Benchmark, Locked, Rows, load_all, read_together};
+use super::oltp::{Benchmark, load_all};
+use super::rows::{Locked, Rows, read_together};
 use crate::prelude::*;
 
 /// The paper's number of accounts.

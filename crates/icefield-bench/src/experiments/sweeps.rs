@@ -111,17 +111,23 @@ pub(super) fn key_size(session: &mut Session) -> Outcome {
     Ok(())
 }
 
-/// `single-thread` (Fig 16): DLHT with and without atomics.
+/// `single-thread` (Fig 16): DLHT with and without atomics, and with and without resizing.
 pub(super) fn single_thread(session: &mut Session) -> Outcome {
     let (chosen, threads) = (session.designs.clone(), session.args.threads.clone());
+    let (fixed, room) = (session.fixed_size, session.room);
     if session.args.tables.is_empty() {
         let peers = chosen.iter().copied().filter(|design| design.is_peer());
         let ours = [session.our("dlht")?, session.our("dlht-local")?];
         session.designs = ours.into_iter().chain(peers).collect();
     }
-    session.args.threads = vec![1];
+    (session.args.threads, session.room) = (vec![1], ROOM);
     let batches = [Batch::None, Batch::Stream];
-    in_batches(session, &[&GET, &INSDEL], (&batches, &[]))?;
+    for resizing in [false, true] {
+        session.fixed_size = !resizing;
+        let point = [("resizing", json!(resizing))];
+        in_batches(session, &[&GET, &INSDEL], (&batches, &point))?;
+    }
+    (session.fixed_size, session.room) = (fixed, room);
     (session.designs, session.args.threads) = (chosen, threads);
     Ok(())
 }
@@ -131,8 +137,8 @@ pub(super) fn single_thread(session: &mut Session) -> Outcome {
 /// table of fixed size cannot grow to get more.
 const ROOM: f64 = 1.75;
 
-/// `features` (Fig 14): resizing and strong hashing, each on or off, then separate records from either allocator.
-/// `none` is what the paper calls its default.
+/// `features` (Fig 14): resizing and strong hashing, each on or off, then separate records: of one size, with values or
+/// keys of several sizes, in a namespace, and from the C library's allocator. `none` is what the paper calls its default.
 pub(super) fn features(session: &mut Session) -> Outcome {
     let (asked, fixed, room) = (session.args.hash, session.fixed_size, session.room);
     session.room = ROOM;
@@ -151,10 +157,15 @@ pub(super) fn features(session: &mut Session) -> Outcome {
         }
     }
     (session.args.hash, session.fixed_size) = (asked, fixed);
-    // Values in separate records, which only DLHT's map has: allocated by the program's allocator, then by the C
-    // library's.
-    for (malloc, name) in [(false, "records"), (true, "records+malloc")] {
-        session.records = Records { value_bytes: map::ALLOCATED_BYTES, malloc, ..Records::WORDS };
+    // Separate records, which only DLHT's map has, each form compared with the first.
+    for (form, name) in [
+        (Form::Plain, "records"),
+        (Form::Values, "records+values"),
+        (Form::Keys, "records+keys"),
+        (Form::Namespace, "records+namespace"),
+        (Form::Malloc, "records+malloc"),
+    ] {
+        session.records = Records { value_bytes: map::FORM_BYTES, form, ..Records::WORDS };
         at_point(session, &[&GET, &INSDEL], &[("features", json!(name))])?;
     }
     (session.records, session.room) = (Records::WORDS, room);

@@ -65,8 +65,9 @@ pub(super) fn figures(experiment: &str, rows: &[&Row]) -> Outcome<Vec<Figure>> {
 
 /// Experiments whose charts show a figure other than throughput: the experiment, the field on the horizontal axis, the
 /// figure, and its name.
-const FIGURES: [(&str, &str, &str, &str); 6] = [
+const FIGURES: [(&str, &str, &str, &str); 7] = [
     ("recovery", "keys", "first_answer_ms", "ms to the first answer"),
+    ("latency-by-load", "load_percent", "p99_ns", "ns, 99th percentile"),
     ("space", "table", "bytes_per_key", "bytes per record"),
     ("levels", "yards", "front_yard", "share in the front yard"),
     ("cache-misses", "selectivity", "llc_misses", "misses of the last level, per probing row"),
@@ -98,11 +99,12 @@ impl Plot {
 }
 
 /// The fields of `extra` that may name the position of a row in a sweep.
-const SWEEPS: [&str; 12] = [
+const SWEEPS: [&str; 13] = [
     "hot_percent",
     "value_bytes",
     "key_bytes",
     "features",
+    "resizing",
     "filters",
     "locks",
     "insert_ratio",
@@ -125,12 +127,11 @@ fn speed(rows: &[&Row]) -> Plot {
         "limit" => "loop",
         "batch-size" => "batch",
         "index-size" => "keys",
-        "single-thread" => "table",
         _ => swept.copied().unwrap_or("threads"),
     };
     let named = matches!(
         across,
-        "features" | "filters" | "locks" | "prefault" | "phase" | "table" | "loop"
+        "features" | "resizing" | "filters" | "locks" | "prefault" | "phase" | "table" | "loop"
     );
     let several = match across {
         "threads" => differ(&|row| format!("{:?}", row.threads)),
