@@ -140,20 +140,24 @@ pub(crate) trait Adapter {
 
     fn run_timed(&self, run: Timed<'_>, times: &mut Histogram) -> Result<Tally> {
         let (mut s, mut t) = (Scratch::default(), Tally::default());
+        let mut pace = run.pace;
         let mut last = Instant::now();
         let mut due = last;
         for &key in run.keys {
             for &call in run.calls {
-                if let Some(every) = run.every {
-                    due += every;
-                    while Instant::now() < due {
+                if let Some(pace) = &pace {
+                    due += pace.every;
+                    while last < due {
                         std::hint::spin_loop();
+                        last = Instant::now();
                     }
-                    last = due;
                 }
                 self.single(call, key, &mut s, &mut t)?;
                 let now = Instant::now();
                 times.saturating_record((now - last).as_nanos() as u64);
+                if let Some(pace) = &mut pace {
+                    pace.since_due.saturating_record((now - due).as_nanos() as u64);
+                }
                 last = now;
             }
         }

@@ -119,20 +119,27 @@ impl Answers {
 }
 
 /// Operations whose times are recorded.
-#[derive(Clone, Copy, Debug)]
 pub(crate) struct Timed<'a> {
     /// The calls that are made with each key, in order.
     pub calls: &'a [Call],
     pub keys: &'a [u64],
-    /// The time from one operation to the next. Times are measured from the moment at which an operation is due, so they
-    /// include its wait for the operations before it. `None`: each operation is due when the one before has ended.
-    pub every: Option<Duration>,
+    /// `None`: each operation starts when the one before has ended.
+    pub pace: Option<Pace<'a>>,
+}
+
+/// Operations that are due at regular times.
+pub(crate) struct Pace<'a> {
+    /// The time from one operation to the next.
+    pub every: Duration,
+    /// The time from the moment at which each operation was due to its end, in nanoseconds. It includes the wait for
+    /// operations before it, and for a processor that was busy with something else.
+    pub since_due: &'a mut Histogram,
 }
 
 impl<'a> Timed<'a> {
     /// Makes one call with each key, one after the other.
     pub fn each(call: &'a Call, keys: &'a [u64]) -> Self {
-        Self { calls: std::slice::from_ref(call), keys, every: None }
+        Self { calls: std::slice::from_ref(call), keys, pace: None }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The time of an operation by the load (DLHT Fig 15): operations are due at regular times, at a share of the rate at which
-//! all threads can make them one after the other.
+//! all threads can make them one after the other. Beside the time from the start of each operation, rows have that from the
+//! moment at which it was due.
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use serde_json::json;
 use super::latency::{describe, phase_keys};
 use crate::prelude::*;
 use crate::stats::{Histogram, histogram};
-use crate::table::Timed;
+use crate::table::{Pace, Timed};
 
 /// The workloads, and the calls that each makes with a key.
 const WORKLOADS: [(&str, Call, &[Call]); 2] =
@@ -23,14 +24,19 @@ pub(super) fn run(session: &mut Session) -> Outcome {
     for threads in session.threads() {
         for workload in WORKLOADS {
             let designs = session.contenders(&[workload.1], threads)?;
-            let mut measured: Vec<Vec<(Row, Histogram)>> = vec![Vec::new(); designs.len()];
+            let mut measured: Vec<Vec<(Row, [Histogram; 2])>> = vec![Vec::new(); designs.len()];
             for round in 0..session.repeat() {
                 for (design, measured) in designs.iter().zip(&mut measured) {
                     one_table(session, design, workload, (threads, round as u64), measured)?;
                 }
             }
-            for (mut row, times) in measured.into_iter().flatten() {
+            for (mut row, [times, since_due]) in measured.into_iter().flatten() {
                 describe(&mut row, &times);
+                if !since_due.is_empty() {
+                    for (name, quantile) in [("due_p50_ns", 0.50), ("due_p99_ns", 0.99)] {
+                        row.extra(name, since_due.value_at_quantile(quantile));
+                    }
+                }
                 session.put(row)?;
             }
         }
@@ -44,7 +50,7 @@ fn one_table(
     design: DesignRef,
     (name, call, calls): (&'static str, Call, &[Call]),
     (threads, round): (usize, u64),
-    measured: &mut Vec<(Row, Histogram)>,
+    measured: &mut Vec<(Row, [Histogram; 2])>,
 ) -> Outcome {
     let (placed, keys) = session.create_loaded(design)?;
     let ops = session.ops(keys) / calls.len() as u64;
@@ -56,7 +62,7 @@ fn one_table(
             name.clone_into(&mut row.op);
             row.at(threads, Batch::None, keys, ops * calls.len() as u64);
             row.extra("load_percent", json!(load));
-            measured.push((row, histogram()));
+            measured.push((row, [histogram(), histogram()]));
         }
         session.progress(&format!(
             "latency-by-load {}: {name} at {load} %, {threads} threads",
@@ -65,10 +71,11 @@ fn one_table(
         let every = (load < 100)
             .then(|| Duration::from_secs_f64(threads as f64 * 1e-4 / (fastest * f64::from(load))));
         let (time, parts) = session.run(&*placed, threads, |thread| {
-            let mut times = histogram();
+            let (mut times, mut since_due) = (histogram(), histogram());
             let keys = &phase[part(phase.len(), thread, threads)];
-            let tally = placed.run_timed(Timed { calls, keys, every }, &mut times);
-            tally.map(|tally| (tally, times))
+            let pace = every.map(|every| Pace { every, since_due: &mut since_due });
+            let tally = placed.run_timed(Timed { calls, keys, pace }, &mut times)?;
+            Ok::<_, icefield::Error>((tally, [times, since_due]))
         });
         let (row, times) = &mut measured[i];
         let rate = mops(phase.len() * calls.len(), time);
@@ -80,7 +87,7 @@ fn one_table(
         for part in parts {
             let (tally, of_thread) = part?;
             found.add(tally);
-            *times += &of_thread;
+            times.iter_mut().zip(of_thread).for_each(|(all, one)| *all += one);
         }
         session.check_call(&placed, call, &phase, found);
     }

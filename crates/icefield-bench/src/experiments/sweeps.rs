@@ -132,9 +132,8 @@ pub(super) fn single_thread(session: &mut Session) -> Outcome {
     Ok(())
 }
 
-/// The capacity of the tables of `features`, as a multiple of the number of keys. A bin keeps its link bucket after
-/// removals. Inserts and removals over all bins therefore need a link bucket for every bin that ever overflows, and a
-/// table of fixed size cannot grow to get more.
+/// The capacity of the tables of `features` and `single-thread`, as a multiple of the number of keys. A table of fixed
+/// size needs room for the keys that the batches of all threads insert before they remove them.
 const ROOM: f64 = 1.75;
 
 /// `features` (Fig 14): resizing and strong hashing, each on or off, then separate records: of one size, with values or

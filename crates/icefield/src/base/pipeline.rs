@@ -13,7 +13,8 @@
 //! [`rolling_in_bursts`].
 //!
 //! Only `run` makes decisions. Apart from it, only `prefetch_record` may change state: it may take locks. Hints and
-//! peeks see an earlier state of memory, and other operations of the same batch run in between. An operation's
+//! peeks see an earlier state of memory, and other operations of the same batch run in between; `run` may use what they
+//! found if it can tell that the state is still the same. An operation's
 //! [entry](Stages::Entry) should therefore hold the hash. It may hold a pointer into the table only if a resize leaves
 //! the target in place, and even then `run` must not rely on the pointer.
 
@@ -52,9 +53,9 @@ pub trait Stages {
     fn inspect(&mut self, entry: &mut Self::Entry);
 
     /// Peeks at the line that `inspect` prefetched and prefetches the line that it refers to, or takes the locks of the
-    /// next burst.
+    /// next burst; may change the entry for `run`.
     #[inline(always)]
-    fn prefetch_record(&mut self, _entry: Self::Entry) {}
+    fn prefetch_record(&mut self, _entry: &mut Self::Entry) {}
 
     /// Executes the operation.
     fn run(&mut self, index: usize, entry: Self::Entry) -> ControlFlow<()>;
@@ -148,9 +149,9 @@ pub fn stage_by_stage<S: Stages>(count: usize, mut stages: S) -> usize {
         // SAFETY: as above.
         stages.inspect(unsafe { entry.assume_init_mut() });
     }
-    for entry in entries.iter() {
+    for entry in entries.iter_mut() {
         // SAFETY: as above.
-        stages.prefetch_record(unsafe { entry.assume_init() });
+        stages.prefetch_record(unsafe { entry.assume_init_mut() });
     }
     for (index, entry) in entries.iter().enumerate() {
         // SAFETY: as above.
@@ -203,7 +204,7 @@ fn roll<const BURST: usize, const TWICE: bool, S: Stages>(
     }
     for index in 0..count.min(BURST) {
         // SAFETY: BURST <= ring, so it was written above.
-        stages.prefetch_record(unsafe { entries[index % MAX_RING].assume_init() });
+        stages.prefetch_record(unsafe { entries[index % MAX_RING].assume_init_mut() });
     }
     let mut start = 0;
     // Not `step_by`: it cost a third of the throughput of gets in the first-level cache; this loop costs nothing. While
@@ -257,7 +258,7 @@ fn burst<const BURST: usize, S: Stages>(
     }
     for index in start + BURST..end(start + 2 * BURST) {
         // SAFETY: written earlier or just now, as BURST <= ring.
-        stages.prefetch_record(unsafe { entries[index % MAX_RING].assume_init() });
+        stages.prefetch_record(unsafe { entries[index % MAX_RING].assume_init_mut() });
     }
     None
 }
@@ -302,8 +303,8 @@ mod tests {
             self.see(2, (*index, *entry));
         }
 
-        fn prefetch_record(&mut self, entry: (usize, usize)) {
-            self.see(3, entry);
+        fn prefetch_record(&mut self, entry: &mut (usize, usize)) {
+            self.see(3, *entry);
         }
 
         fn run(&mut self, index: usize, entry: (usize, usize)) -> ControlFlow<()> {

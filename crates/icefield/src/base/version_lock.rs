@@ -95,14 +95,20 @@ pub struct Version(u32);
 pub fn read_begin(cell: impl LockCell) -> Version {
     let mut rounds = 0;
     loop {
-        // Acquire (E2): makes the data that this version covers visible.
-        let word = cell.load(Ordering::Acquire);
-        if word & CHANGING == 0 {
-            return Version(word & !WRITER);
+        if let Some(version) = try_read_begin(cell) {
+            return version;
         }
         cell.wait(rounds);
         rounds = rounds.saturating_add(1);
     }
+}
+
+/// Like [`read_begin`], but returns `None` instead of waiting.
+#[inline]
+pub fn try_read_begin(cell: impl LockCell) -> Option<Version> {
+    // Acquire (E2): makes the data that this version covers visible.
+    let word = cell.load(Ordering::Acquire);
+    (word & CHANGING == 0).then_some(Version(word & !WRITER))
 }
 
 /// Returns whether all data read since `version` was taken is consistent.

@@ -226,7 +226,7 @@ where
     }
 
     #[inline(always)]
-    fn prefetch_record(&mut self, ahead: Ahead<'a>) {
+    fn prefetch_record(&mut self, ahead: &mut Ahead<'a>) {
         if ahead.slots.is_none() {
             self.reads.table.core.fetch_back_slot(ahead.hash);
         }

@@ -221,7 +221,7 @@ where
     }
 
     #[inline(always)]
-    fn prefetch_record(&mut self, (index, hash): (usize, u64)) {
+    fn prefetch_record(&mut self, &mut (index, hash): &mut (usize, u64)) {
         self.stay.take_lock(index, hash);
     }
 

@@ -293,12 +293,20 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// The newest record of a key, without a lock (§5.2).
     #[inline]
     pub(super) fn lookup(&self, probe: &LookupKey<'_>) -> Result<Option<RecordOf<R>>> {
-        let entry = self.root_entry(probe.hash);
+        let root = self.root_entry(probe.hash);
+        self.hint_search(probe.hash);
+        self.hint_last_level(probe.hash);
         loop {
-            let version = self.root.read_begin(&self.storage, entry);
-            let found = self.search(entry, probe);
+            let version = self.root.read_begin(&self.storage, root);
+            let found = match self.begin_search(root, version, probe.hash) {
+                Some(mut begun) => {
+                    self.hint_records(probe.hash, &mut begun);
+                    self.search_begun(root, probe, begun)
+                }
+                None => self.search(root, probe),
+            };
             // Hits, misses and errors count only if nothing has changed since.
-            if self.root.validate(&self.storage, entry, version) {
+            if self.root.validate(&self.storage, root, version) {
                 return found;
             }
             self.storage.forget_reads();
@@ -313,13 +321,37 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         entry: usize,
         probe: &LookupKey<'_>,
     ) -> Result<Option<RecordOf<R>>> {
-        let found = self.root.newest(entry, probe.hash, |record| self.holds(record, probe))?;
-        if found.is_some() {
-            return Ok(found);
+        match self.search_root(entry, probe)? {
+            None => self.search_levels(self.first_level(entry), probe),
+            found => Ok(found),
         }
-        // Level 1 is skipped if all its records for the root entry are in the root entry as well: the filters of
-        // entries that were emptied ahead of time still contain the keys that have left.
-        let from = if self.root.is_sole(entry) { 2 } else { 1 };
+    }
+
+    /// The newest record of a key in the root.
+    #[inline]
+    pub(super) fn search_root(
+        &self,
+        entry: usize,
+        probe: &LookupKey<'_>,
+    ) -> Result<Option<RecordOf<R>>> {
+        self.root.newest(entry, probe.hash, |record| self.holds(record, probe))
+    }
+
+    /// The first level that a search of a root entry must read. Level 1 is skipped if all its records for the root entry
+    /// are in the root entry as well: the filters of entries that were emptied ahead of time still contain the keys that
+    /// have left.
+    #[inline]
+    pub(super) fn first_level(&self, entry: usize) -> usize {
+        if self.root.is_sole(entry) { 2 } else { 1 }
+    }
+
+    /// The newest record of a key in the levels from `from` on.
+    #[inline]
+    pub(super) fn search_levels(
+        &self,
+        from: usize,
+        probe: &LookupKey<'_>,
+    ) -> Result<Option<RecordOf<R>>> {
         for level in from..=self.levels.count(&self.storage) {
             let first = self.level_entry(level, self.shape.index(level, probe.hash))?;
             let candidates = self.candidates(first, probe.hash);
@@ -328,15 +360,28 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
                 // continue it.
                 continue;
             }
-            let found = match self.next_of(first)? {
-                None => self.search_entry(first, candidates, probe)?,
-                Some(_) => self.search_chain(first, probe)?,
-            };
+            self.hint_bucket(first, candidates);
+            let found = self.search_level(first, candidates, probe)?;
             if found.is_some() {
                 return Ok(found);
             }
         }
         Ok(None)
+    }
+
+    /// The newest record of a key in an entry of a level and those that continue it, given the buckets that the entry's
+    /// filter names.
+    #[inline]
+    pub(super) fn search_level(
+        &self,
+        first: EntryRef<'_>,
+        candidates: u16,
+        probe: &LookupKey<'_>,
+    ) -> Result<Option<RecordOf<R>>> {
+        match self.next_of(first)? {
+            None => self.search_entry(first, candidates, probe),
+            Some(_) => self.search_chain(first, probe),
+        }
     }
 
     #[cold]

@@ -53,7 +53,7 @@
 //!   runs. A step of a migration has two targets at first, and more as the root entry fills. On disks all targets of up
 //!   to 33 root entries share their fences; in a batch, those of the batch's root entries and of 32 more.
 //! - §5.2 lookup (`core`): optimistic, validated by a version per root entry, for hits and misses alike (Listing 3
-//!   validates hits). A reader waits while sizes are stored, so that it sees nothing that a crash could undo.
+//!   validates hits). It is divided into steps (`seek`), each of which prefetches the lines that the next one reads. A reader waits while sizes are stored, so that it sees nothing that a crash could undo.
 //! - §5.3 delete. A tombstone is dropped when no older record of its key can be below it: when the key's entry of the
 //!   last level is compacted, or when the filters of that entry do not contain the key. (Otherwise tombstones would
 //!   accumulate.)
@@ -121,7 +121,9 @@
 //! The linearization point of each operation:
 //!
 //! - *get*: for a hit, the load of the root entry's size or of the state of the level's entry; for a miss, the load
-//!   of the root entry's size: validation shows that nothing below has changed since.
+//!   of the root entry's size: validation shows that nothing below has changed since. In a batch, the first steps of a
+//!   search run ahead (`seek`). They count if, when the operation runs, the size is still the same and validation
+//!   succeeds; appending a record to a root entry changes only its size.
 //! - *put*, *delete* and all other writes: the store of the root entry's size, after the log record is durable.
 //!   *insert* and other operations that depend on the present value look it up under the lock of the root entry.
 //! - *compute*: that of the write that it decides on; if it keeps the value, that of *get*.
@@ -298,6 +300,7 @@ mod recovery_log;
 mod root;
 mod salvage;
 mod scan;
+mod seek;
 mod tallies;
 mod top_filters;
 mod unlogged;

@@ -197,8 +197,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         if !mode.looks() {
             return Ok(None);
         }
-        let found = self.search(held.entry, probe)?;
-        Ok(found.filter(|record| !record.dead).map(|record| record.value))
+        Ok(self.value_in(self.search(held.entry, probe)?))
     }
 
     /// Writes a record to the log, if the root entry has room for it. The stores are flushed.
@@ -290,7 +289,12 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// The words of a key's value, without a lock.
     #[inline]
     pub(super) fn find(&self, probe: &LookupKey<'_>) -> Result<Option<R::ValueWords>> {
-        let found = self.lookup(probe)?;
-        Ok(found.filter(|record| !record.dead).map(|record| record.value))
+        Ok(self.value_in(self.lookup(probe)?))
+    }
+
+    /// The words of the value in the newest record of a key.
+    #[inline]
+    pub(super) fn value_in(&self, newest: Option<RecordOf<R>>) -> Option<R::ValueWords> {
+        newest.filter(|record| !record.dead).map(|record| record.value)
     }
 }

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, O
 use super::epoch::LogEpoch;
 use super::layout::{LINE_WORDS, MAX_BUCKETS, MAX_LOG_CHUNKS, MAX_RECORDS, Shape};
 use super::words::{Measure, RecordOf};
+use crate::base::group::{Isa, Native};
 use crate::base::memory::ZeroedArray;
 use crate::base::pipeline::{prefetch_read, prefetch_write};
 use crate::base::version_lock::{self, LockCell, Version, WriteGuard};
@@ -55,7 +56,7 @@ pub(super) struct RootTable<R> {
     slots: ZeroedArray<AtomicU64>,
     /// Number of records for which an entry has room.
     records: usize,
-    /// Number of words with an entry's fingerprints.
+    /// Number of words with an entry's fingerprints, whole lines.
     words: usize,
 }
 
@@ -157,7 +158,8 @@ impl<M: Medium> Held<'_, M> {
     }
 }
 
-const LANES: u64 = 0x0101_0101_0101_0101;
+/// The number of fingerprints in a line.
+const LINE_BYTES: usize = 8 * LINE_WORDS;
 
 #[inline]
 fn fingerprint(hash: u64) -> u8 {
@@ -167,7 +169,7 @@ fn fingerprint(hash: u64) -> u8 {
 impl<R: RecordForm> RootTable<R> {
     pub(super) fn new(shape: Shape, measure: Measure<R>) -> io::Result<Self> {
         let (entries, records) = (1_usize << shape.root_bits, shape.records());
-        let words = records.div_ceil(8);
+        let words = records.div_ceil(LINE_BYTES) * LINE_WORDS;
         Ok(Self {
             measure,
             heads: (0..entries).map(|_| Head::default()).collect(),
@@ -225,6 +227,12 @@ impl<R: RecordForm> RootTable<R> {
     #[inline]
     pub(super) fn read_begin(&self, storage: &impl Medium, entry: usize) -> Version {
         version_lock::read_begin(self.latch(storage, entry))
+    }
+
+    /// Like [`RootTable::read_begin`], but returns `None` while the entry is being changed.
+    #[inline]
+    pub(super) fn try_read_begin(&self, storage: &impl Medium, entry: usize) -> Option<Version> {
+        version_lock::try_read_begin(self.latch(storage, entry))
     }
 
     /// Returns whether nothing has changed since `read_begin`.
@@ -492,25 +500,45 @@ impl<R: RecordForm> RootTable<R> {
         mut holds: impl FnMut(RecordOf<R>) -> Result<bool, E>,
     ) -> Result<Option<RecordOf<R>>, E> {
         let size = self.size(entry);
-        let words = &self.fingerprints[entry * self.words..][..size.div_ceil(8)];
-        let wanted = LANES * u64::from(fingerprint(hash));
-        for (word, lanes) in words.iter().enumerate().rev() {
-            let differing = lanes.load(Relaxed) ^ wanted;
-            // A high bit for each zero byte, and for some bytes above one; `holds` sorts out the false ones.
-            let mut found = differing.wrapping_sub(LANES) & !differing & (LANES << 7);
+        for line in (0..size.div_ceil(LINE_BYTES)).rev() {
+            let mut found = self.found_in(entry, line, hash, size);
             while let Some(bit) = found.checked_ilog2() {
-                let lane = bit as usize / 8;
-                found &= !(0xFF << (lane * 8));
-                let at = word * 8 + lane;
-                if at < size {
-                    let record = self.record(entry, at);
-                    if holds(record)? {
-                        return Ok(Some(record));
-                    }
+                found &= !(1 << bit);
+                let record = self.record(entry, line * LINE_BYTES + bit as usize);
+                if holds(record)? {
+                    return Ok(Some(record));
                 }
             }
         }
         Ok(None)
+    }
+
+    /// Returns whether [`RootTable::newest`] would read a record of the first `size` records, and prefetches those
+    /// records.
+    #[inline]
+    pub(super) fn hint_newest(&self, entry: usize, hash: u64, size: usize) -> bool {
+        let mut any = false;
+        for line in 0..size.div_ceil(LINE_BYTES) {
+            let mut found = self.found_in(entry, line, hash, size);
+            any |= found != 0;
+            while found != 0 {
+                let at = line * LINE_BYTES + found.trailing_zeros() as usize;
+                prefetch_read(&self.slot(entry, at)[0]);
+                found &= found - 1;
+            }
+        }
+        any
+    }
+
+    /// Returns a mask of the records in a line of fingerprints, of an entry with `size` records, that have the
+    /// fingerprint of the hash. The last record of the line may have another fingerprint.
+    #[inline(always)]
+    fn found_in(&self, entry: usize, line: usize, hash: u64, size: usize) -> u64 {
+        let words = &self.fingerprints[entry * self.words + line * LINE_WORDS..];
+        let Some(words) = words.first_chunk() else { return 0 };
+        let counting = size - line * LINE_BYTES;
+        let mask = if counting < LINE_BYTES { (1 << counting) - 1 } else { u64::MAX };
+        Native::default().find_bytes(words, fingerprint(hash)) & mask
     }
 
     /// Prefetches the slot of the record that will be added after `more` others.
@@ -537,9 +565,10 @@ impl<R: RecordForm> RootTable<R> {
         prefetch_write(&self.heads[entry]);
     }
 
-    /// Prefetches all fingerprints of an entry.
-    pub(super) fn prefetch_fingerprints(&self, entry: usize) {
-        let words = &self.fingerprints[entry * self.words..(entry + 1) * self.words];
+    /// Prefetches the fingerprints of the first `size` records of an entry.
+    #[inline]
+    pub(super) fn prefetch_fingerprints(&self, entry: usize, size: usize) {
+        let words = &self.fingerprints[entry * self.words..][..size.div_ceil(8)];
         words.iter().step_by(LINE_WORDS).for_each(|word| prefetch_read(word));
     }
 }

@@ -1,0 +1,182 @@
+//! Searches in steps: each step prefetches what the next one reads, so that a single search waits for fewer lines one after
+//! the other, and the searches of a batch overlap.
+
+use std::ops::Range;
+
+use super::core::Core;
+use super::layout::EntryRef;
+use super::words::RecordOf;
+use crate::Result;
+use crate::base::pipeline::prefetch_read;
+use crate::base::version_lock::Version;
+use crate::engine::LookupKey;
+use crate::storage::Medium;
+use crate::types::RecordForm;
+
+/// The first steps of a search, which hold as long as the root entry has the same version and the same number of records.
+/// Appending a record does not change the version.
+#[derive(Clone, Copy)]
+pub(super) struct Begun<'t> {
+    version: Version,
+    size: usize,
+    /// `false` if no record of the root entry has the key's fingerprint.
+    may_be_in_root: bool,
+    /// The first level whose entry was not ruled out by a filter in DRAM.
+    level: usize,
+    /// The entry of that level and the buckets that its filter names, if the filter is in DRAM.
+    likely: Option<(EntryRef<'t>, u16)>,
+}
+
+impl<R: RecordForm, M: Medium> Core<R, M> {
+    /// Prefetches what a search reads first.
+    #[inline]
+    pub(super) fn hint_search(&self, hash: u64) {
+        self.hint_root(hash);
+        self.root.prefetch_fingerprints(self.root_entry(hash), self.shape.records());
+        self.hint_filters(hash);
+    }
+
+    /// Prefetches the root entry without its fingerprints.
+    #[inline]
+    pub(super) fn hint_root(&self, hash: u64) {
+        self.root.prefetch(self.root_entry(hash));
+    }
+
+    /// Prefetches the entry of the last level, which has most of the records.
+    #[inline]
+    pub(super) fn hint_last_level(&self, hash: u64) {
+        let last = self.levels.count(&self.storage);
+        if let Ok(entry) = self.level_entry(last, self.shape.index(last, hash)) {
+            self.prefetch_filter(entry, hash);
+            prefetch_read(&entry.entry.state);
+        }
+    }
+
+    /// Prefetches the filters in DRAM.
+    #[inline]
+    pub(super) fn hint_filters(&self, hash: u64) {
+        for level in self.levels_on_top() {
+            if let Ok(entry) = self.level_entry(level, self.shape.index(level, hash)) {
+                self.prefetch_filter(entry, hash);
+            }
+        }
+    }
+
+    /// Calls [`Core::begin_search`]; returns `None` while the root entry is being changed.
+    #[inline]
+    pub(super) fn try_begin_search(&self, hash: u64) -> Option<Begun<'_>> {
+        let root = self.root_entry(hash);
+        let version = self.root.try_read_begin(&self.storage, root)?;
+        self.begin_search(root, version, hash)
+    }
+
+    /// Begins a search: excludes levels by the filters in DRAM, and prefetches the fingerprints of the root entry and the
+    /// entry of a level. Returns `None` if an entry cannot be reached.
+    #[inline]
+    pub(super) fn begin_search(
+        &self,
+        root: usize,
+        version: Version,
+        hash: u64,
+    ) -> Option<Begun<'_>> {
+        let size = self.root.size(root);
+        self.root.prefetch_fingerprints(root, size);
+        let first = self.first_level(root);
+        let mut begun = Begun { version, size, may_be_in_root: true, level: first, likely: None };
+        for level in first..self.levels_on_top().end {
+            let entry = self.level_entry(level, self.shape.index(level, hash)).ok()?;
+            let buckets = self.candidates(entry, hash);
+            begun.level = level;
+            if buckets != 0 {
+                prefetch_read(&entry.entry.state);
+                begun.likely = Some((entry, buckets));
+                return Some(begun);
+            }
+            begun.level += 1;
+        }
+        // The next filters are on the medium.
+        for level in self.levels_below() {
+            let entry = self.level_entry(level, self.shape.index(level, hash)).ok()?;
+            self.prefetch_filter(entry, hash);
+            prefetch_read(&entry.entry.state);
+        }
+        Some(begun)
+    }
+
+    /// Compares the fingerprints of the root entry, and prefetches the records that the search will compare.
+    #[inline]
+    pub(super) fn hint_records(&self, hash: u64, begun: &mut Begun<'_>) {
+        begun.may_be_in_root = self.root.hint_newest(self.root_entry(hash), hash, begun.size);
+        let likely = begun.likely.or_else(|| {
+            self.levels_below().find_map(|level| {
+                let entry = self.level_entry(level, self.shape.index(level, hash)).ok()?;
+                let buckets = self.storage.read_unvalidated(|| self.candidates(entry, hash));
+                (buckets != 0).then_some((entry, buckets))
+            })
+        });
+        likely.inspect(|&(entry, buckets)| self.hint_bucket(entry, buckets));
+    }
+
+    /// Prefetches the newest of the given buckets of an entry.
+    #[inline]
+    pub(super) fn hint_bucket(&self, entry: EntryRef<'_>, buckets: u16) {
+        let newest = buckets.checked_ilog2().map(|newest| newest as usize);
+        let newest =
+            newest.map(|newest| self.storage.read_unvalidated(|| self.bucket(entry, newest)));
+        if let Some(Ok(bucket)) = newest {
+            bucket.prefetch();
+        }
+    }
+
+    /// Completes a search that has begun, or begins it anew if the root entry has changed since.
+    #[inline]
+    pub(super) fn lookup_begun(
+        &self,
+        probe: &LookupKey<'_>,
+        begun: Option<Begun<'_>>,
+    ) -> Result<Option<RecordOf<R>>> {
+        let Some(begun) = begun else { return self.lookup(probe) };
+        let root = self.root_entry(probe.hash);
+        if self.root.size(root) == begun.size {
+            let found = self.search_begun(root, probe, begun);
+            if self.root.validate(&self.storage, root, begun.version) {
+                return found;
+            }
+            self.storage.forget_reads();
+        }
+        self.lookup(probe)
+    }
+
+    #[inline]
+    pub(super) fn search_begun(
+        &self,
+        root: usize,
+        probe: &LookupKey<'_>,
+        begun: Begun<'_>,
+    ) -> Result<Option<RecordOf<R>>> {
+        if begun.may_be_in_root
+            && let Some(found) = self.search_root(root, probe)?
+        {
+            return Ok(Some(found));
+        }
+        let Some((entry, buckets)) = begun.likely else {
+            return self.search_levels(begun.level, probe);
+        };
+        match self.search_level(entry, buckets, probe)? {
+            None => self.search_levels(begun.level + 1, probe),
+            found => Ok(found),
+        }
+    }
+
+    /// The levels whose filters are in DRAM.
+    #[inline]
+    fn levels_on_top(&self) -> Range<usize> {
+        1..self.top_filters.levels().min(self.levels.count(&self.storage)) + 1
+    }
+
+    /// The levels whose filters are on the medium only.
+    #[inline]
+    fn levels_below(&self) -> Range<usize> {
+        self.top_filters.levels() + 1..self.levels.count(&self.storage) + 1
+    }
+}
