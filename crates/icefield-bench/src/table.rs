@@ -394,14 +394,14 @@ pub(crate) struct Records {
     pub form: Form,
 }
 
-/// What differs between records of the same size.
+/// The difference between records of the same size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// Every key has the same size, and so has every value. Records come from the program's allocator.
     Plain,
-    /// Each value has a size of its own.
+    /// Values have several sizes.
     Values,
-    /// Each key has a size of its own, up to that of `key_bytes`.
+    /// Keys have several sizes, up to that of `key_bytes`.
     Keys,
     /// All records are in a namespace other than the default one.
     Namespace,
