@@ -53,8 +53,8 @@ impl MapKey for ShortKey {
     }
 }
 
-/// A value type: the first word is the one from which the value is derived. The others are zero, so the sum of all words
-/// is equal to the first one.
+/// A value type: the first word is the one from which the value is derived. The others are zero, so the sum of all
+/// words is equal to the first one.
 pub(crate) trait MapValue: Send + Sync + 'static {
     fn of(word: u64) -> Self;
     fn words(&self) -> &[u64];

@@ -38,7 +38,7 @@ pub enum Transaction {
         /// The type of the facility.
         facility: u8,
     },
-    /// Changes the location of the subscriber with a number.
+    /// Changes the location of a subscriber, who is named by number.
     UpdateLocation {
         /// The subscriber.
         subscriber: u32,

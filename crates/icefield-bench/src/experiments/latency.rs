@@ -1,4 +1,5 @@
-//! The time of each call while all threads work and tables split (Iceberg Tables 2 and 5, Plush Fig 7).
+//! The time of each call while all threads work and tables split (DLHT Fig 15 at full load,
+//! Iceberg Tables 2 and 5, Plush Fig 7).
 //!
 //! Some tables report when they move their records. For these, the inserts between the first and the last moved bucket
 //! are also reported separately.

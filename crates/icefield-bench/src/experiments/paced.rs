@@ -1,6 +1,6 @@
-//! The time of an operation by the load (DLHT Fig 15): operations are due at regular times, at a share of the rate at which
-//! all threads can make them one after the other. Beside the time from the start of each operation, rows have that from the
-//! moment at which it was due.
+//! The time of an operation by the load (DLHT Fig 15): operations are due at regular times, at a share of the rate at
+//! which all threads can make them one after the other. Beside the time from the start of each operation, rows have
+//! that from the moment at which it was due.
 
 use std::time::Duration;
 

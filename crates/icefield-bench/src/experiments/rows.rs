@@ -1,14 +1,15 @@
 //! Rows with locks: rows of one word in a table of words, for Smallbank, and rows of several columns, for TATP.
 //!
-//! A transaction locks the rows that it writes. Every benchmark takes its locks in a fixed order of tables and keys, which
-//! rules out deadlocks. A transaction that needs a consistent snapshot of several rows of one word reads them twice without
-//! locks: if no word changed in between, the reads are such a snapshot.
+//! A transaction locks the rows that it writes. Every benchmark takes its locks in a fixed order of tables and keys,
+//! which rules out deadlocks. A transaction that needs a consistent snapshot of several rows of one word reads them
+//! twice without locks: if no word changed in between, the reads are such a snapshot.
 //!
-//! Rows of several columns are records of a [`DlhtMap`](icefield::DlhtMap). Transactions use them through references and
-//! change their columns in place: the paper's pointer interface.
+//! Rows of several columns are records of a [`DlhtMap`](icefield::DlhtMap). Transactions use them through references
+//! and change their columns in place: the paper's pointer interface.
 
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use icefield::base::version_lock::{self, WriteGuard};
 use icefield::{Computed, Decision, Dlht};
 
 use crate::prelude::*;
@@ -131,56 +132,38 @@ pub(super) fn read_together<const N: usize>(rows: [(&Rows, u64); N]) -> Option<[
     None
 }
 
-/// A row with `N` columns of one word. The version is odd while the row is locked.
+/// A row with `N` columns of one word, under a version lock.
 pub(super) struct Columns<const N: usize> {
-    version: AtomicU64,
+    lock: AtomicU32,
     columns: [AtomicU64; N],
 }
 
 impl<const N: usize> Columns<N> {
     pub fn new(columns: [u64; N]) -> Self {
-        Self { version: AtomicU64::new(0), columns: columns.map(AtomicU64::new) }
+        Self { lock: AtomicU32::new(0), columns: columns.map(AtomicU64::new) }
     }
 
     /// Returns all columns as they were at one moment, when the row was not locked.
     pub fn read(&self) -> [u64; N] {
-        for spin in 0.. {
-            // Acquire: pairs with the Release store that unlocks the row.
-            let before = self.version.load(Ordering::Acquire);
+        loop {
+            let version = version_lock::read_begin(&self.lock);
             // Relaxed: validated below.
             let columns = self.columns.each_ref().map(|column| column.load(Ordering::Relaxed));
-            // Acquire: pairs with the fence in `lock`. A reader that saw a column of a later version also sees that
-            // version.
-            fence(Ordering::Acquire);
-            if before & 1 == 0 && self.version.load(Ordering::Relaxed) == before {
+            if version_lock::validate(&self.lock, version) {
                 return columns;
             }
-            pause(spin);
         }
-        unreachable!("the loop has no end")
     }
 
     /// Waits until the row is unlocked, and locks it.
     pub fn lock(&self) -> LockedRow<'_, N> {
-        for spin in 0.. {
-            let version = self.version.load(Ordering::Relaxed);
-            // Acquire: the holder sees the columns of the previous holder. Relaxed on failure: tried again.
-            let taken = |version| {
-                let (new, failed) = (Ordering::Acquire, Ordering::Relaxed);
-                self.version.compare_exchange(version, version + 1, new, failed).is_ok()
-            };
-            if version & 1 == 0 && taken(version) {
-                // Release: see `read`.
-                fence(Ordering::Release);
-                return LockedRow { row: self, version: version + 1 };
-            }
-            pause(spin);
-        }
-        unreachable!("the loop has no end")
+        let guard = version_lock::lock(&self.lock);
+        guard.begin_change();
+        LockedRow { row: self, _guard: guard }
     }
 
     pub fn is_locked(&self) -> bool {
-        self.version.load(Ordering::Relaxed) & 1 == 1
+        version_lock::try_lock(&self.lock).is_none()
     }
 }
 
@@ -188,22 +171,15 @@ impl<const N: usize> Columns<N> {
 #[must_use = "the row is unlocked when this is dropped"]
 pub(super) struct LockedRow<'a, const N: usize> {
     row: &'a Columns<N>,
-    version: u64,
+    _guard: WriteGuard<&'a AtomicU32>,
 }
 
 impl<const N: usize> LockedRow<'_, N> {
     /// Replaces a column by what `f` returns for it.
     pub fn change(&self, column: usize, f: impl FnOnce(u64) -> u64) {
-        // Relaxed: only the holder of the lock stores columns.
+        // Relaxed: only the holder of the lock stores columns, and readers validate.
         let column = &self.row.columns[column];
         column.store(f(column.load(Ordering::Relaxed)), Ordering::Relaxed);
-    }
-}
-
-impl<const N: usize> Drop for LockedRow<'_, N> {
-    fn drop(&mut self) {
-        // Release: see `Columns::read` and `Columns::lock`.
-        self.row.version.store(self.version + 1, Ordering::Release);
     }
 }
 

@@ -137,7 +137,8 @@ pub(super) fn single_thread(session: &mut Session) -> Outcome {
 const ROOM: f64 = 1.75;
 
 /// `features` (Fig 14): resizing and strong hashing, each on or off, then separate records: of one size, with values or
-/// keys of several sizes, in a namespace, and from the C library's allocator. `none` is what the paper calls its default.
+/// keys of several sizes, in a namespace, and from the C library's allocator. `none` is what the paper calls its
+/// default.
 pub(super) fn features(session: &mut Session) -> Outcome {
     let (asked, fixed, room) = (session.args.hash, session.fixed_size, session.room);
     session.room = ROOM;

@@ -1,11 +1,11 @@
 //! TATP over four tables with all their columns (DLHT Fig 19): subscribers, access information, special facilities,
-//! call forwardings. A fifth table leads from a subscriber's number of 15 digits to the subscriber, for the transactions
-//! that name the number.
+//! call forwardings. A fifth table leads from a subscriber's number of 15 digits to the subscriber, for the
+//! transactions that name the number.
 //!
 //! Rows are records of maps; see [`super::rows`]. A call forwarding is added by a shadow insert while its special
 //! facility is locked, whose row counts its forwardings. `UPDATE_SUBSCRIBER_DATA` changes a column in both rows, and
-//! increments a counter in both. The check at the end therefore detects partial transactions: each facility must have as
-//! many forwardings as its row counts, and each subscriber's row must count as many updates as the rows of its
+//! increments a counter in both. The check at the end therefore detects partial transactions: each facility must have
+//! as many forwardings as its row counts, and each subscriber's row must count as many updates as the rows of its
 //! facilities.
 
 use std::hint::black_box;
@@ -25,8 +25,8 @@ const ACCESS: u64 = 1;
 const FACILITIES: u64 = 2;
 
 /// The columns of a subscriber: the number as 15 decimal digits of four bits; `bit_1` to `bit_10` and `hex_1` to
-/// `hex_10`; `byte2_1` to `byte2_8`; `byte2_9` and `byte2_10`, and above them the counter of updates; `msc_location` and
-/// above it `vlr_location`.
+/// `hex_10`; `byte2_1` to `byte2_8`; `byte2_9` and `byte2_10`, and above them the counter of updates; `msc_location`
+/// and above it `vlr_location`.
 type Subscriber = Columns<5>;
 const BITS: usize = 1;
 const SUBSCRIBER_UPDATES: usize = 3;

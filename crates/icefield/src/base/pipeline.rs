@@ -13,10 +13,10 @@
 //! [`rolling_in_bursts`].
 //!
 //! Only `run` makes decisions. Apart from it, only `prefetch_record` may change state: it may take locks. Hints and
-//! peeks see an earlier state of memory, and other operations of the same batch run in between; `run` may use what they
-//! found if it can tell that the state is still the same. An operation's
+//! peeks see an earlier state of memory, and other operations of the same batch run in between. An operation's
 //! [entry](Stages::Entry) should therefore hold the hash. It may hold a pointer into the table only if a resize leaves
-//! the target in place, and even then `run` must not rely on the pointer.
+//! the target in place, and `run` may use the pointer, or anything else that a peek has found, only after checking that
+//! nothing has changed since.
 
 use std::mem::MaybeUninit;
 use std::ops::ControlFlow;

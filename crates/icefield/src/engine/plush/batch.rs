@@ -16,8 +16,8 @@ use crate::outcome::OnFailure;
 use crate::storage::Medium;
 use crate::types::{Raw, RecordForm, Take};
 
-/// Distances, in operations: the root entry and filters are prefetched `RING` ahead, the fingerprints and the entry of a
-/// level `PEEK` ahead, and the bucket one burst ahead. Each stage runs in bursts of `BURST` operations.
+/// Distances, in operations: the root entry and filters are prefetched `RING` ahead, the fingerprints and the entry of
+/// a level `PEEK` ahead, and the bucket one burst ahead. Each stage runs in bursts of `BURST` operations.
 const RING: usize = 32;
 const PEEK: usize = 16;
 const BURST: usize = 8;

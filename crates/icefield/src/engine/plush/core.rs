@@ -111,6 +111,12 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         self.entry(EntryId::Level(number as u32))
     }
 
+    /// The entry of a level for a hash.
+    #[inline]
+    pub(super) fn entry_of(&self, level: usize, hash: u64) -> Result<EntryRef<'_>> {
+        self.level_entry(level, self.shape.index(level, hash))
+    }
+
     /// An entry by its number.
     #[inline]
     pub(super) fn entry(&self, id: EntryId) -> Result<EntryRef<'_>> {
@@ -337,9 +343,9 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         self.root.newest(entry, probe.hash, |record| self.holds(record, probe))
     }
 
-    /// The first level that a search of a root entry must read. Level 1 is skipped if all its records for the root entry
-    /// are in the root entry as well: the filters of entries that were emptied ahead of time still contain the keys that
-    /// have left.
+    /// The first level that a search of a root entry must read. Level 1 is skipped if all its records for the root
+    /// entry are in the root entry as well: the filters of entries that were emptied ahead of time still contain the
+    /// keys that have left.
     #[inline]
     pub(super) fn first_level(&self, entry: usize) -> usize {
         if self.root.is_sole(entry) { 2 } else { 1 }
@@ -353,7 +359,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         probe: &LookupKey<'_>,
     ) -> Result<Option<RecordOf<R>>> {
         for level in from..=self.levels.count(&self.storage) {
-            let first = self.level_entry(level, self.shape.index(level, probe.hash))?;
+            let first = self.entry_of(level, probe.hash)?;
             let candidates = self.candidates(first, probe.hash);
             if candidates == 0 {
                 // No entry of the chain has the key: the filter of the first one also contains the keys of those that

@@ -1,5 +1,5 @@
-//! Searches in steps: each step prefetches what the next one reads, so that a single search waits for fewer lines one after
-//! the other, and the searches of a batch overlap.
+//! Searches in steps: each step prefetches what the next one reads, so that a single search waits for fewer lines one
+//! after the other, and the searches of a batch overlap.
 
 use std::ops::Range;
 
@@ -13,8 +13,8 @@ use crate::engine::LookupKey;
 use crate::storage::Medium;
 use crate::types::RecordForm;
 
-/// The first steps of a search, which hold as long as the root entry has the same version and the same number of records.
-/// Appending a record does not change the version.
+/// The first steps of a search, which hold as long as the root entry has the same version and the same number of
+/// records. Appending a record does not change the version.
 #[derive(Clone, Copy)]
 pub(super) struct Begun<'t> {
     version: Version,
@@ -46,7 +46,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     #[inline]
     pub(super) fn hint_last_level(&self, hash: u64) {
         let last = self.levels.count(&self.storage);
-        if let Ok(entry) = self.level_entry(last, self.shape.index(last, hash)) {
+        if let Ok(entry) = self.entry_of(last, hash) {
             self.prefetch_filter(entry, hash);
             prefetch_read(&entry.entry.state);
         }
@@ -56,7 +56,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     #[inline]
     pub(super) fn hint_filters(&self, hash: u64) {
         for level in self.levels_on_top() {
-            if let Ok(entry) = self.level_entry(level, self.shape.index(level, hash)) {
+            if let Ok(entry) = self.entry_of(level, hash) {
                 self.prefetch_filter(entry, hash);
             }
         }
@@ -70,8 +70,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         self.begin_search(root, version, hash)
     }
 
-    /// Begins a search: excludes levels by the filters in DRAM, and prefetches the fingerprints of the root entry and the
-    /// entry of a level. Returns `None` if an entry cannot be reached.
+    /// Begins a search: excludes levels by the filters in DRAM, and prefetches the fingerprints of the root entry and
+    /// the entry of a level. Returns `None` if an entry cannot be reached.
     #[inline]
     pub(super) fn begin_search(
         &self,
@@ -81,12 +81,12 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     ) -> Option<Begun<'_>> {
         let size = self.root.size(root);
         self.root.prefetch_fingerprints(root, size);
-        let first = self.first_level(root);
-        let mut begun = Begun { version, size, may_be_in_root: true, level: first, likely: None };
-        for level in first..self.levels_on_top().end {
-            let entry = self.level_entry(level, self.shape.index(level, hash)).ok()?;
+        let level = self.first_level(root);
+        let mut begun = Begun { version, size, may_be_in_root: true, level, likely: None };
+        let end_of_top = self.levels_on_top().end;
+        while begun.level < end_of_top {
+            let entry = self.entry_of(begun.level, hash).ok()?;
             let buckets = self.candidates(entry, hash);
-            begun.level = level;
             if buckets != 0 {
                 prefetch_read(&entry.entry.state);
                 begun.likely = Some((entry, buckets));
@@ -96,7 +96,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
         // The next filters are on the medium.
         for level in self.levels_below() {
-            let entry = self.level_entry(level, self.shape.index(level, hash)).ok()?;
+            let entry = self.entry_of(level, hash).ok()?;
             self.prefetch_filter(entry, hash);
             prefetch_read(&entry.entry.state);
         }
@@ -109,7 +109,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         begun.may_be_in_root = self.root.hint_newest(self.root_entry(hash), hash, begun.size);
         let likely = begun.likely.or_else(|| {
             self.levels_below().find_map(|level| {
-                let entry = self.level_entry(level, self.shape.index(level, hash)).ok()?;
+                let entry = self.entry_of(level, hash).ok()?;
                 let buckets = self.storage.read_unvalidated(|| self.candidates(entry, hash));
                 (buckets != 0).then_some((entry, buckets))
             })
@@ -147,6 +147,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         self.lookup(probe)
     }
 
+    /// The result of a search that has begun. The caller validates it.
     #[inline]
     pub(super) fn search_begun(
         &self,
