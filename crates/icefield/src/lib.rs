@@ -50,7 +50,9 @@
 //! | memory of [`DlhtMap`] | [`RecordAllocator`], [`Global`], [`Allocator`], [`AllocError`], [`DlhtGuard`], [`DlhtOwnedGuard`], [`DlhtBuildHasher`], [`DlhtHasher`] |
 //!
 //! With the feature `serde`, [`Dlht`], [`DlhtMap`] and [`DlhtSet`] can be written and read in the formats of serde. With
-//! the feature `rayon`, they have parallel iterators, and can be filled in parallel. Both features are off by default.
+//! the feature `rayon`, they have parallel iterators, and can be filled in parallel. With the feature
+//! `any-compiled-once`, the engines behind [`AnyTable`] are compiled with this crate, and not in each crate that opens
+//! tables by name. These features are off by default.
 //!
 //! `docs/crash-model.md` states what a returned call guarantees on each medium; [`Durability`] lists the media. The
 //! modules `base` and `storage` contain the building blocks of the tables. They are public only with the feature

@@ -5,6 +5,7 @@
 #[path = "any/salvage.rs"]
 mod salvage;
 
+use icefield_torture as _;
 use icefield::{AnyOptions, AnyTable, Cursor, DashEh, Error, Occupied, Word};
 
 fn place() -> tempfile::TempDir {

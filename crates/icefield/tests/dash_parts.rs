@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use icefield_torture as _;
 use icefield::{Ablation, Dash, DashEh, Durability, Eh, Geometry, Key, Parts};
 
 type Check = Result<(), Box<dyn std::error::Error>>;

@@ -12,6 +12,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use icefield_torture as _;
 use icefield::storage::sim::{Sim, SimOptions};
 use icefield::{
     Dash, DashEh, DashLh, DashOptions, Directory, Eh, Error, Expansion, Geometry, Lh, Stats,

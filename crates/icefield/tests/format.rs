@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use icefield_torture as _;
 use icefield::base::hash::{Hash, HashKind};
 use icefield::{DashEh, DashLh, Iceberg, JoinIndex, Plush, Shape};
 

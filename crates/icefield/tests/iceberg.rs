@@ -1,6 +1,7 @@
 //! IcebergHT end to end, beyond what all designs share (`designs.rs`): parallel recovery, reads in batches that hold
 //! locks, reads during growth, halving, the size limit.
 
+use icefield_torture as _;
 use icefield::{Durability, Error, Iceberg, OnFailure, Op, Yards};
 
 type Check = Result<(), Box<dyn std::error::Error>>;

@@ -22,7 +22,8 @@ use crate::{Error, Result};
 /// Every design that can be created and opened.
 ///
 /// All functions that use `KNOWN` are `#[inline]`, so the engines that it refers to are compiled in the crates that
-/// open tables by name, and not in this one. Programs that open no table by name compile in a fifth of the time.
+/// open tables by name, and not in this one. Programs that open no table by name compile in a fifth of the time. With
+/// the feature `any-compiled-once`, they are compiled here.
 const KNOWN: [Known; 4] =
     [Known::of::<Eh>(), Known::of::<Lh>(), Known::of::<IcebergHt>(), Known::of::<PlushHt>()];
 
@@ -96,12 +97,12 @@ impl Known {
         }
     }
 
-    #[inline]
+    #[cfg_attr(any(test, not(feature = "any-compiled-once")), inline)]
     pub(super) fn named(name: &str) -> Option<Self> {
         KNOWN.iter().copied().find(|known| known.name == name)
     }
 
-    #[inline]
+    #[cfg_attr(any(test, not(feature = "any-compiled-once")), inline)]
     pub(super) fn create(
         self,
         path: &Path,
@@ -151,7 +152,7 @@ fn common(key: &DataType, value: &DataType, options: &AnyOptions) -> Common {
 }
 
 /// Opens the table at `path`, whatever its design.
-#[inline]
+#[cfg_attr(any(test, not(feature = "any-compiled-once")), inline)]
 pub(super) fn open(path: &Path, read_only: bool, options: &AnyOptions) -> Result<Opened> {
     let medium = MappedOptions {
         durability: options.durability,
@@ -173,7 +174,7 @@ pub(super) fn open(path: &Path, read_only: bool, options: &AnyOptions) -> Result
 }
 
 /// Salvages the files of the table at `path`, whatever its design.
-#[inline]
+#[cfg_attr(any(test, not(feature = "any-compiled-once")), inline)]
 pub(super) fn salvage_files(path: &Path, new: &Path) -> Result<SalvageReport> {
     let storage = Mapped::open_read_only(path, MappedOptions::default())?;
     let (known, identity) = named(&storage, path)?;
@@ -189,7 +190,7 @@ fn types(identity: &Identity) -> [DataType; 2] {
 }
 
 /// Returns the design that the superblock names, and the rest of the superblock's content.
-#[inline]
+#[cfg_attr(any(test, not(feature = "any-compiled-once")), inline)]
 fn named(storage: &Mapped, path: &Path) -> Result<(Known, Identity)> {
     let (_, identity) = superblock::read(storage)?;
     let known = Known::named(&identity.design).ok_or_else(|| {

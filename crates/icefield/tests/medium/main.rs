@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use icefield_torture as _;
 use icefield::storage::superblock::{self, Identity, TABLE_REGION};
 use icefield::storage::{
     Bytes, Cell64, Errno, FaultAction, FaultAt, FaultMode, FaultPlan, HugePages, Mapped,
