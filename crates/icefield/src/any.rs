@@ -4,6 +4,7 @@ mod designs;
 mod erased;
 mod options;
 mod types;
+mod words;
 
 use std::fmt;
 use std::path::Path;
@@ -12,6 +13,7 @@ use designs::Opened;
 use erased::{Answer, Erased};
 pub use options::AnyOptions;
 use types::{Arguments, DataType, KEY, VALUE};
+pub use words::AnyWords;
 
 use crate::engine::WriteKind;
 use crate::error::without_advice;

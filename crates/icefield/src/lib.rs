@@ -46,7 +46,7 @@
 //! | parts of a map, each with its own keys | [`DlhtNamespace`] |
 //! | reports | [`Stats`], [`RecoveryReport`], [`CheckReport`], [`SalvageReport`], [`DamagedRecord`], [`BackupReport`] |
 //! | joins | [`JoinSource`], [`HashedJoinIndex`], [`Bitmap`], [`Pairs`], [`OnFull`], [`MergeKind`], [`MergeReport`], [`JoinStats`], [`KeyHash`] |
-//! | tables whose types are known at run time only | [`AnyTable`], [`AnyOptions`], [`AnyPage`], [`AnyDamage`] |
+//! | tables whose types are known at run time only | [`AnyTable`], [`AnyWords`], [`AnyOptions`], [`AnyPage`], [`AnyDamage`] |
 //! | memory of [`DlhtMap`] | [`RecordAllocator`], [`Global`], [`Allocator`], [`AllocError`], [`DlhtGuard`], [`DlhtOwnedGuard`], [`DlhtBuildHasher`], [`DlhtHasher`] |
 //!
 //! With the feature `serde`, [`Dlht`], [`DlhtMap`] and [`DlhtSet`] can be written and read in the formats of serde. With
@@ -90,7 +90,7 @@ mod types;
 #[cfg(doctest)]
 mod misuse;
 
-pub use any::{AnyDamage, AnyOptions, AnyPage, AnyTable};
+pub use any::{AnyDamage, AnyOptions, AnyPage, AnyTable, AnyWords};
 pub use dlht::{
     AllocError, Allocator, Dlht, DlhtAndModify, DlhtBuildHasher, DlhtDrain, DlhtEntry, DlhtGuard,
     DlhtHash, DlhtHasher, DlhtIntoIter, DlhtIter, DlhtKeys, DlhtLocal, DlhtMap, DlhtMapAndModify,

@@ -202,3 +202,60 @@ fn every_pair_of_forms_has_every_call() {
         }
     }
 }
+
+/// The calls on words have the results of the calls on bytes, one by one and in batches.
+#[test]
+fn words_and_bytes_agree() {
+    for design in AnyTable::DESIGNS {
+        let place = place();
+        let make = |name: &str| {
+            let path = place.path().join(name);
+            AnyTable::create(path, design, "u64", "i64", &AnyOptions::default()).unwrap()
+        };
+        let (by_words, by_bytes) = (make("words.ice"), make("bytes.ice"));
+        let words = by_words.words().unwrap();
+        let of = |value: Option<Vec<u8>>| {
+            value.map(|value| u64::from_le_bytes(value.try_into().unwrap()))
+        };
+        let keys: Vec<u64> = (0..1000).map(|key| key * 7 % 500).collect();
+        let values: Vec<u64> = (0..1000).map(|value| u64::MAX - value).collect();
+        for (&key, &value) in keys[..300].iter().zip(&values) {
+            let (key_bytes, value_bytes) = (&key.to_le_bytes(), &value.to_le_bytes());
+            let previous = words.insert(key, value).unwrap();
+            assert_eq!(previous, of(by_bytes.insert(key_bytes, value_bytes).unwrap()));
+        }
+        let mut answers = vec![None; keys.len()];
+        words.insert_batch(&keys, &values, |index, previous| answers[index] = previous).unwrap();
+        for ((&key, &value), &answer) in keys.iter().zip(&values).zip(&answers) {
+            let previous = by_bytes.insert(&key.to_le_bytes(), &value.to_le_bytes()).unwrap();
+            assert_eq!(answer, of(previous), "{design}");
+        }
+        words.get_batch(&keys, |index, value| answers[index] = value).unwrap();
+        for (&key, &answer) in keys.iter().zip(&answers) {
+            assert_eq!(answer, of(by_bytes.get(&key.to_le_bytes()).unwrap()), "{design}");
+            assert_eq!(words.get(key).unwrap(), answer);
+        }
+        assert_eq!((words.get(5000).unwrap(), words.contains(5000).unwrap()), (None, false));
+        assert!(matches!(words.put_batch(&[1], &[]), Err(Error::InvalidOption { .. })));
+    }
+}
+
+#[test]
+fn only_tables_of_whole_words_have_words() {
+    let place = place();
+    for (index, (key, value, are_words)) in [
+        ("u64", "f64", true),
+        ("[u8; 8]", "i64", true),
+        ("u32", "u64", false),
+        ("u64", "bool", false),
+        ("str", "u64", false),
+        ("u64", "bytes", false),
+        ("u128", "[u8; 16]", false),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let table = create(&place.path().join(index.to_string()), key, value);
+        assert_eq!(table.words().is_some(), are_words, "{key} {value}");
+    }
+}

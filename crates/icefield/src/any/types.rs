@@ -57,6 +57,7 @@ const KNOWN: [Known; 26] = [
 pub(super) enum Arguments<'a> {
     None,
     Words(Vec<u64>),
+    Slice(&'a [u64]),
     Bytes(Vec<&'a [u8]>),
 }
 
@@ -67,6 +68,7 @@ impl Arguments<'_> {
         match self {
             Self::None => Raw::NONE,
             Self::Words(words) => Raw::Word(words[index]),
+            Self::Slice(words) => Raw::Word(words[index]),
             Self::Bytes(bytes) => Raw::Slice(bytes[index]),
         }
     }
@@ -113,6 +115,13 @@ impl DataType {
 
     pub(super) fn form(&self) -> Form {
         self.known.kind.form
+    }
+
+    /// Returns `true` for a word of 8 bytes of which every value is valid.
+    #[inline]
+    pub(super) fn is_any_word(&self) -> bool {
+        // A narrower type has words that are not valid; each word of the types with 8 bytes is.
+        self.known.kind.form == Form::Word && self.known.width == 8
     }
 
     /// Returns an error unless `bytes` are a value of this type.

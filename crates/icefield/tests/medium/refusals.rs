@@ -174,7 +174,7 @@ fn at_once(future: impl Future<Output = icefield::Result<()>>) -> icefield::Resu
 }
 
 impl Subject for AnyTable {
-    const OWNERS: &'static [&'static str] = &["AnyTable"];
+    const OWNERS: &'static [&'static str] = &["AnyTable", "AnyWords"];
 
     fn make_empty(path: &Path) -> Self {
         Self::create(path, "iceberg", "u64", "u64", &AnyOptions::default()).unwrap()
@@ -192,7 +192,20 @@ impl Subject for AnyTable {
 
     fn changes(&self) -> Answers {
         let (key, value) = (&1_u64.to_le_bytes()[..], &[0; 8][..]);
+        let words = self.words().expect("keys and values are words");
         vec![
+            // The calls of `AnyWords`.
+            ("try_insert", words.try_insert(9, 0).map(drop)),
+            ("insert", words.insert(1, 0).map(drop)),
+            ("put", words.put(1, 0)),
+            ("update", words.update(1, 0).map(drop)),
+            ("remove", words.remove(1).map(drop)),
+            ("try_insert_batch", words.try_insert_batch(&[9], &[0], |_, _| {})),
+            ("insert_batch", words.insert_batch(&[1], &[0], |_, _| {})),
+            ("put_batch", words.put_batch(&[1], &[0])),
+            ("update_batch", words.update_batch(&[1], &[0], |_, _| {})),
+            ("remove_batch", words.remove_batch(&[1], |_, _| {})),
+            // The calls of `AnyTable`.
             ("try_insert", self.try_insert(&[9; 8], value).map(drop)),
             ("insert", self.insert(key, value).map(drop)),
             ("put", self.put(key, value)),

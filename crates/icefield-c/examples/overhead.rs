@@ -1,0 +1,275 @@
+//! Compares calls of the C interface with the same calls of `AnyTable` and `Dlht`, in alternating rounds.
+//!
+//! ```sh
+//! cargo run --release -p icefield-c --example overhead -- /dev/shm
+//! ```
+//!
+//! The functions of C are called through pointers that the compiler cannot resolve, as a program calls a shared library.
+
+use std::env;
+use std::error::Error;
+use std::hint::black_box;
+use std::path::Path;
+use std::ptr::{null, null_mut};
+use std::time::Instant;
+
+use icefield::{AnyOptions, AnyTable, Dlht};
+use icefield_c::*;
+
+const ROUNDS: usize = 21;
+const CALLS: u64 = 400_000;
+const BATCH: usize = 1024;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let at = env::args().nth(1).unwrap_or_else(|| env::temp_dir().display().to_string());
+    let directory = tempfile::tempdir_in(at)?;
+    println!("nanoseconds a call: medians of {ROUNDS} alternating rounds");
+    println!("{:44} {:>9} {:>9} {:>9}", "call", "Rust", "C", "C - Rust");
+    for records in [1000, 4_000_000] {
+        words(directory.path(), records)?;
+        dlht(records);
+    }
+    bytes(directory.path())
+}
+
+/// Runs both functions in alternating rounds of `calls` calls, and prints a line.
+fn compare(name: &str, calls: u64, mut rust: impl FnMut(), mut c: impl FnMut()) {
+    let mut times = [const { Vec::new() }; 2];
+    for _ in 0..ROUNDS {
+        for (times, run) in times.iter_mut().zip([&mut rust as &mut dyn FnMut(), &mut c]) {
+            let started = Instant::now();
+            run();
+            times.push(started.elapsed().as_secs_f64() * 1e9 / calls as f64);
+        }
+    }
+    let mut differences: Vec<f64> =
+        times[1].iter().zip(&times[0]).map(|(c, rust)| c - rust).collect();
+    let [rust, c] = times.each_mut().map(|times| median(times));
+    println!("{name:44} {rust:9.1} {c:9.1} {:9.1}", median(&mut differences));
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// Returns keys below `records` in an order without a pattern.
+fn keys(records: u64) -> Vec<u64> {
+    let mut key = 1_u64;
+    let mut next = || {
+        key = key.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
+        (key >> 20) % records
+    };
+    (0..CALLS).map(|_| next()).collect()
+}
+
+/// The same table through `AnyTable` and through C: one after the other, because a table has one writer.
+fn words(directory: &Path, records: u64) -> Result<(), Box<dyn Error>> {
+    let path = directory.join(format!("words-{records}"));
+    let options = AnyOptions { capacity: Some(records), ..AnyOptions::default() };
+    let rust = AnyTable::create(&path, "dash-eh", "u64", "u64", &options)?;
+    let numbers: Vec<u64> = (0..records).collect();
+    rust.words().ok_or("words")?.put_batch(&numbers, &numbers)?;
+    drop(rust);
+    let (mut c, mut other) = (null_mut(), null_mut());
+    // Two readers of one directory share its pages.
+    let rust = AnyTable::open_read_only(&path)?;
+    let place = std::ffi::CString::new(path.display().to_string())?;
+    // SAFETY: all pointers are valid.
+    unsafe { icefield_table_open_read_only(place.as_ptr(), null(), &mut c, null_mut()) };
+    let (get, keys) = (black_box(icefield_table_get_word as GetWord), keys(records));
+    compare(
+        &format!("dash-eh, {records} words: get_with, get_word"),
+        CALLS,
+        || {
+            let mut sum = 0;
+            for key in &keys {
+                let value = rust.get_with(&key.to_le_bytes(), |value| {
+                    u64::from_le_bytes(value.try_into().unwrap_or_default())
+                });
+                sum += value.ok().flatten().unwrap_or(0);
+            }
+            black_box(sum);
+        },
+        || {
+            let (mut sum, mut value, mut present) = (0, 0, 0);
+            for &key in &keys {
+                // SAFETY: the table is open, and the results have places.
+                unsafe { get(c, key, &mut value, &mut present, null_mut()) };
+                sum += value;
+            }
+            black_box(sum);
+        },
+    );
+    let (mut values, mut present) = (vec![0; BATCH], vec![0; BATCH]);
+    let get_all = black_box(icefield_table_get_words as GetWords);
+    let as_bytes: Vec<[u8; 8]> = keys.iter().map(|key| key.to_le_bytes()).collect();
+    let slices: Vec<&[u8]> = as_bytes.iter().map(|key| &key[..]).collect();
+    compare(
+        &format!("dash-eh, {records} words: get_batch_with, get_words"),
+        CALLS,
+        || {
+            let mut sum = 0;
+            for keys in slices.chunks(BATCH) {
+                let add = |_, value: Option<&[u8]>| {
+                    sum += value.map_or(0, |value| {
+                        u64::from_le_bytes(value.try_into().unwrap_or_default())
+                    });
+                };
+                black_box(rust.get_batch_with(keys, add).is_ok());
+            }
+            black_box(sum);
+        },
+        || {
+            for keys in keys.chunks(BATCH) {
+                let (values, present) = (values.as_mut_ptr(), present.as_mut_ptr());
+                // SAFETY: the table is open, and the arrays are as long as the keys or longer.
+                unsafe { get_all(c, keys.as_ptr(), keys.len(), values, present, null_mut()) };
+            }
+            black_box(&values);
+        },
+    );
+    drop(rust);
+    // SAFETY: nothing uses the handle.
+    unsafe { icefield_table_close(&mut c, null_mut()) };
+
+    let writer = |name: &str| directory.join(format!("{name}-{records}"));
+    let rust = AnyTable::create(writer("rust"), "dash-eh", "u64", "u64", &options)?;
+    rust.words().ok_or("words")?.put_batch(&numbers, &numbers)?;
+    let place = std::ffi::CString::new(writer("c").display().to_string())?;
+    drop(AnyTable::create(writer("c"), "dash-eh", "u64", "u64", &options)?);
+    let put = black_box(icefield_table_put_word as PutWord);
+    // SAFETY: all pointers are valid.
+    unsafe {
+        icefield_table_open(place.as_ptr(), null(), &mut other, null_mut());
+        let numbers = numbers.as_ptr();
+        icefield_table_put_words(other, numbers, numbers, records as usize, null_mut());
+    }
+    compare(
+        &format!("dash-eh, {records} words: put, put_word"),
+        CALLS,
+        || {
+            for key in &keys {
+                black_box(rust.put(&key.to_le_bytes(), &key.to_le_bytes()).is_ok());
+            }
+        },
+        || {
+            for &key in &keys {
+                // SAFETY: the table is open.
+                unsafe { put(other, key, key, null_mut()) };
+            }
+        },
+    );
+    // SAFETY: nothing uses the handle.
+    unsafe { icefield_table_close(&mut other, null_mut()) };
+    Ok(())
+}
+
+type GetWord = unsafe extern "C" fn(
+    *const icefield_table,
+    u64,
+    *mut u64,
+    *mut u8,
+    *mut *mut icefield_error,
+) -> icefield_status;
+type GetWords = unsafe extern "C" fn(
+    *const icefield_table,
+    *const u64,
+    usize,
+    *mut u64,
+    *mut u8,
+    *mut *mut icefield_error,
+) -> icefield_status;
+type PutWord = unsafe extern "C" fn(
+    *const icefield_table,
+    u64,
+    u64,
+    *mut *mut icefield_error,
+) -> icefield_status;
+type GetDlht = unsafe extern "C" fn(
+    *const icefield_dlht,
+    u64,
+    *mut u64,
+    *mut u8,
+    *mut *mut icefield_error,
+) -> icefield_status;
+type GetBytes = unsafe extern "C" fn(
+    *const icefield_table,
+    *const u8,
+    usize,
+    *mut u8,
+    usize,
+    *mut usize,
+    *mut u8,
+    *mut *mut icefield_error,
+) -> icefield_status;
+
+fn dlht(records: u64) {
+    let rust = Dlht::<u64, u64>::with_capacity(records as usize);
+    let (mut c, keys) = (null_mut(), keys(records));
+    let (get, n) = (black_box(icefield_dlht_get as GetDlht), records as usize);
+    let numbers: Vec<u64> = (0..records).collect();
+    numbers.iter().for_each(|&key| rust.put(key, key));
+    // SAFETY: all pointers are valid.
+    unsafe {
+        icefield_dlht_create(null(), &mut c, null_mut());
+        icefield_dlht_reserve(c, records, null_mut());
+        let numbers = numbers.as_ptr();
+        icefield_dlht_insert_batch(c, numbers, numbers, n, null_mut(), null_mut(), null_mut());
+    }
+    compare(
+        &format!("dlht, {records} words: get, get"),
+        CALLS,
+        || {
+            black_box(keys.iter().map(|&key| rust.get(key).unwrap_or(0)).sum::<u64>());
+        },
+        || {
+            let (mut sum, mut value, mut present) = (0, 0, 0);
+            for &key in &keys {
+                // SAFETY: the map is open, and the results have places.
+                unsafe { get(c, key, &mut value, &mut present, null_mut()) };
+                sum += value;
+            }
+            black_box(sum);
+        },
+    );
+    // SAFETY: nothing uses the handle.
+    unsafe { icefield_dlht_close(&mut c, null_mut()) };
+}
+
+fn bytes(directory: &Path) -> Result<(), Box<dyn Error>> {
+    let (path, mut c) = (directory.join("bytes"), null_mut());
+    let rust = AnyTable::create(&path, "dash-eh", "bytes", "bytes", &AnyOptions::default())?;
+    let name = |key: u64| format!("page/{key:06}").into_bytes();
+    (0..1000).try_for_each(|key| rust.put(&name(key), &[7; 100]))?;
+    drop(rust);
+    let rust = AnyTable::open_read_only(&path)?;
+    let place = std::ffi::CString::new(path.display().to_string())?;
+    // SAFETY: all pointers are valid.
+    unsafe { icefield_table_open_read_only(place.as_ptr(), null(), &mut c, null_mut()) };
+    let names: Vec<Vec<u8>> = keys(1000).into_iter().map(name).collect();
+    let get = black_box(icefield_table_get as GetBytes);
+    let (mut buffer, mut copy) = ([0_u8; 256], [0_u8; 256]);
+    compare(
+        "dash-eh, 1000 values of 100 bytes: get_with, get",
+        CALLS,
+        || {
+            for name in &names {
+                let found = rust.get_with(name, |value| copy[..value.len()].copy_from_slice(value));
+                black_box((found.is_ok(), &copy));
+            }
+        },
+        || {
+            let (mut len, mut present) = (0, 0);
+            for name in &names {
+                let (key, to) = (name.as_ptr(), buffer.as_mut_ptr());
+                // SAFETY: the table is open, and the results have places.
+                unsafe { get(c, key, name.len(), to, 256, &mut len, &mut present, null_mut()) };
+                black_box(&buffer);
+            }
+        },
+    );
+    // SAFETY: nothing uses the handle.
+    unsafe { icefield_table_close(&mut c, null_mut()) };
+    Ok(())
+}

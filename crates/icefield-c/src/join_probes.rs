@@ -1,0 +1,192 @@
+//! Probes of a join index.
+
+use std::ptr;
+
+use icefield::{Bitmap, Pairs};
+
+use crate::bytes::too_small;
+use crate::error::icefield_status;
+use crate::error::{Failure, icefield_error};
+use crate::join::icefield_join;
+use crate::pointers::{Out, handle, is_null, optional, out, outs, slice};
+
+/// The pairs that a probe finds: positions of probe keys, and payloads. A list is used again by later probes, which
+/// saves memory allocations.
+pub struct icefield_pairs(Pairs);
+
+/// Gets the number of pairs of a probe key and an equal key of the index: the rows of an inner join. Duplicates count on
+/// both sides. Like every probe, the call sees one state of the index for all keys.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn icefield_join_probe_count(
+    join: *const icefield_join,
+    keys: *const u64,
+    count: usize,
+    pairs: *mut u64,
+    error: *mut *mut icefield_error,
+) -> icefield_status {
+    guarded!(error, {
+        let (join, mut pairs) = (handle(join, "join")?, out(pairs, "pairs")?);
+        pairs.set(0, join.0.probe_count(slice(keys, count, "keys")?)?);
+        Ok(())
+    })
+}
+
+/// Finds the pairs of the first of `count` keys: of as many keys as have at most `capacity` pairs together.
+///
+/// positions, payloads: arrays of `capacity` results: the position in `keys`, and the payload, in no order. pairs: the
+/// number of pairs. done: the number of keys that have been probed; pass the rest to the next call. If the first key
+/// alone has more than `capacity` pairs, the call fails with ICEFIELD_BUFFER_TOO_SMALL; `pairs` is then the number of
+/// that key's pairs, and `done` is 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn icefield_join_probe_some(
+    join: *const icefield_join,
+    keys: *const u64,
+    count: usize,
+    positions: *mut u64,
+    payloads: *mut u64,
+    capacity: usize,
+    pairs: *mut usize,
+    done: *mut usize,
+    error: *mut *mut icefield_error,
+) -> icefield_status {
+    guarded!(error, {
+        let join = &handle(join, "join")?.0;
+        let keys = slice(keys, count, "keys")?;
+        let mut positions = outs(positions, capacity, "positions")?;
+        let mut payloads = outs(payloads, capacity, "payloads")?;
+        let (mut pairs, mut done) = (out(pairs, "pairs")?, out(done, "done")?);
+        positions.apart(keys)?;
+        payloads.apart(keys)?;
+        let mut found = Pairs::default();
+        let probed = join.probe_some(keys, capacity, &mut found)?;
+        pairs.set(0, found.len());
+        if found.len() > capacity {
+            done.set(0, 0);
+            return Err(too_small("positions", found.len(), capacity));
+        }
+        done.set(0, probed);
+        positions.fill(0, found.positions());
+        payloads.fill(0, found.payloads());
+        Ok(())
+    })
+}
+
+/// Finds the pairs of the first of `count` keys, as icefield_join_probe_some does, and stores them in a list that grows.
+///
+/// most: the number of pairs; SIZE_MAX for all. A single key with more is not divided. pairs: the address of a variable
+/// that is NULL, or has the list of an earlier call, which is overwritten. done: optional; the number of keys that have
+/// been probed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn icefield_join_probe_into(
+    join: *const icefield_join,
+    keys: *const u64,
+    count: usize,
+    most: usize,
+    pairs: *mut *mut icefield_pairs,
+    done: *mut usize,
+    error: *mut *mut icefield_error,
+) -> icefield_status {
+    guarded!(error, {
+        let (join, keys) = (&handle(join, "join")?.0, slice(keys, count, "keys")?);
+        let variable = pairs.as_mut().ok_or_else(|| is_null("pairs"))?;
+        if variable.is_null() {
+            *variable = Box::into_raw(Box::new(icefield_pairs(Pairs::default())));
+        }
+        let list = variable.as_mut().ok_or_else(|| is_null("pairs"))?;
+        optional(done).set(0, join.probe_some(keys, most, &mut list.0)?);
+        Ok(())
+    })
+}
+
+/// Returns the number of pairs of a list; 0 for NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn icefield_pairs_len(pairs: *const icefield_pairs) -> usize {
+    // SAFETY: the pointer is null or that of a list that has not been freed.
+    unsafe { pairs.as_ref() }.map_or(0, |pairs| pairs.0.len())
+}
+
+/// Returns the positions of a list's pairs, which belong to the list until it is used again; NULL for NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn icefield_pairs_positions(pairs: *const icefield_pairs) -> *const u64 {
+    // SAFETY: the pointer is null or that of a list that has not been freed.
+    unsafe { pairs.as_ref() }.map_or(ptr::null(), |pairs| pairs.0.positions().as_ptr())
+}
+
+/// Returns the payloads of a list's pairs, which belong to the list until it is used again; NULL for NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn icefield_pairs_payloads(pairs: *const icefield_pairs) -> *const u64 {
+    // SAFETY: the pointer is null or that of a list that has not been freed.
+    unsafe { pairs.as_ref() }.map_or(ptr::null(), |pairs| pairs.0.payloads().as_ptr())
+}
+
+/// Frees a list and sets the variable to NULL. Does nothing if `pairs` or the variable is NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn icefield_pairs_free(pairs: *mut *mut icefield_pairs) {
+    // SAFETY: the caller passes the address of a variable, or null.
+    unsafe { crate::guard::free(pairs) };
+}
+
+/// Finds which keys are in the index: a semi-join.
+///
+/// words: an array of `word_count` results, at least (count + 63) / 64: bit i % 64 of word i / 64 belongs to key i; bits
+/// beyond the last key are 0. ones: optional; the number of bits that are 1. pairs: optional; the number of pairs, as of
+/// icefield_join_probe_count.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn icefield_join_semi(
+    join: *const icefield_join,
+    keys: *const u64,
+    count: usize,
+    words: *mut u64,
+    word_count: usize,
+    ones: *mut u64,
+    pairs: *mut u64,
+    error: *mut *mut icefield_error,
+) -> icefield_status {
+    guarded!(error, {
+        let (join, keys) = (&handle(join, "join")?.0, slice(keys, count, "keys")?);
+        let mut words = outs(words, word_count, "words")?;
+        check_words(keys, &words, word_count)?;
+        let found = if pairs.is_null() {
+            join.semi(keys)?
+        } else {
+            let (found, number) = join.semi_count(keys)?;
+            optional(pairs).set(0, number);
+            found
+        };
+        store(&found, &mut words, &mut optional(ones));
+        Ok(())
+    })
+}
+
+/// Finds which keys are not in the index: an anti-join. The results are those of icefield_join_semi.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn icefield_join_anti(
+    join: *const icefield_join,
+    keys: *const u64,
+    count: usize,
+    words: *mut u64,
+    word_count: usize,
+    ones: *mut u64,
+    error: *mut *mut icefield_error,
+) -> icefield_status {
+    guarded!(error, {
+        let (join, keys) = (&handle(join, "join")?.0, slice(keys, count, "keys")?);
+        let mut words = outs(words, word_count, "words")?;
+        check_words(keys, &words, word_count)?;
+        store(&join.anti(keys)?, &mut words, &mut optional(ones));
+        Ok(())
+    })
+}
+
+fn check_words(keys: &[u64], words: &Out<'_, u64>, word_count: usize) -> Result<(), Failure> {
+    let needed = keys.len().div_ceil(64);
+    if word_count < needed {
+        return Err(too_small("words", needed, word_count));
+    }
+    words.apart(keys)
+}
+
+fn store(found: &Bitmap, words: &mut Out<'_, u64>, ones: &mut Out<'_, u64>) {
+    words.fill(0, found.as_words());
+    ones.set(0, found.count_ones());
+}
