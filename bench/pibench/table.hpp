@@ -14,7 +14,7 @@
 namespace icefield_bench {
 
 // Benchmarks have no way to receive an error: it ends the program with the library's message.
-inline void check(icefield_status status, icefield_error *error)
+inline void check(icefield_status status, icefield_error *&error)
 {
     if (status != ICEFIELD_OK) {
         std::fprintf(stderr, "icefield: %s: %s\n", icefield_status_name(status), icefield_error_message(error));

@@ -16,7 +16,7 @@ namespace {
 // An error with the library's status and message.
 class Error : public std::runtime_error {
 public:
-    Error(icefield_status status, icefield_error *error)
+    Error(icefield_status status, icefield_error *&error)
         : std::runtime_error(icefield_error_message(error)), status(status)
     {
         icefield_error_free(&error);
@@ -25,7 +25,9 @@ public:
     icefield_status status;
 };
 
-void check(icefield_status status, icefield_error *error)
+// Takes a reference, because a call's arguments are evaluated in no fixed order: a copy of the pointer could be that of
+// before the call that `status` comes from.
+void check(icefield_status status, icefield_error *&error)
 {
     if (status != ICEFIELD_OK) {
         throw Error(status, error);
@@ -133,6 +135,7 @@ void run(const std::string &path)
         expect(false, "a second writer");
     } catch (const Error &error) {
         expect(error.status == ICEFIELD_LOCKED, "a second writer is refused");
+        expect(std::string(error.what()).find(path) == 0, "the message names the table");
     }
     std::printf("threads: %llu records\n", static_cast<unsigned long long>(words.len()));
 }

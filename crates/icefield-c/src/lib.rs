@@ -37,6 +37,14 @@ mod version;
 mod whole;
 mod words;
 
+/// Any number of threads may use the handles of tables.
+const fn is_shared<T: Send + Sync>() {}
+const _: () = {
+    is_shared::<table::icefield_table>();
+    is_shared::<dlht::icefield_dlht>();
+    is_shared::<join::icefield_join>();
+};
+
 pub use batches::*;
 pub use bytes::*;
 pub use dlht::*;

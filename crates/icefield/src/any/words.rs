@@ -46,8 +46,8 @@ pub struct AnyWords<'a> {
 }
 
 impl AnyTable {
-    /// Returns the table's calls on words, or `None` unless each key and each value has 8 bytes and every 8 bytes are
-    /// one: `u64`, `i64`, `f64`, `[u8; 8]`, and a user's [`Word`](crate::Word).
+    /// Returns the table's calls on words, or `None` if the keys or the values have another type than `u64`, `i64`,
+    /// `f64`, `[u8; 8]`, or a user's [`Word`](crate::Word).
     #[inline]
     #[must_use]
     pub fn words(&self) -> Option<AnyWords<'_>> {
