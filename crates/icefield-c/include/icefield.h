@@ -35,8 +35,6 @@
 
 #include <stddef.h>
 #include <stdint.h>
-#define ICEFIELD_ABI_MAJOR 0
-#define ICEFIELD_ABI_MINOR 1
 
 /*
  `durability`: ICEFIELD_DURABILITY_PMEM where the system grants it, otherwise ICEFIELD_DURABILITY_PROCESS.
@@ -102,6 +100,16 @@
  The cursor of a table's beginning.
  */
 #define ICEFIELD_CURSOR_START 0
+
+/*
+ The major version of the ABI that this header describes.
+ */
+#define ICEFIELD_ABI_MAJOR 0
+
+/*
+ The minor version of the ABI that this header describes.
+ */
+#define ICEFIELD_ABI_MINOR 1
 
 /*
  The outcome of a call. Codes keep their numbers in all versions; later versions may add codes.

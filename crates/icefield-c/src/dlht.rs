@@ -35,7 +35,7 @@ pub unsafe extern "C" fn icefield_dlht_close(
     error: *mut *mut icefield_error,
 ) -> icefield_status {
     // SAFETY: the caller passes the address of a handle's variable.
-    unsafe { crate::guard::close(dlht, error) }
+    unsafe { crate::objects::close(dlht, error) }
 }
 
 /// Gets the value of `key`. present: 1 if the key is present, else 0. value: optional; 0 if the key is absent.

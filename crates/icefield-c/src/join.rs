@@ -99,7 +99,7 @@ pub unsafe extern "C" fn icefield_join_close(
     error: *mut *mut icefield_error,
 ) -> icefield_status {
     // SAFETY: the caller passes the address of a handle's variable.
-    unsafe { crate::guard::close(join, error) }
+    unsafe { crate::objects::close(join, error) }
 }
 
 /// Statistics of a join index.

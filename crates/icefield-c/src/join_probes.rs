@@ -123,7 +123,7 @@ pub unsafe extern "C" fn icefield_pairs_payloads(pairs: *const icefield_pairs) -
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn icefield_pairs_free(pairs: *mut *mut icefield_pairs) {
     // SAFETY: the caller passes the address of a variable, or null.
-    unsafe { crate::guard::free(pairs) };
+    unsafe { crate::objects::free(pairs) };
 }
 
 /// Finds which keys are in the index: a semi-join.

@@ -194,7 +194,7 @@ pub unsafe extern "C" fn icefield_texts_get(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn icefield_texts_free(texts: *mut *mut icefield_texts) {
     // SAFETY: the caller passes the address of a variable, or null.
-    unsafe { crate::guard::free(texts) };
+    unsafe { crate::objects::free(texts) };
 }
 
 /// A list of named counters, which depend on the design of the table and on the library's version.
@@ -246,5 +246,5 @@ pub unsafe extern "C" fn icefield_counters_value(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn icefield_counters_free(counters: *mut *mut icefield_counters) {
     // SAFETY: the caller passes the address of a variable, or null.
-    unsafe { crate::guard::free(counters) };
+    unsafe { crate::objects::free(counters) };
 }

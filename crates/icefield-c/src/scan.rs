@@ -161,5 +161,5 @@ fn entry<T>(entries: &[T], index: usize) -> Result<&T, Failure> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn icefield_page_free(page: *mut *mut icefield_page) {
     // SAFETY: the caller passes the address of a variable, or null.
-    unsafe { crate::guard::free(page) };
+    unsafe { crate::objects::free(page) };
 }

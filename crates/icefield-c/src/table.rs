@@ -110,7 +110,7 @@ pub unsafe extern "C" fn icefield_table_close(
     error: *mut *mut icefield_error,
 ) -> icefield_status {
     // SAFETY: the caller passes the address of a handle's variable.
-    unsafe { crate::guard::close(table, error) }
+    unsafe { crate::objects::close(table, error) }
 }
 
 /// Returns a text of a table, or null.

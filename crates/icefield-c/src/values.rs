@@ -47,5 +47,5 @@ pub unsafe extern "C" fn icefield_values_get(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn icefield_values_free(values: *mut *mut icefield_values) {
     // SAFETY: the caller passes the address of a variable, or null.
-    unsafe { crate::guard::free(values) };
+    unsafe { crate::objects::free(values) };
 }

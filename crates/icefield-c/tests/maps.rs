@@ -1,7 +1,6 @@
 //! Maps in memory and join indexes through the ABI.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
-#![allow(clippy::undocumented_unsafe_blocks, reason = "each call passes valid pointers")]
 #![allow(dead_code, reason = "`common` is for all tests")]
 
 mod common;
@@ -16,6 +15,7 @@ use icefield_c::*;
 fn dlht() {
     let mut dlht = null_mut();
     let (mut value, mut present) = (9, 9);
+    // SAFETY: all pointers are valid.
     unsafe {
         ok(|e| icefield_dlht_create(null(), &mut dlht, e));
         ok(|e| icefield_dlht_try_insert(dlht, 1, 10, &mut value, &mut present, e));
@@ -83,10 +83,12 @@ fn dlht() {
 
 #[test]
 fn a_full_dlht_refuses() {
+    // SAFETY: all pointers are valid.
     let mut options: icefield_dlht_options = unsafe { std::mem::zeroed() };
     options.struct_size = size_of_val(&options);
     (options.capacity, options.fixed_size) = (10, 1);
     let mut dlht = null_mut();
+    // SAFETY: all pointers are valid.
     unsafe {
         ok(|e| icefield_dlht_create(&options, &mut dlht, e));
         let full = (0..10_000).find_map(|key| {
@@ -106,10 +108,12 @@ fn joins() {
     let place = tempfile::tempdir().unwrap();
     let path = c_path(&place.path().join("j"));
     let (keys, payloads) = ([1_u64, 2, 2, 3], [10_u64, 20, 21, 30]);
+    // SAFETY: all pointers are valid.
     let mut options: icefield_join_options = unsafe { std::mem::zeroed() };
     options.struct_size = size_of_val(&options);
     options.threads = 1;
     let mut join = null_mut();
+    // SAFETY: all pointers are valid.
     unsafe {
         let (k, p) = (keys.as_ptr(), payloads.as_ptr());
         ok(|e| icefield_join_build(path.as_ptr(), k, p, 4, &options, &mut join, e));

@@ -25,9 +25,11 @@ macro_rules! refused {
     ($($name:ident($($argument:expr),* $(,)?);)*) => {{
         let mut names = BTreeSet::new();
         $(
+            // SAFETY: null pointers are allowed, and the others are valid.
             let (status, message) = call(|error| unsafe { $name($($argument,)* error) });
             assert_eq!(status, ICEFIELD_NULL_POINTER, "{}: {message}", stringify!($name));
             // Without a place for the error, too.
+            // SAFETY: null pointers are allowed, and the others are valid.
             let status = unsafe { $name($($argument,)* null_mut()) };
             assert_eq!(status, ICEFIELD_NULL_POINTER, "{}", stringify!($name));
             names.insert(stringify!($name));
@@ -132,6 +134,7 @@ fn every_handle_may_be_null() {
     };
 
     // Functions without a status: their results for null are documented.
+    // SAFETY: null pointers are allowed, and the others are valid.
     let without_status = unsafe {
         assert!(icefield_table_design(null()).is_null() && icefield_table_path(null()).is_null());
         assert!(icefield_table_key_type(null()).is_null());
@@ -215,6 +218,7 @@ fn every_required_pointer_may_be_null() {
     let one = icefield_slice { data: null(), len: 1 };
     let record = icefield_record { key: one, value: one };
     let mut table = null_mut();
+    // SAFETY: null pointers are allowed, and the others are valid.
     unsafe {
         ok(|e| icefield_dlht_create(null(), &mut dlht, e));
         ok(|e| icefield_join_build_in_memory(w, w, 1, null(), &mut join, e));
@@ -337,6 +341,7 @@ fn every_required_pointer_may_be_null() {
         icefield_join_check(join, null_mut(), null_mut());
         icefield_join_backup(join, no_text, null_mut());
     };
+    // SAFETY: null pointers are allowed, and the others are valid.
     unsafe {
         icefield_page_free(&mut page);
         icefield_values_free(&mut values);

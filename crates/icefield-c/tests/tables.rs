@@ -1,7 +1,6 @@
 //! Durable tables through the ABI.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
-#![allow(clippy::undocumented_unsafe_blocks, reason = "each call passes valid pointers")]
 
 mod common;
 
@@ -84,6 +83,7 @@ fn words_in_batches() {
 fn calls_on_words_need_words() {
     let place = tempfile::tempdir().unwrap();
     let table = table(&place.path().join("t"), "dash-eh", "str", "u64");
+    // SAFETY: all pointers are valid.
     let (status, message) = call(|e| unsafe { icefield_table_put_word(table, 1, 2, e) });
     assert_eq!(status, ICEFIELD_TYPE_MISMATCH);
     assert!(message.contains("str"), "{message}");
@@ -107,6 +107,7 @@ fn slice(bytes: &[u8]) -> icefield_slice {
 /// Returns the texts of values, and frees them.
 fn take(mut values: *mut icefield_values) -> Vec<Option<Vec<u8>>> {
     let mut all = Vec::new();
+    // SAFETY: all pointers are valid.
     unsafe {
         for index in 0..icefield_values_len(values) {
             let (mut value, mut present) = (slice(&[]), 9);

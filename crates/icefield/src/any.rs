@@ -94,6 +94,7 @@ pub struct AnyDamage {
 /// let table = AnyTable::open_read_only(&path)?;
 /// assert_eq!((table.design(), table.key_type(), table.value_type()), ("dash-eh", "u64", "str"));
 /// assert_eq!(table.get(&7_u64.to_le_bytes())?, Some(b"seven".to_vec()));
+/// assert!(table.words().is_none(), "a `str` is not a word of 8 bytes");
 /// # Ok(())
 /// # }
 /// ```
