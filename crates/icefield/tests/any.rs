@@ -5,8 +5,8 @@
 #[path = "any/salvage.rs"]
 mod salvage;
 
-use icefield_torture as _;
 use icefield::{AnyOptions, AnyTable, Cursor, DashEh, Error, Occupied, Word};
+use icefield_torture as _;
 
 fn place() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()

@@ -3,8 +3,8 @@
 
 use std::collections::HashMap;
 
-use icefield_torture as _;
 use icefield::{Ablation, Dash, DashEh, Durability, Eh, Geometry, Key, Parts};
+use icefield_torture as _;
 
 type Check = Result<(), Box<dyn std::error::Error>>;
 

@@ -12,11 +12,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use icefield_torture as _;
 use icefield::storage::sim::{Sim, SimOptions};
 use icefield::{
     Dash, DashEh, DashLh, DashOptions, Directory, Eh, Error, Expansion, Geometry, Lh, Stats,
 };
+use icefield_torture as _;
 
 type Check = Result<(), Box<dyn std::error::Error>>;
 

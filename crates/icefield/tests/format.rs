@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use icefield_torture as _;
 use icefield::base::hash::{Hash, HashKind};
 use icefield::{DashEh, DashLh, Iceberg, JoinIndex, Plush, Shape};
+use icefield_torture as _;
 
 const SEED: [u64; 2] = [11, 22];
 

@@ -1,8 +1,8 @@
 //! IcebergHT end to end, beyond what all designs share (`designs.rs`): parallel recovery, reads in batches that hold
 //! locks, reads during growth, halving, the size limit.
 
-use icefield_torture as _;
 use icefield::{Durability, Error, Iceberg, OnFailure, Op, Yards};
+use icefield_torture as _;
 
 type Check = Result<(), Box<dyn std::error::Error>>;
 

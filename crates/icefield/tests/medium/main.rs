@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use icefield_torture as _;
 use icefield::storage::superblock::{self, Identity, TABLE_REGION};
 use icefield::storage::{
     Bytes, Cell64, Errno, FaultAction, FaultAt, FaultMode, FaultPlan, HugePages, Mapped,
     MappedOptions, Medium, Persist, Properties, Region, Regions,
 };
 use icefield::{Durability, Error};
+use icefield_torture as _;
 
 mod alone;
 mod backup;
