@@ -4,7 +4,8 @@
 //! cargo run --release -p icefield-c --example overhead -- /dev/shm
 //! ```
 //!
-//! The functions of C are called through pointers that the compiler cannot resolve, as a program calls a shared library.
+//! The functions of C are called through pointers that the compiler cannot resolve, as a program calls a shared
+//! library.
 
 use std::env;
 use std::error::Error;
