@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Checks the C library as its users see it: check.sh [DIRECTORY]
 #
-# Installs it into a temporary prefix, compares the exported symbols with symbols.txt, and compiles and runs the examples
-# and the benchmark wrappers through pkg-config: with the shared and the static library, and with AddressSanitizer in the
-# C code. DIRECTORY holds libicefield_c.so and libicefield_c.a, as for install.sh.
+# Installs it into a temporary prefix, compares the exported symbols with symbols.txt, and compiles and runs the
+# examples and the benchmark wrappers through pkg-config: with the shared and the static library, and with
+# AddressSanitizer in the C code. DIRECTORY holds libicefield_c.so and libicefield_c.a, as for install.sh.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 wrappers=$here/../../bench/pibench
@@ -21,7 +21,8 @@ test -e "$work/prefix/lib/$soname"
 
 nm -D --defined-only "$work/prefix/lib/libicefield.so" | awk '{ print $3 }' | LC_ALL=C sort >"$work/symbols"
 diff "$here/symbols.txt" "$work/symbols" || {
-    echo "exported symbols differ from symbols.txt: adding one needs a new minor version of the ABI, any other change a major one"
+    echo "exported symbols differ from symbols.txt; an addition needs a new minor version of the ABI, any other change a" \
+        "major version"
     exit 1
 }
 

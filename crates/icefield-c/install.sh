@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs the C library: install.sh PREFIX [DIRECTORY]
 #
-# PREFIX/include/icefield.h, PREFIX/lib/libicefield.{so,a}, PREFIX/lib/pkgconfig/icefield.pc: the files that
-# `cargo cinstall -p icefield-c --release --prefix PREFIX` is to make, without compiling cargo-c. DESTDIR is put before all
+# PREFIX/include/icefield.h, PREFIX/lib/libicefield.{so,a}, PREFIX/lib/pkgconfig/icefield.pc: the files that `cargo
+# cinstall -p icefield-c --release --prefix PREFIX` is to make, without compiling cargo-c. DESTDIR is put before all
 # paths. DIRECTORY holds libicefield_c.so and libicefield_c.a; without it, they are built in release mode.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)

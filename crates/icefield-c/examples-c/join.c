@@ -9,8 +9,8 @@
 
 enum { ORDERS = 20000, ITEMS = 60000, PIECE = 4096 };
 
-/* Ends the program with the message of an error. It takes the variable's address, because a call's arguments are evaluated in
- * no fixed order: its value could be that before the call that `status` comes from. */
+/* Ends the program with the message of an error. It takes the variable's address, because a call's arguments are
+ * evaluated in no fixed order: its value could be that before the call that `status` comes from. */
 static void check(icefield_status status, icefield_error **error)
 {
     if (status != ICEFIELD_OK) {

@@ -4,7 +4,8 @@
 //! cargo run --release -p icefield-c --example overhead -- /dev/shm
 //! ```
 //!
-//! The functions of C are called through pointers that the compiler cannot resolve, as a program calls a shared library.
+//! The functions of C are called through pointers that the compiler cannot resolve, as a program calls a shared
+//! library.
 
 use std::env;
 use std::error::Error;
@@ -63,20 +64,24 @@ fn keys(records: u64) -> Vec<u64> {
     (0..CALLS).map(|_| next()).collect()
 }
 
-/// The same table through `AnyTable` and through C: one after the other, because a table has one writer.
+/// Two equal tables, because a table has one writer.
 fn words(directory: &Path, records: u64) -> Result<(), Box<dyn Error>> {
-    let path = directory.join(format!("words-{records}"));
+    let path = |name: &str| directory.join(format!("{name}-{records}"));
     let options = AnyOptions { capacity: Some(records), ..AnyOptions::default() };
-    let rust = AnyTable::create(&path, "dash-eh", "u64", "u64", &options)?;
     let numbers: Vec<u64> = (0..records).collect();
-    rust.words().ok_or("words")?.put_batch(&numbers, &numbers)?;
-    drop(rust);
-    let (mut c, mut other) = (null_mut(), null_mut());
-    // Two readers of one directory share its pages.
-    let rust = AnyTable::open_read_only(&path)?;
-    let place = std::ffi::CString::new(path.display().to_string())?;
+    let create = |name: &str| {
+        let table = AnyTable::create(path(name), "dash-eh", "u64", "u64", &options)?;
+        if let Some(words) = table.words() {
+            words.put_batch(&numbers, &numbers)?;
+        }
+        Ok::<_, icefield::Error>(table)
+    };
+    drop(create("c")?);
+    let rust = create("rust")?;
+    let place = std::ffi::CString::new(path("c").display().to_string())?;
+    let mut c = null_mut();
     // SAFETY: all pointers are valid.
-    unsafe { icefield_table_open_read_only(place.as_ptr(), null(), &mut c, null_mut()) };
+    unsafe { icefield_table_open(place.as_ptr(), null(), &mut c, null_mut()) };
     let (get, keys) = (black_box(icefield_table_get_word as GetWord), keys(records));
     compare(
         &format!("dash-eh, {records} words: get_with, get_word"),
@@ -129,22 +134,7 @@ fn words(directory: &Path, records: u64) -> Result<(), Box<dyn Error>> {
             black_box(&values);
         },
     );
-    drop(rust);
-    // SAFETY: nothing uses the handle.
-    unsafe { icefield_table_close(&mut c, null_mut()) };
-
-    let writer = |name: &str| directory.join(format!("{name}-{records}"));
-    let rust = AnyTable::create(writer("rust"), "dash-eh", "u64", "u64", &options)?;
-    rust.words().ok_or("words")?.put_batch(&numbers, &numbers)?;
-    let place = std::ffi::CString::new(writer("c").display().to_string())?;
-    drop(AnyTable::create(writer("c"), "dash-eh", "u64", "u64", &options)?);
     let put = black_box(icefield_table_put_word as PutWord);
-    // SAFETY: all pointers are valid.
-    unsafe {
-        icefield_table_open(place.as_ptr(), null(), &mut other, null_mut());
-        let numbers = numbers.as_ptr();
-        icefield_table_put_words(other, numbers, numbers, records as usize, null_mut());
-    }
     compare(
         &format!("dash-eh, {records} words: put, put_word"),
         CALLS,
@@ -156,12 +146,12 @@ fn words(directory: &Path, records: u64) -> Result<(), Box<dyn Error>> {
         || {
             for &key in &keys {
                 // SAFETY: the table is open.
-                unsafe { put(other, key, key, null_mut()) };
+                unsafe { put(c, key, key, null_mut()) };
             }
         },
     );
     // SAFETY: nothing uses the handle.
-    unsafe { icefield_table_close(&mut other, null_mut()) };
+    unsafe { icefield_table_close(&mut c, null_mut()) };
     Ok(())
 }
 
@@ -212,8 +202,9 @@ fn dlht(records: u64) {
     numbers.iter().for_each(|&key| rust.put(key, key));
     // SAFETY: all pointers are valid.
     unsafe {
-        icefield_dlht_create(null(), &mut c, null_mut());
-        icefield_dlht_reserve(c, records, null_mut());
+        let mut options: icefield_dlht_options = std::mem::zeroed();
+        (options.struct_size, options.capacity) = (size_of_val(&options), records);
+        icefield_dlht_create(&options, &mut c, null_mut());
         let numbers = numbers.as_ptr();
         icefield_dlht_insert_batch(c, numbers, numbers, n, null_mut(), null_mut(), null_mut());
     }
@@ -238,30 +229,33 @@ fn dlht(records: u64) {
 }
 
 fn bytes(directory: &Path) -> Result<(), Box<dyn Error>> {
-    let (path, mut c) = (directory.join("bytes"), null_mut());
-    let rust = AnyTable::create(&path, "dash-eh", "bytes", "bytes", &AnyOptions::default())?;
-    let name = |key: u64| format!("page/{key:06}").into_bytes();
-    (0..1000).try_for_each(|key| rust.put(&name(key), &[7; 100]))?;
-    drop(rust);
-    let rust = AnyTable::open_read_only(&path)?;
-    let place = std::ffi::CString::new(path.display().to_string())?;
+    let names: Vec<Vec<u8>> = (0..1000).map(|key| format!("page/{key:06}").into_bytes()).collect();
+    let create = |path: &Path| {
+        let table = AnyTable::create(path, "dash-eh", "bytes", "bytes", &AnyOptions::default())?;
+        names.iter().try_for_each(|name| table.put(name, &[7; 100]))?;
+        Ok::<_, icefield::Error>(table)
+    };
+    let path = directory.join("c-bytes");
+    drop(create(&path)?);
+    let rust = create(&directory.join("rust-bytes"))?;
+    let (place, mut c) = (std::ffi::CString::new(path.display().to_string())?, null_mut());
     // SAFETY: all pointers are valid.
-    unsafe { icefield_table_open_read_only(place.as_ptr(), null(), &mut c, null_mut()) };
-    let names: Vec<Vec<u8>> = keys(1000).into_iter().map(name).collect();
+    unsafe { icefield_table_open(place.as_ptr(), null(), &mut c, null_mut()) };
+    let keys = keys(1000);
     let get = black_box(icefield_table_get as GetBytes);
     let (mut buffer, mut copy) = ([0_u8; 256], [0_u8; 256]);
     compare(
         "dash-eh, 1000 values of 100 bytes: get_with, get",
         CALLS,
         || {
-            for name in &names {
+            for name in keys.iter().map(|&key| &names[key as usize]) {
                 let found = rust.get_with(name, |value| copy[..value.len()].copy_from_slice(value));
                 black_box((found.is_ok(), &copy));
             }
         },
         || {
             let (mut len, mut present) = (0, 0);
-            for name in &names {
+            for name in keys.iter().map(|&key| &names[key as usize]) {
                 let (key, to) = (name.as_ptr(), buffer.as_mut_ptr());
                 // SAFETY: the table is open, and the results have places.
                 unsafe { get(c, key, name.len(), to, 256, &mut len, &mut present, null_mut()) };

@@ -16,15 +16,15 @@
  * (ICEFIELD_NULL_POINTER). An array with a count of 0 may be NULL. Arrays of results must not overlap other arguments.
  * Strings end with a 0 byte. Paths are bytes as the system takes them; all other strings are UTF-8.
  *
- * Structs that begin with `struct_size`: set it to sizeof the struct and all other fields to 0 before a call, options and
- * results alike. This lets later versions add fields.
+ * Structs that begin with `struct_size`: set it to sizeof the struct and all other fields to 0 before a call, options
+ * and results alike. This lets later versions add fields.
  *
- * Handles. A close or free function takes the address of the handle's variable and sets the variable to NULL, so a second
- * close of the same variable does nothing, and another use of it is ICEFIELD_NULL_POINTER. Copies of the handle are not
- * tracked: using one after the close, or closing during another call on the handle, is undefined behaviour.
+ * Handles. A close or free function takes the address of the handle's variable and sets the variable to NULL, so a
+ * second close of the same variable does nothing, and another use of it is ICEFIELD_NULL_POINTER. Copies of the handle
+ * are not tracked: using one after the close, or closing during another call on the handle, is undefined behaviour.
  *
- * Threads. Handles of tables (icefield_table, icefield_dlht, icefield_join) may be used by any number of threads at once,
- * except for close. Other objects belong to one thread at a time. The library has no global state.
+ * Threads. Handles of tables (icefield_table, icefield_dlht, icefield_join) may be used by any number of threads at
+ * once, except for close. Other objects belong to one thread at a time. The library has no global state.
  *
  * Fork. In a forked child, changing a table on a medium is refused with ICEFIELD_FORKED; see docs/c.md.
  */
@@ -289,8 +289,8 @@ typedef struct {
 } icefield_slice;
 
 /*
- Receives the index of a key and its value, which is valid during the call only. For an absent key, `present` is 0 and
- `value` is NULL. The rules of icefield_visit hold.
+ Receives the index of a key and its value, which is valid during the call only. For an absent key, `present` is 0
+ and `value` is NULL. The rules of icefield_visit hold.
  */
 typedef void (*icefield_visit_each)(void *context,
                                     size_t index,
@@ -313,8 +313,8 @@ typedef struct {
 } icefield_record;
 
 /*
- Receives the bytes of a value, which are valid during the call only. It may call the table, except for close. It must
- return: no exception and no longjmp may leave it.
+ Receives the bytes of a value, which are valid during the call only. It may call the table, except for close. It
+ must return: no exception and no longjmp may leave it.
  */
 typedef void (*icefield_visit)(void *context, const uint8_t *value, size_t len);
 
@@ -669,8 +669,8 @@ icefield_status icefield_table_get_batch(const icefield_table *table,
                                          icefield_error **error);
 
 /*
- Passes the values of `count` keys to `visit`, in order, with overlapping memory latencies. If the call fails, `visit`
- has been called for the keys before the failing one.
+ Passes the values of `count` keys to `visit`, in order, with overlapping memory latencies. If the call fails,
+ `visit` has been called for the keys before the failing one.
  */
 icefield_status icefield_table_get_batch_with(const icefield_table *table,
                                               const icefield_slice *keys,
@@ -680,9 +680,9 @@ icefield_status icefield_table_get_batch_with(const icefield_table *table,
                                               icefield_error **error);
 
 /*
- Inserts `count` records or replaces their values, in order; all are durable when the call returns. Nothing is changed
- if a key or value is not valid for the table's types; after another error, the records before the failing one are
- durable.
+ Inserts `count` records or replaces their values, in order; all are durable when the call returns. Nothing is
+ changed if a key or value is not valid for the table's types; after another error, the records before the failing
+ one are durable.
  */
 icefield_status icefield_table_put_batch(const icefield_table *table,
                                          const icefield_record *records,
@@ -711,9 +711,9 @@ icefield_status icefield_table_remove_batch(const icefield_table *table,
 /*
  Gets the value of a key into the caller's buffer.
 
- present: 1 if the key is present, else 0. len: the length of the value; 0 if the key is absent. If the value has more
- than `capacity` bytes, the call fails with ICEFIELD_BUFFER_TOO_SMALL, `buffer` is unchanged, and `len` and `present`
- have been stored. buffer: may be NULL if `capacity` is 0.
+ present: 1 if the key is present, else 0. len: the length of the value; 0 if the key is absent. If the value has
+ more than `capacity` bytes, the call fails with ICEFIELD_BUFFER_TOO_SMALL, `buffer` is unchanged, and `len` and
+ `present` have been stored. buffer: may be NULL if `capacity` is 0.
 
  Keys and values of each type have one form in bytes, which docs/c.md lists: integers are little-endian. Bytes of
  another length, and bytes that are not a value of the type, cause ICEFIELD_INVALID.
@@ -873,8 +873,8 @@ icefield_status icefield_dlht_remove(const icefield_dlht *dlht,
                                      icefield_error **error);
 
 /*
- Adds `delta` to the value of `key`, with wrap-around, in one atomic step; an absent key counts as 0. previous: optional;
- the value before.
+ Adds `delta` to the value of `key`, with wrap-around, in one atomic step; an absent key counts as 0. previous:
+ optional; the value before.
  */
 icefield_status icefield_dlht_fetch_add(const icefield_dlht *dlht,
                                         uint64_t key,
@@ -883,8 +883,8 @@ icefield_status icefield_dlht_fetch_add(const icefield_dlht *dlht,
                                         icefield_error **error);
 
 /*
- Replaces the value of `key` by `value` if it is `expected`, in one atomic step. exchanged: 1 if it was replaced, else
- 0. found: optional; the value that the key had, or 0 if it is absent.
+ Replaces the value of `key` by `value` if it is `expected`, in one atomic step. exchanged: 1 if it was replaced,
+ else 0. found: optional; the value that the key had, or 0 if it is absent.
  */
 icefield_status icefield_dlht_compare_exchange(const icefield_dlht *dlht,
                                                uint64_t key,
@@ -911,9 +911,9 @@ icefield_status icefield_dlht_stats(const icefield_dlht *dlht,
  Reads about `n` records from `*cursor` on, and stores the cursor of the next part in `*cursor`. The first cursor is
  ICEFIELD_CURSOR_START.
 
- keys, values: arrays of `capacity` results. len: the number of records. If it exceeds `capacity`, the call fails with
- ICEFIELD_BUFFER_TOO_SMALL, and only `len` has been stored; a `capacity` of n + 64 is enough in most cases. has_next:
- 0 after the last part, else 1.
+ keys, values: arrays of `capacity` results. len: the number of records. If it exceeds `capacity`, the call fails
+ with ICEFIELD_BUFFER_TOO_SMALL, and only `len` has been stored; a `capacity` of n + 64 is enough in most cases.
+ has_next: 0 after the last part, else 1.
  */
 icefield_status icefield_dlht_scan(const icefield_dlht *dlht,
                                    uint64_t *cursor,
@@ -1174,8 +1174,8 @@ icefield_status icefield_join_backup(const icefield_join *join,
                                      icefield_error **error);
 
 /*
- Gets the number of pairs of a probe key and an equal key of the index: the rows of an inner join. Duplicates count on
- both sides. Like every probe, the call sees one state of the index for all keys.
+ Gets the number of pairs of a probe key and an equal key of the index: the rows of an inner join. Duplicates count
+ on both sides. Like every probe, the call sees one state of the index for all keys.
  */
 icefield_status icefield_join_probe_count(const icefield_join *join,
                                           const uint64_t *keys,
@@ -1202,7 +1202,8 @@ icefield_status icefield_join_probe_some(const icefield_join *join,
                                          icefield_error **error);
 
 /*
- Finds the pairs of the first of `count` keys, as icefield_join_probe_some does, and stores them in a list that grows.
+ Finds the pairs of the first of `count` keys, as icefield_join_probe_some does, and stores them in a list that
+ grows.
 
  most: the number of pairs; SIZE_MAX for all. A single key with more is not divided. pairs: the address of a variable
  that is NULL, or has the list of an earlier call, which is overwritten. done: optional; the number of keys that have
@@ -1239,9 +1240,9 @@ void icefield_pairs_free(icefield_pairs **pairs);
 /*
  Finds which keys are in the index: a semi-join.
 
- words: an array of `word_count` results, at least (count + 63) / 64: bit i % 64 of word i / 64 belongs to key i; bits
- beyond the last key are 0. ones: optional; the number of bits that are 1. pairs: optional; the number of pairs, as of
- icefield_join_probe_count.
+ words: an array of `word_count` results, at least (count + 63) / 64: bit i % 64 of word i / 64 belongs to key i;
+ bits beyond the last key are 0. ones: optional; the number of bits that are 1. pairs: optional; the number of
+ pairs, as of icefield_join_probe_count.
  */
 icefield_status icefield_join_semi(const icefield_join *join,
                                    const uint64_t *keys,
@@ -1506,8 +1507,8 @@ icefield_status icefield_table_check(const icefield_table *table,
                                      icefield_error **error);
 
 /*
- Copies the table's directory to `path`, where the copy opens as a table. Readers continue; writers wait while changed
- regions are copied. backup: optional.
+ Copies the table's directory to `path`, where the copy opens as a table. Readers continue; writers wait while
+ changed regions are copied. backup: optional.
  */
 icefield_status icefield_table_backup(const icefield_table *table,
                                       const char *path,

@@ -10,8 +10,8 @@ use crate::pointers::{
 use crate::table::icefield_table;
 use crate::values::icefield_values;
 
-/// Receives the index of a key and its value, which is valid during the call only. For an absent key, `present` is 0 and
-/// `value` is NULL. The rules of icefield_visit hold.
+/// Receives the index of a key and its value, which is valid during the call only. For an absent key, `present` is 0
+/// and `value` is NULL. The rules of icefield_visit hold.
 pub type icefield_visit_each = Option<
     unsafe extern "C" fn(
         context: *mut c_void,
@@ -40,8 +40,8 @@ pub unsafe extern "C" fn icefield_table_get_batch(
     })
 }
 
-/// Passes the values of `count` keys to `visit`, in order, with overlapping memory latencies. If the call fails, `visit`
-/// has been called for the keys before the failing one.
+/// Passes the values of `count` keys to `visit`, in order, with overlapping memory latencies. If the call fails,
+/// `visit` has been called for the keys before the failing one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn icefield_table_get_batch_with(
     table: *const icefield_table,
@@ -82,9 +82,9 @@ unsafe fn records<'a>(
     all.iter().map(record).collect()
 }
 
-/// Inserts `count` records or replaces their values, in order; all are durable when the call returns. Nothing is changed
-/// if a key or value is not valid for the table's types; after another error, the records before the failing one are
-/// durable.
+/// Inserts `count` records or replaces their values, in order; all are durable when the call returns. Nothing is
+/// changed if a key or value is not valid for the table's types; after another error, the records before the failing
+/// one are durable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn icefield_table_put_batch(
     table: *const icefield_table,

@@ -8,16 +8,16 @@ use crate::pointers::{Out, handle, is_null, optional, out, outs, slice};
 use crate::table::icefield_table;
 use crate::values::icefield_values;
 
-/// Receives the bytes of a value, which are valid during the call only. It may call the table, except for close. It must
-/// return: no exception and no longjmp may leave it.
+/// Receives the bytes of a value, which are valid during the call only. It may call the table, except for close. It
+/// must return: no exception and no longjmp may leave it.
 pub type icefield_visit =
     Option<unsafe extern "C" fn(context: *mut c_void, value: *const u8, len: usize)>;
 
 /// Gets the value of a key into the caller's buffer.
 ///
-/// present: 1 if the key is present, else 0. len: the length of the value; 0 if the key is absent. If the value has more
-/// than `capacity` bytes, the call fails with ICEFIELD_BUFFER_TOO_SMALL, `buffer` is unchanged, and `len` and `present`
-/// have been stored. buffer: may be NULL if `capacity` is 0.
+/// present: 1 if the key is present, else 0. len: the length of the value; 0 if the key is absent. If the value has
+/// more than `capacity` bytes, the call fails with ICEFIELD_BUFFER_TOO_SMALL, `buffer` is unchanged, and `len` and
+/// `present` have been stored. buffer: may be NULL if `capacity` is 0.
 ///
 /// Keys and values of each type have one form in bytes, which docs/c.md lists: integers are little-endian. Bytes of
 /// another length, and bytes that are not a value of the type, cause ICEFIELD_INVALID.

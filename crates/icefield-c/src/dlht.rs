@@ -125,8 +125,8 @@ pub unsafe extern "C" fn icefield_dlht_remove(
     })
 }
 
-/// Adds `delta` to the value of `key`, with wrap-around, in one atomic step; an absent key counts as 0. previous: optional;
-/// the value before.
+/// Adds `delta` to the value of `key`, with wrap-around, in one atomic step; an absent key counts as 0. previous:
+/// optional; the value before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn icefield_dlht_fetch_add(
     dlht: *const icefield_dlht,
@@ -141,8 +141,8 @@ pub unsafe extern "C" fn icefield_dlht_fetch_add(
     })
 }
 
-/// Replaces the value of `key` by `value` if it is `expected`, in one atomic step. exchanged: 1 if it was replaced, else
-/// 0. found: optional; the value that the key had, or 0 if it is absent.
+/// Replaces the value of `key` by `value` if it is `expected`, in one atomic step. exchanged: 1 if it was replaced,
+/// else 0. found: optional; the value that the key had, or 0 if it is absent.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn icefield_dlht_compare_exchange(
     dlht: *const icefield_dlht,
@@ -197,9 +197,9 @@ pub unsafe extern "C" fn icefield_dlht_stats(
 /// Reads about `n` records from `*cursor` on, and stores the cursor of the next part in `*cursor`. The first cursor is
 /// ICEFIELD_CURSOR_START.
 ///
-/// keys, values: arrays of `capacity` results. len: the number of records. If it exceeds `capacity`, the call fails with
-/// ICEFIELD_BUFFER_TOO_SMALL, and only `len` has been stored; a `capacity` of n + 64 is enough in most cases. has_next:
-/// 0 after the last part, else 1.
+/// keys, values: arrays of `capacity` results. len: the number of records. If it exceeds `capacity`, the call fails
+/// with ICEFIELD_BUFFER_TOO_SMALL, and only `len` has been stored; a `capacity` of n + 64 is enough in most cases.
+/// has_next: 0 after the last part, else 1.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn icefield_dlht_scan(
     dlht: *const icefield_dlht,

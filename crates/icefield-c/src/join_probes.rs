@@ -14,8 +14,8 @@ use crate::pointers::{Out, handle, is_null, optional, out, outs, slice};
 /// saves memory allocations.
 pub struct icefield_pairs(Pairs);
 
-/// Gets the number of pairs of a probe key and an equal key of the index: the rows of an inner join. Duplicates count on
-/// both sides. Like every probe, the call sees one state of the index for all keys.
+/// Gets the number of pairs of a probe key and an equal key of the index: the rows of an inner join. Duplicates count
+/// on both sides. Like every probe, the call sees one state of the index for all keys.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn icefield_join_probe_count(
     join: *const icefield_join,
@@ -71,7 +71,8 @@ pub unsafe extern "C" fn icefield_join_probe_some(
     })
 }
 
-/// Finds the pairs of the first of `count` keys, as icefield_join_probe_some does, and stores them in a list that grows.
+/// Finds the pairs of the first of `count` keys, as icefield_join_probe_some does, and stores them in a list that
+/// grows.
 ///
 /// most: the number of pairs; SIZE_MAX for all. A single key with more is not divided. pairs: the address of a variable
 /// that is NULL, or has the list of an earlier call, which is overwritten. done: optional; the number of keys that have
@@ -128,9 +129,9 @@ pub unsafe extern "C" fn icefield_pairs_free(pairs: *mut *mut icefield_pairs) {
 
 /// Finds which keys are in the index: a semi-join.
 ///
-/// words: an array of `word_count` results, at least (count + 63) / 64: bit i % 64 of word i / 64 belongs to key i; bits
-/// beyond the last key are 0. ones: optional; the number of bits that are 1. pairs: optional; the number of pairs, as of
-/// icefield_join_probe_count.
+/// words: an array of `word_count` results, at least (count + 63) / 64: bit i % 64 of word i / 64 belongs to key i;
+/// bits beyond the last key are 0. ones: optional; the number of bits that are 1. pairs: optional; the number of
+/// pairs, as of icefield_join_probe_count.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn icefield_join_semi(
     join: *const icefield_join,

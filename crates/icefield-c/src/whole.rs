@@ -119,8 +119,8 @@ pub unsafe extern "C" fn icefield_table_check(
     })
 }
 
-/// Copies the table's directory to `path`, where the copy opens as a table. Readers continue; writers wait while changed
-/// regions are copied. backup: optional.
+/// Copies the table's directory to `path`, where the copy opens as a table. Readers continue; writers wait while
+/// changed regions are copied. backup: optional.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn icefield_table_backup(
     table: *const icefield_table,

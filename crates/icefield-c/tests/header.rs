@@ -23,8 +23,8 @@ fn the_header_is_that_of_the_sources() {
     let committed = std::fs::read_to_string(&path).expect("the header is there");
     assert!(
         committed == generated,
-        "include/icefield.h is not that of the sources; write it again with `ICEFIELD_UPDATE=1 cargo test -p icefield-c \
-         --test header`"
+        "include/icefield.h is not that of the sources; write it again with `ICEFIELD_UPDATE=1 cargo test -p \
+         icefield-c --test header`"
     );
 }
 
