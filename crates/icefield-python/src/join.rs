@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
-use icefield::{Bitmap, Error, JoinOptions, JoinSource, Pairs, Result, Word};
+use icefield::{Bitmap, Error, JoinOptions, Pairs, Result, Word};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
@@ -14,13 +14,12 @@ use crate::batches::in_pieces;
 use crate::column::{Column, same_length};
 use crate::errors::{IcefieldError, raised};
 use crate::handle::Handle;
+use crate::join_parts::{Rows, Source};
 use crate::output::{Output, column_of};
 use crate::types::{Type, named};
 
 /// Number of keys between two checks for signals. Larger than that of maps: the threads share a piece.
 const PIECE: usize = 1 << 18;
-/// Number of pairs that a build reads between two checks whether to stop.
-const SOURCE_PIECE: usize = 1 << 16;
 /// How often a build is interrupted to handle signals.
 const SIGNALS: Duration = Duration::from_millis(50);
 
@@ -61,44 +60,6 @@ pub struct JoinIndex {
 /// The arguments of `_reopen`: the path, the index's identifier, its generation, and whether reads verify checksums.
 type Pickled = (PathBuf, u128, u64, bool);
 
-/// Two columns as the source of a build, which can be stopped.
-struct Source<'a> {
-    keys: &'a [u64],
-    /// `None` for the numbers of the rows.
-    payloads: Option<&'a [u64]>,
-    stopped: &'a AtomicBool,
-}
-
-impl JoinSource for Source<'_> {
-    fn read(
-        &self,
-        part: usize,
-        parts: usize,
-        show: &mut dyn FnMut(&[u64], &[u64]) -> Result<()>,
-    ) -> Result<()> {
-        let share = |part: usize| (self.keys.len() as u128 * part as u128 / parts as u128) as usize;
-        let (mut first, last) = (share(part), share(part + 1));
-        let mut rows = Vec::new();
-        while first < last {
-            if self.stopped.load(Ordering::Relaxed) {
-                return Err(Error::Source { detail: "interrupted".to_owned() });
-            }
-            let end = last.min(first + SOURCE_PIECE);
-            let payloads = match self.payloads {
-                Some(payloads) => &payloads[first..end],
-                None => {
-                    rows.clear();
-                    rows.extend(first as u64..end as u64);
-                    &rows
-                }
-            };
-            show(&self.keys[first..end], payloads)?;
-            first = end;
-        }
-        Ok(())
-    }
-}
-
 fn options<K: Word>(
     durability: &str,
     threads: Option<usize>,
@@ -128,27 +89,6 @@ fn words(column: &Column) -> std::borrow::Cow<'_, [u64]> {
 fn as_signed(words: &[u64]) -> &[i64] {
     // SAFETY: both types have the same size and alignment, and all values are valid.
     unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), words.len()) }
-}
-
-/// The rows found by `get_indexer`.
-struct Rows<'a> {
-    rows: &'a [AtomicI64],
-    repeats: AtomicBool,
-    too_large: AtomicBool,
-}
-
-impl Rows<'_> {
-    fn note(&self, position: usize, payload: u64) {
-        // Relaxed: a position belongs to one thread of a probe, and the probe's end makes all writes visible.
-        let row = &self.rows[position];
-        if row.load(Ordering::Relaxed) != -1 {
-            self.repeats.store(true, Ordering::Relaxed);
-        }
-        match i64::try_from(payload) {
-            Ok(payload) => row.store(payload, Ordering::Relaxed),
-            Err(_) => self.too_large.store(true, Ordering::Relaxed),
-        }
-    }
 }
 
 impl JoinIndex {
@@ -224,7 +164,9 @@ fn open_with(
 impl JoinIndex {
     /// Builds an index at `path` of a column of keys. Without `payloads`, the payloads are the numbers of the rows.
     #[classmethod]
-    #[pyo3(signature = (path, keys, payloads = None, *, key = "u64", durability = "auto", threads = None, verify = false))]
+    #[pyo3(signature = (
+        path, keys, payloads = None, *, key = "u64", durability = "auto", threads = None, verify = false
+    ))]
     #[expect(clippy::too_many_arguments, reason = "the options of a build")]
     fn build(
         _class: &Bound<'_, PyType>,
@@ -425,7 +367,7 @@ impl JoinIndex {
         self.check_writable()?;
         let (py, index, column) = (keys.py(), self.handle.table()?, self.column(keys)?);
         let (keys, mut count) = (words(&column), 0);
-        // Each removal is durable by itself, so a piece is short.
+        // Each removal is durable by itself, so its pieces are short.
         in_pieces(py, keys.len(), 1 << 10, |range| {
             for &key in &keys[range] {
                 count += match &*index {
@@ -457,7 +399,7 @@ impl JoinIndex {
         self.handle.close(py)
     }
 
-    /// Whether the index has been closed.
+    /// `True` after `close`.
     #[getter]
     fn closed(&self) -> bool {
         self.handle.is_closed()

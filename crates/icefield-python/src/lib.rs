@@ -9,7 +9,11 @@ mod errors;
 mod flat;
 mod handle;
 mod join;
+mod join_parts;
 mod map;
+#[cfg(feature = "bench")]
+mod native;
+mod opening;
 mod output;
 mod pages;
 mod store;
@@ -31,5 +35,7 @@ fn _icefield(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<arrow::Batches>()?;
     module.add_class::<output::Memory>()?;
     module.add_class::<pages::Pages>()?;
-    module.add_function(wrap_pyfunction!(map::table_uuid, module)?)
+    #[cfg(feature = "bench")]
+    module.add_function(wrap_pyfunction!(native::_native_get, module)?)?;
+    module.add_function(wrap_pyfunction!(opening::table_uuid, module)?)
 }

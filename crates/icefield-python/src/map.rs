@@ -1,11 +1,9 @@
-//! The class `Map`: single operations, and the calls of whole tables. `icefield/_map.py` adds the rest of the protocol of
-//! mappings.
+//! The class `Map`: single operations, and the calls of whole tables. `icefield/_map.py` adds the rest of the protocol
+//! of mappings.
 
 use std::path::PathBuf;
 
-use icefield::storage::superblock;
-use icefield::storage::{Mapped, MappedOptions};
-use icefield::{AnyOptions, AnyTable, Cursor, Dlht, DlhtMap, Error};
+use icefield::{AnyOptions, AnyTable, Cursor, Error};
 use pyo3::exceptions::{PyKeyError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
@@ -14,106 +12,20 @@ use crate::batches;
 use crate::errors::raised;
 use crate::flat::Flat;
 use crate::handle::Handle;
+use crate::opening::{Mode, Request, in_memory, parsed, uuid_at};
 use crate::pages::Pages;
 use crate::store::Store;
 use crate::types::{Type, named};
-
-/// What `Map.open` received.
-struct Request {
-    path: PathBuf,
-    types: [Option<Type>; 2],
-    design: Option<String>,
-    mode: Mode,
-    options: AnyOptions,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Mode {
-    Read,
-    Append,
-    Write,
-}
 
 /// The part of `icefield.Map` in Rust.
 #[pyclass(frozen, subclass, module = "icefield._icefield")]
 pub struct MapBase {
     pub handle: Handle<Store>,
     pub types: [Type; 2],
-    path: Option<PathBuf>,
-    design: &'static str,
-    mode: Mode,
-    verify: bool,
-}
-
-impl Request {
-    fn open(&self) -> PyResult<MapBase> {
-        let opened = match self.mode {
-            Mode::Read => AnyTable::open_read_only_with(&self.path, &self.options),
-            Mode::Append | Mode::Write => AnyTable::open_with(&self.path, &self.options),
-        };
-        let table = match opened {
-            Err(Error::NotFound { .. }) if self.mode != Mode::Read => self.create()?,
-            opened => opened.map_err(raised)?,
-        };
-        let types = self.checked(&table)?;
-        if self.mode == Mode::Write {
-            table.clear().map_err(raised)?;
-        }
-        let design = table.design();
-        let reopen = (self.mode == Mode::Read).then(|| {
-            let (path, options) = (self.path.clone(), self.options.clone());
-            Box::new(move || AnyTable::open_read_only_with(&path, &options).map(Store::durable))
-                as _
-        });
-        let handle = Handle::new(Store::durable(table), reopen);
-        let path = Some(self.path.clone());
-        Ok(MapBase { handle, types, path, design, mode: self.mode, verify: self.options.verify })
-    }
-
-    fn create(&self) -> PyResult<AnyTable> {
-        let [Some(key), Some(value)] = self.types else {
-            return Err(PyTypeError::new_err(format!(
-                "{}: no table here, and a new one needs `key` and `value`, such as key=\"str\", value=\"u64\"",
-                self.path.display()
-            )));
-        };
-        let design = self.design.as_deref().unwrap_or("dash-eh");
-        AnyTable::create(&self.path, design, key.name, value.name, &self.options).map_err(raised)
-    }
-
-    /// Returns the types of an open table, and an error if others were requested.
-    fn checked(&self, table: &AnyTable) -> PyResult<[Type; 2]> {
-        let path = self.path.display();
-        let found = [table.key_type(), table.value_type()];
-        for (requested, (found, what)) in self.types.iter().zip(found.iter().zip(["key", "value"]))
-        {
-            if let Some(requested) = requested.filter(|requested| requested.name != *found) {
-                let requested = requested.name;
-                return Err(PyTypeError::new_err(format!(
-                    "{path}: expected {what} `{found}`, got `{requested}`"
-                )));
-            }
-        }
-        if let Some(design) = self.design.as_deref().filter(|design| *design != table.design()) {
-            let found = table.design();
-            return Err(PyTypeError::new_err(format!(
-                "{path}: expected table `{found}`, got `{design}`"
-            )));
-        }
-        let [key, value] = found;
-        let known = |name| {
-            named(name, "type").map_err(|_| {
-                PyTypeError::new_err(format!(
-                    "{path}: a table with the type `{name}` cannot be used from Python"
-                ))
-            })
-        };
-        Ok([known(key)?, known(value)?])
-    }
-}
-
-fn parsed<T: std::str::FromStr<Err = String>>(text: &str, what: &str) -> PyResult<T> {
-    text.parse().map_err(|error| PyValueError::new_err(format!("{what}: {error}")))
+    pub path: Option<PathBuf>,
+    pub design: &'static str,
+    pub mode: Mode,
+    pub verify: bool,
 }
 
 impl MapBase {
@@ -254,15 +166,17 @@ impl MapBase {
         Ok(found.or(default))
     }
 
-    #[pyo3(signature = (key, value, /))]
+    #[pyo3(signature = (key, default = None, /))]
     fn setdefault<'py>(
         &self,
         key: &Bound<'py, PyAny>,
-        value: &Bound<'py, PyAny>,
+        default: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         self.check_writable()?;
         let datum = self.key_type().datum(key, "key")?;
-        let new = self.value_type().datum(value, "value")?;
+        // No type has the value `None`, so this is a `TypeError`.
+        let default = default.unwrap_or_else(|| key.py().None().into_bound(key.py()));
+        let new = self.value_type().datum(&default, "default")?;
         match self.call(key.py(), |store| store.try_insert(datum.bytes(), new.bytes()))? {
             Some(present) => self.value_type().object(key.py(), &present),
             None => self.value_type().object(key.py(), new.bytes()),
@@ -474,32 +388,4 @@ impl MapBase {
     fn _pages(this: Py<Self>, what: &str, size: usize) -> PyResult<Pages> {
         Pages::new(this, what, size)
     }
-}
-
-fn in_memory(types: [Type; 2], capacity: Option<u64>) -> PyResult<MapBase> {
-    let capacity = usize::try_from(capacity.unwrap_or(0)).unwrap_or(usize::MAX);
-    let are_words = types.iter().all(|data_type| data_type.width > 0);
-    let (store, design) = if are_words {
-        let table = Dlht::options().capacity(capacity).build().map_err(raised)?;
-        (Store::Words { table, width: types[1].width }, "dlht")
-    } else {
-        let table = DlhtMap::new();
-        table.try_reserve(capacity).map_err(raised)?;
-        (Store::Records(table), "dlht-map")
-    };
-    let handle = Handle::new(store, None);
-    Ok(MapBase { handle, types, path: None, design, mode: Mode::Append, verify: false })
-}
-
-/// Returns the identifier of the table at `path`.
-fn uuid_at(path: &std::path::Path) -> icefield::Result<u128> {
-    let storage = Mapped::open_read_only(path, MappedOptions::default())?;
-    let [high, low] = superblock::read(&storage)?.1.uuid;
-    Ok(u128::from(high) << 64 | u128::from(low))
-}
-
-/// Returns the identifier of the table at `path`.
-#[pyfunction]
-pub fn table_uuid(py: Python<'_>, path: PathBuf) -> PyResult<u128> {
-    py.detach(|| uuid_at(&path)).map_err(raised)
 }

@@ -1,7 +1,7 @@
 """Crash-safe, concurrent hash tables and join indexes.
 
-`Map` is a mutable mapping over a table in a directory or in memory. `JoinIndex` answers joins by integer keys. Both take
-batches of NumPy, PyArrow, Polars and pandas columns.
+`Map` is a mutable mapping over a table in a directory or in memory. `JoinIndex` answers joins by integer keys. Both
+take batches of NumPy, PyArrow, Polars and pandas columns.
 """
 
 from icefield._icefield import (

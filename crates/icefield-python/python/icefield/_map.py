@@ -78,8 +78,8 @@ class Map(MapBase, MutableMapping[Any, Any]):
     ) -> Self:
         """Open the table in the directory `path`.
 
-        `mode` is "r" (read only), "a" (create the table if it is absent) or "w" (also remove its records). `key`, `value`
-        and `table` are those of the stored table if they are not given; a new table needs `key` and `value`.
+        `mode` is "r" (read only), "a" (create the table if it is absent) or "w" (also remove its records). `key`,
+        `value` and `table` are those of the stored table if they are not given; a new table needs `key` and `value`.
 
         >>> import icefield, tempfile
         >>> directory = tempfile.TemporaryDirectory()
@@ -202,7 +202,7 @@ class Map(MapBase, MutableMapping[Any, Any]):
             return NotImplemented
         return {**other, **self}
 
-    def __ior__(self, other: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> Self:
+    def __ior__(self, other: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> Self:  # type: ignore[misc]
         self.update(other)
         return self
 
