@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from conftest import count
 
-CALLS = count("ICEFIELD_CALLS", 20_000)
+CALLS = count("ICEFIELD_CALLS", 5_000)
 
 
 def resident() -> int:
