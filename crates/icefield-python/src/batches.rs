@@ -130,7 +130,15 @@ pub fn get(
         return Ok((Py::new(py, column)?.into_any(), mask.into_object()));
     }
     let mut values = match out {
-        Some(out) => Output::given(out, value_type, keys.len())?,
+        Some(out) => {
+            let mut out = Output::given(out, value_type, keys.len())?;
+            if keys.overlaps(out.bytes()) {
+                return Err(PyValueError::new_err(
+                    "out: expected memory apart from that of the keys",
+                ));
+            }
+            out
+        }
         None => Output::new(py, value_type, keys.len())?,
     };
     get_fixed(py, &store, &keys, value_type, default, [values.bytes(), mask.bytes()])?;

@@ -118,6 +118,14 @@ impl Column {
         )))
     }
 
+    /// Returns whether the column's memory and `other` have bytes in common. Columns of variable length have none with
+    /// results of one width.
+    pub fn overlaps(&self, other: &[u8]) -> bool {
+        let Piece::Fixed { bytes, .. } = self.piece(0..self.len) else { return false };
+        let (own, other) = (bytes.as_ptr_range(), other.as_ptr_range());
+        own.start < other.end && other.start < own.end
+    }
+
     /// Returns the values of a column of 8 bytes, if they are aligned.
     pub fn words(&self) -> Option<&[u64]> {
         let Piece::Fixed { bytes, width: 8 } = self.piece(0..self.len) else { return None };

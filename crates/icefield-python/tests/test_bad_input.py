@@ -64,6 +64,10 @@ def test_out(words: icefield.Map) -> None:
     ]:
         with pytest.raises(error, match=expected):
             words.get_many(KEYS, out=out)
+    keys = KEYS.copy()
+    with pytest.raises(ValueError, match="apart"):
+        words.get_many(keys, out=keys)
+    assert (keys == KEYS).all()
     out = np.zeros(10, dtype="uint64")
     values, _ = words.get_many(KEYS, out=out)
     assert values is out
