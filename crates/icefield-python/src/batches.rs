@@ -8,10 +8,10 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::arrow;
+use crate::base::MapBase;
 use crate::column::{Column, same_length};
 use crate::errors::raised;
 use crate::flat::Flat;
-use crate::map::MapBase;
 use crate::output::Output;
 use crate::store::{Receive, Store};
 use crate::types::Type;

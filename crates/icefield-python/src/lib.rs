@@ -3,6 +3,7 @@
 #![allow(missing_docs)]
 
 mod arrow;
+mod base;
 mod batches;
 mod column;
 mod errors;
@@ -27,7 +28,7 @@ fn _icefield(module: &Bound<'_, PyModule>) -> PyResult<()> {
     handle::watch_forks();
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     errors::add_to(module)?;
-    module.add_class::<map::MapBase>()?;
+    module.add_class::<base::MapBase>()?;
     module.add_class::<join::JoinIndex>()?;
     module.add_class::<arrow::Column>()?;
     module.add_class::<arrow::RecordBatch>()?;

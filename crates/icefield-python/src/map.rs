@@ -3,69 +3,19 @@
 
 use std::path::PathBuf;
 
-use icefield::{AnyOptions, AnyTable, Cursor, Error};
+use icefield::{AnyOptions, AnyTable, Cursor};
 use pyo3::exceptions::{PyKeyError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::arrow::RecordBatch;
+use crate::base::{MapBase, Mode};
 use crate::batches;
 use crate::errors::raised;
 use crate::flat::Flat;
-use crate::handle::Handle;
-use crate::opening::{Mode, Request, in_memory, parsed, uuid_at};
+use crate::opening::{Request, in_memory, parsed, uuid_at};
 use crate::pages::Pages;
 use crate::store::Store;
-use crate::types::{Type, named};
-
-/// The part of `icefield.Map` in Rust.
-#[pyclass(frozen, subclass, module = "icefield._icefield")]
-pub struct MapBase {
-    pub handle: Handle<Store>,
-    pub types: [Type; 2],
-    pub path: Option<PathBuf>,
-    pub design: &'static str,
-    pub mode: Mode,
-    pub verify: bool,
-}
-
-impl MapBase {
-    fn key_type(&self) -> Type {
-        self.types[0]
-    }
-
-    fn value_type(&self) -> Type {
-        self.types[1]
-    }
-
-    /// Runs a call that may wait for a medium: without the interpreter's lock if the table is durable.
-    fn call<T: Send>(
-        &self,
-        py: Python<'_>,
-        f: impl Fn(&Store) -> icefield::Result<T> + Send + Sync,
-    ) -> PyResult<T> {
-        if self.path.is_none() {
-            return self.handle.with(|store| f(store).map_err(raised));
-        }
-        let store = self.handle.table()?;
-        py.detach(|| f(&store)).map_err(raised)
-    }
-
-    /// Returns an error if the map cannot be changed, before arguments are converted.
-    pub fn check_writable(&self) -> PyResult<()> {
-        if self.mode == Mode::Read { Err(raised(Error::ReadOnly)) } else { Ok(()) }
-    }
-
-    /// Returns the records of all pages from a cursor on, about `count` of them.
-    pub fn page(
-        &self,
-        py: Python<'_>,
-        cursor: Cursor,
-        count: usize,
-    ) -> PyResult<(Flat, Flat, Option<Cursor>)> {
-        let types = self.types;
-        self.call(py, |store| store.scan(cursor, count, types))
-    }
-}
+use crate::types::named;
 
 #[pymethods]
 impl MapBase {

@@ -8,9 +8,9 @@ use icefield::{AnyOptions, AnyTable, Dlht, DlhtMap, Error};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
+use crate::base::{MapBase, Mode};
 use crate::errors::raised;
 use crate::handle::Handle;
-use crate::map::MapBase;
 use crate::store::Store;
 use crate::types::{Type, named};
 
@@ -21,13 +21,6 @@ pub struct Request {
     pub design: Option<String>,
     pub mode: Mode,
     pub options: AnyOptions,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
-    Read,
-    Append,
-    Write,
 }
 
 impl Request {

@@ -8,8 +8,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::arrow::RecordBatch;
+use crate::base::MapBase;
 use crate::flat::Flat;
-use crate::map::MapBase;
 
 #[derive(Clone, Copy)]
 enum What {
