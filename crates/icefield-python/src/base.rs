@@ -1,0 +1,70 @@
+//! The state of a map, and what its calls share. The calls are in `map`.
+
+use std::path::PathBuf;
+
+use icefield::{Cursor, Error};
+use pyo3::prelude::*;
+
+use crate::errors::raised;
+use crate::flat::Flat;
+use crate::handle::Handle;
+use crate::store::Store;
+use crate::types::Type;
+
+/// What a map's user may do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    Read,
+    Append,
+    Write,
+}
+
+/// The part of `icefield.Map` in Rust.
+#[pyclass(frozen, subclass, module = "icefield._icefield")]
+pub struct MapBase {
+    pub handle: Handle<Store>,
+    pub types: [Type; 2],
+    pub path: Option<PathBuf>,
+    pub design: &'static str,
+    pub mode: Mode,
+    pub verify: bool,
+}
+
+impl MapBase {
+    pub fn key_type(&self) -> Type {
+        self.types[0]
+    }
+
+    pub fn value_type(&self) -> Type {
+        self.types[1]
+    }
+
+    /// Runs a call that may wait for a medium: without the interpreter's lock if the table is durable.
+    pub fn call<T: Send>(
+        &self,
+        py: Python<'_>,
+        f: impl Fn(&Store) -> icefield::Result<T> + Send + Sync,
+    ) -> PyResult<T> {
+        if self.path.is_none() {
+            return self.handle.with(|store| f(store).map_err(raised));
+        }
+        let store = self.handle.table()?;
+        py.detach(|| f(&store)).map_err(raised)
+    }
+
+    /// Returns an error if the map cannot be changed, before arguments are converted.
+    pub fn check_writable(&self) -> PyResult<()> {
+        if self.mode == Mode::Read { Err(raised(Error::ReadOnly)) } else { Ok(()) }
+    }
+
+    /// Returns the records of all pages from a cursor on, about `count` of them.
+    pub fn page(
+        &self,
+        py: Python<'_>,
+        cursor: Cursor,
+        count: usize,
+    ) -> PyResult<(Flat, Flat, Option<Cursor>)> {
+        let types = self.types;
+        self.call(py, |store| store.scan(cursor, count, types))
+    }
+}
