@@ -11,7 +11,7 @@ use crate::handle::Handle;
 use crate::store::Store;
 use crate::types::Type;
 
-/// What a map's user may do.
+/// How a map was opened.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     Read,

@@ -367,7 +367,7 @@ impl JoinIndex {
         self.check_writable()?;
         let (py, index, column) = (keys.py(), self.handle.table()?, self.column(keys)?);
         let (keys, mut count) = (words(&column), 0);
-        // Each removal is durable by itself, so its pieces are short.
+        // Each removal waits for the medium, so its pieces are short.
         in_pieces(py, keys.len(), 1 << 10, |range| {
             for &key in &keys[range] {
                 count += match &*index {
