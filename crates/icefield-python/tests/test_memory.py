@@ -1,4 +1,4 @@
-"""No call leaks. ICEFIELD_CALLS is the number of calls of each kind: 5,000, or what a long run asks for, such as 10,000,000."""
+"""No call leaks. ICEFIELD_CALLS is the number of calls of each kind: 5,000 by default, 10,000,000 in a long run."""
 
 import gc
 import resource

@@ -1,6 +1,6 @@
 """Processes: pickling, readers, forks, and writers that are killed.
 
-ICEFIELD_KILLS is the number of killed writers: the issue's 200, or a few in CI.
+ICEFIELD_KILLS is the number of killed writers: few by default, 200 in a long run.
 """
 
 import copy

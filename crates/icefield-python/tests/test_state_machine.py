@@ -1,6 +1,6 @@
 """A hypothesis state machine: a durable map against `dict`, with a process that is killed between steps.
 
-ICEFIELD_STEPS is the number of steps: the issue's 100,000, or a few in CI.
+ICEFIELD_STEPS is the number of steps: few by default, 100,000 in a long run.
 """
 
 import shutil
