@@ -5,7 +5,7 @@
  * RULES FOR ALL CALLS
  *
  * Results. A call that can fail returns an icefield_status: ICEFIELD_OK (0), or the reason. Results are stored through
- * the pointers passed for them, only if the call succeeds. A pointer to a result that is described as optional may be
+ * the pointers passed for them if the call succeeds; after an error, only those that the call's comment names. A pointer to a result that is described as optional may be
  * NULL. An absent key is not an error: `present` is set to 0.
  *
  * Errors. The last parameter is NULL, or the address of an icefield_error pointer. If the call fails, it stores a new
@@ -24,7 +24,8 @@
  * are not tracked: using one after the close, or closing during another call on the handle, is undefined behaviour.
  *
  * Threads. Handles of tables (icefield_table, icefield_dlht, icefield_join) may be used by any number of threads at
- * once, except for close. Other objects belong to one thread at a time. The library has no global state.
+ * once, except for close. Other objects belong to one thread at a time. Handles are
+ * independent of one another.
  *
  * Fork. In a forked child, changing a table on a medium is refused with ICEFIELD_FORKED; see docs/c.md.
  */

@@ -8,7 +8,7 @@ use crate::error::icefield_status;
 use crate::options::icefield_dlht_options;
 use crate::pointers::{check_report, handle, optional, options, out, outs, report};
 use crate::reports::{icefield_counters, icefield_stats};
-use crate::words::answer;
+use crate::words::Answers;
 
 /// A map of words in memory.
 pub struct icefield_dlht(pub(crate) Dlht<u64, u64>);
@@ -48,8 +48,9 @@ pub unsafe extern "C" fn icefield_dlht_get(
     error: *mut *mut icefield_error,
 ) -> icefield_status {
     guarded!(error, {
-        let (dlht, mut present) = (handle(dlht, "dlht")?, out(present, "present")?);
-        answer(0, dlht.0.get(key), &mut optional(value), &mut present);
+        let dlht = handle(dlht, "dlht")?;
+        out(present, "present")?;
+        Answers::one(value, present).set(0, dlht.0.get(key));
         Ok(())
     })
 }
@@ -68,7 +69,7 @@ pub unsafe extern "C" fn icefield_dlht_try_insert(
     guarded!(error, {
         let inserted = Table::try_insert(&handle(dlht, "dlht")?.0, key, value)?;
         let before = inserted.err().map(|occupied| occupied.0);
-        answer(0, before, &mut optional(previous), &mut optional(present));
+        Answers::one(previous, present).set(0, before);
         Ok(())
     })
 }
@@ -86,7 +87,7 @@ pub unsafe extern "C" fn icefield_dlht_insert(
 ) -> icefield_status {
     guarded!(error, {
         let before = Table::insert(&handle(dlht, "dlht")?.0, key, value)?;
-        answer(0, before, &mut optional(previous), &mut optional(present));
+        Answers::one(previous, present).set(0, before);
         Ok(())
     })
 }
@@ -104,7 +105,7 @@ pub unsafe extern "C" fn icefield_dlht_update(
 ) -> icefield_status {
     guarded!(error, {
         let before = Table::update(&handle(dlht, "dlht")?.0, key, value)?;
-        answer(0, before, &mut optional(previous), &mut optional(present));
+        Answers::one(previous, present).set(0, before);
         Ok(())
     })
 }
@@ -120,7 +121,7 @@ pub unsafe extern "C" fn icefield_dlht_remove(
 ) -> icefield_status {
     guarded!(error, {
         let before = Table::remove(&handle(dlht, "dlht")?.0, key)?;
-        answer(0, before, &mut optional(previous), &mut optional(present));
+        Answers::one(previous, present).set(0, before);
         Ok(())
     })
 }

@@ -5,8 +5,8 @@ use icefield::{Dlht, Occupied, Result, Table};
 use crate::dlht::icefield_dlht;
 use crate::error::icefield_status;
 use crate::error::{Failure, icefield_error};
-use crate::pointers::{Out, handle, optionals, outs, slice};
-use crate::words::answer;
+use crate::pointers::{handle, outs, slice};
+use crate::words::Answers;
 
 /// The number of operations of which the results are converted at a time. So the memory for results is limited, and the
 /// pipeline of a batch, which is about a hundred operations long, drains seldom.
@@ -26,11 +26,9 @@ pub unsafe extern "C" fn icefield_dlht_get_batch(
     guarded!(error, {
         let dlht = &handle(dlht, "dlht")?.0;
         let keys = slice(keys, count, "keys")?;
-        let mut values = optionals(values, count, "values")?;
-        let mut present = outs(present, count, "present")?;
-        values.apart(keys)?;
-        present.apart(keys)?;
-        keys_in_parts(keys, &mut values, &mut present, |keys, found| {
+        outs(present, count, "present")?;
+        let answers = Answers::of_batch(values, present, count, &[keys])?;
+        keys_in_parts(keys, answers, |keys, found| {
             dlht.get_batch(keys, found);
             Ok(())
         })
@@ -111,29 +109,23 @@ pub unsafe extern "C" fn icefield_dlht_remove_batch(
     guarded!(error, {
         let dlht = &handle(dlht, "dlht")?.0;
         let keys = slice(keys, count, "keys")?;
-        let mut previous = optionals(previous, count, "previous")?;
-        let mut present = optionals(present, count, "present")?;
-        previous.apart(keys)?;
-        present.apart(keys)?;
-        keys_in_parts(keys, &mut previous, &mut present, |keys, removed| {
-            Table::remove_batch(dlht, keys, removed)
-        })
+        let answers = Answers::of_batch(previous, present, count, &[keys])?;
+        keys_in_parts(keys, answers, |keys, removed| Table::remove_batch(dlht, keys, removed))
     })
 }
 
 /// Runs a batch on keys, part by part.
 fn keys_in_parts(
     keys: &[u64],
-    values: &mut Out<'_, u64>,
-    present: &mut Out<'_, u8>,
+    mut answers: Answers<'_>,
     mut run: impl FnMut(&[u64], &mut [Option<u64>]) -> Result<()>,
 ) -> std::result::Result<(), Failure> {
-    let mut answers = vec![None; keys.len().min(PART)];
+    let mut results = vec![None; keys.len().min(PART)];
     for (part, keys) in keys.chunks(PART).enumerate() {
-        let answers = &mut answers[..keys.len()];
-        run(keys, answers)?;
-        for (index, &value) in answers.iter().enumerate() {
-            answer(part * PART + index, value, values, present);
+        let results = &mut results[..keys.len()];
+        run(keys, results)?;
+        for (index, &result) in results.iter().enumerate() {
+            answers.set(part * PART + index, result);
         }
     }
     Ok(())
@@ -152,28 +144,20 @@ unsafe fn write_batch(
     run: impl Fn(&Dlht<u64, u64>, &[(u64, u64)], &mut [Option<u64>]) -> Result<()>,
 ) -> std::result::Result<(), Failure> {
     // SAFETY: as this function.
-    let (dlht, keys, values, mut previous, mut present) = unsafe {
-        (
-            &handle(dlht, "dlht")?.0,
-            slice(keys, count, "keys")?,
-            slice(values, count, "values")?,
-            optionals(previous, count, "previous")?,
-            optionals(present, count, "present")?,
-        )
+    let (dlht, keys, values) = unsafe {
+        (&handle(dlht, "dlht")?.0, slice(keys, count, "keys")?, slice(values, count, "values")?)
     };
-    for argument in [keys, values] {
-        previous.apart(argument)?;
-        present.apart(argument)?;
-    }
-    let (mut records, mut answers) = (Vec::with_capacity(count.min(PART)), Vec::new());
+    // SAFETY: as this function.
+    let mut answers = unsafe { Answers::of_batch(previous, present, count, &[keys, values]) }?;
+    let (mut records, mut results) = (Vec::with_capacity(count.min(PART)), Vec::new());
     for (part, (keys, values)) in keys.chunks(PART).zip(values.chunks(PART)).enumerate() {
         records.clear();
         records.extend(keys.iter().copied().zip(values.iter().copied()));
-        answers.clear();
-        answers.resize(records.len(), None);
-        run(dlht, &records, &mut answers)?;
-        for (index, &value) in answers.iter().enumerate() {
-            answer(part * PART + index, value, &mut previous, &mut present);
+        results.clear();
+        results.resize(records.len(), None);
+        run(dlht, &records, &mut results)?;
+        for (index, &result) in results.iter().enumerate() {
+            answers.set(part * PART + index, result);
         }
     }
     Ok(())

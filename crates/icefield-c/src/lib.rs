@@ -1,8 +1,8 @@
 //! The C ABI of Icefield. `include/icefield.h` is generated from this crate, and docs/c.md is its guide.
 //!
 //! The functions are in modules by handle. Each runs its body in `guarded!`, which catches panics, and takes its
-//! arguments through `pointers`, which rejects null pointers and impossible lengths. The caller
-//! must pass pointers to memory of the types that the header names, which cannot be checked.
+//! arguments through `pointers`, which rejects null pointers and impossible lengths. The caller must
+//! pass pointers to memory of the types that the header names, which cannot be checked.
 //!
 //! Names are those of C, because cbindgen copies them into the header.
 

@@ -9,16 +9,49 @@ use crate::error::{Failure, icefield_error};
 use crate::pointers::{Out, handle, optional, optionals, out, outs, slice};
 use crate::table::icefield_table;
 
-/// Stores a value and whether there is one. The value of an absent key is stored as 0.
-#[inline(always)]
-pub(crate) fn answer(
-    index: usize,
-    found: Option<u64>,
-    values: &mut Out<'_, u64>,
-    present: &mut Out<'_, u8>,
-) {
-    values.set(index, found.unwrap_or(0));
-    present.set(index, u8::from(found.is_some()));
+/// The caller's places for the results of a call on words: for each key, a value and whether there is one.
+pub(crate) struct Answers<'a> {
+    values: Out<'a, u64>,
+    present: Out<'a, u8>,
+}
+
+impl Answers<'_> {
+    /// Returns the places of a call on one key, each of which may be null.
+    ///
+    /// # Safety
+    /// As [`optional`].
+    #[inline(always)]
+    pub(crate) unsafe fn one(value: *mut u64, present: *mut u8) -> Self {
+        // SAFETY: as this function.
+        unsafe { Self { values: optional(value), present: optional(present) } }
+    }
+
+    /// Returns the places of a batch of `count` keys, each of which may be null; an error if they overlap an argument.
+    ///
+    /// # Safety
+    /// As [`optionals`].
+    pub(crate) unsafe fn of_batch(
+        values: *mut u64,
+        present: *mut u8,
+        count: usize,
+        arguments: &[&[u64]],
+    ) -> Result<Self, Failure> {
+        // SAFETY: as this function.
+        let (values, present) =
+            unsafe { (optionals(values, count, "values")?, optionals(present, count, "present")?) };
+        for argument in arguments {
+            values.apart(argument)?;
+            present.apart(argument)?;
+        }
+        Ok(Self { values, present })
+    }
+
+    /// Stores the answer for a key; the value of an absent key is 0.
+    #[inline(always)]
+    pub(crate) fn set(&mut self, index: usize, found: Option<u64>) {
+        self.values.set(index, found.unwrap_or(0));
+        self.present.set(index, u8::from(found.is_some()));
+    }
 }
 
 /// Gets the value of `key`. present: 1 if the key is present, else 0. value: optional; 0 if the key is absent.
@@ -35,8 +68,8 @@ pub unsafe extern "C" fn icefield_table_get_word(
 ) -> icefield_status {
     guarded!(error, {
         let table = handle(table, "table")?;
-        let mut present = out(present, "present")?;
-        answer(0, table.words()?.get(key)?, &mut optional(value), &mut present);
+        out(present, "present")?;
+        Answers::one(value, present).set(0, table.words()?.get(key)?);
         Ok(())
     })
 }
@@ -55,7 +88,7 @@ pub unsafe extern "C" fn icefield_table_try_insert_word(
     guarded!(error, {
         let inserted = handle(table, "table")?.words()?.try_insert(key, value)?;
         let before = inserted.err().map(|occupied| occupied.0);
-        answer(0, before, &mut optional(previous), &mut optional(present));
+        Answers::one(previous, present).set(0, before);
         Ok(())
     })
 }
@@ -73,7 +106,7 @@ pub unsafe extern "C" fn icefield_table_insert_word(
 ) -> icefield_status {
     guarded!(error, {
         let before = handle(table, "table")?.words()?.insert(key, value)?;
-        answer(0, before, &mut optional(previous), &mut optional(present));
+        Answers::one(previous, present).set(0, before);
         Ok(())
     })
 }
@@ -102,7 +135,7 @@ pub unsafe extern "C" fn icefield_table_update_word(
 ) -> icefield_status {
     guarded!(error, {
         let before = handle(table, "table")?.words()?.update(key, value)?;
-        answer(0, before, &mut optional(previous), &mut optional(present));
+        Answers::one(previous, present).set(0, before);
         Ok(())
     })
 }
@@ -118,7 +151,7 @@ pub unsafe extern "C" fn icefield_table_remove_word(
 ) -> icefield_status {
     guarded!(error, {
         let before = handle(table, "table")?.words()?.remove(key)?;
-        answer(0, before, &mut optional(previous), &mut optional(present));
+        Answers::one(previous, present).set(0, before);
         Ok(())
     })
 }
@@ -137,11 +170,9 @@ pub unsafe extern "C" fn icefield_table_get_words(
     guarded!(error, {
         let words = handle(table, "table")?.words()?;
         let keys = slice(keys, count, "keys")?;
-        let mut values = optionals(values, count, "values")?;
-        let mut present = outs(present, count, "present")?;
-        values.apart(keys)?;
-        present.apart(keys)?;
-        words.get_batch(keys, |index, value| answer(index, value, &mut values, &mut present))?;
+        outs(present, count, "present")?;
+        let mut answers = Answers::of_batch(values, present, count, &[keys])?;
+        words.get_batch(keys, |index, value| answers.set(index, value))?;
         Ok(())
     })
 }
@@ -163,21 +194,16 @@ unsafe fn write_batch(
     run: WriteBatch<'_>,
 ) -> Result<(), Failure> {
     // SAFETY: as this function.
-    let (words, keys, values, mut previous, mut present) = unsafe {
+    let (words, keys, values) = unsafe {
         (
             handle(table, "table")?.words()?,
             slice(keys, count, "keys")?,
             slice(values, count, "values")?,
-            optionals(previous, count, "previous")?,
-            optionals(present, count, "present")?,
         )
     };
-    for argument in [keys, values] {
-        previous.apart(argument)?;
-        present.apart(argument)?;
-    }
-    let mut stored = |index, before| answer(index, before, &mut previous, &mut present);
-    Ok(run(words, keys, values, &mut stored)?)
+    // SAFETY: as this function.
+    let mut answers = unsafe { Answers::of_batch(previous, present, count, &[keys, values]) }?;
+    Ok(run(words, keys, values, &mut |index, before| answers.set(index, before))?)
 }
 
 /// Calls icefield_table_try_insert_word for `count` keys and values in order; all are durable when the call returns.

@@ -5,10 +5,9 @@ use std::path::PathBuf;
 use icefield::{Cursor, Error};
 use pyo3::prelude::*;
 
-use crate::errors::raised;
-use crate::flat::Flat;
+use crate::errors::{CorruptError, raised};
 use crate::handle::Handle;
-use crate::store::Store;
+use crate::store::{Page, Store};
 use crate::types::Type;
 
 /// How a map was opened.
@@ -57,14 +56,15 @@ impl MapBase {
         if self.mode == Mode::Read { Err(raised(Error::ReadOnly)) } else { Ok(()) }
     }
 
-    /// Returns the records of all pages from a cursor on, about `count` of them.
-    pub fn page(
-        &self,
-        py: Python<'_>,
-        cursor: Cursor,
-        count: usize,
-    ) -> PyResult<(Flat, Flat, Option<Cursor>)> {
+    /// Returns about `count` records from a cursor on.
+    pub fn page(&self, py: Python<'_>, cursor: Cursor, count: usize) -> PyResult<Page> {
         let types = self.types;
-        self.call(py, |store| store.scan(cursor, count, types))
+        let page = self.call(py, |store| store.scan(cursor, count, types))?;
+        match &page.damage {
+            None => Ok(page),
+            Some(detail) => Err(CorruptError::new_err(format!(
+                "{detail}; `check` lists every fault, the command `icefield salvage` copies the readable records"
+            ))),
+        }
     }
 }

@@ -304,10 +304,10 @@ impl JoinIndex {
                 (positions, payloads) = std::mem::take(&mut pairs).into_parts();
             } else {
                 if first == 0 {
-                    // Often the other pieces have as many pairs.
-                    let expected = pairs.len() * keys.len().div_ceil(PIECE);
-                    positions.reserve(expected);
-                    payloads.reserve(expected);
+                    // Often the other pieces have as many pairs. If they have fewer, there may be no memory for this.
+                    let expected = pairs.len().saturating_mul(keys.len().div_ceil(PIECE));
+                    let _ = positions.try_reserve(expected);
+                    let _ = payloads.try_reserve(expected);
                 }
                 positions.extend(pairs.positions().iter().map(|position| first + position));
                 payloads.extend_from_slice(pairs.payloads());

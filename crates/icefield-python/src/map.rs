@@ -325,9 +325,9 @@ impl MapBase {
         let mut next = Some(Cursor::START);
         while let Some(cursor) = next {
             let page = self.page(py, cursor, batches::PIECE)?;
-            keys.append(&page.0);
-            values.append(&page.1);
-            next = page.2;
+            keys.append(&page.keys);
+            values.append(&page.values);
+            next = page.next;
             py.check_signals()?;
         }
         RecordBatch::new(keys, values, self.types)

@@ -10,6 +10,7 @@ use pyo3::types::PyTuple;
 use crate::arrow::RecordBatch;
 use crate::base::MapBase;
 use crate::flat::Flat;
+use crate::store::Page;
 
 #[derive(Clone, Copy)]
 enum What {
@@ -85,7 +86,7 @@ impl Pages {
                 *page = None;
                 return Ok(None);
             };
-            let (keys, values, after) = map.page(py, cursor, self.size)?;
+            let Page { keys, values, next: after, .. } = map.page(py, cursor, self.size)?;
             *next = after;
             if matches!(self.what, What::Batches) {
                 if keys.len() == 0 {

@@ -3,9 +3,7 @@
 use std::collections::HashSet;
 use std::sync::{PoisonError, RwLock};
 
-use icefield::{
-    AnyTable, Computed, Cursor, Decision, Dlht, DlhtMap, Error, Result, Table, TryInsert,
-};
+use icefield::{AnyTable, Computed, Cursor, Decision, Dlht, DlhtMap, Result, Table, TryInsert};
 
 use crate::flat::Flat;
 use crate::types::{Type, word};
@@ -94,6 +92,16 @@ impl<'a> Piece<'a> {
         }
         Ok(())
     }
+}
+
+/// Records of a part of a map.
+pub struct Page {
+    pub keys: Flat,
+    pub values: Flat,
+    /// The cursor of the next part; `None` after the last one.
+    pub next: Option<Cursor>,
+    /// A fault, if a record of this part cannot be read.
+    pub damage: Option<String>,
 }
 
 /// Receives the results of a piece of a batch: the index of a key, and its value.
@@ -240,22 +248,22 @@ impl Store {
         }
     }
 
-    /// Returns about `count` records from a cursor on, and the next cursor.
+    /// Returns about `count` records from a cursor on.
     pub fn scan(
         &self,
         cursor: Cursor,
         count: usize,
         [key_type, value_type]: [Type; 2],
-    ) -> Result<(Flat, Flat, Option<Cursor>)> {
-        let mut keys = Flat::with_capacity(key_type, count);
-        let mut values = Flat::with_capacity(value_type, count);
+    ) -> Result<Page> {
+        // `count` is a program's number: a page may have far fewer records.
+        let capacity = count.min(GROUP);
+        let mut keys = Flat::with_capacity(key_type, capacity);
+        let mut values = Flat::with_capacity(value_type, capacity);
+        let mut damage = None;
         let next = match self {
             Self::Durable { table, .. } => {
-                let page = table.scan(cursor, count)?;
-                if let Some(damage) = page.damaged.first() {
-                    let (file, detail) = (table.path().to_owned(), damage.detail.clone());
-                    return Err(Error::Corrupt { file, offset: 0, detail });
-                }
+                let mut page = table.scan(cursor, count)?;
+                damage = page.damaged.pop().map(|damaged| damaged.detail);
                 for (key, value) in &page.records {
                     keys.push(key);
                     values.push(value);
@@ -280,7 +288,7 @@ impl Store {
                 page.next
             }
         };
-        Ok((keys, values, next))
+        Ok(Page { keys, values, next, damage })
     }
 
     /// Reads the values of a piece of a batch, in order.

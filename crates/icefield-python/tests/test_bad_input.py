@@ -178,3 +178,16 @@ def test_closed(words: icefield.Map, tmp_path: Path) -> None:
     for call in (lambda: index.join([1]), lambda: len(index), index.merge):
         with pytest.raises(ValueError, match="closed"):
             call()
+
+
+def test_damaged_records(tmp_path: Path) -> None:
+    with icefield.Map.open(tmp_path / "t.ice", key="str", value="str") as texts:
+        texts["name"] = "value" * 100
+    for file in (tmp_path / "t.ice").iterdir():
+        content = file.read_bytes()
+        if b"valuevalue" in content:
+            file.write_bytes(content.replace(b"valuevalue", b"valuEvalue", 1))
+    damaged = icefield.Map.open(tmp_path / "t.ice", mode="r", verify=True)
+    for read in [lambda: list(damaged), damaged.to_arrow, lambda: damaged["name"]]:
+        with pytest.raises(icefield.CorruptError, match="salvage"):
+            read()

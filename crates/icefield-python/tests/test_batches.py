@@ -96,6 +96,8 @@ def test_many_pieces(words: icefield.Map) -> None:
     batches = [pa.record_batch(batch) for batch in words.items_batches(10_000)]
     assert sum(batch.num_rows for batch in batches) == N
     assert len(batches) > 5
+    # A size far beyond memory.
+    assert sum(len(batch) for batch in words.items_batches(2**62)) == N
     assert words.remove_many(keys[::2].copy()).all()
     assert len(words) == N // 2
 

@@ -6,6 +6,7 @@
 mod salvage;
 
 use icefield::{AnyOptions, AnyTable, Cursor, DashEh, Error, Occupied, Word};
+// Its tables are compiled already (record 0108).
 use icefield_torture as _;
 
 fn place() -> tempfile::TempDir {

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use icefield::{Ablation, Dash, DashEh, Durability, Eh, Geometry, Key, Parts};
+// Its tables are compiled already (record 0108).
 use icefield_torture as _;
 
 type Check = Result<(), Box<dyn std::error::Error>>;

@@ -16,6 +16,7 @@ use icefield::storage::sim::{Sim, SimOptions};
 use icefield::{
     Dash, DashEh, DashLh, DashOptions, Directory, Eh, Error, Expansion, Geometry, Lh, Stats,
 };
+// Its tables are compiled already (record 0108).
 use icefield_torture as _;
 
 type Check = Result<(), Box<dyn std::error::Error>>;

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use icefield::base::hash::{Hash, HashKind};
 use icefield::{DashEh, DashLh, Iceberg, JoinIndex, Plush, Shape};
+// Its tables are compiled already (record 0108).
 use icefield_torture as _;
 
 const SEED: [u64; 2] = [11, 22];

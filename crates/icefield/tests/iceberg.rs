@@ -2,6 +2,7 @@
 //! locks, reads during growth, halving, the size limit.
 
 use icefield::{Durability, Error, Iceberg, OnFailure, Op, Yards};
+// Its tables are compiled already (record 0108).
 use icefield_torture as _;
 
 type Check = Result<(), Box<dyn std::error::Error>>;

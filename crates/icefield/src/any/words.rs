@@ -131,9 +131,9 @@ impl AnyWords<'_> {
         self.table.get_batch(keys.len(), &Arguments::Slice(keys), &mut found)
     }
 
-    /// Runs [`AnyWords::try_insert`] for each key and the value at the same position, in order: calls `present` with the
-    /// index of each key and the value that it already has. All are durable when the call returns, except in a relaxed
-    /// [`SyncMode`](crate::SyncMode).
+    /// Runs [`AnyWords::try_insert`] for each key and the value at the same position, in order: calls `present` with
+    /// the index of each key and the value that it already has. All are durable when the call returns, except in a
+    /// relaxed [`SyncMode`](crate::SyncMode).
     ///
     /// # Errors
     /// [`Error::InvalidOption`] if there is not one value for each key, and then no operation runs; otherwise as

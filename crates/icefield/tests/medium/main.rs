@@ -15,6 +15,7 @@ use icefield::storage::{
     MappedOptions, Medium, Persist, Properties, Region, Regions,
 };
 use icefield::{Durability, Error};
+// Its tables are compiled already (record 0108).
 use icefield_torture as _;
 
 mod alone;
