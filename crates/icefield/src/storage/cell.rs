@@ -6,8 +6,9 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use super::arch::{self, TwoWords};
+use super::arch::TwoWords;
 use super::medium::Words;
+use crate::base::group::WholeLoads;
 
 pub use super::overlay::Overlay;
 
@@ -150,18 +151,12 @@ impl Cell64 {
 pub struct Cell128(TwoWords);
 
 impl Cell128 {
-    /// Returns whether this processor loads both words at once. Where it does not, [`Cell128::load`] is two loads, and
-    /// the caller must exclude writers meanwhile.
-    #[must_use]
-    pub fn loads_whole() -> bool {
-        arch::loads_whole()
-    }
-
-    /// Returns both words, as of one moment, with Acquire ordering.
+    /// Returns both words, with Acquire ordering. Given the proof, they are as of one moment; otherwise the caller must
+    /// exclude writers meanwhile.
     #[inline(always)]
     #[track_caller]
-    pub fn load(&self, storage: &impl Words) -> [u64; 2] {
-        storage.load128(&self.0)
+    pub fn load(&self, storage: &impl Words, whole: Option<WholeLoads>) -> [u64; 2] {
+        storage.load128(&self.0, whole)
     }
 
     /// Returns one of the words; `WORD` is 0 or 1.

@@ -11,6 +11,7 @@ use std::sync::atomic::AtomicU64;
 
 use super::isa::{Isa, Kernel};
 use super::sse2::Sse2;
+use super::whole_loads::WholeLoads;
 
 /// The instruction set AVX2.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +51,11 @@ pub(super) fn has_bit_manipulation() -> bool {
 
 impl Isa for Avx2 {
     const NAME: &'static str = "avx2";
+
+    #[inline(always)]
+    fn whole_loads(self) -> Option<WholeLoads> {
+        WholeLoads::of(self)
+    }
 
     #[inline(always)]
     fn match16(self, words: [u64; 2], byte: u8) -> u32 {

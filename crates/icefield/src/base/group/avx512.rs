@@ -11,6 +11,7 @@ use std::sync::atomic::AtomicU64;
 
 use super::avx2::{Avx2, has_bit_manipulation};
 use super::isa::{Isa, Kernel};
+use super::whole_loads::WholeLoads;
 
 /// The instruction sets AVX-512 F and BW.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +44,11 @@ impl Avx512 {
 
 impl Isa for Avx512 {
     const NAME: &'static str = "avx512";
+
+    #[inline(always)]
+    fn whole_loads(self) -> Option<WholeLoads> {
+        WholeLoads::of(self.0)
+    }
 
     #[inline(always)]
     fn match16(self, words: [u64; 2], byte: u8) -> u32 {

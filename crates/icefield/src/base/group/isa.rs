@@ -3,10 +3,19 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::whole_loads::WholeLoads;
+
 /// An instruction set. A value of the type is proof that the processor supports it.
 pub trait Isa: Copy + Send + Sync + 'static {
     /// The name of the set, for reports.
     const NAME: &'static str;
+
+    /// Returns a proof that 16 bytes are loaded as one, if every processor with this set does so. A constant, so that a
+    /// loop compiled for the set need not ask.
+    #[inline(always)]
+    fn whole_loads(self) -> Option<WholeLoads> {
+        None
+    }
 
     /// Returns a mask: bit `i` is set if byte `i` of the group `words` equals `byte`.
     fn match16(self, words: [u64; 2], byte: u8) -> u32;

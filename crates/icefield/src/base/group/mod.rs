@@ -15,6 +15,7 @@
 mod generic;
 mod isa;
 pub mod prefetch;
+mod whole_loads;
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod avx2;
@@ -27,6 +28,7 @@ mod sse2;
 
 pub use generic::Generic;
 pub use isa::{Isa, Kernel};
+pub use whole_loads::WholeLoads;
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 pub use {avx2::Avx2, avx512::Avx512, sse2::Sse2};

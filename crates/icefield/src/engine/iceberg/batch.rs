@@ -37,7 +37,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
 
     /// Searches the fingerprints, fetches the first two candidate slots, and returns them. With one candidate, both are
     /// the same, which costs less than an unpredictable branch. Without a candidate it fetches the words of the back
-    /// buckets. A hint only.
+    /// buckets, if the key may be there. A hint only.
     #[inline(always)]
     fn fetch_slots(&self, isa: impl Isa, hash: u64, mask: u64) -> Option<[&Slot; 2]> {
         let shape = self.shape();
@@ -45,7 +45,9 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         let line = self.buckets.line(&self.storage, bucket);
         let candidates = line.candidates_on(isa, fingerprint(hash), mask);
         if candidates == 0 {
-            self.fetch_words(shape.back(hash));
+            if self.buckets.leads_behind(&self.storage, bucket, shape) {
+                self.fetch_words(shape.back(hash));
+            }
             return None;
         }
         let others = candidates & (candidates - 1);
@@ -61,7 +63,11 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Searches the words of the two back buckets and fetches the first candidate slot. A hint only.
     #[inline(always)]
     fn fetch_back_slot(&self, hash: u64) {
-        let buckets = self.shape().back(hash);
+        let shape = self.shape();
+        if !self.buckets.leads_behind(&self.storage, shape.front(hash), shape) {
+            return;
+        }
+        let buckets = shape.back(hash);
         let words = buckets.map(|bucket| self.buckets.back_word(&self.storage, bucket).load());
         let candidates = candidates_back(words, fingerprint(hash));
         if candidates != 0 {
@@ -72,17 +78,20 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
     }
 
-    /// Fetches everything that an insert of this hash probably accesses: fingerprints, a slot, the words of its back
-    /// buckets.
+    /// Fetches everything that an insert of this hash probably accesses: fingerprints, a slot, and the words of its back
+    /// buckets if its key or its room may be there.
     #[inline(always)]
     fn fetch_for_insert(&self, hash: u64) {
         let shape = self.shape();
         let bucket = shape.front(hash);
         prefetch_write(self.buckets.line(&self.storage, bucket).0);
-        if let Some(slot) = self.buckets.room_at(&self.storage, bucket) {
+        let room = self.buckets.room_at(&self.storage, bucket);
+        if let Some(slot) = room {
             prefetch_write(slot);
         }
-        self.fetch_words(shape.back(hash));
+        if room.is_none() || self.buckets.leads_behind(&self.storage, bucket, shape) {
+            self.fetch_words(shape.back(hash));
+        }
     }
 
     /// Returns the first slot of the front bucket that may hold the key, according to the fingerprints.
@@ -112,19 +121,20 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         match self.candidate(isa, shape, hash) {
             Some(slot) => prefetch_write(slot),
             None if inserts => {}
+            None if !self.buckets.leads_behind(&self.storage, shape.front(hash), shape) => {}
             None => self.fetch_words(shape.back(hash)),
         }
     }
 
-    /// Does the same as [`Core::fetch_for_write`] for a hash whose fingerprints are cached, but returns one of the
-    /// slots instead of fetching it.
+    /// Does the same as [`Core::fetch_for_write`] for a hash whose fingerprints are cached, but returns the slots instead
+    /// of fetching them: one that may hold the key, and an empty one.
     #[inline(always)]
-    pub(super) fn fetch_all_but_one(
+    pub(super) fn fetch_all_but_slots(
         &self,
         isa: impl Isa,
         hash: u64,
         mode: Option<WriteMode>,
-    ) -> Option<&Slot> {
+    ) -> [Option<&Slot>; 2] {
         let shape = self.shape();
         let bucket = shape.front(hash);
         let view = self.buckets.line(&self.storage, bucket).view(
@@ -137,16 +147,12 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             slots => self.buckets.front_at(bucket, slots.trailing_zeros()),
         };
         let candidate = slot(view.candidates);
-        if candidate.is_none() || takes_room(mode) {
+        if (candidate.is_none() || takes_room(mode))
+            && (view.empty == 0 || self.buckets.leads_behind(&self.storage, bucket, shape))
+        {
             self.fetch_words(shape.back(hash));
         }
-        if !takes_room(mode) {
-            return candidate;
-        }
-        if let Some(slot) = candidate {
-            prefetch_write(slot);
-        }
-        slot(view.empty)
+        [candidate, if takes_room(mode) { slot(view.empty) } else { None }]
     }
 
     #[inline(always)]
@@ -179,7 +185,8 @@ where
         let pin = self.table.core.pin();
         let (count, mut failure) = (self.count, Ok(()));
         let mask = self.table.core.buckets.front_mask();
-        let ring = Ring { reads: self, isa, mask, pin: &pin, failure: &mut failure };
+        let shape = self.table.core.shape();
+        let ring = Ring { reads: self, isa, mask, shape, pin: &pin, failure: &mut failure };
         pipeline::rolling_in_bursts::<BURST, _>(count, READ_RING, READ_PEEK, ring);
         failure
     }
@@ -190,6 +197,8 @@ struct Ring<'r, R, I> {
     isa: I,
     /// A mask of the slots of a front bucket.
     mask: u64,
+    /// The shape when a read last needed a whole search.
+    shape: Shape,
     pin: &'r EpochGuard<'r>,
     failure: &'r mut Result<()>,
 }
@@ -236,10 +245,15 @@ where
     fn run(&mut self, index: usize, ahead: Ahead<'a>) -> ControlFlow<()> {
         let Reads { table, key, found, .. } = &mut self.reads;
         let (Ahead { hash, slots }, core, key) = (ahead, &table.core, key(index));
-        let value = match slots.and_then(|slots| core.lookup_in(slots, hash, key.word())) {
-            Some(word) => Ok(Some(word)),
-            None => core.lookup_on(self.isa, self.pin, &LookupKey::new(hash, &key)),
-        };
+        let (isa, shape) = (self.isa, self.shape);
+        let value =
+            match slots.and_then(|slots| core.lookup_in(isa, shape, slots, hash, key.word())) {
+                Some(word) => Ok(Some(word)),
+                None => {
+                    self.shape = core.shape();
+                    core.lookup_on(self.isa, self.pin, &LookupKey::new(hash, &key))
+                }
+            };
         match value.and_then(|word| found(index, word)) {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => {
@@ -329,9 +343,10 @@ where
     /// right after the other, so that as many of their page walks as possible overlap.
     #[inline(always)]
     fn fetch_slots(&self, isa: impl Isa, start: usize, hashes: &[u64; WINDOW]) {
-        let (mut slots, mut found) = ([std::ptr::null(); WINDOW], 0);
+        let (mut slots, mut found) = ([std::ptr::null(); 2 * WINDOW], 0);
         for (_, &hash) in (start..self.count).zip(hashes) {
-            if let Some(slot) = self.table.core.fetch_all_but_one(isa, hash, self.mode) {
+            let fetched = self.table.core.fetch_all_but_slots(isa, hash, self.mode);
+            for slot in fetched.into_iter().flatten() {
                 slots[found] = std::ptr::from_ref(slot);
                 found += 1;
             }

@@ -1,12 +1,13 @@
 //! The front and the back yard (§3.2, levels 1 and 2): their slots on the medium, and their metadata in DRAM.
 
 use std::io;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU8, AtomicU64};
 
 use super::fingerprints::{BackWord, FrontLine};
 use super::layout::{SLOT_BYTES, Shape, Slot, Yards};
 use crate::base::memory::GrowingArray;
+use crate::base::pipeline::prefetch_read;
 use crate::base::sync::GrowingLines;
 use crate::storage::{Medium, Region};
 use crate::{Error, Result};
@@ -20,6 +21,15 @@ pub(super) struct Buckets {
     back_words: GrowingArray<AtomicU64>,
     /// For each front bucket, its lowest empty slot, as of the last insert or removal there: a hint.
     rooms: GrowingArray<AtomicU8>,
+    /// For each front bucket, the last depth plus one at which one of its records was in the back yard; 0 for none. At
+    /// other depths, the bucket has no such records. So a doubling begins without marks, and no pass clears them.
+    behind: GrowingArray<AtomicU8>,
+}
+
+/// Returns the mark of buckets with records in the back yard of this shape's depth.
+#[inline(always)]
+fn behind_mark(shape: Shape) -> u8 {
+    shape.depth() as u8 + 1
 }
 
 impl Buckets {
@@ -32,6 +42,7 @@ impl Buckets {
             front_lines: GrowingLines::new(most)?,
             back_words: GrowingArray::new(most)?,
             rooms: GrowingArray::sparse(most)?,
+            behind: GrowingArray::sparse(most)?,
         })
     }
 
@@ -39,7 +50,8 @@ impl Buckets {
     pub(super) fn reach(&self, buckets: usize) -> io::Result<()> {
         self.front_lines.extend(buckets)?;
         self.back_words.extend(buckets)?;
-        self.rooms.extend(buckets)
+        self.rooms.extend(buckets)?;
+        self.behind.extend(buckets)
     }
 
     #[inline(always)]
@@ -77,6 +89,49 @@ impl Buckets {
     pub(super) fn back_word(&self, storage: &impl Medium, bucket: u64) -> BackWord<'_> {
         storage.sim_yield_point();
         BackWord(&self.back_words[bucket as usize])
+    }
+
+    /// Returns whether a record of this front bucket may be in the back yard.
+    #[inline(always)]
+    pub(super) fn leads_behind(&self, storage: &impl Medium, bucket: u64, shape: Shape) -> bool {
+        storage.sim_yield_point();
+        // Acquire (E6): pairs with the Release in `lead_behind`.
+        self.behind[bucket as usize].load(Acquire) == behind_mark(shape)
+    }
+
+    /// Marks the front bucket of a record in the back yard. Called before reads can find the record there, or before
+    /// `shape` is stable.
+    #[inline]
+    pub(super) fn lead_behind(&self, bucket: u64, shape: Shape) {
+        let mark = &self.behind[bucket as usize];
+        // Relaxed: whoever stored the mark did so for all reads of this shape.
+        if mark.load(Relaxed) != behind_mark(shape) {
+            // Release (E6): a read that sees a mark of a later depth sees that depth, and repeats its search.
+            mark.store(behind_mark(shape), Release);
+        }
+    }
+
+    /// Removes the marks that an earlier step left for the depth of `shape`, the next shape.
+    pub(super) fn forget_marks(&self, shape: Shape) {
+        for mark in &self.behind[..shape.buckets() as usize] {
+            // Relaxed: nobody uses marks of this depth before the store of the shape, which publishes this one (E4).
+            if mark.load(Relaxed) == behind_mark(shape) {
+                // An exchange, because a writer may be storing a mark of the present depth.
+                let _ = mark.compare_exchange(behind_mark(shape), 0, Relaxed, Relaxed);
+            }
+        }
+    }
+
+    /// Removes the mark of a front bucket, while writers are excluded and reads find nothing.
+    pub(super) fn forget_behind(&self, bucket: u64) {
+        // Relaxed: the store of the stable shape publishes it (E4).
+        self.behind[bucket as usize].store(0, Relaxed);
+    }
+
+    /// Prefetches for [`Buckets::leads_behind`] and [`Buckets::lead_behind`].
+    #[inline(always)]
+    pub(super) fn fetch_mark(&self, bucket: u64) {
+        prefetch_read(&raw const self.behind[bucket as usize]);
     }
 
     /// Stores the lowest slot in the mask `empty` as the hint that [`Buckets::room_at`] returns for a front bucket.

@@ -10,7 +10,7 @@ use super::moves::Moves;
 use super::overflow::Overflow;
 use crate::Result;
 use crate::base::counter::ShardedCounter;
-use crate::base::group::Isa;
+use crate::base::group::{Isa, WholeLoads};
 use crate::engine::LookupKey;
 use crate::engine::exclusion::Exclusion;
 use crate::engine::length::Length;
@@ -35,8 +35,8 @@ pub(crate) struct Core<R, M> {
     pub(super) max_depth: u32,
     /// Used slots per thousand at which the table doubles.
     pub(super) max_load: u32,
-    /// Set if reads need no lock.
-    pub(super) loads_whole: bool,
+    /// `None` if reads must take locks.
+    pub(super) whole_loads: Option<WholeLoads>,
     pub(super) counts: Counts,
     /// The last field, so that all fields that point into its mappings are dropped first.
     pub(super) storage: M,
@@ -191,9 +191,14 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Returns whether a record with this hash may be in the back yard or the overflow yard.
     #[inline(always)]
     pub(super) fn may_be_behind(&self, shape: Shape, hash: u64) -> bool {
-        let words =
-            shape.back(hash).map(|bucket| self.buckets.back_word(&self.storage, bucket).load());
-        candidates_back(words, fingerprint(hash)) != 0 || !self.overflow.is_empty(hash)
+        if self.buckets.leads_behind(&self.storage, shape.front(hash), shape) {
+            let words =
+                shape.back(hash).map(|bucket| self.buckets.back_word(&self.storage, bucket).load());
+            if candidates_back(words, fingerprint(hash)) != 0 {
+                return true;
+            }
+        }
+        !self.overflow.is_empty(hash)
     }
 
     /// Continues [`Core::find_locked`] in the back yard and the overflow yard.
@@ -273,6 +278,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             if let Some(slot) =
                 self.buckets.back_word(&self.storage, bucket).claim(self.buckets.yards().back)
             {
+                self.buckets.lead_behind(shape.front(hash), shape);
                 self.counts.back_inserts.add(1);
                 return Ok(Place::Back(At::new(bucket, slot)));
             }

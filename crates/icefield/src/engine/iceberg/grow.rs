@@ -106,7 +106,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             return Err(Error::NoSpace { path, needed_bytes: bucket_bytes << depth.min(32) });
         }
         let buckets = (1_u64 << depth).saturating_sub(1 << present);
-        let dram_bytes = size_of::<Line>() + size_of::<u64>() + 2;
+        let dram_bytes = size_of::<Line>() + size_of::<u64>() + 3;
         self.storage.check_room(buckets * bucket_bytes, buckets * dram_bytes as u64)
     }
 
@@ -127,6 +127,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         // doubling.
         drop(self.exclusion.close(&self.storage)?);
         self.moves.start(shape.buckets());
+        self.buckets.forget_marks(new);
         let _closed = self.exclusion.close(&self.storage)?;
         // P3, commit point: from here on the doubling is rolled forward.
         self.set_shape(new)?;
@@ -278,6 +279,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
                 self.buckets.back_slot(&self.storage, bucket + half, number)?,
             );
             if let Some(hash) = self.hash_in(source) {
+                self.buckets.lead_behind(shape.front(hash), shape);
                 let buckets = shape.back(hash);
                 if !buckets.contains(&bucket) && buckets.contains(&(bucket + half)) {
                     let fingerprint = fingerprint(hash);
@@ -297,7 +299,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     }
 
     /// Returns the hash of a slot's record, if there is one and it can be read.
-    fn hash_in(&self, slot: &Slot) -> Option<u64> {
+    pub(super) fn hash_in(&self, slot: &Slot) -> Option<u64> {
         let key = slot.key(&self.storage);
         (key != EMPTY_KEY).then(|| self.records.hash_of(&self.storage, key).ok()).flatten()
     }

@@ -3,6 +3,7 @@
 use std::mem::offset_of;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use crate::base::group::WholeLoads;
 use crate::storage::cell::Overlay;
 use crate::storage::{Cell64, Cell128, Medium};
 
@@ -26,12 +27,12 @@ pub(super) struct Slot(Cell128);
 unsafe impl Overlay for Slot {}
 
 impl Slot {
-    /// Loads both words as of one moment, if the processor can ([`Cell128::loads_whole`]).
+    /// Loads both words, as of one moment given the proof that the processor can.
     #[inline(always)]
     #[track_caller]
-    pub(super) fn load(&self, storage: &impl Medium) -> [u64; 2] {
+    pub(super) fn load(&self, storage: &impl Medium, whole: Option<WholeLoads>) -> [u64; 2] {
         // Acquire (E3): pairs with the Release stores below.
-        self.0.load(storage)
+        self.0.load(storage, whole)
     }
 
     #[inline(always)]

@@ -4,7 +4,7 @@ use super::core::{Core, place_of};
 use super::fingerprints::{FrontLine, candidates_back};
 use super::layout::{EMPTY_KEY, Phase, SIDE_KEY, Shape, Slot, fingerprint};
 use crate::Result;
-use crate::base::group::{Isa, Native};
+use crate::base::group::{Isa, Native, WholeLoads};
 use crate::engine::LookupKey;
 use crate::engine::slots::EpochGuard;
 use crate::storage::Medium;
@@ -35,8 +35,15 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
     }
 
+    /// Returns the proof that slots are loaded as one, without a test if `isa` implies it.
+    #[inline(always)]
+    fn whole_loads(&self, isa: impl Isa) -> Option<WholeLoads> {
+        isa.whole_loads().or(self.whole_loads)
+    }
+
     /// Handles the common cases in a few instructions and without waiting: the shape is stable, the front bucket is not
-    /// locked, and the key is in one of its buckets or its overflow list is empty. `None` means that
+    /// locked, and the key is in one of its buckets or its overflow list is empty. Most misses read only the line of the
+    /// front bucket and its mark ([`Buckets::leads_behind`]). `None` means that
     /// [`Core::lookup_slowly`] must decide.
     #[inline(always)]
     pub(super) fn lookup_quickly(
@@ -45,13 +52,15 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         probe: &LookupKey<'_>,
     ) -> Option<Option<u64>> {
         let shape = self.shape();
-        if !shape.is(Phase::Stable) || !self.loads_whole || self.is_side(probe) {
+        if !shape.is(Phase::Stable) || self.whole_loads(isa).is_none() || self.is_side(probe) {
             return None;
         }
         let bucket = shape.front(probe.hash);
         let mut found = self.search_front(isa, bucket, probe, Self::read_own).ok()?;
         if found.is_none() {
-            found = self.search_back(shape.back(probe.hash), probe).ok()?;
+            if self.buckets.leads_behind(&self.storage, bucket, shape) {
+                found = self.search_back(shape.back(probe.hash), probe).ok()?;
+            }
             if found.is_none() && !self.overflow.is_empty(probe.hash) {
                 return None;
             }
@@ -64,25 +73,29 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     }
 
     /// Returns the value word of a key if the key is in one of the two slots, which the caller may have guessed. While
-    /// the shape is stable, a key is in at most one slot (I2, I4), so the search needs no fingerprint. `None` means
-    /// that [`Core::lookup_on`] must decide; the result is always `None` if keys are not words.
+    /// the shape is stable, a key is in at most one slot (I2, I4), so the search needs no fingerprint. `shape` is the
+    /// table's shape at any earlier moment: shapes do not repeat, so it was the shape ever since if it still is. `None`
+    /// means that [`Core::lookup_on`] must decide; the result is always `None` if keys are not words.
     #[inline(always)]
-    pub(super) fn lookup_in(&self, slots: [&Slot; 2], hash: u64, key: u64) -> Option<u64> {
-        let shape = self.shape();
-        if !self.records.keys_are_words()
-            || key == EMPTY_KEY
-            || !shape.is(Phase::Stable)
-            || !self.loads_whole
-        {
+    pub(super) fn lookup_in(
+        &self,
+        isa: impl Isa,
+        shape: Shape,
+        slots: [&Slot; 2],
+        hash: u64,
+        key: u64,
+    ) -> Option<u64> {
+        if !self.records.keys_are_words() || key == EMPTY_KEY || !shape.is(Phase::Stable) {
             return None;
         }
+        let whole = self.whole_loads(isa)?;
         let [likely, other] = slots;
         let is_likely = self.storage.read_unvalidated(|| likely.key(&self.storage)) == key;
         let slot = if is_likely { likely } else { other };
         if self.storage.read_unvalidated(|| slot.key(&self.storage)) != key {
             return None;
         }
-        let [now, value] = slot.load(&self.storage);
+        let [now, value] = slot.load(&self.storage, Some(whole));
         self.storage.sim_yield_point();
         // The last checks, as in `lookup_slowly`: only the holder of this line's lock changes a slot with this key.
         let line = self.buckets.line(&self.storage, shape.front(hash));
@@ -103,7 +116,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
                 return Ok(None);
             }
             let line = self.buckets.line(&self.storage, shape.front(probe.hash));
-            let found = if self.loads_whole {
+            let found = if self.whole_loads.is_some() {
                 let found = self.search(shape, probe);
                 // A writer sets the lock bit before it changes a slot. If the bit is clear, the loaded words are
                 // durable. This holds for misses as well.
@@ -139,7 +152,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     fn search(&self, shape: Shape, probe: &LookupKey<'_>) -> Result<Option<u64>> {
         let isa = Native::default();
         if self.is_side(probe) {
-            let [key, value] = self.root()?.side.load(&self.storage);
+            let [key, value] = self.root()?.side.load(&self.storage, self.whole_loads);
             return Ok((key == SIDE_KEY).then_some(value));
         }
         let bucket = shape.front(probe.hash);
@@ -191,7 +204,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Returns the value word of a slot that changes only under the key's own lock, if the slot holds the key.
     #[inline(always)]
     fn read_own(&self, slot: &Slot, probe: &LookupKey<'_>) -> Result<Option<u64>> {
-        let [key, value] = slot.load(&self.storage);
+        let [key, value] = slot.load(&self.storage, self.whole_loads);
         Ok(self.holds(key, probe)?.then_some(value))
     }
 
@@ -219,7 +232,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         if key == EMPTY_KEY || !self.records.matches(&self.storage, key, probe)? {
             return Ok(None);
         }
-        let [now, value] = slot.load(&self.storage);
+        let [now, value] = slot.load(&self.storage, self.whole_loads);
         Ok((now == key).then_some(value))
     }
 }

@@ -209,6 +209,12 @@ impl<R: RecordForm, M: Medium> Iceberg<R, M> {
                 .report
                 .fault(format!("I3: {place:?} has fingerprint {byte:#x}, not {wanted:#x}"));
         }
+        let front = shape.front(probe.hash);
+        if matches!(place, Place::Back(_))
+            && !core.buckets.leads_behind(&core.storage, front, shape)
+        {
+            findings.report.fault(format!("I3: {place:?} is not marked at front bucket {front}"));
+        }
         let places = core.places_of(shape, &probe)?;
         let alone = if place == Place::Side { places.is_empty() } else { places == [place] };
         if !alone {
@@ -250,8 +256,8 @@ impl<R: RecordForm, M: Medium> Iceberg<R, M> {
         ];
         let regions =
             [&core.table, core.buckets.front(), core.buckets.back(), core.overflow.region()];
-        // A line and a byte for each front bucket, a word for each back bucket, two bytes for the next doubling.
-        let beside = shape.buckets() * (64 + 1 + 8 + 2);
+        // A line and two bytes for each front bucket, a word for each back bucket, two bytes for the next doubling.
+        let beside = shape.buckets() * (64 + 2 + 8 + 2);
         Stats {
             len_estimate: core.length.estimate(0),
             capacity: core.capacity(),

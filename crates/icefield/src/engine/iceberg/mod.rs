@@ -20,6 +20,8 @@
 //! - §3.1 fingerprints in DRAM, a line for each front bucket (`fingerprints`). There are 254 values: the low seven bits
 //!   of a fingerprint are never all 0. So no fingerprint equals EMPTY or RESERVED, not even in the byte whose highest
 //!   bit is the lock. One more byte per bucket predicts its next empty slot, for prefetches only (`core`, `batch`).
+//!   Another one marks buckets with records in the back yard (`buckets`): other misses and new keys read no metadata of
+//!   the back yard. The paper always reads it.
 //! - §3.2 operations (`op`). The paper writes the slot before the fingerprint in the front yard, and after it in the
 //!   back yard. Here RESERVED claims a slot of the back yard, and every fingerprint is published when its slot is
 //!   durable: no read returns what a crash could take back.
@@ -52,7 +54,7 @@
 //! ```text
 //! hash    63 fingerprint 56 | ...... | front bucket (low bits)        back buckets: halves of a product of the hash
 //! slot    key | value                 key 0: empty
-//! DRAM    front bucket: | 63 fingerprints | lock bit, 7-bit fingerprint |     back bucket: | 8 fingerprints |
+//! DRAM    front bucket: | 63 fingerprints | lock bit, 7-bit fingerprint | room | mark |   back bucket: | 8 fingerprints |
 //! ```
 //!
 //! # 4. Invariants
@@ -62,7 +64,8 @@
 //! - I1 The files are at least as long as the shape word requires; no step is in progress.
 //! - I2 A record is in the front bucket of its hash, in one of its two back buckets, or in the overflow yard and the
 //!   list of its hash; both its words are valid for the table's types.
-//! - I3 A used slot has the fingerprint of its record, an empty one has EMPTY.
+//! - I3 A used slot has the fingerprint of its record, an empty one has EMPTY. The front bucket of a record in the back
+//!   yard has the mark of the table's depth.
 //! - I4 A key is in at most one slot. The record of key word 0 is in the side slot.
 //! - I5 Every overflow slot is in one list or free.
 //! - I6 Every blob that a slot refers to is intact and has the key's hash as its owner (the blob store's I1 to I5).
@@ -76,7 +79,8 @@
 //!   earlier search of the fingerprints (while the shape is stable, a key is in at most one slot). The result is
 //!   returned only after the lock bit has been seen clear, so the loaded words are durable.
 //! - *get*, miss: a moment between its loads at which the key was nowhere. Records never change their level. A move
-//!   publishes the new place before it removes the old one, and reads search the old place first.
+//!   publishes the new place before it removes the old one, and reads search the old place first. Without a mark, the
+//!   load of the mark stands for the search of the back yard: a mark precedes every record there.
 //! - *insert* of an absent key: the store of the key word. Reads do not find the record before its fingerprint is
 //!   published, unless an old fingerprint leads them to the slot; such a read waits for the lock.
 //! - *update*: the store of the value word.
@@ -95,6 +99,7 @@
 //! | E3 | slot words (Release) | slot (Acquire) | the blob behind a reference; the lock bit, which was set before |
 //! | E4 | shape word, by `cell`; its copy in DRAM, `shape` (Release) | the same (Acquire) | longer yards, UNMOVED flags |
 //! | E5 | MOVED (Release) | the same (Acquire) | the records of a bucket at their new places |
+//! | E6 | mark (Release) | the same (Acquire) | the shape of the mark's depth; E2 publishes the record behind it |
 //!
 //! A slot is stored by 8-byte stores and loaded as a whole (`storage::Cell128`). On processors without such loads,
 //! reads take the lock.

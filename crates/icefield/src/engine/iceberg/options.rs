@@ -10,6 +10,7 @@ use super::core::{Core, Counts};
 use super::layout::{MAX_DEPTH, Root, SLOT_BYTES, Shape, Yards};
 use super::moves::Moves;
 use super::overflow::Overflow;
+use crate::base::group::WholeLoads;
 use crate::base::hash::Hash;
 use crate::base::parallel::all_cores;
 use crate::engine::Design;
@@ -19,7 +20,7 @@ use crate::engine::opening::{Common, report};
 use crate::engine::slots::Records;
 use crate::report::RecoveryReport;
 use crate::storage::superblock::{self, Identity, ROOT_OFFSET, SessionStart, impossible};
-use crate::storage::{Cell128, Medium, Region};
+use crate::storage::{Medium, Region};
 use crate::types::{Forms, RecordForm, StoredForm};
 use crate::{Error, Result};
 
@@ -227,7 +228,7 @@ impl Opening {
             moves: Moves::new(buckets).map_err(no_memory)?,
             max_depth,
             max_load: self.settings.max_load,
-            loads_whole: Cell128::loads_whole(),
+            whole_loads: WholeLoads::detect(),
             counts: Counts::default(),
             storage,
         })

@@ -7,7 +7,7 @@
 
 use std::io;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::layout::{SLOT_BYTES, Slot};
@@ -24,6 +24,8 @@ const GROWTH_BYTES: u64 = 4096;
 
 pub(super) struct Overflow {
     region: Region,
+    /// Set once a slot is in a list. Reads of most tables then need not look at the lists.
+    is_used: AtomicBool,
     /// The first slot of each list, plus one.
     heads: ZeroedArray<AtomicU32>,
     /// For each slot in a list: the next slot plus one in the low half, the upper half of its record's hash in the high
@@ -64,6 +66,7 @@ impl Overflow {
         links.extend(end as usize)?;
         Ok(Self {
             region,
+            is_used: AtomicBool::new(false),
             heads: ZeroedArray::new(LISTS)?,
             links,
             walking: std::array::from_fn(|_| Mutex::new(())),
@@ -87,8 +90,8 @@ impl Overflow {
     /// Returns whether no record with this hash can be here.
     #[inline(always)]
     pub(super) fn is_empty(&self, hash: u64) -> bool {
-        // Acquire (E2): pairs with the Release in `link`.
-        self.heads[list_of(hash)].load(Acquire) == 0
+        // Acquire (E2): both loads pair with the Releases in `link`.
+        !self.is_used.load(Acquire) || self.heads[list_of(hash)].load(Acquire) == 0
     }
 
     /// Calls `take` with each slot in the list of `hash` whose record may have this hash, until `take` returns a
@@ -148,6 +151,7 @@ impl Overflow {
         let head = &self.heads[list];
         self.links[slot as usize].store(link_word(hash, head.load(Relaxed)), Relaxed);
         // Release (E2): the slot is durable.
+        self.is_used.store(true, Release);
         head.store(slot + 1, Release);
     }
 
@@ -186,6 +190,8 @@ impl Overflow {
                 head.store(0, Release);
             }
         }
+        // Relaxed: the store of the stable shape publishes it (E4), and reads before it find nothing.
+        self.is_used.store(false, Relaxed);
         free.slots = (0..free.end).rev().collect();
     }
 

@@ -34,10 +34,11 @@ impl<R: RecordForm, M: Medium> Kernel for Adoption<'_, R, M> {
 
     #[inline(always)]
     fn run<I: Isa>(self, _: I) -> Result<i64> {
-        let mut records = 0;
+        let (mut records, mut leading) = (0, Vec::new());
         for bucket in self.buckets {
-            records += self.core.adopt_buckets(bucket)?;
+            records += self.core.adopt_buckets(bucket, &mut leading)?;
         }
+        self.core.mark_leading(&leading);
         Ok(records)
     }
 }
@@ -168,42 +169,75 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             .map(drop)
     }
 
-    /// Stores the fingerprints of the records of one bucket of each yard, and returns the number of records.
+    /// Stores the fingerprints of the records of one bucket of each yard, and returns the number of records. Adds to
+    /// `leading` the front buckets of the records in the back bucket.
     #[inline(always)]
-    fn adopt_buckets(&self, bucket: u64) -> Result<i64> {
+    fn adopt_buckets(&self, bucket: u64, leading: &mut Vec<u64>) -> Result<i64> {
         let [front, back] = self.buckets.yards().bucket_bytes();
-        let (line, in_front) =
-            self.bytes_for(self.buckets.front(), bucket * front, self.buckets.yards().front)?;
+        let shape = self.shape();
+        let (line, in_front) = self.bytes_for(
+            self.buckets.front(),
+            bucket * front,
+            self.buckets.yards().front,
+            |_| {},
+        )?;
         self.buckets.line(&self.storage, bucket).adopt(line);
         self.buckets.guess_room(&self.storage, bucket);
-        let (words, in_back) =
-            self.bytes_for(self.buckets.back(), bucket * back, self.buckets.yards().back)?;
+        let (words, in_back) = self.bytes_for(
+            self.buckets.back(),
+            bucket * back,
+            self.buckets.yards().back,
+            |hash| leading.push(shape.front(hash)),
+        )?;
         self.buckets.back_word(&self.storage, bucket).store(words[0]);
         Ok(in_front + in_back)
     }
 
-    /// Returns the fingerprints for the slots of a bucket, and the number of readable records.
+    /// Marks front buckets as having records in the back yard. Their marks are in random places, so it prefetches them.
+    fn mark_leading(&self, buckets: &[u64]) {
+        const AHEAD: usize = 16;
+        let shape = self.shape();
+        for (number, &bucket) in buckets.iter().enumerate() {
+            if let Some(&ahead) = buckets.get(number + AHEAD) {
+                self.buckets.fetch_mark(ahead);
+            }
+            self.buckets.lead_behind(bucket, shape);
+        }
+    }
+
+    /// Returns the fingerprints for the slots of a bucket, and the number of readable records. Calls `seen` with the
+    /// hash of each such record.
     #[inline(always)]
-    fn bytes_for(&self, region: &Region, offset: u64, slots: u32) -> Result<([u64; 8], i64)> {
+    fn bytes_for(
+        &self,
+        region: &Region,
+        offset: u64,
+        slots: u32,
+        seen: impl FnMut(u64),
+    ) -> Result<([u64; 8], i64)> {
         let slots: &[Slot] =
             region.get_slice(&self.storage, offset, slots as usize, "the bucket")?;
         if self.records.keys_are_words() {
-            Ok(self.bytes_for_words(slots))
+            Ok(self.bytes_for_words(slots, seen))
         } else {
-            Ok(self.bytes_for_references(slots))
+            Ok(self.bytes_for_references(slots, seen))
         }
     }
 
     /// Computes [`Core::bytes_for`] if keys are words. It has no branch per slot and two passes: the steps of the first
     /// pass are independent, so the processor overlaps them; the second pass uses vectors.
     #[inline(always)]
-    fn bytes_for_words(&self, slots: &[Slot]) -> ([u64; 8], i64) {
+    fn bytes_for_words(&self, slots: &[Slot], mut seen: impl FnMut(u64)) -> ([u64; 8], i64) {
         let hash = self.records.hash;
         let (mut ends, mut used) = ([0; 64], [0; 64]);
         for (slot, (end, used)) in slots.iter().zip(ends.iter_mut().zip(&mut used)) {
             let key = slot.key(&self.storage);
-            *end = (hash.word(key) >> 56) as u8;
+            let hash = hash.word(key);
+            *end = (hash >> 56) as u8;
             *used = u8::from(key != EMPTY_KEY);
+            if key != EMPTY_KEY {
+                seen(hash);
+            }
         }
         let mut bytes = [0; 64];
         for ((byte, end), used) in bytes.iter_mut().zip(ends).zip(used) {
@@ -216,7 +250,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     }
 
     /// Computes [`Core::bytes_for`] if keys are references.
-    fn bytes_for_references(&self, slots: &[Slot]) -> ([u64; 8], i64) {
+    fn bytes_for_references(&self, slots: &[Slot], mut seen: impl FnMut(u64)) -> ([u64; 8], i64) {
         let (mut words, mut records) = ([0; 8], 0);
         for (number, slot) in slots.iter().enumerate() {
             let key = slot.key(&self.storage);
@@ -224,7 +258,10 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
                 continue;
             }
             let (byte, known) = match self.records.hash_of(&self.storage, key) {
-                Ok(hash) => (fingerprint(hash), 1),
+                Ok(hash) => {
+                    seen(hash);
+                    (fingerprint(hash), 1)
+                }
                 Err(_) => (UNREADABLE, 0),
             };
             words[number / 8] |= u64::from(byte) << (number % 8 * 8);
@@ -273,6 +310,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         for bucket in 0..shape.buckets() {
             self.buckets.line(&self.storage, bucket).forget();
             self.buckets.guess_room(&self.storage, bucket);
+            self.buckets.forget_behind(bucket);
             self.buckets.back_word(&self.storage, bucket).store(0);
         }
         self.overflow.forget();

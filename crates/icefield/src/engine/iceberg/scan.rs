@@ -278,8 +278,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
 
     /// Returns both words of a slot once they are durable. `line` has the lock under which they change.
     fn read_settled(&self, slot: &Slot, line: FrontLine<'_>) -> [u64; 2] {
-        if self.loads_whole {
-            let words = slot.load(&self.storage);
+        if self.whole_loads.is_some() {
+            let words = slot.load(&self.storage, self.whole_loads);
             // If the lock is free, the loaded words are durable, as in `lookup_slowly`.
             self.wait_unlocked(line);
             return words;

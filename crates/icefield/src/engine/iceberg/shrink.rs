@@ -6,7 +6,7 @@
 //! records of its upper one, so that no record changes its level and no scan returns one twice.
 
 use super::core::Core;
-use super::fingerprints::taken_back;
+use super::fingerprints::{taken_back, used_back};
 use super::layout::{EMPTY_KEY, Phase, Shape, Slot, fingerprint};
 use super::recover::UNREADABLE;
 use crate::Result;
@@ -44,6 +44,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
                 return Ok(false);
             }
             let halving = shape.then(shape.depth() - 1, Phase::Halving);
+            self.buckets.forget_marks(halving);
             // P10, commit point: from here on the halving is rolled forward.
             self.set_shape(halving)?;
             self.finish_halving(halving)?;
@@ -146,7 +147,13 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             ),
             |falling| word.store(word.load() | u64::from(falling.fingerprint) << (8 * falling.to)),
             |falling| above.clear(falling.from),
-        )
+        )?;
+        for slot in used_back(word.load(), self.buckets.yards().back) {
+            if let Some(hash) = self.hash_in(self.buckets.back_slot(&self.storage, bucket, slot)?) {
+                self.buckets.lead_behind(shape.front(hash), shape);
+            }
+        }
+        Ok(())
     }
 
     /// Moves the records of one bucket from the slots with a nonzero byte in `above` to slots with a zero byte in

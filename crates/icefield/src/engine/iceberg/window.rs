@@ -73,17 +73,43 @@ impl Staged<'_> {
     }
 }
 
-/// A front bucket whose lock the window holds.
+/// The front buckets whose locks the window holds. Two arrays, because a pair of words that is stored word by word and
+/// then moved as a whole would stall the processor on every lock.
 struct Held<'t> {
-    bucket: u64,
-    line: FrontLine<'t>,
-    /// Slots that the window has claimed.
-    taken: u64,
+    lines: Vec<FrontLine<'t>>,
+    /// For each line, the slots that the window has claimed.
+    taken: [u64; WINDOW],
+}
+
+impl<'t> Held<'t> {
+    fn new() -> Self {
+        Self { lines: Vec::with_capacity(WINDOW), taken: [0; WINDOW] }
+    }
+
+    /// Adds a bucket whose lock has been taken, and returns its index.
+    #[inline(always)]
+    fn add(&mut self, line: FrontLine<'t>) -> usize {
+        let place = self.lines.len();
+        self.taken[place] = 0;
+        self.lines.push(line);
+        place
+    }
+
+    /// Returns the index of a bucket.
+    #[inline]
+    fn position(&self, line: FrontLine<'_>) -> Option<usize> {
+        self.lines.iter().position(|held| std::ptr::eq(held.0, line.0))
+    }
+
+    #[inline]
+    fn release_all(&mut self) {
+        self.lines.drain(..).for_each(FrontLine::unlock);
+    }
 }
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        self.line.unlock();
+        self.release_all();
     }
 }
 
@@ -128,7 +154,7 @@ pub(crate) struct Writer<'t, R: RecordForm, M: Medium> {
     changes: bool,
     /// Set if something has been flushed without a fence after it.
     flushed: bool,
-    held: Vec<Held<'t>>,
+    held: Held<'t>,
     /// The number of operations at the start of the window whose locks `take_locks` has taken. These locks are the
     /// first ones in `held`, in order.
     ahead: usize,
@@ -169,7 +195,7 @@ impl<'t, R: RecordForm, M: Medium> Writer<'t, R, M> {
             staged: Vec::with_capacity(WINDOW),
             changes: false,
             flushed: false,
-            held: Vec::with_capacity(WINDOW),
+            held: Held::new(),
             ahead: 0,
             marks: Marks::default(),
             reads: 0,
@@ -186,22 +212,25 @@ impl<'t, R: RecordForm, M: Medium> Writer<'t, R, M> {
         }
         let core = &self.table.core;
         let bucket = shape.front(hash);
+        let line = core.buckets.line(&core.storage, bucket);
         if self.marks.mark(bucket) {
             if self.staged.iter().any(|staged| staged.hash == hash) {
                 return None;
             }
-            if let Some(place) = self.held.iter().position(|held| held.bucket == bucket) {
+            if let Some(place) = self.held.position(line) {
                 return Some(place);
             }
         }
-        let line = core.buckets.line(&core.storage, bucket);
-        if self.held.is_empty() {
+        if self.held.lines.len() == WINDOW {
+            // Only after an operation that has failed under its lock.
+            return None;
+        }
+        if self.held.lines.is_empty() {
             line.lock(&core.storage);
         } else if !line.try_lock() {
             return None;
         }
-        self.held.push(Held { bucket, line, taken: 0 });
-        Some(self.held.len() - 1)
+        Some(self.held.add(line))
     }
 
     /// Takes the locks of the first operations of a window that has not begun, one right after the other. A locked
@@ -211,7 +240,7 @@ impl<'t, R: RecordForm, M: Medium> Writer<'t, R, M> {
     #[inline(always)]
     pub(super) fn take_locks(&mut self, hashes: impl Iterator<Item = u64>) {
         let (core, shape) = (&self.table.core, self.shape());
-        if !self.held.is_empty() || shape.is(Phase::Doubling) {
+        if !self.held.lines.is_empty() || shape.is(Phase::Doubling) {
             return;
         }
         for hash in hashes {
@@ -221,9 +250,9 @@ impl<'t, R: RecordForm, M: Medium> Writer<'t, R, M> {
                 break;
             }
             self.marks.mark(bucket);
-            self.held.push(Held { bucket, line, taken: 0 });
+            self.held.add(line);
         }
-        self.ahead = self.held.len();
+        self.ahead = self.held.lines.len();
     }
 
     /// Enters the gate if necessary, and returns the table's shape at the time of entry. No step begins while the
@@ -250,7 +279,7 @@ impl<'t, R: RecordForm, M: Medium> Writer<'t, R, M> {
             core.make_way(shape, probe.hash)?;
         }
         let Some(held) = self.hold(shape, probe.hash) else { return Ok(Attempt::Later) };
-        let line = self.held[held].line;
+        let line = self.held.lines[held];
         let plan = match (core.find_locked(isa, shape, line, probe)?, write) {
             (Search::Absent { .. }, Write::Put(WriteMode::Upsert, record))
                 if core.records.lacks_key(&record) =>
@@ -258,10 +287,10 @@ impl<'t, R: RecordForm, M: Medium> Writer<'t, R, M> {
                 return Ok(Attempt::Later);
             }
             (Search::Absent { room }, Write::Put(WriteMode::TryInsert | WriteMode::Upsert, _)) => {
-                let held = &mut self.held[held];
-                let claimed = core.claim(shape, probe, room & !held.taken)?;
+                let taken = &mut self.held.taken[held];
+                let claimed = core.claim(shape, probe, room & !*taken)?;
                 if let Place::Front(at) = claimed.place {
-                    held.taken |= 1 << at.slot();
+                    *taken |= 1 << at.slot();
                 }
                 Plan::Insert(claimed)
             }
@@ -310,7 +339,7 @@ impl<'t, R: RecordForm, M: Medium> Writer<'t, R, M> {
             core.length.add(0, self.staged.iter().map(Staged::growth).sum());
             self.flushed = false;
         }
-        self.held.clear();
+        self.held.release_all();
         self.inside = None;
         (self.ahead, self.marks, self.reads) = (0, Marks::default(), 0);
     }
@@ -360,13 +389,13 @@ impl<'t, R: RecordForm, M: Medium> Writer<'t, R, M> {
             return Ok(true);
         }
         let core = &self.table.core;
-        let held = self.inside.as_ref().and_then(|inside| {
-            let bucket = inside.shape.front(probe.hash);
-            self.held.iter().find(|held| held.bucket == bucket).map(|held| (inside.shape, held))
-        });
-        // An ordinary read would wait for the lock, which the window itself holds.
-        if let Some((shape, held)) = held {
-            return Ok(matches!(core.find_locked(isa, shape, held.line, probe)?, Search::Found(_)));
+        if let Some(inside) = &self.inside {
+            let shape = inside.shape;
+            let line = core.buckets.line(&core.storage, shape.front(probe.hash));
+            // An ordinary read would wait for the lock, which the window itself holds.
+            if self.held.position(line).is_some() {
+                return Ok(matches!(core.find_locked(isa, shape, line, probe)?, Search::Found(_)));
+            }
         }
         Ok(self.table.find_word_at_once(&self.pin, probe)?.flatten().is_some())
     }
@@ -478,8 +507,11 @@ impl<R: RecordForm, M: Medium> BatchWriter for Writer<'_, R, M> {
 
     fn holds_up(&mut self, hash: u64) -> bool {
         self.reads += 1;
-        let held = |shape: Shape| self.held.iter().any(|held| held.bucket == shape.front(hash));
-        self.inside.as_ref().is_some_and(|inside| held(inside.shape) || self.reads > WINDOW)
+        let core = &self.table.core;
+        self.inside.as_ref().is_some_and(|inside| {
+            let line = core.buckets.line(&core.storage, inside.shape.front(hash));
+            self.held.position(line).is_some() || self.reads > WINDOW
+        })
     }
 
     fn staged_answer(&self, index: usize) -> Option<WriteOutcome> {

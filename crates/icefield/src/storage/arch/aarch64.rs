@@ -1,9 +1,9 @@
 //! Write-back by `dc cvap` (or `dc cvac`); fence by `dsb sy`.
 
 use std::arch::{asm, is_aarch64_feature_detected};
-use std::sync::atomic::Ordering;
 
 use super::two_words::TwoWords;
+use crate::base::group::WholeLoads;
 
 /// The instruction by which this processor writes a line back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,19 +60,9 @@ pub(crate) fn store_fence() {
     unsafe { asm!("dsb sy", options(nostack, preserves_flags)) };
 }
 
-/// Returns whether [`load128`] is one load, which it is on processors with LSE2 (Large System Extensions 2). Returns
-/// `false` under Miri and ThreadSanitizer, which do not observe the loads of inline assembly.
+/// Loads both words as one, with Acquire ordering.
 #[inline(always)]
-pub(crate) fn loads_whole() -> bool {
-    !cfg!(any(miri, icefield_sanitize)) && is_aarch64_feature_detected!("lse2")
-}
-
-/// Loads both words, as one where [`loads_whole`] returns `true`, with Acquire ordering.
-#[inline(always)]
-pub(crate) fn load128(words: &TwoWords) -> [u64; 2] {
-    if !loads_whole() {
-        return words.0.each_ref().map(|word| word.load(Ordering::Acquire));
-    }
+pub(crate) fn load128(words: &TwoWords, _: WholeLoads) -> [u64; 2] {
     let (first, second): (u64, u64);
     // SAFETY: reads the 16 bytes of `words` and nothing else. They are aligned to 16 bytes, so this is one load. The
     // block is opaque to the compiler, so the language's rules for plain loads do not apply, and the compiler moves no

@@ -4,6 +4,7 @@
 use std::sync::atomic::{Ordering, fence};
 
 use super::two_words::TwoWords;
+use crate::base::group::WholeLoads;
 
 /// No write-back instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,13 +38,8 @@ pub(crate) fn store_fence() {
     fence(Ordering::SeqCst);
 }
 
-/// Returns whether [`load128`] is one load: not guaranteed here.
-pub(crate) fn loads_whole() -> bool {
-    false
-}
-
-/// Loads both words, one after the other, with Acquire ordering.
+/// Never called: no processor here has whole loads.
 #[inline(always)]
-pub(crate) fn load128(words: &TwoWords) -> [u64; 2] {
+pub(crate) fn load128(words: &TwoWords, _: WholeLoads) -> [u64; 2] {
     words.0.each_ref().map(|word| word.load(Ordering::Acquire))
 }

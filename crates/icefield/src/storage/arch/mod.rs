@@ -1,8 +1,8 @@
 //! The processor's part of persistence: writing cache lines back, and waiting for the write-backs.
 //!
 //! One file for each instruction set, each with the same items: `Instruction` (the processor's write-back instruction,
-//! detected when a medium opens), `store_fence`, and `load128`, which loads two neighbouring words as one where
-//! `loads_whole` returns `true`. [`flush_range`] splits ranges into lines.
+//! detected when a medium opens), `store_fence`, and `load128`, which loads two neighbouring words as one.
+//! [`flush_range`] splits ranges into lines.
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
@@ -19,7 +19,7 @@ use generic as native;
 #[cfg(target_arch = "x86_64")]
 use x86_64 as native;
 
-pub(crate) use native::{Instruction, load128, loads_whole, store_fence};
+pub(crate) use native::{Instruction, load128, store_fence};
 
 pub use two_words::TwoWords;
 
@@ -58,6 +58,7 @@ fn lines(start: *const u8, bytes: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use crate::base::group::WholeLoads;
     use std::sync::atomic::AtomicU64;
 
     use super::*;
@@ -82,16 +83,15 @@ mod tests {
 
     #[test]
     fn two_words_are_loaded_in_their_order() {
+        let Some(whole) = WholeLoads::detect() else { return };
         let words = TwoWords([AtomicU64::new(1), AtomicU64::new(u64::MAX - 1)]);
-        assert_eq!(load128(&words), [1, u64::MAX - 1]);
+        assert_eq!(load128(&words, whole), [1, u64::MAX - 1]);
     }
 
     #[test]
     #[cfg_attr(miri, ignore = "two loads there")]
     fn two_words_are_loaded_as_one() {
-        if !loads_whole() {
-            return;
-        }
+        let Some(whole) = WholeLoads::detect() else { return };
         // At any moment, the second word equals the first, or is one less. A torn load would show other differences.
         let words = TwoWords([AtomicU64::new(0), AtomicU64::new(0)]);
         std::thread::scope(|scope| {
@@ -102,7 +102,7 @@ mod tests {
                 }
             });
             while !writer.is_finished() {
-                let [first, second] = load128(&words);
+                let [first, second] = load128(&words, whole);
                 assert!(first == second || first == second + 1, "{first} {second}");
             }
         });

@@ -2,9 +2,9 @@
 
 use std::arch::asm;
 use std::arch::x86_64::{__cpuid, __cpuid_count, _mm_clflush, _mm_sfence};
-use std::sync::atomic::Ordering;
 
 use super::two_words::TwoWords;
+use crate::base::group::WholeLoads;
 
 /// The instruction by which this processor writes a line back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,19 +73,9 @@ pub(crate) fn store_fence() {
     unsafe { _mm_sfence() };
 }
 
-/// Returns whether [`load128`] is one load. Intel and AMD guarantee that for aligned loads on every processor with AVX.
-/// Returns `false` under Miri and ThreadSanitizer, which do not observe the loads of inline assembly.
+/// Loads both words as one, with Acquire ordering.
 #[inline(always)]
-pub(crate) fn loads_whole() -> bool {
-    !cfg!(any(miri, icefield_sanitize)) && is_x86_feature_detected!("avx")
-}
-
-/// Loads both words, as one where [`loads_whole`] returns `true`, with Acquire ordering.
-#[inline(always)]
-pub(crate) fn load128(words: &TwoWords) -> [u64; 2] {
-    if !loads_whole() {
-        return words.0.each_ref().map(|word| word.load(Ordering::Acquire));
-    }
+pub(crate) fn load128(words: &TwoWords, _: WholeLoads) -> [u64; 2] {
     let (first, second): (u64, u64);
     // SAFETY: reads the 16 bytes of `words`, whose type has the alignment that the instruction needs, and nothing else.
     // The block is opaque to the compiler, so the language's rules for plain loads do not apply, and the compiler

@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::sealed::Sealed;
-use crate::storage::arch::{self, TwoWords};
+use crate::base::group::WholeLoads;
+use crate::storage::arch::TwoWords;
 
 /// Loads and stores of words. Only the cells of [`crate::storage::cell`] make these calls; tables use the cells. The
 /// calls are `#[track_caller]`, so that the simulator can identify each site in the code, and skip or reorder its
@@ -21,12 +22,11 @@ pub trait Words: Sealed {
     #[track_caller]
     fn load64(&self, cell: &AtomicU64, order: Ordering) -> u64;
 
-    /// Loads two durable words at once, where the processor can, with Acquire ordering. `Cell128::loads_whole` returns
-    /// whether it can.
+    /// Loads two durable words with Acquire ordering: as one, given the proof that the processor can.
     #[inline(always)]
     #[track_caller]
-    fn load128(&self, words: &TwoWords) -> [u64; 2] {
-        arch::load128(words)
+    fn load128(&self, words: &TwoWords, whole: Option<WholeLoads>) -> [u64; 2] {
+        words.load(whole)
     }
 
     /// Stores a durable word.

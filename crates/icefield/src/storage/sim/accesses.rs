@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::line::StoreKind;
 use super::{Sim, mode};
-use crate::storage::arch::{self, TwoWords};
+use crate::base::group::WholeLoads;
+use crate::storage::arch::TwoWords;
 use crate::storage::bytes::{self, SharedBytes};
 use crate::storage::medium::{Bytes, Words};
 use crate::storage::region::Region;
@@ -190,9 +191,9 @@ impl Words for Sim {
 
     #[inline]
     #[track_caller]
-    fn load128(&self, words: &TwoWords) -> [u64; 2] {
+    fn load128(&self, words: &TwoWords, whole: Option<WholeLoads>) -> [u64; 2] {
         let modes = self.step();
-        let load = || arch::load128(words);
+        let load = || words.load(whole);
         if modes & (mode::COUNT | mode::DETECT) == 0 {
             return load();
         }

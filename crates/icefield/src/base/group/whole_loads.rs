@@ -1,0 +1,31 @@
+//! Whether the processor loads two words as one.
+
+/// A proof that this processor loads 16 aligned bytes as one: Intel and AMD guarantee it for every processor with AVX, Arm
+/// for those with LSE2 (Large System Extensions 2).
+#[derive(Clone, Copy, Debug)]
+pub struct WholeLoads(());
+
+impl WholeLoads {
+    /// Returns the proof, or `None` if this processor does not guarantee such loads, or if a tool observes all accesses:
+    /// Miri and ThreadSanitizer do not see the loads of inline assembly.
+    #[inline]
+    #[must_use]
+    pub fn detect() -> Option<Self> {
+        #[cfg(target_arch = "x86_64")]
+        let loads_whole = is_x86_feature_detected!("avx");
+        #[cfg(target_arch = "aarch64")]
+        let loads_whole = std::arch::is_aarch64_feature_detected!("lse2");
+        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+        let loads_whole = false;
+        (loads_whole && !OBSERVED).then_some(Self(()))
+    }
+
+    /// Returns the proof on a processor with AVX2, which includes AVX.
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    #[inline(always)]
+    pub(super) fn of(_: super::Avx2) -> Option<Self> {
+        (!OBSERVED).then_some(Self(()))
+    }
+}
+
+const OBSERVED: bool = cfg!(any(miri, icefield_sanitize));
