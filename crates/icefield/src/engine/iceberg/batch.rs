@@ -126,15 +126,15 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
     }
 
-    /// Does the same as [`Core::fetch_for_write`] for a hash whose fingerprints are cached, but returns the slots instead
-    /// of fetching them: one that may hold the key, and an empty one.
+    /// Does the same as [`Core::fetch_for_write`] for a hash whose fingerprints are cached, but returns one of the
+    /// slots instead of fetching it.
     #[inline(always)]
-    pub(super) fn fetch_all_but_slots(
+    pub(super) fn fetch_all_but_one(
         &self,
         isa: impl Isa,
         hash: u64,
         mode: Option<WriteMode>,
-    ) -> [Option<&Slot>; 2] {
+    ) -> Option<&Slot> {
         let shape = self.shape();
         let bucket = shape.front(hash);
         let view = self.buckets.line(&self.storage, bucket).view(
@@ -152,7 +152,13 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         {
             self.fetch_words(shape.back(hash));
         }
-        [candidate, if takes_room(mode) { slot(view.empty) } else { None }]
+        if !takes_room(mode) {
+            return candidate;
+        }
+        if let Some(slot) = candidate {
+            prefetch_write(slot);
+        }
+        slot(view.empty)
     }
 
     #[inline(always)]
@@ -343,10 +349,9 @@ where
     /// right after the other, so that as many of their page walks as possible overlap.
     #[inline(always)]
     fn fetch_slots(&self, isa: impl Isa, start: usize, hashes: &[u64; WINDOW]) {
-        let (mut slots, mut found) = ([std::ptr::null(); 2 * WINDOW], 0);
+        let (mut slots, mut found) = ([std::ptr::null(); WINDOW], 0);
         for (_, &hash) in (start..self.count).zip(hashes) {
-            let fetched = self.table.core.fetch_all_but_slots(isa, hash, self.mode);
-            for slot in fetched.into_iter().flatten() {
+            if let Some(slot) = self.table.core.fetch_all_but_one(isa, hash, self.mode) {
                 slots[found] = std::ptr::from_ref(slot);
                 found += 1;
             }

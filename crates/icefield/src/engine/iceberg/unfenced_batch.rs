@@ -215,8 +215,9 @@ where
     #[inline(always)]
     fn inspect(&mut self, &mut (_, hash): &mut (usize, u64)) {
         let core = &self.writes.table.core;
-        let slots = core.fetch_all_but_slots(self.isa, hash, self.writes.mode);
-        slots.into_iter().flatten().for_each(|slot| prefetch_write(slot));
+        if let Some(slot) = core.fetch_all_but_one(self.isa, hash, self.writes.mode) {
+            prefetch_write(slot);
+        }
     }
 
     #[inline(always)]
