@@ -33,22 +33,39 @@ step "wheel"
 rm -rf "$target/check/wheels"
 "$tools/bin/maturin" build --profile ci --locked --interpreter "${pythons[0]}" --out "$target/check/wheels"
 
-first=true
-for python in "${pythons[@]}"; do
-    step "tests with $("$python" --version)"
-    # Nothing but the wheel: neither Rust nor the sources are used.
-    venv=$target/check/venv-$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+# Tests the wheel in a new environment, with nothing but the wheel: neither Rust nor the sources are used.
+test_wheel() {
+    local python=$1 venv=$2
     "$python" -m venv --clear "$venv"
     "$venv/bin/pip" install --quiet "$target"/check/wheels/*.whl
     "$venv/bin/python" tests/without_numpy.py
     "$venv/bin/pip" install --quiet -r tests/requirements.txt
     "$venv/bin/python" -m pytest -q -p no:cacheprovider tests
-    if $first; then
-        "$venv/bin/pip" install --quiet -r tests/requirements-types.txt
+}
+
+# All versions at the same time: most tests use one thread, or wait for processes that they have started.
+runs=()
+venvs=()
+for python in "${pythons[@]}"; do
+    venv=$target/check/venv-$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+    test_wheel "$python" "$venv" >"$venv.log" 2>&1 &
+    runs+=($!)
+    venvs+=("$venv")
+done
+trap 'jobs -p | xargs -r kill 2>/dev/null' EXIT
+failed=0
+for index in "${!runs[@]}"; do
+    wait "${runs[index]}" || failed=1
+    step "tests with $("${pythons[index]}" --version)"
+    cat "${venvs[index]}.log"
+    if [ "$index" -eq 0 ] && [ "$failed" -eq 0 ]; then
+        # Beside the tests of the other versions.
         step "types, notebook"
-        "$venv/bin/python" -m mypy.stubtest icefield --allowlist tests/stubtest-allowed.txt --ignore-disjoint-bases
-        "$venv/bin/python" -m mypy --strict examples
-        "$venv/bin/python" tests/run_notebook.py ../../docs/python.ipynb
-        first=false
+        "${venvs[0]}/bin/pip" install --quiet -r tests/requirements-types.txt
+        "${venvs[0]}/bin/python" -m mypy.stubtest icefield --allowlist tests/stubtest-allowed.txt \
+            --ignore-disjoint-bases
+        "${venvs[0]}/bin/python" -m mypy --strict examples
+        "${venvs[0]}/bin/python" tests/run_notebook.py ../../docs/python.ipynb
     fi
 done
+exit "$failed"

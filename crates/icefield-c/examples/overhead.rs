@@ -194,6 +194,22 @@ type GetBytes = unsafe extern "C" fn(
     *mut *mut icefield_error,
 ) -> icefield_status;
 
+type Contains = unsafe extern "C" fn(
+    *const icefield_table,
+    *const u8,
+    usize,
+    *mut u8,
+    *mut *mut icefield_error,
+) -> icefield_status;
+type PutBytes = unsafe extern "C" fn(
+    *const icefield_table,
+    *const u8,
+    usize,
+    *const u8,
+    usize,
+    *mut *mut icefield_error,
+) -> icefield_status;
+
 fn dlht(records: u64) {
     let rust = Dlht::<u64, u64>::with_capacity(records as usize);
     let (mut c, keys) = (null_mut(), keys(records));
@@ -228,42 +244,86 @@ fn dlht(records: u64) {
     unsafe { icefield_dlht_close(&mut c, null_mut()) };
 }
 
+/// Reads of one table through two handles: in two tables, the records would lie at other places of the cache, which
+/// costs more than a call.
 fn bytes(directory: &Path) -> Result<(), Box<dyn Error>> {
     let names: Vec<Vec<u8>> = (0..1000).map(|key| format!("page/{key:06}").into_bytes()).collect();
-    let create = |path: &Path| {
+    let create = |path: &Path, len: usize| {
         let table = AnyTable::create(path, "dash-eh", "bytes", "bytes", &AnyOptions::default())?;
-        names.iter().try_for_each(|name| table.put(name, &[7; 100]))?;
-        Ok::<_, icefield::Error>(table)
+        names.iter().try_for_each(|name| table.put(name, &vec![7; len]))?;
+        Ok::<_, icefield::Error>(())
     };
-    let path = directory.join("c-bytes");
-    drop(create(&path)?);
-    let rust = create(&directory.join("rust-bytes"))?;
-    let (place, mut c) = (std::ffi::CString::new(path.display().to_string())?, null_mut());
-    // SAFETY: all pointers are valid.
-    unsafe { icefield_table_open(place.as_ptr(), null(), &mut c, null_mut()) };
     let keys = keys(1000);
-    let get = black_box(icefield_table_get as GetBytes);
-    let (mut buffer, mut copy) = ([0_u8; 256], [0_u8; 256]);
-    compare(
-        "dash-eh, 1000 values of 100 bytes: get_with, get",
-        CALLS,
-        || {
-            for name in keys.iter().map(|&key| &names[key as usize]) {
-                let found = rust.get_with(name, |value| copy[..value.len()].copy_from_slice(value));
-                black_box((found.is_ok(), &copy));
-            }
-        },
-        || {
-            let (mut len, mut present) = (0, 0);
-            for name in keys.iter().map(|&key| &names[key as usize]) {
-                let (key, to) = (name.as_ptr(), buffer.as_mut_ptr());
-                // SAFETY: the table is open, and the results have places.
-                unsafe { get(c, key, name.len(), to, 256, &mut len, &mut present, null_mut()) };
-                black_box(&buffer);
-            }
-        },
-    );
-    // SAFETY: nothing uses the handle.
-    unsafe { icefield_table_close(&mut c, null_mut()) };
+    let asked = || keys.iter().map(|&key| &names[key as usize]);
+    let (get, contains) =
+        (black_box(icefield_table_get as GetBytes), black_box(icefield_table_contains as Contains));
+    let (mut buffer, mut copy) = ([0_u8; 512], [0_u8; 512]);
+    for len in [8, 100, 400] {
+        let path = directory.join(format!("bytes-{len}"));
+        create(&path, len)?;
+        let rust = AnyTable::open_read_only(&path)?;
+        let (place, mut c) = (std::ffi::CString::new(path.display().to_string())?, null_mut());
+        // SAFETY: all pointers are valid.
+        unsafe { icefield_table_open_read_only(place.as_ptr(), null(), &mut c, null_mut()) };
+        compare(
+            &format!("dash-eh, 1000 values of {len} bytes: get_with, get"),
+            CALLS,
+            || {
+                for name in asked() {
+                    let show = |value: &[u8]| copy[..value.len()].copy_from_slice(value);
+                    black_box((rust.get_with(name, show).is_ok(), &copy));
+                }
+            },
+            || {
+                let (mut len, mut present) = (0, 0);
+                for name in asked() {
+                    let (key, to) = (name.as_ptr(), buffer.as_mut_ptr());
+                    // SAFETY: the table is open, and the results have places.
+                    unsafe { get(c, key, name.len(), to, 512, &mut len, &mut present, null_mut()) };
+                    black_box(&buffer);
+                }
+            },
+        );
+        compare(
+            &format!("dash-eh, 1000 values of {len} bytes: contains, contains"),
+            CALLS,
+            || asked().for_each(|name| drop(black_box(rust.contains(name)))),
+            || {
+                let mut present = 0;
+                for name in asked() {
+                    // SAFETY: the table is open, and the result has a place.
+                    unsafe { contains(c, name.as_ptr(), name.len(), &mut present, null_mut()) };
+                    black_box(present);
+                }
+            },
+        );
+        // SAFETY: nothing uses the handle.
+        unsafe { icefield_table_close(&mut c, null_mut()) };
+    }
+    // A table has one writer, so there are two, which change places.
+    let tables = [directory.join("bytes-a"), directory.join("bytes-b")];
+    tables.iter().try_for_each(|path| create(path, 100))?;
+    let put = black_box(icefield_table_put as PutBytes);
+    for [of_rust, of_c] in [[0, 1], [1, 0]] {
+        let rust = AnyTable::open(&tables[of_rust])?;
+        let place = std::ffi::CString::new(tables[of_c].display().to_string())?;
+        let mut c = null_mut();
+        // SAFETY: all pointers are valid.
+        unsafe { icefield_table_open(place.as_ptr(), null(), &mut c, null_mut()) };
+        compare(
+            &format!("dash-eh, 1000 values of 100 bytes: put, put ({of_rust}, {of_c})"),
+            CALLS,
+            || asked().for_each(|name| drop(black_box(rust.put(name, &copy[..100])))),
+            || {
+                for name in asked() {
+                    let (key, value) = (name.as_ptr(), copy.as_ptr());
+                    // SAFETY: the table is open, and the arrays have these lengths.
+                    unsafe { put(c, key, name.len(), value, 100, null_mut()) };
+                }
+            },
+        );
+        // SAFETY: nothing uses the handle.
+        unsafe { icefield_table_close(&mut c, null_mut()) };
+    }
     Ok(())
 }

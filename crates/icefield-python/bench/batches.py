@@ -12,6 +12,7 @@ import sqlite3
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 
 import icefield
 import numpy as np
@@ -58,6 +59,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--keys", type=int, default=10_000_000)
     parser.add_argument("--batch", type=int, default=1_000_000)
+    parser.add_argument("--strings", type=int, default=5_000_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--durability", default="auto")
     parser.add_argument("--directory", default=None, help="where the durable tables are made")
@@ -93,16 +95,18 @@ def main() -> None:
     memory = icefield.Map.memory("u64", "u64", capacity=len(keys))
     puts("icefield memory", lambda part: memory.put_many(part, part))
     out = np.empty(arguments.batch, dtype="uint64")
-    gets("icefield memory", lambda batch: memory.get_many(batch, out=out))
     names = ["dash-eh", "iceberg"]
     for name in names:
         path = f"{directory.name}/{name}.ice"
         durable = icefield.Map.open(path, "u64", "u64", table=name, durability=arguments.durability, capacity=len(keys))
         puts(f"icefield {name}", lambda part, durable=durable: durable.put_many(part, part))
-        gets(f"icefield {name}", lambda batch, durable=durable: durable.get_many(batch, out=out))
         durable.close()
-    native_batches(directory.name, report, keys, batches, arguments.rounds)
-    strings(directory.name, report, arguments.keys // 2, arguments.rounds)
+        durable = icefield.Map.open(path, mode="r")
+        get = partial(durable.get_many, out=out)
+        alternating(report, name, batches, get, arguments.rounds, path=path)
+        durable.close()
+    alternating(report, "dlht", batches, partial(memory.get_many, out=out), arguments.rounds, keys=keys)
+    strings(directory.name, report, arguments.strings, arguments.rounds)
 
     plain = dict(zip(keys.tolist(), keys.tolist(), strict=True))
     lists = {hits: batch.tolist() for hits, batch in batches.items()}
@@ -134,17 +138,25 @@ def main() -> None:
             json.dump({"arguments": vars(arguments), "rows": rows}, file, indent=1)
 
 
-def native_batches(directory: str, report, keys: np.ndarray, batches: dict[int, np.ndarray], rounds: int) -> None:
-    """Time the library's own batches, in the same process and on the same keys."""
-    # Builds with the feature `bench` only.
+def alternating(report, table: str, batches: dict[int, object], get, rounds: int, **place: object) -> None:
+    """Time the package and the library's own batches on the same records, in turns, in the same process.
+
+    Builds with the feature `bench` have the library's own, for some tables.
+    """
+    name = "memory" if table == "dlht" else table
     native = getattr(importlib.import_module("icefield._icefield"), "_native_get", None)
-    if native is None:
+    if table == "iceberg":
+        native = None
+    elif native is None:
         print("Rust: build with `maturin build --release --features bench` to compare")
-        return
-    for table in ("dlht", "dash-eh"):
-        for hits, batch in batches.items():
-            seconds = native(table, f"{directory}/native-{table}-{hits}.ice", keys, batch, rounds)
-            report(f"Rust {table}", "get_batch", hits, seconds, len(batch))
+    for hits, batch in batches.items():
+        times = [best(rounds, get, batch)]
+        if native:
+            own = [native(table, batch, rounds, **place)]
+            times.append(best(rounds, get, batch))
+            own.append(native(table, batch, rounds, **place))
+            report(f"Rust {name}", "get_batch", hits, min(own), len(batch))
+        report(f"icefield {name}", "get", hits, min(times), len(batch))
 
 
 def strings(directory: str, report, count: int, rounds: int) -> None:
@@ -154,18 +166,16 @@ def strings(directory: str, report, count: int, rounds: int) -> None:
         return
     texts = pa.array([f"{number * 2654435761 % 10**20:020}" for number in range(count)])
     order = np.random.default_rng(2).integers(0, count, min(count, 1_000_000))
-    batch = texts.take(pa.array(order))
-    made = icefield.Map.open(directory + "/texts.ice", "str", "u64", capacity=count)
-    made.put_many(texts, np.ones(count, dtype="uint64"))
-    report("icefield dash-eh<str>", "get", 100, best(rounds, made.get_many, batch), len(batch))
-    made.close()
-    if native := getattr(importlib.import_module("icefield._icefield"), "_native_get", None):
-        seconds = native("dash-eh<str>", directory + "/native-texts.ice", texts, batch, rounds)
-        report("Rust dash-eh<str>", "get_batch", 100, seconds, len(batch))
+    batches = {100: texts.take(pa.array(order))}
+    path = directory + "/texts.ice"
+    with icefield.Map.open(path, "str", "u64", capacity=count) as made:
+        made.put_many(texts, np.ones(count, dtype="uint64"))
+    with icefield.Map.open(path, mode="r") as made:
+        alternating(report, "dash-eh<str>", batches, made.get_many, rounds, path=path)
 
 
 def others(directory: str, gets, puts) -> None:
-    """Time stores of other libraries. Slow ones get a part of the keys."""
+    """Time stores of other libraries. The slowest ones get a part of the keys."""
     if lmdb := optional("lmdb"):
         environment = lmdb.open(directory + "/lmdb", map_size=1 << 36, sync=False, metasync=False)
 
@@ -178,8 +188,8 @@ def others(directory: str, gets, puts) -> None:
             with environment.begin() as transaction:
                 transaction.cursor().getmulti([key.tobytes() for key in batch])
 
-        puts("lmdb (no sync)", put, 10)
-        gets("lmdb getmulti", get, 10)
+        puts("lmdb (no sync)", put)
+        gets("lmdb getmulti", get)
     if rocksdict := optional("rocksdict"):
         options = rocksdict.Options(raw_mode=True)
         store = rocksdict.Rdict(directory + "/rocksdict", options)
@@ -191,8 +201,8 @@ def others(directory: str, gets, puts) -> None:
                 batch.put(encoded, encoded)
             store.write(batch)
 
-        puts("rocksdict", put, 10)
-        gets("rocksdict", lambda batch: store.get([key.tobytes() for key in batch]), 10)
+        puts("rocksdict", put)
+        gets("rocksdict", lambda batch: store.get([key.tobytes() for key in batch]))
     if diskcache := optional("diskcache"):
         cache = diskcache.Cache(directory + "/diskcache")
 
@@ -228,7 +238,7 @@ def ratios(rows: list[dict]) -> None:
         ("icefield memory", "get", "pandas Index.get_indexer", "get"),
         ("icefield memory", "m[k]", "dict", "m[k]"),
         ("icefield JoinIndex", "join", "polars join", "join"),
-        ("icefield memory", "get", "Rust dlht", "get_batch"),
+        ("icefield memory", "get", "Rust memory", "get_batch"),
         ("icefield dash-eh", "get", "Rust dash-eh", "get_batch"),
         ("icefield dash-eh<str>", "get", "Rust dash-eh<str>", "get_batch"),
         ("icefield dash-eh", "get", "rocksdict", "get"),

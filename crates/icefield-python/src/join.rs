@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 use icefield::{Bitmap, Error, JoinOptions, Pairs, Result, Word};
@@ -20,7 +20,7 @@ use crate::types::{Type, named};
 
 /// Number of keys between two checks for signals. Larger than that of maps: the threads share a piece.
 const PIECE: usize = 1 << 18;
-/// How often a build is interrupted to handle signals.
+/// How often a call that waits for a thread handles signals.
 const SIGNALS: Duration = Duration::from_millis(50);
 
 /// An index of either type of keys.
@@ -29,12 +29,21 @@ enum Index {
     Signed(icefield::JoinIndex<i64>),
 }
 
-/// Calls the same method for either type of keys.
+/// Evaluates the same expression for either type of keys, with words as keys of this type.
 macro_rules! either {
-    ($index:expr, $of:ident => $call:expr) => {
+    ($index:expr, |$of:ident| $call:expr) => {
         match $index {
             Index::Unsigned($of) => $call,
             Index::Signed($of) => $call,
+        }
+    };
+    ($index:expr, $words:expr, |$of:ident, $keys:ident| $call:expr) => {
+        match ($index, $words) {
+            (Index::Unsigned($of), $keys) => $call,
+            (Index::Signed($of), words) => {
+                let $keys = as_signed(words);
+                $call
+            }
         }
     };
 }
@@ -73,6 +82,35 @@ fn options<K: Word>(
         Some(threads) => options.threads(threads),
         None => options,
     })
+}
+
+/// Waits for the result of a thread, and handles signals meanwhile. After a signal whose handler raised, the thread is
+/// stopped by `stop` and waited for, or left alone if there is none.
+fn wait_for<T: Send>(
+    py: Python<'_>,
+    mut result: Receiver<T>,
+    stop: Option<&AtomicBool>,
+) -> PyResult<T> {
+    let mut interrupted = None;
+    loop {
+        let received;
+        (result, received) = py.detach(move || {
+            let received = result.recv_timeout(SIGNALS);
+            (result, received)
+        });
+        match received {
+            Ok(result) => return interrupted.map_or(Ok(result), Err),
+            Err(RecvTimeoutError::Timeout) => {
+                let Err(error) = py.check_signals() else { continue };
+                let Some(stop) = stop else { return Err(error) };
+                stop.store(true, Ordering::Relaxed);
+                interrupted = Some(error);
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(PyRuntimeError::new_err("the thread of the call has failed"));
+            }
+        }
+    }
 }
 
 /// Returns the words of a column, aligned.
@@ -118,10 +156,7 @@ impl JoinIndex {
         let found = mask.bytes();
         in_pieces(py, keys.len(), PIECE, |range| {
             let piece = &keys[range.clone()];
-            let bits: Bitmap = match &*index {
-                Index::Unsigned(index) => index.semi(piece)?,
-                Index::Signed(index) => index.semi(as_signed(piece))?,
-            };
+            let bits: Bitmap = either!(&*index, piece, |index, keys| index.semi(keys)?);
             for (word, bytes) in bits.as_words().iter().zip(found[range].chunks_mut(64)) {
                 for (at, byte) in bytes.iter_mut().enumerate() {
                     *byte = u8::from((word >> at & 1 == 1) == bit);
@@ -197,34 +232,14 @@ impl JoinIndex {
         let stopped = AtomicBool::new(false);
         let source = Source { keys: &keys, payloads: payloads.as_deref(), stopped: &stopped };
         let index = std::thread::scope(|scope| {
-            let (done, mut finished) = sync_channel(1);
-
+            let (done, finished) = sync_channel(1);
             let build = || match key {
                 "u64" => unsigned.build_from(&path, &source).map(Index::Unsigned),
                 _ => signed.build_from(&path, &source).map(Index::Signed),
             };
             // The other end is there until the result has been received.
             scope.spawn(move || drop(done.send(build())));
-            let mut interrupted = None;
-            loop {
-                let received;
-                (finished, received) = py.detach(move || {
-                    let received = finished.recv_timeout(SIGNALS);
-                    (finished, received)
-                });
-                match received {
-                    Ok(built) => return interrupted.map_or_else(|| built.map_err(raised), Err),
-                    Err(RecvTimeoutError::Timeout) => {
-                        if let Err(error) = py.check_signals() {
-                            stopped.store(true, Ordering::Relaxed);
-                            interrupted = Some(error);
-                        }
-                    }
-                    Err(RecvTimeoutError::Disconnected) => {
-                        return Err(PyRuntimeError::new_err("the thread of the build has failed"));
-                    }
-                }
-            }
+            wait_for(py, finished, Some(&stopped))?.map_err(raised)
         })?;
         Self::new(index, path.clone(), "a", verify)
     }
@@ -270,10 +285,7 @@ impl JoinIndex {
         in_pieces(py, keys.len(), PIECE, |range| {
             let (piece, first) = (&keys[range.clone()], range.start);
             let note = |position, payload| rows.note(first + position, payload);
-            match &*index {
-                Index::Unsigned(index) => index.probe(piece, note),
-                Index::Signed(index) => index.probe(as_signed(piece), note),
-            }
+            either!(&*index, piece, |index, keys| index.probe(keys, note))
         })?;
         if rows.repeats.into_inner() {
             return Err(PyValueError::new_err(
@@ -296,10 +308,7 @@ impl JoinIndex {
         let mut pairs = Pairs::default();
         in_pieces(py, keys.len(), PIECE, |range| {
             let (piece, first) = (&keys[range.clone()], range.start as u64);
-            match &*index {
-                Index::Unsigned(index) => index.probe_into(piece, &mut pairs)?,
-                Index::Signed(index) => index.probe_into(as_signed(piece), &mut pairs)?,
-            }
+            either!(&*index, piece, |index, keys| index.probe_into(keys, &mut pairs)?);
             if keys.len() == range.len() {
                 (positions, payloads) = std::mem::take(&mut pairs).into_parts();
             } else {
@@ -333,10 +342,7 @@ impl JoinIndex {
         let (py, index, column) = (keys.py(), self.handle.table()?, self.column(keys)?);
         let (keys, mut count) = (words(&column), 0);
         in_pieces(py, keys.len(), PIECE, |range| {
-            count += match &*index {
-                Index::Unsigned(index) => index.probe_count(&keys[range])?,
-                Index::Signed(index) => index.probe_count(as_signed(&keys[range]))?,
-            };
+            count += either!(&*index, &keys[range], |index, keys| index.probe_count(keys)?);
             Ok(())
         })?;
         Ok(count)
@@ -350,15 +356,11 @@ impl JoinIndex {
         same_length(&column, &payloads)?;
         let (keys, payloads) = (words(&column), words(&payloads));
         in_pieces(py, keys.len(), PIECE, |range| {
-            let pairs = keys[range.clone()].iter().zip(&payloads[range]);
-            match &*index {
-                Index::Unsigned(index) => index.insert_batch(
-                    &pairs.map(|(&key, &payload)| (key, payload)).collect::<Vec<_>>(),
-                ),
-                Index::Signed(index) => index.insert_batch(
-                    &pairs.map(|(&key, &payload)| (key as i64, payload)).collect::<Vec<_>>(),
-                ),
-            }
+            let payloads = payloads[range.clone()].iter().copied();
+            either!(&*index, &keys[range], |index, keys| {
+                let pairs: Vec<_> = keys.iter().copied().zip(payloads).collect();
+                index.insert_batch(&pairs)
+            })
         })
     }
 
@@ -369,29 +371,35 @@ impl JoinIndex {
         let (keys, mut count) = (words(&column), 0);
         // Each removal waits for the medium, so its pieces are short.
         in_pieces(py, keys.len(), 1 << 10, |range| {
-            for &key in &keys[range] {
-                count += match &*index {
-                    Index::Unsigned(index) => index.remove(key)?,
-                    Index::Signed(index) => index.remove(key as i64)?,
-                };
-            }
-            Ok(())
+            either!(&*index, &keys[range], |index, keys| {
+                for &key in keys {
+                    count += index.remove(key)?;
+                }
+                Ok(())
+            })
         })?;
         Ok(count)
     }
 
-    /// Merges the inserted and removed pairs into the next generation. Returns its number.
+    /// Merges the inserted and removed pairs into the next generation. Returns its number. After Ctrl-C, the merge goes on
+    /// in a thread until it is complete or the process ends.
     fn merge(&self, py: Python<'_>) -> PyResult<u64> {
         self.check_writable()?;
         let index = self.handle.table()?;
-        py.detach(|| either!(&*index, index => index.merge().map(|_| index.generation())))
-            .map_err(raised)
+        let (done, merged) = sync_channel(1);
+        std::thread::spawn(move || {
+            let generation = either!(&*index, |index| index.merge().map(|_| index.generation()));
+            // `close` waits until no call has the index.
+            drop(index);
+            drop(done.send(generation));
+        });
+        wait_for(py, merged, None)?.map_err(raised)
     }
 
     /// Returns when every earlier change is durable.
     fn sync(&self, py: Python<'_>) -> PyResult<()> {
         let index = self.handle.table()?;
-        py.detach(|| either!(&*index, index => index.sync())).map_err(raised)
+        py.detach(|| either!(&*index, |index| index.sync())).map_err(raised)
     }
 
     /// Closes the index. Calls of other threads return first.
@@ -408,7 +416,7 @@ impl JoinIndex {
     /// The number of merges that the index has seen.
     #[getter]
     fn generation(&self) -> PyResult<u64> {
-        self.handle.with(|index| Ok(either!(index, index => index.generation())))
+        self.handle.with(|index| Ok(either!(index, |index| index.generation())))
     }
 
     /// The directory.
@@ -430,7 +438,7 @@ impl JoinIndex {
     }
 
     fn __len__(&self) -> PyResult<usize> {
-        self.handle.with(|index| Ok(either!(index, index => index.len()) as usize))
+        self.handle.with(|index| Ok(either!(index, |index| index.len()) as usize))
     }
 
     fn __enter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
@@ -459,7 +467,7 @@ impl JoinIndex {
         }
         let (uuid, generation) = index
             .handle
-            .with(|index| Ok(either!(index, index => (index.uuid(), index.generation()))))?;
+            .with(|index| Ok(either!(index, |index| (index.uuid(), index.generation()))))?;
         let reopen = this.getattr("_reopen")?;
         Ok((reopen, (std::path::absolute(&index.path)?, uuid, generation, index.verify)))
     }
@@ -473,7 +481,7 @@ impl JoinIndex {
         verify: bool,
     ) -> PyResult<Self> {
         let index = py.detach(|| open_at(&path, true, verify)).map_err(raised)?;
-        let found = either!(&index, index => (index.uuid(), index.generation()));
+        let found = either!(&index, |index| (index.uuid(), index.generation()));
         if found.0 != uuid || found.1 < generation {
             return Err(IcefieldError::new_err(format!(
                 "{}: another index has taken the place of the pickled one",

@@ -1,5 +1,6 @@
 //! One interface to the tables of a `Map`: any durable table, and two in memory. Keys and values are bytes.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::{PoisonError, RwLock};
 
@@ -73,20 +74,34 @@ impl<'a> Piece<'a> {
         }
     }
 
+    /// Returns the keys or values as they are, if they are aligned words of 8 bytes.
+    fn aligned(&self) -> Option<&'a [u64]> {
+        let Self::Fixed { bytes, width: 8 } = self else { return None };
+        // SAFETY: any 8 bytes are a `u64`.
+        let (before, words, after) = unsafe { bytes.align_to::<u64>() };
+        (before.is_empty() && after.is_empty()).then_some(words)
+    }
+
+    /// Returns the keys or values as words.
+    fn words(&self) -> Cow<'a, [u64]> {
+        match self.aligned() {
+            Some(words) => words.into(),
+            None => (0..self.len()).map(|index| word(self.get(index))).collect(),
+        }
+    }
+
     /// Calls `f` with each group of keys as words, and the index of the group's first key.
     fn in_words(&self, mut f: impl FnMut(usize, &[u64]) -> Result<()>) -> Result<()> {
+        if let Some(words) = self.aligned() {
+            let mut groups = words.chunks(GROUP).enumerate();
+            return groups.try_for_each(|(group, words)| f(group * GROUP, words));
+        }
         let mut words = Vec::with_capacity(GROUP);
         let mut first = 0;
         while first < self.len() {
             let count = GROUP.min(self.len() - first);
             words.clear();
-            match self {
-                // Separate, so that it compiles to a copy.
-                Self::Fixed { bytes, width: 8 } => {
-                    words.extend(bytes[first * 8..(first + count) * 8].chunks_exact(8).map(word));
-                }
-                _ => words.extend((first..first + count).map(|index| word(self.get(index)))),
-            }
+            words.extend((first..first + count).map(|index| word(self.get(index))));
             f(first, &words)?;
             first += count;
         }
@@ -294,9 +309,14 @@ impl Store {
     /// Reads the values of a piece of a batch, in order.
     pub fn get_batch(&self, keys: &Piece<'_>, found: &mut impl Receive) -> Result<()> {
         match self {
-            Self::Durable { table, .. } => keys.in_groups(|first, keys| {
-                table.get_batch_with(keys, |index, value| found.value(first + index, value))
-            }),
+            Self::Durable { table, .. } => match table.words() {
+                Some(table) => {
+                    table.get_batch(&keys.words(), |index, value| found.word(index, value))
+                }
+                None => keys.in_groups(|first, keys| {
+                    table.get_batch_with(keys, |index, value| found.value(first + index, value))
+                }),
+            },
             Self::Words { table, .. } => {
                 let mut values = [None; GROUP];
                 keys.in_words(|first, keys| {
@@ -326,9 +346,12 @@ impl Store {
     pub fn put_batch(&self, keys: &Piece<'_>, values: &Piece<'_>) -> Result<()> {
         match self {
             Self::Durable { table, changes } => {
+                let _shared = changes.read().unwrap_or_else(PoisonError::into_inner);
+                if let Some(table) = table.words() {
+                    return table.put_batch(&keys.words(), &values.words());
+                }
                 let records: Vec<_> =
                     (0..keys.len()).map(|i| (keys.get(i), values.get(i))).collect();
-                let _shared = changes.read().unwrap_or_else(PoisonError::into_inner);
                 table.put_batch(&records)
             }
             Self::Words { table, .. } => Table::put_batch(table, &words_of(keys, values)),
@@ -347,6 +370,13 @@ impl Store {
     ) -> Result<()> {
         match self {
             Self::Durable { table, changes } => {
+                if let Some(table) = table.words() {
+                    let _shared = changes.read().unwrap_or_else(PoisonError::into_inner);
+                    let note = |index, present: Option<u64>| {
+                        inserted[index] = u8::from(present.is_none());
+                    };
+                    return table.try_insert_batch(&keys.words(), &values.words(), note);
+                }
                 let _exclusive = changes.write().unwrap_or_else(PoisonError::into_inner);
                 keys.in_groups(|first, keys| {
                     table.get_batch_with(keys, |index, value| {
@@ -389,6 +419,11 @@ impl Store {
         match self {
             Self::Durable { table, changes } => {
                 let _shared = changes.read().unwrap_or_else(PoisonError::into_inner);
+                if let Some(table) = table.words() {
+                    return table.remove_batch(&keys.words(), |index, value| {
+                        removed[index] = u8::from(value.is_some());
+                    });
+                }
                 let keys: Vec<_> = (0..keys.len()).map(|index| keys.get(index)).collect();
                 let values = table.remove_batch(&keys)?;
                 removed

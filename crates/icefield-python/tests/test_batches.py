@@ -84,6 +84,26 @@ def test_columns_of_strings(texts: icefield.Map, column) -> None:
     assert texts.remove_many(column(["eins", "x", "y"])).tolist() == [True, True, False]
 
 
+def test_unaligned(words: icefield.Map) -> None:
+    keys = np.frombuffer(b"x" + np.arange(5, dtype="uint64").tobytes(), "uint64", offset=1)
+    assert not keys.flags.aligned
+    words.put_many(keys[:3], keys[:3])
+    assert words.insert_many(keys, keys).tolist() == [False] * 3 + [True] * 2
+    assert words.get_many(keys)[0].tolist() == [0, 1, 2, 3, 4]
+    assert words.remove_many(keys).all()
+
+
+@pytest.mark.parametrize("table", ["dash-eh", "plush"])
+def test_other_words(tmp_path: Path, table: str) -> None:
+    scores = icefield.Map.open(tmp_path / "scores.ice", "i64", "f64", table=table)
+    scores.put_many([-1, 2], [0.5, -2.0])
+    assert scores.insert_many([2, -3, -3], [0.0, 1.0, 2.0]).tolist() == [False, True, False]
+    assert dict(scores) == {-1: 0.5, 2: -2.0, -3: 1.0}
+    values, found = scores.get_many([-3, 7], 9.5)
+    assert (values.tolist(), found.tolist()) == ([1.0, 9.5], [True, False])
+    assert scores.remove_many([-1, 7, -1]).tolist() == [True, False, False]
+
+
 def test_many_pieces(words: icefield.Map) -> None:
     keys = np.random.default_rng(1).permutation(N).astype("uint64")
     words.put_many(keys, keys * 2)
@@ -170,6 +190,25 @@ def test_interrupt(tmp_path: Path) -> None:
         # The signal comes later than the build's end.
         time.sleep(60)
     thread.join()
+
+
+@pytest.mark.usefixtures("handler")
+def test_interrupt_of_a_merge(tmp_path: Path) -> None:
+    index = icefield.JoinIndex.build(tmp_path / "j.ice", np.arange(3_000_000, dtype="uint64"))
+    index.insert([1], [7])
+    generation = index.generation
+    timer = threading.Timer(0.02, signal.raise_signal, [signal.SIGINT])
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        index.merge()
+        # The signal comes later than the merge's end.
+        time.sleep(60)
+    timer.join()
+    # Waits until the merge is complete.
+    index.close()
+    with icefield.JoinIndex.open(tmp_path / "j.ice") as index:
+        assert index.generation == generation + 1
+        assert index.count([1]) == 2
 
 
 def test_threads(words: icefield.Map) -> None:

@@ -474,7 +474,7 @@ impl AnyTable {
     /// # Errors
     /// As [`AnyTable::get`].
     pub fn get_batch(&self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
-        let stored = self.key.arguments(KEY, keys.iter().copied())?;
+        let stored = self.key.arguments_of(KEY, keys)?;
         self.answers(keys.len(), |found| self.table.get_batch(keys.len(), &stored, found))
     }
 
@@ -500,7 +500,7 @@ impl AnyTable {
         keys: &[&[u8]],
         mut f: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
-        let (stored, mut shown) = (self.key.arguments(KEY, keys.iter().copied())?, Ok(()));
+        let (stored, mut shown) = (self.key.arguments_of(KEY, keys)?, Ok(()));
         self.table.visit_batch(keys.len(), &stored, &mut |index, value| match value {
             _ if shown.is_err() => {}
             None => f(index, None),
@@ -534,7 +534,7 @@ impl AnyTable {
     /// # Errors
     /// As [`AnyTable::remove`]; the operations before the failing one are durable.
     pub fn remove_batch(&self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
-        let stored = self.key.arguments(KEY, keys.iter().copied())?;
+        let stored = self.key.arguments_of(KEY, keys)?;
         self.answers(keys.len(), |removed| {
             let (kind, count) = (WriteKind::Remove, keys.len());
             self.table.write_batch(kind, count, &stored, &Arguments::None, removed)

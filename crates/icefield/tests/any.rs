@@ -103,7 +103,14 @@ fn bytes_that_are_no_value_are_refused_and_nothing_changes() {
     assert!(refused(table.put(&[0; 4], &[2])));
     assert!(refused(table.put_batch(&[(&[0; 4], &[1]), (&[0; 4], &[])])));
     assert!(table.get(&[0; 3]).is_err() && table.remove(&[]).is_err());
+    assert!(table.get_batch(&[&[0; 4], &[0; 3]]).is_err());
     assert_eq!(table.len().unwrap(), 0);
+    let texts = create(&place.path().join("texts.ice"), "str", "str");
+    texts.put("ä".as_bytes(), "ö".as_bytes()).unwrap();
+    let mut seen = 0;
+    assert!(texts.get_batch_with(&["ä".as_bytes(), b"\xFF"], |_, _| seen += 1).is_err());
+    assert!(texts.get_batch(&[b"\xC3"]).is_err() && texts.remove_batch(&[b"\xFF"]).is_err());
+    assert_eq!((seen, texts.len().unwrap()), (0, 1));
 }
 
 #[test]

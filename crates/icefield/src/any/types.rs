@@ -59,6 +59,7 @@ pub(super) enum Arguments<'a> {
     Words(Vec<u64>),
     Slice(&'a [u64]),
     Bytes(Vec<&'a [u8]>),
+    ByteSlice(&'a [&'a [u8]]),
 }
 
 impl Arguments<'_> {
@@ -70,6 +71,7 @@ impl Arguments<'_> {
             Self::Words(words) => Raw::Word(words[index]),
             Self::Slice(words) => Raw::Word(words[index]),
             Self::Bytes(bytes) => Raw::Slice(bytes[index]),
+            Self::ByteSlice(bytes) => Raw::Slice(bytes[index]),
         }
     }
 }
@@ -131,10 +133,12 @@ impl DataType {
         if width != 0 && bytes.len() != width {
             return Err(self.wrong_width(option, bytes.len()));
         }
-        if !self.known.kind.accepts(&self.raw(bytes)) {
-            return Err(self.not_a_value(option));
-        }
-        Ok(())
+        let kind = &self.known.kind;
+        let is_valid = match kind.form {
+            Form::Word => kind.accepts_word(word_of(bytes)),
+            Form::Fixed(_) | Form::Variable => kind.accepts_bytes(bytes),
+        };
+        if is_valid { Ok(()) } else { Err(self.not_a_value(option)) }
     }
 
     #[cold]
@@ -172,6 +176,19 @@ impl DataType {
             some.push(bytes);
         }
         Ok(Arguments::Bytes(some))
+    }
+
+    /// As [`DataType::arguments`], for slices, which bytes keep as they are.
+    pub(super) fn arguments_of<'a>(
+        &self,
+        option: &'static str,
+        all: &'a [&'a [u8]],
+    ) -> Result<Arguments<'a>> {
+        if self.known.kind.form == Form::Word {
+            return self.arguments(option, all.iter().copied());
+        }
+        all.iter().try_for_each(|bytes| self.check(option, bytes))?;
+        Ok(Arguments::ByteSlice(all))
     }
 
     /// Returns the type for `check` and `salvage`.

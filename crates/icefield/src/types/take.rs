@@ -208,21 +208,47 @@ impl Types {
 pub struct Kind {
     pub(crate) name: &'static str,
     pub(crate) form: Form,
-    /// Checks whether a stored word or stored bytes are a value of the type; `None` if every word, or every byte string
-    /// of the type's width, is one.
-    is_valid: Option<fn(&Raw<'_>) -> bool>,
+    valid: Valid,
+}
+
+/// Which stored words or bytes of a type's width are its values. The functions take their argument in registers: a
+/// [`Raw`] would be written to memory and read at once.
+#[derive(Clone, Copy)]
+enum Valid {
+    All,
+    Words(fn(u64) -> bool),
+    Bytes(fn(&[u8]) -> bool),
 }
 
 impl Kind {
     pub(crate) const fn of<D: Data + ?Sized>() -> Self {
-        let is_valid: fn(&Raw<'_>) -> bool = |raw| D::view(*raw, |_| ()).is_some();
-        let is_valid = if D::ACCEPTS_ALL { None } else { Some(is_valid) };
-        Self { name: D::TYPE, form: D::FORM, is_valid }
+        let valid = match D::FORM {
+            _ if D::ACCEPTS_ALL => Valid::All,
+            Form::Word => Valid::Words(|word| D::view(Raw::Word(word), |_| ()).is_some()),
+            _ => Valid::Bytes(|bytes| D::view(Raw::Slice(bytes), |_| ()).is_some()),
+        };
+        Self { name: D::TYPE, form: D::FORM, valid }
     }
 
     /// Returns whether a word, or bytes of the type's width, are a value of the type.
     #[inline]
     pub(crate) fn accepts(&self, raw: &Raw<'_>) -> bool {
-        self.is_valid.is_none_or(|is_valid| is_valid(raw))
+        match self.valid {
+            Valid::All => true,
+            Valid::Words(is_valid) => is_valid(raw.word()),
+            Valid::Bytes(is_valid) => is_valid(raw.bytes()),
+        }
+    }
+
+    /// As [`Kind::accepts`], for a word.
+    #[inline]
+    pub(crate) fn accepts_word(&self, word: u64) -> bool {
+        !matches!(self.valid, Valid::Words(is_valid) if !is_valid(word))
+    }
+
+    /// As [`Kind::accepts`], for bytes.
+    #[inline]
+    pub(crate) fn accepts_bytes(&self, bytes: &[u8]) -> bool {
+        !matches!(self.valid, Valid::Bytes(is_valid) if !is_valid(bytes))
     }
 }
