@@ -43,7 +43,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
 
     /// Handles the common cases in a few instructions and without waiting: the shape is stable, the front bucket is not
     /// locked, and the key is in one of its buckets or its overflow list is empty. Most misses read only the line of the
-    /// front bucket and its mark ([`Buckets::leads_behind`]). `None` means that
+    /// front bucket and its mark (`Buckets::leads_behind`). `None` means that
     /// [`Core::lookup_slowly`] must decide.
     #[inline(always)]
     pub(super) fn lookup_quickly(
