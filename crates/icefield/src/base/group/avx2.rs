@@ -54,7 +54,7 @@ impl Isa for Avx2 {
 
     #[inline(always)]
     fn whole_loads(self) -> Option<WholeLoads> {
-        WholeLoads::of(self)
+        WholeLoads::with_avx2()
     }
 
     #[inline(always)]

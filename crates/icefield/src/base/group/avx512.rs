@@ -47,7 +47,7 @@ impl Isa for Avx512 {
 
     #[inline(always)]
     fn whole_loads(self) -> Option<WholeLoads> {
-        WholeLoads::of(self.0)
+        WholeLoads::with_avx2()
     }
 
     #[inline(always)]

@@ -20,10 +20,10 @@ impl WholeLoads {
         (loads_whole && !OBSERVED).then_some(Self(()))
     }
 
-    /// Returns the proof on a processor with AVX2, which includes AVX.
+    /// Returns the proof on a processor with AVX2, which includes AVX. The caller has the proof of AVX2.
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     #[inline(always)]
-    pub(super) fn of(_: super::Avx2) -> Option<Self> {
+    pub(super) fn with_avx2() -> Option<Self> {
         (!OBSERVED).then_some(Self(()))
     }
 }

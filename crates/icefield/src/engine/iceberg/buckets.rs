@@ -104,7 +104,7 @@ impl Buckets {
     #[inline]
     pub(super) fn lead_behind(&self, bucket: u64, shape: Shape) {
         let mark = &self.behind[bucket as usize];
-        // Relaxed: whoever stored the mark did so for all reads of this shape.
+        // Relaxed: the thread that stored the mark did so for all reads of this shape.
         if mark.load(Relaxed) != behind_mark(shape) {
             // Release (E6): a read that sees a mark of a later depth sees that depth, and repeats its search.
             mark.store(behind_mark(shape), Release);
@@ -114,7 +114,7 @@ impl Buckets {
     /// Removes the marks that an earlier step left for the depth of `shape`, the next shape.
     pub(super) fn forget_marks(&self, shape: Shape) {
         for mark in &self.behind[..shape.buckets() as usize] {
-            // Relaxed: nobody uses marks of this depth before the store of the shape, which publishes this one (E4).
+            // Relaxed: no thread uses marks of this depth before the store of the shape, which publishes this one (E4).
             if mark.load(Relaxed) == behind_mark(shape) {
                 // An exchange, because a writer may be storing a mark of the present depth.
                 let _ = mark.compare_exchange(behind_mark(shape), 0, Relaxed, Relaxed);

@@ -41,5 +41,6 @@ pub(crate) fn store_fence() {
 /// Never called: no processor here has whole loads.
 #[inline(always)]
 pub(crate) fn load128(words: &TwoWords, _: WholeLoads) -> [u64; 2] {
+    // Acquire: as on the other processors.
     words.0.each_ref().map(|word| word.load(Ordering::Acquire))
 }
