@@ -4,6 +4,10 @@
 //! detected when a medium opens), `store_fence`, and `load128`, which loads two neighbouring words as one.
 //! [`flush_range`] splits ranges into lines.
 
+use std::sync::atomic::Ordering::Acquire;
+
+use crate::base::group::WholeLoads;
+
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
@@ -19,12 +23,22 @@ use generic as native;
 #[cfg(target_arch = "x86_64")]
 use x86_64 as native;
 
-pub(crate) use native::{Instruction, load128, store_fence};
+pub(crate) use native::{Instruction, store_fence};
 
 pub use two_words::TwoWords;
 
 /// Bytes in a cache line: the unit of flushing.
 pub const LINE_BYTES: usize = 64;
+
+/// Loads two words with Acquire ordering: as one, given the proof that the processor can.
+#[inline(always)]
+pub(crate) fn load_two(words: &TwoWords, whole: Option<WholeLoads>) -> [u64; 2] {
+    match whole {
+        Some(whole) => native::load128(words, whole),
+        // Acquire: as the load of both.
+        None => words.0.each_ref().map(|word| word.load(Acquire)),
+    }
+}
 
 /// Starts the write-back of the line that holds `byte`, which is mapped.
 #[inline(always)]
@@ -58,7 +72,6 @@ fn lines(start: *const u8, bytes: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use crate::base::group::WholeLoads;
     use std::sync::atomic::AtomicU64;
 
     use super::*;
@@ -85,7 +98,7 @@ mod tests {
     fn two_words_are_loaded_in_their_order() {
         let Some(whole) = WholeLoads::detect() else { return };
         let words = TwoWords([AtomicU64::new(1), AtomicU64::new(u64::MAX - 1)]);
-        assert_eq!(load128(&words, whole), [1, u64::MAX - 1]);
+        assert_eq!(load_two(&words, Some(whole)), [1, u64::MAX - 1]);
     }
 
     #[test]
@@ -102,7 +115,7 @@ mod tests {
                 }
             });
             while !writer.is_finished() {
-                let [first, second] = load128(&words, whole);
+                let [first, second] = load_two(&words, Some(whole));
                 assert!(first == second || first == second + 1, "{first} {second}");
             }
         });

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::sealed::Sealed;
 use crate::base::group::WholeLoads;
-use crate::storage::arch::TwoWords;
+use crate::storage::arch::{self, TwoWords};
 
 /// Loads and stores of words. Only the cells of [`crate::storage::cell`] make these calls; tables use the cells. The
 /// calls are `#[track_caller]`, so that the simulator can identify each site in the code, and skip or reorder its
@@ -26,7 +26,7 @@ pub trait Words: Sealed {
     #[inline(always)]
     #[track_caller]
     fn load128(&self, words: &TwoWords, whole: Option<WholeLoads>) -> [u64; 2] {
-        words.load(whole)
+        arch::load_two(words, whole)
     }
 
     /// Stores a durable word.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use super::line::StoreKind;
 use super::{Sim, mode};
 use crate::base::group::WholeLoads;
-use crate::storage::arch::TwoWords;
+use crate::storage::arch::{self, TwoWords};
 use crate::storage::bytes::{self, SharedBytes};
 use crate::storage::medium::{Bytes, Words};
 use crate::storage::region::Region;
@@ -193,7 +193,7 @@ impl Words for Sim {
     #[track_caller]
     fn load128(&self, words: &TwoWords, whole: Option<WholeLoads>) -> [u64; 2] {
         let modes = self.step();
-        let load = || words.load(whole);
+        let load = || arch::load_two(words, whole);
         if modes & (mode::COUNT | mode::DETECT) == 0 {
             return load();
         }
