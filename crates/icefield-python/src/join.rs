@@ -381,8 +381,8 @@ impl JoinIndex {
         Ok(count)
     }
 
-    /// Merges the inserted and removed pairs into the next generation. Returns its number. After Ctrl-C, the merge goes on
-    /// in a thread until it is complete or the process ends.
+    /// Merges the inserted and removed pairs into the next generation. Returns its number. After Ctrl-C, the merge
+    /// continues in a thread until it is complete or the process ends.
     fn merge(&self, py: Python<'_>) -> PyResult<u64> {
         self.check_writable()?;
         let index = self.handle.table()?;

@@ -138,3 +138,37 @@ fn a_clear_between_batches_leaves_the_count_right() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn records_in_the_back_yard_are_found_after_every_step() -> Result<()> {
+    // Front buckets of two slots, so that many records are in the back yard.
+    let mut sim = Sim::new(SimOptions::default());
+    let mut table = tiny::<u64, u64>().create_on(sim.clone())?;
+    let check = |table: &Iceberg<u64, u64, Sim>, keys: std::ops::Range<u64>| -> Result<()> {
+        for key in 0..keys.end {
+            let expected = keys.contains(&key).then_some(key);
+            assert_eq!(table.get(key)?, expected, "{keys:?}");
+        }
+        let report = table.check()?;
+        assert!(report.is_clean(), "{keys:?}: {:?}", report.faults);
+        Ok(())
+    };
+    // Twice, so that doublings reach depths that have had marks before.
+    for _ in 0..2 {
+        for key in 0..RECORDS {
+            table.put(key, key)?;
+            check(&table, 0..key + 1)?;
+        }
+        sim = reopened(&sim);
+        table = tiny::<u64, u64>().open_on(sim.clone())?;
+        check(&table, 0..RECORDS)?;
+        for key in 0..RECORDS - 2 {
+            table.remove(key)?;
+            table.shrink_to_fit()?;
+            check(&table, key + 1..RECORDS)?;
+        }
+        table.clear()?;
+        check(&table, 0..0)?;
+    }
+    Ok(())
+}

@@ -1,4 +1,4 @@
-//! Whether the processor loads two words as one.
+//! The proof that the processor loads 16 bytes at once.
 
 /// A proof that this processor loads 16 aligned bytes as one: Intel and AMD guarantee it for every processor with AVX, Arm
 /// for those with LSE2 (Large System Extensions 2).
@@ -28,4 +28,5 @@ impl WholeLoads {
     }
 }
 
+/// Whether a tool observes all accesses of this build.
 const OBSERVED: bool = cfg!(any(miri, icefield_sanitize));

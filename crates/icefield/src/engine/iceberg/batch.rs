@@ -203,7 +203,7 @@ struct Ring<'r, R, I> {
     isa: I,
     /// A mask of the slots of a front bucket.
     mask: u64,
-    /// The shape when a read last needed a whole search.
+    /// The shape at the start, or when a read last needed a whole search.
     shape: Shape,
     pin: &'r EpochGuard<'r>,
     failure: &'r mut Result<()>,

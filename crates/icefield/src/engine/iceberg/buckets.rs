@@ -21,8 +21,8 @@ pub(super) struct Buckets {
     back_words: GrowingArray<AtomicU64>,
     /// For each front bucket, its lowest empty slot, as of the last insert or removal there: a hint.
     rooms: GrowingArray<AtomicU8>,
-    /// For each front bucket, the last depth plus one at which one of its records was in the back yard; 0 for none. At
-    /// other depths, the bucket has no such records. So a doubling begins without marks, and no pass clears them.
+    /// For each front bucket a mark: the last depth plus one at which one of its records was in the back yard, or 0. If
+    /// that is not the present depth, no record of the bucket is there. So a doubling begins without marks.
     behind: GrowingArray<AtomicU8>,
 }
 
@@ -128,7 +128,7 @@ impl Buckets {
         self.behind[bucket as usize].store(0, Relaxed);
     }
 
-    /// Prefetches for [`Buckets::leads_behind`] and [`Buckets::lead_behind`].
+    /// Prefetches for [`Buckets::lead_behind`].
     #[inline(always)]
     pub(super) fn fetch_mark(&self, bucket: u64) {
         prefetch_read(&raw const self.behind[bucket as usize]);

@@ -188,7 +188,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(if slot.key(&self.storage) == SIDE_KEY { found } else { Search::Absent { room: 0 } })
     }
 
-    /// Returns whether a record with this hash may be in the back yard or the overflow yard.
+    /// Returns whether a record with this hash may be in the back yard or the overflow yard. During a doubling, the
+    /// caller has moved the back buckets of the hash, which has marked its front bucket if a record is there.
     #[inline(always)]
     pub(super) fn may_be_behind(&self, shape: Shape, hash: u64) -> bool {
         if self.buckets.leads_behind(&self.storage, shape.front(hash), shape) {

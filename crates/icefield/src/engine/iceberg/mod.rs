@@ -79,8 +79,8 @@
 //!   earlier search of the fingerprints (while the shape is stable, a key is in at most one slot). The result is
 //!   returned only after the lock bit has been seen clear, so the loaded words are durable.
 //! - *get*, miss: a moment between its loads at which the key was nowhere. Records never change their level. A move
-//!   publishes the new place before it removes the old one, and reads search the old place first. Without a mark, the
-//!   load of the mark stands for the search of the back yard: a mark precedes every record there.
+//!   publishes the new place before it removes the old one, and reads search the old place first. A bucket has its mark
+//!   before its first record in the back yard, so at the load of a mark that is not set, no key of the bucket is there.
 //! - *insert* of an absent key: the store of the key word. Reads do not find the record before its fingerprint is
 //!   published, unless an old fingerprint leads them to the slot; such a read waits for the lock.
 //! - *update*: the store of the value word.
