@@ -178,9 +178,10 @@ impl<A: Ablation> Directory for Eh<A> {
 
     #[inline(always)]
     fn try_locate<M: Medium>(&self, storage: &M, hash: u64) -> Option<Located> {
-        let root = self.root();
+        let word = self.base.word();
+        let root = RootWord::unpack(word);
         let segment = self.base.entry(storage, root.parity(), root.place(hash))?;
-        Some(Located { segment, generation: root.generation })
+        Some(Located { segment, generation: root.generation, root: word })
     }
 
     fn locate<T: Kinds>(&self, core: &Core<T>, hash: u64) -> Result<Located> {

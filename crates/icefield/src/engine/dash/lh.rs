@@ -85,9 +85,10 @@ impl Lh {
     /// when the table opened, and each later entry was stored before the root word counted a segment of its array.
     #[inline(always)]
     fn located(&self, hash: u64) -> Located {
-        let extent = self.extent();
+        let root = self.base.word();
+        let extent = Extent::unpack(root);
         let segment = self.id(extent, extent.index(hash));
-        Located { segment, generation: extent.generation }
+        Located { segment, generation: extent.generation, root }
     }
 
     #[inline(always)]
@@ -206,7 +207,9 @@ impl Directory for Lh {
     /// is due again.
     #[inline(always)]
     fn is_current<T: Kinds>(&self, core: &Core<T>, hash: u64, located: Located) -> bool {
-        self.located(hash) == located && core.marks.is_ready(located.segment)
+        // Under one root word, a hash has one segment.
+        let is_same = self.base.word() == located.root || self.located(hash) == located;
+        is_same && core.marks.is_ready(located.segment)
     }
 
     /// In a session that only reads, which performs no due split, returns the segment that still holds the records.

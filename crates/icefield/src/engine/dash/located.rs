@@ -3,11 +3,20 @@
 use super::root::hashes_below;
 
 /// The segment that a hash belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Eq)]
 pub struct Located {
     pub(super) segment: u32,
     /// The generation that the segment belongs to; its parity selects the record counter.
     pub(super) generation: u64,
+    /// The root word under which the segment was found.
+    pub(super) root: u64,
+}
+
+/// The same segment under different root words is equal: the table has only grown or shrunk elsewhere.
+impl PartialEq for Located {
+    fn eq(&self, other: &Self) -> bool {
+        (self.segment, self.generation) == (other.segment, other.generation)
+    }
 }
 
 /// A segment and the hashes that it covers, both ends included.
