@@ -121,15 +121,20 @@ fn single_writes_are_cheap<P: Directory>() {
             .find(|(found, _)| *found == name)
             .map_or(0, |(_, count)| *count)
     };
-    let mut direct = 0;
+    let (mut direct, mut beside) = (0, 0);
     for key in 0..40_000 {
         let rare = details("displacements") + details("splits");
         let insert = cost(&sim, || table.try_insert(key, key));
         if details("displacements") + details("splits") == rare {
-            assert_eq!((insert.flushes, insert.fences), (2, 2), "insert {key}");
+            // One of each if the record lies in the line of the metadata word.
+            let is_cheap = matches!((insert.flushes, insert.fences), (1, 1) | (2, 2));
+            assert!(is_cheap, "insert {key}: {insert:?}");
             direct += 1;
+            beside += insert.fences % 2;
         }
     }
+    println!("{beside} inserts with one fence");
+    assert!(beside * 7 >= direct, "two of 14 slots need one fence only");
     for key in 0..2_000 {
         let update = cost(&sim, || table.update(key, 7));
         assert_eq!((update.flushes, update.fences), (1, 1), "update {key}");
@@ -147,7 +152,7 @@ fn single_writes_are_cheap<P: Directory>() {
 }
 
 #[test]
-fn a_window_of_32_inserts_has_two_fences() {
+fn a_window_of_32_inserts_has_at_most_two_fences() {
     windows_are_cheap::<Eh>();
     windows_are_cheap::<Lh>();
 }
@@ -161,7 +166,7 @@ fn windows_are_cheap<P: Directory>() {
         fences += cost(&sim, || table.put_batch(&pairs)).fences;
     }
     println!("{} fences a batch of 32", fences as f64 / 1e3);
-    assert_eq!(fences, 2_000);
+    assert!((1_000..=2_000).contains(&fences));
 }
 
 /// Creates an Iceberg that never doubles, with 1024 buckets in each yard and 95 % of its slots filled.

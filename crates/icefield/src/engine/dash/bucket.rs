@@ -74,6 +74,17 @@ impl Bucket {
         (free != 0).then(|| free.trailing_zeros() as usize)
     }
 
+    /// Returns a mask of the slots in the line of the metadata word. A record in one of them needs no flush and no fence
+    /// of its own: stores to one line reach the medium in order, so the record is durable when the metadata word is.
+    pub(super) const fn slots_beside_meta() -> u32 {
+        (1 << ((LINE_BYTES - offset_of!(Bucket, slots)) / size_of::<Slot>())) - 1
+    }
+
+    #[inline]
+    pub(super) fn is_beside_meta(slot: usize) -> bool {
+        Self::slots_beside_meta() >> slot & 1 == 1
+    }
+
     /// Stores and flushes a record in a slot that is not allocated. Readers do not see it until [`Bucket::publish`].
     #[inline]
     pub(super) fn write_record(&self, storage: &impl Medium, slot: usize, key: u64, value: u64) {

@@ -14,18 +14,21 @@ use crate::Result;
 use crate::engine::LookupKey;
 use crate::engine::slots::{EpochGuard, PreparedRecord};
 use crate::storage::blob::BlobRef;
-use crate::storage::{Medium, Persist};
+use crate::storage::{Medium, Persist, SimHooks};
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 /// Maximum number of records that are displaced to make room for one.
 pub(super) const MAX_MOVES: usize = 3;
 
-/// A key's home and probing bucket, locked: no record of that home is added, removed or moved meanwhile (I4).
+/// A key's home and probing bucket. The home bucket is locked: no record of that home is added, removed, moved or
+/// updated meanwhile (I4).
 pub(super) struct Locked<'a, T: Kinds> {
     pub(super) core: &'a Core<T>,
     pub(super) segment: Segment<'a>,
     pub(super) buckets: [&'a Bucket; 2],
-    pub(super) guards: [Guard<'a, T::Medium>; 2],
+    home: Guard<'a, T::Medium>,
+    /// `None` while the probing bucket is not locked. Its lock is needed for changes of its metadata words.
+    probing: Option<Guard<'a, T::Medium>>,
 }
 
 /// Selects the bucket for a new record: the one with fewer records, the home bucket if equal (balanced insert, §4.3).
@@ -49,7 +52,7 @@ fn counts([a, b]: [u32; 2]) -> [u32; 2] {
 }
 
 impl<'a, T: Kinds> Locked<'a, T> {
-    /// Locks a key's two buckets in ascending order, as every thread that waits for several locks does.
+    /// Locks a key's home bucket.
     #[inline]
     pub(super) fn new(core: &'a Core<T>, segment: Segment<'a>, hash: u64) -> Self {
         let [home, probing] = core.pair(segment, hash);
@@ -58,14 +61,26 @@ impl<'a, T: Kinds> Locked<'a, T> {
         // requested.)
         home.fetch_for_write();
         probing.fetch_for_write();
-        let guards = if core.geometry.home(hash) < core.geometry.next(core.geometry.home(hash)) {
-            let first = home.lock(&core.storage);
-            [first, probing.lock(&core.storage)]
-        } else {
-            let first = probing.lock(&core.storage);
-            [home.lock(&core.storage), first]
-        };
-        Self { core, segment, buckets: [home, probing], guards }
+        // Every thread that waits for several locks acquires them in ascending order. If the probing bucket is the first
+        // one, `lock_probing` could not lock it later.
+        let is_last = core.geometry.next(core.geometry.home(hash)) == 0;
+        let first = is_last.then(|| probing.lock(&core.storage));
+        let guard = home.lock(&core.storage);
+        Self { core, segment, buckets: [home, probing], home: guard, probing: first }
+    }
+
+    /// Locks the probing bucket as well. The caller holds no lock of a stash bucket.
+    #[inline]
+    pub(super) fn lock_probing(&mut self) -> &Guard<'a, T::Medium> {
+        let (core, probing) = (self.core, self.buckets[1]);
+        self.probing.get_or_insert_with(|| probing.lock(&core.storage))
+    }
+
+    /// Makes the readers of both buckets wait, as a change in the stash must: it may change the overflow metadata of
+    /// either.
+    fn begin_both(&mut self) {
+        self.home.begin_change();
+        self.lock_probing().begin_change();
     }
 
     #[inline]
@@ -73,18 +88,12 @@ impl<'a, T: Kinds> Locked<'a, T> {
         self.core.find_locked(self.segment.id, self.buckets, probe)
     }
 
-    /// Sets the changing bit that makes readers of the found record retry. For a stashed record this is the bit of the
-    /// home bucket, otherwise the bit of the bucket that holds the record.
-    fn begin_change(&self, found: &Found<'_>) {
-        let which = usize::from(std::ptr::eq(found.bucket, self.buckets[1]));
-        self.guards[which].begin_change();
-    }
-
     /// Replaces the value word of a record and returns the former one. One flush, one fence.
     #[inline]
     pub(super) fn replace(&mut self, found: &Found<'_>, value: u64) -> u64 {
         let storage = &self.core.storage;
-        self.begin_change(found);
+        // Wherever the record is, its readers validate the version of its home bucket.
+        self.home.begin_change();
         let cell = found.bucket.value(found.slot);
         let before = cell.load(storage, Relaxed);
         // Release (E3): the blob behind a reference was written before. The fence makes this store the commit point.
@@ -97,7 +106,7 @@ impl<'a, T: Kinds> Locked<'a, T> {
     #[cold]
     pub(super) fn relink(&mut self, found: &Found<'_>, blob: BlobRef, copy: BlobRef) {
         let (storage, slot) = (&self.core.storage, &found.bucket.slots[found.slot]);
-        self.begin_change(found);
+        self.home.begin_change();
         for (cell, is_key) in [(&slot.key, true), (&slot.value, false)] {
             let word = cell.load(storage, Relaxed);
             if let Some(word) = self.core.records.relinked(word, is_key, blob, copy) {
@@ -116,24 +125,23 @@ impl<'a, T: Kinds> Locked<'a, T> {
         let storage = &core.storage;
         let (key, value) = found.bucket.record(storage, found.slot);
         if found.site == Site::Normal {
-            self.begin_change(found);
+            if std::ptr::eq(found.bucket, self.buckets[0]) {
+                self.home.begin_change();
+            } else {
+                self.lock_probing().begin_change();
+            }
             found.bucket.publish(storage, found.bucket.meta(storage).without(1 << found.slot));
             // Commit point: from here on the removal survives a crash.
             storage.fence();
         } else {
+            self.lock_probing();
             let guard = found.bucket.lock(storage);
-            self.guards.iter().for_each(Guard::begin_change);
+            self.begin_both();
             guard.begin_change();
             found.bucket.publish(storage, found.bucket.meta(storage).without(1 << found.slot));
             // Commit point, as above.
             storage.fence();
-            stash::forget(
-                storage,
-                self.buckets[0],
-                self.buckets[1],
-                hash,
-                found.site.stash_bucket(),
-            );
+            stash::forget(storage, self.buckets, hash, found.site.stash_bucket());
         }
         core.records.retire_key(pin, key);
         core.records.retire_value(pin, value);
@@ -142,8 +150,17 @@ impl<'a, T: Kinds> Locked<'a, T> {
     /// Inserts a record whose key is absent. Returns `false` if the segment has no room.
     #[inline]
     pub(super) fn insert(&mut self, hash: u64, record: PreparedRecord) -> Result<bool> {
-        let metas = self.buckets.map(|bucket| bucket.meta(&self.core.storage).allocated());
-        if let Some((target, slot)) = self.core.choose(metas) {
+        let [home, probing] = self.buckets;
+        let storage = &self.core.storage;
+        let taken = home.meta(storage).allocated();
+        // Read through `read_unvalidated`: without its lock, the number of records in the probing bucket is a hint.
+        let hint = storage.read_unvalidated(|| probing.meta(storage).allocated());
+        if let Some((0, slot)) = self.core.choose([taken, hint]) {
+            self.insert_at(0, slot, hash, record);
+            return Ok(true);
+        }
+        self.lock_probing();
+        if let Some((target, slot)) = self.core.choose([taken, probing.meta(storage).allocated()]) {
             self.insert_at(target, slot, hash, record);
             return Ok(true);
         }
@@ -157,15 +174,17 @@ impl<'a, T: Kinds> Locked<'a, T> {
         self.insert_into_chain(hash, record)
     }
 
-    /// Inserts into a free slot of one of the two buckets. Two flushes, two fences.
+    /// Inserts into a free slot of one of the two buckets, which is locked. Two flushes, two fences; one of each if the
+    /// record lies beside the metadata word.
     #[inline]
     fn insert_at(&mut self, target: usize, slot: usize, hash: u64, record: PreparedRecord) {
         let storage = &self.core.storage;
         let bucket = self.buckets[target];
-        bucket.write_record(storage, slot, record.key, record.value);
-        // P1: the record is durable before any durable word refers to it.
-        storage.fence();
-        self.guards[target].begin_change();
+        self.core.write_new(bucket, slot, record);
+        match target {
+            0 => self.home.begin_change(),
+            _ => self.lock_probing().begin_change(),
+        }
         bucket.set_fingerprint(storage, slot, hash);
         bucket.publish(storage, bucket.meta(storage).with(slot, target == 1));
         // P2, commit point: from here on the record survives a crash.
@@ -212,18 +231,16 @@ impl<'a, T: Kinds> Locked<'a, T> {
         let guard = bucket.lock(storage);
         let meta = bucket.meta(storage);
         let Some(slot) = Bucket::free_slot(meta.allocated(), mask) else { return false };
-        bucket.write_record(storage, slot, record.key, record.value);
-        // P1, as in `insert_at`.
-        storage.fence();
+        self.core.write_new(bucket, slot, record);
         // The changing bits are set before the record becomes visible: a scan checks only the versions of normal
         // buckets, and must not return a record that is not durable or not yet in the overflow metadata.
-        self.guards.iter().for_each(Guard::begin_change);
+        self.begin_both();
         guard.begin_change();
         bucket.set_fingerprint(storage, slot, hash);
         bucket.publish(storage, meta.with(slot, false));
         // P2, commit point, as in `insert_at`.
         storage.fence();
-        stash::note(storage, self.buckets[0], self.buckets[1], hash, number);
+        stash::note(storage, self.buckets, hash, number);
         true
     }
 
@@ -272,7 +289,11 @@ impl<'a, T: Kinds> Locked<'a, T> {
         for step in (1..path.len()).rev() {
             let [source, target] =
                 [path[step - 1], path[step]].map(|number| &self.segment.buckets[number]);
-            let leaving = if step == 1 { &self.guards[from] } else { &guards[step - 2] };
+            let leaving = match (step, from) {
+                (1, 0) => &self.home,
+                (1, _) => self.lock_probing(),
+                _ => &guards[step - 2],
+            };
             if !core.displace_one((source, leaving), (target, &guards[step - 1]), from == 1) {
                 return false;
             }
@@ -316,6 +337,19 @@ impl<T: Kinds> Core<T> {
             .take(places)
             .enumerate()
             .find_map(|(which, meta)| Bucket::free_slot(meta, mask).map(|slot| (which, slot)))
+    }
+
+    /// Writes a new record to a free slot and makes it durable, unless the metadata word will do so.
+    #[inline]
+    fn write_new(&self, bucket: &Bucket, slot: usize, record: PreparedRecord) {
+        let storage = &self.storage;
+        if Bucket::is_beside_meta(slot) && self.records.blobs().is_none() {
+            bucket.store_record(storage, slot, record.key, record.value);
+        } else {
+            bucket.write_record(storage, slot, record.key, record.value);
+            // P1: the record and its blobs are durable before any durable word refers to them.
+            storage.fence();
+        }
     }
 
     fn displace_one(

@@ -90,6 +90,7 @@ unsafe impl Overlay for Root {}
 const _: () = assert!(size_of::<Bucket>() as u64 == BUCKET_BYTES);
 const _: () = assert!(offset_of!(Bucket, meta) == 12 && offset_of!(Bucket, fingerprints) == 16);
 const _: () = assert!(offset_of!(Bucket, slots) == 32);
+const _: () = assert!(Bucket::slots_beside_meta() == 0b11);
 const _: () = assert!(size_of::<Header>() == 32);
 const _: () = assert!(size_of::<ChainBlock>() == 320 && offset_of!(ChainBlock, bucket) == 64);
 const _: () = assert!(size_of::<Root>() as u64 <= crate::storage::superblock::ROOT_BYTES);
@@ -155,11 +156,13 @@ impl Geometry {
         bucket.wrapping_sub(1) & (self.buckets as usize - 1)
     }
 
-    /// Returns a mask of the slots that are used. These are the last ones, so that in every geometry some record lies
-    /// outside the line of the metadata.
+    /// Returns a mask of the slots that are used. The first and the last of them lie on either side of the end of the
+    /// metadata's line where possible, so that tests with few slots see records inside and outside that line.
     #[inline]
     pub(super) fn slot_mask(self) -> u32 {
-        ((1 << self.slots) - 1) << (SLOTS as u32 - self.slots)
+        let unused = SLOTS as u32 - self.slots;
+        let first = if self.slots == 1 { unused } else { unused.min(1) };
+        ((1 << self.slots) - 1) << first
     }
 }
 

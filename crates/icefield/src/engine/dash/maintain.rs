@@ -350,7 +350,8 @@ impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
 
 impl<R: RecordForm, P: Directory, M: Medium> Owner for Dash<R, P, M> {
     fn is_live(&self, owner: u64, blob: BlobRef, mark: &mut dyn FnMut(bool)) {
-        let Ok((_, locked)) = self.lock(owner) else { return };
+        let Ok((_, mut locked)) = self.lock(owner) else { return };
+        locked.lock_probing();
         // After an error the owner is unknown, so the block is left unmarked.
         if let Ok(found) = self.referring(&locked, owner, blob) {
             mark(found.is_some());
@@ -359,6 +360,7 @@ impl<R: RecordForm, P: Directory, M: Medium> Owner for Dash<R, P, M> {
 
     fn relink(&self, owner: u64, blob: BlobRef, copy: BlobRef) -> Result<bool> {
         let (_, mut locked) = self.lock(owner)?;
+        locked.lock_probing();
         let Some(found) = self.referring(&locked, owner, blob)? else { return Ok(false) };
         locked.relink(&found, blob, copy);
         self.core.storage.check_writable().map(|()| true)

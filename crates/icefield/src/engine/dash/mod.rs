@@ -11,7 +11,7 @@
 //!
 //! Best at: point reads and writes of records that must survive a crash, opening in constant time at any size, tables
 //! that grow. A hit reads two bucket lines and the record's line; a miss reads two lines; reads write nothing. Worst
-//! at: bulk writes of single records (two fences per insert; `batch` needs two per 32 inserts), ordered access (not
+//! at: bulk writes of single records (two fences for most inserts; `batch` needs two per 32 inserts), ordered access (not
 //! supported), media that reorder the stores to one line (`Durability::Disk` is refused).
 //!
 //! # 2. Origin
@@ -24,7 +24,8 @@
 //!   buckets.
 //! - §4.2 fingerprints (`bucket`, `search`). The fingerprint is the low byte of the hash; the bits above it select the
 //!   bucket; the top bits select the directory entry.
-//! - §4.3 balanced insert, displacement, stash (`insert`, `stash`). Once the stash is full, an insert displaces up to
+//! - §4.3 balanced insert, displacement, stash (`insert`, `stash`). An operation locks the home bucket, and the probing
+//!   bucket only to change its metadata; the paper locks both. Once the stash is full, an insert displaces up to
 //!   three records. Batches use the stash before displacement; in LH, `rebalance_stash` later moves stashed records
 //!   home. The target bucket of a displacement is locked, which Algorithm 1 omits: the insert tries the lock and falls
 //!   back to the next method if that fails. A search tests the overflow count of the *home* bucket, not of the probing
@@ -125,6 +126,19 @@
 //! | E6 | words of headers: `link`, `pattern`, `chain`, `birth` (Release) | the same (Acquire) | the segments and chains that they describe |
 //! | E6 | `next` of a chained bucket, `directory` of the root (Release) | the same (Acquire) | the complete object that they name |
 //!
+//! A writer that holds only the home bucket's lock also reads the probing bucket, which other threads may be changing.
+//! Every record of that home, wherever it is, changes only under the lock that it holds (I4): a displacement, a removal
+//! or an insert of such a record locks the home bucket, and so do splits, which lock all buckets. So the slots, bits,
+//! fingerprints and overflow places of these records are stable, and the search finds the key if and only if it is
+//! present. All else in the probing bucket is a hint: the number of its records only selects the bucket for a new one. A
+//! metadata word, a fingerprint or an overflow word changes only under the lock of its own bucket, because each of them is
+//! stored as a whole. A value word is stored under the home bucket's lock and changing bit: readers validate the versions
+//! of both buckets, and scans those of all normal buckets.
+//!
+//! The search of a batch reads versions and fingerprints some operations before it runs, and validates the same versions
+//! when it runs. Between the two, the directory entry is read: the result is that of the moment of this read, so the
+//! operations of a batch take effect in order.
+//!
 //! Words of E4 and E6 use Release and Acquire even where a lock, or exclusive access, would allow Relaxed: on the
 //! medium, Release keeps the order of the stores to one line, and no argument about the absence of other threads is
 //! needed.
@@ -136,7 +150,7 @@
 //!
 //! | persist point | what is durable afterwards, and what it permits | state after a crash just before it |
 //! |---|---|---|
-//! | P1 record (and blobs) | | a free slot with garbage |
+//! | P1 record (and blobs); not needed beside the metadata word | | a free slot with garbage |
 //! | **P2** metadata word | the record is durable | as P1 |
 //! | P3, **P4** one or more displaced copies | two copies exist | no change; or a duplicate, which `recover` removes |
 //! | P5 removal of the original | its slot may be reused | the duplicate of P4 |
@@ -162,6 +176,9 @@
 //! split due, and the next attempt copies the records again. If the birth word of a segment has the current generation,
 //! the segment owns its chain even while its split is still due; that chain is freed before the split starts again.
 //!
+//! Two of the 14 slots lie in the line of the metadata word (*beside* it). Stores to one line reach the medium in order,
+//! so a record of words in such a slot is durable when the metadata word is, without a flush and a fence of its own.
+//!
 //! The store of the value word is the commit point of an update. Locks and overflow metadata are volatile cells: before
 //! a segment is used, recovery resets the locks and rebuilds the overflow metadata. Interrupted allocations are
 //! resolved when the table opens (`storage::alloc`), everything else when a segment is first touched. Both only repeat
@@ -170,7 +187,8 @@
 //! # 8. Progress
 //!
 //! Readers never wait for a writer that prepares a change, only for one between its publishing store and its fence. A
-//! thread that waits for a lock while holding another acquires the buckets of one segment in ascending order, stash
+//! write locks the home bucket first and, if it needs it, the probing bucket second; where the probing bucket is the first
+//! bucket of the segment, it locks that one first, in any case. A thread that waits for a lock while holding another acquires the buckets of one segment in ascending order, stash
 //! last; a window waits only for its first lock, and displacements only try locks. A split locks a whole segment: the
 //! writers of this segment wait for some microseconds, its readers only while the moved records are removed at the end.
 //!
@@ -200,9 +218,10 @@
 //! | get, hit | 2 or 3 | 0 | 0 |
 //! | get, miss | 2 (and one for each false fingerprint) | 0 | 0 |
 //! | insert, direct or stash | 2 or 3 (4 with stash) | 2 | 2 |
+//! | the same, beside the metadata word | 2 (4 with stash) | 1 | 1 |
 //! | insert that displaces *n* records | | 2 + 3*n* | 2 + 3*n* |
 //! | update, remove | as get | 1 | 1 |
-//! | 32 inserts in a batch | 2 each | 2 each | 2 in all |
+//! | 32 inserts in a batch | 2 each | 1 or 2 each | 2 in all (1 if all are beside it) |
 //! | by-reference records | + the blobs' lines | + the blobs' lines | 1 more in an update |
 //!
 //! A merge has five fences in LH; in EH it has six, and those of freeing a segment. An expansion of LH costs one fence

@@ -1,4 +1,5 @@
-//! The single operations (§4.6): each finds its segment, locks two buckets or none, and is durable when it returns.
+//! The single operations (§4.6): each finds its segment, locks two buckets, one or none, and is durable when it
+//! returns.
 
 use super::Dash;
 use super::directory::Directory;

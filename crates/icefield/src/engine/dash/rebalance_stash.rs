@@ -150,7 +150,7 @@ impl<T: Kinds> Core<T> {
             for slot in Bucket::slots_of(bucket.meta(&self.storage).allocated()) {
                 let hash = self.hash_at(bucket, slot)?;
                 let [home, probing] = self.pair(segment, hash);
-                stash::note(&self.storage, home, probing, hash, site.stash_bucket());
+                stash::note(&self.storage, [home, probing], hash, site.stash_bucket());
             }
         }
         Ok(())

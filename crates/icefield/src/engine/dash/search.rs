@@ -223,7 +223,7 @@ impl<T: Kinds> Core<T> {
         Ok(None)
     }
 
-    /// Finds a key under the locks of its home and probing bucket, which keep every record of that home in its place.
+    /// Finds a key under the lock of its home bucket, which keeps every record of that home in its place.
     #[inline]
     pub(super) fn find_locked<'a>(
         &'a self,
@@ -231,8 +231,16 @@ impl<T: Kinds> Core<T> {
         pair: [&'a Bucket; 2],
         probe: &LookupKey<'_>,
     ) -> Result<Option<Found<'a>>> {
-        if let Some((which, slot)) = self.find_in_pair(pair, probe)? {
-            return Ok(Some(Found { bucket: pair[which], slot, site: Site::Normal }));
+        let (storage, [home, probing]) = (&self.storage, pair);
+        if let Some(slot) = self.find_in(home, probe)? {
+            return Ok(Some(Found { bucket: home, slot, site: Site::Normal }));
+        }
+        // Read through `read_unvalidated`, as in `find_stashed`: other threads may be changing records of the probing
+        // bucket that have another home. No result depends on those.
+        if T::Ablation::PARTS.probing
+            && let Some(slot) = storage.read_unvalidated(|| self.find_in(probing, probe))?
+        {
+            return Ok(Some(Found { bucket: probing, slot, site: Site::Normal }));
         }
         let hint = self.stash_hint(pair, probe.hash);
         if hint.is_empty() {
@@ -249,7 +257,7 @@ impl<T: Kinds> Core<T> {
         hint: StashHint,
     ) -> Result<Option<Found<'a>>> {
         let segment = self.segment(segment)?;
-        // Read through `read_unvalidated`: the locks protect the stashed records of this key, which are durable. Other
+        // Read through `read_unvalidated`: the home bucket's lock protects the stashed records of this key, which are durable. Other
         // threads may be publishing bits of other keys' records in the same metadata word, but no result depends on
         // those bits.
         let find = |bucket| self.storage.read_unvalidated(|| self.find_in(bucket, probe));

@@ -145,7 +145,7 @@ impl<T: Kinds> Core<T> {
         for (number, bucket) in self.stash(new.segment).iter().enumerate() {
             if let Some(free) = Bucket::free_slot(bucket.meta(storage).allocated(), mask) {
                 self.copy_slot(source, slot, bucket, free, false);
-                stash::note(storage, home, probing, hash, Some(number));
+                stash::note(storage, [home, probing], hash, Some(number));
                 return Ok(());
             }
         }
@@ -153,7 +153,7 @@ impl<T: Kinds> Core<T> {
         if let Some(free) = Bucket::free_slot(target.bucket.meta(storage).allocated(), mask) {
             self.copy_slot(source, slot, &target.bucket, free, false);
             storage.flush_object(target);
-            stash::note(storage, home, probing, hash, None);
+            stash::note(storage, [home, probing], hash, None);
         }
         Ok(())
     }

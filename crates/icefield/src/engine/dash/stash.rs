@@ -82,8 +82,7 @@ pub(super) fn hint(storage: &impl Medium, [home, probing]: [&Bucket; 2], hash: u
 /// The caller holds the locks of both buckets and has set their changing bits.
 pub(super) fn note(
     storage: &impl Medium,
-    home: &Bucket,
-    probing: &Bucket,
+    [home, probing]: [&Bucket; 2],
     hash: u64,
     stash_bucket: Option<usize>,
 ) {
@@ -112,8 +111,7 @@ pub(super) fn note(
 /// Reverts [`note`] for a record that has left the stash, under the same conditions.
 pub(super) fn forget(
     storage: &impl Medium,
-    home: &Bucket,
-    probing: &Bucket,
+    [home, probing]: [&Bucket; 2],
     hash: u64,
     stash_bucket: Option<usize>,
 ) {
