@@ -14,15 +14,13 @@ use std::ops::ControlFlow;
 
 use super::Dash;
 use super::directory::Directory;
-use super::kinds::Ablation;
 use super::layout::Bucket;
-use super::search::{Begun, place_of};
+use super::search::place_of;
 use super::segment::Target;
 use super::writer::{Ahead, Writer};
 use crate::Result;
-use crate::base::pipeline::{self, Stages, prefetch_read, prefetch_write};
+use crate::base::pipeline::{self, prefetch_read, prefetch_write};
 use crate::engine::LookupKey;
-use crate::engine::slots::EpochGuard;
 use crate::engine::slots::batch::BatchTable;
 use crate::engine::slots::table::{WriteMode, WriteOutcome};
 use crate::storage::Medium;
@@ -40,6 +38,17 @@ impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
     #[inline(always)]
     fn ahead(&self, hash: u64) -> Ahead<'_> {
         Ahead { hash, sighted: self.core.storage.read_unvalidated(|| self.try_locate(hash)) }
+    }
+
+    /// The third stage of reads: searches the fingerprints and fetches the line of the first candidate. A hint only.
+    #[inline]
+    fn peek(&self, ahead: &Ahead<'_>) {
+        let Some(Target { pair, .. }) = ahead.sighted else { return };
+        let candidates = self.core.candidates(pair, ahead.hash);
+        if candidates != 0 {
+            let (which, slot) = place_of(candidates);
+            prefetch_read(&raw const pair[which].slots[slot]);
+        }
     }
 
     /// The third stage of writes: selects the slot that will be changed, or the free slot for a new record, and fetches
@@ -61,79 +70,10 @@ impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
 
 /// The second stage: fetches the buckets.
 #[inline(always)]
-fn ask(sighted: Option<Target<'_>>, hint: impl Fn(*const Bucket)) {
-    if let Some(Target { pair: [home, probing], .. }) = sighted {
+fn ask(ahead: &Ahead<'_>, hint: impl Fn(*const Bucket)) {
+    if let Some(Target { pair: [home, probing], .. }) = ahead.sighted {
         hint(home);
         hint(probing);
-    }
-}
-
-/// The stages of a batch of reads.
-struct Reads<'a, 't, R: RecordForm, P: Directory, M: Medium, K, F> {
-    table: &'t Dash<R, P, M>,
-    pin: &'a EpochGuard<'t>,
-    key: K,
-    found: F,
-    failure: &'a mut Result<()>,
-}
-
-/// A key of a batch of reads.
-#[derive(Clone, Copy)]
-struct Read<'t> {
-    hash: u64,
-    sighted: Option<Target<'t>>,
-    /// The search for the key, which begins with the third stage. `None` if the last stage must do the whole search.
-    begun: Option<Begun>,
-}
-
-impl<'k, 't, R: RecordForm, P: Directory, M: Medium, K, F> Stages for Reads<'_, 't, R, P, M, K, F>
-where
-    K: Fn(usize) -> Raw<'k>,
-    F: FnMut(usize, Option<u64>) -> Result<()>,
-{
-    type Entry = Read<'t>;
-
-    #[inline(always)]
-    fn locate(&mut self, index: usize) -> Read<'t> {
-        let hash = self.table.core.records.hash_key(&(self.key)(index)).hash;
-        let Ahead { hash, sighted } = self.table.ahead(hash);
-        Read { hash, sighted, begun: None }
-    }
-
-    #[inline(always)]
-    fn prefetch(&mut self, read: Read<'t>) {
-        ask(read.sighted, prefetch_read);
-    }
-
-    /// Compares the fingerprints and fetches the line of the first candidate.
-    #[inline(always)]
-    fn inspect(&mut self, read: &mut Read<'t>) {
-        let core = &self.table.core;
-        let Some(Target { pair, located }) = read.sighted else { return };
-        // The mark first (E5): the locks of an unmarked segment are not valid yet.
-        if !P::Ablation::PARTS.optimistic || !core.marks.is_ready(located.segment) {
-            return;
-        }
-        // Read through `read_unvalidated`: other operations finish before this one validates what it reads here.
-        read.begun = core.storage.read_unvalidated(|| core.try_begin(pair, read.hash));
-        if let Some(Begun { candidates: candidates @ 1.., .. }) = read.begun {
-            let (which, slot) = place_of(candidates);
-            prefetch_read(&raw const pair[which].slots[slot]);
-        }
-    }
-
-    #[inline(always)]
-    fn run(&mut self, index: usize, read: Read<'t>) -> ControlFlow<()> {
-        let raw = (self.key)(index);
-        let probe = LookupKey::new(read.hash, &raw);
-        let word = self.table.lookup_begun(self.pin, &probe, read.sighted.zip(read.begun));
-        match word.and_then(|word| (self.found)(index, word)) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(error) => {
-                *self.failure = Err(error);
-                ControlFlow::Break(())
-            }
-        }
     }
 }
 
@@ -148,23 +88,39 @@ impl<R: RecordForm, P: Directory, M: Medium> BatchTable for Dash<R, P, M> {
     }
 
     fn hint_read(&self, hash: u64) {
-        ask(self.ahead(hash).sighted, prefetch_read);
+        ask(&self.ahead(hash), prefetch_read);
     }
 
     #[inline]
     fn hint(&self, hash: u64) {
-        ask(self.ahead(hash).sighted, prefetch_write);
+        ask(&self.ahead(hash), prefetch_write);
     }
 
     fn read_batch<'k>(
         &self,
         count: usize,
         key: impl Fn(usize) -> Raw<'k>,
-        found: impl FnMut(usize, Option<u64>) -> Result<()>,
+        mut found: impl FnMut(usize, Option<u64>) -> Result<()>,
     ) -> Result<()> {
         let pin = self.core.pin();
         let mut failure = Ok(());
-        let reads = Reads { table: self, pin: &pin, key, found, failure: &mut failure };
+        let reads = pipeline::stages(
+            |index| self.ahead(self.core.records.hash_key(&key(index)).hash),
+            |ahead| ask(&ahead, prefetch_read),
+            |ahead| self.core.storage.read_unvalidated(|| self.peek(&ahead)),
+            |index, ahead| {
+                let raw = key(index);
+                let probe = LookupKey::new(ahead.hash, &raw);
+                let value = self.lookup_sighted(&pin, &probe, ahead.sighted, |word| word);
+                match value.and_then(|word| found(index, word)) {
+                    Ok(()) => ControlFlow::Continue(()),
+                    Err(error) => {
+                        failure = Err(error);
+                        ControlFlow::Break(())
+                    }
+                }
+            },
+        );
         pipeline::rolling_in_bursts::<BURST, _>(count, RING, PEEK, reads);
         failure
     }
@@ -181,7 +137,7 @@ impl<R: RecordForm, P: Directory, M: Medium> BatchTable for Dash<R, P, M> {
         let mut failure = Ok(());
         let writes = pipeline::stages(
             |index| self.ahead(self.core.records.hash_key(&key(index)).hash),
-            |ahead| ask(ahead.sighted, prefetch_read),
+            |ahead| ask(&ahead, prefetch_read),
             |ahead| self.core.storage.read_unvalidated(|| self.peek_room(&ahead)),
             |index, ahead| {
                 let value = value(index);

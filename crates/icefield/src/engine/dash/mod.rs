@@ -135,10 +135,6 @@
 //! stored as a whole. A value word is stored under the home bucket's lock and changing bit: readers validate the versions
 //! of both buckets, and scans those of all normal buckets.
 //!
-//! The search of a batch reads versions and fingerprints some operations before it runs, and validates the same versions
-//! when it runs. Between the two, the directory entry is read: the result is that of the moment of this read, so the
-//! operations of a batch take effect in order.
-//!
 //! Words of E4 and E6 use Release and Acquire even where a lock, or exclusive access, would allow Relaxed: on the
 //! medium, Release keeps the order of the stores to one line, and no argument about the absence of other threads is
 //! needed.

@@ -8,7 +8,7 @@ use super::kinds::{Ablation, Of};
 use super::layout::Bucket;
 use super::located::Located;
 use super::merge::{self, FITTED_PERCENT, MERGED_PERCENT};
-use super::search::{Begun, Search};
+use super::search::Search;
 use super::segment::{Found, Target};
 use super::still::Still;
 use crate::engine::LookupKey;
@@ -61,24 +61,6 @@ impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
             return Ok(found);
         }
         self.lookup_again(probe, take)
-    }
-
-    /// Finishes the search `begun` for a key of a batch. If there is none, or a writer intervened, searches again.
-    #[inline(always)]
-    pub(super) fn lookup_begun(
-        &self,
-        pin: &EpochGuard<'_>,
-        probe: &LookupKey<'_>,
-        begun: Option<(Target<'_>, Begun)>,
-    ) -> Result<Option<u64>> {
-        let Some((target, begun)) = begun else {
-            return self.lookup(pin, probe, |word| word);
-        };
-        let current = || self.directory.is_current(&self.core, probe.hash, target.located);
-        match self.core.finish(target, probe, begun, current, |word| word)? {
-            Search::Sure(found) => Ok(found),
-            Search::Again => self.lookup_again(probe, |word| word),
-        }
     }
 
     /// Repeats a lookup after a writer intervened or the segment was not ready.

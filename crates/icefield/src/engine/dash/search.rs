@@ -7,7 +7,7 @@ use super::stash::{self, StashHint};
 use super::still::Still;
 use crate::Result;
 use crate::base::reclaim::PROTECTED;
-use crate::base::version_lock::{self, Version};
+use crate::base::version_lock;
 use crate::engine::LookupKey;
 use crate::storage::SimHooks;
 
@@ -19,16 +19,6 @@ pub(super) enum Search<T> {
     Again,
 }
 
-/// An optimistic search that has begun: what it has read of the two buckets, and the versions under which it did. If the
-/// versions are still the same when the search ends, however much later, so is everything that it has read.
-#[derive(Clone, Copy)]
-pub(super) struct Begun {
-    versions: [Version; 2],
-    /// See [`Core::candidates`].
-    pub(super) candidates: u32,
-    hint: StashHint,
-}
-
 /// Returns the first of the [`Core::candidates`]: the index of its bucket in the pair, and its slot.
 #[inline]
 pub(super) fn place_of(candidates: u32) -> (usize, usize) {
@@ -38,59 +28,31 @@ pub(super) fn place_of(candidates: u32) -> (usize, usize) {
 
 impl<T: Kinds> Core<T> {
     /// Finds a key without a lock (Algorithm 3). `current` checks whether the hash still belongs to the segment; it is
-    /// called between the two reads of the versions. `take` converts the value word after the versions have been validated.
+    /// called after the versions have been read. `take` converts the value word after the versions have been validated.
     #[inline(always)]
     pub(super) fn search<R>(
         &self,
-        target: Target<'_>,
-        probe: &LookupKey<'_>,
-        current: impl FnOnce() -> bool,
-        take: impl FnOnce(u64) -> R,
-    ) -> Result<Search<Option<R>>> {
-        // Acquire (E1), in `read_begin`: pairs with the Release of the unlocking writer.
-        let locks = target.pair.map(|bucket| bucket.version_lock(&self.storage));
-        let begun = self.begun(target.pair, probe.hash, locks.map(version_lock::read_begin));
-        self.finish(target, probe, begun, current, take)
-    }
-
-    /// Begins an optimistic search, for [`Core::finish`]. Returns `None` instead of waiting for a writer.
-    #[inline(always)]
-    pub(super) fn try_begin(&self, pair: [&Bucket; 2], hash: u64) -> Option<Begun> {
-        // Acquire (E1), as in `search`.
-        let begin =
-            |bucket: &Bucket| version_lock::try_read_begin(bucket.version_lock(&self.storage));
-        Some(self.begun(pair, hash, [begin(pair[0])?, begin(pair[1])?]))
-    }
-
-    #[inline(always)]
-    fn begun(&self, pair: [&Bucket; 2], hash: u64, versions: [Version; 2]) -> Begun {
-        let candidates = self.candidates(pair, hash);
-        Begun { versions, candidates, hint: self.stash_hint(pair, hash) }
-    }
-
-    /// Finishes a search under the versions of its beginning; see [`Core::search`].
-    #[inline(always)]
-    pub(super) fn finish<R>(
-        &self,
         Target { located, pair }: Target<'_>,
         probe: &LookupKey<'_>,
-        Begun { versions, candidates, hint }: Begun,
         current: impl FnOnce() -> bool,
         take: impl FnOnce(u64) -> R,
     ) -> Result<Search<Option<R>>> {
         let storage = &self.storage;
+        let locks = pair.map(|bucket| bucket.version_lock(storage));
+        // Acquire (E1), in `read_begin`: pairs with the Release of the unlocking writer.
+        let versions = locks.map(version_lock::read_begin);
         let valid = || {
-            let locks = pair.map(|bucket| bucket.version_lock(storage));
             locks.iter().zip(versions).all(|(&lock, version)| version_lock::validate(lock, version))
         };
         if !current() {
-            storage.forget_reads();
             return Ok(Search::Again);
         }
-        let found = match self.first_holding(pair, candidates, probe) {
+        let found = match self.find_in_pair(pair, probe) {
             Ok(Some((which, slot))) => Ok(Some(pair[which].value(slot).load(storage, PROTECTED))),
-            Ok(None) if hint.is_empty() => Ok(None),
-            Ok(None) => self.search_stash(located.segment, probe, hint),
+            Ok(None) => match self.stash_hint(pair, probe.hash) {
+                hint if hint.is_empty() => Ok(None),
+                hint => self.search_stash(located.segment, probe, hint),
+            },
             Err(error) => Err(error),
         };
         // Hits, misses and errors alike are valid only if no writer intervened.
@@ -165,17 +127,7 @@ impl<T: Kinds> Core<T> {
         pair: [&Bucket; 2],
         probe: &LookupKey<'_>,
     ) -> Result<Option<(usize, usize)>> {
-        self.first_holding(pair, self.candidates(pair, probe.hash), probe)
-    }
-
-    /// Returns the first of the candidates that holds the key.
-    #[inline]
-    fn first_holding(
-        &self,
-        pair: [&Bucket; 2],
-        mut candidates: u32,
-        probe: &LookupKey<'_>,
-    ) -> Result<Option<(usize, usize)>> {
+        let mut candidates = self.candidates(pair, probe.hash);
         while candidates != 0 {
             let (which, slot) = place_of(candidates);
             if self.holds(pair[which], slot, probe)? {

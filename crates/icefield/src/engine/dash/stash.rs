@@ -12,7 +12,7 @@ use crate::storage::Medium;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StashHint {
     /// A bit per stash bucket that holds a record with the fingerprint.
-    pub(super) buckets: u8,
+    pub(super) buckets: u32,
     /// Set if some records have no fingerprint here: the whole stash and its chain must be searched.
     pub(super) all: bool,
 }
@@ -57,7 +57,7 @@ impl Bucket {
             .fold(0, |found, place| found | 1 << place)
     }
 
-    fn stash_buckets(word: OverflowWord, places: u32) -> u8 {
+    fn stash_buckets(word: OverflowWord, places: u32) -> u32 {
         Bucket::slots_of(places).fold(0, |buckets, place| buckets | 1 << word.stash_bucket(place))
     }
 }
