@@ -2,9 +2,10 @@
 //! after the other, and the searches of a batch overlap.
 
 use std::ops::Range;
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::core::Core;
-use super::layout::EntryRef;
+use super::layout::{EntryRef, SLOTS};
 use super::words::RecordOf;
 use crate::Result;
 use crate::base::pipeline::prefetch_read;
@@ -25,6 +26,8 @@ pub(super) struct Begun<'t> {
     level: usize,
     /// The entry of that level and the buckets that its filter names, if the filter is in DRAM.
     likely: Option<(EntryRef<'t>, u16)>,
+    /// The entry and the buckets of which one was prefetched last. A hint only.
+    hinted: Option<(EntryRef<'t>, u16)>,
 }
 
 impl<R: RecordForm, M: Medium> Core<R, M> {
@@ -82,7 +85,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         let size = self.root.size(root);
         self.root.prefetch_fingerprints(root, size);
         let level = self.first_level(root);
-        let mut begun = Begun { version, size, may_be_in_root: true, level, likely: None };
+        let mut begun =
+            Begun { version, size, may_be_in_root: true, level, likely: None, hinted: None };
         let end_of_top = self.levels_on_top().end;
         while begun.level < end_of_top {
             let entry = self.entry_of(begun.level, hash).ok()?;
@@ -105,16 +109,47 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
 
     /// Compares the fingerprints of the root entry, and prefetches the records that the search will compare.
     #[inline]
-    pub(super) fn hint_records(&self, hash: u64, begun: &mut Begun<'_>) {
+    pub(super) fn hint_records<'t>(&'t self, hash: u64, begun: &mut Begun<'t>) {
         begun.may_be_in_root = self.root.hint_newest(self.root_entry(hash), hash, begun.size);
-        let likely = begun.likely.or_else(|| {
+        begun.hinted = begun.likely.or_else(|| {
             self.levels_below().find_map(|level| {
                 let entry = self.entry_of(level, hash).ok()?;
                 let buckets = self.storage.read_unvalidated(|| self.candidates(entry, hash));
                 (buckets != 0).then_some((entry, buckets))
             })
         });
-        likely.inspect(|&(entry, buckets)| self.hint_bucket(entry, buckets));
+        if let Some((entry, buckets)) = begun.hinted {
+            self.hint_bucket(entry, buckets);
+        }
+    }
+
+    /// Prefetches the payload that the search will probably read, after [`Core::hint_records`]. Nothing is validated:
+    /// a hint of a wrong or freed payload reads nothing.
+    #[inline]
+    pub(super) fn hint_payload(&self, hash: u64, begun: &Begun<'_>) {
+        let Some(payloads) = self.payloads() else { return };
+        let in_root = begun.may_be_in_root.then(|| {
+            let is_its = |record| Ok::<_, ()>(self.hash_of(record) == hash);
+            self.root.newest(self.root_entry(hash), hash, is_its).ok().flatten()
+        });
+        let reference = in_root.flatten().map(|record| record.reference()).or_else(|| {
+            let (entry, buckets) = begun.hinted?;
+            self.storage.read_unvalidated(|| self.reference_in(entry, buckets, hash))
+        });
+        reference.into_iter().for_each(|reference| payloads.hint_whole(reference));
+    }
+
+    /// The reference of the first record with a hash in the newest of the given buckets of an entry.
+    #[inline]
+    fn reference_in(&self, entry: EntryRef<'_>, buckets: u16, hash: u64) -> Option<u64> {
+        let number = buckets.checked_ilog2()? as usize;
+        let slots = self.shape.slots as usize;
+        let used = self.state(entry).ok()?.size.saturating_sub(number * slots).min(slots);
+        let bucket = self.bucket(entry, number).ok()?;
+        let has_hash = |&slot: &usize| bucket.heads[slot].load(&self.storage, Relaxed) == hash;
+        let slot = (0..used.min(SLOTS)).rev().find(has_hash)?;
+        // Relaxed: a hint, which follows the reference only to prefetch.
+        Some(bucket.rests(slot..slot + 1).first()?.load(&self.storage, Relaxed))
     }
 
     /// Prefetches the newest of the given buckets of an entry.
