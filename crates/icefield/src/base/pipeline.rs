@@ -4,8 +4,8 @@
 //! prefetches the line, `inspect` peeks at the line and prefetches the line that it refers to, `follow` and
 //! `prefetch_record` do the same for that second line and for a third one, and `run` executes the operation. While `i`
 //! runs, `locate` and `prefetch` are `ring` operations ahead, `inspect` is `stage2` ahead, `follow` is two bursts
-//! ahead, and `prefetch_record` is one burst ahead, so about `ring` line fills are in flight at any time. The ring never drains in the middle of a batch: a barrier between groups of operations
-//! would halve the speed.
+//! ahead, and `prefetch_record` is one burst ahead, so about `ring` line fills are in flight at any time. The ring
+//! never drains in the middle of a batch: a barrier between groups of operations would halve the speed.
 //!
 //! A hint (a prefetch instruction) waits until its address is translated, and blocks all hints behind it. With many
 //! small pages, the translation takes as long as the line fill itself, and hints that are one operation apart wait one

@@ -63,8 +63,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Fetches the bytes to which the slot of a key refers, if it is one of the two. A hint only.
     #[inline(always)]
     fn fetch_references(&self, [first, second]: [&Slot; 2], hash: u64) {
-        let fetch =
-            |slot: &Slot| self.records.prefetch(&self.storage, hash, || slot.load(&self.storage));
+        let words = |slot: &Slot| slot.load(&self.storage, None);
+        let fetch = |slot: &Slot| self.records.prefetch(&self.storage, hash, || words(slot));
         if !fetch(first) && !std::ptr::eq(first, second) {
             fetch(second);
         }
