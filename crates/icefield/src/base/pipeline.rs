@@ -1,11 +1,11 @@
 //! The rolling ring: overlaps the memory latency of many operations while executing them strictly in order.
 //!
-//! Operation `i` passes through up to five stages: `locate` computes its hash and the address of its line, `prefetch`
-//! prefetches the line, `inspect` peeks at the line and prefetches the line that it refers to, `prefetch_record` does
-//! the same for that second line, and `run` executes the operation. While `i` runs, `locate` and `prefetch` are `ring`
-//! operations ahead, `inspect` is `stage2` ahead, and `prefetch_record` is one burst ahead, so about `ring` line fills
-//! are in flight at any time. The ring never drains in the middle of a batch: a barrier between groups of operations
-//! would halve the speed.
+//! Operation `i` passes through up to six stages: `locate` computes its hash and the address of its line, `prefetch`
+//! prefetches the line, `inspect` peeks at the line and prefetches the line that it refers to, `follow` and
+//! `prefetch_record` do the same for that second line and for a third one, and `run` executes the operation. While `i`
+//! runs, `locate` and `prefetch` are `ring` operations ahead, `inspect` is `stage2` ahead, `follow` is two bursts
+//! ahead, and `prefetch_record` is one burst ahead, so about `ring` line fills are in flight at any time. The ring
+//! never drains in the middle of a batch: a barrier between groups of operations would halve the speed.
 //!
 //! A hint (a prefetch instruction) waits until its address is translated, and blocks all hints behind it. With many
 //! small pages, the translation takes as long as the line fill itself, and hints that are one operation apart wait one
@@ -52,7 +52,12 @@ pub trait Stages {
     /// `prefetch_record`.
     fn inspect(&mut self, entry: &mut Self::Entry);
 
-    /// Peeks at the line that `inspect` prefetched and prefetches the line that it refers to, or takes the locks of the
+    /// Peeks at the line that `inspect` prefetched and prefetches the line that it refers to; may change the entry for
+    /// `prefetch_record`. For operations whose record lies behind one more reference.
+    #[inline(always)]
+    fn follow(&mut self, _entry: &mut Self::Entry) {}
+
+    /// Peeks at the line that was prefetched last and prefetches the line that it refers to, or takes the locks of the
     /// next burst; may change the entry for `run`.
     #[inline(always)]
     fn prefetch_record(&mut self, _entry: &mut Self::Entry) {}
@@ -69,21 +74,35 @@ pub fn stages<E: Copy>(
     inspect: impl FnMut(E),
     run: impl FnMut(usize, E) -> ControlFlow<()>,
 ) -> impl Stages<Entry = E> {
-    Closures { locate, prefetch, inspect, run }
+    stages_with_record(locate, prefetch, inspect, |_| (), run)
 }
 
-struct Closures<A, Q, B, C> {
+/// Builds the stages from five closures: those of [`stages`] and `prefetch_record`.
+#[inline(always)]
+pub fn stages_with_record<E: Copy>(
+    locate: impl FnMut(usize) -> E,
+    prefetch: impl FnMut(E),
+    inspect: impl FnMut(E),
+    prefetch_record: impl FnMut(E),
+    run: impl FnMut(usize, E) -> ControlFlow<()>,
+) -> impl Stages<Entry = E> {
+    Closures { locate, prefetch, inspect, prefetch_record, run }
+}
+
+struct Closures<A, Q, B, D, C> {
     locate: A,
     prefetch: Q,
     inspect: B,
+    prefetch_record: D,
     run: C,
 }
 
-impl<E: Copy, A, Q, B, C> Stages for Closures<A, Q, B, C>
+impl<E: Copy, A, Q, B, D, C> Stages for Closures<A, Q, B, D, C>
 where
     A: FnMut(usize) -> E,
     Q: FnMut(E),
     B: FnMut(E),
+    D: FnMut(E),
     C: FnMut(usize, E) -> ControlFlow<()>,
 {
     type Entry = E;
@@ -101,6 +120,11 @@ where
     #[inline(always)]
     fn inspect(&mut self, entry: &mut E) {
         (self.inspect)(*entry);
+    }
+
+    #[inline(always)]
+    fn prefetch_record(&mut self, entry: &mut E) {
+        (self.prefetch_record)(*entry);
     }
 
     #[inline(always)]
@@ -148,6 +172,10 @@ pub fn stage_by_stage<S: Stages>(count: usize, mut stages: S) -> usize {
     for entry in entries.iter_mut() {
         // SAFETY: as above.
         stages.inspect(unsafe { entry.assume_init_mut() });
+    }
+    for entry in entries.iter_mut() {
+        // SAFETY: as above.
+        stages.follow(unsafe { entry.assume_init_mut() });
     }
     for entry in entries.iter_mut() {
         // SAFETY: as above.
@@ -202,6 +230,10 @@ fn roll<const BURST: usize, const TWICE: bool, S: Stages>(
         // SAFETY: stage2 <= ring, so it was written above.
         stages.inspect(unsafe { entries[index % MAX_RING].assume_init_mut() });
     }
+    for index in 0..count.min(follow_distance::<BURST>(stage2)) {
+        // SAFETY: the distance is at most stage2, so it was written above.
+        stages.follow(unsafe { entries[index % MAX_RING].assume_init_mut() });
+    }
     for index in 0..count.min(BURST) {
         // SAFETY: BURST <= ring, so it was written above.
         stages.prefetch_record(unsafe { entries[index % MAX_RING].assume_init_mut() });
@@ -227,6 +259,12 @@ fn roll<const BURST: usize, const TWICE: bool, S: Stages>(
         start += BURST;
     }
     count
+}
+
+/// Returns the distance of `follow` ahead of `run`.
+#[inline(always)]
+fn follow_distance<const BURST: usize>(stage2: usize) -> usize {
+    stage2.min(2 * BURST)
 }
 
 /// Runs a burst of operations from `start` on, and makes as many hints and peeks ahead. `end` limits the ends of all
@@ -256,6 +294,11 @@ fn burst<const BURST: usize, S: Stages>(
         // SAFETY: written just now or earlier, as stage2 <= ring.
         stages.inspect(unsafe { entries[index % MAX_RING].assume_init_mut() });
     }
+    let follow = follow_distance::<BURST>(stage2);
+    for index in start + follow..end(start + follow + BURST) {
+        // SAFETY: written just now or earlier, as the distance is at most stage2.
+        stages.follow(unsafe { entries[index % MAX_RING].assume_init_mut() });
+    }
     for index in start + BURST..end(start + 2 * BURST) {
         // SAFETY: written earlier or just now, as BURST <= ring.
         stages.prefetch_record(unsafe { entries[index % MAX_RING].assume_init_mut() });
@@ -275,7 +318,7 @@ mod tests {
         hints: usize,
         peeks: usize,
         /// The number of operations that each stage has seen.
-        seen: [usize; 5],
+        seen: [usize; 6],
     }
 
     impl Checked {
@@ -303,17 +346,22 @@ mod tests {
             self.see(2, (*index, *entry));
         }
 
-        fn prefetch_record(&mut self, entry: &mut (usize, usize)) {
+        fn follow(&mut self, entry: &mut (usize, usize)) {
             self.see(3, *entry);
+        }
+
+        fn prefetch_record(&mut self, entry: &mut (usize, usize)) {
+            self.see(4, *entry);
         }
 
         fn run(&mut self, index: usize, entry: (usize, usize)) -> ControlFlow<()> {
             assert_eq!(index, entry.0);
-            self.see(4, entry);
+            self.see(5, entry);
             let start = index / self.burst * self.burst;
-            let ahead = [self.hints, self.hints, self.peeks, self.burst];
+            let follows = self.peeks.min(2 * self.burst);
+            let ahead = [self.hints, self.hints, self.peeks, follows, self.burst];
             let expected = ahead.map(|ahead| self.count.min(start + ahead));
-            assert_eq!(self.seen[..4], expected, "operation {index}, stages {ahead:?} ahead");
+            assert_eq!(self.seen[..5], expected, "operation {index}, stages {ahead:?} ahead");
             ControlFlow::Continue(())
         }
     }
@@ -321,16 +369,16 @@ mod tests {
     fn check<const BURST: usize>(count: usize, ring: usize, stage2: usize) {
         let hints = ring.clamp(BURST, MAX_RING);
         let peeks = stage2.clamp(BURST, hints);
-        let mut checked = Checked { count, burst: BURST, hints, peeks, seen: [0; 5] };
+        let mut checked = Checked { count, burst: BURST, hints, peeks, seen: [0; 6] };
         let ran = roll::<BURST, false, _>(count, ring, stage2, &mut checked);
-        assert_eq!((ran, checked.seen), (count, [count; 5]));
-        let mut checked = Checked { count, burst: BURST, hints, peeks, seen: [0; 5] };
+        assert_eq!((ran, checked.seen), (count, [count; 6]));
+        let mut checked = Checked { count, burst: BURST, hints, peeks, seen: [0; 6] };
         let ran = roll::<BURST, true, _>(count, ring, stage2, &mut checked);
-        assert_eq!((ran, checked.seen), (count, [count; 5]));
+        assert_eq!((ran, checked.seen), (count, [count; 6]));
         if count <= MAX_RING {
             let burst = count.max(1);
-            let mut checked = Checked { count, burst, hints: count, peeks: count, seen: [0; 5] };
-            assert_eq!((stage_by_stage(count, &mut checked), checked.seen), (count, [count; 5]));
+            let mut checked = Checked { count, burst, hints: count, peeks: count, seen: [0; 6] };
+            assert_eq!((stage_by_stage(count, &mut checked), checked.seen), (count, [count; 6]));
         }
     }
 

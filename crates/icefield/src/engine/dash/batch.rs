@@ -20,6 +20,7 @@ use super::segment::Target;
 use super::writer::{Ahead, Writer};
 use crate::Result;
 use crate::base::pipeline::{self, prefetch_read, prefetch_write};
+use crate::base::reclaim::PROTECTED;
 use crate::engine::LookupKey;
 use crate::engine::slots::batch::BatchTable;
 use crate::engine::slots::table::{WriteMode, WriteOutcome};
@@ -27,7 +28,8 @@ use crate::storage::Medium;
 use crate::types::{Raw, RecordForm};
 
 /// The ring fetches the buckets of an operation `RING` operations before that operation runs. `PEEK` operations before,
-/// it inspects these buckets and fetches the record. It handles `BURST` keys at a time.
+/// it inspects these buckets and fetches the slot. One burst before, it fetches what the slot refers to. It handles
+/// `BURST` keys at a time.
 const RING: usize = 48;
 const PEEK: usize = 16;
 const BURST: usize = 8;
@@ -48,6 +50,29 @@ impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
         if candidates != 0 {
             let (which, slot) = place_of(candidates);
             prefetch_read(&raw const pair[which].slots[slot]);
+        }
+    }
+
+    /// The fourth stage of reads: fetches the bytes to which the first record with the key's fingerprint and tag
+    /// refers. A hint only.
+    #[inline]
+    fn peek_record(&self, ahead: &Ahead<'_>) {
+        let Some(Target { pair, .. }) = ahead.sighted else { return };
+        let (storage, records) = (&self.core.storage, &self.core.records);
+        if records.are_words() {
+            return;
+        }
+        let mut candidates = self.core.candidates(pair, ahead.hash);
+        while candidates != 0 {
+            let (which, slot) = place_of(candidates);
+            let words = || {
+                let slot = &pair[which].slots[slot];
+                [slot.key.load(storage, PROTECTED), slot.value.load(storage, PROTECTED)]
+            };
+            if records.prefetch(storage, ahead.hash, words) {
+                return;
+            }
+            candidates &= candidates - 1;
         }
     }
 
@@ -104,10 +129,11 @@ impl<R: RecordForm, P: Directory, M: Medium> BatchTable for Dash<R, P, M> {
     ) -> Result<()> {
         let pin = self.core.pin();
         let mut failure = Ok(());
-        let reads = pipeline::stages(
+        let reads = pipeline::stages_with_record(
             |index| self.ahead(self.core.records.hash_key(&key(index)).hash),
             |ahead| ask(&ahead, prefetch_read),
             |ahead| self.core.storage.read_unvalidated(|| self.peek(&ahead)),
+            |ahead| self.core.storage.read_unvalidated(|| self.peek_record(&ahead)),
             |index, ahead| {
                 let raw = key(index);
                 let probe = LookupKey::new(ahead.hash, &raw);

@@ -60,6 +60,16 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Some([first, second])
     }
 
+    /// Fetches the bytes to which the slot of a key refers, if it is one of the two. A hint only.
+    #[inline(always)]
+    fn fetch_references(&self, [first, second]: [&Slot; 2], hash: u64) {
+        let words = |slot: &Slot| slot.load(&self.storage, None);
+        let fetch = |slot: &Slot| self.records.prefetch(&self.storage, hash, || words(slot));
+        if !fetch(first) && !std::ptr::eq(first, second) {
+            fetch(second);
+        }
+    }
+
     /// Searches the words of the two back buckets and fetches the first candidate slot. A hint only.
     #[inline(always)]
     fn fetch_back_slot(&self, hash: u64) {
@@ -242,8 +252,10 @@ where
 
     #[inline(always)]
     fn prefetch_record(&mut self, ahead: &mut Ahead<'a>) {
-        if ahead.slots.is_none() {
-            self.reads.table.core.fetch_back_slot(ahead.hash);
+        let core = &self.reads.table.core;
+        match ahead.slots {
+            None => core.fetch_back_slot(ahead.hash),
+            Some(slots) => core.fetch_references(slots, ahead.hash),
         }
     }
 

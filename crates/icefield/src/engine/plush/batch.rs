@@ -21,6 +21,10 @@ use crate::types::{Raw, RecordForm, Take};
 const RING: usize = 32;
 const PEEK: usize = 16;
 const BURST: usize = 8;
+/// Records in the payload log take one step more. So the first steps of a search run one burst earlier, the bucket is
+/// prefetched two bursts ahead, and the payload one burst ahead.
+const PAYLOAD_RING: usize = RING + BURST;
+const PAYLOAD_PEEK: usize = PEEK + BURST;
 
 /// Number of reads of a batch that share a pin. Bounds how long freed payload chunks wait for the end of a pin.
 const PINNED: usize = 256;
@@ -81,9 +85,21 @@ where
     }
 
     #[inline(always)]
-    fn prefetch_record(&mut self, ahead: &mut Ahead<'t>) {
-        if let Some(begun) = &mut ahead.begun {
+    fn follow(&mut self, ahead: &mut Ahead<'t>) {
+        if let Some(begun) = &mut ahead.begun
+            && !self.core.measure.is_inline()
+        {
             self.core.hint_records(ahead.hash, begun);
+        }
+    }
+
+    #[inline(always)]
+    fn prefetch_record(&mut self, ahead: &mut Ahead<'t>) {
+        let Some(begun) = &mut ahead.begun else { return };
+        if self.core.measure.is_inline() {
+            self.core.hint_records(ahead.hash, begun);
+        } else {
+            self.core.hint_payload(ahead.hash, begun);
         }
     }
 
@@ -111,7 +127,11 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             }
         };
         let ring = Ring { core: self, ahead, run };
-        let ran = pipeline::rolling_in_bursts::<BURST, _>(count, RING, PEEK, ring);
+        let (far, near) = match self.measure.is_inline() {
+            true => (RING, PEEK),
+            false => (PAYLOAD_RING, PAYLOAD_PEEK),
+        };
+        let ran = pipeline::rolling_in_bursts::<BURST, _>(count, far, near, ring);
         // An operation that failed does not count.
         (ran - usize::from(result.is_err()), result)
     }

@@ -203,7 +203,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     }
 
     #[inline(always)]
-    fn record_in(&self, bucket: Bucket<'_>, slot: usize, dead: bool) -> RecordOf<R> {
+    pub(super) fn record_in(&self, bucket: Bucket<'_>, slot: usize, dead: bool) -> RecordOf<R> {
         self.measure.record(dead, |word| self.word_in(bucket, slot, word))
     }
 
@@ -217,7 +217,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     }
 
     #[inline]
-    fn is_dead(&self, entry: &Entry, at: usize) -> bool {
+    pub(super) fn is_dead(&self, entry: &Entry, at: usize) -> bool {
         // Read without validation: other bits of the word may change at the same time, for records that do not count
         // yet.
         self.storage.read_unvalidated(|| entry.dead[at / 64].load(&self.storage, Relaxed))

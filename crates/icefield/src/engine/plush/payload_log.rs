@@ -39,7 +39,6 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::base::hash::{Hash, HashKind};
-use crate::base::pipeline::prefetch_read;
 use crate::base::reclaim::{Guard, Reclaimer};
 use crate::engine::exclusion::{lock, try_lock};
 use crate::storage::{Cell64, Medium, Region};
@@ -48,11 +47,13 @@ use crate::{Error, Result};
 use self::chunks::{CHUNK_BITS, ChunkState, Chunks, UNIT_BYTES};
 pub(super) use self::chunks::{MAX_CHUNK_BYTES, PayloadRef};
 pub(super) use self::collection::{Collection, Count, Known, Round};
+pub(super) use self::hints::HINTED_AHEAD;
 use self::state::Space;
 pub(super) use self::state::{Purpose, SPARE};
 
 mod chunks;
 mod collection;
+mod hints;
 mod mend;
 mod space;
 mod state;
@@ -61,8 +62,6 @@ mod state;
 const HEAD_BYTES: usize = 24;
 /// Bytes of the map for each chunk.
 const WORD_BYTES: u64 = size_of::<Cell64>() as u64;
-/// The number of records by which payloads are prefetched ahead of their use.
-pub(super) const HINTED_AHEAD: usize = 16;
 
 pub(super) struct PayloadLog {
     region: Region,
@@ -77,6 +76,8 @@ pub(super) struct PayloadLog {
     returned: Arc<Mutex<Vec<u32>>>,
     /// Chunks taken for writes since the last step of the collection.
     taken: AtomicU32,
+    /// The average length of the records that this session has written, updated at each new chunk. For prefetches.
+    usual_bytes: AtomicU32,
     /// Held by the thread that collects.
     collection: Mutex<Collection>,
 }
@@ -173,6 +174,7 @@ impl PayloadLog {
             space: Mutex::default(),
             returned: Arc::default(),
             taken: AtomicU32::new(0),
+            usual_bytes: AtomicU32::new(hints::UNKNOWN_BYTES),
             collection: Mutex::new(Collection::of_empty()),
         })
     }
@@ -307,13 +309,6 @@ impl PayloadLog {
             return Ok(None);
         }
         self.stored(storage, place, state.limit).map(|stored| Some(stored.payload()))
-    }
-
-    /// Prefetches the first line of a record.
-    #[inline]
-    pub(super) fn hint(&self, word: u64) {
-        let head: Option<&Cell64> = self.region.at(self.offset_of(PayloadRef::unpack(word)));
-        head.into_iter().for_each(|head| prefetch_read(head));
     }
 
     /// Reads the record of a reference that was current according to [`PayloadLog::is_current`] at some time since

@@ -2,10 +2,11 @@
 //! after the other, and the searches of a batch overlap.
 
 use std::ops::Range;
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::core::Core;
-use super::layout::EntryRef;
-use super::words::RecordOf;
+use super::layout::{EntryRef, SLOTS};
+use super::words::{Record, RecordOf, one_word};
 use crate::Result;
 use crate::base::pipeline::prefetch_read;
 use crate::base::version_lock::Version;
@@ -25,6 +26,11 @@ pub(super) struct Begun<'t> {
     level: usize,
     /// The entry of that level and the buckets that its filter names, if the filter is in DRAM.
     likely: Option<(EntryRef<'t>, u16)>,
+    /// The entry and the buckets of which the newest was prefetched. All entries before it lack the key.
+    hinted: Option<(EntryRef<'t>, u16)>,
+    /// The reference of the newest record with the hash, and whether it is a removal. `None` if the search has not
+    /// found one yet.
+    sighted: Option<(u64, bool)>,
 }
 
 impl<R: RecordForm, M: Medium> Core<R, M> {
@@ -82,7 +88,15 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         let size = self.root.size(root);
         self.root.prefetch_fingerprints(root, size);
         let level = self.first_level(root);
-        let mut begun = Begun { version, size, may_be_in_root: true, level, likely: None };
+        let mut begun = Begun {
+            version,
+            size,
+            may_be_in_root: true,
+            level,
+            likely: None,
+            hinted: None,
+            sighted: None,
+        };
         let end_of_top = self.levels_on_top().end;
         while begun.level < end_of_top {
             let entry = self.entry_of(begun.level, hash).ok()?;
@@ -105,16 +119,63 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
 
     /// Compares the fingerprints of the root entry, and prefetches the records that the search will compare.
     #[inline]
-    pub(super) fn hint_records(&self, hash: u64, begun: &mut Begun<'_>) {
+    pub(super) fn hint_records<'t>(&'t self, hash: u64, begun: &mut Begun<'t>) {
         begun.may_be_in_root = self.root.hint_newest(self.root_entry(hash), hash, begun.size);
-        let likely = begun.likely.or_else(|| {
-            self.levels_below().find_map(|level| {
-                let entry = self.entry_of(level, hash).ok()?;
-                let buckets = self.storage.read_unvalidated(|| self.candidates(entry, hash));
-                (buckets != 0).then_some((entry, buckets))
-            })
-        });
-        likely.inspect(|&(entry, buckets)| self.hint_bucket(entry, buckets));
+        begun.hinted = begun.likely.or_else(|| self.likely_below(hash));
+        if let Some((entry, buckets)) = begun.hinted {
+            self.hint_bucket(entry, buckets);
+        }
+    }
+
+    /// The first entry of the levels whose filters are on the medium that may have the key, and the buckets that its
+    /// filter names. `None` if an entry before it cannot be reached: the entries behind it have older records.
+    fn likely_below(&self, hash: u64) -> Option<(EntryRef<'_>, u16)> {
+        for level in self.levels_below() {
+            let entry = self.entry_of(level, hash).ok()?;
+            let buckets = self.storage.read_unvalidated(|| self.candidates(entry, hash));
+            if buckets != 0 {
+                return Some((entry, buckets));
+            }
+        }
+        None
+    }
+
+    /// Searches for the newest record with the hash where [`Core::hint_records`] has prefetched records, and prefetches
+    /// its payload. What it reads is valid if the version of the root entry is still that of the beginning when the
+    /// search ends.
+    #[inline]
+    pub(super) fn hint_payload(&self, hash: u64, begun: &mut Begun<'_>) {
+        let Some(payloads) = self.payloads() else { return };
+        let sighted = if begun.may_be_in_root {
+            let has_hash = |record| Ok::<_, ()>(self.hash_of(record) == hash);
+            self.root.newest(self.root_entry(hash), hash, has_hash).ok().flatten()
+        } else {
+            None
+        };
+        let sighted = match (sighted, begun.hinted) {
+            (None, Some((entry, buckets))) => {
+                self.storage.read_unvalidated(|| self.newest_in(entry, buckets, hash))
+            }
+            _ => sighted,
+        };
+        if let Some(record) = sighted {
+            payloads.hint_whole(record.reference());
+            begun.sighted = Some((record.reference(), record.dead));
+        }
+    }
+
+    /// The newest record with a hash in the newest of the given buckets of an entry that no other one continues.
+    #[inline]
+    fn newest_in(&self, entry: EntryRef<'_>, buckets: u16, hash: u64) -> Option<RecordOf<R>> {
+        let number = buckets.checked_ilog2()? as usize;
+        let slots = self.shape.slots as usize;
+        let used = self.state(entry).ok()?.size.saturating_sub(number * slots).min(slots);
+        let bucket = self.bucket(entry, number).ok()?;
+        let has_hash = |&slot: &usize| bucket.heads[slot].load(&self.storage, Relaxed) == hash;
+        let slot = (0..used.min(SLOTS)).rev().find(has_hash)?;
+        let is_alone = self.next_of(entry).ok()?.is_none();
+        is_alone
+            .then(|| self.record_in(bucket, slot, self.is_dead(entry.entry, number * slots + slot)))
     }
 
     /// Prefetches the newest of the given buckets of an entry.
@@ -155,6 +216,13 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         probe: &LookupKey<'_>,
         begun: Begun<'_>,
     ) -> Result<Option<RecordOf<R>>> {
+        if let Some((reference, dead)) = begun.sighted {
+            // If another key has the same hash, the whole search decides.
+            let record = Record { key: one_word(probe.hash), value: one_word(reference), dead };
+            if self.holds(record, probe)? {
+                return Ok(Some(record));
+            }
+        }
         if begun.may_be_in_root
             && let Some(found) = self.search_root(root, probe)?
         {

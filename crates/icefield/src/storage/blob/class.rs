@@ -116,6 +116,17 @@ pub fn map_word(number: u32, is_large: bool, value: u32) -> u64 {
     seal(number, if is_large { LARGE } else { SMALL }, value)
 }
 
+/// Returns the size of the blocks of a chunk with this map word, for hints: the word is not checked. 0 if the word
+/// names no extent.
+#[inline]
+pub(super) fn size_hint(word: u64) -> u32 {
+    match word & KIND_MASK {
+        SMALL => (word >> VALUE_SHIFT) as u32,
+        LARGE => u32::MAX,
+        _ => 0,
+    }
+}
+
 /// Packs kind and value with 16 check bits, which depend on the chunk number too. They are needed because the scan
 /// frees space by these words: if it accepted a damaged size, it would free parts of live blocks.
 fn seal(number: u32, kind: u64, value: u32) -> u64 {

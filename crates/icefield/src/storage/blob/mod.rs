@@ -158,10 +158,12 @@ mod space;
 mod tests;
 mod whole_chunks;
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicUsize};
 use std::sync::{Arc, Mutex};
 
 use crate::base::counter::ShardedCounter;
+use crate::base::pipeline::prefetch_second_level;
 use crate::base::reclaim::{Guard, Reclaimer};
 use crate::storage::bytes::SharedBytes;
 use crate::storage::medium::Medium;
@@ -171,11 +173,11 @@ use crate::{Error, Result};
 use allocate::{Held, release_later};
 use block::{HEADER_BYTES, Header};
 use chunk::ChunkTable;
-use class::Classes;
+use class::{Classes, size_hint};
 use pool::Pool;
 use scanner::Scanner;
 use shared::Shared;
-use space::{SCAN_PER_CHUNK, Space, WORD_BYTES, chunks_in};
+use space::{SCAN_PER_CHUNK, Space, WORD_BYTES, chunks_in, map_word as map_word_at};
 
 #[doc(hidden)]
 pub use block::header_words;
@@ -362,12 +364,22 @@ impl BlobStore {
         Ok(self.resolve(blob)?.1.owner(storage))
     }
 
-    /// Returns the address at which the block of `blob` begins, for a prefetch; `None` when the reference is
-    /// impossible.
+    /// Prefetches the block of `blob`: as many lines as blocks of its chunk have, up to a limit. Any word will do, at
+    /// any time, because nothing is read from the block. The map's words are dense enough to be cached.
     #[inline]
-    #[must_use]
-    pub fn address(&self, blob: BlobRef) -> Option<*const u8> {
-        Some(std::ptr::from_ref(self.header(blob.offset()?)?).cast())
+    pub fn prefetch<M: Medium>(&self, storage: &M, blob: BlobRef) {
+        let Some(offset) = blob.offset() else { return };
+        let Some(header) = self.header(offset) else { return };
+        let number = offset >> self.shared.params.chunk_bytes.trailing_zeros();
+        let Some(word) = map_word_at(&self.shared.map, number as u32) else { return };
+        // Relaxed: a hint only.
+        let size = storage.read_unvalidated(|| size_hint(word.load(storage, Relaxed)));
+        let first: *const u8 = std::ptr::from_ref(header).cast();
+        let begin = offset % LINE_BYTES;
+        let end = (begin + u64::from(size)).min(PREFETCHED_LINES * LINE_BYTES);
+        for line in 0..end.div_ceil(LINE_BYTES) {
+            prefetch_second_level(first.wrapping_add((line * LINE_BYTES) as usize));
+        }
     }
 
     /// Frees a blob at once. [`BlobStore::write`] must have returned it, and no published slot may have referred to it.
@@ -399,7 +411,7 @@ impl BlobStore {
             space.runs.chunks() + (space.end - space.fresh)
         };
         // Relaxed: statistics.
-        let unscanned = shared.unscanned.load(std::sync::atomic::Ordering::Relaxed);
+        let unscanned = shared.unscanned.load(Relaxed);
         BlobStats {
             region_bytes: shared.blobs.len() + shared.map.len(),
             used_bytes: shared.used_bytes.sum().max(0) as u64,
@@ -435,3 +447,7 @@ impl BlobStore {
 }
 
 const MAP_PAGE_BYTES: u64 = 4096;
+const LINE_BYTES: u64 = 64;
+/// The largest number of lines of a block that are prefetched. The processor fetches the rest of a longer content by
+/// itself while the content is copied.
+const PREFETCHED_LINES: u64 = 4;

@@ -161,6 +161,10 @@ impl PayloadLog {
         }
         self.set_limit(storage, start, 0)?;
         space.usage.chunks += u64::from(run);
+        if let Some(usual) = space.usage.bytes.checked_div(space.usage.records) {
+            // Relaxed: for hints only.
+            self.usual_bytes.store(usual.min(u64::from(u32::MAX)) as u32, Relaxed);
+        }
         if purpose == Purpose::Write {
             // Relaxed: as in `is_step_due`.
             self.taken.fetch_add(run, Relaxed);

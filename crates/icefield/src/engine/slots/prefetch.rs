@@ -1,0 +1,37 @@
+//! Prefetches of records behind references, for the pipelines of batches.
+
+use super::Records;
+use crate::storage::Medium;
+use crate::storage::blob::BlobRef;
+use crate::types::RecordForm;
+
+impl<R: RecordForm> Records<R> {
+    /// Prefetches the bytes behind a slot's words, `[key, value]`. Returns `false` if the slot certainly holds another
+    /// key. A hint only: the slot may change at any time. For records of two words, does not call `words`.
+    #[inline(always)]
+    pub(crate) fn prefetch(
+        &self,
+        storage: &impl Medium,
+        hash: u64,
+        words: impl FnOnce() -> [u64; 2],
+    ) -> bool {
+        let Some(blobs) = self.blobs.as_ref().filter(|_| !Self::IS_WORDS) else { return true };
+        let [key, value] = storage.read_unvalidated(words);
+        if !Self::KEY_IS_WORD {
+            if (key >> 48) << 48 != Self::tag(hash) {
+                return false;
+            }
+            blobs.prefetch(storage, BlobRef::from_word(key));
+        }
+        if !Self::VALUE_IS_WORD {
+            blobs.prefetch(storage, BlobRef::from_word(value));
+        }
+        true
+    }
+
+    /// Returns whether keys and values are words, not references.
+    #[inline(always)]
+    pub(crate) fn are_words(&self) -> bool {
+        Self::IS_WORDS
+    }
+}
