@@ -338,7 +338,7 @@ impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
         }
         for site in locked.core.sites(locked.segment).skip(core.geometry.buckets as usize) {
             let (site, bucket) = site?;
-            // Read through `read_unvalidated`: the locks of the two buckets also protect the stashed records of this
+            // Read through `read_unvalidated`: the lock of the home bucket also protects the stashed records of this
             // hash.
             if let Some(slot) = core.storage.read_unvalidated(|| slot_of(bucket)) {
                 return Ok(Some(Found { bucket, slot, site }));

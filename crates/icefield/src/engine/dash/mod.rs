@@ -11,8 +11,8 @@
 //!
 //! Best at: point reads and writes of records that must survive a crash, opening in constant time at any size, tables
 //! that grow. A hit reads two bucket lines and the record's line; a miss reads two lines; reads write nothing. Worst
-//! at: bulk writes of single records (two fences for most inserts; `batch` needs two per 32 inserts), ordered access (not
-//! supported), media that reorder the stores to one line (`Durability::Disk` is refused).
+//! at: bulk writes of single records (two fences for most inserts; `batch` needs two per 32 inserts), ordered access
+//! (not supported), media that reorder the stores to one line (`Durability::Disk` is refused).
 //!
 //! # 2. Origin
 //!
@@ -130,10 +130,10 @@
 //! Every record of that home, wherever it is, changes only under the lock that it holds (I4): a displacement, a removal
 //! or an insert of such a record locks the home bucket, and so do splits, which lock all buckets. So the slots, bits,
 //! fingerprints and overflow places of these records are stable, and the search finds the key if and only if it is
-//! present. All else in the probing bucket is a hint: the number of its records only selects the bucket for a new one. A
-//! metadata word, a fingerprint or an overflow word changes only under the lock of its own bucket, because each of them is
-//! stored as a whole. A value word is stored under the home bucket's lock and changing bit: readers validate the versions
-//! of both buckets, and scans those of all normal buckets.
+//! present. All else in the probing bucket is a hint: the number of its records only selects the bucket for a new one.
+//! A metadata word, a fingerprint or an overflow word is shared by records of two homes, so it changes only under the
+//! lock of its own bucket. A value word belongs to one record, so it is stored under the home bucket's lock and changing
+//! bit: readers validate the versions of both buckets, and scans those of all normal buckets.
 //!
 //! Words of E4 and E6 use Release and Acquire even where a lock, or exclusive access, would allow Relaxed: on the
 //! medium, Release keeps the order of the stores to one line, and no argument about the absence of other threads is
@@ -172,8 +172,9 @@
 //! split due, and the next attempt copies the records again. If the birth word of a segment has the current generation,
 //! the segment owns its chain even while its split is still due; that chain is freed before the split starts again.
 //!
-//! Two of the 14 slots lie in the line of the metadata word (*beside* it). Stores to one line reach the medium in order,
-//! so a record of words in such a slot is durable when the metadata word is, without a flush and a fence of its own.
+//! Two of the 14 slots lie in the line of the metadata word (*beside* it). Stores to one line reach the medium in
+//! order, so a record of words in such a slot is durable when the metadata word is, without a flush and a fence of its
+//! own.
 //!
 //! The store of the value word is the commit point of an update. Locks and overflow metadata are volatile cells: before
 //! a segment is used, recovery resets the locks and rebuilds the overflow metadata. Interrupted allocations are
@@ -183,9 +184,9 @@
 //! # 8. Progress
 //!
 //! Readers never wait for a writer that prepares a change, only for one between its publishing store and its fence. A
-//! write locks the home bucket first and, if it needs it, the probing bucket second; where the probing bucket is the first
-//! bucket of the segment, it locks that one first, in any case. A thread that waits for a lock while holding another acquires the buckets of one segment in ascending order, stash
-//! last; a window waits only for its first lock, and displacements only try locks. A split locks a whole segment: the
+//! write locks the home bucket first and, if it needs it, the probing bucket second; where the probing bucket is the
+//! first bucket of the segment, it locks that one first, in any case. So a thread that waits for a lock while it holds
+//! another one acquires the buckets of one segment in ascending order, stash last; a window waits only for its first lock, and displacements only try locks. A split locks a whole segment: the
 //! writers of this segment wait for some microseconds, its readers only while the moved records are removed at the end.
 //!
 //! In LH the first thread that needs a new segment, be it a reader or a writer, performs the due split that makes the

@@ -1,4 +1,4 @@
-//! Search for a key in its segment (§4.2, §4.3, Algorithm 3): without a lock, or under the locks of its two buckets.
+//! Search for a key in its segment (§4.2, §4.3, Algorithm 3): without a lock, or under the lock of its home bucket.
 
 use super::kinds::{Ablation, Kinds};
 use super::layout::Bucket;
@@ -209,9 +209,9 @@ impl<T: Kinds> Core<T> {
         hint: StashHint,
     ) -> Result<Option<Found<'a>>> {
         let segment = self.segment(segment)?;
-        // Read through `read_unvalidated`: the home bucket's lock protects the stashed records of this key, which are durable. Other
-        // threads may be publishing bits of other keys' records in the same metadata word, but no result depends on
-        // those bits.
+        // Read through `read_unvalidated`: the home bucket's lock protects the stashed records of this key, which are
+        // durable. Other threads may be publishing bits of other keys' records in the same metadata word, but no result
+        // depends on those bits.
         let find = |bucket| self.storage.read_unvalidated(|| self.find_in(bucket, probe));
         for (number, bucket) in self.stash(segment).iter().enumerate() {
             if (hint.all || hint.buckets >> number & 1 == 1)

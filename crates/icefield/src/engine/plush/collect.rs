@@ -23,6 +23,7 @@ use super::core::Core;
 use super::op::Attempt;
 use super::payload_log::{
     Collection, Count, HINTED_AHEAD, Known, Payload, PayloadLog, PayloadRef, Purpose, Round, SPARE,
+    Unflushed,
 };
 use super::root::Held;
 use super::words::{RecordOf, bytes_of, first, one_word, raw_of, words_of};
@@ -102,20 +103,32 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         probe: &LookupKey<'_>,
         value: &Raw<'_>,
     ) -> Result<R::ValueWords> {
-        let Some(payloads) = self.payloads() else { return Ok(words_of(value)) };
-        self.append_payload(payloads, probe, value)
+        let (value, unflushed) = self.append_payload(probe, value)?;
+        self.flush_payloads(unflushed);
+        Ok(value)
     }
 
-    fn append_payload(
+    /// Does the same as [`Core::write_payload`] without the flush.
+    #[inline]
+    pub(super) fn append_payload(
         &self,
-        payloads: &PayloadLog,
         probe: &LookupKey<'_>,
         value: &Raw<'_>,
-    ) -> Result<R::ValueWords> {
+    ) -> Result<(R::ValueWords, Option<Unflushed>)> {
+        let Some(payloads) = self.payloads() else { return Ok((words_of(value), None)) };
         let (mut key_buffer, mut value_buffer) = ([0; 8], [0; 8]);
         let key = bytes_of(probe.key, &mut key_buffer);
         let value = bytes_of(value, &mut value_buffer);
-        Ok(one_word(payloads.write(&self.storage, probe.hash, (key, value), Purpose::Write)?))
+        let (word, unflushed) =
+            payloads.append(&self.storage, probe.hash, (key, value), Purpose::Write)?;
+        Ok((one_word(word), Some(unflushed)))
+    }
+
+    #[inline]
+    pub(super) fn flush_payloads(&self, unflushed: impl IntoIterator<Item = Unflushed>) {
+        if let Some(payloads) = self.payloads() {
+            unflushed.into_iter().for_each(|record| payloads.flush(&self.storage, record));
+        }
     }
 
     /// Counts the payload of these words as no longer pending: a slot refers to it, or none ever will.

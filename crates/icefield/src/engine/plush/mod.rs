@@ -42,18 +42,20 @@
 //!   same flag, would count again. Log compaction does not copy: the few root entries that still need the oldest chunk
 //!   are migrated. (§4.2 copies their records behind newer ones of the same keys, and a replay would restore the old
 //!   values.)
-//! - §4.3, §5.1 payload log (`payload_log`, `collect`): one log. A reference contains the epoch of its chunk, and an
-//!   epoch is never used twice. Chunks are reused after readers have left (`base::reclaim`), so that values can be
-//!   borrowed without a copy. Rounds over the table count the needed bytes of each chunk, and the emptiest chunks are
-//!   freed first, so that the log takes at most about three times the needed bytes (the paper collects the oldest
-//!   chunk). Borrowed bytes are below the limit that DRAM holds for their chunk, whatever the files contain. Only
-//!   records with keys or values of variable length are in this log. With fixed-width types an update is one record
-//!   in a slot, and nothing is collected.
+//! - §4.3, §5.1 payload log (`payload_log`, `collect`): one log; threads that contend append to different chunks of
+//!   it. A reference contains the epoch of its chunk, and an epoch is never used twice. Chunks are reused after
+//!   readers have left (`base::reclaim`), so that values can be borrowed without a copy. Rounds over the table
+//!   count the needed bytes of each chunk, and the emptiest chunks are freed first, so that the log takes at most
+//!   about three times the needed bytes (the paper collects the oldest chunk). Borrowed bytes are below the limit
+//!   that DRAM holds for their chunk, whatever the files contain. Only records with keys or values of variable
+//!   length are in this log. With fixed-width types an update is one record in a slot, and nothing is collected.
 //! - §5.1 upsert (`op`), migration (`migrate`, Listing 2). Eight targets share their fences, including those for new
 //!   runs. A step of a migration has two targets at first, and more as the root entry fills. On disks all targets of up
 //!   to 33 root entries share their fences; in a batch, those of the batch's root entries and of 32 more.
 //! - §5.2 lookup (`core`): optimistic, validated by a version per root entry, for hits and misses alike (Listing 3
-//!   validates hits). It is divided into steps (`seek`), each of which prefetches the lines that the next one reads. A reader waits while sizes are stored, so that it sees nothing that a crash could undo.
+//!   validates hits). It is divided into steps (`seek`), each of which prefetches the lines that the next one reads; in
+//!   a batch, a record in the payload log is found one step before its payload is read. A reader waits while sizes are
+//!   stored, so that it sees nothing that a crash could undo.
 //! - §5.3 delete. A tombstone is dropped when no older record of its key can be below it: when the key's entry of the
 //!   last level is compacted, or when the filters of that entry do not contain the key. (Otherwise tombstones would
 //!   accumulate.)

@@ -27,12 +27,12 @@
 //!   given back, the words of all free chunks become durable. So if the first chunk of a run has lost its space, the
 //!   other chunks may be taken in any order.
 //! - Y6: borrowed bytes are never written, whatever the files contain. DRAM holds for each chunk how far it is written
-//!   ([`ChunkState::limit`]), and which ranges beyond that limit are written while other threads still write the bytes
-//!   before them. A reference is valid only with the chunk's present epoch, and only if all its bytes are written. They
-//!   are not written again before the chunk is taken again, which is after the readers have left (Y3). A chunk that the
-//!   files show as used when a table is opened takes no more records: its limit is its end. The limit of a free chunk,
-//!   and of one that continues another, is not used, because no reference matches their state. Even wrong references,
-//!   for example to bytes that are not a record, lend only bytes that do not change.
+//!   ([`ChunkState::limit`]); a chunk is written from its start on, by the thread that holds the mutex of its lane. A
+//!   reference is valid only with the chunk's present epoch, and only if all its bytes are written. They are not written
+//!   again before the chunk is taken again, which is after the readers have left (Y3). A chunk that the files show as
+//!   used when a table is opened takes no more records: its limit is its end. The limit of a free chunk, and of one that
+//!   continues another, is not used, because no reference matches their state. Even wrong references, for example to
+//!   bytes that are not a record, lend only bytes that do not change.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -48,12 +48,14 @@ use self::chunks::{CHUNK_BITS, ChunkState, Chunks, UNIT_BYTES};
 pub(super) use self::chunks::{MAX_CHUNK_BYTES, PayloadRef};
 pub(super) use self::collection::{Collection, Count, Known, Round};
 pub(super) use self::hints::HINTED_AHEAD;
+use self::lanes::Lanes;
 use self::state::Space;
 pub(super) use self::state::{Purpose, SPARE};
 
 mod chunks;
 mod collection;
 mod hints;
+mod lanes;
 mod mend;
 mod space;
 mod state;
@@ -71,12 +73,14 @@ pub(super) struct PayloadLog {
     verifies: bool,
     reclaimer: Arc<Reclaimer>,
     chunks: Chunks,
+    lanes: Lanes,
     space: Mutex<Space>,
     /// Free chunks that all readers have left.
     returned: Arc<Mutex<Vec<u32>>>,
     /// Chunks taken for writes since the last step of the collection.
     taken: AtomicU32,
-    /// The average length of the records that this session has written, updated at each new chunk. For prefetches.
+    /// The average length of the records that this session has written, updated at each new chunk; 0 before the first
+    /// chunk is full. For prefetches.
     usual_bytes: AtomicU32,
     /// Held by the thread that collects.
     collection: Mutex<Collection>,
@@ -103,6 +107,13 @@ impl Payload<'_> {
     pub(super) fn needed_bytes(&self, dead: bool) -> u64 {
         self.needed(dead).stored_bytes()
     }
+}
+
+/// The bytes of a record that is written, but not flushed.
+#[must_use]
+pub(super) struct Unflushed {
+    at: u64,
+    bytes: u64,
 }
 
 /// A record as it is stored in the log.
@@ -171,10 +182,11 @@ impl PayloadLog {
             verifies,
             reclaimer: Arc::new(Reclaimer::with_batch(1)),
             chunks: Chunks::default(),
+            lanes: Lanes::default(),
             space: Mutex::default(),
             returned: Arc::default(),
             taken: AtomicU32::new(0),
-            usual_bytes: AtomicU32::new(hints::UNKNOWN_BYTES),
+            usual_bytes: AtomicU32::new(0),
             collection: Mutex::new(Collection::of_empty()),
         })
     }
@@ -225,12 +237,27 @@ impl PayloadLog {
         &self,
         storage: &impl Medium,
         hash: u64,
-        (key, value): (&[u8], &[u8]),
+        content: (&[u8], &[u8]),
         purpose: Purpose,
     ) -> Result<u64> {
+        let (word, unflushed) = self.append(storage, hash, content, purpose)?;
+        self.flush(storage, unflushed);
+        Ok(word)
+    }
+
+    pub(super) fn flush(&self, storage: &impl Medium, Unflushed { at, bytes }: Unflushed) {
+        storage.flush_range(&self.region, at, bytes);
+    }
+
+    /// Does the same as [`PayloadLog::write`] without the flush.
+    pub(super) fn append(
+        &self,
+        storage: &impl Medium,
+        hash: u64,
+        (key, value): (&[u8], &[u8]),
+        purpose: Purpose,
+    ) -> Result<(u64, Unflushed)> {
         let bytes = stored_bytes(key.len(), value.len());
-        let place = self.reserve(storage, bytes, purpose)?;
-        let word = place.pack();
         let lengths = key.len() as u64 | (value.len() as u64) << 32;
         let mut record = Vec::with_capacity(bytes as usize);
         record.extend_from_slice(&lengths.to_le_bytes());
@@ -238,45 +265,22 @@ impl PayloadLog {
         record.extend_from_slice(&[0; 8]);
         record.extend_from_slice(key);
         record.extend_from_slice(value);
+        let (lane, place) = self.reserve(storage, bytes, purpose)?;
+        let (word, at) = (place.pack(), self.offset_of(place));
         let sum = checksum(word, hash, lengths, &record[HEAD_BYTES..]);
         record[16..24].copy_from_slice(&sum.to_le_bytes());
-        let at = self.offset_of(place);
-        // SAFETY: the range was handed out to this thread alone, and is not below the chunk's limit (Y6). No pinned
-        // reader can have a reference into the chunk from the chunk's former use (Y3).
+        // SAFETY: the range belongs to this thread while it holds the lane, and is not below the chunk's limit (Y6). No
+        // pinned reader can have a reference into the chunk from the chunk's former use (Y3).
         unsafe { storage.write_bytes(&self.region, at, &record) };
-        // Before the flush, because a locked instruction after the flush would wait for the flushed lines.
-        self.complete(storage, place, bytes);
-        storage.flush_range(&self.region, at, record.len() as u64);
-        Ok(word)
+        let state = self.chunks.state(storage, place.chunk);
+        self.chunks.set(storage, place.chunk, ChunkState { limit: place.offset + bytes, ..state });
+        // Before any flush, because a locked instruction after a flush would wait for the flushed lines.
+        drop(lane);
+        Ok((word, Unflushed { at, bytes: record.len() as u64 }))
     }
 
     fn offset_of(&self, place: PayloadRef) -> u64 {
         u64::from(place.chunk) * self.chunk_bytes + place.offset
-    }
-
-    /// Marks a record as written and readable. It need not be flushed yet.
-    fn complete(
-        &self,
-        storage: &impl Medium,
-        PayloadRef { chunk, offset, .. }: PayloadRef,
-        bytes: u64,
-    ) {
-        let mut space = lock(storage, &self.space);
-        let state = self.chunks.state(storage, chunk);
-        if state.limit != offset {
-            space.beyond.entry(chunk).or_default().push([offset, offset + bytes]);
-            return;
-        }
-        let mut limit = offset + bytes;
-        if let Some(beyond) = space.beyond.get_mut(&chunk) {
-            while let Some(at) = beyond.iter().position(|&[from, _]| from == limit) {
-                limit = beyond.swap_remove(at)[1];
-            }
-            if beyond.is_empty() {
-                space.beyond.remove(&chunk);
-            }
-        }
-        self.chunks.set(storage, chunk, ChunkState { limit, ..state });
     }
 
     /// Counts a record of the chunk as no longer pending: a slot refers to the record, or none ever will.
@@ -361,18 +365,17 @@ impl PayloadLog {
         let at = self.offset_of(place);
         let corrupt = |detail: &str| self.region.fault(storage, at, detail);
         let end = place.offset + HEAD_BYTES as u64;
-        if end > limit && !self.is_written(storage, place, end) {
+        if end > limit {
             return Err(corrupt("the reference leads to a place that was never written"));
         }
-        // SAFETY: the bytes are below the limit of their chunk, or in a range above it that `is_written` found under
-        // the mutex. They were written before the limit (E10) or the range was stored, or before the table was opened,
-        // and the chunk is not written again before this thread, which was pinned when the epochs were equal, has left
-        // (Y3, Y6).
+        // SAFETY: the bytes are below the limit of their chunk. They were written before the limit was stored (E10), or
+        // before the table was opened, and the chunk is not written again before this thread, which was pinned when the
+        // epochs were equal, has left (Y3, Y6).
         let head = unsafe { storage.read_bytes(&self.region, at, HEAD_BYTES) };
         let head = head.ok_or_else(|| corrupt("the file ends before the record"))?;
         let [key, value] = lengths(head);
         let end = end + key as u64 + value as u64;
-        if end > limit && !self.is_written(storage, place, end) {
+        if end > limit {
             return Err(corrupt("the record ends beyond the written part of its chunk"));
         }
         // SAFETY: as above.
@@ -380,16 +383,6 @@ impl PayloadLog {
             unsafe { storage.read_bytes(&self.region, at + HEAD_BYTES as u64, key + value) };
         let content = content.ok_or_else(|| corrupt("the file ends inside the record"))?;
         Ok(Stored { head, content, key })
-    }
-
-    /// Returns whether the bytes of a chunk from a place to `end` are written. Written bytes may be above the chunk's
-    /// limit: they remain so while other threads still write records before them.
-    #[cold]
-    fn is_written(&self, storage: &impl Medium, place: PayloadRef, end: u64) -> bool {
-        let space = lock(storage, &self.space);
-        let beyond = space.beyond.get(&place.chunk).into_iter().flatten();
-        end <= self.chunks.state(storage, place.chunk).limit
-            || beyond.into_iter().any(|&[from, to]| from <= place.offset && end <= to)
     }
 
     /// Returns whether the chunk of a reference has not been freed since.
@@ -473,21 +466,61 @@ mod tests {
         let storage = memory();
         let log = log(&storage, false);
         let _pin = log.pin();
-        let unwritten = log.reserve(&storage, 40, Purpose::Write).expect("space");
         let word = log.write(&storage, 7, (b"key", b"value"), Purpose::Write).expect("space");
         let read =
             |word| log.read(&storage, word).map(|it| it.map(|it| (it.hash, it.key, it.value)));
         assert_eq!(read(word).expect("written"), Some((7, &b"key"[..], &b"value"[..])));
-        assert!(matches!(read(unwritten.pack()), Err(Error::Corrupt { .. })));
-        log.complete(&storage, unwritten, 40);
-        let end = PayloadRef::unpack(word).offset + stored_bytes(3, 5);
-        assert_eq!(log.chunks.state(&storage, unwritten.chunk).limit, end);
-        let behind = PayloadRef { offset: end, ..unwritten };
+        let place = PayloadRef::unpack(word);
+        let end = place.offset + stored_bytes(3, 5);
+        assert_eq!(log.chunks.state(&storage, place.chunk).limit, end);
+        let behind = PayloadRef { offset: end, ..place };
         assert!(matches!(read(behind.pack()), Err(Error::Corrupt { .. })));
-        let former = PayloadRef { epoch: 1, ..unwritten };
+        let (lane, unwritten) = log.reserve(&storage, 40, Purpose::Write).expect("space");
+        assert_eq!(unwritten, behind);
+        assert!(matches!(read(unwritten.pack()), Err(Error::Corrupt { .. })));
+        drop(lane);
+        let former = PayloadRef { epoch: 1, ..place };
         assert_eq!(read(former.pack()).expect("another epoch"), None);
-        let elsewhere = PayloadRef { chunk: (1 << CHUNK_BITS) - 1, ..unwritten };
+        let elsewhere = PayloadRef { chunk: (1 << CHUNK_BITS) - 1, ..place };
         assert_eq!(read(elsewhere.pack()).expect("no chunk"), None);
+    }
+
+    #[test]
+    fn threads_that_contend_write_to_different_chunks() {
+        let storage = memory();
+        let log = log(&storage, false);
+        let _pin = log.pin();
+        let write = || log.write(&storage, 7, (b"key", b"value"), Purpose::Write).expect("space");
+        let chunk_of = |word| PayloadRef::unpack(word).chunk;
+        let alone = [write(), write()].map(chunk_of);
+        assert_eq!(alone[0], alone[1]);
+        let (lane, place) = log.reserve(&storage, 40, Purpose::Write).expect("space");
+        assert_eq!(place.chunk, alone[0]);
+        let other = std::thread::scope(|scope| scope.spawn(write).join()).expect("it has ended");
+        assert_ne!(chunk_of(other), alone[0]);
+        drop(lane);
+        let usage = log.usage(&storage);
+        assert_eq!((usage.chunks, usage.records), (2, 4));
+        log.release_all(&storage).expect("free");
+        assert_eq!(log.usage(&storage).chunks, 0);
+    }
+
+    #[test]
+    fn a_full_log_uses_the_room_of_every_lane() {
+        let storage = memory();
+        let log = log(&storage, false);
+        let _pin = log.pin();
+        let value = [7; 100];
+        let write = || log.write(&storage, 7, (b"key", &value), Purpose::Write);
+        let (lane, _) = log.reserve(&storage, 40, Purpose::Write).expect("space");
+        std::thread::scope(|scope| scope.spawn(write).join()).expect("ended").expect("space");
+        drop(lane);
+        let mut written = 0;
+        while write().is_ok() {
+            written += 1;
+        }
+        let each = (1 << 12) / stored_bytes(3, 100);
+        assert_eq!(written, ((1 << 20) / (1 << 12) - 1) * each - 2, "one chunk is spare");
     }
 
     #[test]

@@ -14,6 +14,7 @@ use std::collections::VecDeque;
 use super::core::Core;
 use super::incremental_migration::Pace;
 use super::op::{Attempt, ModeOf, PlushWriteMode, Wrote, WroteOf};
+use super::payload_log::Unflushed;
 use super::recovery_log::{Place, Places, Span};
 use super::root::Held;
 use super::words::RecordOf;
@@ -100,6 +101,8 @@ pub(super) struct Window<'t, R: RecordForm, M: Medium> {
     /// Results of operations that look up the present value; blind writes have no result.
     answers: Vec<Answer<R::ValueWords>>,
     writes: Vec<Write<R>>,
+    /// Payloads that the commit must flush: after a flush, the next operation's lock would wait for the flushed lines.
+    unflushed: Vec<Unflushed>,
     /// One share for each log.
     shares: Box<[Share]>,
     /// Writes that got no place in a full log, for the next window; empty between commits.
@@ -132,12 +135,14 @@ impl<'t, R: RecordForm, M: Medium> Window<'t, R, M> {
         let (writes, held) = (Vec::with_capacity(WINDOW), Vec::with_capacity(WINDOW));
         let shares = (0..core.logs.count()).map(|_| Share::NONE).collect();
         let (answers, left, spans) = (Vec::new(), VecDeque::new(), Vec::new());
+        let unflushed = Vec::new();
         Self {
             core,
             room,
             staged: 0,
             answers,
             writes,
+            unflushed,
             shares,
             left,
             held,
@@ -288,8 +293,11 @@ impl<'t, R: RecordForm, M: Medium> Window<'t, R, M> {
             return Ok(false);
         };
         let value = if mode.removes() { &Raw::Word(0) } else { value };
-        let value = match core.write_payload(probe, value) {
-            Ok(value) => value,
+        let value = match core.append_payload(probe, value) {
+            Ok((value, unflushed)) => {
+                self.unflushed.extend(unflushed);
+                value
+            }
             Err(error) => {
                 place.into_iter().for_each(|place| core.waste(place));
                 return Err(error);
@@ -340,6 +348,7 @@ impl<'t, R: RecordForm, M: Medium> Window<'t, R, M> {
     /// threads may follow them in the log.
     fn log_all(&mut self, writes: &mut Vec<Write<R>>, spans: &mut Vec<Span>) -> Result<()> {
         let core = self.core;
+        core.flush_payloads(self.unflushed.drain(..));
         if writes.is_empty() {
             return Ok(());
         }
@@ -426,7 +435,7 @@ impl<'t, R: RecordForm, M: Medium> Window<'t, R, M> {
         let mut spans = std::mem::take(&mut self.spans);
         let mut writes = std::mem::take(&mut self.writes);
         // Each window checks this, because a batch continues after a window whose sync failed.
-        let writable = core.storage.check_writable();
+        let writable = core.storage.check_writable().inspect_err(|_| self.unflushed.clear());
         let logged = writable.and_then(|()| self.log_all(&mut writes, &mut spans));
         let (mut written, mut records) = (0, 0);
         for Write { at, hash, record, place } in writes.drain(..) {

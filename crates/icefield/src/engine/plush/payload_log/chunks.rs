@@ -112,12 +112,15 @@ const FIRST_SEGMENT: u32 = 64;
 const SEGMENTS: usize = (CHUNK_BITS - FIRST_SEGMENT.ilog2() + 1) as usize;
 
 impl Chunks {
-    /// The segment of a chunk, and its index there.
+    /// The segment of a chunk, and its index there. Chunks with consecutive numbers, which threads often write to at the
+    /// same time, are two lines apart.
     #[inline(always)]
     fn place(chunk: u32) -> (usize, usize) {
         let number = chunk + FIRST_SEGMENT;
-        let segment = number.ilog2() - FIRST_SEGMENT.ilog2();
-        (segment as usize, (number - (FIRST_SEGMENT << segment)) as usize)
+        let (bits, segment) = (number.ilog2(), number.ilog2() - FIRST_SEGMENT.ilog2());
+        let len = FIRST_SEGMENT << segment;
+        let at = number - len;
+        (segment as usize, ((at << 3 | at >> (bits - 3)) & (len - 1)) as usize)
     }
 
     #[inline(always)]
@@ -155,6 +158,19 @@ impl Chunks {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn chunks_have_places_of_their_own() {
+        let mut places: Vec<_> = (0..5_000).map(Chunks::place).collect();
+        assert!(
+            places.windows(2).all(|two| two[0].0 != two[1].0 || two[0].1.abs_diff(two[1].1) >= 7)
+        );
+        places.sort_unstable();
+        places.dedup();
+        assert_eq!(places.len(), 5_000);
+        let len = |segment: usize| (FIRST_SEGMENT as usize) << segment;
+        assert!(places.iter().all(|&(segment, at)| at < len(segment)));
+    }
 
     #[test]
     fn references_and_chunk_words_survive_packing() {

@@ -13,7 +13,7 @@ const LINE_BYTES: u64 = 64;
 /// The largest number of lines of a record that are prefetched together.
 const HINTED_LINES: u64 = 4;
 /// The assumed length of records before the session has filled a chunk.
-pub(super) const UNKNOWN_BYTES: u32 = 2 * LINE_BYTES as u32;
+const UNKNOWN_BYTES: u64 = 2 * LINE_BYTES;
 
 impl PayloadLog {
     /// Prefetches the first line of a record.
@@ -30,7 +30,11 @@ impl PayloadLog {
         let Some(head) = self.region.at::<Cell64>(at) else { return };
         let first: *const u8 = std::ptr::from_ref(head).cast();
         // Relaxed: a hint only.
-        let end = at % LINE_BYTES + u64::from(self.usual_bytes.load(Relaxed));
+        let bytes = match self.usual_bytes.load(Relaxed) {
+            0 => UNKNOWN_BYTES,
+            usual => u64::from(usual),
+        };
+        let end = at % LINE_BYTES + bytes;
         for line in 0..end.div_ceil(LINE_BYTES).clamp(1, HINTED_LINES) {
             prefetch_second_level(first.wrapping_add((line * LINE_BYTES) as usize));
         }

@@ -4,8 +4,9 @@ use std::ops::Range;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::chunks::{CHUNK_BITS, ChunkState, ChunkWord, LAST_EPOCH, PayloadRef};
+use super::chunks::{CHUNK_BITS, Chunk, ChunkState, ChunkWord, LAST_EPOCH, PayloadRef};
 use super::collection::Collection;
+use super::lanes::Lane;
 use super::state::{Purpose, SPARE, Space, Usage};
 use super::{PayloadLog, WORD_BYTES};
 use crate::base::reclaim::Guard;
@@ -55,7 +56,7 @@ impl PayloadLog {
                         *run += 1;
                         *run
                     };
-                    space.usage.chunks += 1;
+                    space.used += 1;
                     self.set_limit(storage, first, u64::from(run) * self.chunk_bytes)?;
                 }
                 Found::Free => {
@@ -77,39 +78,74 @@ impl PayloadLog {
         Ok(())
     }
 
-    /// Reserves a place for a record, and counts the record as pending.
-    pub(super) fn reserve(
+    /// Reserves a place for a record, counts the record as pending, and returns the lane of the record's chunk: until
+    /// it is dropped, no other thread writes to the chunk.
+    pub(super) fn reserve<'a>(
+        &'a self,
+        storage: &'a impl Medium,
+        bytes: u64,
+        purpose: Purpose,
+    ) -> Result<(MutexGuard<'a, Lane>, PayloadRef)> {
+        let mut lane = self.lanes.enter(storage);
+        match self.place_in(storage, &mut lane, bytes, purpose) {
+            Ok(place) => Ok((lane, place)),
+            Err(error @ Error::NoSpace { .. }) => {
+                drop(lane);
+                // No chunk is free, but one that other threads write to may have room.
+                let has_room = |lane: &MutexGuard<'_, Lane>| {
+                    lane.current.is_some_and(|(_, at)| self.fits(at, bytes))
+                };
+                let mut lane = self.lanes.each(storage).find(has_room).ok_or(error)?;
+                let place = self.place_in(storage, &mut lane, bytes, purpose)?;
+                Ok((lane, place))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reserves a place in the lane's chunk, or in a new one.
+    fn place_in(
         &self,
         storage: &impl Medium,
+        lane: &mut Lane,
         bytes: u64,
         purpose: Purpose,
     ) -> Result<PayloadRef> {
-        let mut space = lock(storage, &self.space);
-        let (chunk, offset) = match space.current {
-            Some((chunk, at)) if at + bytes <= self.chunk_bytes => {
-                space.current = Some((chunk, at + bytes));
+        // Relaxed: done under the lane's mutex, before other threads can see the chunk as full.
+        let count = |chunk: &Chunk| chunk.pending.fetch_add(1, Relaxed);
+        let (chunk, offset) = match lane.current {
+            Some((chunk, at)) if self.fits(at, bytes) => {
+                self.chunks.get(chunk).map(count);
+                lane.current = Some((chunk, at + bytes));
                 (chunk, at)
             }
-            _ if bytes > self.chunk_bytes => {
+            former => {
+                let mut space = lock(storage, &self.space);
                 let run = bytes.div_ceil(self.chunk_bytes) as u32;
                 let chunk = self.take(storage, &mut space, run, purpose)?;
-                space.full.insert(chunk);
-                (chunk, 0)
-            }
-            former => {
-                let chunk = self.take(storage, &mut space, 1, purpose)?;
-                space.full.extend(former.map(|(chunk, _)| chunk));
-                space.current = Some((chunk, bytes));
+                self.chunks.get(chunk).map(count);
+                if run > 1 {
+                    // The lane keeps its chunk.
+                    space.full.insert(chunk);
+                } else {
+                    space.full.extend(former.map(|(chunk, _)| chunk));
+                    lane.current = Some((chunk, bytes));
+                }
+                if let Some(usual) = lane.bytes.checked_div(lane.records) {
+                    // Relaxed: for hints only.
+                    self.usual_bytes.store(usual.min(u64::from(u32::MAX)) as u32, Relaxed);
+                }
                 (chunk, 0)
             }
         };
-        space.usage.bytes += bytes;
-        space.usage.records += 1;
-        if let Some(chunk) = self.chunks.get(chunk) {
-            // Relaxed: done under the mutex, before other threads can see the chunk as full.
-            chunk.pending.fetch_add(1, Relaxed);
-        }
+        lane.bytes += bytes;
+        lane.records += 1;
         Ok(PayloadRef { chunk, epoch: self.chunks.state(storage, chunk).epoch, offset })
+    }
+
+    /// Returns whether a record fits into a chunk at an offset.
+    fn fits(&self, at: u64, bytes: u64) -> bool {
+        at + bytes <= self.chunk_bytes
     }
 
     /// Takes a run of free chunks, or of new ones.
@@ -160,11 +196,7 @@ impl PayloadLog {
             space.runs.insert(start, run);
         }
         self.set_limit(storage, start, 0)?;
-        space.usage.chunks += u64::from(run);
-        if let Some(usual) = space.usage.bytes.checked_div(space.usage.records) {
-            // Relaxed: for hints only.
-            self.usual_bytes.store(usual.min(u64::from(u32::MAX)) as u32, Relaxed);
-        }
+        space.used += u64::from(run);
         if purpose == Purpose::Write {
             // Relaxed: as in `is_step_due`.
             self.taken.fetch_add(run, Relaxed);
@@ -216,7 +248,12 @@ impl PayloadLog {
     }
 
     pub(in crate::engine::plush) fn usage(&self, storage: &impl Medium) -> Usage {
-        lock(storage, &self.space).usage
+        let none = Usage { chunks: lock(storage, &self.space).used, bytes: 0, records: 0 };
+        self.lanes.each(storage).fold(none, |usage, lane| Usage {
+            bytes: usage.bytes + lane.bytes,
+            records: usage.records + lane.records,
+            ..usage
+        })
     }
 
     /// The full chunks without pending records, each with the length of its run.
@@ -261,7 +298,7 @@ impl PayloadLog {
         self.chunks.set(storage, chunk, ChunkState { epoch, used: false, ..state });
         space.full.remove(&chunk);
         let run = space.runs.remove(&chunk).unwrap_or(1);
-        space.usage.chunks -= u64::from(run);
+        space.used -= u64::from(run);
         // If the first chunk of a run is never taken again, the others are not either.
         if epoch < LAST_EPOCH {
             let returned = Arc::clone(&self.returned);
@@ -276,13 +313,14 @@ impl PayloadLog {
         let guard = self.pin();
         guard.flush();
         *self.lock_collection(storage) = Collection::of_empty();
+        for mut lane in self.lanes.each(storage) {
+            if let Some((chunk, _)) = lane.current.take() {
+                self.release(storage, &guard, chunk)?;
+            }
+        }
         loop {
-            let chunk = {
-                let mut space = lock(storage, &self.space);
-                let current = space.current.take().map(|(chunk, _)| chunk);
-                current.or_else(|| space.full.first().copied())
-            };
-            match chunk {
+            let first = lock(storage, &self.space).full.first().copied();
+            match first {
                 Some(chunk) => self.release(storage, &guard, chunk)?,
                 None => return Ok(()),
             }
@@ -325,6 +363,6 @@ impl PayloadLog {
     pub(in crate::engine::plush) fn waits_for_readers(&self, storage: &impl Medium) -> bool {
         let mut space = lock(storage, &self.space);
         space.whole.extend(unwaiting(&self.returned).drain(..));
-        space.usage.chunks + (space.free_chunks() as u64) < u64::from(space.chunks)
+        space.used + (space.free_chunks() as u64) < u64::from(space.chunks)
     }
 }

@@ -10,8 +10,6 @@ pub(in crate::engine::plush) const SPARE: usize = 1;
 /// The use of the chunks.
 #[derive(Default)]
 pub(super) struct Space {
-    /// The chunk to which records are appended, and the offset of the next record.
-    pub(super) current: Option<(u32, u64)>,
     /// Free chunks; a former session may have given their space back. The lowest is taken first (Y5).
     pub(super) whole: BTreeSet<u32>,
     /// Free chunks whose space was given back, or is known to be missing.
@@ -20,11 +18,10 @@ pub(super) struct Space {
     pub(super) full: BTreeSet<u32>,
     /// Number of chunks of each run of more than one.
     pub(super) runs: BTreeMap<u32, u32>,
-    /// By chunk: the ranges of written records before which other records are still being written.
-    pub(super) beyond: BTreeMap<u32, Vec<[u64; 2]>>,
     /// Number of chunks of the region.
     pub(super) chunks: u32,
-    pub(super) usage: Usage,
+    /// Number of chunks that are not free.
+    pub(super) used: u64,
 }
 
 /// The usage of the log.
