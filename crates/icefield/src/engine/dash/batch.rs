@@ -1,9 +1,9 @@
 //! Batches: a ring prefetches the buckets of upcoming operations. The operations then run in windows: the operations of
 //! one window, up to 32, share two fences.
 //!
-//! Each operation of a window locks its home bucket, and its probing bucket if it changes that, and decides what to do.
-//! The window waits only for its first lock. It tries all other locks, and a failure closes the window. So a thread
-//! never waits while it holds a lock, and no lock order is needed. New records are written to free slots, and one fence makes all of them durable. Then every
+//! Each operation of a window locks its two buckets and decides what to do. The window waits only for its first lock.
+//! It tries all other locks, and a failure closes the window. So a thread never waits while it holds a lock, and no
+//! lock order is needed. New records are written to free slots, and one fence makes all of them durable. Then every
 //! affected bucket gets its changes under its changing bit, and a second fence makes these durable before readers can
 //! see them.
 //!

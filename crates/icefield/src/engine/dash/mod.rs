@@ -24,8 +24,8 @@
 //!   buckets.
 //! - §4.2 fingerprints (`bucket`, `search`). The fingerprint is the low byte of the hash; the bits above it select the
 //!   bucket; the top bits select the directory entry.
-//! - §4.3 balanced insert, displacement, stash (`insert`, `stash`). An operation locks the home bucket, and the probing
-//!   bucket only to change its metadata; the paper locks both. Once the stash is full, an insert displaces up to
+//! - §4.3 balanced insert, displacement, stash (`insert`, `stash`). A single write locks the home bucket, and the
+//!   probing bucket only to change its metadata; the paper locks both. Once the stash is full, an insert displaces up to
 //!   three records. Batches use the stash before displacement; in LH, `rebalance_stash` later moves stashed records
 //!   home. The target bucket of a displacement is locked, which Algorithm 1 omits: the insert tries the lock and falls
 //!   back to the next method if that fails. A search tests the overflow count of the *home* bucket, not of the probing
@@ -186,8 +186,9 @@
 //! Readers never wait for a writer that prepares a change, only for one between its publishing store and its fence. A
 //! write locks the home bucket first and, if it needs it, the probing bucket second; where the probing bucket is the
 //! first bucket of the segment, it locks that one first, in any case. So a thread that waits for a lock while it holds
-//! another one acquires the buckets of one segment in ascending order, stash last; a window waits only for its first lock, and displacements only try locks. A split locks a whole segment: the
-//! writers of this segment wait for some microseconds, its readers only while the moved records are removed at the end.
+//! another one acquires the buckets of one segment in ascending order, stash last; a window waits only for its first
+//! lock, and displacements only try locks. A split locks a whole segment: the writers of this segment wait for some
+//! microseconds, its readers only while the moved records are removed at the end.
 //!
 //! In LH the first thread that needs a new segment, be it a reader or a writer, performs the due split that makes the
 //! segment; other threads that need the segment wait for that thread. Splits that are due for the source are performed

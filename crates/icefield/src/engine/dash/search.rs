@@ -183,16 +183,11 @@ impl<T: Kinds> Core<T> {
         pair: [&'a Bucket; 2],
         probe: &LookupKey<'_>,
     ) -> Result<Option<Found<'a>>> {
-        let (storage, [home, probing]) = (&self.storage, pair);
-        if let Some(slot) = self.find_in(home, probe)? {
-            return Ok(Some(Found { bucket: home, slot, site: Site::Normal }));
-        }
         // Read through `read_unvalidated`, as in `find_stashed`: other threads may be changing records of the probing
         // bucket that have another home. No result depends on those.
-        if T::Ablation::PARTS.probing
-            && let Some(slot) = storage.read_unvalidated(|| self.find_in(probing, probe))?
-        {
-            return Ok(Some(Found { bucket: probing, slot, site: Site::Normal }));
+        let found = self.storage.read_unvalidated(|| self.find_in_pair(pair, probe))?;
+        if let Some((which, slot)) = found {
+            return Ok(Some(Found { bucket: pair[which], slot, site: Site::Normal }));
         }
         let hint = self.stash_hint(pair, probe.hash);
         if hint.is_empty() {

@@ -12,7 +12,7 @@ use crate::engine::LookupKey;
 use crate::engine::slots::batch::Write;
 use crate::engine::slots::table::{WriteMode, WriteOutcome};
 use crate::engine::slots::{EpochGuard, PreparedRecord};
-use crate::storage::{Medium, Persist, SimHooks};
+use crate::storage::{Medium, Persist};
 
 /// Maximum number of operations that share fences.
 pub(super) const WINDOW: usize = 32;
@@ -30,8 +30,8 @@ pub(super) enum Plan {
     Remove { site: Site, before: (u64, u64) },
 }
 
-/// The address of a slot. The slot's bucket need not be in [`Window::held`]: a value is replaced under the lock of the
-/// record's home bucket, wherever the record is.
+/// The address of a slot. The slot's bucket need not be in [`Window::held`]: the value of a stashed record is replaced
+/// under the lock of its home bucket.
 #[derive(Clone, Copy)]
 pub(super) struct Address(*const Bucket, usize);
 
@@ -66,12 +66,10 @@ pub(super) struct Window<'a, T: Kinds> {
     special: bool,
 }
 
-/// The places of an operation's buckets in [`Window::held`].
+/// The places of an operation's two buckets in [`Window::held`].
 #[derive(Clone, Copy, Default)]
 pub(super) struct Hold {
-    home: u16,
-    /// Valid if the plan concerns the stash. Other plans need no lock of the probing bucket, or have its place.
-    probing: u16,
+    pair: [u16; 2],
     /// Set if an earlier operation of this window has locked the home bucket; that operation may have the same key.
     again: bool,
 }
@@ -131,12 +129,12 @@ impl<'a, T: Kinds> Window<'a, T> {
         Some(place as u16)
     }
 
-    /// Locks a key's home bucket.
+    /// Locks a key's two buckets.
     #[inline(always)]
-    pub(super) fn hold_home(&mut self, home: &'a Bucket) -> Option<Hold> {
+    pub(super) fn hold_pair(&mut self, [home, probing]: [&'a Bucket; 2]) -> Option<Hold> {
         let before = self.held.len() as u16;
-        let home = self.hold(home)?;
-        Some(Hold { home, probing: 0, again: home < before })
+        let at_home = self.hold(home)?;
+        Some(Hold { pair: [at_home, self.hold(probing)?], again: at_home < before })
     }
 
     /// Plans an operation and prepares its change. `current` returns whether the hash still belongs to the segment.
@@ -145,7 +143,7 @@ impl<'a, T: Kinds> Window<'a, T> {
         &mut self,
         probe: &LookupKey<'_>,
         Target { located, pair }: Target<'a>,
-        mut hold: Hold,
+        hold: Hold,
         current: impl FnOnce() -> bool,
         write: Write,
     ) -> Result<Attempt> {
@@ -165,15 +163,12 @@ impl<'a, T: Kinds> Window<'a, T> {
                 return Ok(Attempt::Alone);
             }
             (None, Write::Put(WriteMode::TryInsert | WriteMode::Upsert, record)) => {
-                let storage = &self.core.storage;
-                let taken = self.taken(hold.home);
-                // Read through `read_unvalidated`, as in `Locked::insert`: a hint.
-                let hint = storage.read_unvalidated(|| pair[1].meta(storage).allocated());
-                if let Some((0, slot)) = self.core.choose([taken, hint]) {
-                    self.fill(hold.home, slot, false, record);
-                    Plan::Insert { place: hold.home, slot: slot as u8, site: Site::Normal }
+                let taken = hold.pair.map(|place| self.taken(place));
+                if let Some((which, slot)) = self.core.choose(taken) {
+                    self.fill(hold.pair[which], slot, which == 1, record);
+                    Plan::Insert { place: hold.pair[which], slot: slot as u8, site: Site::Normal }
                 } else {
-                    match self.stage_beyond(located.segment, pair[1], &mut hold, record)? {
+                    match self.stage_stashed(located.segment, record)? {
                         Ok(plan) => plan,
                         Err(otherwise) => return Ok(otherwise),
                     }
@@ -182,7 +177,7 @@ impl<'a, T: Kinds> Window<'a, T> {
             (None, Write::Remove | Write::Put(WriteMode::Update, _)) => {
                 Plan::Answer(WriteOutcome::Absent)
             }
-            (Some(found), write) => match self.stage_present(&found, pair, &mut hold, write) {
+            (Some(found), write) => match self.stage_present(&found, hold.pair, write) {
                 Some(plan) => plan,
                 None => return Ok(Attempt::Later),
             },
@@ -192,60 +187,33 @@ impl<'a, T: Kinds> Window<'a, T> {
     }
 
     /// Returns the plan of an operation whose key is present.
-    #[inline]
-    fn stage_present(
-        &mut self,
-        found: &Found<'a>,
-        [home, probing]: [&'a Bucket; 2],
-        hold: &mut Hold,
-        write: Write,
-    ) -> Option<Plan> {
+    fn stage_present(&mut self, found: &Found<'a>, pair: [u16; 2], write: Write) -> Option<Plan> {
         let (key, value) = found.bucket.record(&self.core.storage, found.slot);
+        // `versioned` is the place of the bucket whose version readers of the record validate: the bucket that holds
+        // the record or, for a stashed record, its home bucket.
+        let probing = self.held[usize::from(pair[1])].bucket;
+        let versioned = pair[usize::from(std::ptr::eq(found.bucket, probing))];
         let plan = match (write, found.site) {
             (Write::Put(WriteMode::TryInsert, _), _) => {
                 return Some(Plan::Answer(WriteOutcome::Occupied(value)));
             }
             (Write::Put(_, record), _) => {
                 let address = Address(found.bucket, found.slot);
-                // Wherever the record is, its readers validate the version of its home bucket.
                 Plan::Replace {
-                    place: hold.home,
+                    place: versioned,
                     value: address,
                     before: value,
                     word: record.value,
                 }
             }
             (Write::Remove, site) => {
-                let is_home = std::ptr::eq(found.bucket, home);
-                let place = if is_home { hold.home } else { self.hold(found.bucket)? };
-                if site != Site::Normal {
-                    hold.probing = self.hold(probing)?;
-                }
+                let place = if site == Site::Normal { versioned } else { self.hold(found.bucket)? };
                 self.held[usize::from(place)].removed |= 1 << found.slot;
                 Plan::Remove { site, before: (key, value) }
             }
         };
         (self.changes, self.special) = (true, true);
         Some(plan)
-    }
-
-    /// Writes a record into a free slot of the probing bucket or of the stash; into the home bucket if that turns out to
-    /// be the emptier one.
-    fn stage_beyond(
-        &mut self,
-        segment: u32,
-        probing: &'a Bucket,
-        hold: &mut Hold,
-        record: PreparedRecord,
-    ) -> Result<std::result::Result<Plan, Attempt>> {
-        let Some(place) = self.hold(probing) else { return Ok(Err(Attempt::Later)) };
-        hold.probing = place;
-        let places = [hold.home, place];
-        let Some((which, slot)) = self.core.choose(places.map(|place| self.taken(place))) else {
-            return self.stage_stashed(segment, record);
-        };
-        self.fill(places[which], slot, which == 1, record);
-        Ok(Ok(Plan::Insert { place: places[which], slot: slot as u8, site: Site::Normal }))
     }
 
     /// Writes a record into a free slot of the stash.
@@ -296,8 +264,7 @@ impl<'a, T: Kinds> Window<'a, T> {
             let storage = &self.core.storage;
             if self.inserts || self.core.records.blobs().is_some() {
                 let flushed =
-                    |any: bool, held: &Held<'_, T::Medium>| held.flush_records(storage) | any;
-                let flushed = self.held.iter().fold(false, flushed);
+                    self.held.iter().fold(false, |any, held| held.flush_records(storage) | any);
                 if flushed || self.core.records.blobs().is_some() {
                     // P1, P18 for the whole window: records and blobs are durable before any word refers to them.
                     storage.fence();
@@ -350,7 +317,7 @@ impl<'a, T: Kinds> Window<'a, T> {
     /// Sets the changing bits of the home and probing bucket, whose versions scans and readers of stashed records
     /// validate.
     fn begin_pair(&self, staged: &Staged) {
-        for place in [staged.hold.home, staged.hold.probing] {
+        for place in staged.hold.pair {
             self.held[usize::from(place)].guard.begin_change();
         }
     }
@@ -358,19 +325,16 @@ impl<'a, T: Kinds> Window<'a, T> {
     /// Completes an operation after the second fence: updates the overflow metadata and retires unreferenced blobs.
     fn finish(&self, staged: &Staged, pin: &EpochGuard<'_>) {
         let (storage, records) = (&self.core.storage, &self.core.records);
-        let pair = || {
-            let Hold { home, probing, .. } = staged.hold;
-            [home, probing].map(|place| self.held[usize::from(place)].bucket)
-        };
+        let [home, probing] = staged.hold.pair.map(|place| self.held[usize::from(place)].bucket);
         match staged.plan {
             Plan::Insert { site, .. } if site != Site::Normal => {
-                stash::note(storage, pair(), staged.hash, site.stash_bucket());
+                stash::note(storage, [home, probing], staged.hash, site.stash_bucket());
             }
             Plan::Answer(_) | Plan::Insert { .. } => {}
             Plan::Replace { before, .. } => records.retire_value(pin, before),
             Plan::Remove { site, before: (key, value), .. } => {
                 if site != Site::Normal {
-                    stash::forget(storage, pair(), staged.hash, site.stash_bucket());
+                    stash::forget(storage, [home, probing], staged.hash, site.stash_bucket());
                 }
                 records.retire_key(pin, key);
                 records.retire_value(pin, value);

@@ -23,7 +23,7 @@ const PEEK: usize = 16;
 const BURST: usize = 8;
 /// Records in the payload log take one step more. So the first steps of a search run one burst earlier, the bucket is
 /// prefetched two bursts ahead, and the payload one burst ahead.
-const PAYLOAD_RING: usize = RING + BURST;
+const PAYLOAD_RING: usize = RING;
 const PAYLOAD_PEEK: usize = PEEK + BURST;
 
 /// Number of reads of a batch that share a pin. Bounds how long freed payload chunks wait for the end of a pin.
@@ -98,7 +98,7 @@ where
         let Some(begun) = &mut ahead.begun else { return };
         if self.core.measure.is_inline() {
             self.core.hint_records(ahead.hash, begun);
-        } else {
+        } else if begun.may_find() {
             self.core.hint_payload(ahead.hash, begun);
         }
     }

@@ -22,15 +22,21 @@ pub(super) struct Begun<'t> {
     size: usize,
     /// `false` if no record of the root entry has the key's fingerprint.
     may_be_in_root: bool,
-    /// The first level whose entry was not ruled out by a filter in DRAM.
+    /// The first level whose entry was not ruled out by a filter.
     level: usize,
-    /// The entry of that level and the buckets that its filter names, if the filter is in DRAM.
+    /// The entry of that level and the buckets that its filter names; `None` if that filter has not been read.
     likely: Option<(EntryRef<'t>, u16)>,
-    /// The entry and the buckets of which the newest was prefetched. All entries before it lack the key.
-    hinted: Option<(EntryRef<'t>, u16)>,
     /// The reference of the newest record with the hash, and whether it is a removal. `None` if the search has not
     /// found one yet.
     sighted: Option<(u64, bool)>,
+}
+
+impl Begun<'_> {
+    /// Returns `false` if the root entry and all filters that were read lack the key.
+    #[inline(always)]
+    pub(super) fn may_find(&self) -> bool {
+        self.may_be_in_root || self.likely.is_some()
+    }
 }
 
 impl<R: RecordForm, M: Medium> Core<R, M> {
@@ -88,15 +94,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         let size = self.root.size(root);
         self.root.prefetch_fingerprints(root, size);
         let level = self.first_level(root);
-        let mut begun = Begun {
-            version,
-            size,
-            may_be_in_root: true,
-            level,
-            likely: None,
-            hinted: None,
-            sighted: None,
-        };
+        let mut begun =
+            Begun { version, size, may_be_in_root: true, level, likely: None, sighted: None };
         let end_of_top = self.levels_on_top().end;
         while begun.level < end_of_top {
             let entry = self.entry_of(begun.level, hash).ok()?;
@@ -121,23 +120,27 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     #[inline]
     pub(super) fn hint_records<'t>(&'t self, hash: u64, begun: &mut Begun<'t>) {
         begun.may_be_in_root = self.root.hint_newest(self.root_entry(hash), hash, begun.size);
-        begun.hinted = begun.likely.or_else(|| self.likely_below(hash));
-        if let Some((entry, buckets)) = begun.hinted {
+        if begun.likely.is_none() {
+            self.exclude_below(hash, begun);
+        }
+        if let Some((entry, buckets)) = begun.likely {
             self.hint_bucket(entry, buckets);
         }
     }
 
-    /// The first entry of the levels whose filters are on the medium that may have the key, and the buckets that its
-    /// filter names. `None` if an entry before it cannot be reached: the entries behind it have older records.
-    fn likely_below(&self, hash: u64) -> Option<(EntryRef<'_>, u16)> {
-        for level in self.levels_below() {
-            let entry = self.entry_of(level, hash).ok()?;
+    /// Excludes further levels, by the filters on the medium.
+    #[inline]
+    fn exclude_below<'t>(&'t self, hash: u64, begun: &mut Begun<'t>) {
+        while begun.level <= self.levels.count(&self.storage) {
+            // The search will report what is wrong.
+            let Ok(entry) = self.entry_of(begun.level, hash) else { return };
             let buckets = self.storage.read_unvalidated(|| self.candidates(entry, hash));
             if buckets != 0 {
-                return Some((entry, buckets));
+                begun.likely = Some((entry, buckets));
+                return;
             }
+            begun.level += 1;
         }
-        None
     }
 
     /// Searches for the newest record with the hash where [`Core::hint_records`] has prefetched records, and prefetches
@@ -152,7 +155,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         } else {
             None
         };
-        let sighted = match (sighted, begun.hinted) {
+        let sighted = match (sighted, begun.likely) {
             (None, Some((entry, buckets))) => {
                 self.storage.read_unvalidated(|| self.newest_in(entry, buckets, hash))
             }
