@@ -24,8 +24,9 @@ pub type Dash<K, V, P, M = Mapped> = DurableTable<K, V, P, M>;
 /// ```
 ///
 /// A `get` accesses two to three cache lines of the medium (§4.6, Algorithm 3); an insert costs two flushes and two
-/// fences, unless it displaces a record or splits a segment (Algorithm 1); an update or removal costs one of each. In a
-/// batch, 32 operations share two fences. A key or value that is stored by reference adds the lines of its bytes.
+/// fences, or one of each in two of 14 slots, unless it displaces a record or splits a segment (Algorithm 1); an update or
+/// removal costs one of each. In a batch, 32 operations share two fences. A key or value that is stored by reference adds
+/// the lines of its bytes.
 ///
 /// Its methods are those of [`DurableTable`], its options [`DashOptions`].
 pub type DashEh<K, V, M = Mapped> = Dash<K, V, Eh, M>;

@@ -256,9 +256,9 @@ impl<'a, T: Kinds> Window<'a, T> {
         (self.changes, self.inserts) = (true, true);
     }
 
-    /// Makes all staged operations durable and visible, and releases the locks. Costs two fences; one if no record is
-    /// new and the table has no blobs; none if nothing changes. The answers of the staged operations are valid
-    /// afterwards.
+    /// Makes all staged operations durable and visible, and releases the locks. Costs two fences; one if the table has
+    /// no blobs and each new record, if any, lies beside its metadata word; none if nothing changes. The answers of the
+    /// staged operations are valid afterwards.
     pub(super) fn commit(&mut self, pin: &EpochGuard<'_>) {
         if self.changes {
             let storage = &self.core.storage;
