@@ -74,8 +74,8 @@ impl Bucket {
         (free != 0).then(|| free.trailing_zeros() as usize)
     }
 
-    /// Returns a mask of the slots in the line of the metadata word. A record in one of them needs no flush and no fence
-    /// of its own: stores to one line reach the medium in order, so the record is durable when the metadata word is.
+    /// Returns a mask of the slots in the line of the metadata word. A record of words in one of them needs no flush and
+    /// no fence of its own: stores to one line reach the medium in order, so it is durable when the metadata word is.
     pub(super) const fn slots_beside_meta() -> u32 {
         (1 << ((LINE_BYTES - offset_of!(Bucket, slots)) / size_of::<Slot>())) - 1
     }
@@ -135,7 +135,8 @@ impl Bucket {
         ((1 << PER_LINE) - 1) << (line * PER_LINE) >> BEFORE
     }
 
-    /// Returns a slot's words. The caller holds the lock or validates the version afterwards.
+    /// Returns a slot's words. The caller holds the lock of the record's home bucket or of this one, or validates the
+    /// versions afterwards.
     #[inline]
     pub(super) fn record(&self, storage: &impl Medium, slot: usize) -> (u64, u64) {
         // PROTECTED (E3): pairs with the Release in `store_record`.

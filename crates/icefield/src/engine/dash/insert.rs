@@ -191,7 +191,7 @@ impl<'a, T: Kinds> Locked<'a, T> {
         storage.fence();
     }
 
-    /// Inserts the record into the first stash bucket with room. Two flushes, two fences.
+    /// Inserts the record into the first stash bucket with room. As many flushes and fences as [`Locked::insert_at`].
     #[cold]
     fn insert_into_stash(&mut self, hash: u64, record: PreparedRecord) -> bool {
         let core = self.core;

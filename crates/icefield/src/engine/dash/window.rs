@@ -251,7 +251,7 @@ impl<'a, T: Kinds> Window<'a, T> {
     fn fill(&mut self, place: u16, slot: usize, member: bool, record: PreparedRecord) {
         let (storage, held) = (&self.core.storage, &mut self.held[usize::from(place)]);
         held.added |= Meta(0).with(slot, member).0;
-        // `commit` flushes the slot: after a flush here, the next operation's lock would wait for the write-back.
+        // `commit` flushes the slot, if it must: after a flush here, the next operation's lock would wait for the write-back.
         held.bucket.store_record(storage, slot, record.key, record.value);
         (self.changes, self.inserts) = (true, true);
     }

@@ -340,6 +340,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         let before = payloads.usage(&self.storage).chunks;
         for _ in 0..2 {
             if collection.victims.is_empty() {
+                payloads.close_lanes(&self.storage);
                 self.whole_round(payloads, &mut collection)?;
             }
             while let Some(victim) = collection.victims.pop() {
@@ -360,6 +361,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     pub(super) fn collect_all(&self) -> Result<()> {
         let Some(payloads) = self.payloads() else { return Ok(()) };
         let mut collection = payloads.lock_collection(&self.storage);
+        payloads.close_lanes(&self.storage);
         self.whole_round(payloads, &mut collection)?;
         while let Some(victim) = collection.victims.pop() {
             self.free(payloads, &mut collection, victim)?;

@@ -235,7 +235,8 @@
 //! any other.
 //!
 //! Locks are taken in this order: `structure`, `in_vain`, `collection`, `recycling`, root entry (one; the further
-//! ones of a window and those of `grouped_migration` are only tried), journal, allocator.
+//! ones of a window and those of `grouped_migration` are only tried), journal, lane of the payload log, its `space`,
+//! allocator.
 //!
 //! A thread in `fence_deferred` waits for at most one sync besides its own. A background thread syncs for
 //! `SyncMode::Every` and for futures; it takes no lock of the table.

@@ -38,6 +38,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use crate::base::counter::ShardedCounter;
 use crate::base::hash::{Hash, HashKind};
 use crate::base::reclaim::{Guard, Reclaimer};
 use crate::engine::exclusion::{lock, try_lock};
@@ -79,6 +80,9 @@ pub(super) struct PayloadLog {
     returned: Arc<Mutex<Vec<u32>>>,
     /// Chunks taken for writes since the last step of the collection.
     taken: AtomicU32,
+    /// Bytes and records that this session has written.
+    bytes: ShardedCounter,
+    records: ShardedCounter,
     /// The average length of the records that this session has written, updated at each new chunk; 0 before the first
     /// chunk is full. For prefetches.
     usual_bytes: AtomicU32,
@@ -186,6 +190,8 @@ impl PayloadLog {
             space: Mutex::default(),
             returned: Arc::default(),
             taken: AtomicU32::new(0),
+            bytes: ShardedCounter::default(),
+            records: ShardedCounter::default(),
             usual_bytes: AtomicU32::new(0),
             collection: Mutex::new(Collection::of_empty()),
         })
@@ -503,6 +509,23 @@ mod tests {
         assert_eq!((usage.chunks, usage.records), (2, 4));
         log.release_all(&storage).expect("free");
         assert_eq!(log.usage(&storage).chunks, 0);
+    }
+
+    #[test]
+    fn closed_lanes_can_be_collected() {
+        let storage = memory();
+        let log = log(&storage, false);
+        let _pin = log.pin();
+        let write = || log.write(&storage, 7, (b"key", b"value"), Purpose::Write).expect("space");
+        let chunk_of = |word| PayloadRef::unpack(word).chunk;
+        let (lane, place) = log.reserve(&storage, 40, Purpose::Write).expect("space");
+        let other = std::thread::scope(|scope| scope.spawn(write).join()).expect("it has ended");
+        drop(lane);
+        log.finish(chunk_of(other));
+        assert_eq!(log.full(&storage), []);
+        log.close_lanes(&storage);
+        assert_eq!(log.full(&storage), [(chunk_of(other), 1)]);
+        assert_eq!(chunk_of(write()), place.chunk, "there is one lane again");
     }
 
     #[test]

@@ -144,8 +144,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     }
 
     /// Searches for the newest record with the hash where [`Core::hint_records`] has prefetched records, and prefetches
-    /// its payload. What it reads is valid if the version of the root entry is still that of the beginning when the
-    /// search ends.
+    /// its payload. The record is valid if the version and the size of the root entry are still those of the beginning
+    /// when the search ends.
     #[inline]
     pub(super) fn hint_payload(&self, hash: u64, begun: &mut Begun<'_>) {
         let Some(payloads) = self.payloads() else { return };

@@ -343,7 +343,7 @@ impl<'t, R: RecordForm, M: Medium> Window<'t, R, M> {
         Ok(())
     }
 
-    /// Writes the log records of a window and makes them durable; adds their places to `spans`. Records for which a
+    /// Flushes the payloads of a window, writes its log records, makes all durable, and adds their places to `spans`. Records for which a
     /// full log has no place move to `left`. Records with a place are written even after a failure: records of other
     /// threads may follow them in the log.
     fn log_all(&mut self, writes: &mut Vec<Write<R>>, spans: &mut Vec<Span>) -> Result<()> {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::chunks::{CHUNK_BITS, Chunk, ChunkState, ChunkWord, LAST_EPOCH, PayloadRef};
 use super::collection::Collection;
-use super::lanes::Lane;
+use super::lanes::Current;
 use super::state::{Purpose, SPARE, Space, Usage};
 use super::{PayloadLog, WORD_BYTES};
 use crate::base::reclaim::Guard;
@@ -85,15 +85,15 @@ impl PayloadLog {
         storage: &'a impl Medium,
         bytes: u64,
         purpose: Purpose,
-    ) -> Result<(MutexGuard<'a, Lane>, PayloadRef)> {
+    ) -> Result<(MutexGuard<'a, Current>, PayloadRef)> {
         let mut lane = self.lanes.enter(storage);
         match self.place_in(storage, &mut lane, bytes, purpose) {
             Ok(place) => Ok((lane, place)),
             Err(error @ Error::NoSpace { .. }) => {
                 drop(lane);
                 // No chunk is free, but one that other threads write to may have room.
-                let has_room = |lane: &MutexGuard<'_, Lane>| {
-                    lane.current.is_some_and(|(_, at)| self.fits(at, bytes))
+                let has_room = |lane: &MutexGuard<'_, Current>| {
+                    lane.is_some_and(|(_, at)| self.fits(at, bytes))
                 };
                 let mut lane = self.lanes.each(storage).find(has_room).ok_or(error)?;
                 let place = self.place_in(storage, &mut lane, bytes, purpose)?;
@@ -107,16 +107,16 @@ impl PayloadLog {
     fn place_in(
         &self,
         storage: &impl Medium,
-        lane: &mut Lane,
+        lane: &mut Current,
         bytes: u64,
         purpose: Purpose,
     ) -> Result<PayloadRef> {
         // Relaxed: done under the lane's mutex, before other threads can see the chunk as full.
         let count = |chunk: &Chunk| chunk.pending.fetch_add(1, Relaxed);
-        let (chunk, offset) = match lane.current {
+        let (chunk, offset) = match *lane {
             Some((chunk, at)) if self.fits(at, bytes) => {
                 self.chunks.get(chunk).map(count);
-                lane.current = Some((chunk, at + bytes));
+                *lane = Some((chunk, at + bytes));
                 (chunk, at)
             }
             former => {
@@ -129,17 +129,17 @@ impl PayloadLog {
                     space.full.insert(chunk);
                 } else {
                     space.full.extend(former.map(|(chunk, _)| chunk));
-                    lane.current = Some((chunk, bytes));
+                    *lane = Some((chunk, bytes));
                 }
-                if let Some(usual) = lane.bytes.checked_div(lane.records) {
+                if let Some(usual) = self.bytes.sum().checked_div(self.records.sum()) {
                     // Relaxed: for hints only.
-                    self.usual_bytes.store(usual.min(u64::from(u32::MAX)) as u32, Relaxed);
+                    self.usual_bytes.store(usual.clamp(0, u32::MAX.into()) as u32, Relaxed);
                 }
                 (chunk, 0)
             }
         };
-        lane.bytes += bytes;
-        lane.records += 1;
+        self.bytes.add(bytes as i64);
+        self.records.add(1);
         Ok(PayloadRef { chunk, epoch: self.chunks.state(storage, chunk).epoch, offset })
     }
 
@@ -248,12 +248,17 @@ impl PayloadLog {
     }
 
     pub(in crate::engine::plush) fn usage(&self, storage: &impl Medium) -> Usage {
-        let none = Usage { chunks: lock(storage, &self.space).used, bytes: 0, records: 0 };
-        self.lanes.each(storage).fold(none, |usage, lane| Usage {
-            bytes: usage.bytes + lane.bytes,
-            records: usage.records + lane.records,
-            ..usage
-        })
+        let chunks = lock(storage, &self.space).used;
+        let [bytes, records] = [&self.bytes, &self.records].map(|count| count.sum() as u64);
+        Usage { chunks, bytes, records }
+    }
+
+    /// Lists the chunks of all lanes but the first as full, so that the collection can free them.
+    pub(in crate::engine::plush) fn close_lanes(&self, storage: &impl Medium) {
+        self.lanes.narrow();
+        for mut lane in self.lanes.each(storage).skip(1) {
+            lock(storage, &self.space).full.extend(lane.take().map(|(chunk, _)| chunk));
+        }
     }
 
     /// The full chunks without pending records, each with the length of its run.
@@ -314,7 +319,7 @@ impl PayloadLog {
         guard.flush();
         *self.lock_collection(storage) = Collection::of_empty();
         for mut lane in self.lanes.each(storage) {
-            if let Some((chunk, _)) = lane.current.take() {
+            if let Some((chunk, _)) = lane.take() {
                 self.release(storage, &guard, chunk)?;
             }
         }
