@@ -75,7 +75,7 @@ impl Bucket {
     }
 
     /// Returns a mask of the slots in the line of the metadata word. A record of words in one of them needs no flush and
-    /// no fence of its own: stores to one line reach the medium in order, so it is durable when the metadata word is.
+    /// no fence for itself: stores to one line reach the medium in order, so it is durable when the metadata word is.
     pub(super) const fn slots_beside_meta() -> u32 {
         (1 << ((LINE_BYTES - offset_of!(Bucket, slots)) / size_of::<Slot>())) - 1
     }

@@ -1,4 +1,4 @@
-//! Lanes: the chunks to which threads append records, each under a mutex of its own.
+//! Lanes: the chunks to which threads append records. Each has a mutex.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
