@@ -71,18 +71,19 @@ pub trait Stages {
 pub fn stages<E: Copy>(
     locate: impl FnMut(usize) -> E,
     prefetch: impl FnMut(E),
-    inspect: impl FnMut(E),
+    mut inspect: impl FnMut(E),
     run: impl FnMut(usize, E) -> ControlFlow<()>,
 ) -> impl Stages<Entry = E> {
-    stages_with_record(locate, prefetch, inspect, |_| (), run)
+    stages_with_record(locate, prefetch, move |entry| inspect(*entry), |_| (), run)
 }
 
-/// Builds the stages from five closures: those of [`stages`] and `prefetch_record`.
+/// Builds the stages from five closures: those of [`stages`], of which `inspect` may change the entry, and
+/// `prefetch_record`.
 #[inline(always)]
 pub fn stages_with_record<E: Copy>(
     locate: impl FnMut(usize) -> E,
     prefetch: impl FnMut(E),
-    inspect: impl FnMut(E),
+    inspect: impl FnMut(&mut E),
     prefetch_record: impl FnMut(E),
     run: impl FnMut(usize, E) -> ControlFlow<()>,
 ) -> impl Stages<Entry = E> {
@@ -101,7 +102,7 @@ impl<E: Copy, A, Q, B, D, C> Stages for Closures<A, Q, B, D, C>
 where
     A: FnMut(usize) -> E,
     Q: FnMut(E),
-    B: FnMut(E),
+    B: FnMut(&mut E),
     D: FnMut(E),
     C: FnMut(usize, E) -> ControlFlow<()>,
 {
@@ -119,7 +120,7 @@ where
 
     #[inline(always)]
     fn inspect(&mut self, entry: &mut E) {
-        (self.inspect)(*entry);
+        (self.inspect)(entry);
     }
 
     #[inline(always)]

@@ -12,8 +12,10 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use super::arch::LINE_BYTES;
 use super::medium::Properties;
 use super::overlay::Overlay;
+use crate::base::pipeline::prefetch_second_level;
 use crate::{Error, Result};
 
 /// A mapped region: a file of the table's directory, or memory.
@@ -159,6 +161,19 @@ impl Region {
         }
         // SAFETY: inside the first mapping (contract of `new`).
         Some(unsafe { self.base.add(offset as usize) })
+    }
+
+    /// Prefetches `bytes` bytes at `offset`, but at most four lines: while longer contents are copied, the processor
+    /// fetches the rest without a hint. The bytes may be anything, and may lie outside the region.
+    #[inline]
+    pub(crate) fn prefetch(&self, offset: u64, bytes: u64) {
+        const LINE: u64 = LINE_BYTES as u64;
+        const MOST_LINES: u64 = 4;
+        let Some(first) = self.place(offset, 1) else { return };
+        let lines = (offset % LINE).saturating_add(bytes).div_ceil(LINE).min(MOST_LINES);
+        for line in 0..lines {
+            prefetch_second_level(first.as_ptr().wrapping_add((line * LINE) as usize));
+        }
     }
 
     #[cold]

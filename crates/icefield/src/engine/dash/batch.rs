@@ -3,9 +3,9 @@
 //!
 //! Each operation of a window locks its two buckets and decides what to do. The window waits only for its first lock.
 //! It tries all other locks, and a failure closes the window. So a thread never waits while it holds a lock, and no
-//! lock order is needed. New records are written to free slots, and one fence makes all of them durable. Then every
-//! affected bucket gets its changes under its changing bit, and a second fence makes these durable before readers can
-//! see them.
+//! lock order is needed. New records are written to free slots, and one fence makes all of them durable, except those
+//! beside their metadata words, which become durable with these. Then every affected bucket gets its changes under its
+//! changing bit, and a second fence makes these durable before readers can see them.
 //!
 //! An operation that needs a displacement, a split or a chained bucket closes the window and runs alone. A second
 //! operation on a key of the window also closes it.
@@ -42,28 +42,25 @@ impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
         Ahead { hash, sighted: self.core.storage.read_unvalidated(|| self.try_locate(hash)) }
     }
 
-    /// The third stage of reads: searches the fingerprints and fetches the line of the first candidate. A hint only.
+    /// The third stage of reads: searches the fingerprints and fetches the line of the first candidate. Returns the
+    /// [`Core::candidates`](super::segment::Core::candidates). Hints only.
     #[inline]
-    fn peek(&self, ahead: &Ahead<'_>) {
-        let Some(Target { pair, .. }) = ahead.sighted else { return };
+    fn peek(&self, ahead: &Ahead<'_>) -> u32 {
+        let Some(Target { pair, .. }) = ahead.sighted else { return 0 };
         let candidates = self.core.candidates(pair, ahead.hash);
         if candidates != 0 {
             let (which, slot) = place_of(candidates);
             prefetch_read(&raw const pair[which].slots[slot]);
         }
+        candidates
     }
 
-    /// The fourth stage of reads: fetches the bytes to which the first record with the key's fingerprint and tag
-    /// refers. A hint only.
+    /// The fourth stage of reads: fetches the bytes to which the first candidate with the key's tag refers. A hint only.
     #[inline]
-    fn peek_record(&self, ahead: &Ahead<'_>) {
+    fn peek_record(&self, ahead: &Ahead<'_>, mut candidates: u32) {
         let Some(Target { pair, .. }) = ahead.sighted else { return };
         let (storage, records) = (&self.core.storage, &self.core.records);
-        if records.are_words() {
-            return;
-        }
-        let mut candidates = self.core.candidates(pair, ahead.hash);
-        while candidates != 0 {
+        while !records.are_words() && candidates != 0 {
             let (which, slot) = place_of(candidates);
             let words = || {
                 let slot = &pair[which].slots[slot];
@@ -130,11 +127,13 @@ impl<R: RecordForm, P: Directory, M: Medium> BatchTable for Dash<R, P, M> {
         let pin = self.core.pin();
         let mut failure = Ok(());
         let reads = pipeline::stages_with_record(
-            |index| self.ahead(self.core.records.hash_key(&key(index)).hash),
-            |ahead| ask(&ahead, prefetch_read),
-            |ahead| self.core.storage.read_unvalidated(|| self.peek(&ahead)),
-            |ahead| self.core.storage.read_unvalidated(|| self.peek_record(&ahead)),
-            |index, ahead| {
+            |index| (self.ahead(self.core.records.hash_key(&key(index)).hash), 0),
+            |(ahead, _)| ask(&ahead, prefetch_read),
+            |(ahead, candidates)| {
+                *candidates = self.core.storage.read_unvalidated(|| self.peek(ahead));
+            },
+            |(ahead, candidates)| self.peek_record(&ahead, candidates),
+            |index, (ahead, _)| {
                 let raw = key(index);
                 let probe = LookupKey::new(ahead.hash, &raw);
                 let value = self.lookup_sighted(&pin, &probe, ahead.sighted, |word| word);

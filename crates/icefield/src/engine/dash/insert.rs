@@ -245,7 +245,8 @@ impl<'a, T: Kinds> Locked<'a, T> {
     }
 
     /// Displaces records to the next bucket, or to the previous one, so that a slot of one of the two buckets becomes
-    /// free, and inserts the new record there. Three flushes and fences per displaced record, two for the new one.
+    /// free, and inserts the new record there. Three flushes and fences per displaced record, and
+    /// those of [`Locked::insert_at`] for the new one.
     ///
     /// Every record moves to the other of its two buckets. A record whose home is the probing bucket moves to the
     /// bucket after it. A record in the home bucket whose own home is the previous bucket moves back to that bucket.

@@ -132,8 +132,8 @@
 //! fingerprints and overflow places of these records are stable, and the search finds the key if and only if it is
 //! present. All else in the probing bucket is a hint: the number of its records only selects the bucket for a new one.
 //! A metadata word, a fingerprint or an overflow word is shared by records of two homes, so it changes only under the
-//! lock of its own bucket. A value word belongs to one record, so it is stored under the home bucket's lock and changing
-//! bit: readers validate the versions of both buckets, and scans those of all normal buckets.
+//! lock of the bucket that contains it. A value word belongs to one record, so the lock of that record's home bucket is
+//! enough: readers validate the versions of both buckets, and scans those of all normal buckets.
 //!
 //! Words of E4 and E6 use Release and Acquire even where a lock, or exclusive access, would allow Relaxed: on the
 //! medium, Release keeps the order of the stores to one line, and no argument about the absence of other threads is
@@ -217,7 +217,7 @@
 //! | get, miss | 2 (and one for each false fingerprint) | 0 | 0 |
 //! | insert, direct or stash | 2 or 3 (4 with stash) | 2 | 2 |
 //! | the same, beside the metadata word | 2 (4 with stash) | 1 | 1 |
-//! | insert that displaces *n* records | | 2 + 3*n* | 2 + 3*n* |
+//! | insert that displaces *n* records | | 3*n* more | 3*n* more |
 //! | update, remove | as get | 1 | 1 |
 //! | 32 inserts in a batch | 2 each | 1 or 2 each | 2 in all (1 if all are beside it) |
 //! | by-reference records | + the blobs' lines | + the blobs' lines | 1 more in an update |

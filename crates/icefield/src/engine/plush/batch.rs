@@ -21,9 +21,8 @@ use crate::types::{Raw, RecordForm, Take};
 const RING: usize = 32;
 const PEEK: usize = 16;
 const BURST: usize = 8;
-/// Records in the payload log take one step more. So the first steps of a search run one burst earlier, the bucket is
-/// prefetched two bursts ahead, and the payload one burst ahead.
-const PAYLOAD_RING: usize = RING;
+/// The distance `PEEK` of tables with a payload log. Their records take one step more: the bucket is prefetched two bursts
+/// ahead, and the payload one burst ahead.
 const PAYLOAD_PEEK: usize = PEEK + BURST;
 
 /// Number of reads of a batch that share a pin. Bounds how long freed payload chunks wait for the end of a pin.
@@ -49,6 +48,16 @@ struct Ring<'t, R, M, A, W> {
     core: &'t Core<R, M>,
     ahead: A,
     run: W,
+}
+
+impl<'t, R: RecordForm, M: Medium, A, W> Ring<'t, R, M, A, W> {
+    #[inline(always)]
+    fn hint_records(&self, ahead: &mut Ahead<'t>) {
+        if let Some(begun) = &mut ahead.begun {
+            // Read through `read_unvalidated`: other operations finish before this one validates what it reads here.
+            self.core.storage.read_unvalidated(|| self.core.hint_records(ahead.hash, begun));
+        }
+    }
 }
 
 impl<'t, R, M, A, W> Stages for Ring<'t, R, M, A, W>
@@ -86,20 +95,20 @@ where
 
     #[inline(always)]
     fn follow(&mut self, ahead: &mut Ahead<'t>) {
-        if let Some(begun) = &mut ahead.begun
-            && !self.core.measure.is_inline()
-        {
-            self.core.hint_records(ahead.hash, begun);
+        if !self.core.measure.is_inline() {
+            self.hint_records(ahead);
         }
     }
 
     #[inline(always)]
     fn prefetch_record(&mut self, ahead: &mut Ahead<'t>) {
-        let Some(begun) = &mut ahead.begun else { return };
         if self.core.measure.is_inline() {
-            self.core.hint_records(ahead.hash, begun);
-        } else if begun.may_find() {
-            self.core.hint_payload(ahead.hash, begun);
+            self.hint_records(ahead);
+        } else if let Some(begun) = &mut ahead.begun
+            && begun.may_find()
+        {
+            // Read through `read_unvalidated`, as in `hint_records`.
+            self.core.storage.read_unvalidated(|| self.core.hint_payload(ahead.hash, begun));
         }
     }
 
@@ -127,11 +136,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             }
         };
         let ring = Ring { core: self, ahead, run };
-        let (far, near) = match self.measure.is_inline() {
-            true => (RING, PEEK),
-            false => (PAYLOAD_RING, PAYLOAD_PEEK),
-        };
-        let ran = pipeline::rolling_in_bursts::<BURST, _>(count, far, near, ring);
+        let peek = if self.measure.is_inline() { PEEK } else { PAYLOAD_PEEK };
+        let ran = pipeline::rolling_in_bursts::<BURST, _>(count, RING, peek, ring);
         // An operation that failed does not count.
         (ran - usize::from(result.is_err()), result)
     }

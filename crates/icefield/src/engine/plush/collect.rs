@@ -124,6 +124,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok((one_word(word), Some(unflushed)))
     }
 
+    /// Flushes appended payloads. The next fence makes them durable.
     #[inline]
     pub(super) fn flush_payloads(&self, unflushed: impl IntoIterator<Item = Unflushed>) {
         if let Some(payloads) = self.payloads() {

@@ -251,6 +251,7 @@ impl PayloadLog {
         Ok(word)
     }
 
+    /// Flushes a record, once, before a fence makes it durable.
     pub(super) fn flush(&self, storage: &impl Medium, Unflushed { at, bytes }: Unflushed) {
         storage.flush_range(&self.region, at, bytes);
     }

@@ -116,7 +116,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Some(begun)
     }
 
-    /// Compares the fingerprints of the root entry, and prefetches the records that the search will compare.
+    /// Compares the fingerprints of the root entry, excludes levels by the filters on the medium, and prefetches the
+    /// records that the search will compare.
     #[inline]
     pub(super) fn hint_records<'t>(&'t self, hash: u64, begun: &mut Begun<'t>) {
         begun.may_be_in_root = self.root.hint_newest(self.root_entry(hash), hash, begun.size);
@@ -134,7 +135,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         while begun.level <= self.levels.count(&self.storage) {
             // The search will report what is wrong.
             let Ok(entry) = self.entry_of(begun.level, hash) else { return };
-            let buckets = self.storage.read_unvalidated(|| self.candidates(entry, hash));
+            let buckets = self.candidates(entry, hash);
             if buckets != 0 {
                 begun.likely = Some((entry, buckets));
                 return;
@@ -156,9 +157,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             None
         };
         let sighted = match (sighted, begun.likely) {
-            (None, Some((entry, buckets))) => {
-                self.storage.read_unvalidated(|| self.newest_in(entry, buckets, hash))
-            }
+            (None, Some((entry, buckets))) => self.newest_in(entry, buckets, hash),
             _ => sighted,
         };
         if let Some(record) = sighted {

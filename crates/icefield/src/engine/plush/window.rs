@@ -134,8 +134,8 @@ impl<'t, R: RecordForm, M: Medium> Window<'t, R, M> {
         let room = if core.storage.fence_syncs() { SYNC_WINDOW } else { WINDOW };
         let (writes, held) = (Vec::with_capacity(WINDOW), Vec::with_capacity(WINDOW));
         let shares = (0..core.logs.count()).map(|_| Share::NONE).collect();
-        let (answers, left, spans) = (Vec::new(), VecDeque::new(), Vec::new());
-        let unflushed = Vec::new();
+        let (answers, left) = (Vec::new(), VecDeque::new());
+        let (unflushed, spans) = (Vec::new(), Vec::new());
         Self {
             core,
             room,
@@ -343,9 +343,9 @@ impl<'t, R: RecordForm, M: Medium> Window<'t, R, M> {
         Ok(())
     }
 
-    /// Flushes the payloads of a window, writes its log records, makes all durable, and adds their places to `spans`. Records for which a
-    /// full log has no place move to `left`. Records with a place are written even after a failure: records of other
-    /// threads may follow them in the log.
+    /// Flushes the payloads of a window, writes its log records, and makes all durable; adds the places of the log
+    /// records to `spans`. Records for which a full log has no place move to `left`. Records with a place are written
+    /// even after a failure: records of other threads may follow them in the log.
     fn log_all(&mut self, writes: &mut Vec<Write<R>>, spans: &mut Vec<Span>) -> Result<()> {
         let core = self.core;
         core.flush_payloads(self.unflushed.drain(..));

@@ -163,7 +163,6 @@ use std::sync::atomic::{AtomicU32, AtomicUsize};
 use std::sync::{Arc, Mutex};
 
 use crate::base::counter::ShardedCounter;
-use crate::base::pipeline::prefetch_second_level;
 use crate::base::reclaim::{Guard, Reclaimer};
 use crate::storage::bytes::SharedBytes;
 use crate::storage::medium::Medium;
@@ -364,22 +363,16 @@ impl BlobStore {
         Ok(self.resolve(blob)?.1.owner(storage))
     }
 
-    /// Prefetches the block of `blob`: as many lines as blocks of its chunk have, up to a limit. Any word will do, at
-    /// any time, because nothing is read from the block. The map's words are dense enough to be cached.
+    /// Prefetches the block of `blob`, whose size is that of all blocks of its chunk. Any word will do, at any time,
+    /// because nothing is read from the block. The map's words are dense enough to be cached.
     #[inline]
     pub fn prefetch<M: Medium>(&self, storage: &M, blob: BlobRef) {
         let Some(offset) = blob.offset() else { return };
-        let Some(header) = self.header(offset) else { return };
         let number = offset >> self.shared.params.chunk_bytes.trailing_zeros();
         let Some(word) = map_word_at(&self.shared.map, number as u32) else { return };
         // Relaxed: a hint only.
         let size = storage.read_unvalidated(|| size_hint(word.load(storage, Relaxed)));
-        let first: *const u8 = std::ptr::from_ref(header).cast();
-        let begin = offset % LINE_BYTES;
-        let end = (begin + u64::from(size)).min(PREFETCHED_LINES * LINE_BYTES);
-        for line in 0..end.div_ceil(LINE_BYTES) {
-            prefetch_second_level(first.wrapping_add((line * LINE_BYTES) as usize));
-        }
+        self.shared.blobs.prefetch(offset, u64::from(size));
     }
 
     /// Frees a blob at once. [`BlobStore::write`] must have returned it, and no published slot may have referred to it.
@@ -447,7 +440,3 @@ impl BlobStore {
 }
 
 const MAP_PAGE_BYTES: u64 = 4096;
-const LINE_BYTES: u64 = 64;
-/// The largest number of lines of a block that are prefetched. The processor fetches the rest of a longer content by
-/// itself while the content is copied.
-const PREFETCHED_LINES: u64 = 4;
