@@ -45,7 +45,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         let line = self.buckets.line(&self.storage, bucket);
         let candidates = line.candidates_on(isa, fingerprint(hash), mask);
         if candidates == 0 {
-            if self.buckets.leads_behind(&self.storage, bucket, shape) {
+            if self.buckets.leads_behind(&self.storage, shape, hash) {
                 self.fetch_words(shape.back(hash));
             }
             return None;
@@ -74,7 +74,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     #[inline(always)]
     fn fetch_back_slot(&self, hash: u64) {
         let shape = self.shape();
-        if !self.buckets.leads_behind(&self.storage, shape.front(hash), shape) {
+        if !self.buckets.leads_behind(&self.storage, shape, hash) {
             return;
         }
         let buckets = shape.back(hash);
@@ -99,7 +99,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         if let Some(slot) = room {
             prefetch_write(slot);
         }
-        if room.is_none() || self.buckets.leads_behind(&self.storage, bucket, shape) {
+        if room.is_none() || self.buckets.leads_behind(&self.storage, shape, hash) {
             self.fetch_words(shape.back(hash));
         }
     }
@@ -131,7 +131,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         match self.candidate(isa, shape, hash) {
             Some(slot) => prefetch_write(slot),
             None if inserts => {}
-            None if !self.buckets.leads_behind(&self.storage, shape.front(hash), shape) => {}
+            None if !self.buckets.leads_behind(&self.storage, shape, hash) => {}
             None => self.fetch_words(shape.back(hash)),
         }
     }
@@ -158,7 +158,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         };
         let candidate = slot(view.candidates);
         if (candidate.is_none() || takes_room(mode))
-            && (view.empty == 0 || self.buckets.leads_behind(&self.storage, bucket, shape))
+            && (view.empty == 0 || self.buckets.leads_behind(&self.storage, shape, hash))
         {
             self.fetch_words(shape.back(hash));
         }

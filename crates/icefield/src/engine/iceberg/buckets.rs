@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU8, AtomicU64};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 use super::fingerprints::{BackWord, FrontLine};
 use super::layout::{SLOT_BYTES, Shape, Slot, Yards};
@@ -21,15 +21,27 @@ pub(super) struct Buckets {
     back_words: GrowingArray<AtomicU64>,
     /// For each front bucket, its lowest empty slot, as of the last insert or removal there: a hint.
     rooms: GrowingArray<AtomicU8>,
-    /// For each front bucket a mark: the last depth plus one at which one of its records was in the back yard, or 0. If
-    /// that is not the present depth, no record of the bucket is there. So a doubling begins without marks.
-    behind: GrowingArray<AtomicU8>,
+    /// For each front bucket a mark: the last depth plus one at which one of its records was in the back yard, or 0, and
+    /// below it a filter of the hashes of these records. If that is not the present depth, no record of the bucket is
+    /// there. So a doubling begins without marks.
+    behind: GrowingArray<AtomicU32>,
 }
 
-/// Returns the mark of buckets with records in the back yard of this shape's depth.
+/// Number of bits of a mark's filter. They are below the depth.
+const FILTER_BITS: u32 = 24;
+const FILTER: u32 = (1 << FILTER_BITS) - 1;
+
+/// Returns the mark of the shape's depth without any record.
 #[inline(always)]
-fn behind_mark(shape: Shape) -> u8 {
-    shape.depth() as u8 + 1
+fn empty_mark(shape: Shape) -> u32 {
+    (shape.depth() + 1) << FILTER_BITS
+}
+
+/// Returns the bit of a hash in the filter, computed from other bits than those that select the bucket or the
+/// fingerprint.
+#[inline(always)]
+fn filter_bit(hash: u64) -> u32 {
+    1 << ((hash >> 48 & 0xFF) as u32 * FILTER_BITS >> 8)
 }
 
 impl Buckets {
@@ -91,23 +103,34 @@ impl Buckets {
         BackWord(&self.back_words[bucket as usize])
     }
 
-    /// Returns whether a record of this front bucket may be in the back yard.
+    /// Returns whether a record with this hash may be in the back yard.
     #[inline(always)]
-    pub(super) fn leads_behind(&self, storage: &impl Medium, bucket: u64, shape: Shape) -> bool {
+    pub(super) fn leads_behind(&self, storage: &impl Medium, shape: Shape, hash: u64) -> bool {
         storage.sim_yield_point();
         // Acquire (E6): pairs with the Release in `lead_behind`.
-        self.behind[bucket as usize].load(Acquire) == behind_mark(shape)
+        let mark = self.behind[shape.front(hash) as usize].load(Acquire);
+        // One comparison, of the depth and the bit of the hash.
+        mark | FILTER & !filter_bit(hash) == empty_mark(shape) | FILTER
     }
 
     /// Marks the front bucket of a record in the back yard. Called before reads can find the record there, or before
     /// `shape` is stable.
     #[inline]
-    pub(super) fn lead_behind(&self, bucket: u64, shape: Shape) {
-        let mark = &self.behind[bucket as usize];
+    pub(super) fn lead_behind(&self, shape: Shape, hash: u64) {
+        let (mark, empty) = (&self.behind[shape.front(hash) as usize], empty_mark(shape));
         // Relaxed: the thread that stored the mark did so for all reads of this shape.
-        if mark.load(Relaxed) != behind_mark(shape) {
-            // Release (E6): a read that sees a mark of a later depth sees that depth, and repeats its search.
-            mark.store(behind_mark(shape), Release);
+        let mut known = mark.load(Relaxed);
+        loop {
+            let all = if known & !FILTER == empty { known } else { empty } | filter_bit(hash);
+            if all == known {
+                return;
+            }
+            // Release (E6): a read that sees a mark of a later depth sees that depth, and repeats its search. An
+            // exchange, because a doubling marks buckets without their locks.
+            match mark.compare_exchange_weak(known, all, Release, Relaxed) {
+                Ok(_) => return,
+                Err(now) => known = now,
+            }
         }
     }
 
@@ -115,9 +138,10 @@ impl Buckets {
     pub(super) fn forget_marks(&self, shape: Shape) {
         for mark in &self.behind[..shape.buckets() as usize] {
             // Relaxed: no thread uses marks of this depth before the store of the shape, which publishes this one (E4).
-            if mark.load(Relaxed) == behind_mark(shape) {
+            let known = mark.load(Relaxed);
+            if known & !FILTER == empty_mark(shape) {
                 // An exchange, because a writer may be storing a mark of the present depth.
-                let _ = mark.compare_exchange(behind_mark(shape), 0, Relaxed, Relaxed);
+                let _ = mark.compare_exchange(known, 0, Relaxed, Relaxed);
             }
         }
     }

@@ -192,7 +192,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// caller has moved the back buckets of the hash, which has marked its front bucket if a record is there.
     #[inline(always)]
     pub(super) fn may_be_behind(&self, shape: Shape, hash: u64) -> bool {
-        if self.buckets.leads_behind(&self.storage, shape.front(hash), shape) {
+        if self.buckets.leads_behind(&self.storage, shape, hash) {
             let words =
                 shape.back(hash).map(|bucket| self.buckets.back_word(&self.storage, bucket).load());
             if candidates_back(words, fingerprint(hash)) != 0 {
@@ -279,7 +279,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             if let Some(slot) =
                 self.buckets.back_word(&self.storage, bucket).claim(self.buckets.yards().back)
             {
-                self.buckets.lead_behind(shape.front(hash), shape);
+                self.buckets.lead_behind(shape, hash);
                 self.counts.back_inserts.add(1);
                 return Ok(Place::Back(At::new(bucket, slot)));
             }

@@ -279,7 +279,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
                 self.buckets.back_slot(&self.storage, bucket + half, number)?,
             );
             if let Some(hash) = self.hash_in(source) {
-                self.buckets.lead_behind(shape.front(hash), shape);
+                self.buckets.lead_behind(shape, hash);
                 let buckets = shape.back(hash);
                 if !buckets.contains(&bucket) && buckets.contains(&(bucket + half)) {
                     let fingerprint = fingerprint(hash);

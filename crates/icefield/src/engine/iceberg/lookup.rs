@@ -58,7 +58,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         let bucket = shape.front(probe.hash);
         let mut found = self.search_front(isa, bucket, probe, Self::read_own).ok()?;
         if found.is_none() {
-            if self.buckets.leads_behind(&self.storage, bucket, shape) {
+            if self.buckets.leads_behind(&self.storage, shape, probe.hash) {
                 found = self.search_back(shape.back(probe.hash), probe).ok()?;
             }
             if found.is_none() && !self.overflow.is_empty(probe.hash) {

@@ -211,7 +211,7 @@ impl<R: RecordForm, M: Medium> Iceberg<R, M> {
         }
         let front = shape.front(probe.hash);
         if matches!(place, Place::Back(_))
-            && !core.buckets.leads_behind(&core.storage, front, shape)
+            && !core.buckets.leads_behind(&core.storage, shape, probe.hash)
         {
             findings.report.fault(format!("I3: {place:?} is not marked at front bucket {front}"));
         }

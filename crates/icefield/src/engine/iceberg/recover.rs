@@ -187,21 +187,22 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             self.buckets.back(),
             bucket * back,
             self.buckets.yards().back,
-            |hash| leading.push(shape.front(hash)),
+            |hash| leading.push(hash),
         )?;
         self.buckets.back_word(&self.storage, bucket).store(words[0]);
         Ok(in_front + in_back)
     }
 
-    /// Marks front buckets as having records in the back yard. Their marks are in random places, so it prefetches them.
-    fn mark_leading(&self, buckets: &[u64]) {
+    /// Marks the front buckets of records in the back yard, given their hashes. The marks are in random places, so it
+    /// prefetches them.
+    fn mark_leading(&self, hashes: &[u64]) {
         const AHEAD: usize = 16;
         let shape = self.shape();
-        for (number, &bucket) in buckets.iter().enumerate() {
-            if let Some(&ahead) = buckets.get(number + AHEAD) {
-                self.buckets.fetch_mark(ahead);
+        for (number, &hash) in hashes.iter().enumerate() {
+            if let Some(&ahead) = hashes.get(number + AHEAD) {
+                self.buckets.fetch_mark(shape.front(ahead));
             }
-            self.buckets.lead_behind(bucket, shape);
+            self.buckets.lead_behind(shape, hash);
         }
     }
 

@@ -150,7 +150,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         )?;
         for slot in used_back(word.load(), self.buckets.yards().back) {
             if let Some(hash) = self.hash_in(self.buckets.back_slot(&self.storage, bucket, slot)?) {
-                self.buckets.lead_behind(shape.front(hash), shape);
+                self.buckets.lead_behind(shape, hash);
             }
         }
         Ok(())

@@ -224,8 +224,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Round { next: 0, records: 0, counts, referred }
     }
 
-    /// Counts the needed bytes of each chunk in the next `ranges` ranges of hashes. Returns whether these were the
-    /// last ones.
+    /// Counts the needed bytes of each chunk in the next `ranges` narrow ranges of hashes, rounded up to wide ones if
+    /// they are many. Returns whether these were the last ones.
     fn count_needed(
         &self,
         payloads: &PayloadLog,
@@ -233,14 +233,15 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         ranges: u64,
     ) -> Result<bool> {
         let Some(round) = &mut collection.round else { return Ok(true) };
-        for _ in 0..ranges {
+        let (width, reads) = self.reads_of(ranges);
+        for _ in 0..reads {
             let _pin = payloads.pin();
-            let (records, next) = match self.newest_at(round.next) {
+            let (records, next) = match self.newest_at(round.next, width) {
                 Ok(range) => range,
                 // Records of this range are not counted. None of them is lost, because the records of a chunk are
                 // looked up again before it is freed.
                 Err(Error::Corrupt { .. }) => {
-                    (Vec::new(), self.range_after(self.levels.count(&self.storage), round.next))
+                    (Vec::new(), self.narrow_after(round.next))
                 }
                 Err(error) => return Err(error),
             };

@@ -11,6 +11,7 @@ use super::epoch::LogEpoch;
 use super::filter;
 use super::layout::{CLASSES, EntryRef, MAX_BUCKETS, class_of};
 use super::payload_log::PayloadLog;
+use super::scan::Width;
 use crate::Result;
 use crate::report::{BackupReport, CheckReport, Stats};
 use crate::storage::Medium;
@@ -173,9 +174,9 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
         }
         let mut next = Some(0);
         while let Some(hash) = next {
-            let (records, after) = core.range_at(hash).unwrap_or_else(|error| {
+            let (records, after) = core.range_at(hash, Width::Wide).unwrap_or_else(|error| {
                 checking.report.fault(format!("I2: {error}"));
-                (Vec::new(), core.range_after(core.levels.count(&core.storage), hash))
+                (Vec::new(), core.narrow_after(hash))
             });
             for record in records {
                 if let Some(payloads) = &core.payloads

@@ -1,8 +1,11 @@
-//! Iteration by ranges of hashes, each as wide as an entry of the last level. Ranges of keys are read leaf by leaf
-//! where keys crowd in an entry.
+//! Iteration by ranges of hashes. Ranges of keys are read leaf by leaf where keys crowd in an entry.
 //!
 //! A range is read from the root and from every level, and only the newest record of each key counts. The read is
 //! validated like a *get*. A cursor is the hash at which a range begins, so it remains valid when levels are added.
+//!
+//! A narrow range is that of an entry of the last level. It costs little, but the entries above are read anew for each
+//! of the narrow ranges that they cover: with two levels, a scan by narrow ranges reads each record of the root 256
+//! times. So long scans read wide ranges, each that of an entry above the last level.
 
 use super::Plush;
 use super::core::Core;
@@ -24,32 +27,72 @@ enum Next {
 /// Records, and the hash at which the next range begins.
 type Range<R> = (Vec<R>, Option<u64>);
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Width {
+    /// The range of an entry of the last level.
+    Narrow,
+    /// The range of an entry above the last level. A narrow range is read in its place if the wide one is damaged, so
+    /// that the rest is found, or if it changes during the read, so that writers cannot delay the read for long.
+    Wide,
+}
+
+impl Width {
+    /// The level whose entries have ranges of this width; 0 is the root.
+    fn level(self, levels: usize) -> usize {
+        match self {
+            Self::Narrow => levels,
+            Self::Wide => levels - 1,
+        }
+    }
+}
+
 impl<R: RecordForm, M: Medium> Core<R, M> {
+    /// The width of the ranges to read for the next `wanted` records.
+    fn width_for(&self, wanted: usize) -> Width {
+        // About a quarter of the records of a wide range.
+        let worth_it = self.shape.records() << self.shape.step(1) >> 2;
+        if wanted < worth_it { Width::Narrow } else { Width::Wide }
+    }
+
+    /// The width and the number of the reads for so many narrow ranges, rounded up to wide ones if they are many.
+    pub(super) fn reads_of(&self, ranges: u64) -> (Width, u64) {
+        let levels = self.levels.count(&self.storage);
+        let in_wide = 1 << self.shape.step(Width::Wide.level(levels));
+        if ranges < in_wide { (Width::Narrow, ranges) } else { (Width::Wide, ranges.div_ceil(in_wide)) }
+    }
+
     /// The records from a hash on, up to the end of its range.
-    pub(super) fn range_at(&self, hash: u64) -> Result<Range<RecordOf<R>>> {
-        let (mut records, after) = self.newest_at(hash)?;
+    pub(super) fn range_at(&self, hash: u64, width: Width) -> Result<Range<RecordOf<R>>> {
+        let (mut records, after) = self.newest_at(hash, width)?;
         records.retain(|record| !record.dead);
         Ok((records, after))
     }
 
     /// Like [`Core::range_at`], but includes removals.
-    pub(super) fn newest_at(&self, hash: u64) -> Result<Range<RecordOf<R>>> {
+    pub(super) fn newest_at(&self, hash: u64, mut width: Width) -> Result<Range<RecordOf<R>>> {
         let entry = self.root_entry(hash);
         loop {
             let version = self.root.read_begin(&self.storage, entry);
-            let found = self.read_range(entry, hash);
-            if self.root.validate(&self.storage, entry, version) {
+            let found = self.read_range(entry, hash, width);
+            let is_valid = self.root.validate(&self.storage, entry, version);
+            if is_valid && (found.is_ok() || width == Width::Narrow) {
                 return found;
             }
+            width = Width::Narrow;
             self.storage.forget_reads();
         }
     }
 
-    /// The beginning of the range after that of a hash, in a table with `levels` levels.
-    pub(super) fn range_after(&self, levels: usize, hash: u64) -> Option<u64> {
-        let next = self.shape.index(levels, hash) + 1;
-        let width = 63 - self.shape.prefix(levels);
-        (next < self.shape.entries(levels)).then(|| next << width << 1)
+    /// The beginning of the narrow range after that of a hash.
+    pub(super) fn narrow_after(&self, hash: u64) -> Option<u64> {
+        self.range_after(self.levels.count(&self.storage), hash)
+    }
+
+    /// The beginning of the next range, after that of the entry of `level` for a hash.
+    pub(super) fn range_after(&self, level: usize, hash: u64) -> Option<u64> {
+        let next = self.shape.index(level, hash) + 1;
+        let width = 63 - self.shape.prefix(level);
+        (next < self.shape.entries(level)).then(|| next << width << 1)
     }
 
     /// The records in the range of a hash, from `key` on, up to the nearest end of a leaf. Where entries have no
@@ -113,20 +156,26 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok((records, end.filter(|end| is_inside(end)).map_or(after, Next::Key)))
     }
 
-    fn read_range(&self, entry: usize, from: u64) -> Result<Range<RecordOf<R>>> {
+    fn read_range(&self, root: usize, from: u64, width: Width) -> Result<Range<RecordOf<R>>> {
         let levels = self.levels.count(&self.storage);
-        let index = self.shape.index(levels, from);
-        let size = self.root.size(entry);
-        let mut all: Vec<_> =
-            (0..size).rev().map(|at| self.moving(self.root.record(entry, at))).collect();
+        let of = width.level(levels);
+        let index = self.shape.index(of, from);
+        let wanted = |hash| hash >= from && self.shape.index(of, hash) == index;
+        let of_root = (0..self.root.size(root)).rev();
+        let of_root = of_root.map(|at| self.moving(self.root.record(root, at)));
+        let mut all: Vec<_> = of_root.filter(|moving| wanted(moving.hash)).collect();
         for level in 1..=levels {
-            let first = self.level_entry(level, self.shape.index(level, from))?;
-            all.extend(self.newest_first(first)?);
+            let last = match self.range_after(of, from) {
+                Some(next) => self.shape.index(level, next - 1),
+                None => self.shape.entries(level) - 1,
+            };
+            for index in self.shape.index(level, from)..=last {
+                self.newest_first_where(self.level_entry(level, index)?, &mut all, wanted)?;
+            }
         }
-        all.retain(|moving| moving.hash >= from && self.shape.index(levels, moving.hash) == index);
         let (newest, _) = self.newest_of(all.iter().copied())?;
         let records = newest.into_iter().map(|moving| moving.record).collect();
-        Ok((records, self.range_after(levels, from)))
+        Ok((records, self.range_after(of, from)))
     }
 
     /// Number of keys.
@@ -135,7 +184,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         while let Some(hash) = next {
             // Pinned anew for each range, so that freed payload chunks wait for at most one range.
             let _pin = self.pin();
-            let (records, after) = self.range_at(hash)?;
+            let (records, after) = self.range_at(hash, Width::Wide)?;
             count += records.len() as u64;
             next = after;
         }
@@ -196,10 +245,11 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
     ) -> Result<Scanned<K::Out, V::Out>> {
         let _pin = self.core.pin();
         let mut page = Scanned { records: Vec::new(), next: Some(cursor) };
+        let width = self.core.width_for(n);
         while let Some(Cursor(hash)) = page.next
             && page.records.len() < n.max(1)
         {
-            let (found, after) = self.core.range_at(hash)?;
+            let (found, after) = self.core.range_at(hash, width)?;
             for record in found {
                 match self.take_key(record, take.0) {
                     Err(error @ Error::Corrupt { .. }) => {
