@@ -41,7 +41,7 @@ fn empty_mark(shape: Shape) -> u32 {
 /// fingerprint.
 #[inline(always)]
 fn filter_bit(hash: u64) -> u32 {
-    1 << ((hash >> 48 & 0xFF) as u32 * FILTER_BITS >> 8)
+    1 << (((hash >> 48 & 0xFF) as u32 * FILTER_BITS) >> 8)
 }
 
 impl Buckets {

@@ -170,11 +170,10 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     }
 
     /// Stores the fingerprints of the records of one bucket of each yard, and returns the number of records. Adds to
-    /// `leading` the front buckets of the records in the back bucket.
+    /// `leading` the hashes of the records in the back bucket.
     #[inline(always)]
     fn adopt_buckets(&self, bucket: u64, leading: &mut Vec<u64>) -> Result<i64> {
         let [front, back] = self.buckets.yards().bucket_bytes();
-        let shape = self.shape();
         let (line, in_front) = self.bytes_for(
             self.buckets.front(),
             bucket * front,
