@@ -5,6 +5,7 @@ use super::fingerprints::{FrontLine, candidates_back};
 use super::layout::{EMPTY_KEY, Phase, SIDE_KEY, Shape, Slot, fingerprint};
 use crate::Result;
 use crate::base::group::{Isa, Native, WholeLoads};
+use crate::base::pipeline::prefetch_second_level;
 use crate::engine::LookupKey;
 use crate::engine::slots::EpochGuard;
 use crate::storage::Medium;
@@ -18,6 +19,11 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         pin: &EpochGuard<'_>,
         probe: &LookupKey<'_>,
     ) -> Result<Option<u64>> {
+        // The slot is known only when the fingerprints have been compared, but the translation of its address can begin
+        // now: this is another slot of the same page. A hint, so the shape need not be the one that the lookup uses.
+        if let Some(slot) = self.buckets.front_at(self.shape().front(probe.hash), 0) {
+            prefetch_second_level(slot);
+        }
         self.lookup_on(Native::default(), pin, probe)
     }
 
