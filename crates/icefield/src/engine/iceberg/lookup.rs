@@ -19,12 +19,17 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         pin: &EpochGuard<'_>,
         probe: &LookupKey<'_>,
     ) -> Result<Option<u64>> {
-        // The slot is known only when the fingerprints have been compared, but the translation of its address can begin
-        // now: this is another slot of the same page. A hint, so the shape need not be the one that the lookup uses.
-        if let Some(slot) = self.buckets.front_at(self.shape().front(probe.hash), 0) {
+        self.hint_page(probe.hash);
+        self.lookup_on(Native::default(), pin, probe)
+    }
+
+    /// Prefetches a slot of a hash's front bucket. The slot with the key is known only when the fingerprints have been
+    /// compared, but it is in the same page, so the translation of its address begins now.
+    #[inline(always)]
+    pub(super) fn hint_page(&self, hash: u64) {
+        if let Some(slot) = self.buckets.front_at(self.shape().front(hash), 0) {
             prefetch_second_level(slot);
         }
-        self.lookup_on(Native::default(), pin, probe)
     }
 
     /// Computes [`Core::lookup`] with `isa`.
