@@ -112,8 +112,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> DurableTable<K, V, PlushHt, 
         self.engine.put_unlogged(&K::raw(key), &V::raw(value))
     }
 
-    /// Makes durable all records that were put without a log, using `threads` threads. Root entries without such
-    /// records remain as they are.
+    /// Makes durable all records that were put without a log, using `threads` threads; 0 stands for as many as there are
+    /// cores with enough to do, as in `sync`. Root entries without such records remain as they are.
     ///
     /// # Errors
     /// [`crate::Error::NoSpace`], [`crate::Error::ReadOnly`]; records that could not move remain without a log.
@@ -128,7 +128,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> DurableTable<K, V, PlushHt, 
         self.engine.checkpoint(threads)
     }
 
-    /// Calls [`put_unlogged`](Self::put_unlogged) for each record, then [`checkpoint`](Self::checkpoint) (§5.7).
+    /// Calls [`put_unlogged`](Self::put_unlogged) for each record, then [`checkpoint`](Self::checkpoint) (§5.7), which
+    /// uses all cores. To use them for the records too, call `put_unlogged` from several threads.
     ///
     /// # Errors
     /// As for these calls; records before the failing one may be present.
@@ -143,7 +144,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> DurableTable<K, V, PlushHt, 
         for (key, value) in records {
             self.put_unlogged(K::arg(&key), V::arg(&value))?;
         }
-        self.checkpoint(1)
+        self.checkpoint(0)
     }
 
     /// Returns the first `limit` records from `from` on, in the order of their keys, each key once (§6.6). Requires a

@@ -240,9 +240,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
                 Ok(range) => range,
                 // Records of this range are not counted. None of them is lost, because the records of a chunk are
                 // looked up again before it is freed.
-                Err(Error::Corrupt { .. }) => {
-                    (Vec::new(), self.narrow_after(round.next))
-                }
+                Err(Error::Corrupt { .. }) => (Vec::new(), self.narrow_after(round.next)),
                 Err(error) => return Err(error),
             };
             let hint = |record: &RecordOf<R>| payloads.hint(record.reference());

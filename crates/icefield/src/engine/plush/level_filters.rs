@@ -4,11 +4,16 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::core::Core;
 use super::filter::{self, Image};
-use super::layout::EntryRef;
+use super::layout::{EntryId, EntryRef};
 use crate::Result;
+use crate::base::parallel::{Tasks, all_cores, in_parallel, threads_for};
 use crate::base::pipeline::prefetch_read;
 use crate::storage::Medium;
 use crate::types::RecordForm;
+
+/// Number of entries that a thread takes at a time, and the minimum for each thread.
+const ENTRIES_AT_A_TIME: usize = 256;
+const ENTRIES_EACH: usize = 8192;
 
 impl<R: RecordForm, M: Medium> Core<R, M> {
     /// The buckets of an entry that may hold a key, one bit each.
@@ -67,19 +72,32 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Reads the filters that DRAM holds copies of: seven lines of each entry with records, one line of each other
     /// entry.
     pub(super) fn load_top_filters(&self) -> Result<()> {
-        for level in 1..=self.levels.count(&self.storage).min(self.top_filters.levels()) {
-            for index in 0..self.shape.entries(level) {
-                let entry = self.level_entry(level, index)?;
-                let Some(words) = self.top_filters.of(entry.id) else { continue };
-                if self.state(entry)?.size == 0 && self.next_of(entry)?.is_none() {
-                    continue;
-                }
-                let image = Image::of(&self.storage, entry.entry);
-                for (copy, &word) in words.iter().zip(image.words()) {
-                    // Relaxed: no other thread can access the table yet.
-                    copy.store(word, Relaxed);
+        let levels = self.levels.count(&self.storage).min(self.top_filters.levels());
+        // The entries of these levels have consecutive numbers.
+        let entries = self.shape.entries_above(levels + 1) as usize;
+        let tasks = Tasks::new(entries.div_ceil(ENTRIES_AT_A_TIME));
+        let work = || -> Result<()> {
+            while let Some(task) = tasks.take() {
+                let first = task * ENTRIES_AT_A_TIME;
+                for number in first..(first + ENTRIES_AT_A_TIME).min(entries) {
+                    self.load_top_filter(EntryId::Level(number as u32))?;
                 }
             }
+            Ok(())
+        };
+        in_parallel(threads_for(all_cores(), entries, ENTRIES_EACH), work).map(drop)
+    }
+
+    fn load_top_filter(&self, id: EntryId) -> Result<()> {
+        let entry = self.entry(id)?;
+        let Some(words) = self.top_filters.of(id) else { return Ok(()) };
+        if self.state(entry)?.size == 0 && self.next_of(entry)?.is_none() {
+            return Ok(());
+        }
+        let image = Image::of(&self.storage, entry.entry);
+        for (copy, &word) in words.iter().zip(image.words()) {
+            // Relaxed: no other thread reads the word before the table is open.
+            copy.store(word, Relaxed);
         }
         Ok(())
     }

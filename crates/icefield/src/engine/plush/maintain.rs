@@ -201,7 +201,7 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
         let _closed = core.exclusion.close(&core.storage)?;
         if core.storage.check_writable().is_ok() {
             // The copy must contain the records that are in no log.
-            core.checkpoint(1)?;
+            core.checkpoint_all()?;
         }
         let bytes = core.storage.backup_to(path)?;
         Ok(BackupReport { bytes, pause: paused.elapsed() })

@@ -345,7 +345,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
 
     fn end_session(&self) -> Result<()> {
         self.storage.check_writable()?;
-        self.checkpoint(1)?;
+        self.checkpoint_all()?;
         self.storage.fence_deferred()?;
         self.tell_together(false)?;
         superblock::end_session(&self.storage, &self.table, self.tallies.estimate())

@@ -287,7 +287,7 @@ impl<R: RecordForm> RootTable<R> {
     }
 
     pub(super) fn has_unlogged(&self, entry: usize) -> bool {
-        // Relaxed: called under the lock.
+        // Relaxed: called under the lock, or for an estimate.
         self.heads[entry].unlogged.load(Relaxed)
     }
 

@@ -58,7 +58,11 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     pub(super) fn reads_of(&self, ranges: u64) -> (Width, u64) {
         let levels = self.levels.count(&self.storage);
         let in_wide = 1 << self.shape.step(Width::Wide.level(levels));
-        if ranges < in_wide { (Width::Narrow, ranges) } else { (Width::Wide, ranges.div_ceil(in_wide)) }
+        if ranges < in_wide {
+            (Width::Narrow, ranges)
+        } else {
+            (Width::Wide, ranges.div_ceil(in_wide))
+        }
     }
 
     /// The records from a hash on, up to the end of its range.
@@ -99,16 +103,41 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// leaves, returns the whole rest of the range, and does not compare keys. The first call of a search passes the
     /// place of `key` as the upper half of `hash`; later calls may pass a key with another place. Also returns the key
     /// or the hash at which the rest begins.
-    fn range_from(&self, hash: u64, key: &[u8]) -> Result<(Vec<RecordOf<R>>, Next)> {
+    fn range_from(
+        &self,
+        hash: u64,
+        key: &[u8],
+        mut width: Width,
+    ) -> Result<(Vec<RecordOf<R>>, Next)> {
         let entry = self.root_entry(hash);
         loop {
             let version = self.root.read_begin(&self.storage, entry);
-            let found = self.read_range_from(entry, hash, key);
-            if self.root.validate(&self.storage, entry, version) {
-                return found;
+            let found = match width {
+                Width::Narrow => self.read_range_from(entry, hash, key).map(Some),
+                Width::Wide => self.read_wide_from(entry, hash),
+            };
+            match found.transpose() {
+                Some(found) if self.root.validate(&self.storage, entry, version) => return found,
+                // Leaves, or a change.
+                _ => width = Width::Narrow,
             }
             self.storage.forget_reads();
         }
+    }
+
+    /// The records of a wide range. Returns `None` if the range is damaged or has leaves.
+    fn read_wide_from(&self, entry: usize, from: u64) -> Result<Option<(Vec<RecordOf<R>>, Next)>> {
+        for (level, index) in self.entries_in(self.levels.count(&self.storage), Width::Wide, from) {
+            let first = self.level_entry(level, index);
+            if first.and_then(|first| self.has_leaves(first)).unwrap_or(true) {
+                return Ok(None);
+            }
+        }
+        let Ok((mut records, after)) = self.read_range(entry, from, Width::Wide) else {
+            return Ok(None);
+        };
+        records.retain(|record| !record.dead);
+        Ok(Some((records, Next::Hash(after))))
     }
 
     fn read_range_from(
@@ -156,6 +185,20 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok((records, end.filter(|end| is_inside(end)).map_or(after, Next::Key)))
     }
 
+    /// The entries of `levels` levels that overlap with a range, from the hash `from` on: the level and the index of each.
+    fn entries_in(
+        &self,
+        levels: usize,
+        width: Width,
+        from: u64,
+    ) -> impl Iterator<Item = (usize, u64)> {
+        let shape = self.shape;
+        let last = self.range_after(width.level(levels), from).map_or(u64::MAX, |next| next - 1);
+        (1..=levels).flat_map(move |level| {
+            (shape.index(level, from)..=shape.index(level, last)).map(move |index| (level, index))
+        })
+    }
+
     fn read_range(&self, root: usize, from: u64, width: Width) -> Result<Range<RecordOf<R>>> {
         let levels = self.levels.count(&self.storage);
         let of = width.level(levels);
@@ -164,14 +207,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         let of_root = (0..self.root.size(root)).rev();
         let of_root = of_root.map(|at| self.moving(self.root.record(root, at)));
         let mut all: Vec<_> = of_root.filter(|moving| wanted(moving.hash)).collect();
-        for level in 1..=levels {
-            let last = match self.range_after(of, from) {
-                Some(next) => self.shape.index(level, next - 1),
-                None => self.shape.entries(level) - 1,
-            };
-            for index in self.shape.index(level, from)..=last {
-                self.newest_first_where(self.level_entry(level, index)?, &mut all, wanted)?;
-            }
+        for (level, index) in self.entries_in(levels, width, from) {
+            self.newest_first_where(self.level_entry(level, index)?, &mut all, wanted)?;
         }
         let (newest, _) = self.newest_of(all.iter().copied())?;
         let records = newest.into_iter().map(|moving| moving.record).collect();
@@ -213,7 +250,8 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
         while let Some(hash) = next
             && found.len() < limit
         {
-            let (records, after) = self.core.range_from(hash, &key)?;
+            let width = self.core.width_for(limit - found.len());
+            let (records, after) = self.core.range_from(hash, &key, width)?;
             let begin = found.len();
             for record in records {
                 found.push((

@@ -5,13 +5,15 @@ use super::core::Core;
 use super::incremental_migration::Pace;
 use super::words::RecordOf;
 use crate::Result;
-use crate::base::parallel::{Tasks, in_parallel, threads_for};
+use crate::base::parallel::{Tasks, all_cores, in_parallel, threads_for};
 use crate::engine::LookupKey;
 use crate::storage::Medium;
 use crate::types::{Raw, RecordForm};
 
 /// Number of root entries that a thread takes at a time.
 const ENTRIES_AT_A_TIME: usize = 8;
+/// Minimum number of root entries with such records for each thread that the library starts by itself.
+const ENTRIES_EACH: usize = 256;
 
 impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Writes one record to the root only. The calling thread must not be pinned.
@@ -72,6 +74,12 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         };
         in_parallel(threads_for(threads, entries, ENTRIES_AT_A_TIME), work).map(drop)
     }
+
+    /// Calls [`Core::checkpoint`] with a thread for each core that has enough to do.
+    pub(super) fn checkpoint_all(&self) -> Result<()> {
+        let entries = (0..self.root.entries()).filter(|&entry| self.root.has_unlogged(entry));
+        self.checkpoint(threads_for(all_cores(), entries.count(), ENTRIES_EACH))
+    }
 }
 
 impl<R: RecordForm, M: Medium> Plush<R, M> {
@@ -84,11 +92,12 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
         core.with_room(probe.hash, || core.put_unlogged(&probe, value))
     }
 
-    /// Makes all records durable that were put without a log. Uses `threads` threads.
+    /// Makes all records durable that were put without a log. Uses `threads` threads, or one for each core if `threads`
+    /// is 0.
     pub(crate) fn checkpoint(&self, threads: usize) -> Result<()> {
         self.core.storage.check_writable()?;
         let _pass = self.core.exclusion.enter();
-        self.core.checkpoint(threads)
+        if threads == 0 { self.core.checkpoint_all() } else { self.core.checkpoint(threads) }
     }
 
     pub(super) fn sync_now(&self) -> Result<()> {
@@ -97,7 +106,7 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
             Err(crate::Error::ReadOnly) => return Ok(()),
             other => other?,
         }
-        self.checkpoint(1)?;
+        self.core.checkpoint_all()?;
         self.core.storage.fence_deferred()?;
         self.core.storage.check_writable()
     }
