@@ -18,6 +18,8 @@ use icefield::storage::Medium;
 use icefield::storage::sim::{Pick, Sim, SimOptions};
 use icefield::{Error, Occupied, Plush, Shape};
 use icefield_torture::rng::mix;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Release};
 
 type Check = Result<(), Box<dyn std::error::Error>>;
 
@@ -313,6 +315,38 @@ fn shrinking_drops_what_is_stale() -> Check {
     table.reserve(1_200)?;
     assert!(table.capacity() >= 1_300, "{:?}", table.stats());
     assert_eq!(table.iter().count(), 100);
+    Ok(())
+}
+
+/// Records in no log are made durable while another thread drops levels.
+#[test]
+fn a_sync_beside_a_table_that_shrinks_loses_nothing() -> Check {
+    let table = Plush::<u64, u64>::options().shape(TINY).in_memory()?;
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| -> Check {
+        let shrinking = scope.spawn(|| -> Result<(), icefield::Error> {
+            while !done.load(Acquire) {
+                table.shrink_to_fit()?;
+            }
+            Ok(())
+        });
+        let written = (0..40_u64).try_for_each(|round| {
+            // Enough for a second level, most of it removed again.
+            (0..400).try_for_each(|key| table.put_unlogged(key, round))?;
+            table.sync()?;
+            (40..400).try_for_each(|key| table.delete(key))?;
+            (0..40).try_for_each(|key| table.put_unlogged(key, round + 1))?;
+            table.sync()
+        });
+        done.store(true, Release);
+        shrinking.join().expect("no panic")?;
+        Ok(written?)
+    })?;
+    for key in 0..400 {
+        assert_eq!(table.get(key)?, (key < 40).then_some(40), "key {key}");
+    }
+    let report = table.check()?;
+    assert!(report.is_clean(), "{report:?}");
     Ok(())
 }
 

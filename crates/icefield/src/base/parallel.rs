@@ -1,5 +1,6 @@
 //! Work that several threads share in small tasks.
 
+use std::ops::Range;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -26,6 +27,25 @@ pub(crate) fn in_parallel<T: Send>(
         results
     });
     results.into_iter().collect()
+}
+
+/// Calls `visit` with ranges of `at_a_time` numbers that together cover `0..count`, on at most `threads` threads, each of
+/// which gets at least `each` numbers. Returns the first error; other threads finish their ranges.
+pub(crate) fn each_range(
+    threads: usize,
+    count: usize,
+    (at_a_time, each): (usize, usize),
+    visit: impl Fn(Range<usize>) -> Result<()> + Sync,
+) -> Result<()> {
+    let tasks = Tasks::new(count.div_ceil(at_a_time));
+    in_parallel(threads_for(threads, count, each), || {
+        while let Some(task) = tasks.take() {
+            let first = task * at_a_time;
+            visit(first..(first + at_a_time).min(count))?;
+        }
+        Ok(())
+    })
+    .map(drop)
 }
 
 /// Runs both functions, in parallel if `threads` is greater than 1.

@@ -112,8 +112,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> DurableTable<K, V, PlushHt, 
         self.engine.put_unlogged(&K::raw(key), &V::raw(value))
     }
 
-    /// Makes durable all records that were put without a log, using `threads` threads; 0 stands for as many as there are
-    /// cores with enough to do, as in `sync`. Root entries without such records remain as they are.
+    /// Makes durable all records that were put without a log, using `threads` threads; 0 stands for as many cores as have
+    /// enough to do, as in [`sync`](Self::sync). Root entries without such records remain as they are.
     ///
     /// # Errors
     /// [`crate::Error::NoSpace`], [`crate::Error::ReadOnly`]; records that could not move remain without a log.
@@ -129,7 +129,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> DurableTable<K, V, PlushHt, 
     }
 
     /// Calls [`put_unlogged`](Self::put_unlogged) for each record, then [`checkpoint`](Self::checkpoint) (§5.7), which
-    /// uses all cores. To use them for the records too, call `put_unlogged` from several threads.
+    /// uses as many cores as have enough to do. To use them for the records too, call `put_unlogged` from several threads.
     ///
     /// # Errors
     /// As for these calls; records before the failing one may be present.
@@ -152,8 +152,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> DurableTable<K, V, PlushHt, 
     ///
     /// Weakly consistent, like [`iter`](Self::iter): the result contains every key that is present during the whole
     /// call, with a value that the key had during the call. The call reads the table in parts: one entry of the last
-    /// level, or one leaf where keys are concentrated. The records of a part, at most a few hundred, are a consistent
-    /// snapshot. For each part, the call reads one entry of each level; it takes no lock of the table.
+    /// level, or one leaf where keys are concentrated, or if many records are still wanted, one entry above the last level
+    /// with what is below it. The records of a part, a few hundred or a few thousand, are a consistent snapshot. The call
+    /// takes no lock of the table.
     ///
     /// # Errors
     /// [`Error::Unsupported`](crate::Error::Unsupported) when the table is partitioned by hashes; otherwise as

@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 use super::fingerprints::{BackWord, FrontLine};
-use super::layout::{SLOT_BYTES, Shape, Slot, Yards};
+use super::layout::{MAX_DEPTH, SLOT_BYTES, Shape, Slot, Yards};
 use crate::base::memory::GrowingArray;
 use crate::base::pipeline::prefetch_read;
-use crate::base::sync::GrowingLines;
+use crate::base::sync::{GrowingLines, Line};
 use crate::storage::{Medium, Region};
 use crate::{Error, Result};
 
@@ -21,14 +21,21 @@ pub(super) struct Buckets {
     back_words: GrowingArray<AtomicU64>,
     /// For each front bucket, its lowest empty slot, as of the last insert or removal there: a hint.
     rooms: GrowingArray<AtomicU8>,
-    /// For each front bucket a mark: the last depth plus one at which one of its records was in the back yard, or 0, and
-    /// below it a filter of the hashes of these records. If that is not the present depth, no record of the bucket is
-    /// there. So a doubling begins without marks.
+    /// For each front bucket a mark. The upper 8 bits are the last depth plus one at which one of its records was in the
+    /// back yard, or 0. The lower 24 bits are a filter of the hashes of all records that have been there at that depth. A
+    /// mark of another depth than the present one says that no record of the bucket is there, so a doubling begins
+    /// without marks.
     behind: GrowingArray<AtomicU32>,
 }
 
-/// Number of bits of a mark's filter. They are below the depth.
+/// Bytes in DRAM for a bucket of each yard.
+pub(super) const DRAM_BYTES: u64 =
+    (size_of::<Line>() + size_of::<AtomicU64>() + size_of::<AtomicU8>() + size_of::<AtomicU32>())
+        as u64;
+
+/// Number of bits of a mark's filter.
 const FILTER_BITS: u32 = 24;
+const _: () = assert!(MAX_DEPTH + 1 < 1 << (u32::BITS - FILTER_BITS));
 const FILTER: u32 = (1 << FILTER_BITS) - 1;
 
 /// Returns the mark of the shape's depth without any record.
@@ -121,7 +128,8 @@ impl Buckets {
         // Relaxed: the thread that stored the mark did so for all reads of this shape.
         let mut known = mark.load(Relaxed);
         loop {
-            let all = if known & !FILTER == empty { known } else { empty } | filter_bit(hash);
+            let before = if known & !FILTER == empty { known } else { empty };
+            let all = before | filter_bit(hash);
             if all == known {
                 return;
             }

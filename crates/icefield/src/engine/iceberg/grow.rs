@@ -9,11 +9,11 @@
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
+use super::buckets::DRAM_BYTES;
 use super::core::Core;
 use super::fingerprints::used_back;
 use super::layout::{EMPTY_KEY, MAX_DEPTH, Phase, SLOT_BYTES, Shape, Slot, fingerprint};
 use super::moves::{IN_FLIGHT, InFlight, MOVED, UNMOVED, Yard};
-use crate::base::sync::Line;
 use crate::storage::{Medium, refuse_child};
 use crate::types::RecordForm;
 use crate::{Error, Result};
@@ -106,8 +106,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             return Err(Error::NoSpace { path, needed_bytes: bucket_bytes << depth.min(32) });
         }
         let buckets = (1_u64 << depth).saturating_sub(1 << present);
-        let dram_bytes = size_of::<Line>() + size_of::<u64>() + 3;
-        self.storage.check_room(buckets * bucket_bytes, buckets * dram_bytes as u64)
+        // One byte for the progress of doublings.
+        self.storage.check_room(buckets * bucket_bytes, buckets * (DRAM_BYTES + 1))
     }
 
     /// Starts a doubling; the caller holds the structure's mutex.

@@ -24,9 +24,9 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     }
 
     /// Prefetches a slot of a hash's front bucket. The slot with the key is known only when the fingerprints have been
-    /// compared, but it is in the same page, so the translation of its address begins now.
+    /// compared, but it is most probably in the same page, so the translation of its address begins now.
     #[inline(always)]
-    pub(super) fn hint_page(&self, hash: u64) {
+    fn hint_page(&self, hash: u64) {
         if let Some(slot) = self.buckets.front_at(self.shape().front(hash), 0) {
             prefetch_second_level(slot);
         }
@@ -54,8 +54,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
 
     /// Handles the common cases in a few instructions and without waiting: the shape is stable, the front bucket is not
     /// locked, and the key is in one of its buckets or its overflow list is empty. Most misses read only the line of the
-    /// front bucket and its mark (`Buckets::leads_behind`). `None` means that
-    /// [`Core::lookup_slowly`] must decide.
+    /// front bucket and its mark (`Buckets::leads_behind`). `None` means that [`Core::lookup_slowly`] must decide.
     #[inline(always)]
     pub(super) fn lookup_quickly(
         &self,

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use super::Iceberg;
+use super::buckets::DRAM_BYTES;
 use super::core::{At, Core, Place};
 use super::fingerprints::candidates_back;
 use super::layout::{EMPTY_KEY, Phase, SIDE_KEY, Shape, Slot, fingerprint};
@@ -256,8 +257,8 @@ impl<R: RecordForm, M: Medium> Iceberg<R, M> {
         ];
         let regions =
             [&core.table, core.buckets.front(), core.buckets.back(), core.overflow.region()];
-        // A line and two bytes for each front bucket, a word for each back bucket, two bytes for the next doubling.
-        let beside = shape.buckets() * (64 + 2 + 8 + 2);
+        // Two bytes for the next doubling.
+        let beside = shape.buckets() * (DRAM_BYTES + 2);
         Stats {
             len_estimate: core.length.estimate(0),
             capacity: core.capacity(),

@@ -20,8 +20,8 @@
 //! - §3.1 fingerprints in DRAM, a line for each front bucket (`fingerprints`). There are 254 values: the low seven bits
 //!   of a fingerprint are never all 0. So no fingerprint equals EMPTY or RESERVED, not even in the byte whose highest
 //!   bit is the lock. One more byte per bucket predicts its next empty slot, for prefetches only (`core`, `batch`).
-//!   Another one marks buckets with records in the back yard (`buckets`): other misses and new keys read no metadata of
-//!   the back yard. The paper always reads it.
+//!   Four others mark buckets with records in the back yard (`buckets`), with a filter of the hashes of these records:
+//!   other misses and new keys read no metadata of the back yard. The paper always reads it.
 //! - §3.2 operations (`op`). The paper writes the slot before the fingerprint in the front yard, and after it in the
 //!   back yard. Here RESERVED claims a slot of the back yard, and every fingerprint is published when its slot is
 //!   durable: no read returns what a crash could take back.
@@ -65,7 +65,7 @@
 //! - I2 A record is in the front bucket of its hash, in one of its two back buckets, or in the overflow yard and the
 //!   list of its hash; both its words are valid for the table's types.
 //! - I3 A used slot has the fingerprint of its record, an empty one has EMPTY. The front bucket of a record in the back
-//!   yard has the mark of the table's depth.
+//!   yard has the mark of the table's depth, with the bit of the record's hash.
 //! - I4 A key is in at most one slot. The record of key word 0 is in the side slot.
 //! - I5 Every overflow slot is in one list or free.
 //! - I6 Every blob that a slot refers to is intact and has the key's hash as its owner (the blob store's I1 to I5).
@@ -79,8 +79,8 @@
 //!   earlier search of the fingerprints (while the shape is stable, a key is in at most one slot). The result is
 //!   returned only after the lock bit has been seen clear, so the loaded words are durable.
 //! - *get*, miss: a moment between its loads at which the key was nowhere. Records never change their level. A move
-//!   publishes the new place before it removes the old one, and reads search the old place first. A bucket has its mark
-//!   before its first record in the back yard, so at the load of a mark that is not set, no key of the bucket is there.
+//!   publishes the new place before it removes the old one, and reads search the old place first. A mark has the bit of a
+//!   record before the record is in the back yard, so at the load of a mark without the key's bit, the key is not there.
 //! - *insert* of an absent key: the store of the key word. Reads do not find the record before its fingerprint is
 //!   published, unless an old fingerprint leads them to the slot; such a read waits for the lock.
 //! - *update*: the store of the value word.
@@ -143,7 +143,8 @@
 //! # 9. Costs
 //!
 //! The table below counts lines of the medium read and written, flushes and fences, outside doublings.
-//! `tests/costs.rs` checks it against the simulator's counters.
+//! `tests/costs.rs` checks it against the simulator's counters. Prefetches do not count: a single get prefetches one line
+//! of its bucket, also if the key is absent (`lookup`).
 //!
 //! | operation | lines read | lines written | flushes | fences |
 //! |---|---|---|---|---|

@@ -12,13 +12,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::core::Core;
 use super::layout::{EMPTY_KEY, Phase, SIDE_KEY, Shape, Slot, fingerprint, fingerprint_of};
 use crate::base::group::{Isa, Kernel, dispatch};
-use crate::base::parallel::{Tasks, in_parallel, threads_for};
+use crate::base::parallel::each_range;
 use crate::storage::{Medium, Region};
 use crate::types::RecordForm;
 use crate::{Error, Result};
 
 /// Number of buckets that a thread takes at a time. Tables with fewer buckets are recovered on the calling thread.
-const BUCKETS_AT_A_TIME: u64 = 1024;
+const BUCKETS_AT_A_TIME: usize = 1024;
 
 /// The fingerprint of a slot whose key cannot be read. The slot counts as used; scans and `check` report it.
 pub(super) const UNREADABLE: u8 = 1;
@@ -155,18 +155,12 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         threads: usize,
         visit: impl Fn(Range<u64>) -> Result<i64> + Sync,
     ) -> Result<()> {
-        let tasks = Tasks::new(buckets.div_ceil(BUCKETS_AT_A_TIME) as usize);
-        let work = || -> Result<()> {
-            let mut records = 0;
-            while let Some(task) = tasks.take() {
-                let from = task as u64 * BUCKETS_AT_A_TIME;
-                records += visit(from..(from + BUCKETS_AT_A_TIME).min(buckets))?;
-            }
+        let at_a_time = (BUCKETS_AT_A_TIME, BUCKETS_AT_A_TIME);
+        each_range(threads, buckets as usize, at_a_time, |buckets| {
+            let records = visit(buckets.start as u64..buckets.end as u64)?;
             self.length.add(0, records);
             Ok(())
-        };
-        in_parallel(threads_for(threads, buckets as usize, BUCKETS_AT_A_TIME as usize), work)
-            .map(drop)
+        })
     }
 
     /// Stores the fingerprints of the records of one bucket of each yard, and returns the number of records. Adds to

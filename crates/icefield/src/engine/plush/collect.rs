@@ -180,7 +180,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(())
     }
 
-    /// The number of hash ranges in the table.
+    /// The number of narrow ranges in the table.
     fn ranges(&self) -> u64 {
         self.shape.entries(self.levels.count(&self.storage))
     }
@@ -224,8 +224,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Round { next: 0, records: 0, counts, referred }
     }
 
-    /// Counts the needed bytes of each chunk in the next `ranges` narrow ranges of hashes, rounded up to wide ones if
-    /// they are many. Returns whether these were the last ones.
+    /// Counts the needed bytes of each chunk in the next `ranges` narrow ranges of hashes, or some more. Returns whether
+    /// these were the last ones.
     fn count_needed(
         &self,
         payloads: &PayloadLog,
@@ -233,8 +233,10 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         ranges: u64,
     ) -> Result<bool> {
         let Some(round) = &mut collection.round else { return Ok(true) };
-        let (width, reads) = self.reads_of(ranges);
-        for _ in 0..reads {
+        let levels = self.levels.count(&self.storage);
+        let end = self.shape.index(levels, round.next).saturating_add(ranges);
+        while let Some(left @ 1..) = end.checked_sub(self.shape.index(levels, round.next)) {
+            let width = self.width_of(left);
             let _pin = payloads.pin();
             let (records, next) = match self.newest_at(round.next, width) {
                 Ok(range) => range,

@@ -6,13 +6,14 @@ use super::core::Core;
 use super::filter::{self, Image};
 use super::layout::{EntryId, EntryRef};
 use crate::Result;
-use crate::base::parallel::{Tasks, all_cores, in_parallel, threads_for};
+use crate::base::parallel::{all_cores, each_range};
 use crate::base::pipeline::prefetch_read;
 use crate::storage::Medium;
 use crate::types::RecordForm;
 
-/// Number of entries that a thread takes at a time, and the minimum for each thread.
+/// Number of entries whose filters a thread loads at a time.
 const ENTRIES_AT_A_TIME: usize = 256;
+/// Minimum number of entries for each thread.
 const ENTRIES_EACH: usize = 8192;
 
 impl<R: RecordForm, M: Medium> Core<R, M> {
@@ -75,17 +76,9 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         let levels = self.levels.count(&self.storage).min(self.top_filters.levels());
         // The entries of these levels have consecutive numbers.
         let entries = self.shape.entries_above(levels + 1) as usize;
-        let tasks = Tasks::new(entries.div_ceil(ENTRIES_AT_A_TIME));
-        let work = || -> Result<()> {
-            while let Some(task) = tasks.take() {
-                let first = task * ENTRIES_AT_A_TIME;
-                for number in first..(first + ENTRIES_AT_A_TIME).min(entries) {
-                    self.load_top_filter(EntryId::Level(number as u32))?;
-                }
-            }
-            Ok(())
-        };
-        in_parallel(threads_for(all_cores(), entries, ENTRIES_EACH), work).map(drop)
+        each_range(all_cores(), entries, (ENTRIES_AT_A_TIME, ENTRIES_EACH), |mut numbers| {
+            numbers.try_for_each(|number| self.load_top_filter(EntryId::Level(number as u32)))
+        })
     }
 
     fn load_top_filter(&self, id: EntryId) -> Result<()> {
@@ -96,7 +89,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
         let image = Image::of(&self.storage, entry.entry);
         for (copy, &word) in words.iter().zip(image.words()) {
-            // Relaxed: no other thread reads the word before the table is open.
+            // Relaxed: other threads read the word after this one was joined.
             copy.store(word, Relaxed);
         }
         Ok(())

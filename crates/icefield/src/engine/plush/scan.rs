@@ -4,11 +4,13 @@
 //! validated like a *get*. A cursor is the hash at which a range begins, so it remains valid when levels are added.
 //!
 //! A narrow range is that of an entry of the last level. It costs little, but the entries above are read anew for each
-//! of the narrow ranges that they cover: with two levels, a scan by narrow ranges reads each record of the root 256
-//! times. So long scans read wide ranges, each that of an entry above the last level.
+//! of the narrow ranges that they cover: with the usual fan-out, a scan by narrow ranges reads each record of the last
+//! level but one 16 times, of the level above it 256 times. So long scans read wide ranges, each that of an entry above
+//! the last level.
 
 use super::Plush;
 use super::core::Core;
+use super::moving::MovingOf;
 use super::partition::SortKey;
 use super::words::RecordOf;
 use crate::engine::{OnDamage, Scanned};
@@ -47,25 +49,20 @@ impl Width {
 }
 
 impl<R: RecordForm, M: Medium> Core<R, M> {
-    /// The width of the ranges to read for the next `wanted` records.
-    fn width_for(&self, wanted: usize) -> Width {
-        // About a quarter of the records of a wide range.
-        let worth_it = self.shape.records() << self.shape.step(1) >> 2;
-        if wanted < worth_it { Width::Narrow } else { Width::Wide }
-    }
-
-    /// The width and the number of the reads for so many narrow ranges, rounded up to wide ones if they are many.
-    pub(super) fn reads_of(&self, ranges: u64) -> (Width, u64) {
+    /// The width of the ranges to read for so many narrow ranges.
+    pub(super) fn width_of(&self, ranges: u64) -> Width {
         let levels = self.levels.count(&self.storage);
         let in_wide = 1 << self.shape.step(Width::Wide.level(levels));
-        if ranges < in_wide {
-            (Width::Narrow, ranges)
-        } else {
-            (Width::Wide, ranges.div_ceil(in_wide))
-        }
+        if ranges < in_wide { Width::Narrow } else { Width::Wide }
     }
 
-    /// The records from a hash on, up to the end of its range.
+    /// The width of the ranges to read for the next `wanted` records: wide for a quarter of the records of a full wide
+    /// range.
+    fn width_for(&self, wanted: usize) -> Width {
+        self.width_of(4 * (wanted / self.shape.records()) as u64)
+    }
+
+    /// The records from a hash on, up to the end of its range, which is narrow if the wide one cannot be read.
     pub(super) fn range_at(&self, hash: u64, width: Width) -> Result<Range<RecordOf<R>>> {
         let (mut records, after) = self.newest_at(hash, width)?;
         records.retain(|record| !record.dead);
@@ -147,17 +144,14 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         key: &[u8],
     ) -> Result<(Vec<RecordOf<R>>, Next)> {
         let levels = self.levels.count(&self.storage);
-        let index = self.shape.index(levels, from);
-        let wanted = |hash| hash >= from && self.shape.index(levels, hash) == index;
-        let size = self.root.size(entry);
-        let of_root = (0..size).rev().map(|at| self.moving(self.root.record(entry, at)));
-        let mut all: Vec<_> = of_root.filter(|moving| wanted(moving.hash)).collect();
+        let wanted = self.in_range(levels, from);
+        let mut all = self.root_part(entry, &wanted);
         let (mut is_crowded, mut end) = (false, None::<Box<[u8]>>);
         for level in 1..=levels {
             let first = self.level_entry(level, self.shape.index(level, from))?;
             let has_leaves = self.has_leaves(first)?;
             let (leaf, bound) = if has_leaves { self.leaf_of(first, key)? } else { (first, None) };
-            self.read_entry(leaf, &mut all, wanted)?;
+            self.read_entry(leaf, &mut all, &wanted)?;
             is_crowded |= has_leaves;
             end = match (end, bound) {
                 (Some(end), Some(bound)) => Some(end.min(bound)),
@@ -176,6 +170,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             }
         }
         // A leaf above the last level may extend beyond the range.
+        let index = self.shape.index(levels, from);
         let is_inside = |end: &[u8]| {
             self.placement
                 .ranges()
@@ -183,6 +178,19 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         };
         let after = Next::Hash(self.range_after(levels, from));
         Ok((records, end.filter(|end| is_inside(end)).map_or(after, Next::Key)))
+    }
+
+    /// Returns whether a hash is at or after `from` and in the same entry of `level`.
+    fn in_range(&self, level: usize, from: u64) -> impl Fn(u64) -> bool {
+        let (shape, index) = (self.shape, self.shape.index(level, from));
+        move |hash| hash >= from && shape.index(level, hash) == index
+    }
+
+    /// The records of a root entry that `wanted` accepts, newest first.
+    fn root_part(&self, entry: usize, wanted: impl Fn(u64) -> bool) -> Vec<MovingOf<R>> {
+        let records = (0..self.root.size(entry)).rev();
+        let records = records.map(|at| self.moving(self.root.record(entry, at)));
+        records.filter(|moving| wanted(moving.hash)).collect()
     }
 
     /// The entries of `levels` levels that overlap with a range, from the hash `from` on: the level and the index of each.
@@ -202,13 +210,10 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     fn read_range(&self, root: usize, from: u64, width: Width) -> Result<Range<RecordOf<R>>> {
         let levels = self.levels.count(&self.storage);
         let of = width.level(levels);
-        let index = self.shape.index(of, from);
-        let wanted = |hash| hash >= from && self.shape.index(of, hash) == index;
-        let of_root = (0..self.root.size(root)).rev();
-        let of_root = of_root.map(|at| self.moving(self.root.record(root, at)));
-        let mut all: Vec<_> = of_root.filter(|moving| wanted(moving.hash)).collect();
+        let wanted = self.in_range(of, from);
+        let mut all = self.root_part(root, &wanted);
         for (level, index) in self.entries_in(levels, width, from) {
-            self.newest_first_where(self.level_entry(level, index)?, &mut all, wanted)?;
+            self.newest_first_where(self.level_entry(level, index)?, &mut all, &wanted)?;
         }
         let (newest, _) = self.newest_of(all.iter().copied())?;
         let records = newest.into_iter().map(|moving| moving.record).collect();
@@ -246,30 +251,35 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
         let _pin = self.core.pin();
         // Keys with the same place are in no particular order, so all of them are read and sorted.
         let (mut next, mut key) = (Some(ranges.place(from)), Box::from(&*ranges.sort_key(from)));
-        let mut found = Vec::new();
+        let (mut found, mut is_damaged) = (Vec::new(), false);
         while let Some(hash) = next
             && found.len() < limit
         {
-            let width = self.core.width_for(limit - found.len());
+            let wanted = limit - found.len();
+            let width = if is_damaged { Width::Narrow } else { self.core.width_for(wanted) };
             let (records, after) = self.core.range_from(hash, &key, width)?;
-            let begin = found.len();
-            for record in records {
-                found.push((
-                    self.take_key(record, key_as)?,
-                    self.take_value(record.value, value_as)?,
-                ));
+            let keys =
+                records.into_iter().map(|record| Ok((self.take_key(record, key_as)?, record)));
+            let mut part = match keys.collect::<Result<Vec<_>>>() {
+                // The damaged key may be behind the last one that is wanted.
+                Err(Error::Corrupt { .. }) if width == Width::Wide => {
+                    is_damaged = true;
+                    continue;
+                }
+                part => part?,
+            };
+            part.sort_by(|(a, _), (b, _)| ranges.compare(&K::raw(a), &K::raw(b)));
+            let skipped =
+                part.partition_point(|(found, _)| *ranges.sort_key(&K::raw(found)) < *key);
+            for (key, record) in part.into_iter().skip(skipped).take(wanted) {
+                found.push((key, self.take_value(record.value, value_as)?));
             }
-            found[begin..].sort_by(|(a, _), (b, _)| ranges.compare(&K::raw(a), &K::raw(b)));
-            let is_before = |(found, _): &(K::Out, V::Out)| *ranges.sort_key(&K::raw(found)) < *key;
-            let skipped = found[begin..].partition_point(is_before);
-            found.drain(begin..begin + skipped);
             match after {
                 Next::Key(end) => key = end,
                 // Keys with a later place follow all keys read so far.
                 Next::Hash(hash) => next = hash,
             }
         }
-        found.truncate(limit);
         Ok(found)
     }
 
@@ -283,10 +293,14 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
     ) -> Result<Scanned<K::Out, V::Out>> {
         let _pin = self.core.pin();
         let mut page = Scanned { records: Vec::new(), next: Some(cursor) };
-        let width = self.core.width_for(n);
         while let Some(Cursor(hash)) = page.next
             && page.records.len() < n.max(1)
         {
+            // A page has all records of its ranges, so ranges of long values are narrow.
+            let width = match self.core.measure.is_inline() {
+                true => self.core.width_for(n.max(1) - page.records.len()),
+                false => Width::Narrow,
+            };
             let (found, after) = self.core.range_at(hash, width)?;
             for record in found {
                 match self.take_key(record, take.0) {

@@ -5,15 +5,16 @@ use super::core::Core;
 use super::incremental_migration::Pace;
 use super::words::RecordOf;
 use crate::Result;
-use crate::base::parallel::{Tasks, all_cores, in_parallel, threads_for};
+use crate::base::parallel::{all_cores, each_range, threads_for};
 use crate::engine::LookupKey;
 use crate::storage::Medium;
 use crate::types::{Raw, RecordForm};
 
 /// Number of root entries that a thread takes at a time.
 const ENTRIES_AT_A_TIME: usize = 8;
-/// Minimum number of root entries with such records for each thread that the library starts by itself.
-const ENTRIES_EACH: usize = 256;
+/// Minimum number of root entries with records in no log for each thread, if the caller does not choose the number of
+/// threads.
+const ENTRIES_EACH: usize = 32;
 
 impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Writes one record to the root only. The calling thread must not be pinned.
@@ -49,10 +50,9 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
     }
 
-    /// Moves every record that is in no log to level 1, on several threads.
+    /// Moves every record that is in no log to level 1, on several threads. The caller is inside the gate, or has closed
+    /// it.
     pub(super) fn checkpoint(&self, threads: usize) -> Result<()> {
-        let entries = self.root.entries();
-        let tasks = Tasks::new(entries.div_ceil(ENTRIES_AT_A_TIME));
         let migrate = |entry: usize| -> Result<()> {
             let _pin = self.pin();
             let held = self.root.lock(&self.storage, entry);
@@ -61,21 +61,17 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             }
             Ok(())
         };
-        let work = || -> Result<()> {
-            while let Some(task) = tasks.take() {
-                let first = task * ENTRIES_AT_A_TIME;
-                for entry in first..(first + ENTRIES_AT_A_TIME).min(entries) {
-                    // A hash whose root entry is `entry`.
-                    let hash = (entry as u64).rotate_right(self.shape.root_bits);
-                    self.with_room(hash, || migrate(entry))?;
-                }
-            }
-            Ok(())
-        };
-        in_parallel(threads_for(threads, entries, ENTRIES_AT_A_TIME), work).map(drop)
+        let at_a_time = (ENTRIES_AT_A_TIME, ENTRIES_AT_A_TIME);
+        each_range(threads, self.root.entries(), at_a_time, |mut entries| {
+            entries.try_for_each(|entry| {
+                // A hash whose root entry is `entry`.
+                let hash = (entry as u64).rotate_right(self.shape.root_bits);
+                self.with_room(hash, || migrate(entry))
+            })
+        })
     }
 
-    /// Calls [`Core::checkpoint`] with a thread for each core that has enough to do.
+    /// Calls [`Core::checkpoint`] with as many threads as have enough to do.
     pub(super) fn checkpoint_all(&self) -> Result<()> {
         let entries = (0..self.root.entries()).filter(|&entry| self.root.has_unlogged(entry));
         self.checkpoint(threads_for(all_cores(), entries.count(), ENTRIES_EACH))
@@ -92,8 +88,8 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
         core.with_room(probe.hash, || core.put_unlogged(&probe, value))
     }
 
-    /// Makes all records durable that were put without a log. Uses `threads` threads, or one for each core if `threads`
-    /// is 0.
+    /// Makes all records durable that were put without a log. Uses `threads` threads; 0 stands for as many as have enough
+    /// to do.
     pub(crate) fn checkpoint(&self, threads: usize) -> Result<()> {
         self.core.storage.check_writable()?;
         let _pass = self.core.exclusion.enter();
@@ -106,7 +102,7 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
             Err(crate::Error::ReadOnly) => return Ok(()),
             other => other?,
         }
-        self.core.checkpoint_all()?;
+        self.checkpoint(0)?;
         self.core.storage.fence_deferred()?;
         self.core.storage.check_writable()
     }
