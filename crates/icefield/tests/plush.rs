@@ -13,13 +13,14 @@ mod plush {
     use super::{Check, TINY};
 }
 
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Release};
+
 use icefield::base::hash::HashKind;
 use icefield::storage::Medium;
 use icefield::storage::sim::{Pick, Sim, SimOptions};
 use icefield::{Error, Occupied, Plush, Shape};
 use icefield_torture::rng::mix;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::{Acquire, Release};
 
 type Check = Result<(), Box<dyn std::error::Error>>;
 
