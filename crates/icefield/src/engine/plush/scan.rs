@@ -59,7 +59,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// The width of the ranges to read for the next `wanted` records: wide for a quarter of the records of a full wide
     /// range.
     fn width_for(&self, wanted: usize) -> Width {
-        self.width_of(4 * (wanted / self.shape.records()) as u64)
+        self.width_of(((wanted / self.shape.records()) as u64).saturating_mul(4))
     }
 
     /// The records from a hash on, up to the end of its range, which is narrow if the wide one cannot be read.
