@@ -27,10 +27,11 @@ use crate::engine::slots::table::{WriteMode, WriteOutcome};
 use crate::storage::Medium;
 use crate::types::{Raw, RecordForm};
 
-/// The ring fetches the buckets of an operation `RING` operations before that operation runs. `PEEK` operations before,
-/// it inspects these buckets and fetches the slot. One burst before, it fetches what the slot refers to. It handles
-/// `BURST` keys at a time.
+/// The ring fetches the buckets of a write `RING` operations before that operation runs, those of a read `READ_RING`.
+/// `PEEK` operations before, it inspects these buckets and fetches the slot. One burst before, it fetches what the slot
+/// refers to. It handles `BURST` keys at a time.
 const RING: usize = 48;
+const READ_RING: usize = 32;
 const PEEK: usize = 16;
 const BURST: usize = 8;
 
@@ -42,15 +43,19 @@ impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
         Ahead { hash, sighted: self.core.storage.read_unvalidated(|| self.try_locate(hash)) }
     }
 
-    /// The third stage of reads: searches the fingerprints and fetches the line of the first candidate. Returns the
+    /// The third stage of reads: searches the fingerprints and fetches the lines of the first two candidates. Returns the
     /// [`Core::candidates`](super::segment::Core::candidates). Hints only.
     #[inline]
     fn peek(&self, ahead: &Ahead<'_>) -> u32 {
         let Some(Target { pair, .. }) = ahead.sighted else { return 0 };
         let candidates = self.core.candidates(pair, ahead.hash);
         if candidates != 0 {
-            let (which, slot) = place_of(candidates);
-            prefetch_read(&raw const pair[which].slots[slot]);
+            // With one candidate, both are the same, which costs less than an unpredictable branch.
+            let others = candidates & (candidates - 1);
+            for candidates in [candidates, if others == 0 { candidates } else { others }] {
+                let (which, slot) = place_of(candidates);
+                prefetch_read(&raw const pair[which].slots[slot]);
+            }
         }
         candidates
     }
@@ -146,7 +151,7 @@ impl<R: RecordForm, P: Directory, M: Medium> BatchTable for Dash<R, P, M> {
                 }
             },
         );
-        pipeline::rolling_in_bursts::<BURST, _>(count, RING, PEEK, reads);
+        pipeline::rolling_in_bursts::<BURST, _>(count, READ_RING, PEEK, reads);
         failure
     }
 
