@@ -1,7 +1,7 @@
 //! Histories of several threads on few keys, with crashes in the middle. Each key must hold a value that some order
 //! of the calls explains, and values that a call has returned must be present.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 
 use icefield::storage::sim::{Sim, SimOptions};
 
@@ -161,8 +161,14 @@ pub(super) fn run<M: Machine>(
         });
     }
     let stage = Stage { table: &table, sim: &sim, ledger: &ledger, bench: &bench };
+    // On a busy machine, the first thread would otherwise often end before the last one begins.
+    let start = Barrier::new(threads as usize);
+    let run = |thread| {
+        start.wait();
+        stage.thread(plan, seed, thread)
+    };
     let outcomes: Vec<Result<(), String>> = std::thread::scope(|scope| {
-        let run = |thread| stage.thread(plan, seed, thread);
+        let run = &run;
         let handles: Vec<_> = (0..threads).map(|thread| scope.spawn(move || run(thread))).collect();
         let join = |handle: std::thread::ScopedJoinHandle<'_, _>| match handle.join() {
             Ok(outcome) => outcome,
