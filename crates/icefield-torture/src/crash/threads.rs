@@ -161,7 +161,7 @@ pub(super) fn run<M: Machine>(
         });
     }
     let stage = Stage { table: &table, sim: &sim, ledger: &ledger, bench: &bench };
-    // On a busy machine, the first thread would otherwise often end before the last one begins.
+    // On a busy machine, the first thread could otherwise end before the last one begins.
     let start = Barrier::new(threads as usize);
     let run = |thread| {
         start.wait();

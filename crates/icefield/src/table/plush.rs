@@ -112,8 +112,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> DurableTable<K, V, PlushHt, 
         self.engine.put_unlogged(&K::raw(key), &V::raw(value))
     }
 
-    /// Makes durable all records that were put without a log, using `threads` threads; 0 stands for as many cores as have
-    /// enough to do, as in [`sync`](Self::sync). Root entries without such records remain as they are.
+    /// Makes the records durable that were put without a log, on `threads` threads. If `threads` is 0, uses as many cores
+    /// as have enough work, as [`sync`](Self::sync) does. Root entries without such records remain as they are.
     ///
     /// # Errors
     /// [`crate::Error::NoSpace`], [`crate::Error::ReadOnly`]; records that could not move remain without a log.
@@ -129,7 +129,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> DurableTable<K, V, PlushHt, 
     }
 
     /// Calls [`put_unlogged`](Self::put_unlogged) for each record, then [`checkpoint`](Self::checkpoint) (§5.7), which
-    /// uses as many cores as have enough to do. To use them for the records too, call `put_unlogged` from several threads.
+    /// uses as many cores as have enough work. To use them for the records too, call `put_unlogged` from several threads.
     ///
     /// # Errors
     /// As for these calls; records before the failing one may be present.

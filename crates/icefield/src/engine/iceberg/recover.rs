@@ -155,8 +155,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         threads: usize,
         visit: impl Fn(Range<u64>) -> Result<i64> + Sync,
     ) -> Result<()> {
-        let at_a_time = (BUCKETS_AT_A_TIME, BUCKETS_AT_A_TIME);
-        each_range(threads, buckets as usize, at_a_time, |buckets| {
+        let sizes = (BUCKETS_AT_A_TIME, BUCKETS_AT_A_TIME);
+        each_range(threads, buckets as usize, sizes, |buckets| {
             let records = visit(buckets.start as u64..buckets.end as u64)?;
             self.length.add(0, records);
             Ok(())

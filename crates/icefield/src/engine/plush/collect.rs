@@ -236,7 +236,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         let levels = self.levels.count(&self.storage);
         let end = self.shape.index(levels, round.next).saturating_add(ranges);
         while let Some(left @ 1..) = end.checked_sub(self.shape.index(levels, round.next)) {
-            let width = self.width_of(left);
+            let width = self.width_for_ranges(left);
             let _pin = payloads.pin();
             let (records, next) = match self.newest_at(round.next, width) {
                 Ok(range) => range,

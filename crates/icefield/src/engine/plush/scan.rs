@@ -29,6 +29,7 @@ enum Next {
 /// Records, and the hash at which the next range begins.
 type Range<R> = (Vec<R>, Option<u64>);
 
+/// How much of the table one read covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Width {
     /// The range of an entry of the last level.
@@ -49,17 +50,16 @@ impl Width {
 }
 
 impl<R: RecordForm, M: Medium> Core<R, M> {
-    /// The width of the ranges to read for so many narrow ranges.
-    pub(super) fn width_of(&self, ranges: u64) -> Width {
+    /// Returns `Wide` if `ranges` narrow ranges fill a wide one.
+    pub(super) fn width_for_ranges(&self, ranges: u64) -> Width {
         let levels = self.levels.count(&self.storage);
         let in_wide = 1 << self.shape.step(Width::Wide.level(levels));
         if ranges < in_wide { Width::Narrow } else { Width::Wide }
     }
 
-    /// The width of the ranges to read for the next `wanted` records: wide for a quarter of the records of a full wide
-    /// range.
-    fn width_for(&self, wanted: usize) -> Width {
-        self.width_of(((wanted / self.shape.records()) as u64).saturating_mul(4))
+    /// Returns `Wide` if `wanted` records are at least a quarter of those for which a wide range has room in the last level.
+    fn width_for_records(&self, wanted: usize) -> Width {
+        self.width_for_ranges(((wanted / self.shape.records()) as u64).saturating_mul(4))
     }
 
     /// The records from a hash on, up to the end of its range, which is narrow if the wide one cannot be read.
@@ -137,6 +137,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(Some((records, Next::Hash(after))))
     }
 
+    /// Reads a narrow range for [`Core::range_from`].
     fn read_range_from(
         &self,
         entry: usize,
@@ -207,6 +208,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         })
     }
 
+    /// The newest record of each key in a range, from the hash `from` on, removals included.
     fn read_range(&self, root: usize, from: u64, width: Width) -> Result<Range<RecordOf<R>>> {
         let levels = self.levels.count(&self.storage);
         let of = width.level(levels);
@@ -256,7 +258,8 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
             && found.len() < limit
         {
             let wanted = limit - found.len();
-            let width = if is_damaged { Width::Narrow } else { self.core.width_for(wanted) };
+            let width =
+                if is_damaged { Width::Narrow } else { self.core.width_for_records(wanted) };
             let (records, after) = self.core.range_from(hash, &key, width)?;
             let keys =
                 records.into_iter().map(|record| Ok((self.take_key(record, key_as)?, record)));
@@ -298,7 +301,7 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
         {
             // A page has all records of its ranges, so ranges of long values are narrow.
             let width = match self.core.measure.is_inline() {
-                true => self.core.width_for(n.max(1) - page.records.len()),
+                true => self.core.width_for_records(n.max(1) - page.records.len()),
                 false => Width::Narrow,
             };
             let (found, after) = self.core.range_at(hash, width)?;

@@ -50,8 +50,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
     }
 
-    /// Moves every record that is in no log to level 1, on several threads. The caller is inside the gate, or has closed
-    /// it.
+    /// Moves every record that is in no log to level 1, on several threads. The caller is inside the gate, has closed it,
+    /// or is the only user of the table.
     pub(super) fn checkpoint(&self, threads: usize) -> Result<()> {
         let migrate = |entry: usize| -> Result<()> {
             let _pin = self.pin();
@@ -61,8 +61,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             }
             Ok(())
         };
-        let at_a_time = (ENTRIES_AT_A_TIME, ENTRIES_AT_A_TIME);
-        each_range(threads, self.root.entries(), at_a_time, |mut entries| {
+        let sizes = (ENTRIES_AT_A_TIME, ENTRIES_AT_A_TIME);
+        each_range(threads, self.root.entries(), sizes, |mut entries| {
             entries.try_for_each(|entry| {
                 // A hash whose root entry is `entry`.
                 let hash = (entry as u64).rotate_right(self.shape.root_bits);
@@ -88,8 +88,8 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
         core.with_room(probe.hash, || core.put_unlogged(&probe, value))
     }
 
-    /// Makes all records durable that were put without a log. Uses `threads` threads; 0 stands for as many as have enough
-    /// to do.
+    /// Makes the records durable that were put without a log, on `threads` threads. If `threads` is 0, uses as many cores
+    /// as have enough work.
     pub(crate) fn checkpoint(&self, threads: usize) -> Result<()> {
         self.core.storage.check_writable()?;
         let _pass = self.core.exclusion.enter();
