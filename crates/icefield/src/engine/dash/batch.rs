@@ -1,11 +1,12 @@
 //! Batches: a ring prefetches the buckets of upcoming operations. The operations then run in windows: the operations of
 //! one window, up to 32, share two fences.
 //!
-//! Each operation of a window locks its two buckets and decides what to do. The window waits only for its first lock.
-//! It tries all other locks, and a failure closes the window. So a thread never waits while it holds a lock, and no
-//! lock order is needed. New records are written to free slots, and one fence makes all of them durable, except those
-//! beside their metadata words, which become durable with these. Then every affected bucket gets its changes under its
-//! changing bit, and a second fence makes these durable before readers can see them.
+//! Each operation of a window locks its home bucket and decides what to do; if it changes the probing bucket, it locks
+//! that as well. The window waits only for its first lock. It tries all other locks, and a failure closes the window. So
+//! a thread never waits while it holds a lock, and no lock order is needed. New records are written to free slots, and
+//! one fence makes all of them durable, except those beside their metadata words, which become durable with these. Then
+//! every affected bucket gets its changes under its changing bit, and a second fence makes these durable before readers
+//! can see them.
 //!
 //! An operation that needs a displacement, a split or a chained bucket closes the window and runs alone. A second
 //! operation on a key of the window also closes it.
@@ -27,9 +28,10 @@ use crate::engine::slots::table::{WriteMode, WriteOutcome};
 use crate::storage::Medium;
 use crate::types::{Raw, RecordForm};
 
-/// The ring fetches the buckets of a write `RING` operations before that operation runs, those of a read `READ_RING`.
-/// `PEEK` operations before, it inspects these buckets and fetches the slot. One burst before, it fetches what the slot
-/// refers to. It handles `BURST` keys at a time.
+/// The ring fetches the home bucket of a write `RING` operations before that operation runs, both buckets of a read
+/// `READ_RING` before. `PEEK` operations before, it inspects these buckets and fetches the slot, or the probing bucket of
+/// a write. One burst before, it fetches the slot there, or what the slot of a read refers to. It handles `BURST` keys at
+/// a time.
 const RING: usize = 48;
 const READ_RING: usize = 32;
 const PEEK: usize = 16;
@@ -78,19 +80,41 @@ impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
         }
     }
 
-    /// The third stage of writes: selects the slot that will be changed, or the free slot for a new record, and fetches
-    /// its line. A hint only.
+    /// The third stage of writes: selects the slot in the home bucket that will be changed, or the free slot for a new
+    /// record, and fetches its line. Fetches the probing bucket if the write needs it. Hints only.
     #[inline]
     fn peek_room(&self, ahead: &Ahead<'_>) {
-        let Some(Target { pair, .. }) = ahead.sighted else { return };
-        let candidates = self.core.candidates(pair, ahead.hash);
-        let metas = pair.map(|bucket| bucket.meta(&self.core.storage).allocated());
-        let place = match candidates {
+        let Some(Target { pair: [home, probing], .. }) = ahead.sighted else { return };
+        match self.place_at_home(home, ahead.hash) {
+            Some(slot) => prefetch_write(&raw const home.slots[slot]),
+            None => prefetch_read(probing),
+        }
+    }
+
+    /// The fourth stage of writes: does the same for a write that needs the probing bucket. A hint only.
+    #[inline]
+    fn peek_further(&self, ahead: &Ahead<'_>) {
+        let Some(Target { pair: [home, probing], .. }) = ahead.sighted else { return };
+        if self.place_at_home(home, ahead.hash).is_some() {
+            return;
+        }
+        let metas = [home, probing].map(|bucket| bucket.meta(&self.core.storage).allocated());
+        let place = match self.core.candidates_in(probing, ahead.hash) {
             0 => self.core.choose(metas),
-            _ => Some(place_of(candidates)),
+            candidates => Some((1, candidates.trailing_zeros() as usize)),
         };
         if let Some((which, slot)) = place {
-            prefetch_write(&raw const pair[which].slots[slot]);
+            prefetch_write(&raw const [home, probing][which].slots[slot]);
+        }
+    }
+
+    /// Guesses the slot in the home bucket that a write will change; `None` if the write needs the probing bucket.
+    #[inline]
+    fn place_at_home(&self, home: &Bucket, hash: u64) -> Option<usize> {
+        match self.core.candidates_in(home, hash) {
+            0 if self.core.overflows(home) => None,
+            0 => self.core.choose_home(home.meta(&self.core.storage).allocated()),
+            candidates => Some(candidates.trailing_zeros() as usize),
         }
     }
 }
@@ -101,6 +125,14 @@ fn ask(ahead: &Ahead<'_>, hint: impl Fn(*const Bucket)) {
     if let Some(Target { pair: [home, probing], .. }) = ahead.sighted {
         hint(home);
         hint(probing);
+    }
+}
+
+/// The second stage of writes: fetches the home bucket.
+#[inline(always)]
+fn ask_home(ahead: &Ahead<'_>, hint: impl Fn(*const Bucket)) {
+    if let Some(Target { pair: [home, _], .. }) = ahead.sighted {
+        hint(home);
     }
 }
 
@@ -120,7 +152,7 @@ impl<R: RecordForm, P: Directory, M: Medium> BatchTable for Dash<R, P, M> {
 
     #[inline]
     fn hint(&self, hash: u64) {
-        ask(&self.ahead(hash), prefetch_write);
+        ask_home(&self.ahead(hash), prefetch_write);
     }
 
     fn read_batch<'k>(
@@ -165,10 +197,12 @@ impl<R: RecordForm, P: Directory, M: Medium> BatchTable for Dash<R, P, M> {
     ) -> Result<()> {
         let mut writer = Writer::new(self);
         let mut failure = Ok(());
-        let writes = pipeline::stages(
+        let storage = &self.core.storage;
+        let writes = pipeline::stages_with_record(
             |index| self.ahead(self.core.records.hash_key(&key(index)).hash),
-            |ahead| ask(&ahead, prefetch_read),
-            |ahead| self.core.storage.read_unvalidated(|| self.peek_room(&ahead)),
+            |ahead| ask_home(&ahead, prefetch_read),
+            |ahead| storage.read_unvalidated(|| self.peek_room(ahead)),
+            |ahead| storage.read_unvalidated(|| self.peek_further(&ahead)),
             |index, ahead| {
                 let value = value(index);
                 let write = mode.map(|mode| (mode, &value));

@@ -81,7 +81,7 @@ impl<T: Kinds> Core<T> {
         let claim = self.chains.claim(storage, &self.root()?.chains, segment)?;
         let block = self.chain_block(claim.block)?;
         version_lock::reset(block.bucket.version_lock(storage));
-        stash::reset(storage, &block.bucket);
+        stash::reset(storage, &block.bucket, false);
         block.bucket.meta.store(storage, 0, Release);
         block.next.store(storage, head, Release);
         storage.flush_object(block);

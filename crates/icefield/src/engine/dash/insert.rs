@@ -31,7 +31,7 @@ pub(super) struct Locked<'a, T: Kinds> {
     probing: Option<Guard<'a, T::Medium>>,
 }
 
-/// Selects the bucket for a new record: the one with fewer records, the home bucket if equal (balanced insert, §4.3).
+/// Selects the bucket with fewer records, the home bucket if equal (balanced insert, §4.3).
 #[inline]
 fn balance(metas: [u32; 2], slot_mask: u32) -> Option<(usize, usize)> {
     let [home, probing] = counts(metas);
@@ -133,6 +133,10 @@ impl<'a, T: Kinds> Locked<'a, T> {
             found.bucket.publish(storage, found.bucket.meta(storage).without(1 << found.slot));
             // Commit point: from here on the removal survives a crash.
             storage.fence();
+            let [home, probing] = self.buckets;
+            if std::ptr::eq(found.bucket, probing) {
+                home.forget_spill(storage, probing);
+            }
         } else {
             self.lock_probing();
             let guard = found.bucket.lock(storage);
@@ -153,6 +157,10 @@ impl<'a, T: Kinds> Locked<'a, T> {
         let [home, probing] = self.buckets;
         let storage = &self.core.storage;
         let taken = home.meta(storage).allocated();
+        if let Some(slot) = self.core.choose_home(taken) {
+            self.insert_at(0, slot, hash, record);
+            return Ok(true);
+        }
         // Read through `read_unvalidated`: without its lock, the number of records in the probing bucket is a hint.
         let hint = storage.read_unvalidated(|| probing.meta(storage).allocated());
         if let Some((0, slot)) = self.core.choose([taken, hint]) {
@@ -183,7 +191,10 @@ impl<'a, T: Kinds> Locked<'a, T> {
         self.core.write_new(bucket, slot, record);
         match target {
             0 => self.home.begin_change(),
-            _ => self.lock_probing().begin_change(),
+            _ => {
+                self.buckets[0].note_spill(storage);
+                self.lock_probing().begin_change();
+            }
         }
         bucket.set_fingerprint(storage, slot, hash);
         bucket.publish(storage, bucket.meta(storage).with(slot, target == 1));
@@ -325,9 +336,19 @@ pub(super) fn movable(
 }
 
 impl<T: Kinds> Core<T> {
+    /// Returns the slot for a new record if its home bucket takes it, whatever is in the probing bucket. `taken` is the
+    /// home bucket's allocation bitmap.
+    #[inline]
+    pub(super) fn choose_home(&self, taken: u32) -> Option<usize> {
+        Bucket::free_slot(taken, self.own_slots)
+    }
+
     /// Selects the bucket and the slot for a new record, given the allocation bitmaps of a key's two buckets.
     #[inline]
     pub(super) fn choose(&self, metas: [u32; 2]) -> Option<(usize, usize)> {
+        if let Some(slot) = self.choose_home(metas[0]) {
+            return Some((0, slot));
+        }
         let mask = self.geometry.slot_mask();
         if T::Ablation::PARTS.balancing {
             return balance(metas, mask);
@@ -369,6 +390,9 @@ impl<T: Kinds> Core<T> {
         target.write_record(storage, free, key, value);
         // P3: the copy is durable before the target's metadata word refers to it.
         storage.fence();
+        if onwards {
+            source.note_spill(storage);
+        }
         entering.begin_change();
         copy_fingerprint(storage, source, slot, target, free);
         target.publish(storage, room.with(free, onwards));
@@ -378,6 +402,9 @@ impl<T: Kinds> Core<T> {
         source.publish(storage, source.meta(storage).without(1 << slot));
         // P5: the slot is durably free before it is used again.
         storage.fence();
+        if !onwards {
+            target.forget_spill(storage, source);
+        }
         true
     }
 }

@@ -164,6 +164,13 @@ impl Geometry {
         let first = if self.slots == 1 { unused } else { unused.min(1) };
         ((1 << self.slots) - 1) << first
     }
+
+    /// Returns a mask of the first slots, ten of 14. While one of them is free, a bucket takes each new record of its own,
+    /// however few records are in the next bucket.
+    pub(super) fn own_slots(self) -> u32 {
+        let mask = self.slot_mask();
+        mask & ((1 << (self.slots * 5 / 7)) - 1) << mask.trailing_zeros()
+    }
 }
 
 #[inline]
@@ -205,17 +212,20 @@ impl Meta {
     }
 }
 
-/// A home bucket's overflow metadata (§4.3): four places for fingerprints of records in the stash, and a count of the
-/// records without a place.
+/// A home bucket's overflow metadata (§4.3): four places for fingerprints of records in the stash, a count of the
+/// records without a place, and the *spill bit*.
 ///
-/// Bits 0-3: place taken. 4-7: the record's home is the previous bucket. 8-15: stash bucket, two bits a place. 16-31:
-/// number of further records of this home in the stash or its chain; saturates at its maximum.
+/// Bits 0-3: place taken. 4-7: the record's home is the previous bucket. 8-15: stash bucket, two bits a place. 16-30:
+/// number of further records of this home in the stash or its chain; saturates at its maximum. 31: the next bucket may
+/// hold records of this home, or places that describe such records. If the word is 0, all records of this home are in
+/// this bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct OverflowWord(pub(super) u32);
 
 impl OverflowWord {
     const COUNT_SHIFT: u32 = 16;
-    const COUNT_MAX: u32 = u16::MAX as u32;
+    const COUNT_MAX: u32 = (1 << 15) - 1;
+    const SPILLS: u32 = 1 << 31;
 
     #[inline]
     pub(super) fn taken(self) -> u32 {
@@ -231,7 +241,15 @@ impl OverflowWord {
     }
     #[inline]
     pub(super) fn count(self) -> u32 {
-        self.0 >> Self::COUNT_SHIFT
+        self.0 >> Self::COUNT_SHIFT & Self::COUNT_MAX
+    }
+    #[inline]
+    pub(super) fn spills(self) -> bool {
+        self.0 & Self::SPILLS != 0
+    }
+    #[must_use]
+    pub(super) fn spilling(self, spills: bool) -> Self {
+        Self(self.0 & !Self::SPILLS | if spills { Self::SPILLS } else { 0 })
     }
     #[must_use]
     pub(super) fn with(self, place: usize, member: bool, stash_bucket: usize) -> Self {
@@ -359,18 +377,28 @@ mod tests {
     use super::*;
 
     #[test]
+    fn own_slots_are_the_first_ones() {
+        let own = |slots| Geometry { slots, ..Geometry::default() }.own_slots();
+        assert_eq!(own(14), 0x3FF);
+        assert_eq!((own(7), own(2), own(1)), (0b11_1110, 0b10, 0));
+    }
+
+    #[test]
     fn overflow_words_keep_their_places_apart() {
         let word = OverflowWord::default().with(0, false, 3).with(2, true, 1).counted_up();
         assert_eq!((word.taken(), word.members(), word.count()), (0b101, 0b100, 1));
         assert_eq!((word.stash_bucket(0), word.stash_bucket(2)), (3, 1));
-        assert_eq!(word.without(0).without(2).counted_down(), OverflowWord::default());
+        let emptied = word.spilling(true).without(0).without(2).counted_down();
+        assert!(emptied.spills() && !word.spills());
+        assert_eq!(emptied.spilling(false), OverflowWord::default());
     }
 
     #[test]
     fn a_full_overflow_count_sticks() {
         let mut word = OverflowWord(u32::MAX);
         word = word.counted_up().counted_down();
-        assert_eq!(word.count(), u32::from(u16::MAX));
+        assert_eq!(word.count(), 0x7FFF);
+        assert!(word.spills());
     }
 
     #[test]

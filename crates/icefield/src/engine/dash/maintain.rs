@@ -146,7 +146,11 @@ impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
                     format!(
                         "I3: the key's home is bucket {home}, but its membership bit is {member}"
                     )
-                })
+                })?;
+                let is_known = !member
+                    || core.still.is_some()
+                    || core.pair(segment, hash)[0].spills(&core.storage);
+                is_known.then_some(()).ok_or_else(|| "I4: its home bucket has no spill bit".into())
             }
             Site::Stash(stash_bucket) => {
                 let known = hint.all || hint.buckets >> stash_bucket & 1 == 1;

@@ -107,18 +107,19 @@ impl<T: Kinds> Core<T> {
                 let pair = [home, self.geometry.next(home)];
                 let at_home = self
                     .choose(pair.map(|number| taken[number]))
-                    .map(|(which, free)| (pair[which], free, which == 1));
+                    .map(|(which, free)| (pair[which], free, (which == 1).then_some(home)));
                 let stashed = || {
                     (normal..taken.len()).find_map(|number| {
-                        Some((number, Bucket::free_slot(taken[number], mask)?, false))
+                        Some((number, Bucket::free_slot(taken[number], mask)?, None))
                     })
                 };
-                let Some((number, free, member)) = at_home.or_else(stashed) else {
+                let Some((number, free, home)) = at_home.or_else(stashed) else {
                     return Ok(None);
                 };
                 taken[number] |= 1 << free;
                 let target = (&left.buckets[number], free);
-                moves.push(Move { source: (source, slot), target, member });
+                let home = home.map(|home| &left.buckets[home]);
+                moves.push(Move { source: (source, slot), target, home });
             }
         }
         Ok(Some(moves))

@@ -24,8 +24,9 @@
 //!   buckets.
 //! - §4.2 fingerprints (`bucket`, `search`). The fingerprint is the low byte of the hash; the bits above it select the
 //!   bucket; the top bits select the directory entry.
-//! - §4.3 balanced insert, displacement, stash (`insert`, `stash`). A single write locks the home bucket, and the
-//!   probing bucket only to change its metadata; the paper locks both. Once the stash is full, an insert displaces up to
+//! - §4.3 balanced insert, displacement, stash (`insert`, `stash`). A bucket takes a record of its own while one of its
+//!   first ten slots is free, and only then the emptier of the two buckets takes it; so most batched writes need one
+//!   bucket. A write locks the home bucket, and the probing bucket only to change its metadata; the paper locks both. Once the stash is full, an insert displaces up to
 //!   three records. Batches use the stash before displacement; in LH, `rebalance_stash` later moves stashed records
 //!   home. The target bucket of a displacement is locked, which Algorithm 1 omits: the insert tries the lock and falls
 //!   back to the next method if that fails. A search tests the overflow count of the *home* bucket, not of the probing
@@ -87,7 +88,7 @@
 //! - I3 A record in a normal bucket is in its home bucket (membership bit clear) or the one after it (bit set).
 //! - I4 For each record in the stash, the overflow metadata of its home bucket holds its fingerprint or counts the
 //!   record, or the overflow metadata of the next bucket holds its fingerprint with a membership bit. A record in the
-//!   chain is counted. The records of a home bucket change only under the lock of that bucket.
+//!   chain is counted. If the next bucket holds a record or such a fingerprint, the spill bit is set. The records of a home bucket change only under the lock of that bucket.
 //! - I5 A key is in at most one slot.
 //! - I6 Every segment and chained bucket is named exactly once: by the directory, a chain or a free list (only EH has a
 //!   free list of segments).
@@ -129,8 +130,8 @@
 //! A writer that holds only the home bucket's lock also reads the probing bucket, which other threads may be changing.
 //! Every record of that home, wherever it is, changes only under the lock that it holds (I4): a displacement, a removal
 //! or an insert of such a record locks the home bucket, and so do splits, which lock all buckets. So the slots, bits,
-//! fingerprints and overflow places of these records are stable, and the search finds the key if and only if it is
-//! present. All else in the probing bucket is a hint: the number of its records only selects the bucket for a new one.
+//! fingerprints and overflow places of these records are stable, and so is the spill bit. The search finds the key if and
+//! only if it is present. All else in the probing bucket is a hint: the number of its records only selects the bucket for a new one.
 //! A metadata word, a fingerprint or an overflow word is shared by records of two homes, so it changes only under the
 //! lock of the bucket that contains it. A value word belongs to one record, so the lock of that record's home bucket is
 //! enough: readers validate the versions of both buckets, and scans those of all normal buckets.
@@ -219,7 +220,7 @@
 //! | the same, beside the metadata word | 2 (4 with stash) | 1 | 1 |
 //! | insert that displaces *n* records | | 3*n* more | 3*n* more |
 //! | update, remove | as get | 1 | 1 |
-//! | 32 inserts in a batch | 2 each | 1 or 2 each | 2 in all (1 if all are beside it) |
+//! | 32 inserts in a batch | 1 or 2 each | 1 or 2 each | 2 in all (1 if all are beside it) |
 //! | by-reference records | + the blobs' lines | + the blobs' lines | 1 more in an update |
 //!
 //! A merge has five fences in LH; in EH it has six, and those of freeing a segment. An expansion of LH costs one fence

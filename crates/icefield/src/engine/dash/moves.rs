@@ -10,8 +10,8 @@ use crate::storage::Persist;
 pub(super) struct Move<'a> {
     pub(super) source: (&'a Bucket, usize),
     pub(super) target: (&'a Bucket, usize),
-    /// Set if the target is the bucket after the record's home.
-    pub(super) member: bool,
+    /// The record's home, if the target is the bucket after it.
+    pub(super) home: Option<&'a Bucket>,
 }
 
 impl<T: Kinds> Core<T> {
@@ -28,9 +28,13 @@ impl<T: Kinds> Core<T> {
     /// Publishes the copies durably, so that every record is in both places. The caller has set the changing bits of
     /// the target buckets.
     pub(super) fn publish_all(&self, moves: &[Move<'_>]) {
-        for Move { source, target, member } in moves {
+        for Move { source, target, home } in moves {
             copy_fingerprint(&self.storage, source.0, source.1, target.0, target.1);
-            target.0.publish(&self.storage, target.0.meta(&self.storage).with(target.1, *member));
+            if let Some(home) = home {
+                home.note_spill(&self.storage);
+            }
+            let meta = target.0.meta(&self.storage).with(target.1, home.is_some());
+            target.0.publish(&self.storage, meta);
         }
         // P4, P10, P22: a crash before the originals are removed leaves duplicates, which recovery removes.
         self.storage.fence();

@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::Dash;
 use super::deferred_free::DeferredFree;
 use super::directory::Directory;
-use super::kinds::Of;
+use super::kinds::{Ablation, Of};
 use super::layout::{ChainBlock, Geometry, Header, Root};
 use super::marks::Marks;
 use super::segment::{Core, Counts};
@@ -195,6 +195,11 @@ impl<P: Directory> Opening<P> {
         let link = offset_of!(ChainBlock, next) as u64;
         let core = Core {
             geometry: self.settings.geometry,
+            own_slots: if P::Ablation::PARTS.balancing {
+                self.settings.geometry.own_slots()
+            } else {
+                self.settings.geometry.slot_mask()
+            },
             records,
             table,
             headers,

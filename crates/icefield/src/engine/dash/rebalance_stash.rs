@@ -105,7 +105,7 @@ impl<T: Kinds> Core<T> {
             // The vacated slot is filled in the next round.
             left[number] |= 1 << slot;
             let source = (&segment.buckets[number], slot);
-            rounds[round].push(Move { source, target, member: onwards });
+            rounds[round].push(Move { source, target, home: onwards.then_some(source.0) });
             target = source;
         }
         true
@@ -128,7 +128,8 @@ impl<T: Kinds> Core<T> {
                 if let Some((which, free)) = self.choose(metas) {
                     pending[pair[which]] |= 1 << free;
                     let target = (&segment.buckets[pair[which]], free);
-                    moves.push(Move { source: (bucket, slot), target, member: which == 1 });
+                    let home = (which == 1).then_some(&segment.buckets[home]);
+                    moves.push(Move { source: (bucket, slot), target, home });
                 }
             }
         }
@@ -142,10 +143,15 @@ impl<T: Kinds> Core<T> {
         Ok(())
     }
 
-    /// Rebuilds the overflow metadata of all buckets from the records in the stash and the chain.
+    /// Rebuilds the overflow metadata of all buckets from the membership bits and the records in the stash and the chain.
     pub(super) fn rebuild_overflow(&self, segment: Segment<'_>) -> Result<()> {
-        segment.buckets.iter().for_each(|bucket| stash::reset(&self.storage, bucket));
-        for site in self.sites(segment).skip(self.geometry.buckets as usize) {
+        let normal = self.geometry.buckets as usize;
+        for (number, bucket) in segment.buckets.iter().enumerate() {
+            let next = (number < normal).then(|| &segment.buckets[self.geometry.next(number)]);
+            let spills = next.is_some_and(|next| next.meta(&self.storage).members() != 0);
+            stash::reset(&self.storage, bucket, spills);
+        }
+        for site in self.sites(segment).skip(normal) {
             let (site, bucket) = site?;
             for slot in Bucket::slots_of(bucket.meta(&self.storage).allocated()) {
                 let hash = self.hash_at(bucket, slot)?;

@@ -24,6 +24,8 @@ const PAGE: u64 = 4096;
 /// The state that every directory policy works on: the medium, the regions, the records, and the DRAM beside them.
 pub struct Core<T: Kinds> {
     pub(super) geometry: Geometry,
+    /// [`Geometry::own_slots`]; all slots in a table without balanced insert.
+    pub(super) own_slots: u32,
     pub(super) records: Records<T::Form>,
     pub(super) table: Region,
     pub(super) headers: Region,

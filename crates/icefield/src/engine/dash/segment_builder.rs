@@ -101,7 +101,7 @@ impl<T: Kinds> Core<T> {
         }
         let guards = self.shut(segment);
         for bucket in segment.buckets {
-            stash::reset(&self.storage, bucket);
+            stash::reset(&self.storage, bucket, false);
             bucket.meta.store(&self.storage, 0, Release);
         }
         Ok(NewSegment { segment, claim: None, _mark: mark, guards, chain_claims: Vec::new() })

@@ -88,15 +88,12 @@ impl<T: Kinds> Core<T> {
         for (number, bucket) in from.buckets.iter().enumerate().take(self.geometry.buckets as usize)
         {
             let meta = bucket.meta(&self.storage);
+            let target = &new.segment.buckets[number];
+            let previous = &new.segment.buckets[self.geometry.previous(number)];
             for slot in Bucket::slots_of(meta.allocated()) {
                 if self.hash_at(bucket, slot)? & bit != 0 {
-                    self.copy_slot(
-                        bucket,
-                        slot,
-                        &new.segment.buckets[number],
-                        slot,
-                        meta.members() >> slot & 1 == 1,
-                    );
+                    let home = (meta.members() >> slot & 1 == 1).then_some(previous);
+                    self.copy_slot((bucket, slot), (target, slot), home);
                 }
             }
         }
@@ -116,14 +113,23 @@ impl<T: Kinds> Core<T> {
         self.records.hash_of(&self.storage, bucket.record(&self.storage, slot).0)
     }
 
-    /// Copies a record into a bucket that other threads cannot reach. The copy is flushed with the whole segment.
-    fn copy_slot(&self, source: &Bucket, slot: usize, target: &Bucket, to: usize, member: bool) {
+    /// Copies a record into a bucket that other threads cannot reach. `home` is the record's home, if the target is the
+    /// bucket after it. The copy is flushed with the whole segment.
+    fn copy_slot(
+        &self,
+        (source, slot): (&Bucket, usize),
+        (target, to): (&Bucket, usize),
+        home: Option<&Bucket>,
+    ) {
         let storage = &self.storage;
+        if let Some(home) = home {
+            home.note_spill(storage);
+        }
         let (key, value) = source.record(storage, slot);
         target.slots[to].key.store(storage, key, Release);
         target.slots[to].value.store(storage, value, Release);
         copy_fingerprint(storage, source, slot, target, to);
-        target.meta.store(storage, target.meta(storage).with(to, member).0, Release);
+        target.meta.store(storage, target.meta(storage).with(to, home.is_some()).0, Release);
     }
 
     /// Copies a stashed record into the new segment, to its home or probing bucket if they have room.
@@ -139,19 +145,21 @@ impl<T: Kinds> Core<T> {
         let [home, probing] = self.pair(new.segment, hash);
         let metas = [home, probing].map(|bucket| bucket.meta(storage).allocated());
         if let Some((target, free)) = self.choose(metas) {
-            self.copy_slot(source, slot, [home, probing][target], free, target == 1);
+            let target = ([home, probing][target], free);
+            let home = (!std::ptr::eq(target.0, home)).then_some(home);
+            self.copy_slot((source, slot), target, home);
             return Ok(());
         }
         for (number, bucket) in self.stash(new.segment).iter().enumerate() {
             if let Some(free) = Bucket::free_slot(bucket.meta(storage).allocated(), mask) {
-                self.copy_slot(source, slot, bucket, free, false);
+                self.copy_slot((source, slot), (bucket, free), None);
                 stash::note(storage, [home, probing], hash, Some(number));
                 return Ok(());
             }
         }
         let target = self.chained_room(new)?;
         if let Some(free) = Bucket::free_slot(target.bucket.meta(storage).allocated(), mask) {
-            self.copy_slot(source, slot, &target.bucket, free, false);
+            self.copy_slot((source, slot), (&target.bucket, free), None);
             storage.flush_object(target);
             stash::note(storage, [home, probing], hash, None);
         }

@@ -2,6 +2,9 @@
 //!
 //! It is volatile: never flushed, rebuilt when a segment is first touched in a session. Without it, lookups would
 //! miss records, so every change to the stash updates it under the same changing bits.
+//!
+//! The spill bit of a bucket is in the same word. While it is clear, a batched write of a record of this home does not
+//! read the next bucket. Only holders of the bucket's lock use it, so it changes without a changing bit.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -36,6 +39,40 @@ impl Bucket {
         self.overflow.store(storage, word.0, Relaxed);
     }
 
+    /// Returns whether records of this home may be elsewhere: in the next bucket, the stash or the chain. The caller holds
+    /// this bucket's lock, or needs a hint only.
+    #[inline]
+    pub(super) fn overflows(&self, storage: &impl Medium) -> bool {
+        self.overflow_word(storage) != OverflowWord::default()
+    }
+
+    #[inline]
+    pub(super) fn spills(&self, storage: &impl Medium) -> bool {
+        self.overflow_word(storage).spills()
+    }
+
+    /// Sets the spill bit, because the next bucket gets a record of this home. The caller holds this bucket's lock.
+    #[inline]
+    pub(super) fn note_spill(&self, storage: &impl Medium) {
+        let word = self.overflow_word(storage);
+        if !word.spills() {
+            self.set_overflow_word(storage, word.spilling(true));
+        }
+    }
+
+    /// Clears the spill bit if the next bucket, `probing`, has nothing of this home any more. The caller holds the locks
+    /// of both.
+    #[inline]
+    pub(super) fn forget_spill(&self, storage: &impl Medium, probing: &Bucket) {
+        if !probing.has_members(storage) {
+            self.set_overflow_word(storage, self.overflow_word(storage).spilling(false));
+        }
+    }
+
+    fn has_members(&self, storage: &impl Medium) -> bool {
+        self.meta(storage).members() != 0 || self.overflow_word(storage).members() != 0
+    }
+
     /// Returns the overflow places of this bucket that have the fingerprint of `hash` and describe a record whose home
     /// is this bucket (`member` false) or the previous one (`member` true).
     #[inline]
@@ -66,7 +103,7 @@ impl Bucket {
 #[inline]
 pub(super) fn hint(storage: &impl Medium, [home, probing]: [&Bucket; 2], hash: u64) -> StashHint {
     let (at_home, at_probing) = (home.overflow_word(storage), probing.overflow_word(storage));
-    if at_home.0 == 0 && at_probing.members() == 0 {
+    if at_home.spilling(false) == OverflowWord::default() && at_probing.members() == 0 {
         return StashHint { buckets: 0, all: false };
     }
     let buckets =
@@ -99,6 +136,9 @@ pub(super) fn note(
                     u32::from_le_bytes(fingerprints),
                     Relaxed,
                 );
+                if member {
+                    home.note_spill(storage);
+                }
                 bucket.set_overflow_word(storage, word.with(place, member, stash_bucket));
                 return;
             }
@@ -124,6 +164,9 @@ pub(super) fn forget(
                 .find(|&place| word.stash_bucket(place) == stash_bucket);
             if let Some(place) = place {
                 bucket.set_overflow_word(storage, word.without(place));
+                if member {
+                    home.forget_spill(storage, probing);
+                }
                 return;
             }
         }
@@ -132,9 +175,10 @@ pub(super) fn forget(
     home.set_overflow_word(storage, word.counted_down());
 }
 
-/// Clears the overflow metadata of a bucket before a rebuild.
-pub(super) fn reset(storage: &impl Medium, bucket: &Bucket) {
-    if bucket.overflow.load(storage, Relaxed) != 0 {
-        bucket.overflow.store(storage, 0, Relaxed);
+/// Resets the overflow metadata of a bucket before a rebuild: to the spill bit, if `spills`, and nothing else.
+pub(super) fn reset(storage: &impl Medium, bucket: &Bucket, spills: bool) {
+    let word = OverflowWord::default().spilling(spills);
+    if bucket.overflow_word(storage) != word {
+        bucket.set_overflow_word(storage, word);
     }
 }

@@ -27,7 +27,7 @@ pub(super) enum Plan {
     /// Replaces the value word.
     Replace { place: u16, value: Address, before: u64, word: u64 },
     /// Removes a record.
-    Remove { site: Site, before: (u64, u64) },
+    Remove { site: Site, at_home: bool, before: (u64, u64) },
 }
 
 /// The address of a slot. The slot's bucket need not be in [`Window::held`]: the value of a stashed record is replaced
@@ -69,7 +69,9 @@ pub(super) struct Window<'a, T: Kinds> {
 /// The places of an operation's two buckets in [`Window::held`].
 #[derive(Clone, Copy, Default)]
 pub(super) struct Hold {
-    pair: [u16; 2],
+    home: u16,
+    /// Valid if the operation's plan changes the probing bucket, the stash or the chain.
+    probing: u16,
     /// Set if an earlier operation of this window has locked the home bucket; that operation may have the same key.
     again: bool,
 }
@@ -129,12 +131,12 @@ impl<'a, T: Kinds> Window<'a, T> {
         Some(place as u16)
     }
 
-    /// Locks a key's two buckets.
+    /// Locks a key's home bucket.
     #[inline(always)]
-    pub(super) fn hold_pair(&mut self, [home, probing]: [&'a Bucket; 2]) -> Option<Hold> {
+    pub(super) fn hold_home(&mut self, home: &'a Bucket) -> Option<Hold> {
         let before = self.held.len() as u16;
-        let at_home = self.hold(home)?;
-        Some(Hold { pair: [at_home, self.hold(probing)?], again: at_home < before })
+        let home = self.hold(home)?;
+        Some(Hold { home, probing: 0, again: home < before })
     }
 
     /// Plans an operation and prepares its change. `current` returns whether the hash still belongs to the segment.
@@ -143,7 +145,7 @@ impl<'a, T: Kinds> Window<'a, T> {
         &mut self,
         probe: &LookupKey<'_>,
         Target { located, pair }: Target<'a>,
-        hold: Hold,
+        mut hold: Hold,
         current: impl FnOnce() -> bool,
         write: Write,
     ) -> Result<Attempt> {
@@ -156,28 +158,39 @@ impl<'a, T: Kinds> Window<'a, T> {
         if hold.again && self.has_staged(probe.hash) {
             return Ok(Attempt::Later);
         }
-        let plan = match (self.core.find_locked(located.segment, pair, probe)?, write) {
+        let plan = match (self.core.find_locked_in_steps(located.segment, pair, probe)?, write) {
             (None, Write::Put(WriteMode::Upsert, record))
                 if self.core.records.lacks_key(&record) =>
             {
                 return Ok(Attempt::Alone);
             }
             (None, Write::Put(WriteMode::TryInsert | WriteMode::Upsert, record)) => {
-                let taken = hold.pair.map(|place| self.taken(place));
-                if let Some((which, slot)) = self.core.choose(taken) {
-                    self.fill(hold.pair[which], slot, which == 1, record);
-                    Plan::Insert { place: hold.pair[which], slot: slot as u8, site: Site::Normal }
+                let taken = self.taken(hold.home);
+                if let Some(slot) = self.core.choose_home(taken) {
+                    self.fill(hold.home, slot, false, record);
+                    Plan::Insert { place: hold.home, slot: slot as u8, site: Site::Normal }
                 } else {
-                    match self.stage_stashed(located.segment, record)? {
-                        Ok(plan) => plan,
-                        Err(otherwise) => return Ok(otherwise),
+                    let Some(probing) = self.hold(pair[1]) else { return Ok(Attempt::Later) };
+                    hold.probing = probing;
+                    if let Some((which, slot)) = self.core.choose([taken, self.taken(probing)]) {
+                        if which == 1 {
+                            pair[0].note_spill(&self.core.storage);
+                        }
+                        let place = [hold.home, probing][which];
+                        self.fill(place, slot, which == 1, record);
+                        Plan::Insert { place, slot: slot as u8, site: Site::Normal }
+                    } else {
+                        match self.stage_stashed(located.segment, record)? {
+                            Ok(plan) => plan,
+                            Err(otherwise) => return Ok(otherwise),
+                        }
                     }
                 }
             }
             (None, Write::Remove | Write::Put(WriteMode::Update, _)) => {
                 Plan::Answer(WriteOutcome::Absent)
             }
-            (Some(found), write) => match self.stage_present(&found, hold.pair, write) {
+            (Some(found), write) => match self.stage_present(&found, pair, &mut hold, write) {
                 Some(plan) => plan,
                 None => return Ok(Attempt::Later),
             },
@@ -187,29 +200,38 @@ impl<'a, T: Kinds> Window<'a, T> {
     }
 
     /// Returns the plan of an operation whose key is present.
-    fn stage_present(&mut self, found: &Found<'a>, pair: [u16; 2], write: Write) -> Option<Plan> {
+    fn stage_present(
+        &mut self,
+        found: &Found<'a>,
+        [home, probing]: [&'a Bucket; 2],
+        hold: &mut Hold,
+        write: Write,
+    ) -> Option<Plan> {
         let (key, value) = found.bucket.record(&self.core.storage, found.slot);
-        // `versioned` is the place of the bucket whose version readers of the record validate: the bucket that holds
-        // the record or, for a stashed record, its home bucket.
-        let probing = self.held[usize::from(pair[1])].bucket;
-        let versioned = pair[usize::from(std::ptr::eq(found.bucket, probing))];
         let plan = match (write, found.site) {
             (Write::Put(WriteMode::TryInsert, _), _) => {
                 return Some(Plan::Answer(WriteOutcome::Occupied(value)));
             }
             (Write::Put(_, record), _) => {
                 let address = Address(found.bucket, found.slot);
+                // Wherever the record is, its readers validate the version of its home bucket.
                 Plan::Replace {
-                    place: versioned,
+                    place: hold.home,
                     value: address,
                     before: value,
                     word: record.value,
                 }
             }
             (Write::Remove, site) => {
-                let place = if site == Site::Normal { versioned } else { self.hold(found.bucket)? };
+                let at_home = std::ptr::eq(found.bucket, home);
+                let place = if at_home {
+                    hold.home
+                } else {
+                    hold.probing = self.hold(probing)?;
+                    if site == Site::Normal { hold.probing } else { self.hold(found.bucket)? }
+                };
                 self.held[usize::from(place)].removed |= 1 << found.slot;
-                Plan::Remove { site, before: (key, value) }
+                Plan::Remove { site, at_home, before: (key, value) }
             }
         };
         (self.changes, self.special) = (true, true);
@@ -317,7 +339,7 @@ impl<'a, T: Kinds> Window<'a, T> {
     /// Sets the changing bits of the home and probing bucket, whose versions scans and readers of stashed records
     /// validate.
     fn begin_pair(&self, staged: &Staged) {
-        for place in staged.hold.pair {
+        for place in [staged.hold.home, staged.hold.probing] {
             self.held[usize::from(place)].guard.begin_change();
         }
     }
@@ -325,16 +347,19 @@ impl<'a, T: Kinds> Window<'a, T> {
     /// Completes an operation after the second fence: updates the overflow metadata and retires unreferenced blobs.
     fn finish(&self, staged: &Staged, pin: &EpochGuard<'_>) {
         let (storage, records) = (&self.core.storage, &self.core.records);
-        let [home, probing] = staged.hold.pair.map(|place| self.held[usize::from(place)].bucket);
+        let Hold { home, probing, .. } = staged.hold;
+        let [home, probing] = [home, probing].map(|place| self.held[usize::from(place)].bucket);
         match staged.plan {
             Plan::Insert { site, .. } if site != Site::Normal => {
                 stash::note(storage, [home, probing], staged.hash, site.stash_bucket());
             }
             Plan::Answer(_) | Plan::Insert { .. } => {}
             Plan::Replace { before, .. } => records.retire_value(pin, before),
-            Plan::Remove { site, before: (key, value), .. } => {
+            Plan::Remove { site, at_home, before: (key, value) } => {
                 if site != Site::Normal {
                     stash::forget(storage, [home, probing], staged.hash, site.stash_bucket());
+                } else if !at_home {
+                    home.forget_spill(storage, probing);
                 }
                 records.retire_key(pin, key);
                 records.retire_value(pin, value);

@@ -144,7 +144,7 @@ impl<'t, R: RecordForm, P: Directory, M: Medium> Writer<'t, R, P, M> {
                 if !core.marks.is_ready(target.located.segment) {
                     break;
                 }
-                let Some(hold) = window.hold_pair(target.pair) else { break };
+                let Some(hold) = window.hold_home(target.pair[0]) else { break };
                 holds[held] = hold;
                 held += 1;
             }
@@ -178,7 +178,7 @@ impl<'t, R: RecordForm, P: Directory, M: Medium> Writer<'t, R, P, M> {
             }
         }
         let Some(target) = core.target(located, probe.hash) else { return Ok(Attempt::Stale) };
-        let Some(hold) = window.hold_pair(target.pair) else { return Ok(Attempt::Later) };
+        let Some(hold) = window.hold_home(target.pair[0]) else { return Ok(Attempt::Later) };
         let current = || table.directory.is_current(core, probe.hash, located);
         window.stage(probe, target, hold, current, write)
     }
