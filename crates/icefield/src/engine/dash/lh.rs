@@ -47,6 +47,9 @@ const SPARE_CHAINED: u64 = 8;
 /// segment is detected.
 const CONTRACTED_TOGETHER: u32 = 4;
 
+/// The highest planned load of the segments that a round has not split. From about this load on, records are stashed.
+const UNSPLIT_LOAD_PERCENT: u64 = 80;
+
 /// The linear-hashing directory.
 ///
 /// ```
@@ -133,6 +136,20 @@ fn runs(extent: Extent) -> impl Iterator<Item = Run> {
     })
 }
 
+/// Returns the number of segments that are planned for `records` records. In the middle of a round, the segments that the
+/// round has not split yet hold twice as many records as the others. If that is more than they can hold without much use
+/// of the stash, the whole round is planned.
+fn planned<T: Kinds>(core: &Core<T>, records: u64) -> u64 {
+    let slots = core.geometry.segment_slots();
+    let planned = planned_segments(slots, records);
+    let whole = 1 << planned.ilog2();
+    if records.div_ceil(whole) * 100 <= slots * UNSPLIT_LOAD_PERCENT {
+        planned
+    } else {
+        planned.checked_next_power_of_two().unwrap_or(u64::MAX)
+    }
+}
+
 impl Directory for Lh {
     const DESIGN: &'static str = "dash-lh";
 
@@ -153,8 +170,7 @@ impl Directory for Lh {
     }
 
     fn create<T: Kinds>(core: &Core<T>, growth: Growth, capacity: u64) -> Result<Self> {
-        let planned = planned_segments(core.geometry.segment_slots(), capacity);
-        let planned = planned.max(u64::from(growth.first_array));
+        let planned = planned(core, capacity).max(u64::from(growth.first_array));
         core.check_room(planned, 0)?;
         let extent = Extent::of(0, planned);
         let lh = Self::map(&core.storage, growth, extent)?;
@@ -349,7 +365,7 @@ impl Directory for Lh {
     }
 
     fn reserve<T: Kinds>(&self, core: &Core<T>, records: u64) -> Result<()> {
-        let planned = planned_segments(core.geometry.segment_slots(), records);
+        let planned = planned(core, records);
         core.check_room(planned, self.extent().count())?;
         self.base.with_floor(planned, || {
             while self.extent().count() < planned {
