@@ -1,9 +1,9 @@
-//! Inserts a record into a segment. The methods, in this order: the home or probing bucket, displacement of one record,
-//! the stash, displacement of several records, the chain (Algorithms 1, 2).
+//! Inserts a record into a segment. The methods, in this order: the home or probing bucket, displacement of one or two
+//! records, the stash, displacement of up to three records, the chain (Algorithms 1, 2).
 //!
-//! The paper stops at the stash. The two methods after it fill segments further (figures:
-//! `docs/decisions/0012-dash-displacement.md`) and cost time only when the stash is full. Batches use the stash before
-//! displacement (`batch`).
+//! The paper displaces one record and stops at the stash. The two methods after the stash fill segments further (figures:
+//! `docs/decisions/0012-dash-displacement.md`, `0118-dash-home-first.md`) and cost time only when the stash is full.
+//! Batches use the stash before displacement (`batch`).
 
 use super::bucket::Guard;
 use super::kinds::{Ablation, Kinds};
@@ -19,6 +19,9 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 
 /// Maximum number of records that are displaced to make room for one.
 pub(super) const MAX_MOVES: usize = 3;
+
+/// The same before the stash is used.
+const MOVES_BEFORE_STASH: usize = 2;
 
 /// A key's home and probing bucket. The home bucket is locked: no record of that home is added, removed, moved or
 /// updated meanwhile (I4).
@@ -125,7 +128,9 @@ impl<'a, T: Kinds> Locked<'a, T> {
         let storage = &core.storage;
         let (key, value) = found.bucket.record(storage, found.slot);
         if found.site == Site::Normal {
-            if std::ptr::eq(found.bucket, self.buckets[0]) {
+            let [home, probing] = self.buckets;
+            let is_at_home = std::ptr::eq(found.bucket, home);
+            if is_at_home {
                 self.home.begin_change();
             } else {
                 self.lock_probing().begin_change();
@@ -133,8 +138,7 @@ impl<'a, T: Kinds> Locked<'a, T> {
             found.bucket.publish(storage, found.bucket.meta(storage).without(1 << found.slot));
             // Commit point: from here on the removal survives a crash.
             storage.fence();
-            let [home, probing] = self.buckets;
-            if std::ptr::eq(found.bucket, probing) {
+            if !is_at_home {
                 home.forget_spill(storage, probing);
             }
         } else {
@@ -157,10 +161,6 @@ impl<'a, T: Kinds> Locked<'a, T> {
         let [home, probing] = self.buckets;
         let storage = &self.core.storage;
         let taken = home.meta(storage).allocated();
-        if let Some(slot) = self.core.choose_home(taken) {
-            self.insert_at(0, slot, hash, record);
-            return Ok(true);
-        }
         // Read through `read_unvalidated`: without its lock, the number of records in the probing bucket is a hint.
         let hint = storage.read_unvalidated(|| probing.meta(storage).allocated());
         if let Some((0, slot)) = self.core.choose([taken, hint]) {
@@ -173,7 +173,7 @@ impl<'a, T: Kinds> Locked<'a, T> {
             return Ok(true);
         }
         let displaces = T::Ablation::PARTS.balancing;
-        if displaces && self.displace(hash, record, 1)
+        if displaces && self.displace(hash, record, MOVES_BEFORE_STASH)
             || self.insert_into_stash(hash, record)
             || displaces && self.displace(hash, record, MAX_MOVES)
         {
@@ -353,12 +353,9 @@ impl<T: Kinds> Core<T> {
         if T::Ablation::PARTS.balancing {
             return balance(metas, mask);
         }
-        let places = 1 + usize::from(T::Ablation::PARTS.probing);
-        metas
-            .into_iter()
-            .take(places)
-            .enumerate()
-            .find_map(|(which, meta)| Bucket::free_slot(meta, mask).map(|slot| (which, slot)))
+        // Without balancing, all slots of the home bucket are its own.
+        let free = T::Ablation::PARTS.probing.then(|| Bucket::free_slot(metas[1], mask));
+        free.flatten().map(|slot| (1, slot))
     }
 
     /// Writes a new record to a free slot and makes it durable, unless the metadata word will do so.

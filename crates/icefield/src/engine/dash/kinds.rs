@@ -44,7 +44,7 @@ pub struct Parts {
     pub overflow_metadata: bool,
     /// A record may be in the bucket after its home bucket. If `false`, it is in its home bucket or in the stash.
     pub probing: bool,
-    /// Once the first ten slots of the home bucket are taken, the emptier of the two buckets takes a new record, and
+    /// Once the first nine slots of the home bucket are taken, the emptier of the two buckets takes a new record, and
     /// records are displaced to make room (§4.3). If `false`, the first bucket with room takes a new record.
     pub balancing: bool,
     /// Searches take no locks (§4.4). If `false`, they lock their buckets, as writers do.
@@ -52,7 +52,7 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// All techniques: Dash as described in the paper.
+    /// All techniques.
     pub const ALL: Self = Self {
         fingerprints: true,
         overflow_metadata: true,

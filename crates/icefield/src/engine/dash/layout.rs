@@ -29,7 +29,7 @@ pub(super) struct Slot {
 pub(super) struct Bucket {
     /// The version lock (`base::version_lock`).
     pub(super) lock: Volatile32,
-    /// [`OverflowWord`]: describes stashed records whose home is this bucket or the previous one.
+    /// [`OverflowWord`]: describes stashed records whose home is this bucket or the previous one; has the spill bit.
     pub(super) overflow: Volatile32,
     /// The fingerprints of stashed records, one byte for each place of `overflow`.
     pub(super) overflow_fingerprints: Volatile32,
@@ -165,11 +165,11 @@ impl Geometry {
         ((1 << self.slots) - 1) << first
     }
 
-    /// Returns a mask of the first slots, ten of 14. While one of them is free, a bucket takes each new record of its own,
-    /// however few records are in the next bucket.
+    /// Returns a mask of the first slots, nine of 14. While one of them is free, a bucket takes each new record of its
+    /// own, however few records are in the next bucket.
     pub(super) fn own_slots(self) -> u32 {
         let mask = self.slot_mask();
-        mask & ((1 << (self.slots * 5 / 7)) - 1) << mask.trailing_zeros()
+        mask & ((1 << (self.slots * 9 / 14)) - 1) << mask.trailing_zeros()
     }
 }
 
@@ -379,8 +379,8 @@ mod tests {
     #[test]
     fn own_slots_are_the_first_ones() {
         let own = |slots| Geometry { slots, ..Geometry::default() }.own_slots();
-        assert_eq!(own(14), 0x3FF);
-        assert_eq!((own(7), own(2), own(1)), (0b11_1110, 0b10, 0));
+        assert_eq!(own(14), 0x1FF);
+        assert_eq!((own(7), own(2), own(1)), (0b1_1110, 0b10, 0));
     }
 
     #[test]

@@ -82,9 +82,10 @@ impl<T: Kinds> Core<T> {
         left.guards.iter().chain(&right.guards).for_each(Guard::begin_change);
         // P22: all copies are durable before the records of the right segment are given up.
         self.publish_all(&moves);
+        self.rebuild_overflow(left.segment)?;
         commit()?;
         self.counts.merges.add(1);
-        self.rebuild_overflow(left.segment).map(|()| true)
+        Ok(true)
     }
 
     /// Plans a place for each record of the right segment. Returns `None` if they do not fit.

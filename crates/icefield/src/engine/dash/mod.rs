@@ -25,9 +25,9 @@
 //! - §4.2 fingerprints (`bucket`, `search`). The fingerprint is the low byte of the hash; the bits above it select the
 //!   bucket; the top bits select the directory entry.
 //! - §4.3 balanced insert, displacement, stash (`insert`, `stash`). A bucket takes a record of its own while one of its
-//!   first ten slots is free, and only then the emptier of the two buckets takes it; so most batched writes need one
-//!   bucket. A write locks the home bucket, and the probing bucket only to change its metadata; the paper locks both. Once the stash is full, an insert displaces up to
-//!   three records. Batches use the stash before displacement; in LH, `rebalance_stash` later moves stashed records
+//!   first nine slots is free, and only then the emptier of the two buckets takes it; so most batched writes need one
+//!   bucket. A write locks the home bucket, and the probing bucket only to change its metadata; the paper locks both. An insert displaces up to two
+//!   records before it uses the stash, and up to three once the stash is full. Batches use the stash before displacement; in LH, `rebalance_stash` later moves stashed records
 //!   home. The target bucket of a displacement is locked, which Algorithm 1 omits: the insert tries the lock and falls
 //!   back to the next method if that fails. A search tests the overflow count of the *home* bucket, not of the probing
 //!   bucket as in Algorithm 3.

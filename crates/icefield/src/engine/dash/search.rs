@@ -107,7 +107,7 @@ impl<T: Kinds> Core<T> {
         Ok(None)
     }
 
-    /// Returns whether records of a home bucket may be elsewhere. The caller holds its lock.
+    /// Returns whether records of a home bucket may be elsewhere. The caller holds its lock, or needs a hint only.
     #[inline]
     pub(super) fn overflows(&self, home: &Bucket) -> bool {
         !T::Ablation::PARTS.overflow_metadata || home.overflows(&self.storage)
@@ -202,7 +202,7 @@ impl<T: Kinds> Core<T> {
         self.find_stashed(segment, probe, hint)
     }
 
-    /// Does the same as [`Core::find_locked`], but reads the probing bucket only if the home bucket spills. In a batch,
+    /// Does the same as [`Core::find_locked`], but reads the probing bucket only if the home bucket overflows. In a batch,
     /// this saves a line for most keys; in a single operation, the branch costs more than the line.
     #[inline]
     pub(super) fn find_locked_in_steps<'a>(

@@ -144,10 +144,9 @@ impl<T: Kinds> Core<T> {
         let mask = self.geometry.slot_mask();
         let [home, probing] = self.pair(new.segment, hash);
         let metas = [home, probing].map(|bucket| bucket.meta(storage).allocated());
-        if let Some((target, free)) = self.choose(metas) {
-            let target = ([home, probing][target], free);
-            let home = (!std::ptr::eq(target.0, home)).then_some(home);
-            self.copy_slot((source, slot), target, home);
+        if let Some((which, free)) = self.choose(metas) {
+            let target = ([home, probing][which], free);
+            self.copy_slot((source, slot), target, (which == 1).then_some(home));
             return Ok(());
         }
         for (number, bucket) in self.stash(new.segment).iter().enumerate() {

@@ -3,8 +3,8 @@
 //! It is volatile: never flushed, rebuilt when a segment is first touched in a session. Without it, lookups would
 //! miss records, so every change to the stash updates it under the same changing bits.
 //!
-//! The spill bit of a bucket is in the same word. While it is clear, a batched write of a record of this home does not
-//! read the next bucket. Only holders of the bucket's lock use it, so it changes without a changing bit.
+//! The spill bit of a bucket is in the same word. While the word is 0, a batched write does not search the next bucket for
+//! a key of this home. Only holders of the bucket's lock rely on the bit, so it changes without a changing bit.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -69,7 +69,8 @@ impl Bucket {
         }
     }
 
-    fn has_members(&self, storage: &impl Medium) -> bool {
+    /// Returns whether this bucket has records of the previous bucket's home, or overflow places of such records.
+    pub(super) fn has_members(&self, storage: &impl Medium) -> bool {
         self.meta(storage).members() != 0 || self.overflow_word(storage).members() != 0
     }
 

@@ -25,9 +25,9 @@ pub(super) enum Plan {
     /// Adds a record, which is already written to a free slot.
     Insert { place: u16, slot: u8, site: Site },
     /// Replaces the value word.
-    Replace { place: u16, value: Address, before: u64, word: u64 },
+    Replace { value: Address, before: u64, word: u64 },
     /// Removes a record.
-    Remove { site: Site, at_home: bool, before: (u64, u64) },
+    Remove { site: Site, before: (u64, u64) },
 }
 
 /// The address of a slot. The slot's bucket need not be in [`Window::held`]: the value of a stashed record is replaced
@@ -70,7 +70,7 @@ pub(super) struct Window<'a, T: Kinds> {
 #[derive(Clone, Copy, Default)]
 pub(super) struct Hold {
     home: u16,
-    /// Valid if the operation's plan changes the probing bucket, the stash or the chain.
+    /// The same as `home` if the operation's plan changes nothing but the home bucket.
     probing: u16,
     /// Set if an earlier operation of this window has locked the home bucket; that operation may have the same key.
     again: bool,
@@ -136,7 +136,7 @@ impl<'a, T: Kinds> Window<'a, T> {
     pub(super) fn hold_home(&mut self, home: &'a Bucket) -> Option<Hold> {
         let before = self.held.len() as u16;
         let home = self.hold(home)?;
-        Some(Hold { home, probing: 0, again: home < before })
+        Some(Hold { home, probing: home, again: home < before })
     }
 
     /// Plans an operation and prepares its change. `current` returns whether the hash still belongs to the segment.
@@ -214,24 +214,17 @@ impl<'a, T: Kinds> Window<'a, T> {
             }
             (Write::Put(_, record), _) => {
                 let address = Address(found.bucket, found.slot);
-                // Wherever the record is, its readers validate the version of its home bucket.
-                Plan::Replace {
-                    place: hold.home,
-                    value: address,
-                    before: value,
-                    word: record.value,
-                }
+                Plan::Replace { value: address, before: value, word: record.value }
             }
             (Write::Remove, site) => {
-                let at_home = std::ptr::eq(found.bucket, home);
-                let place = if at_home {
+                let place = if std::ptr::eq(found.bucket, home) {
                     hold.home
                 } else {
                     hold.probing = self.hold(probing)?;
                     if site == Site::Normal { hold.probing } else { self.hold(found.bucket)? }
                 };
                 self.held[usize::from(place)].removed |= 1 << found.slot;
-                Plan::Remove { site, at_home, before: (key, value) }
+                Plan::Remove { site, before: (key, value) }
             }
         };
         (self.changes, self.special) = (true, true);
@@ -322,8 +315,9 @@ impl<'a, T: Kinds> Window<'a, T> {
                 held.guard.begin_change();
                 held.bucket.set_fingerprint(storage, usize::from(slot), staged.hash);
             }
-            Plan::Replace { place, value: Address(bucket, slot), word, .. } => {
-                self.held[usize::from(place)].guard.begin_change();
+            Plan::Replace { value: Address(bucket, slot), word, .. } => {
+                // Wherever the record is, its readers validate the version of its home bucket.
+                self.held[usize::from(staged.hold.home)].guard.begin_change();
                 // SAFETY: `bucket` is the address of a bucket in this table's mappings, found in this window. The
                 // mappings outlive the window.
                 let cell = unsafe { &*bucket }.value(slot);
@@ -355,10 +349,10 @@ impl<'a, T: Kinds> Window<'a, T> {
             }
             Plan::Answer(_) | Plan::Insert { .. } => {}
             Plan::Replace { before, .. } => records.retire_value(pin, before),
-            Plan::Remove { site, at_home, before: (key, value) } => {
+            Plan::Remove { site, before: (key, value) } => {
                 if site != Site::Normal {
                     stash::forget(storage, [home, probing], staged.hash, site.stash_bucket());
-                } else if !at_home {
+                } else if staged.hold.probing != staged.hold.home {
                     home.forget_spill(storage, probing);
                 }
                 records.retire_key(pin, key);
