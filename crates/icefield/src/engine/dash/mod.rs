@@ -24,13 +24,14 @@
 //!   buckets.
 //! - §4.2 fingerprints (`bucket`, `search`). The fingerprint is the low byte of the hash; the bits above it select the
 //!   bucket; the top bits select the directory entry.
-//! - §4.3 balanced insert, displacement, stash (`insert`, `stash`). A bucket takes a record of its own while one of its
-//!   first nine slots is free, and only then the emptier of the two buckets takes it; so most batched writes need one
-//!   bucket. A write locks the home bucket, and the probing bucket only to change its metadata; the paper locks both. An insert displaces up to two
-//!   records before it uses the stash, and up to three once the stash is full. Batches use the stash before displacement; in LH, `rebalance_stash` later moves stashed records
-//!   home. The target bucket of a displacement is locked, which Algorithm 1 omits: the insert tries the lock and falls
-//!   back to the next method if that fails. A search tests the overflow count of the *home* bucket, not of the probing
-//!   bucket as in Algorithm 3.
+//! - §4.3 balanced insert, displacement, stash (`insert`, `stash`). A bucket takes a record of its own while one of
+//!   its first nine slots is free, and only then the emptier of the two buckets takes it; so most batched writes need
+//!   one bucket. A write locks the home bucket, and the probing bucket only to change its metadata; the paper locks
+//!   both. An insert displaces up to two records before it uses the stash, and up to three once the stash is full.
+//!   Batches use the stash before displacement; in LH, `rebalance_stash` later moves stashed records home. The target
+//!   bucket of a displacement is locked, which Algorithm 1 omits: the insert tries the lock and falls back to the next
+//!   method if that fails. A search tests the overflow count of the *home* bucket, not of the probing bucket as in
+//!   Algorithm 3.
 //! - §4.4 concurrency (`base::version_lock`, `search`). A lock has three states: free, held by a writer that prepares a
 //!   change, and changing. Readers proceed while a writer prepares a change; they wait only from the publishing store
 //!   to its fence. So no read returns a value that a crash could take back.
@@ -88,7 +89,8 @@
 //! - I3 A record in a normal bucket is in its home bucket (membership bit clear) or the one after it (bit set).
 //! - I4 For each record in the stash, the overflow metadata of its home bucket holds its fingerprint or counts the
 //!   record, or the overflow metadata of the next bucket holds its fingerprint with a membership bit. A record in the
-//!   chain is counted. If the next bucket holds a record or such a fingerprint, the spill bit is set. The records of a home bucket change only under the lock of that bucket.
+//!   chain is counted. If the next bucket holds a record or such a fingerprint, the spill bit is set. The records of a
+//!   home bucket change only under the lock of that bucket.
 //! - I5 A key is in at most one slot.
 //! - I6 Every segment and chained bucket is named exactly once: by the directory, a chain or a free list (only EH has a
 //!   free list of segments).
@@ -128,13 +130,14 @@
 //! | E6 | `next` of a chained bucket, `directory` of the root (Release) | the same (Acquire) | the complete object that they name |
 //!
 //! A writer that holds only the home bucket's lock also reads the probing bucket, which other threads may be changing.
-//! Every record of that home, wherever it is, changes only under the lock that it holds (I4): a displacement, a removal
-//! or an insert of such a record locks the home bucket, and so do splits, which lock all buckets. So the slots, bits,
-//! fingerprints and overflow places of these records are stable, and so is the spill bit. The search finds the key if and
-//! only if it is present. All else in the probing bucket is a hint: the number of its records only selects the bucket for a new one.
-//! A metadata word, a fingerprint or an overflow word is shared by records of two homes, so it changes only under the
-//! lock of the bucket that contains it. A value word belongs to one record, so the lock of that record's home bucket is
-//! enough: readers validate the versions of both buckets, and scans those of all normal buckets.
+//! Every record of that home, wherever it is, changes only under the lock that it holds (I4): a displacement, a
+//! removal or an insert of such a record locks the home bucket, and so do splits, which lock all buckets. So the
+//! slots, bits, fingerprints and overflow places of these records are stable, and so is the spill bit. The search
+//! finds the key if and only if it is present. All else in the probing bucket is a hint: the number of its records
+//! only selects the bucket for a new one. A metadata word, a fingerprint or an overflow word is shared by records of
+//! two homes, so it changes only under the lock of the bucket that contains it. A value word belongs to one record, so
+//! the lock of that record's home bucket is enough: readers validate the versions of both buckets, and scans those of
+//! all normal buckets.
 //!
 //! Words of E4 and E6 use Release and Acquire even where a lock, or exclusive access, would allow Relaxed: on the
 //! medium, Release keeps the order of the stores to one line, and no argument about the absence of other threads is
