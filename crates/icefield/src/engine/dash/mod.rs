@@ -24,8 +24,8 @@
 //!   buckets.
 //! - §4.2 fingerprints (`bucket`, `search`). The fingerprint is the low byte of the hash; the bits above it select the
 //!   bucket; the top bits select the directory entry.
-//! - §4.3 balanced insert, displacement, stash (`insert`, `stash`). A bucket takes a record of its own while one of
-//!   its first nine slots is free, and only then the emptier of the two buckets takes it; so most batched writes need
+//! - §4.3 balanced insert, displacement, stash (`insert`, `stash`). While one of the first nine slots of the home
+//!   bucket is free, that bucket takes a new record, however few the probing bucket has; so most batched writes need
 //!   one bucket. A write locks the home bucket, and the probing bucket only to change its metadata; the paper locks
 //!   both. An insert displaces up to two records before it uses the stash, and up to three once the stash is full.
 //!   Batches use the stash before displacement; in LH, `rebalance_stash` later moves stashed records home. The target
