@@ -32,8 +32,8 @@ pub struct Args {
     /// Measure these tables, e.g. `dash-eh` [default: those of the experiment]
     #[arg(long, value_name = "T,...", value_delimiter = ',')]
     pub tables: Vec<String>,
-    /// Measure these competitors too: `none`, `all`, or names of those that were built in; with `--medium disk`
-    /// those in files, otherwise those in memory [default: none; for the experiment `all` all of them, with
+    /// Measure these competitors too: `none`, `all`, or names of those that were built in; `all` means those in files
+    /// with `--medium disk`, otherwise those in memory [default: none; for the experiment `all` all of them, with
     /// `--quick` in some experiments]
     #[arg(long, value_name = "PEER,...", value_delimiter = ',')]
     pub peers: Vec<String>,

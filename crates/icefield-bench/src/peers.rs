@@ -3,9 +3,9 @@
 //! A peer gets the same keys in the same order, in arrays as long as our batches; with `--batch none`, an array has one
 //! key. How a peer processes an array is up to it. A mixed batch is passed on as one array for each kind of operation.
 //!
-//! A peer lives either in memory or in files; peers in files run on `--medium disk` only. A peer in files has two
-//! modes: with `--sync always`, the writes of a call are durable when the call returns; with any weaker setting, the
-//! peer runs in its own relaxed mode.
+//! A peer lives either in memory or in files. A peer in files has two modes: with `--sync always`, the writes of a call
+//! are durable when the call returns; with any weaker setting, the peer runs in its own relaxed mode. On tmpfs, where
+//! tables on `pmem` are by default, the syncs of a peer cost almost nothing.
 
 use std::io;
 use std::path::PathBuf;
@@ -41,6 +41,7 @@ pub(crate) fn chosen(args: &Args) -> Outcome<Vec<DesignRef>> {
         }
     }
     let on_disk = args.medium == Some(Medium::Disk);
+    let in_files = !matches!(args.medium, Some(Medium::Memory | Medium::Sim));
     let all = wanted.iter().any(|name| name == "all");
     let is_named = |kind: &dyn Kind| wanted.iter().any(|name| name == kind.name());
     kinds.retain(|kind| is_named(&**kind) || all && kind.is_persistent() == on_disk);
@@ -55,16 +56,23 @@ pub(crate) fn chosen(args: &Args) -> Outcome<Vec<DesignRef>> {
         }
         kinds.push(kind);
     }
-    if let Some(kind) = kinds.iter().find(|kind| kind.is_persistent() != on_disk) {
-        let place = if on_disk { "in memory only" } else { "on disks only, `--medium disk`" };
-        return refused("medium", format!("{} works {place}", kind.name()));
+    let fits = |kind: &dyn Kind| if kind.is_persistent() { in_files } else { !on_disk };
+    if let Some(kind) = kinds.iter().find(|kind| !fits(&***kind)) {
+        let place = if on_disk { "memory" } else { "files: `process`, `pmem` or `disk`" };
+        return refused("medium", format!("{} needs {place}", kind.name()));
     }
-    Ok(kinds.into_iter().map(design).collect())
+    Ok(kinds.into_iter().map(|kind| design(kind, args.medium)).collect())
 }
 
-/// Returns the peer as a design. The peer is leaked, which is harmless because a run has only a few.
-fn design(kind: Box<dyn Kind>) -> DesignRef {
-    let media: &[_] = if kind.is_persistent() { &[Medium::Disk] } else { &[Medium::Memory] };
+/// Returns the peer as a design; `medium` is that of the options. The peer is leaked, which is harmless because a run has
+/// only a few.
+fn design(kind: Box<dyn Kind>, medium: Option<Medium>) -> DesignRef {
+    let media: &[_] = match medium {
+        _ if !kind.is_persistent() => &[Medium::Memory],
+        Some(Medium::Disk) => &[Medium::Disk],
+        Some(Medium::Process) => &[Medium::Process],
+        _ => &[Medium::Pmem],
+    };
     let kind: &'static dyn Kind = Box::leak(kind);
     let maker = Maker::Peer { kind, create, open };
     Box::leak(Box::new(Design { media, ..Design::new(kind.name(), maker) }))

@@ -120,7 +120,7 @@ impl Kind for Loaded {
     fn offers(&self, operation: Operation) -> bool {
         match operation {
             Operation::Insert | Operation::Get => true,
-            Operation::Put => false,
+            Operation::Put | Operation::Bytes => false,
             Operation::Update => self.functions.update.is_some(),
             Operation::Remove => self.functions.remove.is_some(),
             Operation::InsDel => self.functions.insdel.is_some(),

@@ -38,7 +38,7 @@ impl<M: Map + 'static> Kind for Made<M> {
     }
 
     fn offers(&self, operation: Operation) -> bool {
-        operation != Operation::Put
+        !matches!(operation, Operation::Put | Operation::Bytes)
     }
 
     fn create(&self, capacity: u64, _dir: Option<&Path>) -> Result<Box<dyn Peer>, Error> {

@@ -22,6 +22,8 @@ pub enum Operation {
     Remove,
     /// [`Peer::insdel`].
     InsDel,
+    /// [`Peer::put_bytes`] and [`Peer::get_bytes`].
+    Bytes,
 }
 
 /// Determines when a call's writes to a table in files become durable.
@@ -85,6 +87,15 @@ pub trait Peer: Send + Sync {
 
     /// Inserts and then removes each key. Returns the number of keys for which both succeeded.
     fn insdel(&self, keys: &[u64]) -> u64;
+
+    /// Stores each value, whether its key is present or not. These records are separate from those of words. Returns the
+    /// number of values stored. The slices have equal lengths.
+    fn put_bytes(&self, _keys: &[&[u8]], _values: &[&[u8]]) -> u64 {
+        0
+    }
+
+    /// Looks up each key among the records of bytes and passes the value of each present key to `_found`, in order.
+    fn get_bytes(&self, _keys: &[&[u8]], _found: &mut dyn FnMut(&[u8])) {}
 
     /// Returns the error of the first call that failed. A failed call returns a count of 0.
     fn failure(&self) -> Option<&str> {

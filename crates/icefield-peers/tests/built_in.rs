@@ -20,7 +20,7 @@ fn every_kind_keeps_records() {
     assert_eq!(names, expected);
     for kind in &kinds {
         assert!(kind.offers(Operation::Update) && kind.offers(Operation::InsDel));
-        assert!(!kind.offers(Operation::Put));
+        assert!(!kind.offers(Operation::Put) && !kind.offers(Operation::Bytes));
         assert!(kind.open(&std::env::temp_dir(), Writes::Durable).is_err(), "no files");
         let table = kind.create(100, None).unwrap();
         let keys: Vec<u64> = (0..1000).chain([u64::MAX]).collect();
@@ -37,6 +37,8 @@ fn every_kind_keeps_records() {
         assert_eq!(table.insdel(&[1, 3, 5000]), 2, "3 is there already");
         assert_eq!(table.get(&keys).hits, 998);
         assert_eq!((table.put(&[1], &[1]), table.failure()), (0, None));
+        assert_eq!(table.put_bytes(&[b"1"], &[b"1"]), 0);
+        table.get_bytes(&[b"1"], &mut |_| unreachable!("no records of bytes"));
     }
 }
 

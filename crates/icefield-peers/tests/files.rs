@@ -81,7 +81,7 @@ fn compare(name: &str, table: &dyn Peer, map: &mut HashMap<u64, u64>, state: &mu
 #[test]
 fn stores_answer_as_a_map_does() {
     for kind in kinds() {
-        let calls = [Operation::Put, Operation::Get, Operation::InsDel];
+        let calls = [Operation::Put, Operation::Get, Operation::InsDel, Operation::Bytes];
         assert!(calls.iter().all(|call| kind.offers(*call)));
         for writes in [Writes::Durable, Writes::Relaxed] {
             let dir = tempfile::tempdir().unwrap();
@@ -101,6 +101,34 @@ fn durable_records_are_there_when_a_store_is_opened_again() {
             let all: Vec<u64> = (0..700).chain([u64::MAX]).collect();
             assert_eq!(table.get(&all), found(&map, &all), "{}", kind.name());
             compare(kind.name(), &*table, &mut map, &mut state);
+        }
+    }
+}
+
+/// Returns the values of the keys that are present, in order.
+fn bytes_of(table: &dyn Peer, keys: &[&[u8]]) -> Vec<Vec<u8>> {
+    let mut found = Vec::new();
+    table.get_bytes(keys, &mut |value| found.push(value.to_vec()));
+    found
+}
+
+#[test]
+fn records_of_bytes_are_kept_beside_those_of_words() {
+    for kind in kinds() {
+        let dir = tempfile::tempdir().unwrap();
+        let long = vec![7; 5000];
+        let keys: [&[u8]; 3] = [b"one", b"another key", &5_u64.to_be_bytes()[..4]];
+        for round in 0..2 {
+            let table = kind.open(dir.path(), Writes::Durable).unwrap();
+            if round == 0 {
+                assert_eq!(table.put(&[1, 2], &[10, 20]), 2);
+                assert_eq!(table.put_bytes(&keys, &[b"old", b"", &long]), 3, "{}", kind.name());
+                assert_eq!(table.put_bytes(&keys[..1], &[b"new"]), 1);
+            }
+            let found = bytes_of(&*table, &[keys[2], b"absent", keys[0], keys[1]]);
+            assert_eq!(found, [&long[..], b"new", b""], "{}", kind.name());
+            assert_eq!(table.get(&[1, 2, 3]), Found { hits: 2, sum: 30 });
+            assert_eq!(table.failure(), None);
         }
     }
 }

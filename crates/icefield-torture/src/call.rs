@@ -306,6 +306,15 @@ where
     let pairs: Vec<_> = key_args.iter().copied().zip(values.iter().map(T::Value::arg)).collect();
     let mut found = vec![None; calls.len()];
     match kind {
+        // Batches of an even length take the values in place.
+        BatchKind::Get if calls.len().is_multiple_of(2) => {
+            let mut shown = Vec::new();
+            table.get_batch_with(&key_args, |index, value| {
+                shown.push(index);
+                found[index] = value.map(T::Value::own_ref);
+            })?;
+            assert!(shown.into_iter().eq(0..calls.len()), "each key once and in order");
+        }
         BatchKind::Get => table.get_batch(&key_args, &mut found)?,
         BatchKind::Insert => table.insert_batch(&pairs, &mut found)?,
         BatchKind::Update => table.update_batch(&pairs, &mut found)?,

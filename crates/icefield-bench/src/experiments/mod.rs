@@ -90,6 +90,8 @@ experiments! {
     "range": range::run,
     /// 16-byte keys with values of 16 to 2032 bytes, by the share of writes (Plush Fig 12)
     "var-records": records::run,
+    /// gets of 16-byte keys with values of 100 bytes, one by one and in streams; beside stores in files
+    "var-gets": records::gets,
     /// the calls of tables opened by name beside those of typed tables
     "any-table": any_table::run,
     /// records through the log, and past it (Plush Fig 9)

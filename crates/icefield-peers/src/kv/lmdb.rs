@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::path::Path;
 
+use heed::types::Bytes;
 use heed::{
     BoxedError, BytesDecode, BytesEncode, CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions,
     IntegerComparator, RwTxn,
@@ -43,6 +44,7 @@ type Records = Database<'static, Word, Word, IntegerComparator>;
 pub(super) struct Lmdb {
     env: Env,
     records: Records,
+    bytes: Database<'static, Bytes, Bytes>,
 }
 
 impl Lmdb {
@@ -59,7 +61,7 @@ impl Store for Lmdb {
 
     fn open(dir: &Path, writes: Writes) -> Outcome<Self> {
         let mut options = EnvOpenOptions::new();
-        options.map_size(MAP_BYTES).max_readers(READERS).max_dbs(1);
+        options.map_size(MAP_BYTES).max_readers(READERS).max_dbs(2);
         if writes == Writes::Relaxed {
             // SAFETY: without syncs a system crash may corrupt the files, but they are not read after a crash.
             unsafe { options.flags(EnvFlags::NO_SYNC) };
@@ -73,7 +75,13 @@ impl Store for Lmdb {
                 options.name("records").create(transaction).map(CommitOrAbort::<_, ()>::Commit)
             })?
             .unwrap_commit();
-        Ok(Self { env, records })
+        let bytes = env
+            .create_databases_and_commit(env.write_txn()?, |opener, transaction| {
+                let mut options = opener.database_options().types::<Bytes, Bytes>();
+                options.name("bytes").create(transaction).map(CommitOrAbort::<_, ()>::Commit)
+            })?
+            .unwrap_commit();
+        Ok(Self { env, records, bytes })
     }
 
     fn put(&self, keys: &[u64], values: &[u64]) -> Outcome<u64> {
@@ -128,5 +136,24 @@ impl Store for Lmdb {
             }
             Ok(present)
         })
+    }
+
+    fn put_bytes(&self, keys: &[&[u8]], values: &[&[u8]]) -> Outcome<u64> {
+        self.write(|transaction| {
+            for (key, value) in keys.iter().zip(values) {
+                self.bytes.put(transaction, key, value)?;
+            }
+            Ok(keys.len() as u64)
+        })
+    }
+
+    fn get_bytes(&self, keys: &[&[u8]], found: &mut dyn FnMut(&[u8])) -> Outcome<()> {
+        let transaction = self.env.read_txn()?;
+        for key in keys {
+            if let Some(value) = self.bytes.get(&transaction, key)? {
+                found(value);
+            }
+        }
+        Ok(())
     }
 }

@@ -98,6 +98,14 @@ impl<S: Store> Peer for Opened<S> {
         self.insert(keys, keys).min(self.remove(keys))
     }
 
+    fn put_bytes(&self, keys: &[&[u8]], values: &[&[u8]]) -> u64 {
+        self.answer(self.store.put_bytes(keys, values))
+    }
+
+    fn get_bytes(&self, keys: &[&[u8]], found: &mut dyn FnMut(&[u8])) {
+        self.answer(self.store.get_bytes(keys, found));
+    }
+
     fn failure(&self) -> Option<&str> {
         self.failure.get().map(String::as_str)
     }

@@ -77,21 +77,25 @@ fn told(error: *mut c_char) -> Option<String> {
     Some(text)
 }
 
-/// Returns the value in a slice and frees it; `None` if the record is absent.
-fn value_in(slice: *mut c::Slice) -> Outcome<Option<u64>> {
+/// Passes the value in a slice to `show` and frees it. Returns `None` if the record is absent.
+fn shown<T>(slice: *mut c::Slice, show: impl FnOnce(&[u8]) -> T) -> Option<T> {
     if slice.is_null() {
-        return Ok(None);
+        return None;
     }
     let mut len = 0;
     // SAFETY: the slice belongs to the caller, and its bytes stay until it is destroyed.
-    let value = unsafe {
+    unsafe {
         let start = c::rocksdb_pinnableslice_value(slice, &raw mut len);
-        let bytes = std::slice::from_raw_parts(start.cast::<u8>(), len);
-        let value = <[u8; 8]>::try_from(bytes);
+        let shown = show(std::slice::from_raw_parts(start.cast::<u8>(), len));
         c::rocksdb_pinnableslice_destroy(slice);
-        value
-    };
-    Ok(Some(u64::from_be_bytes(value?)))
+        Some(shown)
+    }
+}
+
+/// Returns the word in a slice and frees it; `None` if the record is absent.
+fn value_in(slice: *mut c::Slice) -> Outcome<Option<u64>> {
+    let value = shown(slice, |bytes| <[u8; 8]>::try_from(bytes)).transpose()?;
+    Ok(value.map(u64::from_be_bytes))
 }
 
 impl RocksDb {
@@ -143,6 +147,58 @@ impl RocksDb {
                 done => return done,
             }
         }
+    }
+}
+
+impl RocksDb {
+    /// Stores records in one write batch. Returns their number.
+    fn put_all(
+        &self,
+        records: impl Iterator<Item = (impl AsRef<[u8]>, impl AsRef<[u8]>)>,
+    ) -> Outcome<u64> {
+        let mut count = 0;
+        // SAFETY: the batch is local and copies keys and values.
+        checked(|error| unsafe {
+            let batch = c::rocksdb_writebatch_create();
+            for (key, value) in records {
+                let (key, value) = (key.as_ref(), value.as_ref());
+                let (start, value_start) = (key.as_ptr().cast(), value.as_ptr().cast());
+                c::rocksdb_writebatch_put(batch, start, key.len(), value_start, value.len());
+                count += 1;
+            }
+            c::rocksdb_write(self.base, self.write, batch, error);
+            c::rocksdb_writebatch_destroy(batch);
+        })?;
+        Ok(count)
+    }
+
+    /// Looks up all keys in one call. Returns a slice for each, null if the key is absent. The caller frees the slices.
+    fn get_all(&self, keys: &[impl AsRef<[u8]>]) -> Outcome<Vec<*mut c::Slice>> {
+        let starts: Vec<*const c_char> =
+            keys.iter().map(|key| key.as_ref().as_ptr().cast()).collect();
+        let lens: Vec<usize> = keys.iter().map(|key| key.as_ref().len()).collect();
+        let mut values = vec![ptr::null_mut(); keys.len()];
+        let mut errors = vec![ptr::null_mut(); keys.len()];
+        // SAFETY: the arrays have the length that is passed, and outlive the call.
+        unsafe {
+            c::rocksdb_batched_multi_get_cf(
+                self.base,
+                self.read,
+                self.column,
+                keys.len(),
+                starts.as_ptr(),
+                lens.as_ptr(),
+                values.as_mut_ptr(),
+                errors.as_mut_ptr(),
+                false,
+            );
+        }
+        let failed = errors.into_iter().fold(None, |other, error| told(error).or(other));
+        let Some(error) = failed else { return Ok(values) };
+        for slice in values {
+            shown(slice, |_| ());
+        }
+        Err(error.into())
     }
 }
 
@@ -228,18 +284,8 @@ impl Store for RocksDb {
     }
 
     fn put(&self, keys: &[u64], values: &[u64]) -> Outcome<u64> {
-        // SAFETY: the batch is local and copies keys and values.
-        checked(|error| unsafe {
-            let batch = c::rocksdb_writebatch_create();
-            for (key, value) in keys.iter().zip(values) {
-                let (key, value) = (key.to_be_bytes(), value.to_be_bytes());
-                let (key, value) = (key.as_ptr().cast(), value.as_ptr().cast());
-                c::rocksdb_writebatch_put(batch, key, 8, value, 8);
-            }
-            c::rocksdb_write(self.base, self.write, batch, error);
-            c::rocksdb_writebatch_destroy(batch);
-        })?;
-        Ok(keys.len() as u64)
+        let bytes = |word: &u64| word.to_be_bytes();
+        self.put_all(keys.iter().map(bytes).zip(values.iter().map(bytes)))
     }
 
     fn insert(&self, keys: &[u64], values: &[u64]) -> Outcome<u64> {
@@ -248,30 +294,8 @@ impl Store for RocksDb {
 
     fn get(&self, keys: &[u64]) -> Outcome<Found> {
         let words: Vec<[u8; 8]> = keys.iter().map(|key| key.to_be_bytes()).collect();
-        let starts: Vec<*const c_char> = words.iter().map(|word| word.as_ptr().cast()).collect();
-        let lens = vec![size_of::<u64>(); keys.len()];
-        let mut values = vec![ptr::null_mut(); keys.len()];
-        let mut errors = vec![ptr::null_mut(); keys.len()];
-        // SAFETY: the arrays have the length that is passed, and outlive the call.
-        unsafe {
-            c::rocksdb_batched_multi_get_cf(
-                self.base,
-                self.read,
-                self.column,
-                keys.len(),
-                starts.as_ptr(),
-                lens.as_ptr(),
-                values.as_mut_ptr(),
-                errors.as_mut_ptr(),
-                false,
-            );
-        }
         // Convert all values, even after an error, because the conversion frees them.
-        let values: Vec<_> = values.into_iter().map(value_in).collect();
-        let failed = errors.into_iter().fold(None, |other, error| told(error).or(other));
-        if let Some(error) = failed {
-            return Err(error.into());
-        }
+        let values: Vec<_> = self.get_all(&words)?.into_iter().map(value_in).collect();
         let mut found = Found::default();
         for value in values {
             if let Some(value) = value? {
@@ -287,5 +311,16 @@ impl Store for RocksDb {
 
     fn remove(&self, keys: &[u64]) -> Outcome<u64> {
         self.each(keys, true, |transaction, at| transaction.delete(keys[at]))
+    }
+
+    fn put_bytes(&self, keys: &[&[u8]], values: &[&[u8]]) -> Outcome<u64> {
+        self.put_all(keys.iter().zip(values))
+    }
+
+    fn get_bytes(&self, keys: &[&[u8]], found: &mut dyn FnMut(&[u8])) -> Outcome<()> {
+        for slice in self.get_all(keys)? {
+            shown(slice, &mut *found);
+        }
+        Ok(())
     }
 }

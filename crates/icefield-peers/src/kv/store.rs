@@ -7,7 +7,7 @@ use crate::{Found, Writes};
 
 pub(super) type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// A store of words, shared by any number of threads. Each call is one transaction.
+/// A store of words and of byte strings, shared by any number of threads. Each call is one transaction.
 pub(super) trait Store: Send + Sync + Sized + 'static {
     const NAME: &'static str;
 
@@ -18,6 +18,8 @@ pub(super) trait Store: Send + Sync + Sized + 'static {
     fn get(&self, keys: &[u64]) -> Outcome<Found>;
     fn update(&self, keys: &[u64], values: &[u64]) -> Outcome<u64>;
     fn remove(&self, keys: &[u64]) -> Outcome<u64>;
+    fn put_bytes(&self, keys: &[&[u8]], values: &[&[u8]]) -> Outcome<u64>;
+    fn get_bytes(&self, keys: &[&[u8]], found: &mut dyn FnMut(&[u8])) -> Outcome<()>;
 }
 
 impl Found {

@@ -1,5 +1,6 @@
 //! The durable table: one implementation for all designs, generic over the user's types.
 
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
@@ -459,6 +460,41 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
         self.engine.get_batch(keys.len(), key, Own::<V>::NEW, |index, value| found[index] = value)
     }
 
+    /// Calls `f` with the index of each key and its value, in order, with overlapping memory latencies. The value is
+    /// `None` if the key is absent. No lock is held while `f` runs, so `f` may call the table. Values stored by reference
+    /// are passed as in [`get_with`](Self::get_with), but Dash and IcebergHT reuse no space that becomes free during the
+    /// call.
+    ///
+    /// Needs no memory for each value, unlike [`get_batch`](Self::get_batch) for types such as `[u8]`.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get); `f` has been called only for the keys before the failing one.
+    ///
+    /// ```
+    /// let table = icefield::DashEh::<str, [u8]>::in_memory()?;
+    /// table.put("page", b"<html>")?;
+    /// let mut lengths = [0; 2];
+    /// table.get_batch_with(&["page", "none"], |index, bytes| lengths[index] = bytes.map_or(0, <[u8]>::len))?;
+    /// assert_eq!(lengths, [6, 0]);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn get_batch_with(
+        &self,
+        keys: &[Arg<'_, K>],
+        f: impl FnMut(usize, Option<&V>),
+    ) -> Result<()> {
+        let (next, f) = (Cell::new(0), RefCell::new(f));
+        // The keys are read in order, so this value belongs to the key with index `next`.
+        let show = |value: &V| f.borrow_mut()(next.get(), Some(value));
+        let key = |index: usize| K::raw(keys[index]);
+        self.engine.get_batch(keys.len(), key, Show::<V, _>::new(&show), |index, shown| {
+            if shown.is_none() {
+                f.borrow_mut()(index, None);
+            }
+            next.set(index + 1);
+        })
+    }
+
     /// Runs [`insert`](Self::insert) for each record in order. The operations share fences, and all of them are durable
     /// when the call returns. After a crash during the call, any subset of the keys may have been inserted; of the
     /// operations on one key, a prefix survives.
@@ -840,6 +876,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> Table for Durable
     }
     fn get_batch(&self, keys: &[Arg<'_, K>], found: &mut [Option<Owned<V>>]) -> Result<()> {
         self.get_batch(keys, found)
+    }
+    fn get_batch_with(&self, keys: &[Arg<'_, K>], f: impl FnMut(usize, Option<&V>)) -> Result<()> {
+        self.get_batch_with(keys, f)
     }
     fn insert_batch(
         &self,

@@ -9,6 +9,9 @@ use crate::report::{BackupReport, CheckReport, RecoveryReport, SalvageReport, St
 use crate::types::{Arg, Counter, Data, Key, Owned, RecordArg, Value};
 use crate::{Error, Result};
 
+/// The number of keys between the prefetch for a key and its lookup in [`Table::get_batch_with`].
+const PREFETCH_AHEAD: usize = 16;
+
 /// The operations of a hash table of records, implemented by [`DashEh`](crate::DashEh), [`DashLh`](crate::DashLh),
 /// [`Iceberg`](crate::Iceberg), [`Plush`](crate::Plush) and [`Dlht`](crate::Dlht).
 ///
@@ -69,6 +72,9 @@ use crate::{Error, Result};
 ///     assert_eq!(values, [Some(10), None]);
 ///     table.get_batch(&[3, 4], &mut values)?;
 ///     assert_eq!(values, [Some(31), Some(41)]);
+///     let mut sum = 0;
+///     table.get_batch_with(&[3, 5, 4], |_, value| sum += value.copied().unwrap_or(0))?;
+///     assert_eq!(sum, 72);
 ///
 ///     let mut ops = [Op::get(2), Op::remove(9), Op::put(9, 90)];
 ///     assert_eq!(table.execute(&mut ops, OnFailure::Stop)?, 2, "9 is absent");
@@ -354,6 +360,27 @@ pub trait Table: Send + Sync {
         keys: &[Arg<'_, Self::Key>],
         found: &mut [Option<Owned<Self::Value>>],
     ) -> Result<()>;
+
+    /// Calls `f` with the index of each key and its value, in order, with overlapping memory latencies. The value is
+    /// `None` if the key is absent; it may be a copy. No lock is held while `f` runs, so `f` may call the table.
+    ///
+    /// # Errors
+    /// As [`Table::get`]; `f` has been called only for the keys before the failing one.
+    fn get_batch_with(
+        &self,
+        keys: &[Arg<'_, Self::Key>],
+        mut f: impl FnMut(usize, Option<&Self::Value>),
+    ) -> Result<()> {
+        for (index, key) in keys.iter().enumerate() {
+            if let Some(later) = keys.get(index + PREFETCH_AHEAD) {
+                self.prefetch(*later);
+            }
+            if self.get_with(*key, |value| f(index, Some(value)))?.is_none() {
+                f(index, None);
+            }
+        }
+        Ok(())
+    }
 
     /// Runs [`Table::insert`] for each record in order. All are durable when the call returns; their flushes share
     /// fences. After a crash during the call, any subset of the keys may have been inserted; of the operations on one

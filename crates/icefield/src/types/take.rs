@@ -79,6 +79,14 @@ impl<D: Data + ?Sized> Keep for Own<D> {
 /// Calls `F` with the value of the user's type `D`.
 pub struct Show<D: ?Sized, F>(F, PhantomData<fn(&D)>);
 
+impl<D: ?Sized, F: Clone> Clone for Show<D, F> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone(), PhantomData)
+    }
+}
+
+impl<D: ?Sized, F: Copy> Copy for Show<D, F> {}
+
 impl<D: ?Sized, F> Show<D, F> {
     pub(crate) fn new(show: F) -> Self {
         Self(show, PhantomData)
