@@ -15,7 +15,6 @@ use std::sync::{Arc, OnceLock};
 use super::arch::LINE_BYTES;
 use super::medium::Properties;
 use super::overlay::Overlay;
-use crate::base::pipeline::prefetch_second_level;
 use crate::{Error, Result};
 
 /// A mapped region: a file of the table's directory, or memory.
@@ -164,15 +163,16 @@ impl Region {
     }
 
     /// Prefetches `bytes` bytes at `offset`, but at most four lines: while longer contents are copied, the processor
-    /// fetches the rest without a hint. The bytes may be anything, and may lie outside the region.
-    #[inline]
-    pub(crate) fn prefetch(&self, offset: u64, bytes: u64) {
+    /// fetches the rest without a hint. The bytes may be anything, and may lie outside the region. `hint` prefetches a
+    /// line.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, offset: u64, bytes: u64, hint: impl Fn(*const u8)) {
         const LINE: u64 = LINE_BYTES as u64;
         const MOST_LINES: u64 = 4;
         let Some(first) = self.place(offset, 1) else { return };
         let lines = (offset % LINE).saturating_add(bytes).div_ceil(LINE).min(MOST_LINES);
         for line in 0..lines {
-            prefetch_second_level(first.as_ptr().wrapping_add((line * LINE) as usize));
+            hint(first.as_ptr().wrapping_add((line * LINE) as usize));
         }
     }
 

@@ -73,7 +73,25 @@ impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
                 let slot = &pair[which].slots[slot];
                 [slot.key.load(storage, PROTECTED), slot.value.load(storage, PROTECTED)]
             };
-            if records.prefetch(storage, ahead.hash, words) {
+            if records.prefetch(storage, ahead.hash, words, prefetch_read) {
+                return;
+            }
+            candidates &= candidates - 1;
+        }
+    }
+
+    /// The fourth stage of writes of keys by reference: fetches the key to which the first candidate with the key's tag
+    /// refers. A hint only.
+    #[inline]
+    fn peek_key(&self, ahead: &Ahead<'_>) {
+        let Some(Target { pair, .. }) = ahead.sighted else { return };
+        let (storage, records) = (&self.core.storage, &self.core.records);
+        let mut candidates = storage.read_unvalidated(|| self.core.candidates(pair, ahead.hash));
+        while candidates != 0 {
+            let (which, slot) = place_of(candidates);
+            let word = || pair[which].slots[slot].key.load(storage, PROTECTED);
+            let key = storage.read_unvalidated(word);
+            if records.prefetch_key(storage, ahead.hash, key, prefetch_read) {
                 return;
             }
             candidates &= candidates - 1;
@@ -198,11 +216,25 @@ impl<R: RecordForm, P: Directory, M: Medium> BatchTable for Dash<R, P, M> {
         let mut writer = Writer::new(self);
         let mut failure = Ok(());
         let storage = &self.core.storage;
+        // Writes of keys by reference begin with a lookup.
+        let looks = !self.core.records.keys_are_words();
         let writes = pipeline::stages_with_record(
             |index| self.ahead(self.core.records.hash_key(&key(index)).hash),
-            |ahead| ask_home(&ahead, prefetch_read),
-            |ahead| storage.read_unvalidated(|| self.peek_room(ahead)),
-            |ahead| storage.read_unvalidated(|| self.peek_further(&ahead)),
+            |ahead| {
+                if looks { ask(&ahead, prefetch_read) } else { ask_home(&ahead, prefetch_read) }
+            },
+            |ahead| {
+                storage.read_unvalidated(|| self.peek_room(ahead));
+                if looks {
+                    storage.read_unvalidated(|| self.peek(ahead));
+                }
+            },
+            |ahead| {
+                storage.read_unvalidated(|| self.peek_further(&ahead));
+                if looks {
+                    self.peek_key(&ahead);
+                }
+            },
             |index, ahead| {
                 let value = value(index);
                 let write = mode.map(|mode| (mode, &value));

@@ -64,7 +64,9 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     #[inline(always)]
     fn fetch_references(&self, [first, second]: [&Slot; 2], hash: u64) {
         let words = |slot: &Slot| slot.load(&self.storage, None);
-        let fetch = |slot: &Slot| self.records.prefetch(&self.storage, hash, || words(slot));
+        let fetch = |slot: &Slot| {
+            self.records.prefetch(&self.storage, hash, || words(slot), prefetch_second_level)
+        };
         if !fetch(first) && !std::ptr::eq(first, second) {
             fetch(second);
         }

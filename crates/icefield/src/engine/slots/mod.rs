@@ -350,7 +350,7 @@ impl<R: RecordForm> Records<R> {
     /// Writes the blobs of a record: its value, and its key if `needs_key`. They are flushed; the caller's next fence
     /// makes them durable. The caller must hold no lock, because the blob store may call the table to find out which
     /// blocks are live.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn prepare(
         &self,
         storage: &impl Medium,
@@ -371,7 +371,7 @@ impl<R: RecordForm> Records<R> {
     }
 
     /// Like [`Records::prepare`], but without the blob store's background work, so the caller may hold bucket locks.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn write(
         &self,
         storage: &impl Medium,

@@ -364,15 +364,15 @@ impl BlobStore {
     }
 
     /// Prefetches the block of `blob`, whose size is that of all blocks of its chunk. Any word will do, at any time,
-    /// because nothing is read from the block. The map's words are dense enough to be cached.
-    #[inline]
-    pub fn prefetch<M: Medium>(&self, storage: &M, blob: BlobRef) {
+    /// because nothing is read from the block. The map's words are dense enough to be cached. `hint` prefetches a line.
+    #[inline(always)]
+    pub fn prefetch<M: Medium>(&self, storage: &M, blob: BlobRef, hint: impl Fn(*const u8)) {
         let Some(offset) = blob.offset() else { return };
         let number = offset >> self.shared.params.chunk_bytes.trailing_zeros();
         let Some(word) = map_word_at(&self.shared.map, number as u32) else { return };
         // Relaxed: a hint only.
         let size = storage.read_unvalidated(|| size_hint(word.load(storage, Relaxed)));
-        self.shared.blobs.prefetch(offset, u64::from(size));
+        self.shared.blobs.prefetch(offset, u64::from(size), hint);
     }
 
     /// Frees a blob at once. [`BlobStore::write`] must have returned it, and no published slot may have referred to it.

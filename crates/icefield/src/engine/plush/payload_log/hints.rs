@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::PayloadLog;
 use super::chunks::PayloadRef;
-use crate::base::pipeline::prefetch_read;
+use crate::base::pipeline::{prefetch_read, prefetch_second_level};
 use crate::storage::Cell64;
 
 /// The number of records by which payloads are prefetched ahead of their use.
@@ -28,6 +28,7 @@ impl PayloadLog {
             0 => UNKNOWN_BYTES,
             usual => u64::from(usual),
         };
-        self.region.prefetch(self.offset_of(PayloadRef::unpack(word)), bytes);
+        let offset = self.offset_of(PayloadRef::unpack(word));
+        self.region.prefetch(offset, bytes, prefetch_second_level);
     }
 }
