@@ -41,7 +41,7 @@ pub(crate) fn chosen(args: &Args) -> Outcome<Vec<DesignRef>> {
         }
     }
     let on_disk = args.medium == Some(Medium::Disk);
-    let in_files = !matches!(args.medium, Some(Medium::Memory | Medium::Sim));
+    let in_files = matches!(args.medium, Some(Medium::Process | Medium::Pmem | Medium::Disk));
     let all = wanted.iter().any(|name| name == "all");
     let is_named = |kind: &dyn Kind| wanted.iter().any(|name| name == kind.name());
     kinds.retain(|kind| is_named(&**kind) || all && kind.is_persistent() == on_disk);
@@ -58,7 +58,7 @@ pub(crate) fn chosen(args: &Args) -> Outcome<Vec<DesignRef>> {
     }
     let fits = |kind: &dyn Kind| if kind.is_persistent() { in_files } else { !on_disk };
     if let Some(kind) = kinds.iter().find(|kind| !fits(&***kind)) {
-        let place = if on_disk { "memory" } else { "files: `process`, `pmem` or `disk`" };
+        let place = if on_disk { "memory" } else { "files, e.g. `--medium pmem`" };
         return refused("medium", format!("{} needs {place}", kind.name()));
     }
     Ok(kinds.into_iter().map(|kind| design(kind, args.medium)).collect())

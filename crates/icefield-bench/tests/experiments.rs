@@ -43,6 +43,10 @@ const TESTS: &[(&str, fn())] = &[
     ("logs_can_be_left_out", logs_can_be_left_out),
     ("records_have_any_size", records_have_any_size),
     (
+        "long_records_are_read_one_by_one_and_in_streams",
+        long_records_are_read_one_by_one_and_in_streams,
+    ),
+    (
         "tables_by_name_are_measured_beside_typed_ones",
         tables_by_name_are_measured_beside_typed_ones,
     ),
@@ -348,6 +352,18 @@ fn records_have_any_size() {
     assert_eq!(rows.len(), 3 * 9);
     assert_eq!(rows.iter().filter(|row| point(row).0 == 1_016.0).count(), 9);
     assert_eq!(rows.iter().filter(|row| point(row) == (32.0, 50.0)).count(), 3);
+}
+
+fn long_records_are_read_one_by_one_and_in_streams() {
+    let mut args = small("var-gets");
+    args.tables = vec!["plush".into(), "dash-lh".into(), "iceberg".into()];
+    args.keys = Some(5_000);
+    let rows = rows(args);
+    let batches: Vec<_> = rows.iter().map(|row| row["batch"].as_str().unwrap()).collect();
+    assert_eq!(batches, ["none", "none", "none", "stream", "stream", "stream"]);
+    assert!(
+        rows.iter().all(|row| extra(row, "record_bytes") == 116.0 && number(row, "mops") > 0.0)
+    );
 }
 
 fn tables_by_name_are_measured_beside_typed_ones() {

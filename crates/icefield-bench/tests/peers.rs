@@ -126,6 +126,19 @@ fn stores_in_files_take_part_on_a_disk() {
 
 #[cfg(feature = "peers-kv")]
 #[test]
+fn stores_in_files_have_long_records_on_any_medium_with_files() {
+    let mut args = beside("var-gets");
+    args.tables = vec!["dash-eh".to_owned()];
+    args.peers = ["redb", "lmdb", "rocksdb"].map(str::to_owned).to_vec();
+    args.medium = Some(Medium::Pmem);
+    let rows = rows(args);
+    let names: Vec<_> = rows.iter().map(|row| row["table"].as_str().unwrap()).collect();
+    assert_eq!(names, ["dash-eh", "redb", "lmdb", "rocksdb"].repeat(2));
+    assert!(rows.iter().all(|row| row["medium"] == "pmem" && number(row, "mops") > 0.0));
+}
+
+#[cfg(feature = "peers-kv")]
+#[test]
 fn stores_in_files_stay_away_from_memory() {
     let refused = run(Args { peers: vec!["redb".to_owned()], ..beside("get") });
     assert!(matches!(refused, Err(Error::Option { option: "medium", .. })), "{refused:?}");

@@ -350,6 +350,9 @@ impl<R: RecordForm> Records<R> {
     /// Writes the blobs of a record: its value, and its key if `needs_key`. They are flushed; the caller's next fence
     /// makes them durable. The caller must hold no lock, because the blob store may call the table to find out which
     /// blocks are live.
+    ///
+    /// Always inlined, like `write`, so that the record stays in registers. A copy of it would load both of its words as
+    /// one vector, which must wait until the stores to the blobs have left the processor (decision 0120).
     #[inline(always)]
     pub(crate) fn prepare(
         &self,
