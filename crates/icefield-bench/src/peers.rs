@@ -78,8 +78,19 @@ fn design(kind: Box<dyn Kind>, medium: Option<Medium>) -> DesignRef {
     Box::leak(Box::new(Design { media, ..Design::new(kind.name(), maker) }))
 }
 
+/// Returns the mode of a peer in files for `sync`.
+pub(crate) fn writes(sync: SyncMode) -> Writes {
+    if sync == SyncMode::Always { Writes::Durable } else { Writes::Relaxed }
+}
+
+/// Returns the failure of a peer's call, which ends the measurement as an error of our own tables does.
+pub(crate) fn failure(name: &str, peer: &dyn Peer) -> Result<()> {
+    let Some(why) = peer.failure() else { return Ok(()) };
+    Err(Error::Io { path: PathBuf::from(name), source: io::Error::other(why.to_owned()) })
+}
+
 fn create(kind: &dyn Kind, place: &Place, setup: Setup) -> Made {
-    let writes = if setup.sync == SyncMode::Always { Writes::Durable } else { Writes::Relaxed };
+    let writes = writes(setup.sync);
     table(
         kind,
         match place {
@@ -164,15 +175,8 @@ impl Adapter for PeerTable {
         Ok(())
     }
 
-    /// Reports the failure of a peer's call, which ends the measurement as an error of our own tables does.
     fn failure(&self) -> Result<()> {
-        match self.peer.failure() {
-            Some(why) => {
-                let source = io::Error::other(why.to_owned());
-                Err(Error::Io { path: PathBuf::from(&self.name), source })
-            }
-            None => Ok(()),
-        }
+        failure(&self.name, &*self.peer)
     }
 
     fn answers(&self) -> Answers {

@@ -8,8 +8,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use icefield::{DashEh, DashLh, Durability, Iceberg, Plush, Result, SyncMode, Table};
-use icefield_peers::{Operation, Peer, Writes};
+use icefield_peers::{Operation, Peer};
 
+use crate::peers;
 use crate::prelude::*;
 
 const KEY_BYTES: usize = 16;
@@ -94,14 +95,16 @@ impl<T: Table<Key = [u8; KEY_BYTES], Value = [u8]>> LongRecords for T {
     }
 }
 
-/// A peer. A call that fails finds nothing, so the check of the answers reports it.
-struct LongPeer(Box<dyn Peer>);
+struct LongPeer {
+    name: &'static str,
+    peer: Box<dyn Peer>,
+}
 
 impl LongRecords for LongPeer {
     fn put_all(&self, keys: &[u64], bytes: usize) -> Result<()> {
         let (keys, values) = records(keys, bytes);
-        self.0.put_bytes(&slices(&keys), &values.chunks(bytes).collect::<Vec<_>>());
-        Ok(())
+        self.peer.put_bytes(&slices(&keys), &values.chunks(bytes).collect::<Vec<_>>());
+        peers::failure(self.name, &*self.peer)
     }
 
     fn make(&self, steps: &[Step], bytes: usize) -> Result<Tally> {
@@ -109,13 +112,13 @@ impl LongRecords for LongPeer {
         for &(writes, key) in steps {
             if writes {
                 value[..8].copy_from_slice(&value_of(key).to_le_bytes());
-                tally.insert(self.0.put_bytes(&[&long_key(key)], &[&value]) == 1);
+                tally.insert(self.peer.put_bytes(&[&long_key(key)], &[&value]) == 1);
             } else {
                 let mut found = |value: &[u8]| tally.answer(first_word(value, bytes));
-                self.0.get_bytes(&[&long_key(key)], &mut found);
+                self.peer.get_bytes(&[&long_key(key)], &mut found);
             }
         }
-        Ok(tally)
+        peers::failure(self.name, &*self.peer).map(|()| tally)
     }
 
     fn get_all(&self, keys: &[u64], batch: Batch, bytes: usize) -> Result<Tally> {
@@ -124,9 +127,9 @@ impl LongRecords for LongPeer {
             long.clear();
             long.extend(keys.iter().copied().map(long_key));
             let mut found = |value: &[u8]| tally.answer(first_word(value, bytes));
-            self.0.get_bytes(&slices(&long), &mut found);
+            self.peer.get_bytes(&slices(&long), &mut found);
         }
-        Ok(tally)
+        peers::failure(self.name, &*self.peer).map(|()| tally)
     }
 }
 
@@ -273,7 +276,7 @@ fn load(
     keys: u64,
     value_bytes: usize,
 ) -> Outcome<Loaded> {
-    session.progress(&format!("var-records {}: loading {keys} records", design.name));
+    session.progress(&format!("{} {}: loading {keys} records", session.experiment, design.name));
     let (path, dir) = session.fresh_dir();
     /// A macro, because each table's options have their own type.
     macro_rules! table {
@@ -310,8 +313,8 @@ fn peer(design: DesignRef, path: &Path, sync: SyncMode) -> Outcome<Box<dyn LongR
             format!("{} does not support these records", design.name),
         ));
     };
-    let writes = if sync == SyncMode::Always { Writes::Durable } else { Writes::Relaxed };
-    let peer =
-        kind.open(path, writes).map_err(|error| Error::option("peers", error.to_string()))?;
-    Ok(Box::new(LongPeer(peer)))
+    let peer = kind
+        .open(path, peers::writes(sync))
+        .map_err(|error| Error::option("peers", error.to_string()))?;
+    Ok(Box::new(LongPeer { name: design.name, peer }))
 }

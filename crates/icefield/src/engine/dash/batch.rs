@@ -30,8 +30,9 @@ use crate::types::{Raw, RecordForm};
 
 /// The ring fetches the home bucket of a write `RING` operations before that operation runs, both buckets of a read
 /// `READ_RING` before. `PEEK` operations before, it inspects these buckets and fetches the slot, or the probing bucket of
-/// a write. One burst before, it fetches the slot there, or what the slot of a read refers to. It handles `BURST` keys at
-/// a time.
+/// a write. One burst before, it fetches the slot there, or what the slot of a read refers to. A write of a key by
+/// reference begins with a lookup, so the ring also fetches for it what a read needs, except the value. It handles `BURST`
+/// keys at a time.
 const RING: usize = 48;
 const READ_RING: usize = 32;
 const PEEK: usize = 16;
@@ -137,7 +138,7 @@ impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
     }
 }
 
-/// The second stage: fetches the buckets.
+/// The second stage of reads, and of writes of keys by reference: fetches the buckets.
 #[inline(always)]
 fn ask(ahead: &Ahead<'_>, hint: impl Fn(*const Bucket)) {
     if let Some(Target { pair: [home, probing], .. }) = ahead.sighted {
@@ -146,7 +147,7 @@ fn ask(ahead: &Ahead<'_>, hint: impl Fn(*const Bucket)) {
     }
 }
 
-/// The second stage of writes: fetches the home bucket.
+/// The second stage of other writes: fetches the home bucket.
 #[inline(always)]
 fn ask_home(ahead: &Ahead<'_>, hint: impl Fn(*const Bucket)) {
     if let Some(Target { pair: [home, _], .. }) = ahead.sighted {
